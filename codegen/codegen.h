@@ -1,0 +1,68 @@
+/* Loop IR -> objects -> artifact. The only folder that sees LLVM, and only inside worker processes.
+ *
+ * The compiler's own process never loads LLVM code paths: codegen_objects() starts `self --worker` (posix_spawn, the
+ * running binary by its own path), sends each function's text over a pipe and reads objects back.
+ */
+#ifndef MCC_CODEGEN_H
+#define MCC_CODEGEN_H
+
+#include "ir/loop.h"
+
+struct target {
+    const char *triple;       /* "x86_64-unknown-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu" */
+    const char *cpu;          /* LLVM's CPU name: "x86-64-v4" */
+    const char *features;     /* LLVM's feature string or "" */
+};
+
+enum emit_kind { EMIT_OBJECT, EMIT_ASSEMBLY, EMIT_LLVM };
+struct codegen_unit {         /* one LLVM module: one kernel, program or plan for one target */
+    const struct target *target;
+    const char *symbol;       /* linker name of the function */
+    const char *text;         /* loop IR */
+    struct span object;       /* result, arena-owned */
+};
+struct codegen_options {
+    const char *self;         /* path of the mcc binary for workers */
+    uint32_t jobs;
+    int opt_level;            /* 0..3 */
+    enum emit_kind emit;
+    int64_t worker_memory;    /* RLIMIT_AS of a worker; 0 = none */
+    bool verbose;
+};
+/* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
+ * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
+bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *, uint32_t n);
+
+/* ---- the artifact: table + runtime + objects + weights -------------------------------------------------------- */
+
+struct art_dim { int64_t extent; int32_t symbol; const char *expr; };    /* mcc_dim of the ABI */
+struct art_port { const char *name; enum elem elem; int32_t rank; const struct art_dim *dims; uint64_t flags; };
+struct art_symbol { const char *name; int64_t min, max, step; };
+struct art_node { const char *name, *op, *source; uint64_t flops, bytes; };
+struct art_variant { const struct target *target; const char *name; uint64_t features; const char *program; /* symbol */ };
+struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
+/* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
+struct weights_writer { uint64_t size; void *user; bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink); };
+
+struct artifact {
+    const char *name, *compiler, *target_text, *features, *meta;
+    const struct art_port *in, *out; uint32_t n_in, n_out;
+    const struct art_symbol *sym; uint32_t n_sym;
+    const struct art_node *node; uint32_t n_node;
+    const struct art_variant *variants; uint32_t n_variants;
+    const struct art_kernel *kernels; uint32_t n_kernels;
+    const char *plan;                 /* symbol of the plan function */
+    uint32_t n_in_dims, n_out_dims;
+    int64_t scratch_bytes;
+    struct weights_writer weights;
+    const struct codegen_unit *units; uint32_t n_units;
+    const char *prefix;               /* of mcc_query; "" by default */
+};
+enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT };
+/* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */
+bool codegen_link(struct context *, const struct codegen_options *, const struct artifact *, enum output_kind, const char *path);
+
+/* The worker's main loop (mcc --worker): jobs on stdin, results on stdout; exit status for main. */
+int codegen_worker(void);
+
+#endif

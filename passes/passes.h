@@ -1,0 +1,27 @@
+/* The passes: one file = one pass = one function. The table that orders them is cli/compile.c. */
+#ifndef MCC_PASSES_H
+#define MCC_PASSES_H
+
+#include "ir/graph.h"
+#include "ir/loop.h"
+
+/* What the user says of an input: --input 'x:f32[batch=1..64,3,224,224]'. */
+struct input_spec {
+    const char *name;
+    enum elem elem;              /* ELEM_NONE: as the file says */
+    int32_t rank;                /* RANK_UNKNOWN: as the file says */
+    const expr_id *dims;         /* symbols by name; {0}: as the file says */
+};
+struct legalize_options {
+    const struct input_spec *inputs; uint32_t n_inputs;
+    int32_t unroll_nodes;        /* static loops unroll while the result stays under this many nodes */
+};
+/* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches
+ * are never looked at), functions inlined, every operator lowered to core operators. Reports *all* that it cannot
+ * serve, then NULL. */
+struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
+
+/* --list-ops: the support matrix, from the table that legalize uses (passes/legalize/onnx.def). */
+void legalize_list_ops(struct strbuf *);
+
+#endif

@@ -1,0 +1,59 @@
+/* Between generated code and the runtime that is linked into every artifact. Freestanding: no libc headers here
+ * beyond stdint/stddef. codegen emits one `mcc_rt_desc mcc_rt_model` per artifact; everything else is C in runtime/.
+ */
+#ifndef MCC_RT_H
+#define MCC_RT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mcc_rt_run;   /* one run in progress: error slot, cancel flag, pool, scratch, segments (runtime/run.c) */
+
+/* Kernels, programs and plans share one native signature. args: one 64-bit word per loop-IR argument (a pointer or
+ * an index). Kernels execute parallel indices [begin, end); scratch: at least the kernel's local_bytes, 64-aligned. */
+typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run);
+
+/* Arguments of a program: input data pointers, output data pointers (NULL for outputs whose extent the data decides),
+ * arena, weights, open-time constants, then the values of all symbols, in that order.
+ * Arguments of a plan: (dims: i64 buffer with all dims of all inputs in order; out: i64 buffer). It writes
+ * out[0..n_sym) = symbols, then arena bytes, then the dims of all outputs in order (-1: decided by the data). */
+struct mcc_rt_variant {
+    const char *name;              /* "x86-64-v4" */
+    uint64_t features;             /* RT_CPU_* bits all of which must be present */
+    mcc_rt_fn *program;
+};
+struct mcc_rt_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };  /* by kernel index, for events */
+
+struct mcc_rt_desc {
+    const struct mcc_api *api;     /* the public table (mcc.h) */
+    uint32_t n_sym, n_out_dims, n_in_dims, n_variants;
+    mcc_rt_fn *plan;
+    const struct mcc_rt_variant *variants;   /* best first */
+    int64_t scratch_bytes;         /* per thread, maximum over kernels */
+    const unsigned char *weights;  /* embedded segment, or NULL with a sidecar */
+    uint64_t weights_size;
+    uint64_t weights_hash;         /* XXH3 of the weights */
+    const char *weights_file;      /* sidecar's file name, or NULL */
+    int64_t const_bytes;           /* open-time constants */
+    mcc_rt_fn *prepare;            /* fills them: args (weights, constants); NULL if const_bytes is 0 */
+    const uint64_t *port_flags;    /* n_in + n_out */
+};
+extern const struct mcc_rt_desc mcc_rt_model;
+
+enum {   /* RT_CPU_*: what open checks; x86 from CPUID + XGETBV, aarch64 and riscv64 from the auxiliary vector */
+    RT_CPU_X86_V2 = 1 << 0, RT_CPU_X86_V3 = 1 << 1, RT_CPU_X86_V4 = 1 << 2, RT_CPU_X86_VNNI = 1 << 3,
+    RT_CPU_X86_BF16 = 1 << 4, RT_CPU_ARM_DOTPROD = 1 << 8, RT_CPU_ARM_I8MM = 1 << 9, RT_CPU_RISCV_V = 1 << 16
+};
+
+/* ---- called by generated code ------------------------------------------------------------------------------ */
+
+/* Runs fn over [0, count) on the pool. Returns non-zero when the run has failed (then the program returns). */
+int mcc_rt_launch(struct mcc_rt_run *, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel, int64_t ns_per_index);
+/* Records {code, node, text}; the smallest (kernel, parallel index) wins, so every thread count reports the same. */
+void mcc_rt_fail(struct mcc_rt_run *, int32_t code, uint32_t node, const char *text, int64_t index);
+/* Memory for buffers whose size became known only now; freed when the run ends. Address, or negative (MCC_E_NOMEM). */
+int64_t mcc_rt_segment(struct mcc_rt_run *, int64_t bytes);
+/* Declares output k's data and dims when the data decides its extents. */
+int64_t mcc_rt_output(struct mcc_rt_run *, int64_t k, int64_t rank, const int64_t *dims, const void *data);
+
+#endif
