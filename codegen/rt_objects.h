@@ -1,0 +1,14 @@
+/* The runtime's object files, embedded when mcc is built (Makefile, cli/embed.sh): what codegen_link() gives to
+ * lld beside the kernels. Relocatable ELF, a section per function, compiled by clang for each architecture.
+ */
+#ifndef MCC_CODEGEN_RT_OBJECTS_H
+#define MCC_CODEGEN_RT_OBJECTS_H
+
+struct rt_object {
+    const char *arch;                   /* "x86_64", "aarch64", "riscv64"; NULL ends the table */
+    const char *name;                   /* source file without ".c" */
+    const unsigned char *data, *end;    /* the object's bytes, 16-aligned */
+};
+extern const struct rt_object rt_objects[];
+
+#endif
