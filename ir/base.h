@@ -60,6 +60,8 @@ struct strbuf { struct arena *arena; char *data; size_t n, cap; };   /* data sta
 void strbuf_init(struct strbuf *, struct arena *);
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
+/* Appends s with control bytes, bad UTF-8 and bidirectional marks as \xNN, cut to max bytes of output. */
+void strbuf_escaped(struct strbuf *, const char *s, size_t max);
 /* Appends s as a quoted literal: \" \\ \n, control bytes, bad UTF-8 and bidirectional marks as \xNN. */
 void strbuf_quoted(struct strbuf *, const char *s);
 
@@ -105,7 +107,9 @@ struct diag {
     const char *tensor;         /* NULL, or the tensor (value, port) it is about */
     const char *flag;           /* NULL, or the warning/remark group: "constant-growth" prints [-Wconstant-growth] */
     const char *text;           /* one line, under 1000 bytes, hostile bytes escaped */
-    uint32_t repeats;
+    const char *format;         /* what text was printed from: errors of one format are of one kind */
+    uint32_t repeats;           /* how often the same text came again at the same place */
+    uint32_t similar;           /* further ones of this kind that were counted only */
 };
 
 /* ---- limits: defaults in base.c (reliability.md section 6), each raised by --limit-NAME ----------------- */
@@ -139,6 +143,7 @@ struct context {
     jmp_buf *unwind;            /* set by whoever called into the compiler */
     int64_t heap_used;          /* bytes of all arena blocks */
     int64_t fail_alloc;         /* tests: the allocation that fails, counted down; 0 = never */
+    struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
 };
 
 /* Both return with *ctx usable; context_new gives NULL when not even that fits into memory. */
