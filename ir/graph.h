@@ -38,6 +38,20 @@ enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER,
 const char *op_name(enum op);
 enum op op_by_name(const char *);
 enum op_shape op_shape(enum op);
+const char *op_shape_name(enum op_shape);
+
+/* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
+struct op_info {
+    const char *name;
+    int32_t min_in, max_in, n_out;
+    enum op_shape shape;
+    const char *attrs;
+};
+const struct op_info *op_info(enum op);
+enum { OP_ATTR_MAX = 8 };
+struct op_attr { char name[16]; char kind; bool optional; };     /* kind: an enum attr_kind */
+/* Writes the attributes that op declares, in print order, into out; returns how many. */
+uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
 
 /* ---- types ------------------------------------------------------------------------------------------ */
 
@@ -121,6 +135,7 @@ struct value {
 struct region {
     node_id owner;               /* {0}: the top region or a function */
     region_id parent;
+    uint32_t depth;              /* of nesting: 0 for the top region and functions */
     VEC(node_id) nodes;          /* in execution order */
     VEC(value_id) params;
     VEC(value_id) results;
@@ -143,14 +158,18 @@ struct graph {
     VEC(struct port) inputs, outputs;        /* of the top region, in the file's order */
     VEC(struct model_function) functions;
     VEC(struct opset) opsets;                /* domain "" for ai.onnx */
-    VEC(struct meta { const char *key, *value; }) metadata;
+    VEC(struct meta { const char *key; const char *value; }) metadata;
     int64_t ir_version;
     bool legal;
 };
 
 struct graph *graph_new(struct context *);
 void graph_free(struct graph *);
+/* A new empty region; with an owner it becomes the owner's last one. Unwinds where nesting passes the limits
+ * of subgraph and call depth together, so passes may recurse over regions. */
 region_id graph_region(struct graph *, region_id parent, node_id owner);
+/* Makes region, so far without an owner, the last region of a node. */
+void graph_adopt_region(struct graph *, node_id owner, region_id region);
 struct node *graph_node(const struct graph *, node_id);
 struct value *graph_value(const struct graph *, value_id);
 struct region *graph_get_region(const struct graph *, region_id);
@@ -159,7 +178,8 @@ const struct type *value_type(const struct graph *, value_id);
 enum op value_op(const struct graph *, value_id);
 
 value_id graph_param(struct graph *, region_id, struct type, const char *name);
-/* Appends a node; its results get the given types (copied). Attributes and operands are copied too. */
+/* Appends a node; its results get the given types (copied; out NULL: unknown types). Attributes and operands are
+ * copied too, but for the bytes of ATTR_DATA and of tensors, which the graph borrows. */
 node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id *in, uint32_t n_in,
                      const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
 /* As graph_append, before an existing node of the same region. */
@@ -169,7 +189,8 @@ void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
 void graph_replace_uses(struct graph *, value_id old, value_id with);    /* operands and region results everywhere */
 void graph_erase(struct graph *, node_id);                                /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);
-/* Erases nodes whose results nobody uses (asserts stay), compacts node lists. */
+/* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols
+ * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. */
 void graph_sweep(struct graph *);
 
 /* ---- attribute access: absent = default ----------------------------------------------------------------------- */
