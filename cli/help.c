@@ -1,0 +1,157 @@
+/* What the option table prints as: --help of a sub-command, the reference in docs/commands.md, --print-config. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options.h"
+
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+
+static void print_spelling(struct strbuf *out, const struct option *def)
+{
+    if (def->letter && def->letter != def->name[0])
+        strbuf_printf(out, "-%c, ", def->letter);
+    else if (def->letter && def->name[1])
+        strbuf_printf(out, "-%c, ", def->letter);
+    bool compiler_like = strlen(def->name) <= 2 || def->name[0] == '#';
+    strbuf_printf(out, "%s%s", compiler_like ? "-" : "--", def->name);
+    switch (def->kind) {
+    case OPTION_FLAG:
+        return;
+    case OPTION_ONE_OF: {
+        strbuf_append(out, "=", 1);
+        for (const char *p = def->meta; *p; p++)
+            strbuf_append(out, *p == ' ' ? "|" : p, 1);
+        return;
+    }
+    default:
+        strbuf_printf(out, "%s%s", compiler_like ? (def->kind == OPTION_INT ? "" : " ") : "=", def->meta);
+    }
+}
+
+/* Appends words of text, breaking lines before HELP_WIDTH. */
+static void print_wrapped(struct strbuf *out, const char *text)
+{
+    size_t column = HELP_COLUMN;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (column > HELP_COLUMN && column + 1 + n > HELP_WIDTH) {
+            strbuf_printf(out, "\n%*s", HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        } else if (column > HELP_COLUMN) {
+            strbuf_append(out, " ", 1);
+            column++;
+        }
+        strbuf_append(out, text, n);
+        column += n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    strbuf_append(out, "\n", 1);
+}
+
+static void print_default(struct strbuf *out, const struct option *def)
+{
+    if (def->kind == OPTION_ONE_OF)
+        strbuf_printf(out, "%s (default: %s)", def->help, def->preset_text);
+    else if (def->kind == OPTION_INT || def->kind == OPTION_SIZE)
+        strbuf_printf(out, "%s (default: %.0f)", def->help, def->preset);
+    else
+        strbuf_printf(out, "%s", def->help);
+}
+
+void options_help(struct strbuf *out, char where)
+{
+    for (uint32_t i = 0; i < option_count; i++) {
+        const struct option *def = &option_table[i];
+        if (!strchr(def->where, where))
+            continue;
+        size_t start = out->n;
+        strbuf_printf(out, "  ");
+        print_spelling(out, def);
+        size_t width = out->n - start;
+        if (width + 2 > HELP_COLUMN)
+            strbuf_printf(out, "\n%*s", HELP_COLUMN, "");
+        else
+            strbuf_printf(out, "%*s", (int)(HELP_COLUMN - width), "");
+        struct strbuf text;
+        strbuf_init(&text, out->arena);
+        print_default(&text, def);
+        print_wrapped(out, text.data);
+    }
+}
+
+void options_reference(struct strbuf *out)
+{
+    static const struct { char letter; const char *name; } commands[] = {
+        {'C', "compile"}, {'K', "check"}, {'E', "eval"}, {'R', "run"}, {'B', "bench"}, {'I', "inspect"},
+        {'F', "configuration file"},
+    };
+    strbuf_printf(out, "| option | in | meaning |\n|---|---|---|\n");
+    for (uint32_t i = 0; i < option_count; i++) {
+        const struct option *def = &option_table[i];
+        struct strbuf cell;
+        strbuf_init(&cell, out->arena);
+        print_spelling(&cell, def);
+        strbuf_printf(out, "| `");
+        for (const char *p = cell.data; *p; p++)
+            strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
+        strbuf_printf(out, "` | ");
+        const char *comma = "";
+        for (size_t k = 0; k < COUNT_OF(commands); k++)
+            if (strchr(def->where, commands[k].letter)) {
+                strbuf_printf(out, "%s%s", comma, commands[k].name);
+                comma = ", ";
+            }
+        strbuf_printf(out, " | ");
+        print_default(out, def);
+        strbuf_printf(out, " |\n");
+    }
+}
+
+void options_print_config(struct strbuf *out, const struct options *o)
+{
+    struct options preset;
+    options_init(&preset);
+    for (uint32_t i = 0; i < option_count; i++) {
+        const struct option *def = &option_table[i];
+        const void *field = (const char *)o + def->offset, *initial = (const char *)&preset + def->offset;
+        if (!strchr(def->where, 'F'))
+            continue;
+        const char *text = def->kind == OPTION_TEXT || def->kind == OPTION_ONE_OF ? *(const char *const *)field : NULL;
+        const struct text_list *list = field;
+        switch (def->kind) {
+        case OPTION_FLAG:
+            if (*(const bool *)field)
+                strbuf_printf(out, "%s: true\n", def->name);
+            break;
+        case OPTION_TEXT:
+        case OPTION_ONE_OF:
+            if (text && (def->kind == OPTION_TEXT || strcmp(text, def->preset_text) != 0)) {
+                strbuf_printf(out, "%s: ", def->name);
+                strbuf_quoted(out, text);
+                strbuf_printf(out, "\n");
+            }
+            break;
+        case OPTION_LIST:
+            if (list->items.n)
+                strbuf_printf(out, "%s:\n", def->name);
+            for (uint32_t k = 0; k < list->items.n; k++) {
+                strbuf_printf(out, "  - ");
+                strbuf_quoted(out, list->items.data[k]);
+                strbuf_printf(out, "\n");
+            }
+            break;
+        case OPTION_INT:
+        case OPTION_SIZE:
+            if (memcmp(field, initial, def->size) != 0)
+                strbuf_printf(out, "%s: %lld\n", def->name,
+                              def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
+                                                           : (long long)*(const int64_t *)field);
+            break;
+        case OPTION_REAL:
+            if (memcmp(field, initial, def->size) != 0)
+                strbuf_printf(out, "%s: %.17g\n", def->name, *(const double *)field);
+            break;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+/* Options of the command and the library: one table (options.def), one struct, three ways in: the command line,
+ * the configuration file (config.c) and mccc_set().
+ */
+#ifndef MCC_CLI_OPTIONS_H
+#define MCC_CLI_OPTIONS_H
+
+#include "ir/base.h"
+
+struct text_list { VEC(const char *) items; };
+
+struct options {
+    const char *output, *target, *march, *mcpu, *mattr, *variants, *layout, *prefix, *config, *depend_file;
+    const char *stop_after, *worker, *format;
+    struct text_list inputs, overridable, print_after, feeds, dims, dump;
+    struct limits limits;
+    int64_t level, jobs, worker_memory, threads, variant, runs;
+    bool object, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats, time_passes;
+    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version;
+    const char *self;              /* path of the running program, for workers; main sets it */
+    struct text_list files;        /* arguments that are no options */
+};
+
+enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_ONE_OF, OPTION_LIST, OPTION_INT, OPTION_SIZE, OPTION_REAL };
+struct option {
+    enum option_kind kind;
+    const char *name;              /* without dashes */
+    char letter;                   /* short spelling or 0 */
+    const char *where;             /* letters of options.def */
+    size_t offset, size;           /* of the field in struct options */
+    int64_t least, most;
+    double preset;                 /* numbers: the default */
+    const char *preset_text;       /* ONE_OF: the default */
+    const char *meta, *help;       /* ONE_OF: meta is the list of words */
+};
+extern const struct option option_table[];
+extern const uint32_t option_count;
+
+void options_init(struct options *);
+
+/* The option called name (no dashes) for sub-command `where`; NULL when there is none. */
+const struct option *option_find(const char *name, char where);
+/* The most similar name among the options for `where`, or NULL when none is close. */
+const char *option_suggest(const char *name, char where);
+
+/* Sets one option from text; value NULL for a flag that stands alone. Texts are copied. False after a diagnostic of
+ * class `fail`. */
+bool option_set(struct context *, struct options *, const struct option *, const char *value, enum fail fail);
+
+/* A command line. @file arguments are read in. The configuration file, when given, is applied first. Usage errors are
+ * FAIL_USAGE diagnostics, those in the configuration FAIL_MODEL. */
+bool options_parse(struct context *, struct options *, int argc, char **argv, char where);
+
+/* cli/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path has become
+ * "FILE:LINE:COLUMN", where the diagnostic belongs. */
+bool config_load(struct context *, struct options *, const char *path, char where);
+
+/* The options that `where` takes, as --help prints them. */
+void options_help(struct strbuf *, char where);
+/* All options with all sub-commands, as Markdown (docs/commands.md). */
+void options_reference(struct strbuf *);
+/* Options of the configuration file that differ from their defaults, as a configuration file. */
+void options_print_config(struct strbuf *, const struct options *);
+
+#endif
