@@ -1,0 +1,101 @@
+/* Inside codegen: one loop-IR function being turned into one LLVM module (worker processes only).
+ *
+ * Failure is sticky: emit_fail() records the first reason, emission goes on with undefined values, and
+ * llvm_compile() reports it at the end. No unwinding: LLVM frames lie between.
+ */
+#ifndef MCC_CODEGEN_LLVM_H
+#define MCC_CODEGEN_LLVM_H
+
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+
+#include "codegen/codegen.h"
+
+enum arch { ARCH_X86_64, ARCH_AARCH64, ARCH_RISCV64, ARCH_OTHER };
+
+/* A target machine and what emission wants to know about it. */
+struct machine {
+    struct target target;          /* own copies of the strings */
+    int opt_level;
+    LLVMTargetMachineRef tm;
+    enum arch arch;
+    bool fma;                      /* fused multiply-add is an instruction */
+    bool f16;                      /* f32 <-> f16 conversion is an instruction */
+    bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
+    const char *vector_width;      /* prefer-vector-width */
+    struct machine *next;
+};
+
+struct emitter {
+    const struct machine *machine;
+    struct lfunc *f;
+    LLVMContextRef ctx;
+    LLVMModuleRef module;
+    LLVMBuilderRef b;
+    LLVMTypeRef i1, i8, i16, i32, i64, i128, f32, f64, ptr, nothing;
+    LLVMValueRef fn, begin, end, scratch, run;
+    LLVMValueRef index;            /* what mcc_rt_fail is told: the parallel index, 0 outside */
+    LLVMValueRef *values;          /* by lval.i; NULL: not defined yet */
+    int64_t *local_offset;         /* by lval.i of the LOCAL; -1: none yet */
+    int64_t local_next;
+    LLVMBasicBlockRef entry;       /* where allocas go */
+    LLVMValueRef launch_args;      /* one array, as long as the longest launch */
+    uint32_t launch_max, depth;
+    bool nontemporal;              /* some store was: the function ends with a fence */
+    const char *error;             /* sticky */
+};
+
+void emit_fail(struct emitter *, const char *why);
+
+/* ---- types and constants (llvm_types.c) ---- */
+
+LLVMTypeRef type_scalar(struct emitter *, enum elem);                 /* in registers; bool is i1, f16 is i16 ... */
+LLVMTypeRef type_memory(struct emitter *, enum elem);                 /* in memory; bool is i8 */
+LLVMTypeRef type_lanes(LLVMTypeRef scalar, uint32_t lanes);           /* lanes 1: the scalar itself */
+LLVMTypeRef type_value(struct emitter *, struct ltype);
+bool elem_is_float(enum elem);
+bool elem_is_native_float(enum elem);   /* f32, f64: computed as they are; other floats are bits */
+bool elem_is_signed(enum elem);
+LLVMValueRef const_int(struct emitter *, LLVMTypeRef scalar, uint32_t lanes, int64_t);
+LLVMValueRef const_float(struct emitter *, LLVMTypeRef scalar, uint32_t lanes, double);
+LLVMValueRef value_splat(struct emitter *, LLVMValueRef scalar, uint32_t lanes);
+/* Calls the intrinsic `name` overloaded on types[n_types]. */
+LLVMValueRef call_intrinsic(struct emitter *, const char *name, LLVMTypeRef *types, unsigned n_types,
+                            LLVMValueRef *args, unsigned n_args);
+/* Calls an external function, declaring it on first use: hidden, nounwind. */
+LLVMValueRef call_external(struct emitter *, const char *name, LLVMTypeRef result, LLVMValueRef *args, unsigned n);
+
+/* ---- statements ---- */
+
+LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
+enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST };     /* of f8e8m0 */
+struct conversion { bool saturate; enum rounding rounding; };
+LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum elem to, uint32_t lanes,
+                          struct conversion);
+/* Small floats, held as bits, to and from f32 (llvm_float.c). */
+LLVMValueRef small_to_f32(struct emitter *, LLVMValueRef bits, enum elem from, uint32_t lanes);
+LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32_t lanes, struct conversion);
+/* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
+LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
+/* All lanes / any lane of a predicate. */
+LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
+LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, LOCAL, OFFSET */
+
+/* ---- modules ---- */
+
+/* Fills e->module with f as the function `symbol` (llvm_emit.c). False: e->error says why. */
+bool emit_function(struct emitter *, const char *symbol);
+
+struct compiled { char *data; size_t size; bool failed; };            /* data: malloc'ed; failed: a text why */
+/* Text of one function -> object, assembly or LLVM text (llvm_compile.c). */
+struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const char *symbol,
+                             struct lfunc *f);
+void llvm_start(void);                  /* once in a worker: targets, options, fatal error handler */
+
+/* ---- C++ behind C (lld.cpp) ---- */
+
+bool machine_has(LLVMTargetMachineRef, const char *feature);          /* "+fma" */
+/* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
+bool lld_link(const char *const *argv, unsigned argc, char **text);
+
+#endif

@@ -1,0 +1,195 @@
+/* One function of the loop IR -> one module -> object code, assembly or LLVM text. Worker processes only.
+ *
+ * No IR passes run: the emitted IR has phis, explicit vectors and aligned accesses, which is all that instruction
+ * selection wants; a pass pipeline costs several times the code generation and gives nothing. The machine scheduler
+ * is off: it hoists loads across a micro-kernel's accumulators and spills them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Support.h>
+#include <llvm-c/Target.h>
+
+#include "codegen/llvm.h"
+
+static struct machine *machines;      /* a worker's cache; a process of its own, so no context owns it */
+
+void llvm_start(void)
+{
+    static const char *const options[] = { "mcc", "-enable-misched=false" };
+    LLVMParseCommandLineOptions((int)COUNT_OF(options), options, NULL);
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeRISCVTargetInfo();
+    LLVMInitializeRISCVTarget();
+    LLVMInitializeRISCVTargetMC();
+    LLVMInitializeRISCVAsmPrinter();
+}
+
+/* ---- target machines ---- */
+
+static enum arch arch_of(const char *triple)
+{
+    static const struct { const char *prefix; enum arch arch; } known[] = {
+        { "x86_64", ARCH_X86_64 }, { "aarch64", ARCH_AARCH64 }, { "riscv64", ARCH_RISCV64 }
+    };
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (strncmp(triple, known[i].prefix, strlen(known[i].prefix)) == 0)
+            return known[i].arch;
+    return ARCH_OTHER;
+}
+
+static void learn_features(struct machine *m)
+{
+    bool x86 = m->arch == ARCH_X86_64;
+    m->fma = x86 ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f") : m->arch != ARCH_OTHER;
+    m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
+    m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64;
+    m->vector_width = x86 ? machine_has(m->tm, "+avx512f") ? "512" : machine_has(m->tm, "+avx") ? "256" : "128" : NULL;
+}
+
+static bool same_machine(const struct machine *m, const struct target *t, int opt_level)
+{
+    return m->opt_level == opt_level && strcmp(m->target.triple, t->triple) == 0 &&
+           strcmp(m->target.cpu, t->cpu) == 0 && strcmp(m->target.features, t->features) == 0;
+}
+
+static struct machine *machine_new(const struct target *t, int opt_level, const char **error)
+{
+    static const LLVMCodeGenOptLevel levels[] = { LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
+                                                  LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive };
+    LLVMTargetRef target;
+    char *text = NULL;
+    struct machine *m = calloc(1, sizeof *m);
+    if (!m || LLVMGetTargetFromTriple(t->triple, &target, &text)) {
+        *error = m ? "no code generator for this target" : "out of memory";
+        LLVMDisposeMessage(text);
+        free(m);
+        return NULL;
+    }
+    m->target = (struct target){ strdup(t->triple), strdup(t->cpu), strdup(t->features) };
+    m->opt_level = opt_level;
+    m->arch = arch_of(t->triple);
+    LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
+    LLVMTargetMachineOptionsSetCPU(options, t->cpu);
+    LLVMTargetMachineOptionsSetFeatures(options, t->features);
+    LLVMTargetMachineOptionsSetCodeGenOptLevel(options, levels[opt_level < 0 || opt_level > 3 ? 2 : opt_level]);
+    LLVMTargetMachineOptionsSetRelocMode(options, LLVMRelocPIC);
+    LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
+    if (m->arch == ARCH_RISCV64)
+        LLVMTargetMachineOptionsSetABI(options, "lp64d");
+    m->tm = LLVMCreateTargetMachineWithOptions(target, t->triple, options);
+    LLVMDisposeTargetMachineOptions(options);
+    learn_features(m);
+    m->next = machines;
+    machines = m;
+    return m;
+}
+
+static struct machine *machine_get(const struct target *t, int opt_level, const char **error)
+{
+    for (struct machine *m = machines; m; m = m->next)
+        if (same_machine(m, t, opt_level))
+            return m;
+    return machine_new(t, opt_level, error);
+}
+
+/* ---- modules ---- */
+
+static void make_types(struct emitter *e)
+{
+    e->i1 = LLVMInt1TypeInContext(e->ctx);
+    e->i8 = LLVMInt8TypeInContext(e->ctx);
+    e->i16 = LLVMInt16TypeInContext(e->ctx);
+    e->i32 = LLVMInt32TypeInContext(e->ctx);
+    e->i64 = LLVMInt64TypeInContext(e->ctx);
+    e->i128 = LLVMInt128TypeInContext(e->ctx);
+    e->f32 = LLVMFloatTypeInContext(e->ctx);
+    e->f64 = LLVMDoubleTypeInContext(e->ctx);
+    e->ptr = LLVMPointerTypeInContext(e->ctx, 0);
+    e->nothing = LLVMVoidTypeInContext(e->ctx);
+}
+
+static struct compiled copy_out(const char *data, size_t size)
+{
+    struct compiled r = { malloc(size + 1), size, false };
+    if (!r.data)
+        return (struct compiled){ NULL, 0, true };
+    memcpy(r.data, data, size);
+    r.data[size] = 0;
+    return r;
+}
+
+static struct compiled refuse(const char *why)
+{
+    struct compiled r = copy_out(why, strlen(why));
+    r.failed = true;
+    return r;
+}
+
+static struct compiled print_module(LLVMModuleRef module)
+{
+    char *text = LLVMPrintModuleToString(module);
+    struct compiled r = copy_out(text, strlen(text));
+    LLVMDisposeMessage(text);
+    return r;
+}
+
+static struct compiled generate(LLVMModuleRef module, const struct machine *m, enum emit_kind kind)
+{
+    LLVMMemoryBufferRef buffer = NULL;
+    char *text = NULL;
+    LLVMCodeGenFileType type = kind == EMIT_ASSEMBLY ? LLVMAssemblyFile : LLVMObjectFile;
+    if (LLVMTargetMachineEmitToMemoryBuffer(m->tm, module, type, &text, &buffer)) {
+        struct compiled r = refuse(text);
+        LLVMDisposeMessage(text);
+        return r;
+    }
+    struct compiled r = copy_out(LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
+    LLVMDisposeMemoryBuffer(buffer);
+    return r;
+}
+
+static struct compiled compile_module(struct emitter *e, const char *symbol, enum emit_kind kind)
+{
+    char *text = NULL;
+    if (!emit_function(e, symbol))
+        return refuse(e->error);
+    bool broken = LLVMVerifyModule(e->module, LLVMReturnStatusAction, &text);
+    struct compiled r = broken ? refuse(text) : (struct compiled){ NULL, 0, false };
+    LLVMDisposeMessage(text);
+    if (broken)
+        return r;
+    return kind == EMIT_LLVM ? print_module(e->module) : generate(e->module, e->machine, kind);
+}
+
+struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind, const char *symbol,
+                             struct lfunc *f)
+{
+    const char *error = NULL;
+    struct machine *m = machine_get(target, opt_level, &error);
+    if (!m)
+        return refuse(error);
+    struct emitter e = { .machine = m, .f = f, .ctx = LLVMContextCreate() };
+    LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
+    e.module = LLVMModuleCreateWithNameInContext(symbol, e.ctx);
+    e.b = LLVMCreateBuilderInContext(e.ctx);
+    LLVMSetTarget(e.module, m->target.triple);
+    LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m->tm);
+    LLVMSetModuleDataLayout(e.module, layout);
+    LLVMDisposeTargetData(layout);
+    make_types(&e);
+    struct compiled r = compile_module(&e, symbol, kind);
+    LLVMDisposeBuilder(e.b);
+    LLVMDisposeModule(e.module);
+    LLVMContextDispose(e.ctx);
+    return r;
+}

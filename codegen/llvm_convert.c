@@ -1,0 +1,108 @@
+/* Conversion of values between element types: every pair, by way of f32, f64 or integers.
+ *
+ * Rules (OP_CONVERT of ir/ops.def): float -> integer truncates, saturates, NaN gives 0; integer -> integer wraps;
+ * anything -> bool is "not zero"; small floats round to nearest even, f64 and wide integers with one rounding.
+ */
+#include "codegen/llvm.h"
+
+LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
+{
+    uint32_t bits = elem_bits(elem);
+    if (bits >= 8)
+        return v;
+    LLVMValueRef by = const_int(e, e->i8, lanes, 8 - bits);
+    v = LLVMBuildShl(e->b, v, by, "");
+    return elem_is_signed(elem) ? LLVMBuildAShr(e->b, v, by, "") : LLVMBuildLShr(e->b, v, by, "");
+}
+
+/* f64 -> f32 rounded to odd: truncated, the last bit set when something was cut off. Rounding that once more to a
+ * format of at most 21 bits gives what one rounding of the f64 gives. */
+static LLVMValueRef f64_to_odd_f32(struct emitter *e, LLVMValueRef x, uint32_t lanes)
+{
+    LLVMTypeRef real = type_lanes(e->f32, lanes), whole = type_lanes(e->i32, lanes), wide = LLVMTypeOf(x);
+    LLVMValueRef near = LLVMBuildFPTrunc(e->b, x, real, ""), back = LLVMBuildFPExt(e->b, near, wide, "");
+    LLVMValueRef bits = LLVMBuildBitCast(e->b, near, whole, ""), past, exact, odd;
+    past = LLVMBuildFCmp(e->b, LLVMRealOGT, call_intrinsic(e, "llvm.fabs", &wide, 1, &back, 1),
+                         call_intrinsic(e, "llvm.fabs", &wide, 1, &x, 1), "");
+    odd = LLVMBuildAdd(e->b, bits, LLVMBuildSExt(e->b, past, whole, ""), "");
+    odd = LLVMBuildOr(e->b, odd, const_int(e, e->i32, lanes, 1), "");
+    exact = LLVMBuildFCmp(e->b, LLVMRealUEQ, back, x, "");
+    return LLVMBuildBitCast(e->b, LLVMBuildSelect(e->b, exact, bits, odd, ""), real, "");
+}
+
+static LLVMValueRef float_to_float(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes,
+                                   struct conversion how)
+{
+    if (!elem_is_native_float(from)) {
+        v = small_to_f32(e, v, from, lanes);
+        from = ELEM_F32;
+    }
+    if (elem_is_native_float(to)) {
+        LLVMTypeRef type = type_lanes(type_scalar(e, to), lanes);
+        if (from == to)
+            return v;
+        return to == ELEM_F64 ? LLVMBuildFPExt(e->b, v, type, "") : LLVMBuildFPTrunc(e->b, v, type, "");
+    }
+    if (from == ELEM_F64)
+        v = f64_to_odd_f32(e, v, lanes);
+    return small_from_f32(e, v, to, lanes, how);
+}
+
+static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes)
+{
+    uint32_t bits = elem_bits(to);
+    bool is_signed = elem_is_signed(to);
+    if (!elem_is_native_float(from))
+        v = small_to_f32(e, v, from, lanes);
+    LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, bits < 8 ? 8 : bits);
+    LLVMTypeRef types[2] = { type_lanes(narrow, lanes), LLVMTypeOf(v) };
+    v = call_intrinsic(e, is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", types, 2, &v, 1);
+    if (bits >= 8)
+        return v;
+    int64_t high = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1, low = is_signed ? -high - 1 : 0;
+    LLVMValueRef limit[2] = { v, const_int(e, e->i8, lanes, high) };
+    v = call_intrinsic(e, is_signed ? "llvm.smin" : "llvm.umin", types, 1, limit, 2);
+    limit[0] = v;
+    limit[1] = const_int(e, e->i8, lanes, low);
+    return call_intrinsic(e, is_signed ? "llvm.smax" : "llvm.umax", types, 1, limit, 2);
+}
+
+static LLVMValueRef int_to_float(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes,
+                                 struct conversion how)
+{
+    bool is_signed = elem_is_signed(from), native = elem_is_native_float(to);
+    enum elem via = native ? to : elem_bits(from) <= 16 ? ELEM_F32 : ELEM_F64;
+    LLVMTypeRef type = type_lanes(type_scalar(e, via), lanes);
+    v = is_signed ? LLVMBuildSIToFP(e->b, v, type, "") : LLVMBuildUIToFP(e->b, v, type, "");
+    return float_to_float(e, v, via, to, lanes, how);
+}
+
+static LLVMValueRef int_to_int(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes)
+{
+    LLVMTypeRef type = type_lanes(type_scalar(e, to), lanes);
+    v = LLVMBuildIntCast2(e->b, v, type, elem_is_signed(from), "");
+    return wrap_narrow(e, v, to, lanes);
+}
+
+static LLVMValueRef to_bool(struct emitter *e, LLVMValueRef v, enum elem from, uint32_t lanes)
+{
+    if (from == ELEM_BOOL)
+        return v;
+    if (!elem_is_float(from))
+        return LLVMBuildICmp(e->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
+    if (!elem_is_native_float(from))
+        v = small_to_f32(e, v, from, lanes);
+    return LLVMBuildFCmp(e->b, LLVMRealUNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
+}
+
+LLVMValueRef emit_convert(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes,
+                          struct conversion how)
+{
+    if (from == to)
+        return v;
+    if (to == ELEM_BOOL)
+        return to_bool(e, v, from, lanes);
+    if (elem_is_float(from))
+        return elem_is_float(to) ? float_to_float(e, v, from, to, lanes, how) : float_to_int(e, v, from, to, lanes);
+    return elem_is_float(to) ? int_to_float(e, v, from, to, lanes, how) : int_to_int(e, v, from, to, lanes);
+}

@@ -1,0 +1,195 @@
+/* Floats narrower than 32 bits, held as their bits in integers: to and from f32 by integer arithmetic, one sequence
+ * for every format, driven by a table. Exact, round to nearest even, subnormals kept.
+ *
+ * Widening moves the bits into f32's fields and multiplies by the power of two between the biases, which also
+ * normalises subnormals. Narrowing rounds in the integer domain; results below the smallest normal number go through
+ * an addition of 2^k whose ulp is the format's smallest step. Where the machine converts f16 itself, it does.
+ * Sources: IEEE 754-2019 §3.4; OCP 8-bit Floating Point Specification 1.0; OCP Microscaling Formats 1.0 §5.
+ */
+#include "codegen/llvm.h"
+
+enum special {
+    SPECIAL_IEEE,    /* infinities and NaNs in the last exponent */
+    SPECIAL_FN,      /* no infinity; all ones is NaN */
+    SPECIAL_FNUZ,    /* no infinity, no negative zero: its code is the NaN */
+    SPECIAL_NONE     /* finite numbers only */
+};
+struct format {
+    uint32_t width, mantissa;
+    int32_t bias;
+    enum special special;
+    uint32_t max, overflow, nan;    /* codes of the largest number, of what is beyond it, of a NaN */
+};
+static const struct format formats[ELEM_COUNT] = {
+    [ELEM_F16] = { 16, 10, 15, SPECIAL_IEEE, 0x7bff, 0x7c00, 0x7e00 },
+    [ELEM_BF16] = { 16, 7, 127, SPECIAL_IEEE, 0x7f7f, 0x7f80, 0x7fc0 },
+    [ELEM_F8E4M3FN] = { 8, 3, 7, SPECIAL_FN, 0x7e, 0x7f, 0x7f },
+    [ELEM_F8E4M3FNUZ] = { 8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
+    [ELEM_F8E5M2] = { 8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e },
+    [ELEM_F8E5M2FNUZ] = { 8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
+    [ELEM_F4E2M1] = { 4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x7 },
+};
+
+enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
+
+struct lanes {                      /* the builder with types for one width */
+    struct emitter *e;
+    LLVMTypeRef whole, real;        /* i32 and f32 lanes */
+    uint32_t n;
+};
+
+static struct lanes lanes_of(struct emitter *e, uint32_t n)
+{
+    return (struct lanes){ e, type_lanes(e->i32, n), type_lanes(e->f32, n), n };
+}
+
+static LLVMValueRef c32(const struct lanes *l, int64_t value)
+{
+    return const_int(l->e, l->e->i32, l->n, value);
+}
+
+static LLVMValueRef as_real(const struct lanes *l, LLVMValueRef bits)
+{
+    return LLVMBuildBitCast(l->e->b, bits, l->real, "");
+}
+
+static LLVMValueRef as_whole(const struct lanes *l, LLVMValueRef x)
+{
+    return LLVMBuildBitCast(l->e->b, x, l->whole, "");
+}
+
+static LLVMValueRef and32(const struct lanes *l, LLVMValueRef a, int64_t mask)
+{
+    return LLVMBuildAnd(l->e->b, a, c32(l, mask), "");
+}
+
+static LLVMValueRef shift(const struct lanes *l, LLVMValueRef a, int32_t left)
+{
+    if (left == 0)
+        return a;
+    return left > 0 ? LLVMBuildShl(l->e->b, a, c32(l, left), "") : LLVMBuildLShr(l->e->b, a, c32(l, -left), "");
+}
+
+static LLVMValueRef pick(const struct lanes *l, LLVMIntPredicate p, LLVMValueRef a, int64_t b, LLVMValueRef yes,
+                         LLVMValueRef no)
+{
+    return LLVMBuildSelect(l->e->b, LLVMBuildICmp(l->e->b, p, a, c32(l, b), ""), yes, no, "");
+}
+
+static double power_of_two(int32_t exponent)
+{
+    double r = 1;
+    for (; exponent > 0; exponent--)
+        r *= 2;
+    for (; exponent < 0; exponent++)
+        r /= 2;
+    return r;
+}
+
+static LLVMValueRef half_instruction(struct emitter *e, LLVMValueRef v, uint32_t lanes, bool widen)
+{
+    LLVMTypeRef half = type_lanes(LLVMHalfTypeInContext(e->ctx), lanes);
+    if (widen)
+        return LLVMBuildFPExt(e->b, LLVMBuildBitCast(e->b, v, half, ""), type_lanes(e->f32, lanes), "");
+    return LLVMBuildBitCast(e->b, LLVMBuildFPTrunc(e->b, v, half, ""), type_lanes(e->i16, lanes), "");
+}
+
+/* ---- widening ---- */
+
+/* Powers of two, biased by 127; 0 is 2^-127, 255 a NaN. */
+static LLVMValueRef e8m0_to_f32(const struct lanes *l, LLVMValueRef code)
+{
+    LLVMValueRef bits = shift(l, code, F32_MANTISSA);
+    bits = pick(l, LLVMIntEQ, code, 0, c32(l, 1 << (F32_MANTISSA - 1)), bits);
+    return as_real(l, pick(l, LLVMIntEQ, code, 255, c32(l, 0x7fc00000), bits));
+}
+
+LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uint32_t lanes)
+{
+    const struct format *f = &formats[from];
+    struct lanes l = lanes_of(e, lanes);
+    LLVMValueRef code, mag, bits, sign, x;
+    if (from == ELEM_F16 && e->machine->f16)
+        return half_instruction(e, v, lanes, true);
+    code = LLVMBuildZExt(e->b, v, l.whole, "");
+    if (from == ELEM_BF16)
+        return as_real(&l, shift(&l, code, 16));
+    if (from == ELEM_F8E8M0)
+        return e8m0_to_f32(&l, code);
+    mag = and32(&l, code, (1 << (f->width - 1)) - 1);
+    sign = and32(&l, shift(&l, code, 32 - (int32_t)f->width), F32_SIGN);
+    x = as_real(&l, shift(&l, mag, F32_MANTISSA - (int32_t)f->mantissa));
+    x = LLVMBuildFMul(e->b, x, const_float(e, e->f32, lanes, power_of_two(F32_BIAS - f->bias)), "");
+    bits = as_whole(&l, x);
+    if (f->special == SPECIAL_IEEE) {
+        LLVMValueRef high = shift(&l, mag, F32_MANTISSA - (int32_t)f->mantissa);
+        bits = pick(&l, LLVMIntUGE, mag, f->overflow, LLVMBuildOr(e->b, high, c32(&l, F32_INF), ""), bits);
+    } else if (f->special == SPECIAL_FN) {
+        bits = pick(&l, LLVMIntEQ, mag, f->nan, c32(&l, 0x7fc00000), bits);
+    }
+    bits = LLVMBuildOr(e->b, bits, sign, "");
+    if (f->special == SPECIAL_FNUZ)
+        bits = pick(&l, LLVMIntEQ, code, f->nan, c32(&l, 0x7fc00000), bits);
+    return as_real(&l, bits);
+}
+
+/* ---- narrowing ---- */
+
+/* The exponent, rounded: `up` when any mantissa bit is set, `nearest` from half way on (ties up), `even` as nearest
+ * with ties to the even exponent. The sign is dropped; infinities saturate or are NaN. */
+static LLVMValueRef e8m0_from_f32(const struct lanes *l, LLVMValueRef x, struct conversion how)
+{
+    LLVMBuilderRef b = l->e->b;
+    bool saturate = how.saturate;
+    LLVMValueRef a = and32(l, as_whole(l, x), INT32_MAX), r = a;
+    if (how.rounding == ROUND_UP)
+        r = LLVMBuildAdd(b, a, c32(l, (1 << F32_MANTISSA) - 1), "");
+    else if (how.rounding == ROUND_NEAREST)
+        r = LLVMBuildAdd(b, a, c32(l, 1 << (F32_MANTISSA - 1)), "");
+    else if (how.rounding == ROUND_EVEN)
+        r = LLVMBuildAdd(b, LLVMBuildAdd(b, a, c32(l, (1 << (F32_MANTISSA - 1)) - 1), ""),
+                         and32(l, shift(l, a, -F32_MANTISSA), 1), "");
+    r = shift(l, r, -F32_MANTISSA);
+    r = pick(l, LLVMIntUGE, r, 255, c32(l, saturate ? 254 : 255), r);
+    r = pick(l, LLVMIntEQ, a, F32_INF, c32(l, saturate ? 254 : 255), r);
+    return pick(l, LLVMIntUGT, a, F32_INF, c32(l, 255), r);
+}
+
+/* a: magnitude bits of finite x. Rounded to the format, not yet limited to its largest number. */
+static LLVMValueRef round_magnitude(const struct lanes *l, const struct format *f, LLVMValueRef a)
+{
+    LLVMBuilderRef b = l->e->b;
+    int32_t drop = F32_MANTISSA - (int32_t)f->mantissa;
+    LLVMValueRef even = and32(l, shift(l, a, -drop), 1);
+    LLVMValueRef r = LLVMBuildAdd(b, LLVMBuildAdd(b, a, c32(l, (1 << (drop - 1)) - 1), ""), even, "");
+    r = shift(l, r, -drop);
+    if (f->bias == F32_BIAS)
+        return r;
+    r = LLVMBuildSub(b, r, c32(l, (int64_t)(F32_BIAS - f->bias) << f->mantissa), "");
+    LLVMValueRef magic =
+        const_float(l->e, l->e->f32, l->n, power_of_two(1 - f->bias - (int32_t)f->mantissa + F32_MANTISSA));
+    LLVMValueRef sum = LLVMBuildFAdd(b, as_real(l, a), magic, "");
+    LLVMValueRef low = LLVMBuildSub(b, as_whole(l, sum), as_whole(l, magic), "");
+    return pick(l, LLVMIntULT, a, (int64_t)(F32_BIAS + 1 - f->bias) << F32_MANTISSA, low, r);
+}
+
+LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uint32_t lanes, struct conversion how)
+{
+    const struct format *f = &formats[to];
+    struct lanes l = lanes_of(e, lanes);
+    LLVMTypeRef result = type_lanes(to == ELEM_F16 || to == ELEM_BF16 ? e->i16 : e->i8, lanes);
+    bool saturate = how.saturate && f->width == 8;
+    if (to == ELEM_F16 && e->machine->f16)
+        return half_instruction(e, x, lanes, false);
+    if (to == ELEM_F8E8M0)
+        return LLVMBuildTrunc(e->b, e8m0_from_f32(&l, x, how), result, "");
+    LLVMValueRef bits = as_whole(&l, x), a = and32(&l, bits, INT32_MAX);
+    LLVMValueRef sign = and32(&l, shift(&l, bits, (int32_t)f->width - 32), (int64_t)1 << (f->width - 1));
+    LLVMValueRef r = round_magnitude(&l, f, a);
+    r = pick(&l, LLVMIntUGT, r, f->max, c32(&l, saturate ? f->max : f->overflow), r);
+    r = pick(&l, LLVMIntEQ, a, F32_INF, c32(&l, saturate ? f->max : f->overflow), r);
+    r = pick(&l, LLVMIntUGT, a, F32_INF, c32(&l, f->nan), r);
+    if (f->special == SPECIAL_FNUZ)
+        sign = pick(&l, LLVMIntEQ, r, 0, c32(&l, 0), sign);
+    return LLVMBuildTrunc(e->b, LLVMBuildOr(e->b, r, sign, ""), result, "");
+}

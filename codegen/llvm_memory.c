@@ -1,0 +1,214 @@
+/* Memory statements: loads, stores, strided and indexed access, and how buffers are made from buffers.
+ *
+ * A buffer is an opaque pointer; the element type is the statement's. A bool is a byte in memory: any non-zero byte
+ * loads as true, 0 or 1 is stored. Addresses are base + i64 index, not `inbounds`: the loop IR proves bounds of
+ * accesses, not of addresses. Masked-out lanes are not touched and load as 0.
+ */
+#include "codegen/llvm.h"
+
+#include <string.h>
+
+struct access {
+    struct ltype type;             /* register type of what moves */
+    LLVMTypeRef scalar, vector;    /* the same in memory */
+    LLVMValueRef base, index, stride, value, mask;
+    uint32_t align;                /* bytes */
+    uint32_t flags;
+};
+
+static struct access access_of(struct emitter *e, const struct lstmt *s)
+{
+    struct access a = { .type = s->type, .flags = s->flags, .align = s->align };
+    bool stores = s->op == L_STORE || s->op == L_STORES || s->op == L_SCATTER;
+    uint32_t next = 2;
+    a.base = e->values[s->in[0].i];
+    a.index = e->values[s->in[1].i];
+    if (s->op == L_LOADS || s->op == L_STORES)
+        a.stride = e->values[s->in[next++].i];
+    if (stores) {
+        a.type = lf_type(e->f, s->in[next]);
+        a.value = e->values[s->in[next++].i];
+    }
+    if (next < s->n_in)
+        a.mask = e->values[s->in[next].i];
+    a.scalar = type_memory(e, a.type.elem);
+    a.vector = type_lanes(a.scalar, a.type.lanes);
+    if (a.align == 0)
+        a.align = elem_size(a.type.elem);
+    return a;
+}
+
+static LLVMValueRef address(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
+{
+    return LLVMBuildGEP2(e->b, scalar, base, &index, 1, "");
+}
+
+static LLVMValueRef to_memory(struct emitter *e, const struct access *a)
+{
+    return a->type.elem == ELEM_BOOL ? LLVMBuildZExt(e->b, a->value, a->vector, "") : a->value;
+}
+
+static LLVMValueRef from_memory(struct emitter *e, const struct access *a, LLVMValueRef v)
+{
+    if (a->type.elem != ELEM_BOOL)
+        return v;
+    return LLVMBuildICmp(e->b, LLVMIntNE, v, LLVMConstNull(a->vector), "");
+}
+
+static void set_metadata(struct emitter *e, LLVMValueRef access, const char *kind, LLVMValueRef operand)
+{
+    LLVMMetadataRef list = operand ? LLVMValueAsMetadata(operand) : NULL;
+    LLVMMetadataRef node = LLVMMDNodeInContext2(e->ctx, &list, operand ? 1 : 0);
+    LLVMSetMetadata(access, LLVMGetMDKindIDInContext(e->ctx, kind, (unsigned)strlen(kind)),
+                    LLVMMetadataAsValue(e->ctx, node));
+}
+
+static void set_flags(struct emitter *e, const struct access *a, LLVMValueRef access)
+{
+    LLVMSetAlignment(access, a->align);
+    if (a->flags & L_FLAG_INVARIANT && !a->value)
+        set_metadata(e, access, "invariant.load", NULL);
+    if (a->flags & L_FLAG_NONTEMPORAL) {
+        set_metadata(e, access, "nontemporal", LLVMConstInt(e->i32, 1, false));
+        e->nontemporal = e->nontemporal || a->value;
+    }
+}
+
+/* The masked intrinsics exist for vectors only: one lane travels as a vector of one. */
+static LLVMValueRef as_vector(struct emitter *e, LLVMValueRef v)
+{
+    if (!v || LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind)
+        return v;
+    LLVMValueRef none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(v), 1));
+    return LLVMBuildInsertElement(e->b, none, v, LLVMConstInt(e->i64, 0, false), "");
+}
+
+static LLVMValueRef masked_load(struct emitter *e, const struct access *a, LLVMValueRef pointer)
+{
+    LLVMTypeRef vector = LLVMVectorType(a->scalar, a->type.lanes), types[2] = { vector, e->ptr };
+    LLVMValueRef args[4] = { pointer, LLVMConstInt(e->i32, a->align, false), as_vector(e, a->mask),
+                             LLVMConstNull(vector) };
+    LLVMValueRef v = call_intrinsic(e, "llvm.masked.load", types, 2, args, 4);
+    return a->type.lanes == 1 ? LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i64, 0, false), "") : v;
+}
+
+static void masked_store(struct emitter *e, const struct access *a, LLVMValueRef pointer)
+{
+    LLVMTypeRef types[2] = { LLVMVectorType(a->scalar, a->type.lanes), e->ptr };
+    LLVMValueRef args[4] = { as_vector(e, to_memory(e, a)), pointer, LLVMConstInt(e->i32, a->align, false),
+                             as_vector(e, a->mask) };
+    call_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
+}
+
+static LLVMValueRef load(struct emitter *e, const struct access *a)
+{
+    LLVMValueRef pointer = address(e, a->scalar, a->base, a->index), v;
+    if (a->mask)
+        return from_memory(e, a, masked_load(e, a, pointer));
+    v = LLVMBuildLoad2(e->b, a->vector, pointer, "");
+    set_flags(e, a, v);
+    return from_memory(e, a, v);
+}
+
+static void store(struct emitter *e, const struct access *a)
+{
+    LLVMValueRef pointer = address(e, a->scalar, a->base, a->index);
+    if (a->mask)
+        masked_store(e, a, pointer);
+    else
+        set_flags(e, a, LLVMBuildStore(e->b, to_memory(e, a), pointer));
+}
+
+/* ---- lanes at addresses of their own ---- */
+
+/* Pointers of lanes index + lane * stride. A constant stride keeps the lanes' offsets a small constant vector, which
+ * x86 takes as 32-bit gather indices beside a scalar base. */
+static LLVMValueRef strided_pointers(struct emitter *e, const struct access *a)
+{
+    LLVMValueRef lane[256], first = address(e, a->scalar, a->base, a->index), offsets;
+    bool fixed = LLVMIsAConstantInt(a->stride) != NULL;
+    int64_t stride = fixed ? LLVMConstIntGetSExtValue(a->stride) : 1;
+    bool narrow = fixed && stride < INT32_MAX / 256 && stride > INT32_MIN / 256;
+    for (uint32_t i = 0; i < a->type.lanes; i++)
+        lane[i] = LLVMConstInt(narrow ? e->i32 : e->i64, (uint64_t)i * (narrow ? (uint64_t)stride : 1), false);
+    offsets = LLVMConstVector(lane, a->type.lanes);
+    if (!narrow)
+        offsets = LLVMBuildMul(e->b, offsets, value_splat(e, a->stride, a->type.lanes), "");
+    return address(e, a->scalar, first, offsets);
+}
+
+static LLVMValueRef all_lanes(struct emitter *e, const struct access *a)
+{
+    return a->mask ? a->mask : LLVMConstAllOnes(LLVMVectorType(e->i1, a->type.lanes));
+}
+
+static LLVMValueRef gather(struct emitter *e, const struct access *a, LLVMValueRef pointers)
+{
+    LLVMTypeRef types[2] = { a->vector, LLVMTypeOf(pointers) };
+    LLVMValueRef args[4] = { pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a),
+                             LLVMConstNull(a->vector) };
+    return from_memory(e, a, call_intrinsic(e, "llvm.masked.gather", types, 2, args, 4));
+}
+
+static void scatter(struct emitter *e, const struct access *a, LLVMValueRef pointers)
+{
+    LLVMTypeRef types[2] = { a->vector, LLVMTypeOf(pointers) };
+    LLVMValueRef args[4] = { to_memory(e, a), pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a) };
+    call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
+}
+
+/* ---- buffers ---- */
+
+/* LOCAL: in kernels a place in the thread's scratch, in programs and plans in the native frame. One statement, one
+ * place, however often unrolling emits it. */
+static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
+{
+    int64_t bytes = (s->imm * elem_size(s->type.elem) + 63) & ~(int64_t)63, *at = &e->local_offset[s->out[0].i];
+    if (e->f->role == LROLE_KERNEL) {
+        if (*at < 0) {
+            *at = e->local_next;
+            e->local_next += bytes;
+        }
+        return address(e, e->i8, e->scratch, LLVMConstInt(e->i64, (uint64_t)*at, false));
+    }
+    if (*at >= 0)
+        return e->values[s->out[0].i];
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMValueRef first = LLVMGetFirstInstruction(e->entry), frame;
+    if (first)
+        LLVMPositionBuilderBefore(e->b, first);
+    else
+        LLVMPositionBuilderAtEnd(e->b, e->entry);
+    frame = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, (uint64_t)(bytes ? bytes : 64)), "");
+    LLVMSetAlignment(frame, 64);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    *at = 0;
+    return frame;
+}
+
+LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
+{
+    struct access a;
+    switch (s->op) {
+    case L_LOCAL:
+        return local(e, s);
+    case L_OFFSET:
+        return address(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+    case L_ADDRESS:
+        return LLVMBuildIntToPtr(e->b, e->values[s->in[0].i], e->ptr, "");
+    default:
+        break;
+    }
+    a = access_of(e, s);
+    bool indexed = (s->op == L_LOADS || s->op == L_STORES || s->op == L_GATHER || s->op == L_SCATTER) && a.type.lanes > 1;
+    LLVMValueRef pointers = NULL;
+    if (indexed)
+        pointers = a.stride ? strided_pointers(e, &a) : address(e, a.scalar, a.base, a.index);
+    if (!a.value)
+        return indexed ? gather(e, &a, pointers) : load(e, &a);
+    if (indexed)
+        scatter(e, &a, pointers);
+    else
+        store(e, &a);
+    return NULL;
+}

@@ -1,0 +1,431 @@
+/* Computations: one loop-IR statement with one result -> LLVM instructions (ir/loop.h says what each means).
+ *
+ * Scalars and vectors go the same way; LLVM legalises vectors wider than the machine. Nothing here may become
+ * undefined behaviour of LLVM IR: divisors are guarded, shift amounts selected, conversions saturate.
+ */
+#include "codegen/llvm.h"
+
+#include <string.h>
+
+typedef LLVMValueRef emit_fn(struct emitter *, const struct lstmt *);
+
+static LLVMValueRef in(struct emitter *e, const struct lstmt *s, uint32_t i)
+{
+    return e->values[s->in[i].i];
+}
+
+static struct ltype in_type(struct emitter *e, const struct lstmt *s, uint32_t i)
+{
+    return lf_type(e->f, s->in[i]);
+}
+
+static bool is_float(const struct lstmt *s)
+{
+    return elem_is_float(s->type.elem);
+}
+
+/* An integer constant of the result's type. */
+static LLVMValueRef int_like(struct emitter *e, struct ltype t, int64_t value)
+{
+    return const_int(e, type_scalar(e, t.elem), t.lanes, value);
+}
+
+static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
+{
+    unsigned char bytes[16] = { 0 };
+    uint64_t bits = 0;
+    LLVMTypeRef scalar = type_scalar(e, s->type.elem);
+    if (elem_is_native_float(s->type.elem))
+        return const_float(e, scalar, s->type.lanes, s->fimm);
+    if (!is_float(s))
+        return const_int(e, scalar, s->type.lanes, s->imm);
+    elem_from_f64(s->type.elem, s->fimm, bytes);
+    memcpy(&bits, bytes, sizeof bits);
+    return const_int(e, scalar, s->type.lanes, (int64_t)bits);
+}
+
+static LLVMValueRef unary_intrinsic(struct emitter *e, const struct lstmt *s, const char *name)
+{
+    LLVMTypeRef type = type_value(e, s->type);
+    LLVMValueRef arg = in(e, s, 0);
+    return call_intrinsic(e, name, &type, 1, &arg, 1);
+}
+
+static LLVMValueRef emit_neg(struct emitter *e, const struct lstmt *s)
+{
+    return is_float(s) ? LLVMBuildFNeg(e->b, in(e, s, 0), "") : LLVMBuildNeg(e->b, in(e, s, 0), "");
+}
+
+static LLVMValueRef emit_abs(struct emitter *e, const struct lstmt *s)
+{
+    LLVMTypeRef type = type_value(e, s->type);
+    LLVMValueRef args[2] = { in(e, s, 0), LLVMConstInt(e->i1, 0, false) };
+    if (is_float(s))
+        return unary_intrinsic(e, s, "llvm.fabs");
+    return elem_is_signed(s->type.elem) ? call_intrinsic(e, "llvm.abs", &type, 1, args, 2) : args[0];
+}
+
+static LLVMValueRef emit_sqrt(struct emitter *e, const struct lstmt *s)
+{
+    return unary_intrinsic(e, s, "llvm.sqrt");
+}
+
+/* Rounding without a rounding instruction: adding and subtracting 2^mantissa rounds to even, the rest are
+ * corrections; arguments too large to have a fraction and NaN pass, the sign of zero stays. */
+static LLVMValueRef round_by_magic(struct emitter *e, const struct lstmt *s)
+{
+    bool wide = s->type.elem == ELEM_F64;
+    LLVMTypeRef type = type_value(e, s->type), scalar = type_scalar(e, s->type.elem);
+    LLVMValueRef x = in(e, s, 0), one = const_float(e, scalar, s->type.lanes, 1.0);
+    LLVMValueRef zero = const_float(e, scalar, s->type.lanes, 0.0);
+    LLVMValueRef magic = const_float(e, scalar, s->type.lanes, wide ? 0x1p52 : 0x1p23);
+    LLVMValueRef mag = call_intrinsic(e, "llvm.fabs", &type, 1, &x, 1);
+    LLVMValueRef r = LLVMBuildFSub(e->b, LLVMBuildFAdd(e->b, mag, magic, ""), magic, "");
+    LLVMValueRef pair[2] = { r, x }, up, result;
+    if (s->op == L_TRUNC) {
+        up = LLVMBuildFCmp(e->b, LLVMRealOGT, r, mag, "");
+        pair[0] = LLVMBuildFSub(e->b, r, LLVMBuildSelect(e->b, up, one, zero, ""), "");
+    }
+    result = call_intrinsic(e, "llvm.copysign", &type, 1, pair, 2);
+    if (s->op == L_FLOOR || s->op == L_CEIL) {
+        bool floor = s->op == L_FLOOR;
+        up = LLVMBuildFCmp(e->b, floor ? LLVMRealOGT : LLVMRealOLT, result, x, "");
+        one = LLVMBuildSelect(e->b, up, one, zero, "");
+        pair[0] = floor ? LLVMBuildFSub(e->b, result, one, "") : LLVMBuildFAdd(e->b, result, one, "");
+        result = call_intrinsic(e, "llvm.copysign", &type, 1, pair, 2);
+    }
+    return LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, mag, magic, ""), result, x, "");
+}
+
+static LLVMValueRef emit_round(struct emitter *e, const struct lstmt *s)
+{
+    static const char *const name[L_COUNT] = {
+        [L_FLOOR] = "llvm.floor", [L_CEIL] = "llvm.ceil", [L_RINT] = "llvm.rint", [L_TRUNC] = "llvm.trunc"
+    };
+    return e->machine->round ? unary_intrinsic(e, s, name[s->op]) : round_by_magic(e, s);
+}
+
+static LLVMValueRef emit_not(struct emitter *e, const struct lstmt *s)
+{
+    return LLVMBuildNot(e->b, in(e, s, 0), "");
+}
+
+/* ---- arithmetic ---- */
+
+static LLVMValueRef emit_arith(struct emitter *e, const struct lstmt *s)
+{
+    static const struct { LLVMOpcode integer, real; } code[L_COUNT] = {
+        [L_ADD] = { LLVMAdd, LLVMFAdd }, [L_SUB] = { LLVMSub, LLVMFSub }, [L_MUL] = { LLVMMul, LLVMFMul },
+        [L_AND] = { LLVMAnd, LLVMAnd },  [L_OR] = { LLVMOr, LLVMOr },     [L_XOR] = { LLVMXor, LLVMXor }
+    };
+    LLVMOpcode op = is_float(s) ? code[s->op].real : code[s->op].integer;
+    return LLVMBuildBinOp(e->b, op, in(e, s, 0), in(e, s, 1), "");
+}
+
+/* True when every lane of v is a constant that cannot trap as a divisor. */
+static bool is_safe_divisor(LLVMValueRef v, struct ltype t)
+{
+    for (uint32_t i = 0; i < t.lanes; i++) {
+        LLVMValueRef lane = t.lanes == 1 ? v : LLVMIsConstant(v) ? LLVMGetAggregateElement(v, i) : NULL;
+        if (!lane || !LLVMIsAConstantInt(lane) || LLVMConstIntGetZExtValue(lane) == 0)
+            return false;
+        if (elem_is_signed(t.elem) && LLVMConstIntGetSExtValue(lane) == -1)
+            return false;
+    }
+    return true;
+}
+
+/* The divisor, or 1 where dividing by it would trap: 0, and -1 under the smallest integer, where 1 gives the
+ * wrapped answer. */
+static LLVMValueRef safe_divisor(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
+{
+    bool is_signed = elem_is_signed(t.elem);
+    if (is_safe_divisor(b, t))
+        return b;
+    LLVMValueRef bad = LLVMBuildICmp(e->b, LLVMIntEQ, b, int_like(e, t, 0), "");
+    if (is_signed) {
+        int64_t min = INT64_MIN >> (64 - elem_bits(t.elem));
+        LLVMValueRef is_min = LLVMBuildICmp(e->b, LLVMIntEQ, a, int_like(e, t, min), "");
+        LLVMValueRef is_minus = LLVMBuildICmp(e->b, LLVMIntEQ, b, int_like(e, t, -1), "");
+        bad = LLVMBuildOr(e->b, bad, LLVMBuildAnd(e->b, is_min, is_minus, ""), "");
+    }
+    return LLVMBuildSelect(e->b, bad, int_like(e, t, 1), b, "");
+}
+
+/* Quotient towards zero; b is safe. Vectors of up to 32 bits divide as floats that hold them with enough room to
+ * truncate exactly (no machine divides integer vectors). */
+static LLVMValueRef quotient(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
+{
+    bool is_signed = elem_is_signed(t.elem);
+    uint32_t bits = elem_bits(t.elem);
+    if (t.lanes == 1 || bits > 32 || LLVMIsConstant(b))
+        return is_signed ? LLVMBuildSDiv(e->b, a, b, "") : LLVMBuildUDiv(e->b, a, b, "");
+    LLVMTypeRef real = type_lanes(bits == 32 ? e->f64 : e->f32, t.lanes), whole = LLVMTypeOf(a);
+    LLVMValueRef x = is_signed ? LLVMBuildSIToFP(e->b, a, real, "") : LLVMBuildUIToFP(e->b, a, real, "");
+    LLVMValueRef y = is_signed ? LLVMBuildSIToFP(e->b, b, real, "") : LLVMBuildUIToFP(e->b, b, real, "");
+    LLVMValueRef q = LLVMBuildFDiv(e->b, x, y, "");
+    return is_signed ? LLVMBuildFPToSI(e->b, q, whole, "") : LLVMBuildFPToUI(e->b, q, whole, "");
+}
+
+static LLVMValueRef remainder_of(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
+{
+    if (t.lanes == 1)
+        return elem_is_signed(t.elem) ? LLVMBuildSRem(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
+    return LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, quotient(e, t, a, b), b, ""), "");
+}
+
+/* C's fmod lane by lane: no instruction exists, the runtime has a bit-exact one. */
+static LLVMValueRef emit_fmod(struct emitter *e, const struct lstmt *s)
+{
+    bool wide = s->type.elem == ELEM_F64;
+    const char *name = wide ? "mcc_rt_fmod" : "mcc_rt_fmodf";
+    LLVMTypeRef scalar = type_scalar(e, s->type.elem);
+    LLVMValueRef args[2] = { in(e, s, 0), in(e, s, 1) };
+    if (s->type.lanes == 1)
+        return call_external(e, name, scalar, args, 2);
+    LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
+    for (uint32_t i = 0; i < s->type.lanes; i++) {
+        LLVMValueRef lane = LLVMConstInt(e->i64, i, false);
+        LLVMValueRef pair[2] = { LLVMBuildExtractElement(e->b, args[0], lane, ""),
+                                 LLVMBuildExtractElement(e->b, args[1], lane, "") };
+        LLVMValueRef r = call_external(e, name, scalar, pair, 2);
+        result = LLVMBuildInsertElement(e->b, result, r, lane, "");
+    }
+    return result;
+}
+
+static LLVMValueRef emit_divide(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef a = in(e, s, 0), b = in(e, s, 1);
+    if (is_float(s))
+        return s->op == L_DIV ? LLVMBuildFDiv(e->b, a, b, "") : emit_fmod(e, s);
+    b = safe_divisor(e, s->type, a, b);
+    return s->op == L_DIV ? quotient(e, s->type, a, b) : remainder_of(e, s->type, a, b);
+}
+
+/* The remainder decides: where it is negative, the quotient goes down by one, the remainder up by b (b > 0). */
+static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef a = in(e, s, 0), b = safe_divisor(e, s->type, a, in(e, s, 1)), zero = int_like(e, s->type, 0);
+    LLVMValueRef q = quotient(e, s->type, a, b), r, low;
+    if (!elem_is_signed(s->type.elem))
+        return s->op == L_FLOORDIV ? q : remainder_of(e, s->type, a, b);
+    r = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, q, b, ""), "");
+    low = LLVMBuildICmp(e->b, LLVMIntSLT, r, zero, "");
+    if (s->op == L_FLOORDIV)
+        return LLVMBuildAdd(e->b, q, LLVMBuildSExt(e->b, low, LLVMTypeOf(q), ""), "");
+    return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, low, b, zero, ""), "");
+}
+
+/* a < b ? a : b or a > b ? a : b: what x86 has as one instruction. */
+static LLVMValueRef select_extreme(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool is_min)
+{
+    LLVMValueRef c = LLVMBuildFCmp(e->b, is_min ? LLVMRealOLT : LLVMRealOGT, a, b, "");
+    return LLVMBuildSelect(e->b, c, a, b, "");
+}
+
+static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVMValueRef a, LLVMValueRef b)
+{
+    bool is_min = op == L_MIN || op == L_MINNUM, is_signed = elem_is_signed(t.elem);
+    LLVMTypeRef type = type_value(e, t);
+    LLVMValueRef args[2] = { a, b };
+    if (!elem_is_float(t.elem)) {
+        const char *name = is_min ? is_signed ? "llvm.smin" : "llvm.umin" : is_signed ? "llvm.smax" : "llvm.umax";
+        return call_intrinsic(e, name, &type, 1, args, 2);
+    }
+    if (op == L_MINNUM || op == L_MAXNUM)
+        return select_extreme(e, a, b, is_min);
+    if (e->machine->arch == ARCH_AARCH64)
+        return call_intrinsic(e, is_min ? "llvm.minimum" : "llvm.maximum", &type, 1, args, 2);
+    LLVMValueRef nan = LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, "");
+    return LLVMBuildSelect(e->b, nan, a, select_extreme(e, a, b, is_min), "");
+}
+
+static LLVMValueRef emit_extreme(struct emitter *e, const struct lstmt *s)
+{
+    return extreme(e, s->op, s->type, in(e, s, 0), in(e, s, 1));
+}
+
+static LLVMValueRef emit_shift(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef a = in(e, s, 0), n = in(e, s, 1);
+    int64_t width = elem_bits(s->type.elem);
+    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntULT, n, int_like(e, s->type, width), "");
+    bool fills = s->op == L_SHR && elem_is_signed(s->type.elem);
+    n = LLVMBuildSelect(e->b, fits, n, int_like(e, s->type, fills ? width - 1 : 0), "");
+    if (fills)
+        return LLVMBuildAShr(e->b, a, n, "");
+    a = s->op == L_SHL ? LLVMBuildShl(e->b, a, n, "") : LLVMBuildLShr(e->b, a, n, "");
+    return LLVMBuildSelect(e->b, fits, a, int_like(e, s->type, 0), "");
+}
+
+static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
+{
+    LLVMTypeRef type = type_value(e, s->type);
+    LLVMValueRef args[3] = { in(e, s, 0), in(e, s, 1), in(e, s, 2) };
+    if (!is_float(s))
+        return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
+    if (e->machine->fma)
+        return call_intrinsic(e, "llvm.fma", &type, 1, args, 3);
+    return LLVMBuildFAdd(e->b, LLVMBuildFMul(e->b, args[0], args[1], ""), args[2], "");
+}
+
+static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
+{
+    enum elem elem = in_type(e, s, 0).elem;
+    LLVMRealPredicate real = s->op == L_EQ ? LLVMRealOEQ : s->op == L_NE ? LLVMRealUNE : s->op == L_LT ? LLVMRealOLT : LLVMRealOLE;
+    bool is_signed = elem_is_signed(elem);
+    LLVMIntPredicate lt = is_signed ? LLVMIntSLT : LLVMIntULT, le = is_signed ? LLVMIntSLE : LLVMIntULE;
+    LLVMIntPredicate whole = s->op == L_EQ ? LLVMIntEQ : s->op == L_NE ? LLVMIntNE : s->op == L_LT ? lt : le;
+    if (elem_is_float(elem))
+        return LLVMBuildFCmp(e->b, real, in(e, s, 0), in(e, s, 1), "");
+    return LLVMBuildICmp(e->b, whole, in(e, s, 0), in(e, s, 1), "");
+}
+
+static LLVMValueRef emit_select(struct emitter *e, const struct lstmt *s)
+{
+    return LLVMBuildSelect(e->b, in(e, s, 0), in(e, s, 1), in(e, s, 2), "");
+}
+
+/* ---- shapes of registers ---- */
+
+static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
+{
+    static const char *const roundings[] = { "even", "up", "down", "nearest" };
+    struct conversion how = { .saturate = s->imm != 0, .rounding = ROUND_EVEN };
+    for (uint32_t i = 0; s->name && i < COUNT_OF(roundings); i++)
+        if (strcmp(s->name, roundings[i]) == 0)
+            how.rounding = (enum rounding)i;
+    return emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
+}
+
+static LLVMValueRef emit_bitcast(struct emitter *e, const struct lstmt *s)
+{
+    return LLVMBuildBitCast(e->b, in(e, s, 0), type_value(e, s->type), "");
+}
+
+static LLVMValueRef emit_splat(struct emitter *e, const struct lstmt *s)
+{
+    return value_splat(e, in(e, s, 0), s->type.lanes);
+}
+
+static LLVMValueRef emit_iota(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef lane[256];
+    LLVMTypeRef scalar = type_scalar(e, s->type.elem);
+    for (uint32_t i = 0; i < s->type.lanes && i < COUNT_OF(lane); i++)
+        lane[i] = LLVMConstInt(scalar, i, false);
+    return s->type.lanes == 1 ? lane[0] : LLVMConstVector(lane, s->type.lanes);
+}
+
+static LLVMValueRef emit_extract(struct emitter *e, const struct lstmt *s)
+{
+    if (in_type(e, s, 0).lanes == 1)
+        return in(e, s, 0);
+    return LLVMBuildExtractElement(e->b, in(e, s, 0), LLVMConstInt(e->i64, (unsigned long long)s->imm, false), "");
+}
+
+static LLVMValueRef emit_insert(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef lane = LLVMConstInt(e->i64, (unsigned long long)s->imm, false);
+    if (s->type.lanes == 1)
+        return in(e, s, 1);
+    return LLVMBuildInsertElement(e->b, in(e, s, 0), in(e, s, 1), lane, "");
+}
+
+/* Lanes list[0..n) of a and b side by side; one lane gives a scalar, scalars count as vectors of one lane. */
+static LLVMValueRef shuffle(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n)
+{
+    LLVMValueRef mask[256];
+    if (n == 1) {
+        uint32_t lanes = LLVMGetVectorSize(LLVMTypeOf(a));
+        LLVMValueRef lane = LLVMConstInt(e->i64, list[0] % lanes, false);
+        return LLVMBuildExtractElement(e->b, list[0] < lanes ? a : b, lane, "");
+    }
+    for (uint32_t i = 0; i < n; i++)
+        mask[i] = LLVMConstInt(e->i32, list[i], false);
+    return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(mask, n), "");
+}
+
+static LLVMValueRef emit_shuffle(struct emitter *e, const struct lstmt *s)
+{
+    uint32_t lanes = in_type(e, s, 0).lanes;
+    if (lanes > 1)
+        return shuffle(e, in(e, s, 0), in(e, s, 1), s->aux, s->n_aux);
+    LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
+    for (uint32_t i = 0; i < s->n_aux; i++) {
+        LLVMValueRef v = in(e, s, s->aux[i] ? 1 : 0);
+        result = s->n_aux == 1 ? v : LLVMBuildInsertElement(e->b, result, v, LLVMConstInt(e->i64, i, false), "");
+    }
+    return result;
+}
+
+static LLVMValueRef combine(struct emitter *e, enum lop op, struct ltype t, LLVMValueRef a, LLVMValueRef b)
+{
+    bool real = elem_is_float(t.elem);
+    switch (op) {
+    case L_ADD:
+        return real ? LLVMBuildFAdd(e->b, a, b, "") : LLVMBuildAdd(e->b, a, b, "");
+    case L_MUL:
+        return real ? LLVMBuildFMul(e->b, a, b, "") : LLVMBuildMul(e->b, a, b, "");
+    case L_AND:
+        return LLVMBuildAnd(e->b, a, b, "");
+    case L_OR:
+        return LLVMBuildOr(e->b, a, b, "");
+    case L_XOR:
+        return LLVMBuildXor(e->b, a, b, "");
+    default:
+        return extreme(e, op, t, a, b);
+    }
+}
+
+/* Halves combined pairwise, lane i with lane i + n/2: the order that the interpreter has too. */
+static LLVMValueRef emit_hreduce(struct emitter *e, const struct lstmt *s)
+{
+    struct ltype t = in_type(e, s, 0);
+    LLVMValueRef v = in(e, s, 0);
+    uint8_t low[256], high[256];
+    while (t.lanes > 1) {
+        uint32_t half = t.lanes / 2;
+        for (uint32_t i = 0; i < half; i++) {
+            low[i] = (uint8_t)i;
+            high[i] = (uint8_t)(i + half);
+        }
+        LLVMValueRef a = shuffle(e, v, v, low, half), b = shuffle(e, v, v, high, half);
+        t.lanes = half;
+        v = combine(e, (enum lop)s->imm, t, a, b);
+    }
+    return v;
+}
+
+LLVMValueRef mask_all(struct emitter *e, LLVMValueRef mask, uint32_t lanes)
+{
+    if (lanes == 1)
+        return mask;
+    LLVMTypeRef bits = LLVMIntTypeInContext(e->ctx, lanes);
+    mask = LLVMBuildBitCast(e->b, mask, bits, "");
+    return LLVMBuildICmp(e->b, LLVMIntEQ, mask, LLVMConstAllOnes(bits), "");
+}
+
+LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
+{
+    static emit_fn *const table[L_COUNT] = {
+        [L_CONST] = emit_const, [L_NEG] = emit_neg, [L_ABS] = emit_abs, [L_SQRT] = emit_sqrt,
+        [L_FLOOR] = emit_round, [L_CEIL] = emit_round, [L_RINT] = emit_round, [L_TRUNC] = emit_round,
+        [L_NOT] = emit_not, [L_ADD] = emit_arith, [L_SUB] = emit_arith, [L_MUL] = emit_arith,
+        [L_DIV] = emit_divide, [L_REM] = emit_divide, [L_FLOORDIV] = emit_floordiv, [L_FLOORMOD] = emit_floordiv,
+        [L_MIN] = emit_extreme, [L_MAX] = emit_extreme, [L_MINNUM] = emit_extreme, [L_MAXNUM] = emit_extreme,
+        [L_AND] = emit_arith, [L_OR] = emit_arith, [L_XOR] = emit_arith, [L_SHL] = emit_shift, [L_SHR] = emit_shift,
+        [L_FMA] = emit_fma, [L_EQ] = emit_compare, [L_NE] = emit_compare, [L_LT] = emit_compare, [L_LE] = emit_compare,
+        [L_SELECT] = emit_select, [L_CONVERT] = emit_convert_stmt, [L_BITCAST] = emit_bitcast, [L_SPLAT] = emit_splat,
+        [L_IOTA] = emit_iota, [L_EXTRACT] = emit_extract, [L_INSERT] = emit_insert, [L_SHUFFLE] = emit_shuffle,
+        [L_HREDUCE] = emit_hreduce, [L_LOAD] = emit_memory, [L_LOADS] = emit_memory, [L_GATHER] = emit_memory,
+        [L_STORE] = emit_memory, [L_STORES] = emit_memory, [L_SCATTER] = emit_memory, [L_LOCAL] = emit_memory,
+        [L_OFFSET] = emit_memory, [L_ADDRESS] = emit_memory
+    };
+    if (!table[s->op]) {
+        emit_fail(e, "a statement that is not a computation");
+        return LLVMGetPoison(type_value(e, s->type));
+    }
+    return table[s->op](e, s);
+}
