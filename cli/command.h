@@ -1,0 +1,19 @@
+/* The sub-commands of mcc. Each is handed a context whose unwind point is set, and returns the exit code's class. */
+#ifndef MCC_CLI_COMMAND_H
+#define MCC_CLI_COMMAND_H
+
+#include "cli/compile.h"
+
+/* Standard output and standard error as a report's ends; colour only where a terminal wants it. */
+struct report terminal_report(void);
+/* Data for standard output. Failed writes are found when the process ends. */
+void terminal_print(const struct strbuf *);
+
+enum fail command_compile(struct context *, struct options *);
+enum fail command_check(struct context *, struct options *);
+enum fail command_eval(struct context *, struct options *);
+enum fail command_run(struct context *, struct options *);
+enum fail command_bench(struct context *, struct options *);
+enum fail command_inspect(struct context *, struct options *);
+
+#endif

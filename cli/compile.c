@@ -1,0 +1,245 @@
+/* The pipeline: a table of stages and the driver that runs, verifies, times and prints them.
+ *
+ * A stage is a row; it reads and writes fields of struct compilation and records diagnostics. Only the driver prints.
+ * The one unwind point of a compilation is here: running out of memory anywhere below ends in compile_guarded().
+ */
+#include "cli/compile.h"
+
+#include <string.h>
+#include <time.h>
+
+/* ---- the stages -------------------------------------------------------------------------------------------- */
+
+static bool run_import(struct compilation *c)
+{
+    const struct options *o = c->options;
+    struct import_options import = {
+        .overridable = o->overridable.items.data,
+        .n_overridable = o->overridable.items.n,
+        .allow_hard_links = o->hard_links,
+    };
+    if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
+        return false;
+    c->graph = onnx_import(c->ctx, c->ctx->model_path, &import, &c->files);
+    return c->graph && (!c->output || output_differs(c->ctx, c->output, &c->files, o->config));
+}
+
+static bool run_legalize(struct compilation *c)
+{
+    struct legalize_options legal = {c->inputs, c->n_inputs, c->options->limits.unroll_nodes};
+    struct graph *imported = c->graph;
+    c->graph = legalize(c->ctx, imported, &legal);
+    return c->graph;
+}
+
+static void print_graph(const struct compilation *c, struct strbuf *out)
+{
+    if (c->options->dot)
+        graph_dot(c->graph, out);
+    else
+        graph_print(c->graph, out, c->options->print_full);
+}
+
+static bool verify_graph(struct compilation *c)
+{
+    return graph_verify(c->graph);
+}
+
+const struct stage stage_table[] = {
+    {"import", run_import, print_graph, verify_graph},
+    {"legalize", run_legalize, print_graph, verify_graph},
+};
+const uint32_t stage_count = COUNT_OF(stage_table);
+
+/* ---- the driver ---------------------------------------------------------------------------------------------- */
+
+static void report_text(const struct compilation *c, int kind, const struct strbuf *text)
+{
+    if (text->n)
+        c->report.put(c->report.user, kind, text->data, text->n);
+}
+
+void report_diagnostics(struct context *ctx, struct report report, bool quiet)
+{
+    struct strbuf line;
+    strbuf_init(&line, &ctx->session);
+    for (uint32_t i = 0; i < ctx->diags.n; i++) {
+        const struct diag *d = &ctx->diags.data[i];
+        if (quiet && d->severity < SEV_ERROR)
+            continue;
+        line.n = 0;
+        diag_render(ctx, d, &line);
+        strbuf_append(&line, "\n", 1);
+        report.put(report.user, (int)d->severity, line.data, line.n);
+    }
+    ctx->diags.n = 0;
+}
+
+static bool names_stage(const struct text_list *list, const char *name)
+{
+    for (uint32_t i = 0; i < list->items.n; i++)
+        if (strcmp(list->items.data[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool stage_known(struct context *ctx, const char *name)
+{
+    for (uint32_t i = 0; i < stage_count; i++)
+        if (strcmp(stage_table[i].name, name) == 0)
+            return true;
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no stage '%s' (--list-stages names them)", name);
+}
+
+static bool stages_known(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < o->print_after.items.n; i++)
+        if (!stage_known(ctx, o->print_after.items.data[i]))
+            return false;
+    return !o->stop_after || stage_known(ctx, o->stop_after);
+}
+
+struct stage_cost { double ms; int64_t heap; };
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static void report_times(const struct compilation *c, const struct stage_cost *cost, uint32_t n)
+{
+    struct strbuf text;
+    double total = 0;
+    strbuf_init(&text, &c->ctx->session);
+    strbuf_printf(&text, "%-20s %10s %12s\n", "stage", "ms", "heap KiB");
+    for (uint32_t i = 0; i < n; i++) {
+        strbuf_printf(&text, "%-20s %10.2f %12lld\n", stage_table[i].name, cost[i].ms, (long long)(cost[i].heap / 1024));
+        total += cost[i].ms;
+    }
+    strbuf_printf(&text, "%-20s %10.2f %12lld\n", "total", total, (long long)(c->ctx->heap_used / 1024));
+    report_text(c, TEXT_LOG, &text);
+}
+
+static void report_program(const struct compilation *c, const struct stage *stage)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    strbuf_printf(&text, "// after %s\n", stage->name);
+    if (stage->print)
+        stage->print(c, &text);
+    report_text(c, TEXT_LOG, &text);
+}
+
+static void report_census(const struct compilation *c, const struct stage *stage)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    stats_census(c->graph, stage->run == run_import ? "imported" : "legal", &text);
+    report_text(c, TEXT_DATA, &text);
+}
+
+/* Runs one stage; true when it and the verifier found nothing wrong. */
+static bool stage_run(struct compilation *c, const struct stage *stage, struct stage_cost *cost)
+{
+    double start = now_ms();
+    int64_t heap = c->ctx->heap_used;
+    bool ok = stage->run(c) && c->ctx->fail == FAIL_NONE;
+    cost->ms = now_ms() - start;
+    cost->heap = c->ctx->heap_used - heap;
+    if (!ok)
+        return false;
+    const struct options *o = c->options;
+    if (o->stats && (stage->run == run_import || stage->run == run_legalize))
+        report_census(c, stage);
+    if (o->print_after_all || names_stage(&o->print_after, stage->name))
+        report_program(c, stage);
+    return !stage->verify || stage->verify(c);
+}
+
+static bool write_stopped(struct compilation *c, const struct stage *stage)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    if (stage->print)
+        stage->print(c, &text);
+    if (c->output)
+        return output_write(c->ctx, c->output, text.data ? text.data : "", text.n);
+    report_text(c, TEXT_DATA, &text);
+    return true;
+}
+
+static bool stages_run(struct compilation *c, const char *last)
+{
+    struct stage_cost cost[COUNT_OF(stage_table)] = {{0, 0}};
+    const struct options *o = c->options;
+    bool ok = true;
+    uint32_t n = 0;
+    while (ok && n < stage_count) {
+        const struct stage *stage = &stage_table[n];
+        if (o->verbose) {
+            const char *line = arena_printf(&c->ctx->session, "mcc: %s\n", stage->name);
+            c->report.put(c->report.user, TEXT_LOG, line, strlen(line));
+        }
+        ok = stage_run(c, stage, &cost[n++]);
+        if (ok && o->stop_after && strcmp(o->stop_after, stage->name) == 0) {
+            ok = write_stopped(c, stage);
+            break;
+        }
+        if (last && strcmp(last, stage->name) == 0)
+            break;
+    }
+    if (o->time_passes)
+        report_times(c, cost, n);
+    return ok;
+}
+
+/* Everything of a compilation below its unwind point. `last`: a stage, or NULL for the whole way to an output. */
+static bool compile_run(struct compilation *c, const char *last)
+{
+    const struct options *o = c->options;
+    if (!stages_known(c->ctx, o))
+        return false;
+    if (o->stop_after)
+        c->output = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;
+    else if (!last)
+        c->output = o->output ? o->output : output_default(c->ctx, o, c->ctx->model_path);
+    if (c->output) {
+        struct file_list model = {0};
+        VEC_PUSH(&c->ctx->session, &model.paths, c->ctx->model_path);
+        if (!output_check(c->ctx, c->output) || !output_differs(c->ctx, c->output, &model, o->config))
+            return false;
+    }
+    if (!stages_run(c, last))
+        return false;
+    return !c->output || o->stop_after || !(o->depend || o->depend_file) || depend_write(c, c->output);
+}
+
+static enum fail compile_guarded(struct compilation *c, const char *model, const char *last)
+{
+    struct context *ctx = c->ctx;
+    jmp_buf here, *outer = ctx->unwind;
+    ctx->limits = c->options->limits;
+    ctx->model_path = model;
+    ctx->unwind = &here;
+    if (setjmp(here) == 0 && !compile_run(c, last) && ctx->fail == FAIL_NONE)
+        error_internal(ctx, (src_id){0}, "a stage failed without saying why");
+    if (setjmp(here) == 0)
+        report_diagnostics(ctx, c->report, c->options->quiet);
+    ctx->unwind = outer;
+    return ctx->fail;
+}
+
+enum fail compile_model(struct context *ctx, const struct options *o, const char *model, const char *last,
+                        struct report report)
+{
+    struct compilation c = {.ctx = ctx, .options = o, .report = report};
+    return compile_guarded(&c, model, last);
+}
+
+struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)
+{
+    struct compilation c = {.ctx = ctx, .options = o, .report = report};
+    return compile_guarded(&c, model, "legalize") == FAIL_NONE ? c.graph : NULL;
+}

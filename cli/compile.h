@@ -1,0 +1,69 @@
+/* One compilation: the state that the stages of compile.c hand on, and the pieces around them. */
+#ifndef MCC_CLI_COMPILE_H
+#define MCC_CLI_COMPILE_H
+
+#include "cli/options.h"
+#include "frontend/frontend.h"
+#include "passes/passes.h"
+
+/* Where a compilation's words go. kind: severity of a diagnostic line (SEV_*), or one of these. */
+enum { TEXT_DATA = 16 /* for standard output */, TEXT_LOG /* for standard error */ };
+struct report {
+    void *user;
+    void (*put)(void *user, int kind, const char *text, size_t size);
+};
+
+struct compilation {
+    struct context *ctx;
+    const struct options *options;
+    struct report report;
+    const char *output;              /* path, or NULL: nothing is written */
+    struct file_list files;          /* what was read */
+    struct input_spec *inputs;
+    uint32_t n_inputs;
+    struct graph *graph;             /* imported, then legal */
+};
+
+struct stage {
+    const char *name;
+    bool (*run)(struct compilation *);
+    void (*print)(const struct compilation *, struct strbuf *);
+    bool (*verify)(struct compilation *);
+};
+extern const struct stage stage_table[];
+extern const uint32_t stage_count;
+
+/* Runs the stages on `model` up to and including `last` (NULL: all). Returns the class of the failure, FAIL_NONE when
+ * done; the diagnostics have been reported. sets ctx->unwind. `check`: nothing is generated. */
+enum fail compile_model(struct context *, const struct options *, const char *model, const char *last, struct report);
+/* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */
+struct graph *compile_graph(struct context *, const struct options *, const char *model, struct report);
+/* Reports the diagnostics that were recorded since the last call. */
+void report_diagnostics(struct context *, struct report, bool quiet);
+
+/* ---- spec.c ------------------------------------------------------------------------------------------------ */
+
+/* 'x:f32[batch=1..64,3,?,2*n]': name, optional element type, optional dims: a number, a name, a name with its range
+ * (and divisor: h=32..1024%32), an expression, or ? (as the file says). Later specs of a name replace earlier ones.
+ * False after a usage diagnostic. */
+bool input_specs_parse(struct context *, const struct text_list *, struct input_spec **out, uint32_t *n);
+
+/* ---- output.c ------------------------------------------------------------------------------------------------ */
+
+/* The output's path when none is given: the model's file name, in the working directory, with its own suffix. */
+const char *output_default(struct context *, const struct options *, const char *model);
+/* Whether a file can be made at `path`: its folder is writable, the path is no folder or device. FAIL_ENV if not. */
+bool output_check(struct context *, const char *path);
+/* Refuses (FAIL_USAGE) an output that is one of the files read, by whatever name. */
+bool output_differs(struct context *, const char *path, const struct file_list *, const char *config);
+/* Writes size bytes to path, whole or not at all: temporary file beside it, fsync, rename. */
+bool output_write(struct context *, const char *path, const char *data, size_t size);
+/* The make rule of -MD, -MF, -MP. */
+bool depend_write(struct compilation *, const char *output);
+
+/* ---- stats.c -------------------------------------------------------------------------------------------------- */
+
+/* Operators of an imported or legal graph with their counts, one a line, most frequent first. */
+void stats_census(const struct graph *, const char *title, struct strbuf *);
+
+#endif

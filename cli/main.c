@@ -1,0 +1,239 @@
+/* The command: picks the sub-command, parses its options, reports, and turns the first error's class into the exit
+ * code. Signals remove the output under construction and then end the process as they would have.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/mccc.h"
+#include "codegen/codegen.h"
+
+static const struct command {
+    const char *name;
+    char where;                  /* letter in options.def */
+    const char *usage, *help;
+    enum fail (*run)(struct context *, struct options *);
+    bool needs_file;
+} commands[] = {
+    {"compile", 'C', "[compile] MODEL.onnx [-o FILE]", "compiles a network to a shared object that needs only libc",
+     command_compile, false},
+    {"check", 'K', "check MODEL.onnx", "says whether a network can be compiled, and all that stands against it",
+     command_check, true},
+    {"run", 'R', "run MODEL.so -i NAME=FILE ... [-o FOLDER]", "runs a compiled network once", command_run, true},
+    {"bench", 'B', "bench MODEL.so", "times a compiled network and its kernels", command_bench, true},
+    {"inspect", 'I', "inspect MODEL.so", "prints ports, symbols, kernels and sizes of a compiled network", command_inspect,
+     true},
+    {"eval", 'E', "eval MODEL.onnx -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
+     command_eval, true},
+};
+
+/* ---- signals ------------------------------------------------------------------------------------------------ */
+
+static struct context *volatile running;   /* whose temporary file the handler removes */
+
+static void on_signal(int number)
+{
+    struct context *ctx = running;
+    if (ctx && ctx->temp_file)
+        unlink(ctx->temp_file);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void signals_install(struct context *ctx)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGQUIT, SIGALRM, SIGXCPU};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_NODEFER};
+    running = ctx;
+    for (size_t i = 0; i < COUNT_OF(numbers); i++) {
+        struct sigaction old;
+        /* What the caller ignores (nohup, background jobs) stays ignored. */
+        if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+    }
+    signal(SIGXFSZ, SIG_IGN);    /* a file too large is an error of write */
+}
+
+/* Descriptors 0 to 2 must exist, or the first files opened become standard output. */
+static void descriptors_fill(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) != fd)
+            return;
+}
+
+/* ---- text ends ------------------------------------------------------------------------------------------------ */
+
+static bool wants_colour(void)
+{
+    static int answer = -1;
+    if (answer < 0) {
+        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+        answer = isatty(2) && !(no && *no) && term && strcmp(term, "dumb") != 0;
+    }
+    return answer;
+}
+
+static void put_terminal(void *user, int kind, const char *text, size_t size)
+{
+    static const char *const words[] = {"note: ", "remark: ", "warning: ", "error: "};
+    static const char *const colours[] = {"\033[1;36m", "\033[1;34m", "\033[1;35m", "\033[1;31m"};
+    (void)user;
+    FILE *f = kind == TEXT_DATA ? stdout : stderr;
+    const char *word = kind < TEXT_DATA && wants_colour() ? strstr(text, words[kind]) : NULL;
+    if (word) {
+        size_t before = (size_t)(word - text), n = strlen(words[kind]);
+        fwrite(text, 1, before, f);
+        fprintf(f, "%s%s\033[0m", colours[kind], words[kind]);
+        text += before + n;
+        size -= before + n;
+    }
+    fwrite(text, 1, size, f);
+}
+
+struct report terminal_report(void)
+{
+    return (struct report){NULL, put_terminal};
+}
+
+void terminal_print(const struct strbuf *text)
+{
+    if (text->n)
+        fwrite(text->data, 1, text->n, stdout);
+}
+
+/* ---- commands -------------------------------------------------------------------------------------------------- */
+
+static void print_help(struct context *ctx, const struct command *command)
+{
+    struct strbuf text;
+    strbuf_init(&text, &ctx->session);
+    strbuf_printf(&text, "usage: mcc %s\n\nmcc %s %s.\n", command->usage, command->name, command->help);
+    if (command == &commands[0]) {
+        strbuf_printf(&text, "\nOther commands (mcc COMMAND --help):\n");
+        for (size_t i = 1; i < COUNT_OF(commands); i++)
+            strbuf_printf(&text, "  %-10s%s\n", commands[i].name, commands[i].help);
+    }
+    strbuf_printf(&text, "\nOptions (one dash or two; @FILE reads arguments from FILE):\n");
+    options_help(&text, command->where);
+    if (command == &commands[0])
+        strbuf_printf(&text, "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
+                             "\n4 a limit was reached (memory included), 5 internal error.\n");
+    terminal_print(&text);
+}
+
+enum fail command_compile(struct context *ctx, struct options *o)
+{
+    struct strbuf text;
+    strbuf_init(&text, &ctx->session);
+    const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
+    if (o->version)
+        strbuf_printf(&text, "mcc %s\n", MCCC_VERSION);
+    else if (o->list_ops)
+        legalize_list_ops(&text);
+    else if (o->list_stages || o->dry_run)
+        for (uint32_t i = 0; i < stage_count; i++)
+            strbuf_printf(&text, "%s\n", stage_table[i].name);
+    if (o->dry_run && model)
+        strbuf_printf(&text, "%s -> %s\n", model, o->output ? o->output : output_default(ctx, o, model));
+    if (text.n) {
+        terminal_print(&text);
+        return FAIL_NONE;
+    }
+    if (!model) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no model given (--help says how)");
+        report_diagnostics(ctx, terminal_report(), o->quiet);
+        return FAIL_USAGE;
+    }
+    return compile_model(ctx, o, model, NULL, terminal_report());
+}
+
+enum fail command_check(struct context *ctx, struct options *o)
+{
+    const char *model = o->files.items.data[0];
+    enum fail fail = compile_model(ctx, o, model, "legalize", terminal_report());
+    if (fail == FAIL_NONE && !o->stop_after && !o->quiet)
+        printf("%s: supported\n", model);
+    return fail;
+}
+
+static enum fail command_start(struct context *ctx, const struct command *command, struct options *o)
+{
+    if (o->help) {
+        print_help(ctx, command);
+        return FAIL_NONE;
+    }
+    if (o->print_config) {
+        struct strbuf text;
+        strbuf_init(&text, &ctx->session);
+        options_print_config(&text, o);
+        terminal_print(&text);
+        return FAIL_NONE;
+    }
+    if (o->files.items.n > 1)
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
+                 o->files.items.data[1]);
+    else if (o->files.items.n == 0 && command->needs_file)
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
+    if (ctx->fail == FAIL_NONE)
+        return command->run(ctx, o);
+    return ctx->fail;
+}
+
+/* Parsing and the command itself, below one unwind point. */
+static enum fail command_run_guarded(struct context *ctx, const struct command *command, int argc, char **argv)
+{
+    struct options *options = calloc(1, sizeof *options);
+    jmp_buf here;
+    if (!options)
+        return FAIL_LIMIT;
+    options_init(options);
+    options->self = "/proc/self/exe";
+    ctx->model_path = "mcc";
+    ctx->unwind = &here;
+    if (setjmp(here) == 0) {
+        enum fail fail = ctx->fail;
+        if (options_parse(ctx, options, argc, argv, command->where))
+            fail = command_start(ctx, command, options);
+        if (fail != FAIL_NONE)
+            ctx->fail = fail;
+    }
+    if (setjmp(here) == 0)
+        report_diagnostics(ctx, terminal_report(), false);
+    ctx->unwind = NULL;
+    free(options);
+    return ctx->fail;
+}
+
+int main(int argc, char **argv)
+{
+    descriptors_fill();
+    if (argc == 2 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    struct context *ctx = context_new();
+    if (!ctx) {
+        fputs("mcc: error: out of memory\n", stderr);
+        return FAIL_LIMIT;
+    }
+    signals_install(ctx);
+    const struct command *command = &commands[0];
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
+            command = &commands[i];
+    int skip = argc > 1 && strcmp(argv[1], command->name) == 0 ? 2 : 1;
+    int status = (int)command_run_guarded(ctx, command, argc > skip ? argc - skip : 0, argv + skip);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "mcc: error: cannot write to standard output: %s\n", strerror(errno));
+        status = status ? status : FAIL_ENV;
+    }
+    if (fflush(stderr) != 0 || ferror(stderr))
+        status = status ? status : FAIL_ENV;
+    running = NULL;
+    context_free(ctx);
+    return status;
+}

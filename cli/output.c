@@ -1,0 +1,169 @@
+/* The output's path: its default, whether it can be written, that it is none of the inputs, writing it whole, and the
+ * make rule beside it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/compile.h"
+
+const char *output_default(struct context *ctx, const struct options *o, const char *model)
+{
+    const char *slash = strrchr(model, '/');
+    const char *name = slash ? slash + 1 : model;
+    const char *dot = strrchr(name, '.');
+    size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : "so";
+    return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
+}
+
+static const char *folder_of(struct context *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : arena_strndup(&ctx->session, path, (size_t)(slash - path));
+}
+
+bool output_check(struct context *ctx, const char *path)
+{
+    struct stat st;
+    if (*path == 0)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the output has no name");
+    if (stat(path, &st) == 0) {
+        if (!S_ISREG(st.st_mode))
+            return error_env(ctx, "output '%s' is %s", path, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        if (access(path, W_OK) != 0)
+            return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    } else if (errno != ENOENT) {
+        return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    }
+    const char *folder = folder_of(ctx, path);
+    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        return error_env(ctx, "cannot write output '%s': no directory '%s'", path, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    return true;
+}
+
+static bool is_same_file(const struct stat *a, const char *path)
+{
+    struct stat b;
+    return path && stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+bool output_differs(struct context *ctx, const char *path, const struct file_list *files, const char *config)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return true;
+    if (is_same_file(&st, config))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the configuration file", path);
+    for (uint32_t i = 0; i < files->paths.n; i++)
+        if (is_same_file(&st, files->paths.data[i]))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the input file '%s'", path,
+                            files->paths.data[i]);
+    return true;
+}
+
+static bool write_all(int fd, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, data, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* Makes the rename last through a power cut; file systems that cannot do that are none of the user's faults. */
+static void sync_folder(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!fsync(fd);
+    close(fd);
+}
+
+bool output_write(struct context *ctx, const char *path, const char *data, size_t size)
+{
+    const char *folder = folder_of(ctx, path);
+    const char *temp = NULL;
+    int fd = -1;
+    for (int i = 0; i < 100 && fd < 0; i++) {
+        temp = arena_printf(&ctx->session, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), i);
+        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        return error_env(ctx, "cannot write '%s': %s", path, strerror(errno));
+    ctx->temp_file = temp;
+    bool ok = write_all(fd, data, size) && fsync(fd) == 0;
+    int why = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(temp, path) != 0) {
+        ok = false;
+        why = errno;
+    }
+    if (!ok)
+        unlink(temp);
+    ctx->temp_file = NULL;
+    if (!ok)
+        return error_env(ctx, "cannot write '%s': %s", path, strerror(why));
+    sync_folder(folder);
+    return true;
+}
+
+/* A file name as make reads it in a rule. */
+static void depend_name(struct strbuf *out, const char *path)
+{
+    for (const char *p = path; *p; p++) {
+        if (*p == '$')
+            strbuf_printf(out, "$$");
+        else if (strchr(" #\t\\:", *p))
+            strbuf_printf(out, "\\%c", *p);
+        else
+            strbuf_append(out, p, 1);
+    }
+}
+
+bool depend_write(struct compilation *c, const char *output)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    depend_name(&text, output);
+    strbuf_printf(&text, ":");
+    const struct file_list *files = &c->files;
+    for (uint32_t i = 0; i <= files->paths.n; i++) {
+        const char *path = i < files->paths.n ? files->paths.data[i] : c->options->config;
+        if (!path)
+            continue;
+        strbuf_printf(&text, " \\\n ");
+        depend_name(&text, path);
+    }
+    strbuf_printf(&text, "\n");
+    for (uint32_t i = 1; i <= files->paths.n && c->options->depend_phony; i++) {
+        const char *path = i < files->paths.n ? files->paths.data[i] : c->options->config;
+        if (!path)
+            continue;
+        depend_name(&text, path);
+        strbuf_printf(&text, ":\n");
+    }
+    const char *dot = strrchr(output, '.');
+    size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - output) : strlen(output);
+    const char *path = c->options->depend_file ? c->options->depend_file
+                                                : arena_printf(&c->ctx->session, "%.*s.d", (int)stem, output);
+    return output_write(c->ctx, path, text.data, text.n);
+}
