@@ -1,0 +1,258 @@
+/* ModelProto.functions -> model_function: each body a region of its own that sees no outer names. Calls are counted
+ * here, before anybody inlines: recursion, depth, and how many nodes the whole model has once inlined.
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+static const char *text(const char *s)
+{
+    return s ? s : "";
+}
+
+static char *function_key(struct importer *im, const char *domain, const char *name, const char *overload)
+{
+    return arena_printf(&im->scratch, "%s\x1f%s\x1f%s", domain, name, overload);
+}
+
+const struct model_function *function_find(struct importer *im, const char *domain, const char *name,
+                                           const char *overload)
+{
+    if (im->functions.list.n <= 1)
+        return NULL;
+    const struct binding *b = name_lookup(&im->functions, function_key(im, domain, name, overload));
+    return b ? &im->g->functions.data[b->value.i - 1] : NULL;
+}
+
+/* ---- import ------------------------------------------------------------------------------------------------ */
+
+/* Errors of a function as a whole carry its name as the node's. */
+static src_id function_source(struct importer *im, const Onnx__FunctionProto *f)
+{
+    struct source s = {
+        .name = arena_strdup(&im->ctx->session, text(f->name)), .op = "function",
+        .domain = arena_strdup(&im->ctx->session, domain_normal(f->domain)), .output = "",
+    };
+    return source_add(im->ctx, s);
+}
+
+static bool attributes_declare(struct importer *im, const Onnx__FunctionProto *f, src_id src,
+                               struct model_function *out)
+{
+    bool ok = true;
+    struct arena *arena = &im->g->arena;
+    im->keep = arena;
+    for (size_t i = 0; i < f->n_attribute; i++)
+        VEC_PUSH(arena, &out->attr_names, arena_strdup(arena, f->attribute[i]));
+    for (size_t i = 0; i < f->n_attribute_proto; i++) {
+        struct attr a;
+        if (!attribute_import(im, f->attribute_proto[i], (struct where){src, NULL}, &a))
+            ok = false;
+        else if (a.kind == ATTR_REGION || a.kind == ATTR_REF)
+            ok = error_model(im->ctx, src, "attribute '%s' has a default of a kind that is not supported", a.name);
+        else
+            VEC_PUSH(arena, &out->attr_defaults, a);
+    }
+    im->keep = &im->scratch;
+    return ok;
+}
+
+static bool params_declare(struct importer *im, const Onnx__FunctionProto *f, region_id body, src_id src)
+{
+    const struct type unknown = {.kind = TYPE_UNKNOWN, .rank = RANK_UNKNOWN};
+    bool ok = true;
+    for (size_t i = 0; i < f->n_input; i++) {
+        const char *name = f->input[i];
+        if (!*name || name_lookup(&im->names, name))
+            ok = error_model(im->ctx, src, *name ? "two inputs are called '%s'" : "an input has no name%s", name);
+        else
+            name_bind(&im->names, name, graph_param(im->g, body, unknown, name), 0);
+    }
+    return ok;
+}
+
+static bool body_import(struct importer *im, const Onnx__FunctionProto *f, region_id body, src_id src)
+{
+    uint32_t before = im->ctx->n_errors;
+    params_declare(im, f, body, src);
+    if (!nodes_import(im, f->node, f->n_node, body, 0) && im->ctx->n_errors != before)
+        return false;
+    for (size_t i = 0; i < f->n_output; i++) {
+        value_id v = value_resolve(im, f->output[i], src, "output");
+        if (v.i)
+            graph_add_result(im->g, body, v);
+    }
+    return im->ctx->n_errors == before;
+}
+
+static bool function_import(struct importer *im, const Onnx__FunctionProto *f, uint32_t index)
+{
+    struct arena *arena = &im->g->arena;
+    src_id src = function_source(im, f);
+    struct model_function *out = &im->g->functions.data[index];
+    struct opset *opsets;
+    uint32_t n_opsets;
+    if (!opsets_import(im, f->opset_import, f->n_opset_import, f->name, &opsets, &n_opsets))
+        return false;
+    for (uint32_t i = 0; i < n_opsets; i++)
+        VEC_PUSH(arena, &out->opsets, opsets[i]);
+    out->body = graph_region(im->g, (region_id){0}, (node_id){0});
+    if (!attributes_declare(im, f, src, out))
+        return false;
+    im->opsets = (struct opset_scope){opsets, n_opsets};
+    scope_open(&im->names);
+    bool ok = body_import(im, f, out->body, src);
+    scope_close(&im->names);
+    return ok;
+}
+
+/* Names first, bodies second: a body may call a function that the file lists later. */
+static bool function_declare(struct importer *im, const Onnx__FunctionProto *f)
+{
+    struct arena *arena = &im->g->arena;
+    struct model_function out = {
+        .domain = arena_strdup(arena, domain_normal(f->domain)), .name = arena_strdup(arena, text(f->name)),
+        .overload = arena_strdup(arena, text(f->overload)),
+    };
+    if (!*out.name)
+        return error_model(im->ctx, (src_id){0}, "a function has no name");
+    char *key = function_key(im, out.domain, out.name, out.overload);
+    if (name_lookup(&im->functions, key))
+        return error_model(im->ctx, function_source(im, f), "two functions have this domain and name");
+    VEC_PUSH(arena, &im->g->functions, out);
+    name_bind(&im->functions, key, (value_id){im->g->functions.n}, 0);
+    return true;
+}
+
+bool functions_import(struct importer *im)
+{
+    const Onnx__ModelProto *m = im->model;
+    bool ok = true;
+    for (size_t i = 0; i < m->n_functions; i++)
+        ok = function_declare(im, m->functions[i]) && ok;
+    if (!ok)
+        return false;
+    struct opset_scope outer = im->opsets;
+    im->in_function = true;
+    for (size_t i = 0; i < m->n_functions; i++)
+        ok = function_import(im, m->functions[i], (uint32_t)i) && ok;
+    im->in_function = false;
+    im->opsets = outer;
+    return ok;
+}
+
+/* ---- counting calls ----------------------------------------------------------------------------------------- */
+
+struct call { uint32_t caller, callee; src_id src; };   /* function indices; the top graph is number n */
+struct calls {
+    struct importer *im;
+    uint32_t n;                  /* functions */
+    VEC(struct call) list;       /* grouped by caller */
+    uint32_t *first;             /* [n + 2] */
+    int64_t *size;               /* nodes once inlined, up to limits.nodes + 1 */
+    uint32_t *depth;
+};
+
+/* For each region the function it is in, or n. */
+static uint32_t *region_owners(const struct calls *c)
+{
+    const struct graph *g = c->im->g;
+    uint32_t *owner = NEW_ARRAY(&c->im->scratch, uint32_t, g->regions.n);
+    for (uint32_t r = 1; r < g->regions.n; r++)
+        owner[r] = c->n;
+    for (uint32_t i = 0; i < c->n; i++)
+        owner[g->functions.data[i].body.i] = i;
+    for (uint32_t r = 1; r < g->regions.n; r++)   /* parents come before their children */
+        if (g->regions.data[r].parent.i)
+            owner[r] = owner[g->regions.data[r].parent.i];
+    return owner;
+}
+
+static void calls_collect(struct calls *c)
+{
+    const struct graph *g = c->im->g;
+    const uint32_t *owner = region_owners(c);
+    VEC(struct call) found = {0};
+    for (uint32_t i = 1; i < g->nodes.n; i++) {
+        const struct node *n = &g->nodes.data[i];
+        uint32_t caller = owner[n->parent.i];
+        c->size[caller]++;
+        if (n->op != OP_ONNX)
+            continue;
+        const struct model_function *f = function_find(c->im, n->domain, n->op_type, n->overload);
+        if (f) {
+            VEC_PUSH(&c->im->scratch, &found,
+                     ((struct call){caller, (uint32_t)(f - g->functions.data), n->src}));
+            c->first[caller + 1]++;
+        }
+    }
+    for (uint32_t i = 0; i <= c->n; i++)
+        c->first[i + 1] += c->first[i];
+    c->list.data = NEW_ARRAY(&c->im->scratch, struct call, found.n);
+    c->list.n = found.n;
+    uint32_t *at = arena_copy(&c->im->scratch, c->first, (c->n + 1) * sizeof *at);
+    for (uint32_t i = 0; i < found.n; i++)
+        c->list.data[at[found.data[i].caller]++] = found.data[i];
+}
+
+static bool caller_finish(struct calls *c, uint32_t f)
+{
+    int64_t most = c->im->ctx->limits.nodes;
+    for (uint32_t k = c->first[f]; k < c->first[f + 1]; k++) {
+        const struct call *call = &c->list.data[k];
+        const char *name = c->im->g->functions.data[call->callee].name;
+        c->size[f] += c->size[call->callee];
+        if (c->size[f] > most)
+            return error_limit(c->im->ctx, call->src, "with function '%s' inlined the model has more than %lld nodes",
+                               name, (long long)most);
+        if (c->depth[f] <= c->depth[call->callee])
+            c->depth[f] = c->depth[call->callee] + 1;
+        if (c->depth[f] > (uint32_t)c->im->ctx->limits.call_depth)
+            return error_limit(c->im->ctx, call->src, "calls of function '%s' are more than %d deep", name,
+                               c->im->ctx->limits.call_depth);
+    }
+    return true;
+}
+
+/* Post-order over the calls from `root` with an explicit stack. color: 0 new, 1 open, 2 done. */
+static bool calls_visit(struct calls *c, uint32_t root, uint8_t *color, uint32_t *next, uint32_t *stack)
+{
+    uint32_t depth = 0;
+    stack[depth++] = root;
+    color[root] = 1;
+    while (depth) {
+        uint32_t at = stack[depth - 1];
+        if (next[at] == c->first[at + 1]) {
+            if (!caller_finish(c, at))
+                return false;
+            color[at] = 2;
+            depth--;
+            continue;
+        }
+        const struct call *call = &c->list.data[next[at]++];
+        if (color[call->callee] == 1)
+            return error_model(c->im->ctx, call->src, "function '%s' calls itself, directly or through others",
+                               c->im->g->functions.data[call->callee].name);
+        if (color[call->callee] == 0) {
+            color[call->callee] = 1;
+            stack[depth++] = call->callee;
+        }
+    }
+    return true;
+}
+
+bool functions_count(struct importer *im)
+{
+    struct calls c = {.im = im, .n = im->g->functions.n};
+    struct arena *a = &im->scratch;
+    c.first = NEW_ARRAY(a, uint32_t, c.n + 2);
+    c.size = NEW_ARRAY(a, int64_t, c.n + 1);
+    c.depth = NEW_ARRAY(a, uint32_t, c.n + 1);
+    calls_collect(&c);
+    uint8_t *color = NEW_ARRAY(a, uint8_t, c.n + 1);
+    uint32_t *next = arena_copy(a, c.first, (c.n + 1) * sizeof *next), *stack = NEW_ARRAY(a, uint32_t, c.n + 1);
+    for (uint32_t i = 0; i <= c.n; i++)
+        if (color[i] == 0 && !calls_visit(&c, i, color, next, stack))
+            return false;
+    return true;
+}
