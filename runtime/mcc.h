@@ -112,7 +112,7 @@ typedef struct mcc_ctx mcc_ctx;       /* one run at a time */
 
 typedef struct { int32_t code, node; char text[248]; } mcc_error;   /* node: index into mcc_api.node, or -1 */
 
-/* A named extent. Values are min, min + step, ... up to max; step 0 counts as 1, max 0 as no bound. */
+/* A named extent: the multiples of step from min to max. step 0 counts as 1, max 0 as no bound. */
 typedef struct { const char *name; int64_t min, max, step; uint64_t reserved[2]; } mcc_symbol;
 
 /* extent >= 0: fixed. -1: the symbol with index `symbol`, or, symbol -1, decided by the data. -2: derived, see expr. */

@@ -17,7 +17,8 @@ typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *sc
 /* Arguments of a program: input data pointers, output data pointers (NULL for outputs whose extent the data decides),
  * arena, weights, open-time constants, then the values of all symbols, in that order. Input and output data is aligned
  * to its element (bytes of a packed sub-byte tensor: 1), arena and weights to 64; data of zero bytes may be NULL. Ports
- * that carry no plain tensor (sequence, optional, map) pass a struct mcc_rt_value * (rt_value.h), their outputs NULL.
+ * that carry no tensor of known rank (sequence, optional, map, or ndim -1) pass a struct mcc_rt_value * (rt_ops.h), such
+ * outputs NULL.
  * Arguments of a plan: (dims: i64 buffer with all dims of all inputs in order, none for inputs of unknown rank or other
  * kinds; out: i64 buffer). It writes out[0..n_sym) = symbols (0 where only the data tells), then arena bytes, then the
  * dims of all outputs in order (-1: decided by the data). The runtime has checked fixed extents, and for symbolic ones

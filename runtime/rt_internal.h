@@ -1,0 +1,201 @@
+/* What the runtime's files share: the model, the context, checked tensors, text. See rt.h for the other side, the
+ * interface to generated code, and mcc.h for what hosts see.
+ *
+ * A context is one struct followed by tables (rt_ctx.c), and a work region: scratch of every thread, the arena, copies
+ * of awkward inputs, then, in caller memory, segments. Nothing is allocated while shapes stay within the region.
+ */
+#ifndef MCC_RT_INTERNAL_H
+#define MCC_RT_INTERNAL_H
+
+#include "runtime/mcc.h"
+#include "runtime/rt.h"
+
+#include <stdbool.h>
+
+#define RT_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
+
+enum {
+    RT_ALIGN = 64,
+    RT_RANK_MAX = 32,
+    RT_THREADS_MAX = 256
+};
+
+/* ---- model ------------------------------------------------------------------------------------------------ */
+
+/* Threads that wait for work (rt_pool.c). One job at a time; its fields are valid for whoever has claimed a chunk. */
+struct rt_pool {
+    _Alignas(64) uint32_t remaining;   /* chunks not yet claimed: claimed by counting down */
+    uint32_t done;                     /* chunks finished; futex of the caller */
+    uint32_t caller_waits;
+    uint32_t n_chunks;
+    mcc_rt_fn *fn;
+    const int64_t *args;
+    int64_t count, chunk;
+    struct mcc_rt_run *run;
+    _Alignas(64) uint32_t epoch;       /* counts jobs; futex of idle workers */
+    uint32_t sleepers;
+    uint32_t stop;
+    uint32_t busy;                     /* a run owns the pool */
+    int32_t pid;                       /* process whose threads these are; 0: none yet; -1: being reset */
+    uint32_t n_workers;
+    uint64_t spin_ns;
+    struct rt_worker { struct rt_pool *pool; uint32_t index; unsigned long thread; } *workers;
+};
+
+struct mcc_model {
+    const struct mcc_rt_desc *desc;
+    const mcc_api *api;
+    mcc_host host;                     /* the caller's, as far as its size reached; rest zero */
+    const struct mcc_rt_variant *variant;
+    const unsigned char *weights;
+    void *map;                         /* sidecar mapped by open; NULL: not ours */
+    size_t map_size;
+    void *constants;
+    uint32_t threads;                  /* the caller included */
+    uint32_t references;               /* open contexts, + 1 until closed (atomic) */
+    uint32_t closed;
+    int64_t scratch;                   /* bytes per thread, multiple of RT_ALIGN */
+    struct rt_pool pool;
+};
+
+/* ---- one run ------------------------------------------------------------------------------------------------ */
+
+struct rt_segment { struct rt_segment *next; int64_t bytes; };   /* bytes: with this header, which takes RT_ALIGN */
+struct rt_output { int64_t rank; const void *data; struct mcc_rt_value *value; int64_t dims[RT_RANK_MAX]; };
+
+struct mcc_rt_run {
+    struct mcc_model *model;
+    char *scratch;                     /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
+    uint32_t threads;
+    int32_t stop;                      /* 0: go on; else a MCC_E_* (atomic) */
+    /* the error slot: guarded by `lock` */
+    uint32_t lock;
+    int32_t code;
+    uint32_t node;
+    const char *text;
+    int64_t index;
+    /* memory whose size the data decides */
+    struct rt_segment *segments;
+    char *spare, *spare_end;           /* caller memory behind the work region; NULL: segments are allocated */
+    struct rt_output *outputs;
+};
+
+/* A tensor as the caller gave it, checked. */
+struct rt_bound {
+    char *data;                        /* what the program gets: the caller's, or the copy's place */
+    const char *source;                /* the caller's, when it is copied; else NULL */
+    int64_t bytes;                     /* compact */
+    uint32_t element;                  /* alignment that the program expects */
+};
+
+struct mcc_ctx {
+    struct mcc_rt_run run;
+    uint32_t busy;
+    bool owned;                        /* allocated by ctx_new */
+    bool planned;                      /* dims, plan and bound[].bytes belong together */
+    size_t size;                       /* of the struct with its tables, or of the caller's memory */
+    char *work;                        /* work region; NULL: none yet */
+    size_t work_size;
+    int64_t *dims;                     /* n_in_dims: what the plan was made for */
+    int64_t *plan;                     /* symbols, arena bytes, output dims */
+    int64_t *args;                     /* of the program */
+    struct rt_bound *bound;            /* n_in + n_out */
+};
+
+void rt_model_drop(struct mcc_model *);              /* one reference less; frees at none (rt_open.c) */
+
+/* ---- memory and text (rt_error.c) ------------------------------------------------------------------------------ */
+
+void *rt_alloc(const struct mcc_model *, size_t bytes);          /* 64-aligned; NULL on failure */
+void rt_release(const struct mcc_model *, void *, size_t bytes);
+
+/* Fills *error (may be NULL) and returns code. Formats: %s (names cut to 80 bytes, control bytes as '?'), %lld. */
+int rt_error(mcc_error *error, int code, int64_t node, const char *format, ...) RT_PRINTF(4, 5);
+/* The run's failure as text with the node's name in front; returns its code, MCC_OK when it did not fail. */
+int rt_error_run(const struct mcc_rt_run *, mcc_error *);
+
+/* ---- shapes (rt_bind.c) ------------------------------------------------------------------------------------------ */
+
+static inline int64_t rt_round_up(int64_t n) { return (n + RT_ALIGN - 1) & -(int64_t)RT_ALIGN; }
+/* Bytes of a row-major tensor, sub-byte elements packed; false when they do not fit into 63 bits. Negative dims: 0. */
+bool rt_tensor_bytes(DLDataType, int64_t rank, const int64_t *dims, int64_t *bytes);
+uint64_t rt_port_flags(const struct mcc_rt_desc *, uint32_t port);
+static inline bool rt_port_is_plain(uint64_t flags)
+{
+    return (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING)) == 0;
+}
+/* Ports whose dims take part in n_in_dims / n_out_dims: tensors of known rank. */
+static inline bool rt_port_has_dims(const mcc_port *port, uint64_t flags)
+{
+    return port->ndim >= 0 && (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP)) == 0;
+}
+
+/* Checks the form of all tensor inputs (present, device, dtype, rank, dims readable) and copies their dims. values:
+ * ports that are no plain tensors are allowed, and skipped. changed: whether dims differ from what was in there before. */
+int rt_read_dims(const struct mcc_rt_desc *, const DLTensor *const *in, bool values, int64_t *dims, bool *changed,
+                 mcc_error *);
+/* Checks dims against the ports: fixed extents, equal symbols, ranges, steps. */
+int rt_check_dims(const struct mcc_rt_desc *, const int64_t *dims, mcc_error *);
+/* Where one input's data is and whether it needs a copy (bound->source). */
+int rt_bind_input(const mcc_port *, const DLTensor *, struct rt_bound *, mcc_error *);
+/* Checks one caller buffer against the planned dims. */
+int rt_bind_output(const mcc_port *, const DLTensor *, const int64_t *dims, struct rt_bound *, mcc_error *);
+/* Copies a strided or misaligned input to bound->data, row-major. */
+void rt_copy_input(const DLTensor *, const struct rt_bound *);
+
+/* ---- planning (rt_plan.c) ------------------------------------------------------------------------------------------ */
+
+/* Runs the generated plan: out as in rt.h, n_sym + 1 + n_out_dims words. */
+int rt_run_plan(const struct mcc_model *, const int64_t *dims, int64_t *out, char *scratch, mcc_error *);
+/* Bytes of arena for a plan's result; checked. */
+int rt_plan_arena(const struct mcc_model *, const int64_t *out, int64_t *bytes, mcc_error *);
+int64_t rt_ctx_fixed_bytes(const struct mcc_model *);           /* the struct with its tables (rt_ctx.c) */
+int64_t rt_ctx_scratch_bytes(const struct mcc_model *);
+bool rt_is_dynamic(const struct mcc_rt_desc *, uint32_t k);      /* output k: the data decides extents, or no tensor */
+
+/* ---- runs (rt_run.c) -------------------------------------------------------------------------------------------------- */
+
+enum rt_mode { RT_RUN, RT_DLPACK, RT_VALUES };
+/* Takes the context, or MCC_E_BUSY and the like. */
+int rt_run_begin(struct mcc_ctx *, const void *in, const void *out, mcc_error *);
+/* Checks inputs, plans when shapes changed, makes room, copies awkward inputs; afterwards args of inputs are set. */
+int rt_run_inputs(struct mcc_ctx *, const DLTensor *const *in, enum rt_mode, mcc_error *);
+/* Runs the program with args of outputs set. */
+int rt_run_program(struct mcc_ctx *, mcc_error *);
+/* Frees segments and gives the context back. */
+void rt_run_end(struct mcc_ctx *);
+/* Planned dims of output k: -1 members are decided by the data. NULL: rank unknown or no tensor. */
+const int64_t *rt_planned_dims(const struct mcc_ctx *, uint32_t k);
+/* Final dims of output k and, when the data decided them, where its bytes are (else *data NULL). */
+int rt_output_dims(const struct mcc_ctx *, uint32_t k, int64_t *rank, const int64_t **dims, const void **data,
+                   mcc_error *);
+
+/* ---- threads (rt_pool.c) ------------------------------------------------------------------------------------------------ */
+
+uint32_t rt_cpu_count(void);                          /* CPUs that this process may run on, at least 1 */
+void rt_pool_init(struct rt_pool *, uint32_t threads);
+void rt_pool_close(struct mcc_model *);
+uint64_t rt_clock(void);                              /* monotonic nanoseconds */
+uint64_t rt_cpu_features(void);                       /* RT_CPU_* (rt_cpu.c) */
+
+/* ---- weights (rt_weights.c, rt_hash.c) ------------------------------------------------------------------------------------- */
+
+int rt_weights_open(struct mcc_model *, mcc_error *);
+void rt_weights_close(struct mcc_model *);
+uint64_t rt_hash(const void *, size_t);               /* XXH64, seed 0 */
+
+/* ---- the public functions ----------------------------------------------------------------------------------------------------- */
+
+int mcc_rt_open(const mcc_host *, mcc_model **, mcc_error *);
+void mcc_rt_close(mcc_model *);
+int mcc_rt_plan(const mcc_model *, const DLTensor *const *in, int64_t *const *out_shape, size_t *ctx_bytes,
+                mcc_error *);
+int mcc_rt_ctx_new(mcc_model *, void *mem, size_t bytes, mcc_ctx **, mcc_error *);
+void mcc_rt_ctx_free(mcc_ctx *);
+int mcc_rt_run_api(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
+int mcc_rt_run_dlpack(mcc_ctx *, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *);
+void mcc_rt_cancel(mcc_ctx *);
+int mcc_rt_run_values(mcc_ctx *, const mcc_value *in, mcc_value *out, mcc_error *);
+void mcc_rt_value_release(mcc_ctx *, mcc_value *);
+
+#endif
