@@ -14,4 +14,7 @@ struct import_options {
 struct file_list { VEC(const char *) paths; };
 struct graph *onnx_import(struct context *, const char *path, const struct import_options *, struct file_list *files);
 
+/* Reads a file that holds one TensorProto; data in session memory, at graph width. False after a diagnostic. */
+bool onnx_tensor_read(struct context *, const char *path, struct tensor_data *out);
+
 #endif

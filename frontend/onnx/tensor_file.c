@@ -1,0 +1,42 @@
+/* A file that holds one TensorProto (inputs and outputs of test data sets). The scanner knows one root message, a model;
+ * so the bytes are put into the shortest model around a tensor: graph (field 7), initializer (field 5).
+ */
+#include "frontend/onnx/import.h"
+
+#include <string.h>
+
+enum { TAG_MODEL_GRAPH = 7 << 3 | 2, TAG_GRAPH_INITIALIZER = 5 << 3 | 2, PREFIX_MAX = 24 };
+
+static size_t varint_write(uint8_t *out, uint64_t v)
+{
+    size_t n = 0;
+    for (; v > 127; v >>= 7)
+        out[n++] = (uint8_t)(v | 128);
+    out[n++] = (uint8_t)v;
+    return n;
+}
+
+bool onnx_tensor_read(struct context *ctx, const char *path, struct tensor_data *out)
+{
+    struct span file;
+    if (!file_read(ctx, path, &file))
+        return error_env(ctx, "cannot read the tensor file '%s'", path);
+    uint8_t inner[PREFIX_MAX] = {TAG_GRAPH_INITIALIZER};
+    size_t n_inner = 1 + varint_write(inner + 1, file.size);
+    uint8_t *wrapped = arena_alloc(&ctx->session, PREFIX_MAX + file.size);
+    size_t n = 0;
+    wrapped[n++] = TAG_MODEL_GRAPH;
+    n += varint_write(wrapped + n, n_inner + file.size);
+    memcpy(wrapped + n, inner, n_inner);
+    n += n_inner;
+    memcpy(wrapped + n, file.data, file.size);
+
+    struct import_options options = {0};
+    struct importer im = {.ctx = ctx, .path = path, .options = &options, .file = wrapped, .file_size = n + file.size};
+    arena_init(&im.scratch, ctx);
+    im.keep = &im.scratch;
+    im.model = model_decode(ctx, (struct span){wrapped, n + file.size}, &im.scratch);
+    bool ok = im.model && tensor_import(&im, im.model->graph->initializer[0], (struct where){{0}, path}, out);
+    arena_release(&im.scratch);
+    return ok || error_env(ctx, "cannot read the tensor file '%s'", path);
+}
