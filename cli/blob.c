@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/compile.h"
+
+enum { DESCRIBE_MAX = 8 };
 
 /* ---- element types -------------------------------------------------------------------------------------- */
 
@@ -53,6 +56,56 @@ bool blob_alloc(struct context *ctx, struct blob *b)
         return error_limit(ctx, (src_id){0}, "a tensor is larger than --limit-tensor-bytes allows");
     b->size = (size_t)bytes;
     b->data = arena_alloc(&ctx->session, b->size + 64);
+    return true;
+}
+
+/* From one byte an element, or whole bytes, to the packed form; size: bytes of `from`. */
+static void elems_pack(enum elem elem, const void *from, size_t size, void *to)
+{
+    uint32_t bits = elem_bits(elem);
+    if (bits == 0 || bits >= 8) {
+        memcpy(to, from, size);
+        return;
+    }
+    const unsigned char *wide = from;
+    unsigned char *packed = to;
+    uint32_t per = 8 / bits, mask = (1u << bits) - 1;
+    for (size_t i = 0; i < size; i++)
+        packed[i / per] = (unsigned char)(packed[i / per] | (wide[i] & mask) << i % per * bits);
+}
+
+bool blob_widen(struct context *ctx, const struct blob *b, struct tensor *out)
+{
+    int64_t elements, bytes;
+    uint32_t bits = elem_bits(b->elem);
+    if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes))
+        return error_limit(ctx, (src_id){0}, "a tensor's size does not fit into 63 bits");
+    *out = (struct tensor){.kind = TYPE_TENSOR, .elem = b->elem, .rank = b->rank, .present = true};
+    out->dims = arena_copy(&ctx->session, b->dims, sizeof b->dims);
+    out->data = b->data;
+    if (bits == 0 || bits >= 8)
+        return true;
+    unsigned char *wide = arena_alloc_array(&ctx->session, (size_t)elements + 1, 1);
+    const unsigned char *packed = b->data;
+    uint32_t per = 8 / bits, mask = (1u << bits) - 1, sign = elem_class(b->elem) == 'I' ? 1u << (bits - 1) : 0;
+    for (int64_t i = 0; i < elements; i++) {
+        uint32_t v = packed[i / per] >> (uint32_t)(i % per) * bits & mask;
+        wide[i] = (unsigned char)((v ^ sign) - sign);
+    }
+    out->data = wide;
+    return true;
+}
+
+bool blob_pack(struct context *ctx, const struct tensor *t, struct blob *out)
+{
+    int64_t elements, bytes;
+    *out = (struct blob){.elem = t->elem, .rank = t->rank};
+    if (t->kind != TYPE_TENSOR || t->elem == ELEM_STR)
+        return error_model(ctx, (src_id){0}, "sequences, optionals, maps and strings cannot be written to files");
+    memcpy(out->dims, t->dims, sizeof *t->dims * (size_t)t->rank);
+    if (!blob_alloc(ctx, out) || !blob_sizes(t->elem, t->rank, t->dims, &elements, &bytes))
+        return false;
+    elems_pack(t->elem, t->data, (size_t)elements * elem_size(t->elem), out->data);
     return true;
 }
 
@@ -238,13 +291,7 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
         memcpy(out->dims, tensor.dims, sizeof *tensor.dims * (size_t)tensor.rank);
         if (!blob_alloc(ctx, out))
             return false;
-        uint32_t bits = elem_bits(out->elem), per = bits && bits < 8 ? 8 / bits : 1;
-        if (per == 1)
-            memcpy(out->data, tensor.bytes.data, tensor.bytes.size);
-        const unsigned char *from = tensor.bytes.data;
-        for (size_t i = 0; per > 1 && i < tensor.bytes.size; i++)
-            ((unsigned char *)out->data)[i / per] |=
-                (unsigned char)((from[i] & ((1u << bits) - 1)) << i % per * bits);
+        elems_pack(out->elem, tensor.bytes.data, tensor.bytes.size, out->data);
         return true;
     }
     if (!file_bytes(ctx, path, &file))
@@ -308,6 +355,32 @@ void blob_random(struct blob *b, uint64_t seed)
         else
             elem_from_i64(b->elem, (int64_t)(class == 'B' ? r >> 63 : r >> 61), (char *)b->data + i);
     }
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------------ */
+
+void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
+{
+    int64_t elements, bytes;
+    uint32_t bits = elem_bits(b->elem);
+    strbuf_printf(out, "%s %s[", name, elem_name(b->elem));
+    for (int32_t i = 0; i < b->rank; i++)
+        strbuf_printf(out, i ? ",%lld" : "%lld", (long long)b->dims[i]);
+    strbuf_printf(out, "]");
+    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || !elements) {
+        strbuf_printf(out, "\n");
+        return;
+    }
+    double least = INFINITY, greatest = -INFINITY;
+    size_t step = bits / 8;
+    for (int64_t i = 0; i < elements; i++) {
+        double v = elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step);
+        least = v < least ? v : least;
+        greatest = v > greatest ? v : greatest;
+    }
+    for (int64_t i = 0; i < elements && i < DESCRIBE_MAX; i++)
+        strbuf_printf(out, "%s %.6g", i ? "" : ":", elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step));
+    strbuf_printf(out, "%s (least %.6g, greatest %.6g)\n", elements > DESCRIBE_MAX ? " ..." : "", least, greatest);
 }
 
 /* ---- NAME=VALUE texts ------------------------------------------------------------------------------------------------ */

@@ -29,6 +29,12 @@ bool blob_write(struct context *, const char *folder, const char *name, const ch
 /* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */
 void blob_random(struct blob *, uint64_t seed);
 
+/* One line about the values: "y f32[1,10]: 0.1 0.2 ... (least 0.1, greatest 0.9)". */
+void blob_describe(const char *name, const struct blob *, struct strbuf *out);
+/* Between files and the graph's width (elements under a byte take one each). *out is allocated. */
+bool blob_widen(struct context *, const struct blob *, struct tensor *out);
+bool blob_pack(struct context *, const struct tensor *, struct blob *out);
+
 /* The feed for input `name` among NAME=... texts: what follows the '=', or NULL. */
 const char *feed_find(const struct text_list *, const char *name);
 /* Refuses feeds for names that are none of names[n]. */

@@ -1,0 +1,124 @@
+/* mcc eval: a network through the reference interpreter, without generating code. What it computes is what compiled
+ * code is held against; --dump shows any value of the graph by its name in the file.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/blob.h"
+#include "cli/command.h"
+
+/* The shape of input `port` for a random or raw feed: symbols from --dim, else their least value, at least 1. */
+static bool port_shape(struct context *ctx, const struct options *o, const struct graph *g, const struct port *port,
+                       struct blob *out)
+{
+    const struct type *type = value_type(g, port->value);
+    if (type->kind != TYPE_TENSOR || type->rank == RANK_UNKNOWN || type->elem == ELEM_STR)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors of known rank can be fed");
+    *out = (struct blob){.elem = type->elem, .rank = type->rank};
+    uint32_t n = sym_count(ctx->exprs);
+    int64_t *values = NEW_ARRAY(&ctx->session, int64_t, n + 1);
+    for (uint32_t i = 1; i <= n; i++) {
+        const struct symbol *s = sym_get(ctx->exprs, (sym_id){i});
+        values[i] = s->lo > 1 ? s->lo : 1;
+        if (s->name && !dim_find(ctx, &o->dims, s->name, &values[i]))
+            return false;
+    }
+    for (int32_t i = 0; i < type->rank; i++)
+        if (!ex_eval(ctx->exprs, type->dims[i], values, &out->dims[i]) || out->dims[i] < 0)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "dimension %d has no value; use --dim", i);
+    return true;
+}
+
+static bool port_feed(struct context *ctx, const struct options *o, const struct graph *g, uint32_t index,
+                      struct tensor *out)
+{
+    const struct port *port = &g->inputs.data[index];
+    const char *feed = feed_find(&o->feeds, port->name);
+    struct blob blob;
+    if (!feed)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "input without a value: -i NAME=FILE or NAME=random");
+    if (!port_shape(ctx, o, g, port, &blob))
+        return false;
+    if (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':')) {
+        if (!blob_alloc(ctx, &blob))
+            return false;
+        blob_random(&blob, feed[6] ? strtoull(feed + 7, NULL, 10) : index + 1);
+    } else if (!blob_read(ctx, feed, &blob)) {
+        return false;
+    }
+    return blob_widen(ctx, &blob, out);
+}
+
+static bool value_put(struct context *ctx, const struct options *o, const char *name, const struct tensor *t)
+{
+    struct blob blob;
+    struct strbuf line;
+    if (!blob_pack(ctx, t, &blob))
+        return false;
+    if (o->output)
+        return blob_write(ctx, o->output, name, o->format, &blob);
+    strbuf_init(&line, &ctx->session);
+    blob_describe(name, &blob, &line);
+    terminal_print(&line);
+    return true;
+}
+
+struct dump { const char *name; value_id value; };
+struct dumps { VEC(struct dump) items; };
+
+/* The values that --dump names, else the outputs. */
+static bool dumps_collect(struct context *ctx, const struct options *o, const struct graph *g, struct dumps *out)
+{
+    for (uint32_t i = 0; i < g->outputs.n && o->dump.items.n == 0; i++)
+        VEC_PUSH(&ctx->session, &out->items, ((struct dump){g->outputs.data[i].name, g->outputs.data[i].value}));
+    for (uint32_t i = 0; i < o->dump.items.n; i++) {
+        const char *name = o->dump.items.data[i];
+        uint32_t before = out->items.n;
+        for (uint32_t k = 0; k < g->outputs.n && out->items.n == before; k++)
+            if (strcmp(g->outputs.data[k].name, name) == 0)
+                VEC_PUSH(&ctx->session, &out->items, ((struct dump){name, g->outputs.data[k].value}));
+        for (uint32_t v = 1; v < g->values.n && out->items.n == before; v++)
+            if (g->values.data[v].name && strcmp(g->values.data[v].name, name) == 0)
+                VEC_PUSH(&ctx->session, &out->items, ((struct dump){name, {v}}));
+        if (out->items.n == before)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, name, "the legal graph has no value of this name");
+    }
+    return true;
+}
+
+static bool eval_graph(struct context *ctx, const struct options *o, struct graph *g)
+{
+    uint32_t n_in = g->inputs.n;
+    struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, n_in + 1);
+    const char **names = NEW_ARRAY(&ctx->session, const char *, n_in + 1);
+    for (uint32_t i = 0; i < n_in; i++)
+        names[i] = g->inputs.data[i].name;
+    if (!feeds_known(ctx, &o->feeds, names, n_in))
+        return false;
+    for (uint32_t i = 0; i < n_in; i++)
+        if (!port_feed(ctx, o, g, i, &in[i]))
+            return false;
+    struct dumps dumps = {0};
+    struct tensor **wanted = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n);
+    if (!dumps_collect(ctx, o, g, &dumps))
+        return false;
+    for (uint32_t i = 0; i < dumps.items.n; i++)
+        wanted[dumps.items.data[i].value.i] = NEW(&ctx->session, struct tensor);
+    const char *text = "";
+    enum eval_status status = graph_eval_values(g, in, wanted, &ctx->session, &text);
+    if (status != EVAL_OK)
+        return error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL, "%s (status %d)",
+                        text ? text : "evaluation failed", (int)status);
+    for (uint32_t i = 0; i < dumps.items.n; i++)
+        if (!value_put(ctx, o, dumps.items.data[i].name, wanted[dumps.items.data[i].value.i]))
+            return false;
+    return true;
+}
+
+enum fail command_eval(struct context *ctx, struct options *o)
+{
+    struct graph *g = compile_graph(ctx, o, o->files.items.data[0], terminal_report());
+    if (g && !eval_graph(ctx, o, g) && ctx->fail == FAIL_NONE)
+        ctx->fail = FAIL_INTERNAL;
+    return ctx->fail;
+}
