@@ -128,6 +128,110 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 
+# Python for the tests that need one: the ONNX suite's data and ONNX Runtime as a reference.
+VENV ?= $(BUILD)/venv
+PYTHON := $(VENV)/bin/python
+$(BUILD)/venv/bin/pytest: tests/requirements.txt
+	$(call say,VENV,$(BUILD)/venv)python3 -m venv $(BUILD)/venv && $(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
+
+.PHONY: check check-unit check-real conformance fuzz-graphs bench
+# Ends with the line "N passed, N failed, N skipped".
+check: all tests $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
+
+# The C tests alone: no Python packages, no network.
+check-unit: all tests
+	@$(TEST_ENV) python3 tests/run.py --build $(BUILD) --no-pytest $(TESTS)
+
+conformance: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py
+
+check-real: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/real/run.py
+
+bench: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/run.py
+
+N ?= 20000
+SEED ?= 1
+fuzz-graphs: all $(BUILD)/tests/fuzz/test_graphs
+	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $(N) $(SEED)
+
+.PHONY: lint format
+lint: $(PROTO_H)
+	@python3 tests/lint.py --include $(BUILD)/gen --llvm $(LLVM_INCLUDE) --clang $(CLANG)
+
+format:
+	@python3 tests/lint.py --fix
+
+# ---- the demo --------------------------------------------------------------------------------------------
+
+.PHONY: demo demo-run
+demo: deps
+	@$(MAKE) --no-print-directory BUILD=$(BUILD) all
+	@$(MAKE) --no-print-directory BUILD=$(BUILD) demo-run
+
+demo-run: all
+	@$(MAKE) --no-print-directory -C examples/digits BUILD=$(abspath $(BUILD))/demo MCC_BUILD=$(abspath $(BUILD)) run
+
+# ---- what Debian 12 must have ------------------------------------------------------------------------------
+
+DEPS := gcc g++ make binutils clang-19 llvm-19-dev liblld-19-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev \
+        libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev python3 python3-venv
+DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libc6-dev-riscv64-cross \
+        libgcc-12-dev-riscv64-cross
+DEPS_BENCH := python3-torch python3-torchvision
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: deps deps-check deps-bench
+# $(call apt,PACKAGES): installs what is missing; nothing missing needs no network.
+apt = @missing=$$(for p in $1; do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+      if [ -n "$$missing" ]; then \
+          echo "installing:" $$missing; \
+          { $(SUDO) apt-get install -y -q --no-install-recommends $$missing || \
+            { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends $$missing; }; } \
+          >$(BUILD)/apt.log 2>&1 || { tail -n 20 $(BUILD)/apt.log; exit 1; }; \
+      fi
+deps:
+	@mkdir -p $(BUILD)
+	$(call apt,$(DEPS) $(DEPS_CROSS))
+deps-bench: deps
+	$(call apt,$(DEPS_BENCH))
+
+# ---- installation --------------------------------------------------------------------------------------------
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/mcc
+	install -m 755 $(BUILD)/mcc $(DESTDIR)$(PREFIX)/bin/
+	install -m 644 $(BUILD)/libmcc.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
+	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
+	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
+	install -m 644 runtime/mcc_load.c $(DESTDIR)$(PREFIX)/share/mcc/
+
+# ---- help -----------------------------------------------------------------------------------------------------
+
+.PHONY: help
+help:
+	@echo 'make               build/mcc, libmcc.a, libmcc.so, include/'
+	@echo 'make deps          apt packages that building and checking need (sudo when not root)'
+	@echo 'make demo          deps, build, compile examples/digits and run it on pictures it never saw'
+	@echo 'make check         every test; the last line is "N passed, N failed, N skipped"'
+	@echo 'make check-unit    the C tests alone'
+	@echo 'make conformance   the ONNX 1.22.0 suite, counts by reason'
+	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
+	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree'
+	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench)'
+	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
+	@echo 'make format        mends white space'
+	@echo 'make install       PREFIX=/usr/local DESTDIR='
+	@echo 'make clean         removes the build folder'
+	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'
+
 -include $(shell [ -d $(BUILD) ] && find $(BUILD) -name '*.d')
 
 .PHONY: clean
