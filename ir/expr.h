@@ -47,8 +47,9 @@ struct exprs *exprs_new(struct context *);
 uint32_t ex_count(const struct exprs *);    /* ids given so far are below this */
 
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
-struct symbol *sym_get(struct exprs *, sym_id);   /* narrow lo/hi/divisor before the symbol is used in expressions */
+struct symbol *sym_get(struct exprs *, sym_id);   /* narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on */
 uint32_t sym_count(const struct exprs *);
+sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
 
 expr_id ex_const(struct exprs *, int64_t);
 expr_id ex_sym(struct exprs *, sym_id);
@@ -102,5 +103,7 @@ bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *o
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);
+/* Reads a literal of strbuf_quoted from *p and advances it; NULL when there is none or it is malformed. */
+char *text_unquote(struct arena *, const char **p);
 
 #endif
