@@ -1,0 +1,225 @@
+/* Access functions of the views: index expressions in, index expressions out. Composition of views is nothing but
+ * calling these one after the other; the simplifier of ir/expr.c does the rest. */
+#include "passes/access.h"
+
+#include <string.h>
+
+expr_id dims_count(struct exprs *x, const expr_id *dims, int32_t rank)
+{
+    expr_id n = ex_const(x, 1);
+    for (int32_t d = 0; d < rank; d++)
+        n = ex_mul(x, n, dims[d]);
+    return n;
+}
+
+expr_id point_linear(struct exprs *x, const expr_id *idx, const expr_id *dims, int32_t rank)
+{
+    expr_id n = ex_const(x, 0);
+    for (int32_t d = 0; d < rank; d++)
+        n = ex_add(x, ex_mul(x, n, dims[d]), idx[d]);
+    return n;
+}
+
+void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out)
+{
+    int32_t first = 0;   /* the first dim that is not 1: its index needs no modulus */
+    while (first < rank && ex_is(x, dims[first], 1))
+        first++;
+    for (int32_t d = rank - 1; d >= 0; d--) {
+        if (ex_is(x, dims[d], 1)) {
+            out[d] = ex_const(x, 0);
+        } else if (d == first) {
+            out[d] = linear;
+        } else {
+            out[d] = ex_mod(x, linear, dims[d]);
+            linear = ex_div(x, linear, dims[d]);
+        }
+    }
+}
+
+/* A division needs a divisor >= 1: an empty dim has no points, so any divisor serves there. */
+static void reshape_index(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
+                          expr_id *out)
+{
+    expr_id dims[RANK_MAX];
+    /* Equal leading dims map to themselves: keeps symbolic batch dims out of the arithmetic. */
+    int32_t same = 0;
+    while (same < from->rank && same < to->rank && from->dims[same].i == to->dims[same].i) {
+        out[same] = idx[same];
+        same++;
+    }
+    expr_id one = ex_const(x, 1);
+    for (int32_t d = same; d < to->rank; d++)
+        dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
+    expr_id linear = point_linear(x, idx + same, from->dims + same, from->rank - same);
+    point_split(x, linear, dims + same, to->rank - same, out + same);
+}
+
+/* Position in [0, n) that a periodic reflection without edge repeat (period 2(n-1)) assigns to i. */
+static expr_id reflect_index(struct exprs *x, expr_id i, expr_id n)
+{
+    expr_id one = ex_const(x, 1);
+    expr_id period = ex_max(x, ex_mulc(x, ex_sub(x, n, one), 2), one);
+    expr_id m = ex_mod(x, i, period);
+    return ex_min(x, m, ex_sub(x, period, m));
+}
+
+static void pad_index(struct exprs *x, const struct node *n, const struct type *from, const expr_id *idx, expr_id *out,
+                      expr_id *cond)
+{
+    const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0});
+    const char *mode = node_str(n, "mode", "constant");
+    for (int32_t d = 0; d < from->rank; d++) {
+        expr_id i = ex_sub(x, idx[d], lo[d]), size = from->dims[d];
+        if (!strcmp(mode, "constant")) {
+            *cond = ex_and(x, *cond, ex_and(x, ex_le(x, ex_const(x, 0), i), ex_lt(x, i, size)));
+            out[d] = i;
+        } else if (!strcmp(mode, "edge")) {
+            out[d] = ex_max(x, ex_const(x, 0), ex_min(x, i, ex_addc(x, size, -1)));
+        } else if (!strcmp(mode, "wrap")) {
+            out[d] = ex_mod(x, i, ex_max(x, size, ex_const(x, 1)));
+        } else {
+            out[d] = reflect_index(x, i, size);
+        }
+    }
+}
+
+static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                         expr_id *cond)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct type *from = value_type(g, n->in[k]);
+    int64_t axis = node_int(n, "axis", 0);
+    expr_id begin = ex_const(x, 0);
+    for (uint32_t j = 0; j < k; j++)
+        begin = ex_add(x, begin, value_type(g, n->in[j])->dims[axis]);
+    memcpy(out, idx, (size_t)from->rank * sizeof *out);
+    out[axis] = ex_sub(x, idx[axis], begin);
+    *cond = ex_and(x, ex_le(x, begin, idx[axis]), ex_lt(x, out[axis], from->dims[axis]));
+}
+
+static void broadcast_index(struct exprs *x, const struct type *from, const struct type *to, const expr_id *idx,
+                            expr_id *out)
+{
+    int32_t shift = to->rank - from->rank;
+    expr_id zero = ex_const(x, 0), one = ex_const(x, 1);
+    for (int32_t d = 0; d < from->rank; d++) {
+        if (from->dims[d].i == to->dims[d + shift].i)
+            out[d] = idx[d + shift];
+        else
+            out[d] = ex_select(x, ex_eq(x, from->dims[d], one), zero, idx[d + shift]);
+    }
+}
+
+void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct type *from = value_type(g, n->in[k]), *to = value_type(g, n->out[0]);
+    uint32_t count;
+    *cond = ex_const(x, 1);
+    switch (n->op) {
+    case OP_BROADCAST:
+        broadcast_index(x, from, to, idx, out);
+        break;
+    case OP_RESHAPE:
+        reshape_index(x, to, idx, from, out);
+        break;
+    case OP_TRANSPOSE: {
+        const int64_t *perm = node_ints(n, "perm", &count);
+        for (int32_t d = 0; d < to->rank; d++)
+            out[perm[d]] = idx[d];
+        break;
+    }
+    case OP_SLICE: {
+        const expr_id *starts = node_exprs(n, "starts", &count);
+        const int64_t *steps = node_ints(n, "steps", &count);
+        for (int32_t d = 0; d < to->rank; d++)
+            out[d] = ex_add(x, starts[d], ex_mulc(x, idx[d], steps[d]));
+        break;
+    }
+    case OP_PAD:
+        pad_index(x, n, from, idx, out, cond);
+        break;
+    case OP_CONCAT:
+        concat_index(g, n, k, idx, out, cond);
+        break;
+    default:   /* identity */
+        memcpy(out, idx, (size_t)from->rank * sizeof *out);
+        break;
+    }
+}
+
+void view_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
+{
+    const struct type *from = value_type(g, n->in[0]), *to = value_type(g, n->out[0]);
+    uint32_t count;
+    if (n->op == OP_RESHAPE) {
+        reshape_index(g->ctx->exprs, from, idx, to, out);
+    } else if (n->op == OP_TRANSPOSE) {
+        const int64_t *perm = node_ints(n, "perm", &count);
+        for (int32_t d = 0; d < to->rank; d++)
+            out[d] = idx[perm[d]];
+    } else {
+        memcpy(out, idx, (size_t)to->rank * sizeof *out);
+    }
+}
+
+bool view_invertible(const struct graph *g, node_id id)
+{
+    enum op op = graph_node(g, id)->op;
+    return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_IDENTITY;
+}
+
+value_id view_base(const struct module *m, value_id v)
+{
+    while (!m->stored[v.i] && op_shape(value_op(m->g, v)) == SHAPE_VIEW) {
+        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+        if (n->op == OP_CONCAT || n->op == OP_PAD)
+            break;
+        v = n->in[0];
+    }
+    return v;
+}
+
+uint32_t value_const_invariant(struct graph *g, value_id v)
+{
+    const struct type *t = value_type(g, v);
+    uint32_t all = t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1, mask = 0;
+    if (graph_value(g, v)->def.i == 0)
+        return 0;
+    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    uint32_t count;
+    if (n->op == OP_BROADCAST) {
+        const struct type *from = value_type(g, n->in[0]);
+        uint32_t inner = value_const_invariant(g, n->in[0]);
+        int32_t shift = t->rank - from->rank;
+        for (int32_t d = 0; d < t->rank; d++)
+            if (d < shift || from->dims[d - shift].i != t->dims[d].i || (inner >> (d - shift) & 1))
+                mask |= 1u << d;
+        return mask;
+    }
+    if (n->op == OP_TRANSPOSE) {
+        const int64_t *perm = node_ints(n, "perm", &count);
+        uint32_t inner = value_const_invariant(g, n->in[0]);
+        for (int32_t d = 0; d < t->rank; d++)
+            mask |= (inner >> perm[d] & 1) << d;
+        return mask;
+    }
+    if (n->op == OP_RESHAPE) {
+        uint32_t inner = value_const_invariant(g, n->in[0]);
+        int32_t r = value_type(g, n->in[0])->rank;
+        return inner == (r >= 32 ? UINT32_MAX : (1u << r) - 1) ? all : 0;
+    }
+    if (op_shape(n->op) == SHAPE_MAP && n->n_in > 0 && n->op != OP_GATHER && n->op != OP_GATHER_ELEMENTS &&
+        n->op != OP_GATHER_ND) {
+        mask = all;
+        for (uint32_t k = 0; k < n->n_in; k++)
+            mask &= value_const_invariant(g, n->in[k]);
+        return mask;
+    }
+    /* One element along a dim: nothing to vary. */
+    for (int32_t d = 0; d < t->rank; d++)
+        if (ex_is(g->ctx->exprs, t->dims[d], 1))
+            mask |= 1u << d;
+    return mask;
+}

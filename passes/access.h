@@ -1,0 +1,19 @@
+/* Access functions: which element of an operand a point of the result reads. */
+#ifndef MCC_PASSES_ACCESS_H
+#define MCC_PASSES_ACCESS_H
+
+#include "passes/kernel.h"
+
+/* Point idx (one expression per dim of the view's result) -> point out of operand k. cond: 1 where the operand is
+ * read at all (pad, concat); ex_const 1 elsewhere. */
+void view_index(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond);
+/* The other way for an invertible view (view_invertible): point of the operand -> point of the result. */
+void view_inverse(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
+
+/* Row-major index of a point, and back. */
+expr_id point_linear(struct exprs *, const expr_id *idx, const expr_id *dims, int32_t rank);
+void point_split(struct exprs *, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out);
+/* Product of dims. */
+expr_id dims_count(struct exprs *, const expr_id *dims, int32_t rank);
+
+#endif

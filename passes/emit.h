@@ -1,0 +1,109 @@
+/* Emission engine: values of the graph at points, as statements of the loop IR.
+ *
+ * A point is one index expression per dim. Symbols in it are loop variables, *lanes* or shape symbols. A lane symbol
+ * stands for 0 .. lanes-1 at once: whatever depends on one is a vector register, so vectorising a loop is no more than
+ * writing its index as lanes * t + lane. Statements are appended at the depth of the deepest symbol that they depend
+ * on, which hoists loop invariants by construction; equal (value, point) pairs are emitted once.
+ */
+#ifndef MCC_PASSES_EMIT_H
+#define MCC_PASSES_EMIT_H
+
+#include "passes/access.h"
+#include "passes/kernel.h"
+
+enum { EM_LEVELS = 48, EM_POINTS = 64 };
+
+struct em_sym {
+    sym_id sym;
+    int depth;
+    lval var;                /* scalar index, or the vector of indices (vector) */
+    uint32_t lanes;          /* 0: scalar */
+    bool vector;             /* var holds an arbitrary vector (a gathered index) */
+    lval mask;               /* lanes that exist; {0}: all */
+};
+struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; lval result; };
+struct em {
+    struct module *m;
+    struct kernel *k;
+    struct graph *g;
+    struct exprs *x;
+    struct arena *arena;
+    struct lfunc *f;
+    struct machine mach;
+    lblock level[EM_LEVELS];
+    int top;                     /* current level: 0 body, 1 parallel, ... */
+    VEC(struct em_sym) syms;
+    VEC(int) depth;              /* by lval.i */
+    struct em_memo *memo;        /* open addressing */
+    uint32_t memo_cap, memo_n;
+    VEC(struct em_index_memo { expr_id e; uint32_t lanes; lval v; }) index_memo;
+    VEC(struct karg) args;
+    VEC(lval) arg_lval;
+    value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
+    lval anchor_value;           /* ... and its value there */
+    bool failed;
+};
+
+bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, const char *name);
+bool em_finish(struct em *);     /* verifies, prints into kernel.text */
+
+/* types */
+enum elem em_reg_elem(enum elem);     /* what registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit */
+enum elem em_mem_elem(enum elem);     /* element of the buffer */
+uint32_t em_lanes(const struct em *, enum elem);   /* lanes of a full vector of it */
+
+/* statements with depth */
+lval em_op(struct em *, enum lop, struct ltype, const lval *in, uint32_t n);
+lval em_op1(struct em *, enum lop, lval);
+lval em_op2(struct em *, enum lop, lval, lval);
+lval em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
+int em_depth(const struct em *, const lval *, uint32_t n);   /* level at which a statement over these is placed */
+void em_set_depth(struct em *, lval, int depth);
+lval em_splat(struct em *, lval, uint32_t lanes);        /* no-op when it has them */
+void em_unify(struct em *, lval *v, uint32_t n);         /* splats scalars to the widest */
+void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
+
+/* indices */
+lval em_index(struct em *, expr_id);                     /* lanes count as 0 */
+lval em_index_lanes(struct em *, expr_id, uint32_t lanes);
+lval em_cond(struct em *, expr_id);                      /* bool, or boolxN when it depends on a lane */
+uint32_t em_expr_lanes(const struct em *, expr_id);      /* 0: scalar */
+expr_id em_lane(struct em *, uint32_t lanes, lval mask); /* a fresh lane symbol */
+expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi);    /* a symbol for a computed index */
+
+/* loops */
+struct em_for { lblock body; uint32_t n_carry; int parent; expr_id lo, hi; int64_t step; lval var; lval inits[EM_POINTS], params[EM_POINTS]; bool trivial; };
+/* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried values. */
+expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n);
+void em_for_end(struct em *, struct em_for *, const lval *yields, lval *results);
+expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
+void em_parallel_end(struct em *, struct em_for *);
+struct em_if { lblock block; int parent; lval cond; };
+void em_if_begin(struct em *, struct em_if *, lval cond);
+void em_if_end(struct em *, struct em_if *);
+/* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
+expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
+
+/* values */
+lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
+lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
+void em_store(struct em *, value_id, const expr_id *idx, lval);
+lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
+expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
+lval em_buffer(struct em *, value_id);
+
+/* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
+expr_id em_loaded_index(struct em *, const struct node *, lval index, expr_id dim, expr_id cond);
+/* Reads what this kernel itself has written: placed at the current level, never shared. */
+lval em_load_fresh(struct em *, value_id, const expr_id *idx);
+
+/* reductions: the anchor's value at n points at once, sharing what they share */
+void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);
+/* one point, lanes along the innermost reduced dim when that is where memory is contiguous */
+lval em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
+bool em_reduce_horizontal(struct em *, const struct node *);
+enum lop em_monoid(const char *monoid, enum elem);
+/* The dim of v along which memory is contiguous; -1: unknown. */
+int32_t em_fast_dim(struct em *, value_id v);
+
+#endif

@@ -1,0 +1,527 @@
+/* fuse: decides which values are stored, and so what a kernel is.
+ *
+ * In: a legal graph. Out: module.stored, kernel_of, kernels, order.
+ *
+ * One walk over a region's nodes from the last to the first. When a node comes up, all its consumers have a kernel,
+ * so the *demand* on its result is known: the one kernel that wants it (or several), the point of that kernel's domain
+ * at which it is wanted, and whether the consumer needs memory (an operand of a contraction, a runtime call, a
+ * nested region). A result wanted by one kernel at one point moves into it; a reduction moves in as the kernel's
+ * anchor when it is wanted at the kernel's own points (so the kernel becomes its epilogue), or as an inner reduction
+ * when its index uses only some dims of the domain (softmax, LayerNorm: those dims become the outer loops).
+ * Everything else is stored by a kernel of its own.
+ */
+#include "passes/access.h"
+#include "passes/kernel.h"
+
+#include <string.h>
+
+enum { NONE = 0, MANY = UINT32_MAX };
+struct demand {
+    uint32_t kernel;         /* id + 1, or NONE, or MANY */
+    bool hard;               /* memory wanted: stored, or a cheap view of something stored */
+    bool plain;              /* ... in row-major order */
+    bool bijective;          /* wanted at exactly the points of the kernel's domain */
+    bool several_points;     /* wanted at different points of the same kernel */
+    uint32_t context;        /* node.i of the inner reduction that wants it; 0: the kernel's own points */
+    const expr_id *idx;      /* point in terms of the kernel's domain symbols */
+    node_id via;             /* consumer through which the demand came first */
+};
+struct fuser {
+    struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    struct demand *demand;   /* by value */
+    bool *required;          /* by value */
+    VEC(sym_id) domain_first;    /* by kernel: first of its domain symbols (consecutive) */
+};
+
+static bool is_stored_const(const struct fuser *f, value_id v) { return value_is_const(f->g, v); }
+
+static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
+{
+    struct kernel k = {.kind = kind, .region = region, .order = order};
+    VEC_PUSH(f->m->arena, &f->m->kernels, k);
+    VEC_PUSH(f->m->arena, &f->domain_first, (sym_id){0});
+    *id = f->m->kernels.n;
+    return &f->m->kernels.data[*id - 1];
+}
+
+/* ---- demands ------------------------------------------------------------------------------------------ */
+
+static bool same_point(const struct fuser *f, value_id v, const expr_id *a, const expr_id *b)
+{
+    const struct type *t = value_type(f->g, v);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (a[d].i != b[d].i)
+            return false;
+    return true;
+}
+
+static void demand_add(struct fuser *f, value_id v, struct demand want)
+{
+    struct demand *have = &f->demand[v.i];
+    if (have->kernel == NONE) {
+        *have = want;
+        return;
+    }
+    have->hard |= want.hard;
+    have->plain |= want.plain;
+    if (have->kernel != want.kernel) {
+        have->kernel = MANY;
+        return;
+    }
+    if (have->kernel == MANY || !have->idx || !want.idx)
+        return;
+    if (!same_point(f, v, have->idx, want.idx)) {
+        have->several_points = true;
+        have->bijective = false;
+    }
+    have->bijective &= want.bijective;
+    if (have->context != want.context)
+        have->context = UINT32_MAX;
+}
+
+static void demand_hard(struct fuser *f, value_id v, uint32_t kernel)
+{
+    if (v.i && !is_stored_const(f, v))
+        demand_add(f, v, (struct demand){.kernel = kernel, .hard = true});
+}
+
+/* The kernel wants operand v of node n at the points idx. */
+static void demand_at(struct fuser *f, value_id v, node_id via, const struct demand *from, const expr_id *idx, bool bijective,
+                      uint32_t context)
+{
+    if (is_stored_const(f, v))
+        return;
+    int32_t rank = value_type(f->g, v)->rank;
+    struct demand want = {.kernel = from->kernel, .bijective = bijective, .context = context, .via = via};
+    want.idx = arena_copy(f->m->arena, idx, (size_t)rank * sizeof *idx);
+    demand_add(f, v, want);
+}
+
+/* Demands on the operands of an elementwise node or a view that is computed inside a kernel. */
+static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    expr_id idx[RANK_MAX], cond;
+    bool view = op_shape(n->op) == SHAPE_VIEW;
+    if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND) {
+        /* The data is read at run-time indices: memory. The indices are read at points of the result. */
+        demand_hard(f, n->in[0], d->kernel);
+        const struct type *it = value_type(f->g, n->in[1]);
+        int64_t axis = node_int(n, "axis", 0);
+        if (n->op == OP_GATHER_ND) {
+            demand_hard(f, n->in[1], d->kernel);
+            return;
+        }
+        memcpy(idx, d->idx + (n->op == OP_GATHER ? axis : 0), (size_t)it->rank * sizeof *idx);
+        demand_at(f, n->in[1], id, d, idx, false, d->context);
+        return;
+    }
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (!view) {
+            demand_at(f, n->in[k], id, d, d->idx, d->bijective, d->context);
+            continue;
+        }
+        if (n->op == OP_PAD && k == 1) {
+            demand_at(f, n->in[k], id, d, idx, false, d->context);
+            continue;
+        }
+        view_index(f->g, n, k, d->idx, idx, &cond);
+        demand_at(f, n->in[k], id, d, idx, d->bijective && view_invertible(f->g, id), d->context);
+    }
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------- */
+
+/* A kernel that stores v; its domain is v's points. */
+static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v, region_id region, uint32_t order,
+                             struct demand *d)
+{
+    uint32_t id;
+    struct kernel *k = kernel_new(f, kind, region, order, &id);
+    VEC_PUSH(f->m->arena, &k->outs, v);
+    f->m->stored[v.i] = true;
+    const struct type *t = value_type(f->g, v);
+    expr_id *idx = NEW_ARRAY(f->m->arena, expr_id, t->rank + 1);
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t hi = ex_hi(f->x, t->dims[i]);
+        const char *name = arena_printf(f->m->arena, "d%u.%d", id, i);
+        sym_id s = sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
+        if (i == 0)
+            f->domain_first.data[id - 1] = s;
+        idx[i] = ex_sym(f->x, s);
+    }
+    *d = (struct demand){.kernel = id, .bijective = true, .idx = idx};
+    return id;
+}
+
+static void kernel_add(struct fuser *f, uint32_t id, node_id n)
+{
+    struct kernel *k = &f->m->kernels.data[id - 1];
+    VEC_PUSH(f->m->arena, &k->nodes, n);
+    f->m->kernel_of[n.i] = id;
+}
+
+/* Is every index a bare domain symbol (or a constant)? Then which dims does it use? */
+static bool row_mask(const struct fuser *f, const struct demand *d, int32_t rank, uint32_t *mask)
+{
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t first = f->domain_first.data[d->kernel - 1].i;
+    int32_t domain_rank = value_type(f->g, k->outs.data[0])->rank;
+    int64_t c;
+    *mask = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        sym_id s = ex_as_sym(f->x, d->idx[i]);
+        if (ex_is_const(f->x, d->idx[i], &c))
+            continue;
+        if (s.i < first || s.i >= first + (uint32_t)domain_rank || domain_rank == 0)
+            return false;
+        *mask |= 1u << (s.i - first);
+    }
+    return true;
+}
+
+/* The reduction becomes the anchor of the kernel that wants it at its own points. */
+static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, enum kernel_kind kind)
+{
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    if (!d->bijective || d->several_points || d->context || k->kind != KERNEL_MAP || k->anchor.i || k->has_rows)
+        return false;
+    if (f->m->opt_level == 0)
+        return false;
+    value_id v = graph_node(f->g, id)->out[0];
+    for (value_id u = v; u.i != k->outs.data[0].i;) {
+        node_id via = f->demand[u.i].via;
+        if (op_shape(graph_node(f->g, via)->op) == SHAPE_VIEW)
+            VEC_PUSH(f->m->arena, &k->path, via);
+        u = graph_node(f->g, via)->out[0];
+    }
+    k->kind = kind;
+    k->anchor = id;
+    kernel_add(f, d->kernel, id);
+    return true;
+}
+
+/* Demands of an inner or anchoring `reduce` on its operand: the result's point plus fresh symbols for the axes. */
+static void demand_reduce_operand(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    const struct type *t = value_type(f->g, n->in[0]);
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    expr_id idx[RANK_MAX];
+    uint32_t a = 0, o = 0;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (a < n_axes && axes[a] == i) {
+            int64_t hi = ex_hi(f->x, t->dims[i]);
+            sym_id s = sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "r%u.%d", id.i, i), 0,
+                               hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
+            idx[i] = ex_sym(f->x, s);
+            a++;
+        } else {
+            idx[i] = d->idx[o++];
+        }
+    }
+    demand_at(f, n->in[0], id, d, idx, false, id.i);
+}
+
+static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t mask, rank = (uint32_t)value_type(f->g, k->outs.data[0])->rank;
+    if (f->m->opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
+        return false;
+    if (!row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
+        return false;
+    if (mask == (rank >= 32 ? UINT32_MAX : (1u << rank) - 1) || (k->has_rows && k->row_mask != mask))
+        return false;
+    k->has_rows = true;
+    k->row_mask = mask;
+    kernel_add(f, d->kernel, id);
+    demand_reduce_operand(f, id, d);
+    return true;
+}
+
+/* ---- one node --------------------------------------------------------------------------------------------- */
+
+static bool is_free(const struct fuser *f, const struct node *n)
+{
+    if (n->op == OP_IOTA || n->op == OP_FROM_EXPRS)
+        return true;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (!is_stored_const(f, n->in[k]))
+            return false;
+    return false;
+}
+
+static bool is_expensive(enum op op)
+{
+    switch (op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_CONVERT:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* A value smaller than its kernel's domain would be recomputed along the dims that broadcast adds: fine when those are
+ * inner loops of a row kernel (hoisted), else only for the cheapest operators. */
+static bool inline_repeats(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    if (d->bijective)
+        return false;
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    int32_t rank = value_type(f->g, n->out[0])->rank;
+    uint32_t mask;
+    if (row_mask(f, d, rank, &mask) && k->has_rows && mask == k->row_mask)
+        return false;
+    expr_id mine = dims_count(f->x, value_type(f->g, n->out[0])->dims, rank);
+    const struct type *dom = value_type(f->g, k->outs.data[0]);
+    expr_id all = dims_count(f->x, dom->dims, dom->rank);
+    return mine.i != all.i && d->context == 0;
+}
+
+static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
+{
+    const struct node *n = graph_node(f->g, id);
+    value_id v = n->out[0];
+    struct demand *d = &f->demand[v.i], own;
+    bool view = op_shape(n->op) == SHAPE_VIEW;
+    bool store = required || d->kernel == MANY;
+    if (view && !required)
+        store = (n->op == OP_CONCAT || n->op == OP_PAD) && (d->hard || d->kernel == MANY);
+    else if (!view)
+        store |= d->hard;
+    if (!store && !view && d->kernel != MANY) {
+        store = (d->several_points && d->context != UINT32_MAX && is_expensive(n->op)) ||
+                (inline_repeats(f, n, d) && is_expensive(n->op)) || f->m->opt_level == 0;
+    }
+    if (d->kernel == MANY && !required && !d->hard && !view && is_free(f, n))
+        store = true;
+    if (view && !store) {
+        if (d->kernel == MANY || d->hard) {   /* free for every consumer: the base is what has to be in memory */
+            if (d->kernel != MANY)
+                f->m->kernel_of[id.i] = NONE;
+            for (uint32_t k = 0; k < n->n_in; k++)
+                demand_hard(f, n->in[k], d->kernel);
+            return;
+        }
+        kernel_add(f, d->kernel, id);
+        demand_operands(f, id, d);
+        return;
+    }
+    if (store) {
+        uint32_t k = kernel_store(f, KERNEL_MAP, v, region, order, &own);
+        kernel_add(f, k, id);
+        demand_operands(f, id, &own);
+        return;
+    }
+    kernel_add(f, d->kernel, id);
+    if (d->context == UINT32_MAX && is_expensive(n->op))
+        f->m->local[v.i] = true;
+    demand_operands(f, id, d);
+}
+
+static enum kernel_kind anchor_kind(const struct node *n)
+{
+    switch (op_shape(n->op)) {
+    case SHAPE_SCAN: return KERNEL_SCAN;
+    case SHAPE_SCATTER: return KERNEL_SCATTER;
+    case SHAPE_OPAQUE: return KERNEL_OPAQUE;
+    case SHAPE_CONTROL: return KERNEL_CONTROL;
+    default: return n->op == OP_DOT || n->op == OP_CONV ? KERNEL_CONTRACT : KERNEL_REDUCE;
+    }
+}
+
+static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
+{
+    const struct node *n = graph_node(f->g, id);
+    value_id v = n->out[0];
+    struct demand *d = &f->demand[v.i], own;
+    enum kernel_kind kind = anchor_kind(n);
+    bool single = !required && !d->hard && d->kernel != MANY;
+    if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
+        return;
+    if (!single || !adopt_anchor(f, id, d, kind)) {
+        uint32_t k = kernel_store(f, kind, v, region, order, &own);
+        f->m->kernels.data[k - 1].anchor = id;
+        kernel_add(f, k, id);
+        d = &own;
+    }
+    if (n->op == OP_REDUCE) {
+        struct demand at = *d;
+        at.bijective = false;
+        if (d != &own) {   /* the result's own point: as its consumers want it */
+            at = f->demand[v.i];
+            at.bijective = false;
+        }
+        demand_reduce_operand(f, id, &at);
+        return;
+    }
+    for (uint32_t k = 0; k < n->n_in; k++)
+        demand_hard(f, n->in[k], d->kernel);
+}
+
+static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    uint32_t k;
+    struct kernel *kernel = kernel_new(f, anchor_kind(n), region, order, &k);
+    kernel->anchor = id;
+    for (uint32_t r = 0; r < n->n_out; r++) {
+        VEC_PUSH(f->m->arena, &f->m->kernels.data[k - 1].outs, n->out[r]);
+        f->m->stored[n->out[r].i] = true;
+    }
+    kernel_add(f, k, id);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        demand_hard(f, n->in[i], k);
+        f->demand[n->in[i].i].plain = true;
+    }
+}
+
+static bool wanted(const struct fuser *f, const struct node *n)
+{
+    if (n->op == OP_ASSERT || n->op == OP_LOOP)
+        return true;
+    for (uint32_t r = 0; r < n->n_out; r++)
+        if (f->required[n->out[r].i] || f->demand[n->out[r].i].kernel != NONE)
+            return true;
+    return false;
+}
+
+static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    if (n->dead || n->op == OP_CONSTANT || !wanted(f, n))
+        return;
+    if (n->n_out == 1 && is_stored_const(f, n->out[0]) && !f->required[n->out[0].i])
+        return;
+    bool required = n->n_out > 0 && f->required[n->out[0].i];
+    switch (op_shape(n->op)) {
+    case SHAPE_MAP:
+    case SHAPE_VIEW:
+        fuse_map(f, id, region, order, required);
+        break;
+    case SHAPE_OPAQUE:
+    case SHAPE_CONTROL:
+        fuse_call(f, id, region, order);
+        break;
+    case SHAPE_SCAN:
+    case SHAPE_SCATTER:
+        required = true;
+        fuse_reduce(f, id, region, order, required);
+        break;
+    default:
+        fuse_reduce(f, id, region, order, required);
+        break;
+    }
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------- */
+
+static void fuse_region(struct fuser *f, region_id r)
+{
+    const struct region *region = graph_get_region(f->g, r);
+    for (uint32_t i = region->nodes.n; i > 0; i--) {
+        node_id id = region->nodes.data[i - 1];
+        fuse_node(f, id, r, i);
+    }
+}
+
+/* Every output is a stored value of its own: a parameter, a constant or a second use gets a copy. */
+static void outputs_separate(struct fuser *f)
+{
+    struct graph *g = f->g;
+    region_id top = {1};
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        value_id v = g->outputs.data[k].value;
+        bool copy = graph_value(g, v)->def.i == 0 || value_is_const(g, v) || value_op(g, v) == OP_IDENTITY;
+        for (uint32_t j = 0; j < k; j++)
+            copy |= g->outputs.data[j].value.i == v.i;
+        if (!copy)
+            continue;
+        struct type t = *value_type(g, v);
+        node_id id = graph_append(g, top, OP_IDENTITY, (src_id){0}, &v, 1, NULL, 0, &t, 1);
+        value_id c = graph_node(g, id)->out[0];
+        g->outputs.data[k].value = c;
+        graph_get_region(g, top)->results.data[k] = c;
+        graph_value(g, c)->n_uses++;
+        graph_value(g, v)->n_uses--;
+    }
+}
+
+static void require(struct fuser *f, value_id v)
+{
+    if (v.i)
+        f->required[v.i] = true;
+}
+
+static void require_roots(struct fuser *f)
+{
+    struct graph *g = f->g;
+    for (uint32_t r = 1; r < g->regions.n; r++) {
+        struct region *region = graph_get_region(g, (region_id){r});
+        for (uint32_t i = 0; i < region->params.n; i++)
+            f->m->stored[region->params.data[i].i] = true;
+        for (uint32_t i = 0; i < region->results.n; i++)
+            require(f, region->results.data[i]);
+        if (r == 1)
+            continue;
+        for (uint32_t i = 0; i < region->nodes.n; i++) {   /* captures */
+            const struct node *n = graph_node(g, region->nodes.data[i]);
+            for (uint32_t k = 0; k < n->n_in; k++) {
+                const struct value *v = graph_value(g, n->in[k]);
+                if (v->def.i && graph_node(g, v->def)->parent.i != r && !value_is_const(g, n->in[k]))
+                    require(f, n->in[k]);
+            }
+        }
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++)
+        require(f, g->outputs.data[k].value);
+    for (uint32_t s = 1; s <= sym_count(f->x); s++) {
+        const struct symbol *sym = sym_get(f->x, (sym_id){s});
+        if (sym->kind == SYM_VALUE && sym->value && sym->value < f->m->n_values &&
+            !value_is_const(g, (value_id){sym->value}))
+            require(f, (value_id){sym->value});
+    }
+}
+
+static int by_order(const struct kernel *a, const struct kernel *b)
+{
+    return a->order < b->order ? -1 : a->order > b->order;
+}
+
+/* A kernel runs where its stored value stood: everything it reads is defined earlier in the region. */
+static void order_kernels(struct fuser *f)
+{
+    struct module *m = f->m;
+    for (uint32_t i = m->kernels.n; i > 0; i--)   /* made from last to first, so already sorted per region */
+        if (m->kernels.data[i - 1].region.i == 1)
+            VEC_PUSH(m->arena, &m->order, i - 1);
+    for (uint32_t i = 1; i < m->order.n; i++)
+        for (uint32_t j = i; j > 0 && by_order(&m->kernels.data[m->order.data[j]],
+                                               &m->kernels.data[m->order.data[j - 1]]) < 0; j--) {
+            uint32_t t = m->order.data[j];
+            m->order.data[j] = m->order.data[j - 1];
+            m->order.data[j - 1] = t;
+        }
+}
+
+bool fuse(struct module *m)
+{
+    struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
+    outputs_separate(&f);
+    m->n_values = m->g->values.n;
+    m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
+    m->local = NEW_ARRAY(m->arena, bool, m->n_values);
+    m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
+    f.demand = NEW_ARRAY(m->arena, struct demand, m->n_values);
+    f.required = NEW_ARRAY(m->arena, bool, m->n_values);
+    require_roots(&f);
+    for (uint32_t r = 1; r < m->g->regions.n; r++)
+        fuse_region(&f, (region_id){r});
+    order_kernels(&f);
+    return m->ctx->fail == FAIL_NONE;
+}

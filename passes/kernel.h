@@ -1,0 +1,107 @@
+/* From the legal graph to kernels: what fuse, layout, plan and the emitters share.
+ *
+ * A *kernel* stores one or more values. Everything that it needs and that is not *stored* by another kernel is
+ * computed inside it: views and maps become expressions over index expressions (emit.c), a reduction becomes a
+ * loop at the depth of the symbols that its index mentions. So fusion is only the decision which values are
+ * stored; nothing after it looks for patterns.
+ */
+#ifndef MCC_PASSES_KERNEL_H
+#define MCC_PASSES_KERNEL_H
+
+#include "ir/build.h"
+#include "ir/graph.h"
+#include "ir/loop.h"
+
+/* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
+struct dim_layout {
+    int64_t block;               /* 0: not split */
+    expr_id outer;
+    int64_t inner;
+};
+enum place { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_ARENA, PLACE_WEIGHTS, PLACE_SEGMENT };
+struct storage {
+    enum place place;
+    uint32_t port;               /* PLACE_INPUT, PLACE_OUTPUT */
+    uint32_t buffer;             /* PLACE_ARENA: index into module.buffers; PLACE_WEIGHTS: into module.weights */
+    int32_t rank;
+    struct dim_layout *dim;
+    expr_id origin;              /* element offset of index 0, ..., 0 (halo, placement inside another buffer) */
+    expr_id size;                /* elements, halo and padding included */
+    int64_t *halo;               /* rank lower, then rank upper widths; NULL: none */
+};
+
+enum kernel_kind {
+    KERNEL_MAP,                  /* stored values over their own points; inner reductions inline */
+    KERNEL_REDUCE,               /* anchor: reduce, window, argreduce, or dot/conv without a micro-kernel */
+    KERNEL_CONTRACT,             /* anchor: dot or conv by register tiles */
+    KERNEL_SCAN,                 /* cumulate */
+    KERNEL_SCATTER,
+    KERNEL_OPAQUE,               /* a call of the runtime, from the program */
+    KERNEL_CONTROL,              /* if, loop, assert: code in the program */
+    KERNEL_HALO                  /* zeros around a stored value */
+};
+struct karg { value_id value; sym_id sym; };     /* one of the two */
+struct kernel {
+    enum kernel_kind kind;
+    node_id anchor;              /* {0}: none (KERNEL_MAP) */
+    VEC(value_id) outs;          /* values stored; outs[0] spans the domain */
+    VEC(node_id) path;           /* invertible views from the anchor's result to outs[0] */
+    VEC(node_id) nodes;          /* all nodes computed inside, any order */
+    uint32_t row_mask;           /* dims of outs[0] that inner reductions depend on; meaningful when has_rows */
+    bool has_rows;
+    region_id region;
+    uint32_t order;              /* position in the region after scheduling */
+    /* after emission */
+    const char *name;
+    const char *text;
+    VEC(struct karg) args;
+    expr_id count;               /* parallel indices */
+    int64_t ns;                  /* estimated per index */
+    uint64_t flops, bytes;
+    int64_t local_bytes;
+};
+
+struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slot; bool segment; };
+struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; };
+
+enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
+struct machine {                 /* of the variant being emitted: from ir/target.def */
+    uint32_t vector_bytes;       /* 64, 32, 16 */
+    uint32_t registers;
+};
+
+struct module {
+    struct context *ctx;
+    struct graph *g;
+    struct arena *arena;
+    enum layout_choice layout;
+    int opt_level;
+    struct machine machine;
+    uint32_t n_values;
+    bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
+    uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
+    struct storage *storage;     /* by value; place NONE unless stored */
+    bool *local;                 /* by value: kept in a row buffer inside its kernel */
+    VEC(struct kernel) kernels;
+    VEC(uint32_t) order;         /* kernels of the top region in execution order */
+    VEC(struct buffer) buffers;
+    VEC(struct weight) weights;
+    uint64_t weights_bytes;
+    expr_id arena_bytes;
+    struct lfunc *program, *plan;
+};
+
+/* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */
+bool fuse(struct module *);              /* decides stored[], kernels, order */
+bool layout_transform(struct module *);  /* decides storage[] of every stored value */
+bool plan_memory(struct module *);       /* places arena buffers and weights */
+bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
+bool emit_program(struct module *, const char *suffix);    /* program and plan */
+
+/* Helpers shared by the passes. */
+value_id view_base(const struct module *, value_id);       /* through views to the first non-view value */
+bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
+bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);   /* one constant element everywhere */
+uint32_t value_const_invariant(struct graph *, value_id);  /* bit d: constant does not change along dim d */
+
+#endif

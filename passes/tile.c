@@ -1,0 +1,166 @@
+/* The cost model of the tiled template: which dim gets the lanes, and how many points a register tile holds.
+ *
+ * A step of the reduction on a tile of MR points by NR vectors costs MR * NR fused multiply-adds (two per cycle at
+ * best), MR + NR loads (two per cycle), and at least one latency of 4 cycles if there are too few independent sums.
+ * The choice minimises the sum over all tiles of the shape, remainders included (docs/performance.md). */
+#include "passes/schedule.h"
+
+enum { FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
+
+struct extent { int64_t n; bool known; };
+
+static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
+{
+    struct extent e = {1, true};
+    if (d >= 0 && !ex_is_const(em->x, t->dims[d], &e.n))
+        e = (struct extent){64, false};
+    return e;
+}
+
+/* Cycles * 2 of one reduction step on mr points x nr vectors. */
+static int64_t step_cost(int64_t mr, int64_t nr, bool shared)
+{
+    int64_t fma = mr * nr * 2 / FMA_PER_CYCLE;
+    int64_t loads = (shared ? mr + nr : mr * nr + nr) * 2 / LOADS_PER_CYCLE;
+    int64_t least = 2 * FMA_LATENCY;
+    int64_t cost = fma > loads ? fma : loads;
+    return cost > least ? cost : least;
+}
+
+/* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of schedule.c). */
+static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, bool shared)
+{
+    if (!e.known)
+        return e.n / size * step_cost(size * tb, nr, shared);
+    int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
+    return large * step_cost((small + 1) * tb, nr, shared) + (tiles - large) * step_cost(small * tb, nr, shared);
+}
+
+static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr, bool shared)
+{
+    int64_t cost = 0, n_b = b.n / tb, rest_b = b.n % tb;
+    int64_t whole = vectors / nr, rest = vectors % nr;
+    for (int part = 0; part < 2; part++) {
+        int64_t v = part ? rest : nr, times = part ? (rest ? 1 : 0) : whole;
+        if (!times)
+            continue;
+        cost += times * n_b * dim_cost(a, ta, tb, v, shared);
+        if (rest_b)
+            cost += times * rest_b * dim_cost(a, ta, 1, v, shared);
+    }
+    return cost;
+}
+
+static bool is_depthwise(struct em *em, const struct node *n)
+{
+    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 &&
+           ex_is(em->x, value_type(em->g, n->in[1])->dims[1], 1);
+}
+
+/* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
+static void choose_dims(struct em *em, const struct node *n, struct tile_choice *c)
+{
+    const struct type *t = value_type(em->g, n->out[0]);
+    int32_t rank = t->rank, last = rank - 1;
+    c->vec = c->a = c->b = -1;
+    if (rank == 0)
+        return;
+    if (n->op == OP_REDUCE) {
+        int32_t fast = em_fast_dim(em, n->in[0]);
+        uint32_t n_axes;
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        if (em_reduce_horizontal(em, n))
+            return;
+        int32_t below = 0;
+        for (uint32_t i = 0; i < n_axes; i++)
+            below += axes[i] < fast;
+        c->vec = fast >= 0 ? fast - below : last;
+        return;
+    }
+    if (n->op == OP_DOT) {
+        const struct type *bt = value_type(em->g, n->in[1]);
+        uint32_t nb, nc;
+        node_ints(n, "batch_b", &nb);
+        node_ints(n, "contract_b", &nc);
+        int32_t free_b = bt->rank - (int32_t)nb - (int32_t)nc;
+        c->vec = last;
+        c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
+        return;
+    }
+    int32_t fast = em_fast_dim(em, n->op == OP_CONV && !is_depthwise(em, n) && !em->k->path.n ? em->k->outs.data[0] : n->in[0]);
+    if (fast < 0 || fast > last)
+        fast = last;
+    if (n->op == OP_ARGREDUCE) {
+        c->vec = fast == node_int(n, "axis", 0) ? last : fast < node_int(n, "axis", 0) ? fast : fast - 1;
+        return;
+    }
+    c->vec = fast;
+    c->a = c->vec == last ? (n->op == OP_CONV && !is_depthwise(em, n) ? 1 : -1) : last;
+    if (n->op == OP_CONV && !is_depthwise(em, n) && c->a == last && rank >= 4)
+        c->b = rank - 2;
+    if (c->a == c->vec)
+        c->a = -1;
+}
+
+static uint64_t reduction_steps(struct em *em, const struct node *n)
+{
+    uint64_t steps = 1;
+    int64_t c;
+    uint32_t count;
+    const struct type *w = n->n_in > 1 ? value_type(em->g, n->in[1]) : NULL;
+    if (n->op == OP_CONV) {
+        for (int32_t d = 1; d < w->rank; d++)
+            steps *= ex_is_const(em->x, w->dims[d], &c) ? (uint64_t)c : 16;
+    } else if (n->op == OP_DOT) {
+        const int64_t *k = node_ints(n, "contract_b", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= ex_is_const(em->x, w->dims[k[i]], &c) ? (uint64_t)c : 64;
+    } else if (n->op == OP_REDUCE) {
+        const int64_t *axes = node_ints(n, "axes", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= ex_is_const(em->x, value_type(em->g, n->in[0])->dims[axes[i]], &c) ? (uint64_t)c : 64;
+    } else {
+        const int64_t *k = node_ints(n, "kernel", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= (uint64_t)k[i];
+    }
+    return steps;
+}
+
+struct tile_choice tile_choose(struct em *em)
+{
+    const struct node *n = graph_node(em->g, em->k->anchor);
+    const struct type *t = value_type(em->g, n->out[0]);
+    struct tile_choice c = {.nr = 1, .ta = 1, .tb = 1};
+    enum elem e = em_reg_elem(value_type(em->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    choose_dims(em, n, &c);
+    c.lanes = em->mach.vector_bytes / (elem_size(e) > 4 ? 8 : 4);
+    struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
+    int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
+    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
+    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    int64_t regs = em->mach.registers, best = INT64_MAX;
+    int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
+    for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
+        for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
+            for (int64_t ta = 1; ta <= (c.a >= 0 ? MAX_TA : 1) && (ta <= a.n || ta == 1); ta++) {
+                int64_t mr = ta * tb, need = mr * nr + (contraction ? nr + 1 : 4);
+                if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
+                    continue;
+                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, contraction);
+                if (cost < best) {
+                    best = cost;
+                    c.nr = (uint32_t)nr;
+                    c.ta = (uint32_t)ta;
+                    c.tb = (uint32_t)tb;
+                }
+            }
+    uint64_t steps = reduction_steps(em, n);
+    int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
+    c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / 6;
+    uint64_t points = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        points *= (uint64_t)extent_of(em, t, d).n;
+    c.flops = 2 * points * steps;
+    return c;
+}
