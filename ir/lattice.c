@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "ir/scalar.h"
+
 struct lat {
     struct graph *g;
     struct exprs *ex;
@@ -400,18 +402,6 @@ static bool lat_gather(struct lat *l)
 }
 
 /* ---- reductions ------------------------------------------------------------------------------------------------ */
-
-static enum op monoid_op(const char *m)
-{
-    static const struct { const char *name; enum op op; } monoids[] = {
-        { "sum", OP_ADD }, { "prod", OP_MUL }, { "min", OP_MIN }, { "max", OP_MAX },
-        { "and", OP_AND }, { "or", OP_OR }, { "xor", OP_XOR },
-    };
-    for (size_t i = 0; i < COUNT_OF(monoids); i++)
-        if (strcmp(m, monoids[i].name) == 0)
-            return monoids[i].op;
-    return OP_NONE;
-}
 
 static bool lat_reduce(struct lat *l)
 {
