@@ -50,7 +50,7 @@ static void pool_free(void *data, void *at)
 }
 
 /* protobuf-c frees its temporary tables, which a bump allocator cannot reuse; they are a small multiple of the message. */
-static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct arena *arena)
+static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct arena *arena, size_t file_size)
 {
     struct pool pool = {.arena = arena, .budget = ctx->limits.import_heap + BYTES_PER_BYTE * (int64_t)compact.size};
     ProtobufCAllocator allocator = {pool_alloc, pool_free, &pool};
@@ -61,7 +61,7 @@ static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct
         return m;
     if (pool.over)
         error_limit(ctx, (src_id){0}, "decoding the file takes more memory than its %zu bytes may (--limit-import-heap)",
-                    compact.size);
+                    file_size);
     else
         error_model(ctx, (src_id){0}, "the decoder refuses the file's messages");
     return NULL;
@@ -76,5 +76,5 @@ Onnx__ModelProto *model_decode(struct context *ctx, struct span file, struct are
             error_model(ctx, (src_id){0}, "this is no ONNX model: it looks like %s", looks);
         return NULL;
     }
-    return (Onnx__ModelProto *)decode(ctx, compact, pool);
+    return (Onnx__ModelProto *)decode(ctx, compact, pool, file.size);
 }

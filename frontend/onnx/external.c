@@ -58,13 +58,13 @@ static bool location_entry(struct importer *im, const Onnx__StringStringEntryPro
 {
     if (out->location)
         return refuse(im, w, "external data gives two locations");
-    if (e->value.len == 0)
-        return refuse(im, w, "external data with an empty location");
-    if (memchr(e->value.data, 0, e->value.len))
-        return refuse(im, w, "the external data's location holds a NUL byte");
     if (e->value.len >= PATH_MAX)
         return refuse(im, w, "the external data's location is %zu bytes long", e->value.len);
-    out->location = arena_strndup(&im->scratch, (const char *)e->value.data, e->value.len);
+    if (e->value.len && memchr(e->value.data, 0, e->value.len))
+        return refuse(im, w, "the external data's location holds a NUL byte");
+    out->location = arena_strndup(&im->scratch, e->value.len ? (const char *)e->value.data : "", e->value.len);
+    if (!out->location[strspn(out->location, "./")])
+        return refuse(im, w, "the external data's location '%s' names no file", out->location);
     return true;
 }
 
@@ -164,6 +164,16 @@ static int location_open(struct importer *im, const char *location)
     return fd;
 }
 
+/* A wrong location is the model's fault; the rest is the machine's. */
+static enum fail open_failure(int why)
+{
+    static const int environment[] = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN};
+    for (uint32_t i = 0; i < COUNT_OF(environment); i++)
+        if (environment[i] == why)
+            return FAIL_ENV;
+    return FAIL_MODEL;
+}
+
 /* ---- reading ---------------------------------------------------------------------------------------------- */
 
 static bool range_read(struct importer *im, int fd, struct where w, struct range *r)
@@ -257,8 +267,8 @@ bool external_read(struct importer *im, const Onnx__TensorProto *t, struct where
     struct external *x = external_tables(im);
     int fd = location_open(im, e.location);
     if (fd < 0)
-        return refuse(im, w, "cannot open the external file '%s': %s", e.location,
-                      errno == EXDEV ? "it is outside the model's directory" : strerror(errno));
+        return refuse_as(im, w, open_failure(errno), "cannot open the external file '%s': %s", e.location,
+                         errno == EXDEV ? "it is outside the model's directory" : strerror(errno));
     struct range r;
     bool ok = file_check(im, fd, w, &e, size, &r);
     uint32_t *slot = ok ? range_slot(x, &r) : NULL;

@@ -24,6 +24,28 @@ const struct model_function *function_find(struct importer *im, const char *doma
     return b ? &im->g->functions.data[b->value.i - 1] : NULL;
 }
 
+/* Against the function's message: its body may not be imported yet. */
+bool call_check(struct importer *im, const struct model_function *callee, const Onnx__NodeProto *node, src_id src)
+{
+    const Onnx__FunctionProto *f = im->model->functions[callee - im->g->functions.data];
+    bool ok = true;
+    if (node->n_input > f->n_input)
+        ok = error_model(im->ctx, src, "%zu inputs, function '%s' takes %zu", node->n_input, f->name, f->n_input);
+    if (node->n_output > f->n_output)
+        ok = error_model(im->ctx, src, "%zu outputs, function '%s' has %zu", node->n_output, f->name, f->n_output);
+    for (size_t i = 0; i < node->n_attribute; i++) {
+        const char *name = text(node->attribute[i]->name);
+        bool known = false;
+        for (size_t k = 0; k < f->n_attribute && !known; k++)
+            known = strcmp(f->attribute[k], name) == 0;
+        for (size_t k = 0; k < f->n_attribute_proto && !known; k++)
+            known = strcmp(text(f->attribute_proto[k]->name), name) == 0;
+        if (!known)
+            ok = error_model(im->ctx, src, "function '%s' has no attribute '%s'", f->name, name);
+    }
+    return ok;
+}
+
 /* ---- import ------------------------------------------------------------------------------------------------ */
 
 /* Errors of a function as a whole carry its name as the node's. */

@@ -1,7 +1,7 @@
 /* ONNX file -> imported graph: the entry point. Reads and scans the file, checks the model's head (IR version, opset
  * imports), then functions and the top graph; see import.h for who does what.
  */
-#include "frontend/onnx/import.h"
+#include "frontend/onnx/schemas.h"
 
 #include <string.h>
 
@@ -25,13 +25,20 @@ bool opsets_import(struct importer *im, Onnx__OperatorSetIdProto *const *imports
     for (size_t i = 0; i < n; i++) {
         const char *domain = domain_normal(imports[i]->domain);
         long long version = imports[i]->has_version ? imports[i]->version : 0;
-        if (name_lookup(&seen, domain))
-            ok = error_model(im->ctx, (src_id){0}, "%s%s imports domain %s twice, now version %lld", what, who,
-                             domain_shown(domain), version);
-        name_bind(&seen, domain, (value_id){0}, 0);
+        const struct binding *b = name_lookup(&seen, domain);
+        if (b && (*out)[b->value.i].version == version)   /* both spellings of the default domain, say */
+            continue;
+        if (b)
+            ok = error_model(im->ctx, (src_id){0}, "%s%s imports versions %lld and %lld of domain %s", what, who,
+                             (long long)(*out)[b->value.i].version, version, domain_shown(domain));
+        name_bind(&seen, domain, (value_id){*n_out}, 0);
         if (version < 1)
             ok = error_model(im->ctx, (src_id){0}, "%s%s imports version %lld of domain %s", what, who, version,
                              domain_shown(domain));
+        int32_t newest = domain_newest(domain);
+        if (newest && version > newest)
+            ok = error_model(im->ctx, (src_id){0}, "%s%s imports version %lld of domain %s; versions up to %d are known",
+                             what, who, version, domain_shown(domain), newest);
         (*out)[(*n_out)++] = (struct opset){arena_strdup(&im->g->arena, domain), version};
     }
     return ok;

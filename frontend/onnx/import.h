@@ -6,7 +6,6 @@
 #include "frontend/onnx/names.h"
 #include "frontend/onnx/scan.h"
 
-struct schema;
 struct external;
 
 struct opset_scope { const struct opset *data; uint32_t n; };
@@ -82,6 +81,8 @@ bool functions_count(struct importer *);
 /* The function that a node calls; NULL when none has this domain, name and overload. */
 const struct model_function *function_find(struct importer *, const char *domain, const char *name,
                                            const char *overload);
+/* A call: no more inputs and outputs than the function has, known attributes. */
+bool call_check(struct importer *, const struct model_function *, const Onnx__NodeProto *, src_id);
 
 /* import.c: opset imports of the model (0 of them: IR versions before 3) or of a function; the domains normalised. */
 bool opsets_import(struct importer *, Onnx__OperatorSetIdProto *const *, size_t n, const char *of,

@@ -2,7 +2,7 @@
  *
  * A node with an error is still appended, so that one mistake gives one message and not one for every reader.
  */
-#include "frontend/onnx/import.h"
+#include "frontend/onnx/schemas.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -115,20 +115,28 @@ static bool node_import(struct importer *im, const Onnx__NodeProto *node, region
 {
     uint32_t before = im->ctx->n_errors;
     const char *op = node->op_type ? node->op_type : "", *domain = domain_normal(node->domain);
-    src_id src = node_source(im, node, 0);
+    const char *overload = node->overload ? node->overload : "";
+    const struct model_function *callee = function_find(im, domain, op, overload);
+    const struct schema *schema = callee ? NULL : schema_find(domain, op, opset_of(im, domain));
+    src_id src = node_source(im, node, schema ? schema->since : 0);
     if (!*op)
         error_model(im->ctx, src, "the node has no operator type");
     value_id *in = operands_import(im, node, src);
     struct attr *attrs = NEW_ARRAY(&im->scratch, struct attr, node->n_attribute);
     const Onnx__AttributeProto **protos = NEW_ARRAY(&im->scratch, const Onnx__AttributeProto *, node->n_attribute);
     uint32_t n_attr = attributes_import(im, node, src, attrs, protos);
+    if (schema)
+        schema_check(im, schema, node, src, in, attrs, n_attr);
+    if (callee)
+        call_check(im, callee, node, src);
     node_id id = graph_append(im->g, r, OP_ONNX, src, in, (uint32_t)node->n_input, attrs, n_attr, NULL,
                               (uint32_t)node->n_output);
     struct node *n = graph_node(im->g, id);
     n->op_type = arena_strdup(&im->g->arena, op);
     n->domain = arena_strdup(&im->g->arena, domain);
-    n->overload = arena_strdup(&im->g->arena, node->overload ? node->overload : "");
-    regions_import(im, id, protos, src, depth);
+    n->overload = arena_strdup(&im->g->arena, overload);
+    if (regions_import(im, id, protos, src, depth) && schema)
+        schema_check_regions(im, schema, id, src);
     results_bind(im, id, node);
     return im->ctx->n_errors == before;
 }

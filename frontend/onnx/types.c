@@ -58,12 +58,13 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
     if (shape->n_dim > (size_t)im->ctx->limits.rank || shape->n_dim > RANK_MAX)
         return refuse_as(im, w, FAIL_LIMIT, "rank %zu, the limit is %d", shape->n_dim,
                          im->ctx->limits.rank < RANK_MAX ? im->ctx->limits.rank : RANK_MAX);
-    out->rank = (int32_t)shape->n_dim;
     expr_id *dims = NEW_ARRAY(&im->ctx->session, expr_id, shape->n_dim);
     int64_t bytes = elem_size(out->elem);
     bool fits = true;
     for (size_t i = 0; i < shape->n_dim; i++) {
         const Onnx__TensorShapeProto__Dimension *d = shape->dim[i];
+        if (d->has_dim_value && d->dim_value == -1)   /* what some exporters write for "unknown" */
+            continue;
         if (d->has_dim_value && d->dim_value < 0)
             return refuse(im, w, "dim %zu is %lld", i, (long long)d->dim_value);
         if (d->has_dim_value) {
@@ -76,6 +77,7 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
     if (!fits || bytes > im->ctx->limits.tensor_bytes)
         return refuse_as(im, w, FAIL_LIMIT, "the declared dims make more than %lld bytes, the limit for one tensor",
                          (long long)im->ctx->limits.tensor_bytes);
+    out->rank = (int32_t)shape->n_dim;
     out->dims = dims;
     return true;
 }

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Write schemas.def: what every operator of ONNX looks like, in every version of it.
+
+    schemas.py > schemas.def          (needs the Python package onnx, 1.22.0)
+
+Only facts that the importer checks are kept: numbers of inputs and outputs, which inputs may be left out, element
+types, attributes with their types. The rows of OTHERS are operators that come from elsewhere and are met in practice.
+"""
+import sys
+
+import onnx
+from onnx import defs
+
+KIND = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "F", "INTS": "I",
+        "STRINGS": "S", "TENSORS": "T", "GRAPHS": "G", "SPARSE_TENSOR": "p", "TYPE_PROTO": "y"}
+# The names that ir/elem.def gives to TensorProto's data types.
+SHORT = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64",
+         "complex128": "c128", "string": "str", "bool": "bool", "float4e2m1": "f4e2m1",
+         "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz", "float8e5m2": "f8e5m2",
+         "float8e5m2fnuz": "f8e5m2fnuz", "float8e8m0": "f8e8m0"}
+# What is no plain tensor has one bit a kind, above the data types.
+BIT_SEQUENCE, BIT_OPTIONAL, BIT_MAP = 32, 33, 34
+
+# domain, operator, since, inputs (min, max), outputs (min, max), operands (variable, types,
+# "?" may be left out), attributes. Facts: ONNX Runtime's documentation of its contributed operators.
+Q, F = "tensor(uint8) tensor(int8)", "tensor(float)"
+FLOATS = "tensor(float) tensor(float16) tensor(double) tensor(bfloat16)"
+BINARY = [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""),
+          ("A", Q, "?")]
+OTHERS = [
+    # exported by ONNX Runtime's tools under opsets before 17, as if it had always been there
+    ("", "LayerNormalization", 1, (2, 3), (1, 3), [("A", FLOATS, ""), ("B", FLOATS, ""), ("B", FLOATS, "?")],
+     "axis:i epsilon:f stash_type:i"),
+    ("com.microsoft", "Gelu", 1, (1, 1), (1, 1), [("A", FLOATS, "")], ""),
+    ("com.microsoft", "QLinearAdd", 1, (7, 8), (1, 1), BINARY, ""),
+    ("com.microsoft", "QLinearAveragePool", 1, (4, 5), (1, 1),
+     [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""), ("A", Q, "?")],
+     "auto_pad:s ceil_mode:i channels_last:i count_include_pad:i kernel_shape:I! pads:I strides:I"),
+    ("com.microsoft", "QLinearMul", 1, (7, 8), (1, 1), BINARY, ""),
+    ("com.microsoft", "QLinearSoftmax", 1, (5, 5), (1, 1),
+     [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""), ("A", Q, "")], "axis:i opset:i!"),
+]
+
+
+def type_bit(name):
+    for prefix, bit in (("seq(", BIT_SEQUENCE), ("optional(", BIT_OPTIONAL), ("map(", BIT_MAP)):
+        if name.startswith(prefix):
+            return bit
+    return onnx.TensorProto.DataType.Value(name[len("tensor("):-1].upper())
+
+
+class Sets:
+    """Sets of types, numbered in the order in which they are met."""
+
+    def __init__(self):
+        self.number = {}
+
+    def add(self, types):
+        mask = 0
+        for t in types:
+            mask |= 1 << type_bit(t)
+        return self.number.setdefault(mask, len(self.number))
+
+    def rows(self):
+        names = {BIT_SEQUENCE: "sequence", BIT_OPTIONAL: "optional", BIT_MAP: "map"}
+        for label, number in onnx.TensorProto.DataType.items():
+            low = label.lower()
+            names[number] = SHORT.get(low, low.replace("uint", "u").replace("int", "i"))
+        for mask, number in sorted(self.number.items(), key=lambda item: item[1]):
+            text = " ".join(names[b] for b in range(64) if mask >> b & 1)
+            yield "TYPES(%d, 0x%x) /* %s */" % (number, mask, text)
+
+
+def operand_text(sets, params):
+    """One word an input: a letter for the type variable, the number of its set, then ? for optional, * for variadic of
+    one type, + for variadic of any types."""
+    words, letters = [], {}
+    for variable, types, mark in params:
+        letter = letters.setdefault(variable, chr(ord("A") + len(letters)))
+        words.append("%s%d%s" % (letter, sets.add(types), mark))
+    return " ".join(words)
+
+
+def schema_operands(s):
+    for p in s.inputs:
+        option = str(p.option).split(".")[-1]
+        mark = {"Single": "", "Optional": "?"}.get(option) if option != "Variadic" else "*" if p.is_homogeneous else "+"
+        yield p.type_str, sorted(p.types), mark
+
+
+def schema_attributes(s):
+    """consumed_inputs is a memory hint of opset 1, formally required and without any effect."""
+    words = []
+    for name, a in sorted(s.attributes.items()):
+        words.append("%s:%s%s" % (name, KIND[str(a.type).split(".")[-1]], "!" if a.required and name != "consumed_inputs" else ""))
+    return " ".join(words)
+
+
+def count(n):
+    return -1 if n >= 2**31 - 1 else n
+
+
+def main():
+    sets, rows, newest = Sets(), [], {}
+    for s in defs.get_all_schemas_with_history():
+        newest[s.domain] = max(newest.get(s.domain, 0), s.since_version)
+        rows.append((s.domain, s.name, s.since_version, int(s.deprecated), s.min_input, count(s.max_input),
+                     s.min_output, count(s.max_output), operand_text(sets, schema_operands(s)), schema_attributes(s)))
+    for domain, op, since, ins, outs, operands, attributes in OTHERS:
+        newest.setdefault(domain, 1)
+        params = [(v, t.split(), mark) for v, t, mark in operands]
+        rows.append((domain, op, since, 0, *ins, *outs, operand_text(sets, params), attributes))
+    newest[""] = max(newest[""], defs.onnx_opset_version())
+    print("/* Written by schemas.py from the onnx package, version %s. Do not edit." % onnx.__version__)
+    print(" * DOMAIN(name, newest version)  TYPES(number, set)")
+    print(" * SCHEMA(domain, operator, since, deprecated, min and max inputs, min and max outputs, inputs, attributes) */")
+    for domain, version in sorted(newest.items()):
+        print('DOMAIN("%s", %d)' % (domain, version))
+    print("\n".join(sets.rows()))
+    for r in sorted(rows):
+        print('SCHEMA("%s", "%s", %d, %d, %d, %d, %d, %d, "%s", "%s")' % r)
+    print("#undef DOMAIN\n#undef TYPES\n#undef SCHEMA")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
