@@ -40,6 +40,7 @@ struct art_port { const char *name; enum elem elem; int32_t rank; const struct a
 struct art_symbol { const char *name; int64_t min, max, step; };
 struct art_node { const char *name, *op, *source; uint64_t flops, bytes; };
 struct art_variant { const struct target *target; const char *name; uint64_t features; const char *program; /* symbol */ };
+/* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
 struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
 /* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
 struct weights_writer { uint64_t size; void *user; bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink); };
@@ -57,6 +58,8 @@ struct artifact {
     struct weights_writer weights;
     const struct codegen_unit *units; uint32_t n_units;
     const char *prefix;               /* of mcc_query; "" by default */
+    const char *prepare;              /* symbol of the function that fills the open-time constants; NULL: none */
+    int64_t const_bytes;              /* of them */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT };
 /* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */

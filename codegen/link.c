@@ -1,0 +1,155 @@
+/* Artifact -> shared object: table, kernels and runtime linked by lld in a worker, then the weights put in place.
+ *
+ * The linker gets four files, whatever the model: one archive with everything, a stub that stands for libc, a linker
+ * script and a version script; all nameless, so nothing that a user wrote reaches its command line. The script places
+ * a placeholder of the weights in the last segment; image.c makes the file of it.
+ */
+#include <string.h>
+
+#include "codegen/codegen.h"
+#include "codegen/elf.h"
+#include "codegen/image.h"
+#include "codegen/rt_objects.h"
+#include "codegen/table.h"
+#include "codegen/wire.h"
+
+/* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start. */
+static const char *const libc_names[] = {
+    "memcpy", "memmove", "memset", "memcmp", "aligned_alloc", "free", "getauxval", "clock_gettime",
+    "pthread_create", "pthread_join"
+};
+
+/* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
+ * that they can grow without moving anything. Page alignment between them keeps code apart from data. */
+static const char script[] =
+    "PHDRS {\n"
+    "  ro PT_LOAD FILEHDR PHDRS FLAGS(4);\n  text PT_LOAD FLAGS(5);\n  rw PT_LOAD FLAGS(6);\n%s"
+    "  dynamic PT_DYNAMIC FLAGS(6);\n  note PT_NOTE FLAGS(4);\n  relro PT_GNU_RELRO FLAGS(4);\n"
+    "  stack PT_GNU_STACK FLAGS(6);\n}\n"
+    "SECTIONS {\n"
+    "  . = SIZEOF_HEADERS;\n"
+    "  .note.mcc : { KEEP(*(.note.mcc)) } :ro :note\n"
+    "  .dynsym : { *(.dynsym) } :ro\n"
+    "  .gnu.hash : { *(.gnu.hash) } :ro\n"
+    "  .dynstr : { *(.dynstr) } :ro\n"
+    "  .rela.dyn : { *(.rela.dyn) } :ro\n"
+    "  .rela.plt : { *(.rela.plt) } :ro\n"
+    "  .rodata : { *(.rodata .rodata.* .srodata .srodata.*) } :ro\n"
+    "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
+    "  .text : { *(.text .text.*) } :text\n"
+    "  .plt : { *(.plt) } :text\n"
+    "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
+    "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :rw :relro\n"
+    "  .dynamic : { *(.dynamic) } :rw :relro :dynamic\n"
+    "  .got : { *(.got) } :rw :relro\n"
+    "  .got.plt : { *(.got.plt) } :rw :relro\n"
+    "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
+    "  .data : { *(.data .data.* .sdata .sdata.*) } :rw\n"
+    "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
+    "%s"
+    "  /DISCARD/ : { *(.comment) *(.eh_frame) *(.eh_frame_hdr) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
+    "}\n";
+
+static struct span text_span(const char *text)
+{
+    return (struct span){ text, strlen(text) };
+}
+
+static struct span make_script(struct arena *arena, bool has_weights)
+{
+    const char *head = has_weights ? "  weights PT_LOAD FLAGS(4);\n" : "";
+    const char *section = has_weights ? "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
+                                        "  .mcc.weights : { KEEP(*(.mcc.weights)) } :weights\n" : "";
+    return text_span(arena_printf(arena, script, head, section));
+}
+
+static void add_option(struct strbuf *options, const char *option)
+{
+    strbuf_append(options, option, strlen(option) + 1);
+}
+
+/* The unit whose object this is first; equal units share the bytes (objects.c). */
+static const struct codegen_unit *first_of(const struct artifact *a, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (a->units[k].object.data == a->units[i].object.data)
+            return &a->units[k];
+    return NULL;
+}
+
+static struct span make_archive(struct arena *arena, const struct elf_machine *m, const struct artifact *a,
+                                struct strbuf *options)
+{
+    uint32_t n = 0, n_rt = 0;
+    while (rt_objects[n_rt].arch)
+        n_rt++;
+    struct span *members = NEW_ARRAY(arena, struct span, a->n_units + n_rt + 1);
+    members[n++] = table_object(arena, m, a);
+    for (uint32_t i = 0; i < a->n_units; i++) {
+        const struct codegen_unit *same = first_of(a, i);
+        if (same)
+            add_option(options, arena_printf(arena, "--defsym=%s=%s", a->units[i].symbol, same->symbol));
+        else
+            members[n++] = a->units[i].object;
+    }
+    for (uint32_t i = 0; i < n_rt; i++)
+        if (strcmp(rt_objects[i].arch, m->arch) == 0)
+            members[n++] = (struct span){ rt_objects[i].data, (size_t)(rt_objects[i].end - rt_objects[i].data) };
+    return elf_archive(arena, members, n);
+}
+
+static void add_common_options(struct arena *arena, struct strbuf *options, const struct elf_machine *m)
+{
+    static const char *const fixed[] = {
+        "-shared", "--threads=1", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--whole-archive",
+        "--fatal-warnings", "--no-undefined", "-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"
+    };
+    add_option(options, "-m");
+    add_option(options, m->emulation);
+    for (size_t i = 0; i < COUNT_OF(fixed); i++)
+        add_option(options, fixed[i]);
+    add_option(options, "-z");
+    add_option(options, arena_printf(arena, "max-page-size=%llu", (unsigned long long)m->page));
+}
+
+static bool link_shared(struct context *ctx, struct arena *arena, const struct codegen_options *options,
+                        const struct artifact *a, const struct elf_machine *m, const char *query, struct span *image)
+{
+    struct strbuf list;
+    struct span parts[LINK_INPUTS + 2];
+    struct job job = { .what = "linking" };
+    strbuf_init(&list, arena);
+    add_common_options(arena, &list, m);
+    if (strcmp(query, "mcc_query") != 0)
+        add_option(&list, arena_printf(arena, "--defsym=%s=mcc_query", query));
+    parts[LINK_INPUTS] = make_archive(arena, m, a, &list);
+    parts[LINK_INPUTS + 1] = elf_stub(arena, m, "libc.so.6", libc_names, COUNT_OF(libc_names));
+    parts[LINK_OPTIONS] = (struct span){ list.data, list.n };
+    parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0);
+    parts[LINK_VERSIONS] = text_span(arena_printf(arena, "{ global: %s; local: *; };\n", query));
+    job.head.kind = WIRE_LINK;
+    job.head.n_parts = COUNT_OF(parts);
+    job.parts = parts;
+    if (!spawn_jobs(ctx, arena, options, &job, 1))
+        return false;
+    *image = job.result;
+    return true;
+}
+
+bool codegen_link(struct context *ctx, const struct codegen_options *options, const struct artifact *a,
+                  enum output_kind kind, const char *path)
+{
+    const struct elf_machine *m = elf_machine(a->variants[0].target->triple);
+    struct arena arena;
+    struct span image;
+    (void)kind;
+    if (!m)
+        return error_internal(ctx, (src_id){ 0 }, "no linker for target '%s'", a->variants[0].target->triple);
+    arena_init(&arena, ctx);
+    const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
+    const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";
+    bool ok = link_shared(ctx, &arena, options, a, m, query, &image) &&
+              image_write(ctx, &arena, image, &a->weights, query, path);
+    arena_release(&arena);
+    return ok;
+}

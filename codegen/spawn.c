@@ -1,0 +1,334 @@
+/* The parent's side of workers: starts them, feeds jobs, collects results, explains deaths.
+ *
+ * Workers are this very binary (options->self) started with posix_spawn, each on one socket pair that is its standard
+ * input and output. One poll loop serves all; which worker takes which job changes nothing in the results, since jobs
+ * do not know of each other and results are stored by job. A worker that dies takes its job with it: the job is
+ * written to a file that replays it, and the class of the failure comes from how the worker ended.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "codegen/wire.h"
+
+extern char **environ;
+
+enum { WORKERS_MAX = 64, TEXT_MAX = 600 };
+
+struct worker {
+    pid_t pid;
+    int fd;                     /* -1: none */
+    bool answered;              /* it has sent something: it is one of ours */
+    uint32_t job;               /* index of its job; UINT32_MAX: idle */
+    const char *out;            /* what is still to be sent of the job */
+    size_t out_left;
+    struct wire_result head;
+    size_t got;                 /* bytes of head and body received */
+    char *body;
+};
+
+struct pool {
+    struct context *ctx;
+    struct arena *arena;
+    const struct codegen_options *options;
+    struct job *jobs;
+    uint32_t n_jobs, next, n_done;
+    struct worker worker[WORKERS_MAX];
+    uint32_t n_workers;
+    bool ok;
+};
+
+/* ---- starting and ending ---- */
+
+static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
+{
+    posix_spawn_file_actions_t actions;
+    char *argv[] = { (char[]){ "mcc" }, (char[]){ "--worker" }, NULL };
+    int status = posix_spawn_file_actions_init(&actions);
+    if (status)
+        return status;
+    status = posix_spawn_file_actions_adddup2(&actions, fd, 0);
+    if (!status)
+        status = posix_spawn_file_actions_adddup2(&actions, fd, 1);
+    if (!status && !o->verbose)
+        status = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (!status)
+        status = posix_spawn(pid, o->self, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
+static bool worker_start(struct pool *p, struct worker *w)
+{
+    int fd[2];
+    w->fd = -1;
+    w->job = UINT32_MAX;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+        return error_env(p->ctx, "cannot start a worker: %s", strerror(errno));
+    /* Above the standard descriptors, so that dup2 in the child cannot overwrite what it still needs. */
+    int child = fcntl(fd[1], F_DUPFD_CLOEXEC, 3);
+    int status = child < 0 ? errno : spawn_on(p->options, child, &w->pid);
+    if (child >= 0)
+        close(child);
+    close(fd[1]);
+    if (status) {
+        close(fd[0]);
+        return error_at(p->ctx, status == ENOMEM ? FAIL_LIMIT : FAIL_ENV, (src_id){ 0 }, NULL,
+                        "cannot start the worker '%s': %s", p->options->self, strerror(status));
+    }
+    fcntl(fd[0], F_SETFL, O_NONBLOCK);
+    w->fd = fd[0];
+    return true;
+}
+
+static int worker_end(struct worker *w)
+{
+    int status = 0;
+    if (w->fd < 0)
+        return 0;
+    close(w->fd);
+    w->fd = -1;
+    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status;
+}
+
+/* ---- a job as bytes ---- */
+
+static struct span job_bytes(struct arena *arena, const struct job *job)
+{
+    size_t size = sizeof job->head;
+    for (uint64_t i = 0; i < job->head.n_parts; i++)
+        size += sizeof(uint64_t) + job->parts[i].size;
+    char *data = arena_alloc(arena, size), *p = data;
+    memcpy(p, &job->head, sizeof job->head);
+    p += sizeof job->head;
+    for (uint64_t i = 0; i < job->head.n_parts; i++) {
+        uint64_t n = job->parts[i].size;
+        memcpy(p, &n, sizeof n);
+        p += sizeof n;
+        if (n)
+            memcpy(p, job->parts[i].data, n);
+        p += n;
+    }
+    return (struct span){ data, size };
+}
+
+/* Writes the job where its failure can be repeated; the name, or NULL. */
+static const char *keep_replay(struct pool *p, const struct job *job)
+{
+    const char *folder = getenv("TMPDIR");
+    char *name = arena_printf(p->arena, "%s/mcc-replay-XXXXXX", folder && *folder ? folder : "/tmp");
+    struct span bytes = job_bytes(p->arena, job);
+    int fd = mkstemp(name);
+    if (fd < 0)
+        return NULL;
+    bool whole = write(fd, bytes.data, bytes.size) == (ssize_t)bytes.size;
+    close(fd);
+    if (!whole)
+        unlink(name);
+    return whole ? name : NULL;
+}
+
+static void report_death(struct pool *p, const struct job *job, int status, const char *said, bool answered)
+{
+    char why[160];
+    if (!answered && WIFEXITED(status) && (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127)) {
+        error_env(p->ctx, "the worker '%s' does not start", p->options->self);
+        return;
+    }
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
+        error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of processor time", job->what);
+        return;
+    }
+    if (WIFSIGNALED(status))
+        snprintf(why, sizeof why, "the worker died of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(why, sizeof why, "the worker ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    const char *replay = keep_replay(p, job);
+    error_internal(p->ctx, (src_id){ 0 }, "%s: %s%s%s%s%s%s", job->what, why, said ? ": " : "", said ? said : "",
+                   replay ? "; replay: mcc --worker <" : "", replay ? replay : "", replay ? " >/dev/null" : "");
+}
+
+/* ---- the state of one worker ---- */
+
+static void give_job(struct pool *p, struct worker *w)
+{
+    struct span bytes;
+    if (p->next == p->n_jobs || !p->ok) {
+        w->job = UINT32_MAX;
+        return;
+    }
+    w->job = p->next++;
+    bytes = job_bytes(p->arena, &p->jobs[w->job]);
+    w->out = bytes.data;
+    w->out_left = bytes.size;
+    w->got = 0;
+    w->body = NULL;
+}
+
+static void worker_lost(struct pool *p, struct worker *w)
+{
+    const struct job *job = &p->jobs[w->job];
+    report_death(p, job, worker_end(w), NULL, w->answered);
+    w->job = UINT32_MAX;
+    p->ok = false;
+}
+
+static void worker_send(struct pool *p, struct worker *w)
+{
+    ssize_t n = send(w->fd, w->out, w->out_left, MSG_NOSIGNAL);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n < 0) {     /* it may have said why before it went: the receiving side finds out */
+        w->out_left = 0;
+        return;
+    }
+    w->out += n;
+    w->out_left -= (size_t)n;
+    (void)p;
+}
+
+static const char *clip(struct arena *arena, const char *text, size_t size)
+{
+    while (size > 0 && text[size - 1] == '\n')
+        size--;
+    return arena_strndup(arena, text, size < TEXT_MAX ? size : TEXT_MAX);
+}
+
+static void worker_finish(struct pool *p, struct worker *w)
+{
+    struct job *job = &p->jobs[w->job];
+    w->answered = true;
+    p->n_done++;
+    switch (w->head.status) {
+    case WIRE_OK:
+        job->result = (struct span){ w->body, w->head.size };
+        break;
+    case WIRE_NO_MEMORY:
+        p->ok = error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of memory", job->what);
+        break;
+    case WIRE_FATAL:
+        report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);
+        p->ok = false;
+        break;
+    default:
+        p->ok = error_internal(p->ctx, (src_id){ 0 }, "%s: %s", job->what, clip(p->arena, w->body, w->head.size));
+        break;
+    }
+    if (w->fd >= 0)
+        give_job(p, w);
+}
+
+/* Receives what is there: first the head, then the body. False: the connection is over. */
+static bool worker_receive(struct pool *p, struct worker *w)
+{
+    char *to = (char *)&w->head + w->got;
+    size_t want = sizeof w->head - w->got;
+    if (w->got >= sizeof w->head) {
+        to = w->body + (w->got - sizeof w->head);
+        want = w->head.size - (w->got - sizeof w->head);
+    }
+    ssize_t n = recv(w->fd, to, want, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return true;
+    if (n <= 0)
+        return false;
+    w->got += (size_t)n;
+    if (w->got == sizeof w->head) {
+        if (w->head.magic != WIRE_MAGIC || w->head.size > (UINT64_C(1) << 40))
+            return false;
+        w->body = arena_alloc(p->arena, w->head.size + 1);
+    }
+    if (w->got >= sizeof w->head && w->got - sizeof w->head == w->head.size)
+        worker_finish(p, w);
+    return true;
+}
+
+/* ---- all of them ---- */
+
+static void pool_step(struct pool *p)
+{
+    struct pollfd polled[WORKERS_MAX];
+    struct worker *who[WORKERS_MAX];
+    nfds_t n = 0;
+    for (uint32_t i = 0; i < p->n_workers; i++) {
+        struct worker *w = &p->worker[i];
+        if (w->fd < 0 || w->job == UINT32_MAX)
+            continue;
+        who[n] = w;
+        polled[n++] = (struct pollfd){ w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0 };
+    }
+    if (poll(polled, n, -1) < 0)
+        return;
+    for (nfds_t i = 0; i < n; i++) {
+        if (polled[i].revents & POLLOUT)
+            worker_send(p, who[i]);
+        if (polled[i].revents & (POLLIN | POLLHUP | POLLERR) && !worker_receive(p, who[i]))
+            worker_lost(p, who[i]);
+    }
+}
+
+static uint32_t n_busy(const struct pool *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_workers; i++)
+        n += p->worker[i].fd >= 0 && p->worker[i].job != UINT32_MAX;
+    return n;
+}
+
+/* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
+static void run_pool(struct pool *p)
+{
+    jmp_buf *outer = p->ctx->unwind, here;
+    p->ctx->unwind = &here;
+    volatile bool unwound = false;
+    if (setjmp(here) == 0) {
+        for (uint32_t i = 0; i < p->n_workers && p->ok; i++) {
+            p->ok = worker_start(p, &p->worker[i]);
+            if (p->ok)
+                give_job(p, &p->worker[i]);
+        }
+        while (p->ok && n_busy(p) > 0)
+            pool_step(p);
+    } else {
+        unwound = true;
+    }
+    for (uint32_t i = 0; i < p->n_workers; i++) {
+        struct worker *w = &p->worker[i];
+        if (w->fd >= 0 && w->job != UINT32_MAX)
+            kill(w->pid, SIGKILL);
+        worker_end(w);
+    }
+    p->ctx->unwind = outer;
+    if (unwound && outer)
+        longjmp(*outer, 1);
+}
+
+bool spawn_jobs(struct context *ctx, struct arena *arena, const struct codegen_options *options, struct job *jobs,
+                uint32_t n)
+{
+    struct pool *p = NEW(arena, struct pool);
+    *p = (struct pool){ .ctx = ctx, .arena = arena, .options = options, .jobs = jobs, .n_jobs = n, .ok = true };
+    p->n_workers = options->jobs < 1 ? 1 : options->jobs;
+    if (p->n_workers > WORKERS_MAX)
+        p->n_workers = WORKERS_MAX;
+    if (p->n_workers > n)
+        p->n_workers = n;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        p->worker[i].fd = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        jobs[i].head.magic = WIRE_MAGIC;
+        jobs[i].head.memory = options->worker_memory;
+    }
+    run_pool(p);
+    return p->ok;
+}

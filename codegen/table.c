@@ -1,0 +1,220 @@
+/* The artifact's table: mcc_api (runtime/mcc.h), mcc_rt_desc (runtime/rt.h) and all that they point to, written as a
+ * relocatable object without LLVM.
+ *
+ * Every target is little-endian with 64-bit pointers and natural alignment, so the structures have the layout that
+ * this compiler gives them: they are filled here, pointers left 0, and each pointer becomes a relocation. A kernel K
+ * also gets the constant `K.index`, its row in the table of kernels.
+ */
+#include "codegen/table.h"
+
+#include <string.h>
+
+#include "runtime/mcc.h"
+#include "runtime/rt.h"
+
+/* Where a pointer goes: offset of the structure plus that of its member. */
+#define AT(base, type, member) ((base) + offsetof(type, member))
+
+struct table {
+    struct elf_object o;
+    const struct artifact *a;
+};
+
+static void point_to(struct table *t, uint64_t at, enum elf_section section, uint64_t offset)
+{
+    elf_pointer(&t->o, at, section, offset);
+}
+
+static void point_out(struct table *t, uint64_t at, const char *symbol)
+{
+    elf_pointer(&t->o, at, elf_undefined(&t->o, symbol), 0);
+}
+
+/* NULL stays NULL. */
+static void point_text(struct table *t, uint64_t at, const char *text)
+{
+    if (text)
+        point_to(t, at, ELF_RODATA, elf_put(&t->o, ELF_RODATA, text, strlen(text) + 1, 1));
+}
+
+static uint64_t put_array(struct table *t, const void *data, size_t n, size_t size)
+{
+    return elf_put(&t->o, ELF_RELRO, data, n * size, 8);
+}
+
+static DLDataType dl_type(enum elem elem)
+{
+    static const DLDataType types[ELEM_COUNT] = {
+#define ELEM(id, name, onnx, bits, bytes, code, class) [ELEM_##id] = { code, bits, 1 },
+#include "ir/elem.def"
+    };
+    DLDataType type = types[elem];
+    if (type.bits == 0)
+        type.bits = 128;     /* strings: {pointer, size} */
+    return type;
+}
+
+static uint64_t put_dims(struct table *t, const struct art_port *port)
+{
+    uint32_t n = port->rank > 0 ? (uint32_t)port->rank : 0;
+    mcc_dim *dims = NEW_ARRAY(t->o.arena, mcc_dim, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        dims[i].extent = port->dims[i].extent;
+        dims[i].symbol = port->dims[i].symbol;
+    }
+    uint64_t at = put_array(t, dims, n, sizeof *dims);
+    for (uint32_t i = 0; i < n; i++)
+        point_text(t, AT(at + i * sizeof *dims, mcc_dim, expr), port->dims[i].expr);
+    return at;
+}
+
+static uint64_t put_ports(struct table *t, const struct art_port *ports, uint32_t n)
+{
+    mcc_port *rows = NEW_ARRAY(t->o.arena, mcc_port, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        rows[i].ndim = ports[i].rank;
+        rows[i].dtype = dl_type(ports[i].elem);
+        rows[i].flags = ports[i].flags;
+    }
+    uint64_t at = put_array(t, rows, n, sizeof *rows);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t row = at + i * sizeof *rows;
+        point_text(t, AT(row, mcc_port, name), ports[i].name);
+        point_to(t, AT(row, mcc_port, dims), ELF_RELRO, put_dims(t, &ports[i]));
+    }
+    return at;
+}
+
+static uint64_t put_symbols(struct table *t)
+{
+    mcc_symbol *rows = NEW_ARRAY(t->o.arena, mcc_symbol, t->a->n_sym + 1);
+    for (uint32_t i = 0; i < t->a->n_sym; i++)
+        rows[i] = (mcc_symbol){ .min = t->a->sym[i].min, .max = t->a->sym[i].max, .step = t->a->sym[i].step };
+    uint64_t at = put_array(t, rows, t->a->n_sym, sizeof *rows);
+    for (uint32_t i = 0; i < t->a->n_sym; i++)
+        point_text(t, AT(at + i * sizeof *rows, mcc_symbol, name), t->a->sym[i].name);
+    return at;
+}
+
+static uint64_t put_nodes(struct table *t)
+{
+    mcc_node *rows = NEW_ARRAY(t->o.arena, mcc_node, t->a->n_node + 1);
+    for (uint32_t i = 0; i < t->a->n_node; i++) {
+        rows[i].flops = t->a->node[i].flops;
+        rows[i].bytes = t->a->node[i].bytes;
+    }
+    uint64_t at = put_array(t, rows, t->a->n_node, sizeof *rows);
+    for (uint32_t i = 0; i < t->a->n_node; i++) {
+        uint64_t row = at + i * sizeof *rows;
+        const struct art_node *node = &t->a->node[i];
+        point_text(t, AT(row, mcc_node, name), node->name ? node->name : "");
+        point_text(t, AT(row, mcc_node, op), node->op ? node->op : "");
+        point_text(t, AT(row, mcc_node, source), node->source ? node->source : "");
+    }
+    return at;
+}
+
+static uint64_t put_kernels(struct table *t)
+{
+    struct mcc_rt_kernel *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_kernel, t->a->n_kernels + 1);
+    for (uint32_t i = 0; i < t->a->n_kernels; i++) {
+        const struct art_kernel *k = &t->a->kernels[i];
+        rows[i] = (struct mcc_rt_kernel){ .node = k->node, .flops = k->flops, .bytes = k->bytes };
+    }
+    uint64_t at = put_array(t, rows, t->a->n_kernels, sizeof *rows);
+    for (uint32_t i = 0; i < t->a->n_kernels; i++) {
+        const char *name = t->a->kernels[i].name;
+        point_text(t, AT(at + i * sizeof *rows, struct mcc_rt_kernel, name), name);
+        uint64_t index = elf_put(&t->o, ELF_RODATA, &i, sizeof i, sizeof i);
+        elf_define(&t->o, arena_printf(t->o.arena, "%s.index", name), ELF_RODATA, index, sizeof i);
+    }
+    return at;
+}
+
+static uint64_t put_variants(struct table *t)
+{
+    struct mcc_rt_variant *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_variant, t->a->n_variants + 1);
+    for (uint32_t i = 0; i < t->a->n_variants; i++)
+        rows[i].features = t->a->variants[i].features;
+    uint64_t at = put_array(t, rows, t->a->n_variants, sizeof *rows);
+    for (uint32_t i = 0; i < t->a->n_variants; i++) {
+        uint64_t row = at + i * sizeof *rows;
+        point_text(t, AT(row, struct mcc_rt_variant, name), t->a->variants[i].name);
+        point_out(t, AT(row, struct mcc_rt_variant, program), t->a->variants[i].program);
+    }
+    return at;
+}
+
+static uint64_t put_api(struct table *t)
+{
+    const struct artifact *a = t->a;
+    mcc_api api = { .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node,
+                    .size = sizeof api };
+    static const struct { size_t at; const char *symbol; } functions[] = {
+        { offsetof(mcc_api, open), "mcc_rt_open" },
+        { offsetof(mcc_api, close), "mcc_rt_close" },
+        { offsetof(mcc_api, plan), "mcc_rt_plan" },
+        { offsetof(mcc_api, ctx_new), "mcc_rt_ctx_new" },
+        { offsetof(mcc_api, ctx_free), "mcc_rt_ctx_free" },
+        { offsetof(mcc_api, run), "mcc_rt_run_api" },
+        { offsetof(mcc_api, run_dlpack), "mcc_rt_run_dlpack" },
+        { offsetof(mcc_api, cancel), "mcc_rt_cancel" },
+        { offsetof(mcc_api, run_values), "mcc_rt_run_values" },
+        { offsetof(mcc_api, value_release), "mcc_rt_value_release" }
+    };
+    uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
+    point_text(t, AT(at, mcc_api, name), a->name);
+    point_text(t, AT(at, mcc_api, compiler), a->compiler);
+    point_text(t, AT(at, mcc_api, target), a->target_text);
+    point_text(t, AT(at, mcc_api, features), a->features);
+    point_text(t, AT(at, mcc_api, meta), a->meta);
+    point_to(t, AT(at, mcc_api, in), ELF_RELRO, put_ports(t, a->in, a->n_in));
+    point_to(t, AT(at, mcc_api, out), ELF_RELRO, put_ports(t, a->out, a->n_out));
+    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, put_symbols(t));
+    point_to(t, AT(at, mcc_api, node), ELF_RELRO, put_nodes(t));
+    for (size_t i = 0; i < COUNT_OF(functions); i++)
+        point_out(t, at + functions[i].at, functions[i].symbol);
+    return at;
+}
+
+static uint64_t put_port_flags(struct table *t)
+{
+    const struct artifact *a = t->a;
+    uint64_t *flags = NEW_ARRAY(t->o.arena, uint64_t, a->n_in + a->n_out + 1);
+    for (uint32_t i = 0; i < a->n_in; i++)
+        flags[i] = a->in[i].flags;
+    for (uint32_t i = 0; i < a->n_out; i++)
+        flags[a->n_in + i] = a->out[i].flags;
+    return elf_put(&t->o, ELF_RODATA, flags, (a->n_in + a->n_out) * sizeof *flags, sizeof *flags);
+}
+
+static void put_model(struct table *t)
+{
+    static const char placeholder[64];
+    const struct artifact *a = t->a;
+    struct mcc_rt_desc d = { .n_sym = a->n_sym, .n_out_dims = a->n_out_dims, .n_in_dims = a->n_in_dims,
+                             .n_variants = a->n_variants, .scratch_bytes = a->scratch_bytes,
+                             .weights_size = a->weights.size, .const_bytes = a->const_bytes,
+                             .n_kernels = a->n_kernels };
+    uint64_t at = elf_put(&t->o, ELF_RELRO, &d, sizeof d, 16);
+    point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, put_api(t));
+    point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
+    point_to(t, AT(at, struct mcc_rt_desc, variants), ELF_RELRO, put_variants(t));
+    point_to(t, AT(at, struct mcc_rt_desc, kernels), ELF_RELRO, put_kernels(t));
+    point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, put_port_flags(t));
+    if (a->prepare)
+        point_out(t, AT(at, struct mcc_rt_desc, prepare), a->prepare);
+    if (a->weights.size) {
+        elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
+        point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
+    }
+    elf_define(&t->o, TABLE_MODEL, ELF_RELRO, at, sizeof d);
+}
+
+struct span table_object(struct arena *arena, const struct elf_machine *machine, const struct artifact *a)
+{
+    struct table t = { .a = a };
+    elf_object_init(&t.o, arena, machine);
+    put_model(&t);
+    return elf_object_finish(&t.o);
+}

@@ -1,0 +1,12 @@
+/* The artifact's table as a relocatable object (table.c), and the names that the linker stage needs of it. */
+#ifndef MCC_CODEGEN_TABLE_H
+#define MCC_CODEGEN_TABLE_H
+
+#include "codegen/codegen.h"
+#include "codegen/elf.h"
+
+#define TABLE_MODEL "mcc_rt_model"     /* struct mcc_rt_desc */
+
+struct span table_object(struct arena *, const struct elf_machine *, const struct artifact *);
+
+#endif

@@ -1,0 +1,41 @@
+/* What travels between mcc and its workers: frames over one socket, lengths first, parts after.
+ *
+ *   parent -> worker   struct wire_job, then n_parts times {uint64_t size, bytes}
+ *   worker -> parent   struct wire_result, then size bytes: the product, or a text when status is not WIRE_OK
+ *
+ * Both ends are the same binary on the same machine, so fields have the machine's layout. A stored job replays:
+ * `mcc --worker <FILE >/dev/null`.
+ */
+#ifndef MCC_CODEGEN_WIRE_H
+#define MCC_CODEGEN_WIRE_H
+
+#include "codegen/codegen.h"
+
+enum { WIRE_MAGIC = 0x6a63636d, WIRE_PARTS_MAX = 1 << 20 };
+enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
+enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_FATAL };
+
+/* Parts of WIRE_COMPILE: triple, CPU, features, symbol, text. Of WIRE_LINK: linker options, each ended by a NUL;
+ * linker script; version script; then input files. */
+enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_SYMBOL, COMPILE_TEXT, COMPILE_PARTS };
+enum { LINK_OPTIONS, LINK_SCRIPT, LINK_VERSIONS, LINK_INPUTS };
+
+struct wire_job {
+    uint32_t magic, kind;
+    int32_t opt_level, emit;
+    int64_t memory;            /* RLIMIT_AS for the worker; 0: none */
+    uint64_t n_parts;
+};
+struct wire_result { uint32_t magic, status; uint64_t size; };
+
+/* One job for spawn_jobs and what came of it. */
+struct job {
+    struct wire_job head;
+    const struct span *parts;
+    const char *what;          /* for messages: "kernel 'k7_conv1'" */
+    struct span result;        /* arena-owned */
+};
+/* Runs jobs on up to options->jobs workers. False after a diagnostic; then some results are empty. */
+bool spawn_jobs(struct context *, struct arena *, const struct codegen_options *, struct job *, uint32_t n);
+
+#endif

@@ -1,0 +1,258 @@
+/* The worker's side: jobs from standard input, results to standard output, until the input ends.
+ *
+ * A worker may die at any moment (LLVM aborts when memory ends, a limit kills it): the parent copes. What can be told
+ * is told: a fatal error of LLVM and a failed allocation send a last frame before the exit. Standard output is moved
+ * away at the start, because lld can write its product to descriptor 1 only.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <llvm-c/ErrorHandling.h>
+
+#include "codegen/llvm.h"
+#include "codegen/wire.h"
+
+enum { CPU_SECONDS = 1200, EXIT_TOLD = 70 };
+
+static int result_fd = -1;      /* the process is a worker: its one connection */
+
+static bool read_all(int fd, void *data, size_t size)
+{
+    char *p = data;
+    while (size > 0) {
+        ssize_t n = read(fd, p, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static bool write_all(int fd, const void *data, size_t size)
+{
+    const char *p = data;
+    while (size > 0) {
+        ssize_t n = write(fd, p, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+static bool send_result(enum wire_status status, const void *data, size_t size)
+{
+    struct wire_result r = { WIRE_MAGIC, status, size };
+    return write_all(result_fd, &r, sizeof r) && write_all(result_fd, data, size);
+}
+
+static bool send_text(enum wire_status status, const char *text)
+{
+    return send_result(status, text, strlen(text));
+}
+
+static void on_fatal(const char *reason)
+{
+    send_text(WIRE_FATAL, reason);
+    _exit(EXIT_TOLD);
+}
+
+static void on_no_memory(void)
+{
+    send_text(WIRE_NO_MEMORY, "out of memory");
+    _exit(EXIT_TOLD);
+}
+
+/* ---- jobs ---- */
+
+struct parts { char **data; uint64_t *size; uint64_t n; };
+
+/* Parts get a NUL behind them, so strings are strings. */
+static bool read_parts(struct parts *p)
+{
+    p->data = calloc(p->n + 1, sizeof *p->data);
+    p->size = calloc(p->n + 1, sizeof *p->size);
+    if (!p->data || !p->size)
+        on_no_memory();
+    for (uint64_t i = 0; i < p->n; i++) {
+        if (!read_all(0, &p->size[i], sizeof p->size[i]) || p->size[i] > SIZE_MAX / 4)
+            return false;
+        p->data[i] = malloc(p->size[i] + 1);
+        if (!p->data[i])
+            on_no_memory();
+        if (!read_all(0, p->data[i], p->size[i]))
+            return false;
+        p->data[i][p->size[i]] = 0;
+    }
+    return true;
+}
+
+static void free_parts(struct parts *p)
+{
+    for (uint64_t i = 0; i < p->n; i++)
+        free(p->data[i]);
+    free(p->data);
+    free(p->size);
+}
+
+/* Parsing unwinds on failure; LLVM's frames come later and never lie under a longjmp. */
+static struct lfunc *parse(struct context *ctx, const char *text)
+{
+    jmp_buf unwind;
+    struct lfunc *volatile f = NULL;
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        f = lf_parse(ctx, &ctx->session, &text);
+        if (f && !lf_finish(f))
+            f = NULL;
+    }
+    return f;
+}
+
+static bool compile_job(const struct wire_job *head, const struct parts *p)
+{
+    struct target t = { p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES] };
+    struct context *ctx = context_new();
+    struct compiled c = { NULL, 0, true };
+    bool sent;
+    if (!ctx)
+        on_no_memory();
+    struct lfunc *f = parse(ctx, p->data[COMPILE_TEXT]);
+    if (!f) {
+        enum wire_status status = ctx->fail == FAIL_LIMIT ? WIRE_NO_MEMORY : WIRE_REFUSED;
+        sent = send_text(status, ctx->diags.n ? ctx->diags.data[0].text : "the loop IR does not parse");
+    } else {
+        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, p->data[COMPILE_SYMBOL], f);
+        if (!c.data)
+            on_no_memory();
+        sent = send_result(c.failed ? WIRE_REFUSED : WIRE_OK, c.data, c.size);
+    }
+    free(c.data);
+    context_free(ctx);
+    return sent;
+}
+
+/* A file without a name; lld opens it as /proc/self/fd/N. Negative: errno says why. */
+static int memory_file(const char *data, size_t size)
+{
+    int fd = memfd_create("mcc", 0);
+    if (fd >= 0 && !write_all(fd, data, size)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* What lld wrote to descriptor 1. */
+static bool send_product(void)
+{
+    struct stat st;
+    void *map = MAP_FAILED;
+    bool sent;
+    if (fstat(1, &st) == 0 && st.st_size > 0)
+        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, 1, 0);
+    if (map == MAP_FAILED)
+        return send_text(WIRE_FATAL, "the linker wrote nothing");
+    sent = send_result(WIRE_OK, map, (size_t)st.st_size);
+    munmap(map, (size_t)st.st_size);
+    return sent;
+}
+
+static bool link_files(const struct parts *p, const char **argv, unsigned n, char (*names)[64])
+{
+    char *text = NULL;
+    for (uint64_t i = LINK_SCRIPT; i < p->n; i++) {
+        int fd = memory_file(p->data[i], p->size[i]);
+        if (fd < 0)
+            return send_text(errno == ENOMEM || errno == ENOSPC ? WIRE_NO_MEMORY : WIRE_FATAL, strerror(errno));
+        const char *option = i == LINK_SCRIPT ? "--script=" : i == LINK_VERSIONS ? "--version-script=" : "";
+        snprintf(names[i], sizeof names[i], "%s/proc/self/fd/%d", option, fd);
+        if (p->size[i] > 0)
+            argv[n++] = names[i];
+    }
+    int product = memory_file("", 0);
+    if (product < 0 || dup2(product, 1) < 0)
+        return send_text(WIRE_FATAL, strerror(errno));
+    if (!lld_link(argv, n, &text))
+        return send_text(WIRE_REFUSED, text ? text : "the linker failed");
+    free(text);
+    return send_product();
+}
+
+/* Descriptors stay open: a worker links once, then the parent closes the connection. */
+static bool link_job(const struct parts *p)
+{
+    unsigned n = 0;
+    size_t n_options = 0;
+    for (uint64_t i = 0; i < p->size[LINK_OPTIONS]; i++)
+        n_options += p->data[LINK_OPTIONS][i] == 0;
+    const char **argv = calloc(n_options + p->n + 8, sizeof *argv);
+    char(*names)[64] = calloc(p->n, sizeof *names);
+    if (!argv || !names)
+        on_no_memory();
+    argv[n++] = "ld.lld";
+    argv[n++] = "-o";
+    argv[n++] = "-";
+    for (const char *o = p->data[LINK_OPTIONS]; n_options > 0; n_options--, o += strlen(o) + 1)
+        argv[n++] = o;
+    bool sent = link_files(p, argv, n, names);
+    free(argv);
+    free(names);
+    return sent;
+}
+
+static bool run_job(const struct wire_job *head, const struct parts *p)
+{
+    if (head->kind == WIRE_COMPILE && p->n == COMPILE_PARTS)
+        return compile_job(head, p);
+    if (head->kind == WIRE_LINK && p->n > LINK_INPUTS)
+        return link_job(p);
+    return send_text(WIRE_REFUSED, "a job that this worker does not know");
+}
+
+static void set_limits(int64_t memory)
+{
+    struct rlimit core = { 0, 0 }, cpu = { CPU_SECONDS, CPU_SECONDS + 5 };
+    struct rlimit space = { (rlim_t)memory, (rlim_t)memory };
+    setrlimit(RLIMIT_CORE, &core);
+    setrlimit(RLIMIT_CPU, &cpu);
+    if (memory > 0)
+        setrlimit(RLIMIT_AS, &space);
+}
+
+int codegen_worker(void)
+{
+    struct wire_job head;
+    bool started = false, good = true;
+    result_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    if (result_fd < 0)
+        return FAIL_ENV;
+    LLVMInstallFatalErrorHandler(on_fatal);
+    lld_on_no_memory(on_no_memory);
+    while (good && read_all(0, &head, sizeof head)) {
+        struct parts p = { NULL, NULL, head.n_parts };
+        if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
+            return FAIL_USAGE;
+        if (!started) {
+            set_limits(head.memory);
+            llvm_start();
+            started = true;
+        }
+        good = read_parts(&p) && run_job(&head, &p);
+        free_parts(&p);
+    }
+    return FAIL_NONE;
+}
