@@ -63,6 +63,9 @@ static int check_form(const char *side, const mcc_port *port, const DLTensor *te
                         (long long)tensor->ndim, (long long)port->ndim);
     if (tensor->ndim > 0 && !tensor->shape)
         return rt_error(error, MCC_E_ARG, -1, "%s '%s': the shape is NULL", side, port->name);
+    for (int32_t i = 0; port->ndim < 0 && i < tensor->ndim; i++)
+        if (tensor->shape[i] < 0)
+            return rt_error(error, MCC_E_SHAPE, -1, "%s '%s': dim %lld is negative", side, port->name, (long long)i);
     return MCC_OK;
 }
 
@@ -78,7 +81,7 @@ int rt_read_dims(const struct mcc_rt_desc *desc, const DLTensor *const *in, bool
         if (!rt_port_is_plain(flags) && !values)
             return rt_error(error, MCC_E_ARG, -1, "input '%s' is no plain tensor: only run_values serves it",
                             port->name);
-        if (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP))
+        if (!rt_port_is_tensor(flags))
             continue;
         int code = check_form("input", port, in[k], error);
         if (code)

@@ -77,6 +77,7 @@ struct mcc_rt_run {
     /* memory whose size the data decides */
     struct rt_segment *segments;
     char *spare, *spare_end;           /* caller memory behind the work region; NULL: segments are allocated */
+    char *small, *small_end;           /* rest of the current piece for small allocations */
     struct rt_output *outputs;
 };
 
@@ -124,10 +125,14 @@ static inline bool rt_port_is_plain(uint64_t flags)
 {
     return (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING)) == 0;
 }
+static inline bool rt_port_is_tensor(uint64_t flags)   /* of strings, too */
+{
+    return (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP)) == 0;
+}
 /* Ports whose dims take part in n_in_dims / n_out_dims: tensors of known rank. */
 static inline bool rt_port_has_dims(const mcc_port *port, uint64_t flags)
 {
-    return port->ndim >= 0 && (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP)) == 0;
+    return port->ndim >= 0 && rt_port_is_tensor(flags);
 }
 
 /* Checks the form of all tensor inputs (present, device, dtype, rank, dims readable) and copies their dims. values:
@@ -170,6 +175,23 @@ const int64_t *rt_planned_dims(const struct mcc_ctx *, uint32_t k);
 int rt_output_dims(const struct mcc_ctx *, uint32_t k, int64_t *rank, const int64_t **dims, const void **data,
                    mcc_error *);
 
+/* ---- values (rt_value.c, rt_values.c) ------------------------------------------------------------------------------------- */
+
+/* 16-aligned memory until the run ends; NULL when the run has failed. Many small ones share a segment. */
+void *rt_run_alloc(struct mcc_rt_run *, int64_t bytes);
+/* Temporary memory: everything allocated after rt_run_mark goes at rt_run_reset. */
+struct rt_mark { struct rt_segment *segments; char *spare, *small, *small_end; };
+struct rt_mark rt_run_mark(const struct mcc_rt_run *);
+void rt_run_reset(struct mcc_rt_run *, struct rt_mark);
+int64_t rt_elem_bytes(int64_t elem);
+DLDataType rt_elem_dtype(int64_t elem);
+int64_t rt_elem_of(DLDataType);                       /* RT_ELEM_NONE: no such element */
+/* A value around borrowed dims and data. */
+struct mcc_rt_value *rt_value_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims,
+                                     const void *data);
+struct mcc_rt_value *rt_value_list(struct mcc_rt_run *, int64_t kind, int64_t elem, int64_t n,
+                                   struct mcc_rt_value ***items);
+
 /* ---- threads (rt_pool.c) ------------------------------------------------------------------------------------------------ */
 
 uint32_t rt_cpu_count(void);                          /* CPUs that this process may run on, at least 1 */
@@ -187,6 +209,7 @@ uint64_t rt_hash(const void *, size_t);               /* XXH64, seed 0 */
 /* ---- the public functions ----------------------------------------------------------------------------------------------------- */
 
 int mcc_rt_open(const mcc_host *, mcc_model **, mcc_error *);
+int rt_open_desc(const struct mcc_rt_desc *, const mcc_host *, mcc_model **, mcc_error *);   /* of any model */
 void mcc_rt_close(mcc_model *);
 int mcc_rt_plan(const mcc_model *, const DLTensor *const *in, int64_t *const *out_shape, size_t *ctx_bytes,
                 mcc_error *);

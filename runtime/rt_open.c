@@ -73,13 +73,13 @@ void rt_model_drop(struct mcc_model *model)
     rt_release(&copy, model, sizeof *model);
 }
 
-int mcc_rt_open(const mcc_host *host, mcc_model **result, mcc_error *error)
+int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model **result, mcc_error *error)
 {
     if (!result)
         return rt_error(error, MCC_E_ARG, -1, "open: the result is NULL");
     *result = NULL;
-    struct mcc_model start = { .desc = &mcc_rt_model, .api = mcc_rt_model.api, .references = 1 };
-    start.scratch = rt_round_up(mcc_rt_model.scratch_bytes);
+    struct mcc_model start = { .desc = desc, .api = desc->api, .references = 1 };
+    start.scratch = rt_round_up(desc->scratch_bytes);
     int code = take_host(&start, host, error);
     if (!code)
         code = choose_variant(&start, error);
@@ -102,6 +102,11 @@ int mcc_rt_open(const mcc_host *host, mcc_model **result, mcc_error *error)
     }
     *result = model;
     return MCC_OK;
+}
+
+int mcc_rt_open(const mcc_host *host, mcc_model **result, mcc_error *error)
+{
+    return rt_open_desc(&mcc_rt_model, host, result, error);
 }
 
 void mcc_rt_close(mcc_model *model)

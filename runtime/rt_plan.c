@@ -30,7 +30,7 @@ static int copy_bytes(const struct mcc_model *model, const DLTensor *const *in, 
     *bytes = 0;
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct rt_bound bound = { .bytes = 0 };
-        if (rt_port_flags(model->desc, k) & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP))
+        if (!rt_port_is_tensor(rt_port_flags(model->desc, k)))
             continue;
         DLTensor tensor = *in[k];
         if (!tensor.data)

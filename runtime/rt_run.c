@@ -25,6 +25,7 @@ int rt_run_begin(struct mcc_ctx *ctx, const void *in, const void *out, mcc_error
     run->index = 0;
     __atomic_store_n(&run->stop, 0, __ATOMIC_RELAXED);
     run->spare = NULL;
+    run->small = run->small_end = NULL;
     if (run->outputs)
         for (uint32_t k = 0; k < model->api->n_out; k++) {
             run->outputs[k].rank = -1;
@@ -172,7 +173,7 @@ static int bind_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t *
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct rt_bound *bound = &ctx->bound[k];
         bound->source = NULL;
-        if (rt_port_flags(desc, k) & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP))
+        if (!rt_port_is_tensor(rt_port_flags(desc, k)))
             continue;
         if (api->in[k].ndim < 0 && !rt_tensor_bytes(in[k]->dtype, in[k]->ndim, in[k]->shape, &bound->bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", api->in[k].name);
@@ -206,6 +207,9 @@ static void lay_out(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t aren
             rt_copy_input(in[k], bound);
         }
         args[k] = (int64_t)(intptr_t)bound->data;
+        if (api->in[k].ndim < 0 && rt_port_is_tensor(rt_port_flags(model->desc, k)))
+            args[k] = (int64_t)(intptr_t)rt_value_tensor(&ctx->run, rt_elem_of(in[k]->dtype), in[k]->ndim,
+                                                         in[k]->shape, bound->data);
     }
     args += api->n_in + api->n_out;
     args[0] = (int64_t)(intptr_t)(ctx->work + scratch);
@@ -236,9 +240,10 @@ int rt_run_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, enum rt_mode m
     if (__builtin_add_overflow(total, arena, &total) || __builtin_add_overflow(total, copies, &total))
         return rt_error(error, MCC_E_SHAPE, -1, "the workspace for these shapes overflows");
     code = work_reserve(ctx, total, error);
-    if (!code)
-        lay_out(ctx, in, arena, copies);
-    return code;
+    if (code)
+        return code;
+    lay_out(ctx, in, arena, copies);
+    return rt_error_run(&ctx->run, error);
 }
 
 /* ---- the program --------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,99 @@
+/* Runtime functions for operators over whole buffers and for values that are no plain tensors. Programs call them with
+ * L_CALL: the run first, then pointers and 64-bit integers (doubles travel as their bits); the result is an int64_t.
+ * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out in
+ * each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
+ *
+ * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/elem.def (a test compares).
+ * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
+ * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those behind).
+ */
+#ifndef MCC_RT_OPS_H
+#define MCC_RT_OPS_H
+
+#include "runtime/rt.h"
+
+enum {
+    RT_ELEM_NONE, RT_ELEM_F32, RT_ELEM_F64, RT_ELEM_F16, RT_ELEM_BF16, RT_ELEM_F8E4M3FN, RT_ELEM_F8E4M3FNUZ,
+    RT_ELEM_F8E5M2, RT_ELEM_F8E5M2FNUZ, RT_ELEM_F8E8M0, RT_ELEM_F4E2M1, RT_ELEM_I8, RT_ELEM_I16, RT_ELEM_I32,
+    RT_ELEM_I64, RT_ELEM_I4, RT_ELEM_I2, RT_ELEM_U8, RT_ELEM_U16, RT_ELEM_U32, RT_ELEM_U64, RT_ELEM_U4, RT_ELEM_U2,
+    RT_ELEM_BOOL, RT_ELEM_C64, RT_ELEM_C128, RT_ELEM_STR, RT_ELEM_COUNT
+};
+struct rt_string { const char *utf8; size_t bytes; };   /* an element of RT_ELEM_STR */
+
+/* ---- values: tensors of unknown rank, sequences, optionals, maps (rt_value.c) -------------------------------------
+ * Immutable, owned by the run, gone at its end. Programs carry the address as an index and may load the members. */
+struct mcc_rt_value {
+    int64_t kind;                      /* MCC_TENSOR, MCC_SEQUENCE, MCC_OPTIONAL, MCC_MAP */
+    int64_t elem;                      /* of the tensor or of the tensors inside */
+    int64_t rank;                      /* tensor */
+    int64_t n;                         /* tensor: elements; sequence: items; optional: 0 or 1; map: entries */
+    const int64_t *dims;               /* tensor */
+    const void *data;                  /* tensor */
+    struct mcc_rt_value *const *items; /* sequence, optional: n; map: n keys, then n values */
+};
+/* All of these give a value's address and fail. */
+int64_t mcc_rt_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims, const void *data);  /* copies */
+int64_t mcc_rt_seq_new(struct mcc_rt_run *, int64_t elem);
+/* position: -n..n (insert) or -n..n-1; outside: MCC_E_VALUE. */
+int64_t mcc_rt_seq_insert(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, struct mcc_rt_value *item,
+                          int64_t position);
+int64_t mcc_rt_seq_append(struct mcc_rt_run *, struct mcc_rt_value *seq, struct mcc_rt_value *item);
+int64_t mcc_rt_seq_erase(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, int64_t position);
+int64_t mcc_rt_seq_at(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, int64_t position);
+/* Concatenates along axis, or stacks along a new one; MCC_E_SHAPE when the tensors do not fit, or there are none. */
+int64_t mcc_rt_seq_concat(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, int64_t axis, int64_t new_axis);
+/* Cuts a tensor into a sequence. n_split -1: single slices; 0: pieces of *split, the last may be shorter; else n_split
+ * extents, which must add up. keepdims 0 (n_split -1 only): slices lose the axis. */
+int64_t mcc_rt_seq_split(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *tensor, const int64_t *split,
+                         int64_t n_split, int64_t axis, int64_t keepdims);
+int64_t mcc_rt_opt_new(struct mcc_rt_run *, int64_t elem, struct mcc_rt_value *value_or_null);
+int64_t mcc_rt_opt_get(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *optional);   /* empty: MCC_E_VALUE */
+/* Output k, a port that is no tensor of known rank, gets this value. fails */
+int64_t mcc_rt_output_value(struct mcc_rt_run *, int64_t k, struct mcc_rt_value *);
+/* Plain questions, which cannot fail; a value that is no optional counts as a present one. */
+int64_t mcc_rt_seq_length(struct mcc_rt_run *, const struct mcc_rt_value *);
+int64_t mcc_rt_opt_has(struct mcc_rt_run *, const struct mcc_rt_value *);
+int64_t mcc_rt_value_rank(struct mcc_rt_run *, const struct mcc_rt_value *);
+int64_t mcc_rt_value_dim(struct mcc_rt_run *, const struct mcc_rt_value *, int64_t axis);
+int64_t mcc_rt_value_data(struct mcc_rt_run *, const struct mcc_rt_value *);
+
+/* ---- order (rt_sort.c) ----------------------------------------------------------------------------------------------
+ * One total order everywhere: NaN is the largest and all NaN are equal, -0 equals +0, false < true, strings by bytes. */
+
+/* Stable sort along an axis; descending: NaN first, equal elements still by ascending position. values or positions may
+ * be NULL. fails */
+int64_t mcc_rt_sort(struct mcc_rt_run *, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
+                    int64_t n, int64_t inner, int64_t descending);
+/* Distinct slices along an axis (flattened: outer = inner = 1). values [outer, count, inner], first [count], inverse [n],
+ * counts [count]; each may be NULL and has room for n slices. sorted 0: in order of first occurrence. Gives count; fails */
+int64_t mcc_rt_unique(struct mcc_rt_run *, int64_t elem, const void *src, int64_t outer, int64_t n, int64_t inner,
+                      int64_t sorted, void *values, int64_t *first, int64_t *inverse, int64_t *counts);
+
+/* ---- selection (rt_select.c) ------------------------------------------------------------------------------------------ */
+
+/* Number of elements that are not zero (NaN is not zero; strings: not empty). */
+int64_t mcc_rt_nonzero_count(struct mcc_rt_run *, int64_t elem, const void *src, int64_t n);
+/* Their indices, i64 [rank, count] in row-major order of src; gives count. */
+int64_t mcc_rt_nonzero(struct mcc_rt_run *, int64_t elem, const void *src, int64_t rank, const int64_t *dims,
+                       int64_t *indices, int64_t count);
+/* Non-maximum suppression over f32 boxes [batches, n, 4], scores [batches, classes, n]: rows {batch, class, box} in order
+ * of batch, class, falling score. center 1: boxes are x, y, width, height; 0: two corners. The three scalars may be NULL
+ * (0 boxes; 0; no threshold). selected has room for batches * classes * min(n, max) rows. Gives the number of rows; fails */
+int64_t mcc_rt_nms(struct mcc_rt_run *, const float *boxes, const float *scores, int64_t batches, int64_t n,
+                   int64_t classes, const int64_t *max_per_class, const float *iou, const float *score,
+                   int64_t center, int64_t *selected);
+
+/* ---- linear algebra, signals, random numbers ------------------------------------------------------------------------------ */
+
+/* Determinants of `batch` n x n matrices (any float element); computed in f64. fails */
+int64_t mcc_rt_det(struct mcc_rt_run *, int64_t elem, const void *src, void *dst, int64_t batch, int64_t n);
+/* Discrete Fourier transform along an axis of f32 or f64 (any float element). src [outer, n, inner, parts_in], dst [outer,
+ * n_out, inner, parts_out], parts 1 (real) or 2 (complex). The signal is cut or zero-padded to `length`; with parts_in 2
+ * and half 1 it is the first half of a Hermitian spectrum. n_out: how many of the `length` results are kept. fails */
+int64_t mcc_rt_dft(struct mcc_rt_run *, int64_t elem, const void *src, void *dst, int64_t outer, int64_t n,
+                   int64_t inner, int64_t parts_in, int64_t length, int64_t n_out, int64_t parts_out, int64_t inverse,
+                   int64_t half);
+double mcc_rt_fmod(double, double);    /* exact, sign of the dividend; called by code, not by L_CALL */
+float mcc_rt_fmodf(float, float);
+
+#endif
