@@ -64,7 +64,7 @@ def run_pytest(build):
     tests = sorted(str(p) for p in pathlib.Path(__file__).parent.glob("*/test_*.py"))
     if not tests:
         return [0, 0, 0]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8", "--import-mode=importlib",
                            f"--junitxml={report}", *tests], env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]

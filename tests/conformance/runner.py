@@ -1,0 +1,43 @@
+"""Runs suite cases that were compiled: reads lines "CASE<tab>ARTIFACT", answers "STATUS<tab>TEXT" for each.
+
+A process of its own, so that a crash of compiled code is an answer too (the end of this process).
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from conformance import suite  # noqa: E402
+from support.artifact import Artifact, ModelError  # noqa: E402
+
+
+def judge(case, artifact):
+    feeds, expected = suite.inputs_and_outputs(case)
+    try:
+        with Artifact(artifact, threads=1) as a:
+            if a.api.n_in != len(feeds):
+                return "wrong", f"{len(feeds)} inputs in the model, {a.api.n_in} in the artifact"
+            got = a.call(feeds)
+    except ModelError as e:
+        return "run error", str(e)
+    if len(got) != len(expected):
+        return "wrong", f"{len(expected)} outputs expected, got {len(got)}"
+    for i, (want, value) in enumerate(zip(expected, got)):
+        if text := suite.differs(want, value, case):
+            return "wrong", f"output {i}: {text}"
+    return "passed", ""
+
+
+def main():
+    cases = suite.cases()
+    for line in sys.stdin:
+        name, artifact = line.rstrip("\n").split("\t")
+        try:
+            status, text = judge(cases[name], artifact)
+        except Exception as e:
+            status, text = "harness error", f"{type(e).__name__}: {e}"
+        print(status, " ".join(text.split()), sep="\t", flush=True)
+
+
+if __name__ == "__main__":
+    main()
