@@ -54,7 +54,7 @@ RT_ARCHS := x86_64 aarch64 riscv64
 RT_SOURCES := $(filter-out runtime/mcc_load.c,$(wildcard runtime/*.c))
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(RT_SOURCES:runtime/%.c=$(BUILD)/rt/$a/%.o))
 RT_FLAGS_x86_64 := --target=x86_64-unknown-linux-gnu -march=x86-64
-RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu
+RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics
 RT_FLAGS_riscv64 := --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
 RT_FLAGS := -std=c11 -O2 -fPIC -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
