@@ -74,7 +74,8 @@ static bool declaration_agrees(struct importer *im, const Onnx__ValueInfoProto *
     return same ? true : refuse(im, w, "the initializer does not have the type that the input of its name declares");
 }
 
-/* Binds an initializer: a constant, or at the top a port when the user said so. */
+/* Binds an initializer as a constant. One that the user wants to override is only checked: without an entry among the
+ * inputs it becomes a parameter here, with one it becomes that parameter. */
 static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, region_id r, bool top,
                             const struct tensor_data *t)
 {
@@ -88,10 +89,10 @@ static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, regi
     const Onnx__ValueInfoProto *input = input_find(g, t->name);
     if (input && !declaration_agrees(im, input, w, &type))
         return false;
-    if (top && is_overridable(im, t->name))
-        name_bind(&im->names, t->name, graph_param(im->g, r, type, t->name), 0);
-    else
+    if (!top || !is_overridable(im, t->name))
         name_bind(&im->names, t->name, constant_append(im, r, t), 0);
+    else if (!input)
+        name_bind(&im->names, t->name, graph_param(im->g, r, type, t->name), 0);
     return true;
 }
 
@@ -199,7 +200,7 @@ static void port_push(struct importer *im, bool output, const char *name, const 
         VEC_PUSH(&im->g->arena, &im->g->inputs, p);
 }
 
-/* In the order of the region's parameters: overridable initializers first, then the file's inputs. */
+/* In the order of the region's parameters: overridable initializers without an input, then the file's inputs. */
 static void input_ports(struct importer *im)
 {
     const struct region *top = graph_get_region(im->g, (region_id){1});
