@@ -43,7 +43,9 @@ static LLVMValueRef float_to_float(struct emitter *e, LLVMValueRef v, enum elem 
             return v;
         return to == ELEM_F64 ? LLVMBuildFPExt(e->b, v, type, "") : LLVMBuildFPTrunc(e->b, v, type, "");
     }
-    if (from == ELEM_F64)
+    if (from == ELEM_F64 && to == ELEM_F8E8M0)
+        v = LLVMBuildFPTrunc(e->b, v, type_lanes(e->f32, lanes), "");
+    else if (from == ELEM_F64)
         v = f64_to_odd_f32(e, v, lanes);
     return small_from_f32(e, v, to, lanes, how);
 }
@@ -67,12 +69,41 @@ static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem fr
     return call_intrinsic(e, is_signed ? "llvm.smax" : "llvm.umax", types, 1, limit, 2);
 }
 
+/* 64-bit integers past 2^53: their low bits become one sticky bit, so that rounding the f64 once more rounds the
+ * integer. Takes and gives magnitudes. */
+static LLVMValueRef sticky(struct emitter *e, LLVMValueRef a, uint32_t lanes)
+{
+    LLVMValueRef low = LLVMBuildAnd(e->b, a, const_int(e, e->i64, lanes, 0xfff), "");
+    LLVMValueRef high = LLVMBuildAnd(e->b, a, const_int(e, e->i64, lanes, ~INT64_C(0xfff)), "");
+    LLVMValueRef none = LLVMConstNull(LLVMTypeOf(a)), bit = const_int(e, e->i64, lanes, 0x1000);
+    LLVMValueRef lost = LLVMBuildICmp(e->b, LLVMIntNE, low, none, "");
+    LLVMValueRef cut = LLVMBuildOr(e->b, high, LLVMBuildSelect(e->b, lost, bit, none, ""), "");
+    LLVMValueRef wide = LLVMBuildICmp(e->b, LLVMIntUGE, a, const_int(e, e->i64, lanes, INT64_C(1) << 53), "");
+    return LLVMBuildSelect(e->b, wide, cut, a, "");
+}
+
+static LLVMValueRef wide_to_small(struct emitter *e, LLVMValueRef v, bool is_signed, enum elem to, uint32_t lanes,
+                                  struct conversion how)
+{
+    LLVMTypeRef whole = LLVMTypeOf(v), real = type_lanes(e->f64, lanes);
+    LLVMValueRef args[2] = { v, LLVMConstInt(e->i1, 0, false) }, x, minus;
+    LLVMValueRef a = is_signed ? call_intrinsic(e, "llvm.abs", &whole, 1, args, 2) : v;
+    x = LLVMBuildUIToFP(e->b, sticky(e, a, lanes), real, "");
+    if (is_signed) {
+        minus = LLVMBuildICmp(e->b, LLVMIntSLT, v, LLVMConstNull(whole), "");
+        x = LLVMBuildSelect(e->b, minus, LLVMBuildFNeg(e->b, x, ""), x, "");
+    }
+    return float_to_float(e, x, ELEM_F64, to, lanes, how);
+}
+
 static LLVMValueRef int_to_float(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes,
                                  struct conversion how)
 {
     bool is_signed = elem_is_signed(from), native = elem_is_native_float(to);
     enum elem via = native ? to : elem_bits(from) <= 16 ? ELEM_F32 : ELEM_F64;
     LLVMTypeRef type = type_lanes(type_scalar(e, via), lanes);
+    if (!native && elem_bits(from) == 64)
+        return wide_to_small(e, v, is_signed, to, lanes, how);
     v = is_signed ? LLVMBuildSIToFP(e->b, v, type, "") : LLVMBuildUIToFP(e->b, v, type, "");
     return float_to_float(e, v, via, to, lanes, how);
 }

@@ -106,6 +106,15 @@ static LLVMValueRef trip_follows(struct emitter *e, const struct loop *l, LLVMVa
     return l->is_while ? LLVMBuildAnd(e->b, more, first, "") : more;
 }
 
+/* Loops of programs have as many trips as the data says: cancelling must end them. */
+static void emit_poll(struct emitter *e)
+{
+    if (e->f->role != LROLE_PROGRAM)
+        return;
+    LLVMValueRef status = call_external(e, "mcc_rt_poll", e->i64, &e->run, 1);
+    leave_unless(e, LLVMBuildICmp(e->b, LLVMIntEQ, status, index_const(e, 0), ""));
+}
+
 static void emit_for_loop(struct emitter *e, const struct loop *l)
 {
     const struct lstmt *s = l->s;
@@ -125,6 +134,7 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     e->values[l->body->params.data[0].i] = var;
     for (uint32_t i = 0; i < n; i++)
         e->values[l->body->params.data[i + 1].i] = phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in(e, s, i + 2)), "");
+    emit_poll(e);
     emit_block(e, s->block[0], yields);
     if (!e->error) {
         again = trip_follows(e, l, var, &next, n ? yields[0] : NULL);

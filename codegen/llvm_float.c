@@ -27,7 +27,7 @@ static const struct format formats[ELEM_COUNT] = {
     [ELEM_F8E4M3FNUZ] = { 8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
     [ELEM_F8E5M2] = { 8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e },
     [ELEM_F8E5M2FNUZ] = { 8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
-    [ELEM_F4E2M1] = { 4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x7 },
+    [ELEM_F4E2M1] = { 4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x8 },
 };
 
 enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
@@ -135,24 +135,23 @@ LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uin
 
 /* ---- narrowing ---- */
 
-/* The exponent, rounded: `up` when any mantissa bit is set, `nearest` from half way on (ties up), `even` as nearest
- * with ties to the even exponent. The sign is dropped; infinities saturate or are NaN. */
+/* The exponent, rounded: up when any mantissa bit is set, else from half way on; half of the smallest normal number
+ * is a code itself, so there the tie stays. The sign is dropped; NaN and infinities are NaN. ONNX Cast-24. */
 static LLVMValueRef e8m0_from_f32(const struct lanes *l, LLVMValueRef x, struct conversion how)
 {
     LLVMBuilderRef b = l->e->b;
-    bool saturate = how.saturate;
-    LLVMValueRef a = and32(l, as_whole(l, x), INT32_MAX), r = a;
-    if (how.rounding == ROUND_UP)
+    LLVMValueRef a = and32(l, as_whole(l, x), INT32_MAX), exponent = shift(l, a, -F32_MANTISSA), r = a, half;
+    if (how.rounding == ROUND_UP) {
         r = LLVMBuildAdd(b, a, c32(l, (1 << F32_MANTISSA) - 1), "");
-    else if (how.rounding == ROUND_NEAREST)
-        r = LLVMBuildAdd(b, a, c32(l, 1 << (F32_MANTISSA - 1)), "");
-    else if (how.rounding == ROUND_EVEN)
-        r = LLVMBuildAdd(b, LLVMBuildAdd(b, a, c32(l, (1 << (F32_MANTISSA - 1)) - 1), ""),
-                         and32(l, shift(l, a, -F32_MANTISSA), 1), "");
+    } else if (how.rounding != ROUND_DOWN) {
+        half = c32(l, 1 << (F32_MANTISSA - 1));
+        half = pick(l, LLVMIntEQ, exponent, 0, c32(l, (1 << (F32_MANTISSA - 1)) - 1), half);
+        r = LLVMBuildAdd(b, a, half, "");
+    }
     r = shift(l, r, -F32_MANTISSA);
-    r = pick(l, LLVMIntUGE, r, 255, c32(l, saturate ? 254 : 255), r);
-    r = pick(l, LLVMIntEQ, a, F32_INF, c32(l, saturate ? 254 : 255), r);
-    return pick(l, LLVMIntUGT, a, F32_INF, c32(l, 255), r);
+    if (how.saturate)
+        r = pick(l, LLVMIntEQ, exponent, 254, exponent, r);
+    return pick(l, LLVMIntEQ, exponent, 255, exponent, r);
 }
 
 /* a: magnitude bits of finite x. Rounded to the format, not yet limited to its largest number. */
