@@ -416,6 +416,21 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
     return poly_close(&p);
 }
 
+/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4. */
+static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind, expr_id e)
+{
+    struct view v;
+    view_of(x, e, &v);
+    if (v.n != 1 || v.coef[0] < 1 || ex_kind(x, v.e[0]) != kind) {
+        list_add(l, x, kind, e);
+        return;
+    }
+    uint32_t first = l->n;
+    list_add(l, x, kind, v.e[0]);
+    for (uint32_t i = first; i < l->n; i++)
+        l->e[i] = ex_addc(x, ex_mulc(x, l->e[i], v.coef[0]), v.c);
+}
+
 /* Drops members that another one makes superfluous. */
 static void list_prune(struct exprs *x, enum expr_kind kind, struct list *l)
 {
@@ -432,23 +447,20 @@ static void list_prune(struct exprs *x, enum expr_kind kind, struct list *l)
     }
 }
 
-static expr_id extreme(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b);
-
-/* The list with what its members share taken out, when that is anything; {0} else or after an overflow. */
-static expr_id extreme_shared(struct exprs *x, enum expr_kind kind, const struct list *l)
+static expr_id extreme_of_list(struct exprs *x, enum expr_kind kind, struct list *l)
 {
     int64_t addend, factor;
+    list_sort(l);
+    list_prune(x, kind, l);
+    if (l->n == 1)
+        return l->e[0];
     list_common(x, l, &addend, &factor);
-    if ((addend == 0 && factor <= 1) || factor == 0 || x->level >= EXPR_LEVEL_MAX)
-        return (expr_id){0};
-    x->level++;
-    bool outer = attempt_begin(x);
-    expr_id e = scale_down(x, l->e[0], addend, factor);
-    for (uint32_t i = 1; i < l->n && !x->spoiled; i++)
-        e = extreme(x, kind, e, scale_down(x, l->e[i], addend, factor));
-    e = ex_addc(x, ex_mulc(x, e, factor), addend);
-    x->level--;
-    return attempt_end(x, outer) ? e : (expr_id){0};
+    if (factor == 0)
+        factor = 1;
+    for (uint32_t i = 0; i < l->n; i++)
+        l->e[i] = scale_down(x, l->e[i], addend, factor);
+    list_sort(l);
+    return ex_addc(x, ex_mulc(x, list_chain(x, kind, l), factor), addend);
 }
 
 static expr_id extreme(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
@@ -458,16 +470,15 @@ static expr_id extreme(struct exprs *x, enum expr_kind kind, expr_id a, expr_id 
     if (expr_le(x, b, a))
         return kind == EX_MIN ? b : a;
     struct list l = {.n = 0};
-    list_add(&l, x, kind, a);
-    list_add(&l, x, kind, b);
-    if (l.full)
-        return expr_intern2(x, kind, a, b);
-    list_sort(&l);
-    list_prune(x, kind, &l);
-    if (l.n == 1)
-        return l.e[0];
-    expr_id e = extreme_shared(x, kind, &l);
-    return e.i ? e : list_chain(x, kind, &l);
+    bool outer = attempt_begin(x);
+    list_add_affine(x, &l, kind, a);
+    list_add_affine(x, &l, kind, b);
+    expr_id e = {0};
+    if (!l.full && !x->spoiled)
+        e = extreme_of_list(x, kind, &l);
+    if (!attempt_end(x, outer) || !e.i)
+        e = expr_intern2(x, kind, a, b);
+    return e;
 }
 
 expr_id ex_min(struct exprs *x, expr_id a, expr_id b)
