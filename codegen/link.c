@@ -20,7 +20,8 @@ static const char *const libc_names[] = {
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
- * that they can grow without moving anything. Page alignment between them keeps code apart from data. */
+ * that they can grow without moving anything. Page alignment between them keeps code apart from data; what is
+ * read-only after relocation fills its last page, since the loader protects whole pages only. */
 static const char script[] =
     "PHDRS {\n"
     "  ro PT_LOAD FILEHDR PHDRS FLAGS(4);\n  text PT_LOAD FLAGS(5);\n  rw PT_LOAD FLAGS(6);\n%s"
@@ -42,8 +43,7 @@ static const char script[] =
     "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :rw :relro\n"
     "  .dynamic : { *(.dynamic) } :rw :relro :dynamic\n"
     "  .got : { *(.got) } :rw :relro\n"
-    "  .got.plt : { *(.got.plt) } :rw :relro\n"
-    "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
+    "  .got.plt : { *(.got.plt) . = ALIGN(CONSTANT(MAXPAGESIZE)); } :rw :relro\n"
     "  .data : { *(.data .data.* .sdata .sdata.*) } :rw\n"
     "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
     "%s"
