@@ -1,0 +1,339 @@
+/* The thread pool: equal bytes for every thread count, failures that do not depend on it, concurrent contexts, cancel,
+ * the host's own parallel, fork. Clean under the thread sanitizer. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/runtime/models.h"
+
+enum { ROWS = 2000 };
+
+struct job {
+    mcc_model *model;
+    mcc_ctx *ctx;
+    float *x, *y, *z, *s;
+    int64_t dims[2];
+    DLTensor tensors[4];
+    const DLTensor *in[2];
+    DLTensor *out[2];
+    mcc_error error;
+    int code;
+};
+
+static void job_open(struct job *job, const mcc_host *host, mcc_model *shared)
+{
+    *job = (struct job){ .dims = { ROWS, 4 } };
+    float *block = calloc(ROWS * 13, sizeof *block);
+    job->x = block;
+    job->y = block + ROWS * 4;
+    job->z = block + ROWS * 8;
+    job->s = block + ROWS * 12;
+    for (int i = 0; i < ROWS * 4; i++) {
+        job->x[i] = (float)(i % 977) / 7;
+        job->y[i] = (float)(i % 613) / 3;
+    }
+    void *data[] = { job->x, job->y, job->z, job->s };
+    for (int i = 0; i < 4; i++)
+        job->tensors[i] = (DLTensor){ .data = data[i], .device = { kDLCPU, 0 }, .ndim = i == 3 ? 1 : 2,
+                                      .dtype = { kDLFloat, 32, 1 }, .shape = job->dims };
+    job->in[0] = &job->tensors[0];
+    job->in[1] = &job->tensors[1];
+    job->out[0] = &job->tensors[2];
+    job->out[1] = &job->tensors[3];
+    job->model = shared;
+    if (!shared)
+        assert_int_equal(mcc_rt_open(host, &job->model, &job->error), MCC_OK);
+    assert_int_equal(mcc_rt_ctx_new(job->model, NULL, 0, &job->ctx, &job->error), MCC_OK);
+}
+
+static void job_close(struct job *job, bool model)
+{
+    mcc_rt_ctx_free(job->ctx);
+    if (model)
+        mcc_rt_close(job->model);
+    free(job->x);
+}
+
+static int job_run(struct job *job)
+{
+    memset(job->z, 0, ROWS * 5 * sizeof *job->z);
+    return job->code = mcc_rt_run_api(job->ctx, job->in, job->out, &job->error);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    knob_ns = 500;     /* chunks of 60 rows */
+    knob_work = 50;
+    knob_repeats = 3;
+    knob_hook = NULL;
+    return 0;
+}
+
+static void reference(float *result)
+{
+    struct job job;
+    mcc_host host = { .size = sizeof host, .threads = 1 };
+    job_open(&job, &host, NULL);
+    assert_int_equal(job_run(&job), MCC_OK);
+    memcpy(result, job.z, ROWS * 5 * sizeof *result);
+    job_close(&job, true);
+}
+
+static void test_thread_counts(void **state)
+{
+    static float expected[ROWS * 5];
+    (void)state;
+    reference(expected);
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        struct job job;
+        mcc_host host = { .size = sizeof host, .threads = threads };
+        job_open(&job, &host, NULL);
+        for (int i = 0; i < 20; i++) {
+            assert_int_equal(job_run(&job), MCC_OK);
+            assert_memory_equal(expected, job.z, sizeof expected);
+        }
+        job_close(&job, true);
+    }
+}
+
+/* Workers go to sleep between runs and come back. */
+static void test_sleep(void **state)
+{
+    struct job job;
+    mcc_host host = { .size = sizeof host, .threads = 3 };
+    (void)state;
+    job_open(&job, &host, NULL);
+    for (int i = 0; i < 20; i++) {
+        nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+        assert_int_equal(job_run(&job), MCC_OK);
+    }
+    job_close(&job, true);
+}
+
+static void test_failure(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        struct job job;
+        mcc_host host = { .size = sizeof host, .threads = threads };
+        job_open(&job, &host, NULL);
+        for (int i = 0; i < 50; i++) {
+            for (int row = 700; row < ROWS; row += 37)
+                job.x[4 * row] = 1e7f;
+            assert_int_equal(job_run(&job), MCC_E_VALUE);
+            assert_string_equal(job.error.text, "node 'scale' (Mul): value out of range");
+            assert_int_equal(job.error.node, 1);
+            assert_int_equal(job.ctx->run.index, 700);
+            for (int row = 700; row < ROWS; row += 37)
+                job.x[4 * row] = 0;
+            assert_int_equal(job_run(&job), MCC_OK);
+        }
+        job_close(&job, true);
+    }
+}
+
+static void *run_often(void *arg)
+{
+    struct job *job = arg;
+    for (int i = 0; i < 200 && job->code == MCC_OK; i++) {
+        job->z[0] = -1;
+        job_run(job);
+        if (job->z[ROWS * 4 - 1] != 2 * job->x[ROWS * 4 - 1] + job->y[ROWS * 4 - 1])
+            job->code = 1;
+    }
+    return NULL;
+}
+
+/* Contexts of one model on several threads: one at a time has the pool, the others work alone. */
+static void test_concurrent_contexts(void **state)
+{
+    enum { THREADS = 6 };
+    struct job jobs[THREADS];
+    pthread_t threads[THREADS];
+    mcc_host host = { .size = sizeof host, .threads = 3 };
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        job_open(&jobs[i], &host, i ? jobs[0].model : NULL);
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, run_often, &jobs[i]);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = THREADS - 1; i >= 0; i--) {
+        assert_int_equal(jobs[i].code, MCC_OK);
+        job_close(&jobs[i], i == 0);
+    }
+}
+
+static void *run_once(void *arg)
+{
+    job_run(arg);
+    return NULL;
+}
+
+/* A run that would take minutes ends soon after cancel, and the context works again. */
+static void test_cancel(void **state)
+{
+    (void)state;
+    for (uint32_t threads = 1; threads <= 3; threads += 2) {
+        struct job job;
+        pthread_t thread;
+        mcc_host host = { .size = sizeof host, .threads = threads };
+        job_open(&job, &host, NULL);
+        knob_repeats = 10000000;
+        pthread_create(&thread, NULL, run_once, &job);
+        for (bool ended = false; !ended;) {
+            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+            mcc_rt_cancel(job.ctx);
+            ended = __atomic_load_n(&job.ctx->busy, __ATOMIC_ACQUIRE) == 0;
+        }
+        pthread_join(thread, NULL);
+        assert_int_equal(job.code, MCC_E_CANCELLED);
+        knob_repeats = 1;
+        assert_int_equal(job_run(&job), MCC_OK);
+        job_close(&job, true);
+    }
+}
+
+/* ---- the host's parallel -------------------------------------------------------------------------------------- */
+
+struct part { void (*body)(void *, size_t); void *arg; size_t i; };
+
+static void *part_main(void *arg)
+{
+    struct part *part = arg;
+    part->body(part->arg, part->i);
+    return NULL;
+}
+
+static void parallel_threads(void *user, size_t n, void (*body)(void *, size_t), void *arg)
+{
+    pthread_t threads[16];
+    struct part parts[16];
+    ++*(int *)user;
+    assert_true(n <= 16);
+    for (size_t i = 0; i < n; i++) {
+        parts[i] = (struct part){ body, arg, i };
+        pthread_create(&threads[i], NULL, part_main, &parts[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Allowed, if unusual: all in one thread, the last first. */
+static void parallel_backwards(void *user, size_t n, void (*body)(void *, size_t), void *arg)
+{
+    ++*(int *)user;
+    while (n-- > 0)
+        body(arg, n);
+}
+
+static void test_host_parallel(void **state)
+{
+    static float expected[ROWS * 5];
+    int calls = 0;
+    (void)state;
+    reference(expected);
+    for (int kind = 0; kind < 2; kind++) {
+        struct job job;
+        mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4,
+                          .parallel = kind ? parallel_backwards : parallel_threads };
+        job_open(&job, &host, NULL);
+        for (int i = 0; i < 10; i++) {
+            assert_int_equal(job_run(&job), MCC_OK);
+            assert_memory_equal(expected, job.z, sizeof expected);
+        }
+        assert_int_equal(job.model->pool.pid, 0);
+        job_close(&job, true);
+    }
+    assert_int_equal(calls, 2 * 10 * 4);
+}
+
+/* ---- fork --------------------------------------------------------------------------------------------------------- */
+
+static int run_in_child(struct job *job)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        int bad = job_run(job) != MCC_OK || job_run(job) != MCC_OK;
+        mcc_rt_ctx_free(job->ctx);
+        mcc_rt_close(job->model);
+        _exit(bad);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+/* R16: before the threads exist, while they sleep, and while another thread is in a run. */
+static void test_fork(void **state)
+{
+    struct job job, other;
+    pthread_t thread;
+    mcc_host host = { .size = sizeof host, .threads = 3 };
+    (void)state;
+#if defined(__SANITIZE_THREAD__)
+    skip();   /* the sanitizer does not support threads in a fork's child */
+#endif
+    job_open(&job, &host, NULL);
+    job_open(&other, &host, job.model);
+    assert_int_equal(run_in_child(&job), 0);
+    assert_int_equal(job_run(&job), MCC_OK);
+    assert_int_equal(run_in_child(&job), 0);
+    knob_repeats = 300;
+    pthread_create(&thread, NULL, run_once, &other);
+    nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+    int status = run_in_child(&job);
+    pthread_join(thread, NULL);
+    assert_int_equal(status, 0);
+    assert_int_equal(other.code, MCC_OK);
+    job_close(&other, false);
+    job_close(&job, true);
+}
+
+/* An MLP-sized call costs well under a microsecond; the bound leaves room for a loaded machine and sanitizers. */
+static void test_overhead(void **state)
+{
+    struct job job;
+    struct timespec from, to;
+    int64_t best = INT64_MAX;
+    (void)state;
+    knob_ns = 1;
+    knob_work = 0;
+    knob_repeats = 1;
+    job_open(&job, NULL, NULL);
+    job.dims[0] = 1;
+    for (int k = 0; k < 20; k++) {
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        for (int i = 0; i < 1000; i++)
+            job.code |= mcc_rt_run_api(job.ctx, job.in, job.out, &job.error);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        int64_t ns = (to.tv_sec - from.tv_sec) * 1000000000 + to.tv_nsec - from.tv_nsec;
+        best = ns < best ? ns : best;
+    }
+    print_message("a call takes %.0f ns\n", (double)best / 1000);
+    assert_int_equal(job.code, MCC_OK);
+    assert_true(best / 1000 < 10000);
+    job_close(&job, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_thread_counts, setup), cmocka_unit_test_setup(test_sleep, setup),
+        cmocka_unit_test_setup(test_failure, setup), cmocka_unit_test_setup(test_concurrent_contexts, setup),
+        cmocka_unit_test_setup(test_cancel, setup), cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_fork, setup), cmocka_unit_test_setup(test_overhead, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
