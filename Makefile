@@ -41,7 +41,7 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 # ---- sources --------------------------------------------------------------------------------------
 
-SOURCES := $(wildcard ir/*.c passes/*.c passes/legalize/*.c frontend/*.c frontend/onnx/*.c codegen/*.c cli/*.c)
+SOURCES := runtime/mcc_load.c $(wildcard ir/*.c passes/*.c passes/legalize/*.c frontend/*.c frontend/onnx/*.c codegen/*.c cli/*.c)
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out cli/main.c,$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
 PROTOS := $(wildcard frontend/onnx/*.proto)

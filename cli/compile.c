@@ -3,7 +3,7 @@
  * A stage is a row; it reads and writes fields of struct compilation and records diagnostics. Only the driver prints.
  * The one unwind point of a compilation is here: running out of memory anywhere below ends in compile_guarded().
  */
-#include "cli/compile.h"
+#include "cli/backend.h"
 
 #include <string.h>
 #include <time.h>
@@ -48,6 +48,12 @@ static bool verify_graph(struct compilation *c)
 const struct stage stage_table[] = {
     {"import", run_import, print_graph, verify_graph},
     {"legalize", run_legalize, print_graph, verify_graph},
+    {"fuse", run_fuse, print_kernels, NULL},
+    {"layout-transform", run_layout, print_storage, NULL},
+    {"plan", run_plan, print_storage, NULL},
+    {"schedule", run_schedule, print_loops, NULL},
+    {"codegen", run_codegen, NULL, NULL},
+    {"link", run_link, NULL, NULL},
 };
 const uint32_t stage_count = COUNT_OF(stage_table);
 

@@ -3,6 +3,7 @@
 #define MCC_CLI_COMPILE_H
 
 #include "cli/options.h"
+#include "codegen/codegen.h"
 #include "frontend/frontend.h"
 #include "passes/passes.h"
 
@@ -22,6 +23,11 @@ struct compilation {
     struct input_spec *inputs;
     uint32_t n_inputs;
     struct graph *graph;             /* imported, then legal */
+    struct module *module;           /* kernels, from fuse on (passes/kernel.h) */
+    VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
+    VEC(struct art_kernel) kernel_rows;
+    VEC(struct art_variant) variants;
+    int64_t scratch;                 /* bytes per thread */
 };
 
 struct stage {

@@ -1,0 +1,295 @@
+/* Stages behind legalize: kernels, layouts, memory, loops, objects, artifact. */
+#include "cli/backend.h"
+
+#include "cli/mccc.h"
+#include "runtime/rt.h"
+
+#include <string.h>
+
+/* ---- targets ------------------------------------------------------------------------------------------------- */
+
+struct variant_row {
+    const char *arch, *name;
+    struct target target;
+    uint64_t features;
+    struct machine machine;
+};
+static const struct variant_row variant_rows[] = {   /* best first */
+    {"x86_64", "x86-64-v4", {"x86_64-unknown-linux-gnu", "x86-64-v4", "+prefer-256-bit"}, RT_CPU_X86_V4, {64, 32}},
+    {"x86_64", "x86-64-v3", {"x86_64-unknown-linux-gnu", "x86-64-v3", ""}, RT_CPU_X86_V3, {32, 16}},
+    {"x86_64", "x86-64-v2", {"x86_64-unknown-linux-gnu", "x86-64-v2", ""}, RT_CPU_X86_V2, {16, 16}},
+    {"aarch64", "armv8-a", {"aarch64-unknown-linux-gnu", "generic", "+neon"}, 0, {16, 32}},
+    {"riscv64", "rv64gc", {"riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, 0, {16, 16}},
+};
+
+static bool variant_wanted(const struct options *o, const struct variant_row *v)
+{
+    const char *arch = o->target ? o->target : "x86_64";
+    if (strncmp(arch, v->arch, strlen(v->arch)) != 0)
+        return false;
+    const char *list = o->variants ? o->variants : o->march ? o->march : NULL;
+    if (!list || strcmp(list, "all") == 0)
+        return true;
+    if (strcmp(list, "native") == 0)
+        return strcmp(v->arch, "x86_64") != 0 ||
+               (strcmp(v->name, "x86-64-v4") == 0 ? __builtin_cpu_supports("x86-64-v4")
+                : strcmp(v->name, "x86-64-v3") == 0 ? __builtin_cpu_supports("x86-64-v3") &&
+                                                        !__builtin_cpu_supports("x86-64-v4")
+                : !__builtin_cpu_supports("x86-64-v3"));
+    size_t n = strlen(v->name);
+    for (const char *p = strstr(list, v->name); p; p = strstr(p + 1, v->name))
+        if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
+            return true;
+    const char *tail = strrchr(v->name, '-');   /* "v3" for "x86-64-v3" */
+    n = tail ? strlen(tail + 1) : 0;
+    for (const char *p = tail ? strstr(list, tail + 1) : NULL; p; p = strstr(p + 1, tail + 1))
+        if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
+            return true;
+    return false;
+}
+
+/* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
+
+bool run_fuse(struct compilation *c)
+{
+    struct module *m = NEW(&c->ctx->session, struct module);
+    const struct options *o = c->options;
+    m->ctx = c->ctx;
+    m->g = c->graph;
+    m->arena = &c->ctx->session;
+    m->opt_level = (int)o->level;
+    m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
+                : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
+    c->module = m;
+    return fuse(m);
+}
+
+bool run_layout(struct compilation *c) { return layout_transform(c->module); }
+bool run_plan(struct compilation *c) { return plan_memory(c->module); }
+
+static const char *kind_name(enum kernel_kind k)
+{
+    static const char *const names[] = {"map", "reduce", "contract", "scan", "scatter", "call", "control", "halo"};
+    return names[k];
+}
+
+void print_kernels(const struct compilation *c, struct strbuf *out)
+{
+    const struct module *m = c->module;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        strbuf_printf(out, "k%u %s%s:", i, kind_name(k->kind), k->has_rows ? " rows" : "");
+        for (uint32_t j = k->nodes.n; j > 0; j--)
+            strbuf_printf(out, " %s", op_name(graph_node(m->g, k->nodes.data[j - 1])->op));
+        strbuf_printf(out, " ->");
+        for (uint32_t j = 0; j < k->outs.n; j++)
+            strbuf_printf(out, " %%%u", k->outs.data[j].i);
+        strbuf_append(out, "\n", 1);
+    }
+}
+
+void print_storage(const struct compilation *c, struct strbuf *out)
+{
+    static const char *const places[] = {"none", "input", "output", "arena", "weights", "segment"};
+    const struct module *m = c->module;
+    struct exprs *x = m->ctx->exprs;
+    for (uint32_t v = 1; v < m->n_values; v++) {
+        const struct storage *s = &m->storage[v];
+        if (s->place == PLACE_NONE || value_type(m->g, (value_id){v})->kind != TYPE_TENSOR)
+            continue;
+        strbuf_printf(out, "%%%u %s [", v, places[s->place]);
+        for (int32_t d = 0; d < s->rank; d++) {
+            strbuf_printf(out, d ? ", " : "");
+            ex_print(x, value_type(m->g, (value_id){v})->dims[d], out);
+            strbuf_printf(out, "*");
+            ex_print(x, s->dim[d].outer, out);
+            if (s->dim[d].block)
+                strbuf_printf(out, "/%lld", (long long)s->dim[d].block);
+        }
+        strbuf_printf(out, "]%s\n", s->halo ? " halo" : "");
+    }
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
+
+static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const char *text)
+{
+    struct codegen_unit u = {.target = t, .symbol = symbol, .text = text};
+    VEC_PUSH(&c->ctx->session, &c->units, u);
+}
+
+static void scratch_need(struct compilation *c, int64_t bytes)
+{
+    if (bytes > c->scratch)
+        c->scratch = bytes;
+}
+
+static const char *print_function(struct compilation *c, const struct lfunc *f)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    lf_print(f, &text);
+    scratch_need(c, f->local_bytes);
+    return text.data;
+}
+
+static bool schedule_variant(struct compilation *c, const struct variant_row *v, const char *suffix)
+{
+    struct module *m = c->module;
+    struct machine mach = v->machine;
+    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix))
+        return false;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL)
+            continue;
+        unit_add(c, &v->target, k->name, k->text);
+        scratch_need(c, k->local_bytes);
+        struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
+                                 .node = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src.i : 0};
+        VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
+    }
+    unit_add(c, &v->target, m->program->name, print_function(c, m->program));
+    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->features, .program = m->program->name};
+    VEC_PUSH(&c->ctx->session, &c->variants, row);
+    return true;
+}
+
+bool run_schedule(struct compilation *c)
+{
+    const struct variant_row *last = NULL;
+    for (uint32_t i = 0; i < COUNT_OF(variant_rows); i++) {
+        const struct variant_row *v = &variant_rows[i];
+        if (!variant_wanted(c->options, v))
+            continue;
+        const char *tail = strrchr(v->name, '-');
+        if (!schedule_variant(c, v, arena_printf(&c->ctx->session, "_%s", tail ? tail + 1 : v->name)))
+            return false;
+        last = v;
+    }
+    if (!last)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march");
+    unit_add(c, &last->target, "plan", print_function(c, c->module->plan));
+    return true;
+}
+
+void print_loops(const struct compilation *c, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < c->units.n; i++)
+        strbuf_printf(out, "# %s\n%s\n", c->units.data[i].target->cpu, c->units.data[i].text);
+}
+
+/* ---- objects ------------------------------------------------------------------------------------------------------- */
+
+static struct codegen_options backend_options(const struct compilation *c)
+{
+    const struct options *o = c->options;
+    return (struct codegen_options){
+        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : 1), .opt_level = (int)o->level,
+        .emit = o->emit_llvm ? EMIT_LLVM : o->assembly ? EMIT_ASSEMBLY : EMIT_OBJECT, .worker_memory = o->worker_memory,
+        .verbose = o->verbose};
+}
+
+bool run_codegen(struct compilation *c)
+{
+    struct codegen_options o = backend_options(c);
+    return codegen_objects(c->ctx, &c->ctx->session, &o, c->units.data, c->units.n);
+}
+
+/* ---- the artifact ----------------------------------------------------------------------------------------------------- */
+
+static int32_t symbol_index(const struct compilation *c, sym_id s)
+{
+    struct exprs *x = c->ctx->exprs;
+    int32_t n = 0;
+    for (uint32_t i = 1; i < s.i; i++)
+        n += sym_get(x, (sym_id){i})->kind == SYM_SHAPE;
+    return n;
+}
+
+static struct art_port port_row(struct compilation *c, const struct port *port)
+{
+    struct exprs *x = c->ctx->exprs;
+    const struct type *t = value_type(c->graph, port->value);
+    struct art_dim *dims = NEW_ARRAY(&c->ctx->session, struct art_dim, t->rank > 0 ? t->rank : 1);
+    for (int32_t d = 0; d < t->rank; d++) {
+        int64_t n;
+        sym_id s = ex_as_sym(x, t->dims[d]);
+        bool late = false;
+        for (uint32_t i = 1; i <= sym_count(x); i++)
+            late |= sym_get(x, (sym_id){i})->kind == SYM_VALUE && ex_uses(x, t->dims[d], (sym_id){i});
+        if (ex_is_const(x, t->dims[d], &n)) {
+            dims[d] = (struct art_dim){n, -1, NULL};
+        } else if (late) {
+            dims[d] = (struct art_dim){-1, -1, NULL};
+        } else if (s.i) {
+            dims[d] = (struct art_dim){-1, symbol_index(c, s), NULL};
+        } else {
+            struct strbuf text;
+            strbuf_init(&text, &c->ctx->session);
+            ex_print(x, t->dims[d], &text);
+            dims[d] = (struct art_dim){-2, -1, text.data};
+        }
+    }
+    return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims};
+}
+
+static void artifact_ports(struct compilation *c, struct artifact *a)
+{
+    struct graph *g = c->graph;
+    struct arena *arena = &c->ctx->session;
+    struct art_port *in = NEW_ARRAY(arena, struct art_port, g->inputs.n + 1);
+    struct art_port *out = NEW_ARRAY(arena, struct art_port, g->outputs.n + 1);
+    for (uint32_t k = 0; k < g->inputs.n; k++) {
+        in[k] = port_row(c, &g->inputs.data[k]);
+        a->n_in_dims += (uint32_t)in[k].rank;
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        out[k] = port_row(c, &g->outputs.data[k]);
+        a->n_out_dims += (uint32_t)out[k].rank;
+    }
+    a->in = in;
+    a->out = out;
+    a->n_in = g->inputs.n;
+    a->n_out = g->outputs.n;
+}
+
+static void artifact_symbols(struct compilation *c, struct artifact *a)
+{
+    struct exprs *x = c->ctx->exprs;
+    struct art_symbol *sym = NEW_ARRAY(&c->ctx->session, struct art_symbol, sym_count(x) + 1);
+    for (uint32_t i = 1; i <= sym_count(x); i++) {
+        const struct symbol *s = sym_get(x, (sym_id){i});
+        if (s->kind == SYM_SHAPE)
+            sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi, s->divisor};
+    }
+    a->sym = sym;
+}
+
+static void artifact_nodes(struct compilation *c, struct artifact *a)
+{
+    struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
+    for (uint32_t i = 0; i < c->ctx->sources.n; i++) {
+        const struct source *s = &c->ctx->sources.data[i];
+        node[i] = (struct art_node){.name = s->name ? s->name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
+    }
+    a->node = node;
+    a->n_node = c->ctx->sources.n;
+}
+
+bool run_link(struct compilation *c)
+{
+    struct codegen_options o = backend_options(c);
+    struct artifact a = {
+        .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
+        .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name, .meta = "",
+        .variants = c->variants.data, .n_variants = c->variants.n, .kernels = c->kernel_rows.data,
+        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch, .weights = weights_of(c->module),
+        .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
+    if (!c->output)
+        return true;
+    artifact_ports(c, &a);
+    artifact_symbols(c, &a);
+    artifact_nodes(c, &a);
+    return codegen_link(c->ctx, &o, &a, c->options->object ? OUTPUT_OBJECT : OUTPUT_SHARED, c->output);
+}

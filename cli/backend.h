@@ -1,0 +1,22 @@
+/* From the legal graph to the artifact: the stages that wire passes and codegen together (backend.c, weights.c). */
+#ifndef MCC_CLI_BACKEND_H
+#define MCC_CLI_BACKEND_H
+
+#include "cli/compile.h"
+#include "codegen/codegen.h"
+#include "passes/kernel.h"
+
+bool run_fuse(struct compilation *);
+bool run_layout(struct compilation *);
+bool run_plan(struct compilation *);
+bool run_schedule(struct compilation *);
+bool run_codegen(struct compilation *);
+bool run_link(struct compilation *);
+void print_kernels(const struct compilation *, struct strbuf *);
+void print_storage(const struct compilation *, struct strbuf *);
+void print_loops(const struct compilation *, struct strbuf *);
+
+/* The weights segment of a module, written in order (weights.c). */
+struct weights_writer weights_of(struct module *);
+
+#endif

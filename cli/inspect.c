@@ -1,0 +1,145 @@
+/* mcc inspect: what an artifact is, from its table, its note and its section table; nothing is run. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/session.h"
+#include "runtime/mcc_note.h"
+
+/* Bytes of the file by what they are. */
+struct sizes { uint64_t file, weights, code, data; };
+
+static bool read_at(int fd, void *out, size_t size, uint64_t offset)
+{
+    char *to = out;
+    while (size) {
+        ssize_t n = pread(fd, to, size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        to += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return true;
+}
+
+/* Adds up the loadable segments; mcc_load has checked the headers already. */
+static bool sizes_read(const char *path, struct sizes *out)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    Elf64_Ehdr head;
+    bool ok = fd >= 0 && fstat(fd, &st) == 0 && read_at(fd, &head, sizeof head, 0);
+    *out = (struct sizes){0};
+    if (ok)
+        out->file = (uint64_t)st.st_size;
+    for (unsigned i = 0; ok && i < head.e_phnum; i++) {
+        Elf64_Phdr segment;
+        struct mcc_note note;
+        ok = read_at(fd, &segment, sizeof segment, head.e_phoff + (uint64_t)i * sizeof segment);
+        if (ok && segment.p_type == PT_LOAD)
+            *(segment.p_flags & PF_X ? &out->code : &out->data) += segment.p_filesz;
+        if (ok && segment.p_type == PT_NOTE && segment.p_filesz >= sizeof note && read_at(fd, &note, sizeof note, segment.p_offset) &&
+            memcmp(note.owner, "mcc", 4) == 0)
+            out->weights = note.weights_size;
+    }
+    if (fd >= 0)
+        close(fd);
+    out->data -= out->data > out->weights ? out->weights : out->data;
+    return ok;
+}
+
+static void print_ports(const struct session *s, const char *title, const mcc_port *ports, uint32_t n, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        strbuf_printf(out, "%-8s %s: ", title, ports[i].name);
+        port_describe(s->api, &ports[i], out);
+        strbuf_printf(out, "\n");
+    }
+}
+
+static void print_symbols(const struct session *s, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < s->api->n_sym; i++) {
+        const mcc_symbol *sym = &s->api->sym[i];
+        strbuf_printf(out, "symbol   %s: %lld..", sym->name, (long long)sym->min);
+        if (sym->max)
+            strbuf_printf(out, "%lld", (long long)sym->max);
+        if (sym->step > 1)
+            strbuf_printf(out, " in steps of %lld", (long long)sym->step);
+        strbuf_printf(out, "\n");
+    }
+}
+
+static void print_nodes(const struct session *s, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < s->api->n_node; i++) {
+        const mcc_node *node = &s->api->node[i];
+        if (!node->name || !*node->name)
+            continue;
+        strbuf_printf(out, "kernel   %s (%s): %llu flops, %llu bytes", node->name, node->op, (unsigned long long)node->flops,
+                      (unsigned long long)node->bytes);
+        strbuf_printf(out, node->source && *node->source ? ", %s\n" : "\n", node->source);
+    }
+}
+
+/* Workspace for the shapes that --dim gives. */
+static bool print_plan(struct session *s, struct strbuf *out)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < s->api->n_in; i++)
+        if (s->api->in[i].ndim < 0 || (s->api->in[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC))
+            return true;
+    if (!session_feed(s, true))
+        return false;
+    if (s->api->plan(s->lib->model, s->in_pointer, NULL, &bytes, &s->error) != MCC_OK)
+        return session_error(s, "plan");
+    int64_t *symbols = NEW_ARRAY(&s->ctx->session, int64_t, s->api->n_sym + 1);
+    strbuf_printf(out, "plan     workspace %zu bytes", bytes);
+    for (uint32_t i = 0; session_symbols(s, symbols) && i < s->api->n_sym; i++)
+        strbuf_printf(out, "%s%s=%lld", i ? ", " : " at ", s->api->sym[i].name, (long long)symbols[i]);
+    strbuf_printf(out, "\n");
+    return true;
+}
+
+static bool inspect(struct session *s)
+{
+    struct strbuf out;
+    struct sizes sizes;
+    const mcc_api *api = s->api;
+    strbuf_init(&out, &s->ctx->session);
+    if (!sizes_read(s->ctx->model_path, &sizes))
+        return error_env(s->ctx, "cannot read the file: %s", strerror(errno));
+    strbuf_printf(&out, "name     %s\ncompiler %s\ntarget   %s\nvariants %s\n", api->name, api->compiler, api->target,
+                  api->features);
+    strbuf_printf(&out, "bytes    %llu file, %llu weights, %llu code, %llu data\n", (unsigned long long)sizes.file,
+                  (unsigned long long)sizes.weights, (unsigned long long)sizes.code, (unsigned long long)sizes.data);
+    print_ports(s, "input", api->in, api->n_in, &out);
+    print_ports(s, "output", api->out, api->n_out, &out);
+    print_symbols(s, &out);
+    if (!print_plan(s, &out))
+        return false;
+    print_nodes(s, &out);
+    if (api->meta && *api->meta)
+        strbuf_printf(&out, "meta     %s\n", api->meta);
+    if (s->options->verify)
+        strbuf_printf(&out, "verified the hash of the weights\n");
+    terminal_print(&out);
+    return true;
+}
+
+enum fail command_inspect(struct context *ctx, struct options *o)
+{
+    struct session s;
+    mcc_host host = {.size = sizeof host, .threads = 1, .flags = o->verify ? MCC_HOST_VERIFY_WEIGHTS : 0};
+    if (session_open(&s, ctx, o, o->files.items.data[0], &host))
+        (void)inspect(&s);
+    session_close(&s);
+    return ctx->fail;
+}

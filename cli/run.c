@@ -1,0 +1,72 @@
+/* mcc run: one run of an artifact; outputs into files, or one line each on standard output. */
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/session.h"
+
+static bool wants(const struct text_list *dump, const char *name)
+{
+    for (uint32_t i = 0; i < dump->items.n; i++)
+        if (strcmp(dump->items.data[i], name) == 0)
+            return true;
+    return dump->items.n == 0;
+}
+
+static bool dumps_known(struct session *s)
+{
+    const struct text_list *dump = &s->options->dump;
+    for (uint32_t i = 0; i < dump->items.n; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < s->api->n_out && !found; k++)
+            found = strcmp(s->api->out[k].name, dump->items.data[i]) == 0;
+        if (!found)
+            return error_at(s->ctx, FAIL_USAGE, (src_id){0}, dump->items.data[i],
+                            "not an output (mcc eval shows inner values)");
+    }
+    return true;
+}
+
+static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
+{
+    struct blob b = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
+    int64_t elements, bytes;
+    struct strbuf line;
+    if (b.elem == ELEM_NONE || b.elem == ELEM_STR || t->ndim > RANK_MAX)
+        return error_model(s->ctx, (src_id){0}, "output '%s' is no tensor of numbers", name);
+    memcpy(b.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
+    if (!blob_sizes(b.elem, b.rank, b.dims, &elements, &bytes))
+        return error_limit(s->ctx, (src_id){0}, "output '%s' is too large", name);
+    b.data = (char *)t->data + t->byte_offset;
+    b.size = (size_t)bytes;
+    if (s->options->output)
+        return blob_write(s->ctx, s->options->output, name, s->options->format, &b);
+    strbuf_init(&line, &s->ctx->session);
+    blob_describe(name, &b, &line);
+    terminal_print(&line);
+    return true;
+}
+
+static bool run_once(struct session *s)
+{
+    uint32_t n = s->api->n_out;
+    DLManagedTensorVersioned **out = NEW_ARRAY(&s->ctx->session, DLManagedTensorVersioned *, n + 1);
+    if (s->api->run_dlpack(s->run, s->in_pointer, out, &s->error) != MCC_OK)
+        return session_error(s, "run");
+    bool ok = true;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ok && wants(&s->options->dump, s->api->out[i].name))
+            ok = put_tensor(s, s->api->out[i].name, &out[i]->dl_tensor);
+        out[i]->deleter(out[i]);
+    }
+    return ok;
+}
+
+enum fail command_run(struct context *ctx, struct options *o)
+{
+    struct session s;
+    mcc_host host = {.size = sizeof host, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant};
+    if (session_open(&s, ctx, o, o->files.items.data[0], &host) && dumps_known(&s) && session_feed(&s, false))
+        (void)run_once(&s);
+    session_close(&s);
+    return ctx->fail;
+}

@@ -1,0 +1,156 @@
+/* The weights segment: every stored constant in its storage order, evaluated piece by piece as it is written.
+ *
+ * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element. One
+ * slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole tensor.
+ */
+#include "cli/backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLAB_BYTES = 4 << 20 };
+struct packer {
+    struct module *m;
+    const struct weight *w;
+    int32_t rank;
+    int64_t dims[RANK_MAX], outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX];
+    uint32_t size;                   /* bytes per element */
+};
+
+static void packer_init(struct packer *p, struct module *m, const struct weight *w)
+{
+    const struct type *t = value_type(m->g, w->value);
+    struct exprs *x = m->ctx->exprs;
+    *p = (struct packer){.m = m, .w = w, .rank = t->rank, .size = elem_size(t->elem)};
+    for (int32_t d = 0; d < t->rank; d++) {
+        const struct dim_layout *l = &w->storage->dim[d];
+        ex_is_const(x, t->dims[d], &p->dims[d]);
+        ex_is_const(x, l->outer, &p->outer[d]);
+        p->block[d] = l->block ? l->block : 1;
+        p->inner[d] = l->block ? l->inner : 0;
+    }
+}
+
+static int64_t place_of(const struct packer *p, int32_t d, int64_t i)
+{
+    return i / p->block[d] * p->outer[d] + i % p->block[d] * p->inner[d];
+}
+
+/* Is storage order row-major order, dense? */
+static bool is_dense(const struct packer *p)
+{
+    int64_t stride = 1;
+    for (int32_t d = p->rank - 1; d >= 0; d--) {
+        if (p->block[d] != 1 || (p->dims[d] != 1 && p->outer[d] != stride))
+            return false;
+        stride *= p->dims[d];
+    }
+    return true;
+}
+
+/* Copies the elements with leading index in [first, first + count) of src (row-major) to their places in dst. */
+static void scatter(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst, int64_t origin)
+{
+    int64_t at[RANK_MAX] = {0}, row = p->rank ? p->dims[p->rank - 1] : 1, rows = count;
+    int32_t last = p->rank - 1;
+    if (p->rank == 0) {
+        memcpy(dst, src, p->size);
+        return;
+    }
+    if (p->rank == 1) {
+        for (int64_t i = 0; i < count; i++)
+            memcpy(dst + (place_of(p, 0, first + i) - origin) * p->size, src + i * p->size, p->size);
+        return;
+    }
+    for (int32_t d = 1; d < last; d++)
+        rows *= p->dims[d];
+    at[0] = first;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t base = -origin;
+        for (int32_t d = 0; d < last; d++)
+            base += place_of(p, d, at[d]);
+        for (int64_t i = 0; i < row; i++)
+            memcpy(dst + (base + place_of(p, last, i)) * p->size, src + (r * row + i) * p->size, p->size);
+        for (int32_t d = last - 1; d >= 0; d--) {
+            if (++at[d] < p->dims[d] || d == 0)
+                break;
+            at[d] = 0;
+        }
+    }
+}
+
+typedef bool put_fn(void *sink, const void *, size_t);
+
+static bool out_of_memory(struct module *m, int64_t bytes)
+{
+    return error_limit(m->ctx, (src_id){0}, "no memory for a constant of %lld bytes", (long long)bytes);
+}
+
+/* Row-major: streamed in pieces. */
+static bool write_dense(const struct packer *p, put_fn *put, void *sink)
+{
+    int64_t total = 1, piece = SLAB_BYTES / p->size;
+    for (int32_t d = 0; d < p->rank; d++)
+        total *= p->dims[d];
+    char *buffer = malloc(SLAB_BYTES);
+    bool ok = buffer || out_of_memory(p->m, SLAB_BYTES);
+    for (int64_t i = 0; ok && i < total; i += piece) {
+        int64_t n = total - i < piece ? total - i : piece;
+        ok = const_read(p->m->g, p->w->value, i, n, buffer) && put(sink, buffer, (size_t)n * p->size);
+    }
+    free(buffer);
+    return ok;
+}
+
+/* Any order. Dims that take no room are read at index 0 only: the packer's dim is cut to 1. */
+static bool write_packed(const struct packer *p, put_fn *put, void *sink)
+{
+    int64_t slab = 1, stored = (int64_t)p->w->bytes / p->size;
+    for (int32_t d = 1; d < p->rank; d++)
+        slab *= p->dims[d];
+    bool outermost = p->rank > 1 && p->outer[0] * ((p->dims[0] + p->block[0] - 1) / p->block[0]) >= stored;
+    int64_t step = outermost ? SLAB_BYTES / p->size / (slab ? slab : 1) / p->block[0] * p->block[0] : p->dims[0];
+    int64_t lead = p->rank ? p->dims[0] : 1;
+    if (step < p->block[0])
+        step = p->block[0];
+    if (!p->rank || step > lead)
+        step = lead;
+    int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
+    char *src = malloc((size_t)(step * slab + 1) * p->size), *dst = malloc((size_t)(out_piece + 1) * p->size);
+    bool ok = (src && dst) || out_of_memory(p->m, out_piece * p->size);
+    for (int64_t i = 0; ok && i < lead; i += step) {
+        int64_t n = lead - i < step ? lead - i : step;
+        int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
+        memset(dst, 0, (size_t)out * p->size);
+        ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
+        if (ok)
+            scatter(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
+        ok = ok && put(sink, dst, (size_t)out * p->size);
+    }
+    free(src);
+    free(dst);
+    return ok;
+}
+
+static bool write_all(void *user, put_fn *put, void *sink)
+{
+    static const char zeros[64];
+    struct module *m = user;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < m->weights.n; i++) {
+        struct weight *w = &m->weights.data[i];
+        struct packer p;
+        packer_init(&p, m, w);
+        if (!put(sink, zeros, (size_t)(w->offset - at)))
+            return false;
+        if (!(is_dense(&p) ? write_dense(&p, put, sink) : write_packed(&p, put, sink)))
+            return false;
+        at = w->offset + w->bytes;
+    }
+    return put(sink, zeros, (size_t)(m->weights_bytes - at));
+}
+
+struct weights_writer weights_of(struct module *m)
+{
+    return (struct weights_writer){.size = m->weights_bytes, .user = m, .write = write_all};
+}
