@@ -1,0 +1,276 @@
+/* The loader on good, truncated, damaged and foreign files: an error code with a text each time, and a library that works
+ * where it says so. The artifact is the hand-written model, linked by the C compiler and sealed here. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/mcc_load.h"
+#include "runtime/mcc_note.h"
+#include "runtime/rt_internal.h"
+
+static char folder[] = "/tmp/mcc-test-load-XXXXXX";
+static char good_path[64], bad_path[64];
+static unsigned char *good;      /* the sealed artifact */
+static size_t good_size, note_at;
+
+static void write_file(const char *path, const void *data, size_t size)
+{
+    unlink(path);   /* a new inode, as a compiler's rename would give */
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    fclose(f);
+}
+
+static void seal(unsigned char *bytes, size_t size)
+{
+    struct mcc_note *note = (struct mcc_note *)(void *)(bytes + note_at);
+    note->sealed = 1;
+    note->file_size = note->weights_offset = size;
+    note->weights_size = 0;
+    note->hash = 0;
+    note->hash = rt_hash(bytes, size);
+}
+
+static int build(void **state)
+{
+    char command[512];
+    const char *cc = getenv("CC");
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(good_path, sizeof good_path, "%s/good.so", folder);
+    snprintf(bad_path, sizeof bad_path, "%s/bad.so", folder);
+    snprintf(command, sizeof command,
+             "%s -std=c11 -D_GNU_SOURCE -O1 -shared -fPIC -I. tests/runtime/models.c tests/runtime/runtime_all.c -o %s",
+             cc && *cc ? cc : "cc", good_path);
+    assert_int_equal(system(command), 0);
+    FILE *f = fopen(good_path, "rb");
+    fseek(f, 0, SEEK_END);
+    good_size = (size_t)ftell(f);
+    rewind(f);
+    good = malloc(good_size);
+    assert_int_equal(fread(good, 1, good_size, f), good_size);
+    fclose(f);
+    for (note_at = 0; note_at + sizeof(struct mcc_note) <= good_size; note_at += 8) {
+        struct mcc_note *note = (struct mcc_note *)(void *)(good + note_at);
+        if (note->namesz == 4 && note->descsz == sizeof *note - 16 && memcmp(note->owner, "mcc", 4) == 0) {
+            strcpy(note->query, "mcc_query");
+            break;
+        }
+    }
+    seal(good, good_size);
+    write_file(good_path, good, good_size);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    unlink(good_path);
+    unlink(bad_path);
+    rmdir(folder);
+    free(good);
+    return 0;
+}
+
+static void check_runs(const mcc_lib *lib)
+{
+    float x[4] = { 1, 2, 3, 4 }, y[4] = { 10, 20, 30, 40 }, z[4], s[1];
+    int64_t dims[2] = { 1, 4 };
+    DLTensor t[4];
+    void *data[] = { x, y, z, s };
+    for (int i = 0; i < 4; i++)
+        t[i] = (DLTensor){ .data = data[i], .device = { kDLCPU, 0 }, .ndim = i == 3 ? 1 : 2, .dtype = { kDLFloat, 32, 1 },
+                           .shape = dims };
+    mcc_ctx *ctx;
+    mcc_error error;
+    assert_int_equal(lib->api->ctx_new(lib->model, NULL, 0, &ctx, &error), MCC_OK);
+    assert_int_equal(lib->api->run(ctx, (const DLTensor *const[]){ &t[0], &t[1] }, (DLTensor *const[]){ &t[2], &t[3] },
+                                   &error), MCC_OK);
+    assert_true(z[3] == 48 && s[0] == 120);
+    lib->api->ctx_free(ctx);
+}
+
+static void check_refused(const char *path, const char *word)
+{
+    mcc_lib *lib = (mcc_lib *)1;
+    mcc_error error = { 0 };
+    int code = mcc_load(path, NULL, &lib, &error);
+    assert_int_equal(code, MCC_E_IO);
+    assert_null(lib);
+    assert_int_equal(error.code, code);
+    if (!strstr(error.text, word))
+        fail_msg("'%s' lacks '%s'", error.text, word);
+}
+
+static void bad_file(const unsigned char *bytes, size_t size, const char *word)
+{
+    write_file(bad_path, bytes, size);
+    check_refused(bad_path, word);
+}
+
+static void test_loads(void **state)
+{
+    mcc_lib *lib;
+    mcc_error error;
+    (void)state;
+    assert_int_equal(mcc_load(good_path, NULL, &lib, &error), MCC_OK);
+    check_runs(lib);
+    mcc_unload(lib);
+    mcc_unload(NULL);
+    mcc_host host = { .size = sizeof host, .flags = 1 };
+    assert_int_equal(mcc_load(good_path, &host, &lib, &error), MCC_E_CPU);
+    assert_int_equal(mcc_load(good_path, NULL, NULL, &error), MCC_E_ARG);
+    assert_int_equal(mcc_load(NULL, NULL, &lib, NULL), MCC_E_ARG);
+}
+
+static void test_no_artifact(void **state)
+{
+    (void)state;
+    check_refused("/nonexistent/model.so", "cannot be opened");
+    check_refused(folder, "not a regular file");
+    bad_file((const unsigned char *)"", 0, "not a shared object");
+    bad_file((const unsigned char *)"hello, world, this is text and more than sixty-four bytes of it.........", 70,
+             "not a shared object");
+    unlink(bad_path);
+    assert_int_equal(mkfifo(bad_path, 0600), 0);
+    check_refused(bad_path, "not a regular file");
+    Dl_info libc;
+    assert_true(dladdr((void *)(uintptr_t)strlen, &libc) != 0);
+    check_refused(libc.dli_fname, "not made by mcc");
+}
+
+/* Headers that lie, with a hash that fits. */
+static void test_foreign(void **state)
+{
+    unsigned char *copy = malloc(good_size + 8);
+    Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)copy;
+    struct mcc_note *note = (struct mcc_note *)(void *)(copy + note_at);
+    (void)state;
+#define CASE(change, word) \
+    memcpy(copy, good, good_size); \
+    change; \
+    seal(copy, good_size); \
+    bad_file(copy, good_size, word)
+    CASE(head->e_machine = EM_S390, "another kind of machine");
+    CASE(head->e_ident[EI_CLASS] = ELFCLASS32, "another kind of machine");
+    CASE(head->e_ident[EI_DATA] = ELFDATA2MSB, "another kind of machine");
+    CASE(head->e_type = ET_REL, "not a shared object");
+    CASE(head->e_shoff = good_size, "section table");
+    CASE(head->e_shoff = UINT64_MAX - 8, "section table");
+    CASE(head->e_phoff = UINT64_MAX - 8, "program headers");
+    CASE(head->e_phnum = 0, "program headers");
+    CASE(head->e_phnum = 60000, "program headers");
+    CASE(note->abi = 2, "newer mcc");
+    CASE(note->abi = 0, "not completely written");
+    CASE(memset(note->query, 'a', sizeof note->query), "not completely written");
+    CASE(strcpy(note->query, "other_query"), "lacks the function other_query");
+    CASE(note->descsz = 4, "not made by mcc");
+#undef CASE
+    memcpy(copy, good, good_size);
+    note->sealed = 0;
+    bad_file(copy, good_size, "not completely written");
+    memcpy(copy, good, good_size);
+    note->weights_offset = 100;
+    note->weights_size = UINT64_MAX - 50;
+    bad_file(copy, good_size, "the size differs");
+    memcpy(copy, good, good_size);
+    memset(copy + good_size, 0, 8);
+    bad_file(copy, good_size + 8, "the size differs");
+    free(copy);
+}
+
+/* R18: cut at 1000 places, all of the first kilobyte among them. */
+static void test_truncated(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 1000; i++)
+        bad_file(good, i < 800 ? i : 800 + (good_size - 801) * (i - 800) / 199, "");
+}
+
+/* One bit changed: every bit of the first kilobyte and of the note, then 4000 places all over. */
+static void test_flipped(void **state)
+{
+    unsigned char *copy = malloc(good_size);
+    (void)state;
+    memcpy(copy, good, good_size);
+    uint32_t random = 12345;
+    for (size_t i = 0; i < 8 * 1024 + 8 * sizeof(struct mcc_note) + 4000; i++) {
+        size_t bit = i;
+        if (i >= 8 * 1024)
+            bit = 8 * note_at + i - 8 * 1024;
+        if (i >= 8 * 1024 + 8 * sizeof(struct mcc_note)) {
+            random = random * 1664525 + 1013904223;
+            bit = (size_t)((uint64_t)random * (8 * good_size) >> 32);
+        }
+        copy[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        bad_file(copy, good_size, "");
+        copy[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    write_file(bad_path, copy, good_size);
+    mcc_lib *lib;
+    assert_int_equal(mcc_load(bad_path, NULL, &lib, NULL), MCC_OK);
+    mcc_unload(lib);
+    free(copy);
+}
+
+static size_t line_count(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    size_t n = 0;
+    for (int c; (c = getc(f)) != EOF;)
+        n += c == '\n';
+    fclose(f);
+    return n;
+}
+
+/* R17, R19: many at once, and again and again; descriptor numbers return, libraries must not be confused. A file that is
+ * replaced while it is loaded does not matter to what was loaded. */
+static void test_many(void **state)
+{
+    enum { MANY = 40 };
+    mcc_lib *libs[MANY], *first;
+    (void)state;
+    assert_int_equal(mcc_load(good_path, NULL, &first, NULL), MCC_OK);
+    size_t maps = 0;
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < MANY; i++) {
+            write_file(bad_path, good, good_size);
+            assert_int_equal(mcc_load(bad_path, NULL, &libs[i], NULL), MCC_OK);
+            assert_true(libs[i]->api != first->api && (i == 0 || libs[i]->api != libs[i - 1]->api));
+        }
+        for (int i = 0; i < MANY; i++) {
+            check_runs(libs[i]);
+            mcc_unload(libs[i]);
+        }
+        check_runs(first);
+        if (round == 2)
+            maps = line_count("/proc/self/maps");
+    }
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(mcc_load(bad_path, NULL, &libs[0], NULL), MCC_OK);
+        mcc_unload(libs[0]);
+    }
+    mcc_unload(first);
+    assert_true(line_count("/proc/self/maps") <= maps + 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loads), cmocka_unit_test(test_no_artifact), cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_many),
+    };
+    return cmocka_run_group_tests(tests, build, clean);
+}
