@@ -1,0 +1,430 @@
+/* Imported graph -> legal graph: the driver.
+ *
+ * In: a graph whose nodes are all OP_ONNX. Out: a new graph of core operators with complete types.
+ * Walks the live nodes in order with a map from imported to legal values; each node goes to the rule that
+ * legalize/onnx.def gives for its (domain, operator, version), each call of a model function is inlined.
+ * Operators that cannot be served are collected over all live code and reported together (legalize/report.c);
+ * their results are poison, which silences what depends on them. Nodes whose results reach no output are never
+ * looked at.
+ */
+#include "passes/passes.h"
+
+#include <string.h>
+
+#include "passes/legalize/driver.h"
+
+/* ---- liveness -------------------------------------------------------------------------------------------- */
+
+struct marker {
+    struct legalizer *lg;
+    VEC(node_id) work;
+};
+
+static void mark_value(struct marker *m, value_id v)
+{
+    if (!v.i)
+        return;
+    node_id def = graph_value(m->lg->from, v)->def;
+    if (!def.i || m->lg->live[def.i])
+        return;
+    m->lg->live[def.i] = true;
+    VEC_PUSH(m->lg->arena, &m->work, def);
+}
+
+static void mark_results(struct marker *m, region_id r)
+{
+    const struct region *region = graph_get_region(m->lg->from, r);
+    for (uint32_t i = 0; i < region->results.n; i++)
+        mark_value(m, region->results.data[i]);
+}
+
+static void mark_live(struct legalizer *lg)
+{
+    struct marker m = {.lg = lg};
+    const struct graph *from = lg->from;
+    for (uint32_t i = 0; i < from->outputs.n; i++)
+        mark_value(&m, from->outputs.data[i].value);
+    for (uint32_t i = 0; i < from->functions.n; i++)
+        mark_results(&m, from->functions.data[i].body);
+    while (m.work.n) {
+        const struct node *node = graph_node(from, m.work.data[--m.work.n]);
+        for (uint32_t i = 0; i < node->n_in; i++)
+            mark_value(&m, node->in[i]);
+        for (uint32_t i = 0; i < node->n_region; i++)
+            mark_results(&m, node->region[i]);
+    }
+}
+
+/* ---- one node ---------------------------------------------------------------------------------------------- */
+
+static const struct attr *frame_attr(const struct frame *f, const char *name)
+{
+    const struct attr *a = node_attr(f->call, name);
+    for (uint32_t i = 0; !a && i < f->function->attr_defaults.n; i++)
+        if (strcmp(f->function->attr_defaults.data[i].name, name) == 0)
+            a = &f->function->attr_defaults.data[i];
+    return a;
+}
+
+/* A copy of the node in which references to attributes of the enclosing function are replaced or, where the
+ * call gives none, dropped. */
+static struct node node_resolve(struct legalizer *lg, const struct node *node)
+{
+    struct node copy = *node;
+    bool refs = false;
+    for (uint32_t i = 0; i < node->n_attr; i++)
+        refs |= node->attr[i].kind == ATTR_REF;
+    if (!refs)
+        return copy;
+    copy.attr = NEW_ARRAY(lg->arena, struct attr, node->n_attr);
+    copy.n_attr = 0;
+    for (uint32_t i = 0; i < node->n_attr; i++) {
+        struct attr a = node->attr[i];
+        if (a.kind == ATTR_REF) {
+            const struct attr *given = lg->frame ? frame_attr(lg->frame, a.u.s) : NULL;
+            if (!given)
+                continue;
+            const char *name = a.name;
+            a = *given;
+            a.name = name;
+        }
+        copy.attr[copy.n_attr++] = a;
+    }
+    return copy;
+}
+
+static bool domain_equal(const char *a, const char *b)
+{
+    if (strcmp(a, "ai.onnx") == 0)
+        a = "";
+    if (strcmp(b, "ai.onnx") == 0)
+        b = "";
+    return strcmp(a, b) == 0;
+}
+
+static const struct model_function *function_find(const struct graph *g, const struct node *node)
+{
+    for (uint32_t i = 0; i < g->functions.n; i++) {
+        const struct model_function *f = &g->functions.data[i];
+        const char *want = node->overload ? node->overload : "", *have = f->overload ? f->overload : "";
+        if (strcmp(f->name, node->op_type) == 0 && domain_equal(f->domain, node->domain) &&
+            strcmp(want, have) == 0)
+            return f;
+    }
+    return NULL;
+}
+
+static void poison(struct legalizer *lg, const struct node *node)
+{
+    for (uint32_t i = 0; i < node->n_out; i++)
+        if (node->out[i].i)
+            lg->map[node->out[i].i] = (struct lval){.kind = LVAL_POISON};
+}
+
+static bool operands_read(struct legalizer *lg, const struct node *node, struct lval *arg)
+{
+    bool poisoned = false;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        arg[i] = node->in[i].i ? lg->map[node->in[i].i] : (struct lval){.kind = LVAL_NONE};
+        poisoned |= arg[i].kind == LVAL_POISON;
+    }
+    return !poisoned;
+}
+
+static void results_write(struct legalizer *lg, const struct node *node, const struct lval *out)
+{
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        if (!node->out[i].i)
+            continue;
+        struct lval v = out[i];
+        if (v.kind == LVAL_NONE || (v.kind == LVAL_VALUE && !v.v.i))
+            v = (struct lval){.kind = LVAL_POISON};
+        const char *name = graph_value(lg->from, node->out[i])->name;
+        if (v.kind == LVAL_VALUE && name && !graph_value(lg->to, v.v)->name)
+            graph_value(lg->to, v.v)->name = arena_strdup(lg->arena, name);
+        lg->map[node->out[i].i] = v;
+    }
+}
+
+static void rule_run(struct legalizer *lg, const struct node *node, const struct row *row, const struct lval *arg)
+{
+    int32_t version = source_get(lg->ctx, node->src)->version;
+    struct lval *out = NEW_ARRAY(lg->arena, struct lval, node->n_out + 1);
+    struct rule r = {
+        .b = &lg->b, .lg = lg, .node = node, .op = node->op_type, .version = version, .param = row->param,
+        .n_in = node->n_in, .n_out = node->n_out, .arg = arg, .out = out,
+    };
+    uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
+    uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
+    bool ok = row->rule(&r);
+    bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
+                    (refusals && refused != lg->refusals.data[refusals - 1].count);
+    for (uint32_t i = 0; ok && i < node->n_out; i++)
+        ok = !node->out[i].i || out[i].kind == LVAL_POISON || (out[i].kind != LVAL_NONE &&
+             (out[i].kind != LVAL_VALUE || out[i].v.i));
+    if (!ok && !reported && !lg->ctx->n_errors && !lg->refusals.n)
+        legalize_refuse(lg, node, "this form has no lowering");
+    if (!ok)
+        poison(lg, node);
+    else
+        results_write(lg, node, out);
+}
+
+static void node_lower(struct legalizer *lg, const struct node *imported)
+{
+    struct node node = node_resolve(lg, imported);
+    src_id outer = lg->b.src;
+    lg->b.src = node.src;
+    const struct model_function *function = function_find(lg->from, &node);
+    const struct row *row = function ? NULL
+                                     : row_find(node.domain, node.op_type, source_get(lg->ctx, node.src)->version);
+    struct lval *arg = NEW_ARRAY(lg->arena, struct lval, node.n_in + 1);
+    bool fine = operands_read(lg, &node, arg);
+    if (function)
+        legalize_call(lg, &node, function);
+    else if (!row)
+        legalize_refuse(lg, &node, "no lowering for this operator"), poison(lg, &node);
+    else if (!fine)
+        poison(lg, &node);
+    else
+        rule_run(lg, &node, row, arg);
+    lg->b.src = outer;
+}
+
+/* ---- regions and functions ------------------------------------------------------------------------------------- */
+
+/* Constant nodes that the frontend made of initializers: the same node in the legal graph. */
+static void constant_copy(struct legalizer *lg, const struct node *node)
+{
+    const struct attr *data = node_attr(node, "data");
+    uint32_t rank;
+    const int64_t *dims = node_ints(node, "dims", &rank);
+    src_id outer = lg->b.src;
+    lg->b.src = node->src;
+    value_id v = b_const_borrow(&lg->b, node_elem(node, "elem"), dims, (int32_t)rank, data->u.data);
+    lg->b.src = outer;
+    const struct lval out = lval_value(v);
+    results_write(lg, node, &out);
+}
+
+bool walk_region(struct legalizer *lg, region_id r)
+{
+    const struct region *region = graph_get_region(lg->from, r);
+    for (uint32_t i = 0; i < region->nodes.n; i++) {
+        node_id id = region->nodes.data[i];
+        const struct node *node = graph_node(lg->from, id);
+        if (node->dead || !lg->live[id.i])
+            continue;
+        if (node->op == OP_CONSTANT)
+            constant_copy(lg, node);
+        else
+            node_lower(lg, node);
+        if (lg->to->nodes.n > lg->ctx->limits.nodes)
+            context_unwind(lg->ctx, FAIL_LIMIT, node->src,
+                           "more than %lld nodes after inlining and unrolling (--limit-nodes)",
+                           (long long)lg->ctx->limits.nodes);
+    }
+    return true;
+}
+
+static bool frame_has(const struct frame *f, const struct model_function *function)
+{
+    for (; f; f = f->caller)
+        if (f->function == function)
+            return true;
+    return false;
+}
+
+bool legalize_call(struct legalizer *lg, const struct node *call, const struct model_function *f)
+{
+    const struct region *body = graph_get_region(lg->from, f->body);
+    struct frame frame = {.caller = lg->frame, .function = f, .call = call,
+                          .depth = lg->frame ? lg->frame->depth + 1 : 1};
+    poison(lg, call);
+    if (frame_has(lg->frame, f))
+        return error_model(lg->ctx, call->src, "function %s calls itself", f->name);
+    if (frame.depth > (uint32_t)lg->ctx->limits.call_depth)
+        return error_limit(lg->ctx, call->src, "function calls are nested more than %d deep (--limit-call-depth)",
+                           (int)lg->ctx->limits.call_depth);
+    if (call->n_in > body->params.n || call->n_out > body->results.n)
+        return error_model(lg->ctx, call->src, "function %s has %u inputs and %u outputs, the call %u and %u",
+                           f->name, body->params.n, body->results.n, call->n_in, call->n_out);
+    for (uint32_t i = 0; i < body->params.n; i++)
+        lg->map[body->params.data[i].i] = i < call->n_in && call->in[i].i ? lg->map[call->in[i].i]
+                                                                          : (struct lval){.kind = LVAL_NONE};
+    lg->frame = &frame;
+    bool ok = walk_region(lg, f->body);
+    lg->frame = frame.caller;
+    for (uint32_t i = 0; i < call->n_out; i++)
+        if (call->out[i].i && body->results.data[i].i)
+            lg->map[call->out[i].i] = lg->map[body->results.data[i].i];
+    return ok;
+}
+
+/* ---- ports -------------------------------------------------------------------------------------------------------- */
+
+static const struct input_spec *spec_find(const struct legalize_options *o, const char *name)
+{
+    for (uint32_t i = 0; o && i < o->n_inputs; i++)
+        if (strcmp(o->inputs[i].name, name) == 0)
+            return &o->inputs[i];
+    return NULL;
+}
+
+/* A name for an unknown dim that no symbol of the context has yet. */
+static expr_id dim_fresh(struct legalizer *lg, const char *port, int32_t axis)
+{
+    const char *name = arena_printf(lg->arena, "%s_d%d", port, (int)axis);
+    return ex_sym(lg->ctx->exprs, sym_new(lg->ctx->exprs, SYM_SHAPE, name, 0, INT64_MAX));
+}
+
+static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr_id file, expr_id user, expr_id *out)
+{
+    int64_t a, b;
+    struct exprs *ex = lg->ctx->exprs;
+    *out = user.i ? user : file.i ? file : dim_fresh(lg, name, axis);
+    if (user.i && file.i && ex_is_const(ex, file, &a) && ex_is_const(ex, user, &b) && a != b)
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
+                        "dimension %d is %lld in the model and %lld on the command line", (int)axis, (long long)a,
+                        (long long)b);
+    return true;
+}
+
+static bool input_type(struct legalizer *lg, const struct port *p, struct type *out)
+{
+    const struct input_spec *spec = spec_find(lg->options, p->name);
+    if (!p->declared)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "graph input without a type");
+    *out = *p->declared;
+    if (out->kind != TYPE_TENSOR)
+        return true;
+    if (spec && spec->elem != ELEM_NONE && spec->elem != out->elem)
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the model's element type is %s, not %s",
+                        elem_name(out->elem), elem_name(spec->elem));
+    bool spec_rank = spec && spec->rank != RANK_UNKNOWN;
+    if (out->rank == RANK_UNKNOWN && !spec_rank)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
+                        "the rank of this input is unknown; state its shape with --input");
+    if (spec_rank && out->rank != RANK_UNKNOWN && out->rank != spec->rank)
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the model's rank is %d, not %d", (int)out->rank,
+                        (int)spec->rank);
+    int32_t rank = spec_rank ? spec->rank : out->rank;
+    expr_id *dims = NEW_ARRAY(lg->arena, expr_id, rank);
+    for (int32_t i = 0; i < rank; i++) {
+        expr_id file = p->declared->rank == rank ? p->declared->dims[i] : (expr_id){0};
+        if (!dim_merge(lg, p->name, i, file, spec_rank ? spec->dims[i] : (expr_id){0}, &dims[i]))
+            return false;
+    }
+    out->rank = rank;
+    out->dims = dims;
+    return true;
+}
+
+static bool inputs_create(struct legalizer *lg)
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
+        const struct port *p = &lg->from->inputs.data[i];
+        struct type type;
+        if (!input_type(lg, p, &type)) {
+            ok = false;
+            continue;
+        }
+        value_id v = graph_param(lg->to, lg->b.region, type, p->name);
+        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = p->declared};
+        VEC_PUSH(lg->arena, &lg->to->inputs, port);
+        if (p->value.i)
+            lg->map[p->value.i] = lval_value(v);
+    }
+    for (uint32_t i = 0; lg->options && i < lg->options->n_inputs; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < lg->from->inputs.n; k++)
+            known |= strcmp(lg->from->inputs.data[k].name, lg->options->inputs[i].name) == 0;
+        if (!known)
+            ok = error_at(lg->ctx, FAIL_USAGE, (src_id){0}, lg->options->inputs[i].name,
+                          "--input names no input of the model");
+    }
+    return ok;
+}
+
+static bool output_check(struct legalizer *lg, const struct port *p, value_id v)
+{
+    const struct type *have = value_type(lg->to, v), *want = p->declared;
+    if (!want || want->kind == TYPE_UNKNOWN)
+        return true;
+    if (have->kind != want->kind)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as another kind of value");
+    if (have->kind != TYPE_TENSOR)
+        return true;
+    if (want->elem != ELEM_NONE && have->elem != want->elem)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
+                        elem_name(want->elem), elem_name(have->elem));
+    if (want->rank == RANK_UNKNOWN)
+        return true;
+    if (want->rank != have->rank)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared with rank %d, computed with %d",
+                        (int)want->rank, (int)have->rank);
+    for (int32_t i = 0; i < want->rank; i++) {
+        int64_t a, b;
+        if (want->dims[i].i && ex_is_const(lg->ctx->exprs, want->dims[i], &a) &&
+            ex_is_const(lg->ctx->exprs, have->dims[i], &b) && a != b)
+            return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
+                            "output dimension %d declared as %lld, computed as %lld", (int)i, (long long)a,
+                            (long long)b);
+    }
+    return true;
+}
+
+/* true when poison reached no output. */
+static bool outputs_create(struct legalizer *lg)
+{
+    bool ok = true;
+    for (uint32_t i = 0; i < lg->from->outputs.n; i++) {
+        const struct port *p = &lg->from->outputs.data[i];
+        struct lval l = p->value.i ? lg->map[p->value.i] : (struct lval){.kind = LVAL_POISON};
+        value_id v = l.kind == LVAL_POISON ? (value_id){0} : lval_force(&lg->b, l);
+        if (!v.i || !output_check(lg, p, v)) {
+            ok = false;
+            continue;
+        }
+        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = p->declared};
+        VEC_PUSH(lg->arena, &lg->to->outputs, port);
+        graph_add_result(lg->to, lg->b.region, v);
+    }
+    return ok;
+}
+
+/* ---- the pass ------------------------------------------------------------------------------------------------------- */
+
+static void model_facts_copy(const struct graph *from, struct graph *to)
+{
+    to->name = from->name ? arena_strdup(&to->arena, from->name) : NULL;
+    to->ir_version = from->ir_version;
+    for (uint32_t i = 0; i < from->opsets.n; i++)
+        VEC_PUSH(&to->arena, &to->opsets, from->opsets.data[i]);
+    for (uint32_t i = 0; i < from->metadata.n; i++)
+        VEC_PUSH(&to->arena, &to->metadata, from->metadata.data[i]);
+}
+
+struct graph *legalize(struct context *ctx, struct graph *imported, const struct legalize_options *options)
+{
+    struct legalizer lg = {.ctx = ctx, .from = imported, .options = options};
+    lg.to = graph_new(ctx);
+    lg.arena = &lg.to->arena;
+    lg.b = (struct builder){.g = lg.to, .region = {1}};
+    lg.map = NEW_ARRAY(lg.arena, struct lval, imported->values.n);
+    lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
+    model_facts_copy(imported, lg.to);
+    mark_live(&lg);
+    bool ok = inputs_create(&lg) && walk_region(&lg, (region_id){1});
+    ok = ok && outputs_create(&lg);
+    if (!ok)
+        legalize_report(&lg);
+    if (!ok && !ctx->n_errors)
+        error_internal(ctx, (src_id){0}, "legalize produced no value for an output and gave no reason");
+    if (!ok || ctx->n_errors)
+        return NULL;
+    graph_sweep(lg.to);
+    lg.to->legal = true;
+    return lg.to;
+}

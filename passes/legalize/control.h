@@ -1,0 +1,24 @@
+/* Shared by the rules of control flow: nested regions of the legal graph and dims that differ between ways. */
+#ifndef MCC_PASSES_LEGALIZE_CONTROL_H
+#define MCC_PASSES_LEGALIZE_CONTROL_H
+
+#include "passes/legalize/legalize.h"
+
+/* A region under construction: between the two calls the builder appends to it. It belongs to no node yet. */
+struct nest { region_id outer, inner; };
+bool nest_begin(struct builder *, struct nest *);
+void nest_end(struct builder *, const struct nest *);
+
+/* A symbol for a dim that a result or a parameter defines, and saying which value that is. */
+expr_id fresh_dim(struct builder *, const char *what);
+void fresh_bind(struct builder *, expr_id dim, value_id);
+/* Is v a parameter of region inner, or defined within it? */
+bool region_owns(const struct graph *, region_id inner, value_id v);
+/* Does the expression use a symbol that only exists within region inner? */
+bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);
+/* A sequence or optional of tensors of any shape. */
+struct type type_open(struct graph *, const struct type *);
+/* The one bool element of v, as far as it is known now. */
+enum truth value_truth(struct builder *, value_id v);
+
+#endif

@@ -1,0 +1,217 @@
+/* Operators that make tensors: Constant, ConstantOfShape, Range, EyeLike, OneHot, random numbers, window functions.
+ *
+ * Constants borrow the file's bytes; everything else is an expression that is evaluated when it is needed.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <math.h>
+#include <string.h>
+
+static value_id tensor_const(struct builder *b, const struct tensor_data *t)
+{
+    return b_const_borrow(b, t->elem, t->dims, t->rank, t->bytes);
+}
+
+static value_id string_const(struct builder *b, const char *const *s, int64_t n, int32_t rank)
+{
+    struct span *spans = NEW_ARRAY(&b->g->arena, struct span, n + 1);
+    for (int64_t i = 0; i < n; i++)
+        spans[i] = (struct span){arena_strdup(&b->g->arena, s[i]), strlen(s[i])};
+    return b_const_borrow(b, ELEM_STR, &n, rank, (struct span){spans, (size_t)n * sizeof *spans});
+}
+
+static value_id float_list(struct builder *b, const double *x, int64_t n)
+{
+    float *f = NEW_ARRAY(&b->g->arena, float, n + 1);
+    for (int64_t i = 0; i < n; i++)
+        f[i] = (float)x[i];
+    return b_const(b, ELEM_F32, &n, 1, f);
+}
+
+bool rule_constant(struct rule *r)
+{
+    struct builder *b = r->b;
+    const struct attr *a = r->node->n_attr ? &r->node->attr[0] : NULL;
+    for (uint32_t i = 0; i < r->node->n_attr; i++)
+        if (strncmp(r->node->attr[i].name, "value", 5) == 0 || strcmp(r->node->attr[i].name, "sparse_value") == 0)
+            a = &r->node->attr[i];
+    if (!a)
+        return rule_bad(r, "no value");
+    int64_t n = a->n;
+    switch (a->kind) {
+    case ATTR_TENSOR:
+        return rule_result(r, tensor_const(b, a->u.tensor));
+    case ATTR_INT:
+        return rule_result(r, b_scalar_i64(b, ELEM_I64, a->u.i));
+    case ATTR_FLOAT:
+        return rule_result(r, b_scalar_f64(b, ELEM_F32, a->u.f));
+    case ATTR_INTS:
+        return rule_result(r, b_const(b, ELEM_I64, &n, 1, a->u.ints));
+    case ATTR_FLOATS:
+        return rule_result(r, float_list(b, a->u.floats, n));
+    case ATTR_STR:
+        return rule_result(r, string_const(b, &a->u.s, 1, 0));
+    case ATTR_STRS:
+        return rule_result(r, string_const(b, a->u.strs, n, 1));
+    default:
+        return rule_bad(r, "attribute %.60s holds no tensor", a->name);
+    }
+}
+
+bool rule_constant_of_shape(struct rule *r)
+{
+    struct builder *b = r->b;
+    uint32_t n;
+    const expr_id *dims = b_elems(b, rule_in(r, 0), 0, INT32_MAX, &n);
+    const struct attr *a = node_attr(r->node, "value");
+    if (!dims)
+        return false;
+    if (n > RANK_MAX)
+        return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
+    value_id fill = a && a->kind == ATTR_TENSOR ? v_scalar(b, tensor_const(b, a->u.tensor))
+                                                : b_scalar_f64(b, ELEM_F32, 0);
+    return rule_result(r, b_broadcast(b, fill, dims, (int32_t)n));
+}
+
+/* ---- Range ------------------------------------------------------------------------------------------------------ */
+
+/* n = max(0, ceil((limit - start) / delta)); known now, a shape expression, or a symbol of the run. */
+static bool range_count(struct rule *r, value_id start, value_id limit, value_id delta, expr_id *n)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    double s, l, d;
+    if (v_known_f64(b, start, &s) && v_known_f64(b, limit, &l) && v_known_f64(b, delta, &d)) {
+        double count = d == 0 ? -1 : ceil((l - s) / d);
+        if (d == 0 || !(count < 1e15))
+            return rule_bad(r, "delta is 0, or the range has no end");
+        *n = ex_const(ex, count > 0 ? (int64_t)count : 0);
+        return true;
+    }
+    int64_t step;
+    if (elem_class(v_elem(b, start)) != 'F' && v_known_i64(b, delta, 0, &step) && step != 0) {
+        expr_id from = b_elem(b, start, 0, INT32_MIN, INT32_MAX), to = b_elem(b, limit, 0, INT32_MIN, INT32_MAX);
+        if (!from.i || !to.i)
+            return false;
+        expr_id span = step > 0 ? ex_sub(ex, to, from) : ex_sub(ex, from, to);
+        *n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step > 0 ? step : -step)), ex_const(ex, 0));
+        return true;
+    }
+    value_id q = b_binary(b, OP_DIV, b_convert(b, b_binary(b, OP_SUB, limit, start), ELEM_F64), b_convert(b, delta, ELEM_F64));
+    value_id count = b_binary_f64(b, OP_MAX, b_convert(b, b_unary(b, OP_CEIL, q), ELEM_I64), 0);
+    *n = b_elem(b, count, 0, 0, INT32_MAX);
+    return n->i != 0;
+}
+
+bool rule_range(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id start = v_scalar(b, rule_in(r, 0)), limit = v_scalar(b, rule_in(r, 1)), delta = v_scalar(b, rule_in(r, 2));
+    expr_id n;
+    if (!start.i || !limit.i || !delta.i || !range_count(r, start, limit, delta, &n))
+        return false;
+    enum elem e = v_elem(b, start), wide = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+    value_id i = v_iota(b, wide, &n, 1, 0);
+    value_id y = b_binary(b, OP_ADD, b_binary(b, OP_MUL, i, b_convert(b, delta, wide)), b_convert(b, start, wide));
+    return rule_result(r, b_convert(b, y, e));
+}
+
+/* ---- EyeLike, OneHot ------------------------------------------------------------------------------------------------ */
+
+bool rule_eye_like(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    if (!dims)
+        return false;
+    if (rank != 2)
+        return rule_bad(r, "rank %d", (int)rank);
+    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1);
+    value_id diagonal = b_binary_f64(b, OP_ADD, row, (double)rule_int(r, "k", 0));
+    return rule_result(r, b_convert(b, b_binary(b, OP_EQ, diagonal, col), rule_elem_attr(r, "dtype", v_elem(b, x))));
+}
+
+/* Indices outside [-depth, depth) give off values everywhere. */
+bool rule_one_hot(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id idx = rule_in(r, 0), values = rule_in(r, 2);
+    int32_t rank, axis;
+    const expr_id *dims = b_dims(b, idx, &rank);
+    expr_id depth = b_elem(b, v_scalar(b, b_convert(b, rule_in(r, 1), ELEM_I64)), 0, 0, INT32_MAX), out[RANK_MAX];
+    if (!dims || !depth.i || !values.i)
+        return false;
+    if (rank + 1 > RANK_MAX || !rule_axis(r, rule_int(r, "axis", -1), rank + 1, &axis))
+        return rule_bad(r, "bad axis or rank");
+    for (int32_t i = 0; i <= rank; i++)
+        out[i] = i == axis ? depth : dims[i - (i > axis)];
+    idx = b_unsqueeze(b, b_convert(b, idx, ELEM_I64), axis);
+    value_id wrapped = b_binary(b, OP_ADD, idx, v_expr(b, ELEM_I64, depth));
+    idx = b_select(b, b_binary(b, OP_LT, idx, b_splat_like(b, idx, 0)), wrapped, idx);
+    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, out, rank + 1, axis), idx);
+    expr_id zero = ex_const(b_exprs(b), 0), one = ex_const(b_exprs(b), 1);
+    value_id off = v_scalar(b, b_slice_axis(b, values, 0, zero, one));
+    value_id on = v_scalar(b, b_slice_axis(b, values, 0, one, one));
+    return rule_result(r, b_select(b, hit, on, off));
+}
+
+/* ---- random numbers: kind of the row's parameter, 0 uniform, 1 normal ---------------------------------------------- */
+
+static bool random_fill(struct rule *r, enum elem e, const expr_id *dims, int32_t rank)
+{
+    struct builder *b = r->b;
+    enum elem wide = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+    if (elem_class(e) != 'F')
+        return rule_bad(r, "element type %s", elem_name(e));
+    struct attr attrs[6] = {
+        attr_elem("elem", wide), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
+        attr_str("kind", r->param ? "normal" : "uniform"),
+        attr_float("a", r->param ? rule_float(r, "mean", 0) : rule_float(r, "low", 0)),
+        attr_float("b", r->param ? rule_float(r, "scale", 1) : rule_float(r, "high", 1)),
+    };
+    struct attr with_seed[7];
+    memcpy(with_seed, attrs, sizeof attrs);
+    with_seed[6] = attr_float("seed", rule_float(r, "seed", 0));
+    bool seeded = node_attr(r->node, "seed") != NULL;
+    return rule_result(r, b_convert(b, b_op(b, OP_RNG, NULL, 0, with_seed, seeded ? 7 : 6), e));
+}
+
+bool rule_random(struct rule *r)
+{
+    uint32_t n;
+    const int64_t *shape = rule_ints(r, "shape", &n);
+    expr_id dims[RANK_MAX];
+    if (n > RANK_MAX)
+        return rule_bad(r, "rank %u", n);
+    for (uint32_t i = 0; i < n; i++)
+        dims[i] = ex_const(b_exprs(r->b), shape[i]);
+    return random_fill(r, rule_elem_attr(r, "dtype", ELEM_F32), dims, (int32_t)n);
+}
+
+bool rule_random_like(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    return dims && random_fill(r, rule_elem_attr(r, "dtype", v_elem(r->b, x)), dims, rank);
+}
+
+/* 1 with probability x. */
+bool rule_bernoulli(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    if (!dims)
+        return false;
+    struct attr attrs[7] = {
+        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
+        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1), attr_float("seed", rule_float(r, "seed", 0)),
+    };
+    value_id u = b_op(b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+    value_id hit = b_binary(b, OP_LT, u, b_convert(b, x, ELEM_F64));
+    return rule_result(r, b_convert(b, hit, rule_elem_attr(r, "dtype", v_elem(b, x))));
+}

@@ -1,0 +1,222 @@
+/* Gather and Scatter families, selections whose size depends on data, TopK, cumulative operators.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <math.h>
+#include <string.h>
+
+bool rule_gather(struct rule *r)
+{
+    value_id x = rule_in(r, 0), idx = rule_in(r, 1);
+    int32_t axis;
+    return x.i && idx.i && rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis) &&
+           rule_result(r, b_gather(r->b, x, idx, axis));
+}
+
+bool rule_gather_elements(struct rule *r)
+{
+    value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    int32_t axis;
+    if (!in[0].i || !in[1].i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
+        return false;
+    struct attr attr = attr_int("axis", axis);
+    return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+}
+
+bool rule_gather_nd(struct rule *r)
+{
+    value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    struct attr attr = attr_int("batch", rule_int(r, "batch_dims", 0));
+    return rule_result(r, b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1));
+}
+
+static bool scatter_monoid(struct rule *r, const char **monoid)
+{
+    static const struct { const char *onnx, *core; } names[] = {
+        {"none", "set"}, {"add", "sum"}, {"mul", "prod"}, {"max", "max"}, {"min", "min"},
+    };
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        if (!rule_str_is(r, "reduction", "none", names[i].onnx))
+            continue;
+        *monoid = names[i].core;
+        return true;
+    }
+    return rule_bad(r, "no reduction is called \"%.40s\"", rule_str(r, "reduction", ""));
+}
+
+bool rule_scatter_elements(struct rule *r)
+{
+    value_id in[3] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)};
+    int32_t axis;
+    const char *monoid;
+    if (!in[0].i || !scatter_monoid(r, &monoid) ||
+        !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
+        return false;
+    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
+    return rule_result(r, b_op(r->b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+}
+
+bool rule_scatter_nd(struct rule *r)
+{
+    value_id in[3] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)};
+    const char *monoid;
+    if (!scatter_monoid(r, &monoid))
+        return false;
+    struct attr attr = attr_str("monoid", monoid);
+    return rule_result(r, b_op(r->b, OP_SCATTER_ND, in, 3, &attr, 1));
+}
+
+/* Rows of `update` into `past` at write_indices[batch] along axis; circular wraps. */
+bool rule_tensor_scatter(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id past = rule_in(r, 0), update = rule_in(r, 1);
+    int32_t rank, axis;
+    const expr_id *dims = b_dims(b, update, &rank);
+    if (!past.i || !dims || !rule_axis(r, rule_int(r, "axis", -2), rank, &axis))
+        return false;
+    if (axis == 0)
+        return rule_bad(r, "axis is the batch axis");
+    value_id at = v_iota(b, ELEM_I64, dims, rank, axis);
+    if (rule_has(r, 2))
+        at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, rank));
+    if (rule_str_is(r, "mode", "linear", "circular"))
+        at = b_binary(b, OP_MOD, at, v_expr(b, ELEM_I64, b_dim(b, past, axis)));
+    value_id in[3] = {past, at, update};
+    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", "set")};
+    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+}
+
+/* ---- sizes known only at run time --------------------------------------------------------------------------------- */
+
+static expr_id fresh_count(struct rule *r, const char *what, int64_t hi)
+{
+    struct exprs *ex = b_exprs(r->b);
+    const char *name = arena_printf(&r->b->g->arena, "%s%u", what, sym_count(ex));
+    return ex_sym(ex, sym_new(ex, SYM_VALUE, name, 0, hi));
+}
+
+static value_id nonzero(struct rule *r, value_id x)
+{
+    int64_t hi = INT32_MAX;
+    if (!x.i)
+        return x;
+    ex_is_const(b_exprs(r->b), b_count(r->b, x), &hi);
+    struct attr attr = attr_expr("count", fresh_count(r, "nonzero", hi));
+    return b_op(r->b, OP_NONZERO, &x, 1, &attr, 1);
+}
+
+bool rule_nonzero(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    if (v_rank(r->b, x) == 0)
+        return rule_refuse(r, "NonZero of a scalar");
+    return rule_result(r, nonzero(r, x));
+}
+
+bool rule_compress(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), cond = rule_in(r, 1);
+    int32_t axis = 0, rank = v_rank(b, x);
+    if (!x.i || !cond.i)
+        return false;
+    if (!node_attr(r->node, "axis")) {
+        expr_id n = b_count(b, x);
+        x = b_reshape(b, x, &n, 1);
+    } else if (!rule_axis(r, rule_int(r, "axis", 0), rank, &axis)) {
+        return false;
+    }
+    value_id idx = nonzero(r, cond);
+    if (!idx.i)
+        return false;
+    expr_id n = b_dim(b, idx, 1);
+    return rule_result(r, b_gather(b, x, b_reshape(b, idx, &n, 1), axis));
+}
+
+bool rule_unique(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), out[4];
+    int32_t axis = -1;
+    int64_t hi = INT32_MAX;
+    if (!x.i)
+        return false;
+    if (v_is_string(b, x))
+        return rule_refuse(r, "strings");
+    if (node_attr(r->node, "axis") && !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
+        return false;
+    ex_is_const(b_exprs(b), axis < 0 ? b_count(b, x) : b_dim(b, x, axis), &hi);
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("sorted", rule_int(r, "sorted", 1)),
+                           attr_expr("count", fresh_count(r, "unique", hi))};
+    if (!b_op_multi(b, OP_UNIQUE, &x, 1, attrs, 3, out, 4))
+        return false;
+    for (uint32_t i = 0; i < 4; i++)
+        rule_out(r, i, out[i]);
+    return true;
+}
+
+/* Operands after boxes and scores are optional one-element tensors with defaults 0. */
+bool rule_nms(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in[5] = {rule_in(r, 0), rule_in(r, 1)};
+    if (!in[0].i || !in[1].i)
+        return false;
+    in[2] = rule_has(r, 2) ? v_scalar(b, rule_in(r, 2)) : b_scalar_i64(b, ELEM_I64, 0);
+    in[3] = rule_has(r, 3) ? v_scalar(b, rule_in(r, 3)) : b_scalar_f64(b, ELEM_F32, 0);
+    in[4] = rule_has(r, 4) ? v_scalar(b, rule_in(r, 4)) : b_scalar_f64(b, ELEM_F32, -INFINITY);
+    struct attr attrs[] = {attr_int("center", rule_int(r, "center_point_box", 0)),
+                           attr_expr("count", fresh_count(r, "nms", INT32_MAX))};
+    return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
+}
+
+/* ---- TopK: sort, then the first k ------------------------------------------------------------------------------------ */
+
+bool rule_topk(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0), out[2];
+    int32_t axis;
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), v_rank(b, x), &axis))
+        return false;
+    expr_id dim = b_dim(b, x, axis);
+    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0)) : b_elem(b, rule_in(r, 1), 0, 0, INT32_MAX);
+    if (!k.i)
+        return false;
+    if (ex_cmp_le(ex, k, dim) == FALSE_)
+        return rule_bad(r, "k is larger than the dimension");
+    b_assert(b, ex_le(ex, k, dim), -9, "k is larger than the dimension");
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1))};
+    if (!b_op_multi(b, OP_SORT, &x, 1, attrs, 2, out, 2))
+        return false;
+    for (uint32_t i = 0; i < 2; i++)
+        rule_out(r, i, b_slice_axis(b, out[i], axis, ex_const(ex, 0), k));
+    return true;
+}
+
+/* ---- cumulative -------------------------------------------------------------------------------------------------------- */
+
+bool rule_cumulate(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int64_t at;
+    int32_t axis, rank = v_rank(b, x);
+    if (!x.i)
+        return false;
+    if (!v_known_i64(b, rule_in(r, 1), 0, &at)) {
+        if (rank != 1)
+            return rule_refuse(r, "axis known only at run time");
+        at = 0;
+    }
+    if (!rule_axis(r, at, rank, &axis))
+        return false;
+    enum elem e = v_elem(b, x);
+    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param ? "prod" : "sum"),
+                           attr_int("exclusive", rule_int(r, "exclusive", 0)),
+                           attr_int("reverse", rule_int(r, "reverse", 0))};
+    x = v_widen(b, x);
+    return rule_result(r, b_convert(b, b_op(b, OP_CUMULATE, &x, 1, attrs, 4), e));
+}

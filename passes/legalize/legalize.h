@@ -1,0 +1,129 @@
+/* What a legalization rule sees: one node of the file, its operands as values of the legal graph, a builder.
+ *
+ * A rule is one function in one of the files of this folder and one row (or several) of onnx.def. It reads
+ * operands and attributes, appends core operators through the builder, and sets results with rule_out. It returns
+ * false only after it has reported something: a bad model with rule_bad, a form that is legal ONNX but has no
+ * lowering with rule_refuse (those are collected and reported together). Builder calls give {0} after a diagnostic
+ * and pass {0} on, so rules chain calls without checking; a wanted result that stays {0} becomes poison, which
+ * silences every node that depends on it.
+ */
+#ifndef MCC_PASSES_LEGALIZE_H
+#define MCC_PASSES_LEGALIZE_H
+
+#include "ir/build.h"
+#include "passes/passes.h"
+
+/* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never
+ * reach the graph unless a run-time operator or a graph output wants them. */
+enum lval_kind { LVAL_NONE, LVAL_POISON, LVAL_VALUE, LVAL_LIST, LVAL_OPTIONAL };
+struct lval {
+    enum lval_kind kind;
+    value_id v;                  /* LVAL_VALUE: tensor, or run-time sequence or optional */
+    const struct lval *items;    /* LVAL_LIST: the elements; LVAL_OPTIONAL: the content when n is 1 */
+    uint32_t n;
+    enum elem elem;              /* LVAL_LIST, LVAL_OPTIONAL: element type; ELEM_NONE where an empty one leaves it open */
+};
+
+struct legalizer;
+struct rule {
+    struct builder *b;           /* appends to the current region, at this node's source */
+    struct legalizer *lg;
+    const struct node *node;     /* attribute references resolved; operands are not to be read from here */
+    const char *op;
+    int32_t version;             /* the node's own since_version */
+    int param;                   /* of the row in onnx.def */
+    uint32_t n_in, n_out;
+    const struct lval *arg;      /* n_in operands; never poison */
+    struct lval *out;            /* n_out results */
+};
+typedef bool rule_fn(struct rule *);
+
+/* ---- operands and results -------------------------------------------------------------------------------- */
+
+bool rule_has(const struct rule *, uint32_t i);               /* operand i is there */
+value_id rule_in(struct rule *, uint32_t i);                  /* as a graph value; {0} when omitted */
+bool rule_wants(const struct rule *, uint32_t i);             /* result i has a name */
+void rule_out(struct rule *, uint32_t i, value_id);
+bool rule_result(struct rule *, value_id);                    /* rule_out(r, 0, v); true unless v is {0} */
+struct lval lval_value(value_id);
+value_id lval_force(struct builder *, struct lval);           /* lists become seq_make, optionals opt_make */
+
+bool rule_refuse(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3);   /* legal ONNX, no lowering: collected; false */
+bool rule_bad(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3);      /* broken model: reported now; false */
+
+/* ---- attributes ---------------------------------------------------------------------------------------------- */
+
+int64_t rule_int(const struct rule *, const char *name, int64_t absent);
+double rule_float(const struct rule *, const char *name, double absent);
+const char *rule_str(const struct rule *, const char *name, const char *absent);
+bool rule_str_is(const struct rule *, const char *name, const char *absent, const char *is);
+const int64_t *rule_ints(const struct rule *, const char *name, uint32_t *n);      /* NULL and 0: absent */
+const double *rule_floats(const struct rule *, const char *name, uint32_t *n);
+enum elem rule_elem_attr(struct rule *, const char *name, enum elem absent);       /* TensorProto.DataType numbers */
+
+/* ---- facts about values ------------------------------------------------------------------------------------------ */
+
+enum elem v_elem(const struct builder *, value_id);    /* ELEM_NONE for {0} */
+int32_t v_rank(const struct builder *, value_id);
+bool v_is_float(const struct builder *, value_id);
+bool v_is_string(const struct builder *, value_id);
+struct exprs *b_exprs(const struct builder *);
+/* Adds rank to a negative axis; false after rule_bad when out of [-rank, rank). */
+bool rule_axis(struct rule *, int64_t axis, int32_t rank, int32_t *out);
+/* Elements of an integer operand that must be known now (axes, ...): refuses when they are not. */
+bool rule_static_ints(struct rule *, uint32_t i, const char *what, const int64_t **out, uint32_t *n);
+/* One known element of an integer tensor: true and *out, false silently when unknown. */
+bool v_known_i64(struct builder *, value_id, uint32_t k, int64_t *out);
+bool v_known_f64(struct builder *, value_id, double *out);     /* one-element constant */
+
+/* mask[d] = 1 where the integer operand names axis d (at run time, if need be); *n: how many it names. */
+bool rule_axis_mask(struct rule *, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n);
+/* The n_kept dims that are left when those with mask 1 go; fails the run when that many are not left. */
+void rule_dims_kept(struct rule *, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out);
+
+/* ---- common constructions -------------------------------------------------------------------------------------------- */
+
+/* f16 and bf16 operands compute in f32, and round once at the result. */
+value_id v_widen(struct builder *, value_id);
+value_id v_scalar(struct builder *, value_id);                 /* one-element tensor -> rank 0 */
+value_id v_reshape_i(struct builder *, value_id, const int64_t *dims, int32_t rank);
+/* [1, ..., C, ..., 1]: a rank-1 tensor along `axis` of rank `rank`. */
+value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
+value_id v_flip(struct builder *, value_id, int32_t axis);
+value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, int32_t axis);
+/* An integer expression as a rank-0 tensor of that element type. */
+value_id v_expr(struct builder *, enum elem, expr_id);
+/* A permutation that moves axis `from` to position `to`. */
+value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
+value_id v_split(struct builder *, value_id, int32_t axis, expr_id start, expr_id size);
+value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
+value_id v_affine(struct builder *, value_id, double scale, double shift);
+
+/* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
+
+/* The body of a counted loop: carried values in and out, scan results out; iter is a rank-0 i64. false after a diagnostic. */
+typedef bool loop_body(struct rule *, void *data, value_id iter, const value_id *carried, value_id *next, value_id *scan);
+struct counted_loop {
+    expr_id trips;
+    loop_body *body;
+    void *data;
+    uint32_t n_carried, n_scan;
+};
+/* Unrolls when trips is a small constant. carried: initial in, final out; scan: stacked along a new dim 0. */
+bool rule_counted_loop(struct rule *, const struct counted_loop *, value_id *carried, value_id *scan);
+
+/* Walks an imported region in the current place with the given parameters; its results into results[]. */
+bool legalize_region(struct rule *, region_id, const struct lval *params, uint32_t n_params,
+                     struct lval *results, uint32_t n_results);
+region_id rule_region(const struct rule *, const char *attr);
+uint32_t region_n_results(const struct rule *, region_id);
+uint32_t region_n_params(const struct rule *, region_id);
+/* Fewer legal nodes than this may come of one unrolled loop. */
+int32_t legalize_unroll_limit(const struct rule *);
+const struct type *region_param_type(const struct rule *, region_id, uint32_t i);
+
+/* Every rule of the table. */
+#define ROW(domain, op, since, rule, param, note) rule_fn rule;
+#include "passes/legalize/onnx.def"
+
+#endif

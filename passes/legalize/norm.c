@@ -1,0 +1,315 @@
+/* Normalisations and Dropout.
+ *
+ * BatchNormalization for inference becomes x * scale + shift with scale and shift lazy constants, so that it folds
+ * into a neighbouring convolution. Everything computes in f32 at least and rounds once.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <string.h>
+
+static value_id normalized(struct builder *b, value_id x, const int64_t *axes, uint32_t n, double eps, value_id *mean,
+                           value_id *inv)
+{
+    *mean = b_mean(b, x, axes, n, true);
+    value_id centred = b_binary(b, OP_SUB, x, *mean);
+    value_id var = b_mean(b, b_binary(b, OP_MUL, centred, centred), axes, n, true);
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, eps));
+    *inv = b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev);
+    return b_binary(b, OP_MUL, centred, *inv);
+}
+
+static value_id scaled(struct builder *b, value_id y, value_id scale, value_id bias)
+{
+    if (scale.i)
+        y = b_binary(b, OP_MUL, y, b_convert(b, scale, v_elem(b, y)));
+    return bias.i ? b_binary(b, OP_ADD, y, b_convert(b, bias, v_elem(b, y))) : y;
+}
+
+/* ---- BatchNormalization ------------------------------------------------------------------------------------------- */
+
+struct stats { value_id scale, bias, mean, var; };
+
+static value_id batch_apply(struct builder *b, value_id x, const struct stats *s, double eps)
+{
+    int32_t rank = v_rank(b, x), axis = rank > 1 ? 1 : 0;
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, s->var, eps));
+    value_id scale = b_binary(b, OP_DIV, s->scale, dev);
+    value_id shift = b_binary(b, OP_SUB, s->bias, b_binary(b, OP_MUL, s->mean, scale));
+    value_id y = b_binary(b, OP_MUL, x, v_along(b, scale, axis, rank));
+    return b_binary(b, OP_ADD, y, v_along(b, shift, axis, rank));
+}
+
+/* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum) (version 14 on). */
+static bool batch_train(struct rule *r, value_id x, struct stats *s, double eps, enum elem e)
+{
+    struct builder *b = r->b;
+    double momentum = rule_float(r, "momentum", 0.9);
+    int32_t rank = v_rank(b, x);
+    int64_t axes[RANK_MAX];
+    uint32_t n = 0;
+    value_id running_mean = s->mean, running_var = s->var, centre;
+    for (int32_t i = 0; i < rank; i++)
+        if (i != 1)
+            axes[n++] = i;
+    s->mean = b_mean(b, x, axes, n, false);
+    centre = b_binary(b, OP_SUB, x, v_along(b, s->mean, 1, rank));
+    s->var = b_mean(b, b_binary(b, OP_MUL, centre, centre), axes, n, false);
+    rule_out(r, 0, b_convert(b, batch_apply(b, x, s, eps), e));
+    value_id mean = b_binary(b, OP_ADD, v_affine(b, running_mean, momentum, 0), v_affine(b, s->mean, 1 - momentum, 0));
+    value_id var = b_binary(b, OP_ADD, v_affine(b, running_var, momentum, 0), v_affine(b, s->var, 1 - momentum, 0));
+    enum elem em = v_elem(b, rule_in(r, 3));
+    rule_out(r, 1, b_convert(b, mean, em));
+    rule_out(r, 2, b_convert(b, var, em));
+    return true;
+}
+
+bool rule_batch_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    double eps = rule_float(r, "epsilon", 1e-5);
+    struct stats s;
+    value_id *all[] = {&s.scale, &s.bias, &s.mean, &s.var};
+    for (uint32_t i = 0; i < 4; i++)
+        *all[i] = b_convert(b, rule_in(r, 1 + i), v_elem(b, x));
+    if (!x.i || !s.scale.i || !s.bias.i || !s.mean.i || !s.var.i)
+        return false;
+    if (r->version < 9 && !rule_int(r, "spatial", 1))
+        return rule_refuse(r, "statistics per activation (spatial = 0)");
+    if (r->version >= 14 && rule_int(r, "training_mode", 0))
+        return v_rank(b, x) < 2 ? rule_bad(r, "input of rank %d", (int)v_rank(b, x))
+                                : batch_train(r, x, &s, eps, v_elem(b, in));
+    for (uint32_t i = 1; i < r->n_out; i++)
+        if (rule_wants(r, i))
+            return rule_refuse(r, "training mode of version %d", (int)r->version);
+    if (r->version < 7 && !rule_int(r, "is_test", 0))
+        return rule_refuse(r, "training mode of version %d (is_test = 0)", (int)r->version);
+    return rule_result(r, b_convert(b, batch_apply(b, x, &s, eps), v_elem(b, in)));
+}
+
+/* ---- over parts of the shape ------------------------------------------------------------------------------------------ */
+
+static uint32_t axes_from(int64_t *axes, int32_t from, int32_t rank)
+{
+    for (int32_t i = from; i < rank; i++)
+        axes[i - from] = i;
+    return (uint32_t)(rank - from);
+}
+
+bool rule_instance_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
+    int32_t rank = v_rank(b, x);
+    int64_t axes[RANK_MAX];
+    if (!x.i || rank < 3)
+        return x.i ? rule_bad(r, "input of rank %d", (int)rank) : false;
+    value_id y = normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank), v_along(b, rule_in(r, 2), 1, rank));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* Version 18: scale and bias per group; 21: per channel. */
+bool rule_group_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    int64_t groups = rule_int(r, "num_groups", 0), axes[RANK_MAX];
+    if (!d || rank < 2 || rank >= RANK_MAX || groups < 1)
+        return d ? rule_bad(r, "input of rank %d in %lld groups", (int)rank, (long long)groups) : false;
+    expr_id apart[RANK_MAX], g = ex_const(ex, groups);
+    apart[0] = d[0];
+    apart[1] = g;
+    apart[2] = ex_div(ex, d[1], g);
+    memcpy(apart + 3, d + 2, (size_t)(rank - 2) * sizeof *d);
+    value_id y = b_reshape(b, x, apart, rank + 1);
+    y = normalized(b, y, axes, axes_from(axes, 2, rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    if (r->version < 21)
+        y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank + 1), v_along(b, rule_in(r, 2), 1, rank + 1));
+    y = b_reshape(b, y, d, rank);
+    if (r->version >= 21)
+        y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank), v_along(b, rule_in(r, 2), 1, rank));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+bool rule_layer_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
+    int32_t rank = v_rank(b, x), axis;
+    int64_t axes[RANK_MAX];
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), rank, &axis))
+        return false;
+    value_id y = normalized(b, x, axes, axes_from(axes, axis, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    y = scaled(b, y, rule_in(r, 1), rule_in(r, 2));
+    enum elem stash = rule_elem_attr(r, "stash_type", ELEM_F32);
+    rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
+    rule_out(r, 1, b_convert(b, mean, stash));
+    rule_out(r, 2, b_convert(b, inv, stash));
+    return true;
+}
+
+/* com.microsoft SkipLayerNormalization (param 0) and SkipSimplifiedLayerNormalization (param 1): operands x, skip,
+ * gamma, [beta], bias; the last result is the sum before normalising. */
+bool rule_skip_layer_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), mean = {0}, inv = {0};
+    value_id x = b_binary(b, OP_ADD, v_widen(b, in), v_widen(b, rule_in(r, 1)));
+    uint32_t bias = r->param ? 3 : 4;
+    if (rule_has(r, bias))
+        x = b_binary(b, OP_ADD, x, v_widen(b, rule_in(r, bias)));
+    if (!x.i)
+        return false;
+    int64_t axis = v_rank(b, x) - 1;
+    double eps = rule_float(r, "epsilon", 1e-12);
+    value_id y;
+    if (r->param) {
+        value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), &axis, 1, true);
+        y = b_binary(b, OP_DIV, x, b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, eps)));
+        y = scaled(b, y, rule_in(r, 2), (value_id){0});
+    } else {
+        y = normalized(b, x, &axis, 1, eps, &mean, &inv);
+        y = scaled(b, y, rule_in(r, 2), rule_in(r, 3));
+        rule_out(r, 1, mean);
+        rule_out(r, 2, inv);
+    }
+    if (r->param && (rule_wants(r, 1) || rule_wants(r, 2)))
+        return rule_refuse(r, "results mean and inv_std_var");
+    rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
+    rule_out(r, 3, b_convert(b, x, v_elem(b, in)));
+    return true;
+}
+
+bool rule_rms_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    int32_t rank = v_rank(b, x), axis;
+    int64_t axes[RANK_MAX];
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), rank, &axis))
+        return false;
+    value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), axes, axes_from(axes, axis, rank), true);
+    value_id rms = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, rule_float(r, "epsilon", 1e-5)));
+    value_id y = scaled(b, b_binary(b, OP_DIV, x, rms), rule_in(r, 1), (value_id){0});
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* (x - mean) / (deviation + 1e-9) over axes, default all but channels. */
+bool rule_mean_variance_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    static const int64_t usual[] = {0, 2, 3};
+    int64_t sorted[RANK_MAX];
+    uint32_t n, k = 0;
+    int32_t rank = v_rank(b, x), axis;
+    const int64_t *axes = rule_ints(r, "axes", &n);
+    bool marked[RANK_MAX] = {false};
+    if (!x.i)
+        return false;
+    if (!axes) {
+        axes = usual;
+        n = 3;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!rule_axis(r, axes[i], rank, &axis))
+            return false;
+        marked[axis] = true;
+    }
+    for (int32_t i = 0; i < rank; i++)
+        if (marked[i])
+            sorted[k++] = i;
+    value_id mean = b_mean(b, x, sorted, k, true), square = b_mean(b, b_binary(b, OP_MUL, x, x), sorted, k, true);
+    value_id var = b_binary(b, OP_SUB, square, b_binary(b, OP_MUL, mean, mean));
+    value_id dev = b_binary_f64(b, OP_ADD, b_unary(b, OP_SQRT, var), 1e-9);
+    return rule_result(r, b_convert(b, b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, mean), dev), v_elem(b, in)));
+}
+
+/* x divided by its p-norm along axis; a zero norm gives zero. */
+bool rule_lp_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    int32_t axis;
+    int64_t p = rule_int(r, "p", 2);
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), v_rank(b, x), &axis))
+        return false;
+    if (p != 1 && p != 2)
+        return rule_bad(r, "p is %lld", (long long)p);
+    int64_t at = axis;
+    value_id norm = p == 1 ? b_reduce(b, b_unary(b, OP_ABS, x), &at, 1, "sum", true)
+                           : b_unary(b, OP_SQRT, b_reduce(b, b_binary(b, OP_MUL, x, x), &at, 1, "sum", true));
+    value_id zero = b_splat_like(b, x, 0);
+    value_id is_zero = b_binary(b, OP_EQ, norm, b_splat_like(b, norm, 0));
+    value_id y = b_select(b, is_zero, zero, b_binary(b, OP_DIV, x, norm));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* ---- Dropout ------------------------------------------------------------------------------------------------------------ */
+
+static value_id mask_ones(struct builder *b, value_id x, enum elem e)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    return dims ? b_splat_f64(b, e, 1, dims, rank) : (value_id){0};
+}
+
+/* Versions below 12: inference only; 1 and 6 with is_test = 0 would train. */
+bool rule_dropout_old(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    if (r->version < 7 && !rule_int(r, "is_test", 0))
+        return rule_refuse(r, "training mode of version %d (is_test = 0)", (int)r->version);
+    rule_out(r, 0, x);
+    if (rule_wants(r, 1))
+        rule_out(r, 1, mask_ones(r->b, x, r->version < 10 ? v_elem(r->b, x) : ELEM_BOOL));
+    return true;
+}
+
+/* Training keeps where u >= ratio, u uniform in [0, 1) from the seed, and scales by 1 / (1 - ratio). */
+bool rule_dropout(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int64_t training = 0;
+    double ratio = 0.5;
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    if (!dims)
+        return false;
+    value_id flag = rule_in(r, 2), rate = rule_in(r, 1);
+    bool train_known = !rule_has(r, 2) || v_known_i64(b, flag, 0, &training);
+    bool rate_known = !rule_has(r, 1) || v_known_f64(b, rate, &ratio);
+    if ((train_known && !training) || (rate_known && ratio == 0)) {
+        rule_out(r, 0, x);
+        if (rule_wants(r, 1))
+            rule_out(r, 1, mask_ones(b, x, ELEM_BOOL));
+        return true;
+    }
+    struct attr attrs[7] = {
+        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
+        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1),
+        attr_float("seed", (double)rule_int(r, "seed", 0)),
+    };
+    value_id u = b_op(b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+    value_id p = rule_has(r, 1) ? b_convert(b, v_scalar(b, rate), ELEM_F64) : b_scalar_f64(b, ELEM_F64, 0.5);
+    value_id keep = b_unary(b, OP_NOT, b_binary(b, OP_LT, u, p));
+    enum elem e = v_elem(b, x);
+    value_id wide = v_widen(b, x);
+    value_id scale = b_convert(b, b_binary(b, OP_DIV, b_scalar_f64(b, ELEM_F64, 1),
+                                           b_binary(b, OP_SUB, b_scalar_f64(b, ELEM_F64, 1), p)), v_elem(b, wide));
+    value_id kept = b_binary(b, OP_MUL, b_binary(b, OP_MUL, b_convert(b, keep, v_elem(b, wide)), wide), scale);
+    value_id y = b_convert(b, kept, e);
+    if (!train_known) {
+        value_id on = v_scalar(b, flag);
+        y = b_select(b, on, y, x);
+        keep = b_binary(b, OP_OR, keep, b_unary(b, OP_NOT, on));
+    }
+    rule_out(r, 0, y);
+    rule_out(r, 1, keep);
+    return true;
+}

@@ -1,0 +1,265 @@
+/* Pooling: MaxPool with indices, AveragePool, LpPool, global forms, MaxUnpool, LRN's neighbours.
+ *
+ * ceil_mode keeps partial windows at the end but not those that would begin in the end padding (AveragePool-22;
+ * earlier versions say nothing, and implementations agree).
+ */
+#include "passes/legalize/window.h"
+
+#include <math.h>
+#include <string.h>
+
+struct pool {
+    struct spatial s;
+    int64_t kernel[RANK_MAX];
+    expr_id hi_pad[RANK_MAX];      /* the end padding as the attributes say, before ceil_mode extends it */
+    bool padded, extended;         /* any padding; any partial window at the end */
+};
+
+static bool pool_read(struct rule *r, value_id x, struct pool *p)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank;
+    uint32_t n;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
+    bool ceil_mode = rule_int(r, "ceil_mode", 0) != 0;
+    *p = (struct pool){.padded = false};
+    if (!dims)
+        return false;
+    if (rank < 3 || n != (uint32_t)rank - 2)
+        return rule_bad(r, "kernel_shape has %u entries for an input of rank %d", n, (int)rank);
+    if (!spatial_read(r, rank - 2, &p->s))
+        return false;
+    for (int32_t i = 0; i < p->s.n; i++) {
+        p->kernel[i] = kernel[i];
+        if (kernel[i] < 1)
+            return rule_bad(r, "kernel_shape holds %lld", (long long)kernel[i]);
+        expr_id size = dims[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
+        spatial_same(ex, &p->s, i, size, reach);
+        p->hi_pad[i] = p->s.hi[i];
+        p->padded |= !ex_is(ex, p->s.lo[i], 0) || !ex_is(ex, p->s.hi[i], 0);
+        if (!ceil_mode || p->s.pad != PAD_NOTSET)
+            continue;
+        expr_id stride = ex_const(ex, p->s.strides[i]), ahead = ex_add(ex, size, p->s.lo[i]);
+        expr_id room = ex_sub(ex, ex_add(ex, ahead, p->s.hi[i]), reach);
+        expr_id last = ex_ceildiv(ex, room, stride);       /* index of the last window */
+        last = ex_min(ex, last, ex_div(ex, ex_addc(ex, ahead, -1), stride));
+        expr_id need = ex_sub(ex, ex_add(ex, ex_mulc(ex, last, p->s.strides[i]), reach), ahead);
+        p->s.hi[i] = ex_max(ex, need, ex_const(ex, 0));
+        p->extended |= ex_cmp_le(ex, p->s.hi[i], p->hi_pad[i]) != TRUE_;
+    }
+    return true;
+}
+
+static value_id pool_window(struct builder *b, enum op op, value_id x, const struct pool *p, const char *monoid)
+{
+    uint32_t n = (uint32_t)p->s.n;
+    struct attr attrs[] = {
+        attr_ints("kernel", p->kernel, n), attr_ints("strides", p->s.strides, n), attr_exprs("lo", p->s.lo, n),
+        attr_exprs("hi", p->s.hi, n), attr_ints("dilations", p->s.dilations, n), attr_str("monoid", monoid),
+    };
+    return b_op(b, op, &x, 1, attrs, op == OP_WINDOW ? 6 : 5);
+}
+
+/* ---- MaxPool --------------------------------------------------------------------------------------------------- */
+
+/* Flat positions within one channel -> positions in the whole tensor, or column-major ones within it. */
+static value_id pool_positions(struct builder *b, value_id x, value_id at, bool column_major)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank, rank_y;
+    const expr_id *d = b_dims(b, x, &rank), *dy = b_dims(b, at, &rank_y);
+    expr_id plane = ex_const(ex, 1), before = ex_const(ex, 1);
+    if (!d || !dy)
+        return (value_id){0};
+    for (int32_t i = 2; i < rank; i++)
+        plane = ex_mul(ex, plane, d[i]);
+    value_id n = v_iota(b, ELEM_I64, dy, rank, 0), c = v_iota(b, ELEM_I64, dy, rank, 1);
+    value_id channel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, n, v_expr(b, ELEM_I64, d[1])), c);
+    value_id base = b_binary(b, OP_MUL, channel, v_expr(b, ELEM_I64, plane));
+    if (!column_major)
+        return b_binary(b, OP_ADD, base, at);
+    expr_id after = plane;
+    for (int32_t i = 2; i < rank; i++) {      /* coordinate i of the position, times the sizes before it */
+        after = ex_div(ex, after, d[i]);
+        value_id coord = b_binary(b, OP_DIV, at, v_expr(b, ELEM_I64, after));
+        coord = b_binary(b, OP_MOD, coord, v_expr(b, ELEM_I64, d[i]));
+        base = b_binary(b, OP_ADD, base, b_binary(b, OP_MUL, coord, v_expr(b, ELEM_I64, before)));
+        before = ex_mul(ex, before, d[i]);
+    }
+    return base;
+}
+
+bool rule_max_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    struct pool p;
+    if (!x.i || !pool_read(r, x, &p))
+        return false;
+    rule_out(r, 0, pool_window(b, OP_WINDOW, x, &p, "max"));
+    if (rule_wants(r, 1))
+        rule_out(r, 1, pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
+    return true;
+}
+
+/* Values go to the positions that MaxPool reported; a larger output_shape is zero-filled at the end. */
+bool rule_max_unpool(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0), at = rule_in(r, 1);
+    int32_t rank;
+    uint32_t n;
+    const expr_id *d = b_dims(b, x, &rank);
+    const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
+    struct spatial s;
+    expr_id out[RANK_MAX], zero = ex_const(ex, 0), lo[RANK_MAX], hi[RANK_MAX], count = b_count(b, x);
+    if (!d || !at.i || !spatial_read(r, rank - 2, &s))
+        return false;
+    if (n != (uint32_t)s.n)
+        return rule_bad(r, "kernel_shape has %u entries", n);
+    for (int32_t i = 0; i < rank; i++) {
+        out[i] = d[i];
+        if (i >= 2) {
+            expr_id size = ex_addc(ex, ex_mulc(ex, ex_addc(ex, d[i], -1), s.strides[i - 2]), kernel[i - 2]);
+            out[i] = ex_sub(ex, ex_sub(ex, size, s.lo[i - 2]), s.hi[i - 2]);
+        }
+    }
+    value_id whole = b_splat_f64(b, v_elem(b, x), 0, out, rank);
+    expr_id total = b_count(b, whole);
+    value_id in[3] = {b_reshape(b, whole, &total, 1), b_reshape(b, at, &count, 1), b_reshape(b, x, &count, 1)};
+    struct attr attrs[] = {attr_int("axis", 0), attr_str("monoid", "set")};
+    value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2), out, rank);
+    if (rule_has(r, 2)) {
+        const expr_id *want = b_elems(b, rule_in(r, 2), 0, INT32_MAX, &n);
+        if (!want || n != (uint32_t)rank)
+            return want ? rule_bad(r, "output_shape has %u entries", n) : false;
+        for (int32_t i = 0; i < rank; i++) {
+            lo[i] = zero;
+            hi[i] = ex_sub(ex, want[i], out[i]);
+            if (ex_lo(ex, hi[i]) < 0)
+                return rule_refuse(r, "output_shape smaller than the unpooled size");
+        }
+        y = b_pad(b, y, (value_id){0}, lo, hi, "constant");
+    }
+    return rule_result(r, y);
+}
+
+/* ---- averages --------------------------------------------------------------------------------------------------- */
+
+/* How many elements each window averages over; {0} when that is the kernel's size everywhere (*all). */
+static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struct pool *p, bool include, double *all)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    *all = 1;
+    for (int32_t i = 0; i < p->s.n; i++)
+        *all *= (double)p->kernel[i];
+    if (!p->extended && (include || !p->padded))
+        return (value_id){0};
+    expr_id dims[RANK_MAX], one = ex_const(ex, 1), zero = ex_const(ex, 0);
+    struct pool counted = *p;
+    dims[0] = dims[1] = one;
+    for (int32_t i = 0; i < p->s.n; i++) {
+        dims[2 + i] = d[2 + i];
+        if (!include)
+            continue;
+        expr_id hi = ex_min(ex, p->hi_pad[i], p->s.hi[i]);    /* the padding counts, what ceil_mode adds does not */
+        dims[2 + i] = ex_add(ex, d[2 + i], ex_add(ex, p->s.lo[i], hi));
+        counted.s.lo[i] = zero;
+        counted.s.hi[i] = ex_sub(ex, p->s.hi[i], hi);
+    }
+    return pool_window(b, OP_WINDOW, b_splat_f64(b, e, 1, dims, rank), &counted, "sum");
+}
+
+bool rule_average_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    struct pool p;
+    double all;
+    if (!x.i || !pool_read(r, x, &p))
+        return false;
+    value_id sum = pool_window(b, OP_WINDOW, x, &p, "sum");
+    value_id n = pool_counts(r, x, v_elem(b, x), &p, rule_int(r, "count_include_pad", 0) != 0, &all);
+    value_id y = n.i ? b_binary(b, OP_DIV, sum, n) : b_binary_f64(b, OP_DIV, sum, all);
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+static value_id lp_inner(struct builder *b, value_id x, double p)
+{
+    value_id a = b_unary(b, OP_ABS, x);
+    return p == 1 ? a : p == 2 ? b_binary(b, OP_MUL, x, x) : b_binary_f64(b, OP_POW, a, p);
+}
+
+static value_id lp_outer(struct builder *b, value_id x, double p)
+{
+    return p == 1 ? x : p == 2 ? b_unary(b, OP_SQRT, x) : b_binary_f64(b, OP_POW, x, 1 / p);
+}
+
+/* p is a float in version 1, an integer later. */
+static double lp_power(const struct rule *r)
+{
+    const struct attr *a = node_attr(r->node, "p");
+    return !a ? 2 : a->kind == ATTR_FLOAT ? a->u.f : (double)a->u.i;
+}
+
+bool rule_lp_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    struct pool p;
+    if (!x.i || !pool_read(r, x, &p))
+        return false;
+    value_id y = lp_outer(b, pool_window(b, OP_WINDOW, lp_inner(b, x, lp_power(r)), &p, "sum"), lp_power(r));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* The row's parameter: 0 average, 1 max, 2 Lp. */
+bool rule_global_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), y;
+    int64_t axes[RANK_MAX];
+    int32_t rank = v_rank(b, x);
+    if (rank < 3)
+        return x.i ? rule_bad(r, "input of rank %d", (int)rank) : false;
+    for (int32_t i = 2; i < rank; i++)
+        axes[i - 2] = i;
+    uint32_t n = (uint32_t)rank - 2;
+    if (r->param == 0)
+        y = b_mean(b, x, axes, n, true);
+    else if (r->param == 1)
+        y = b_reduce(b, x, axes, n, "max", true);
+    else
+        y = lp_outer(b, b_reduce(b, lp_inner(b, x, lp_power(r)), axes, n, "sum", true), lp_power(r));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* x / (bias + alpha / size * sum of squares over neighbouring channels) ^ beta. */
+bool rule_lrn(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    int32_t rank = v_rank(b, x);
+    int64_t size = rule_int(r, "size", 0);
+    struct pool p = {.s = {.n = rank - 1}};
+    if (!x.i)
+        return false;
+    if (rank < 2 || size < 1)
+        return rule_bad(r, "rank %d, size %lld", (int)rank, (long long)size);
+    for (int32_t i = 0; i < rank - 1; i++) {
+        p.kernel[i] = i ? 1 : size;
+        p.s.strides[i] = p.s.dilations[i] = 1;
+        p.s.lo[i] = ex_const(ex, i ? 0 : (size - 1) / 2);
+        p.s.hi[i] = ex_const(ex, i ? 0 : size - 1 - (size - 1) / 2);
+    }
+    value_id sum = pool_window(b, OP_WINDOW, b_binary(b, OP_MUL, x, x), &p, "sum");
+    value_id base = v_affine(b, sum, rule_float(r, "alpha", 0.0001) / (double)size, rule_float(r, "bias", 1));
+    value_id y = b_binary(b, OP_DIV, x, b_binary_f64(b, OP_POW, base, rule_float(r, "beta", 0.75)));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}

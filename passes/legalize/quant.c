@@ -1,0 +1,212 @@
+/* Quantization: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear and the integer products.
+ *
+ * Products sum in i32 exactly; zero points are subtracted before. Rounding is half to even, then saturation.
+ * Scales are per tensor, along one axis, or blocked along one axis.
+ */
+#include "passes/legalize/window.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+struct range { double lo, hi; };
+
+static struct range elem_range(enum elem e)
+{
+    double half = ldexp(1, (int)elem_bits(e) - 1);
+    return elem_class(e) == 'U' ? (struct range){0, 2 * half - 1} : (struct range){-half, half - 1};
+}
+
+/* Rounds x to integers, adds the zero point, saturates to type e. */
+static value_id quantize_int(struct builder *b, value_id x, value_id zero, enum elem e)
+{
+    struct range range = elem_range(e);
+    enum elem wide = v_elem(b, x);
+    value_id y = b_unary(b, OP_ROUND, x);
+    if (zero.i)
+        y = b_binary(b, OP_ADD, y, b_convert(b, zero, wide));
+    return b_convert(b, b_clamp(b, y, range.lo, range.hi), e);
+}
+
+static value_id convert_saturating(struct builder *b, value_id x, enum elem e, bool saturate)
+{
+    struct attr attrs[] = {attr_elem("elem", e), attr_int("saturate", saturate)};
+    return x.i ? b_op(b, OP_CONVERT, &x, 1, attrs, 2) : x;
+}
+
+/* A scale or zero point, spread so that it broadcasts against x. */
+static value_id spread(struct rule *r, value_id s, value_id x)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int64_t block = rule_int(r, "block_size", 0);
+    int32_t rank, rank_s, axis;
+    const expr_id *dims = b_dims(b, x, &rank), *sd = b_dims(b, s, &rank_s);
+    if (!dims || !sd)
+        return (value_id){0};
+    if (rank_s == 0 || (rank_s == 1 && ex_is(ex, sd[0], 1)))
+        return v_scalar(b, s);
+    if (r->version < 13 && rank_s == 1)
+        return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
+    if (!rule_axis(r, rule_int(r, "axis", 1), rank, &axis))
+        return (value_id){0};
+    if (rank_s == 1 && !block)
+        return v_along(b, s, axis, rank);
+    if (rank_s != rank || block < 1 || rank >= RANK_MAX)
+        return rule_bad(r, "scale of rank %d for rank %d", (int)rank_s, (int)rank), (value_id){0};
+    expr_id wide[RANK_MAX], merged[RANK_MAX], starts[RANK_MAX];
+    int64_t ones[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++) {     /* repeat each scale block times, then cut to the size */
+        wide[i + (i > axis)] = sd[i];
+        merged[i] = i == axis ? ex_mulc(ex, sd[i], block) : sd[i];
+        starts[i] = ex_const(ex, 0);
+        ones[i] = 1;
+    }
+    wide[axis + 1] = ex_const(ex, block);
+    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, rank + 1), merged, rank);
+    return b_slice(b, y, starts, dims, ones);
+}
+
+bool rule_quantize(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), scale = rule_in(r, 1), zero = rule_in(r, 2);
+    enum elem to = zero.i ? v_elem(b, zero) : rule_elem_attr(r, "output_dtype", ELEM_U8);
+    enum elem precision = rule_elem_attr(r, "precision", ELEM_NONE);
+    if (!x.i || !scale.i)
+        return false;
+    enum elem wide = precision != ELEM_NONE ? precision : v_elem(b, scale);
+    if (elem_class(wide) != 'F' || elem_size(wide) < 4)
+        wide = ELEM_F32;
+    value_id y = b_binary(b, OP_DIV, b_convert(b, x, wide), b_convert(b, spread(r, scale, x), wide));
+    if (precision != ELEM_NONE && elem_size(precision) < 4)
+        y = b_convert(b, b_convert(b, y, precision), wide);
+    if (elem_class(to) == 'F') {
+        if (zero.i)
+            y = b_binary(b, OP_ADD, y, b_convert(b, spread(r, zero, x), wide));
+        return rule_result(r, convert_saturating(b, y, to, rule_int(r, "saturate", 1) != 0));
+    }
+    return rule_result(r, quantize_int(b, y, zero.i ? spread(r, zero, x) : zero, to));
+}
+
+bool rule_dequantize(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), scale = rule_in(r, 1), zero = rule_in(r, 2);
+    if (!x.i || !scale.i)
+        return false;
+    enum elem to = rule_elem_attr(r, "output_dtype", v_elem(b, scale));
+    bool ints = elem_class(v_elem(b, x)) != 'F';
+    value_id y = b_convert(b, x, ints ? ELEM_I32 : ELEM_F32);
+    if (zero.i)
+        y = b_binary(b, OP_SUB, y, b_convert(b, spread(r, zero, x), v_elem(b, y)));
+    y = b_binary(b, OP_MUL, b_convert(b, y, ELEM_F32), b_convert(b, spread(r, scale, x), ELEM_F32));
+    return rule_result(r, b_convert(b, y, to));
+}
+
+/* u8 over the range of x, stretched to hold 0; an all-zero x has scale 0 and quantizes to the zero point. */
+bool rule_dynamic_quantize(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t rank = v_rank(b, x);
+    int64_t axes[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++)
+        axes[i] = i;
+    value_id hi = b_binary_f64(b, OP_MAX, b_reduce(b, x, axes, (uint32_t)rank, "max", false), 0);
+    value_id lo = b_binary_f64(b, OP_MIN, b_reduce(b, x, axes, (uint32_t)rank, "min", false), 0);
+    value_id scale = b_binary_f64(b, OP_DIV, b_binary(b, OP_SUB, hi, lo), 255);
+    value_id start = b_binary(b, OP_DIV, b_unary(b, OP_NEG, lo), scale);
+    value_id zero = b_convert(b, b_unary(b, OP_ROUND, b_clamp(b, start, 0, 255)), ELEM_U8);
+    rule_out(r, 0, quantize_int(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8));
+    rule_out(r, 1, scale);
+    rule_out(r, 2, zero);
+    return x.i != 0;
+}
+
+/* ---- integer products ------------------------------------------------------------------------------------------------- */
+
+/* Operand minus its zero point, in i32; along axis of the operand when there are several. */
+static value_id centred(struct builder *b, value_id x, value_id zero, int32_t axis)
+{
+    int64_t n;
+    if (!x.i)
+        return x;
+    value_id y = b_convert(b, x, ELEM_I32);
+    if (!zero.i)
+        return y;
+    zero = b_convert(b, zero, ELEM_I32);
+    bool one = ex_is_const(b_exprs(b), b_count(b, zero), &n) && n == 1;
+    if (one)
+        zero = v_scalar(b, zero);
+    else if (v_rank(b, zero) == 1 && v_rank(b, x) > 1)
+        zero = v_along(b, zero, axis < 0 ? v_rank(b, x) + axis : axis, v_rank(b, x));
+    return b_binary(b, OP_SUB, y, zero);
+}
+
+bool rule_matmul_integer(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id a = centred(b, rule_in(r, 0), rule_in(r, 2), -2), w = centred(b, rule_in(r, 1), rule_in(r, 3), -1);
+    return rule_result(r, b_matmul(b, a, w));
+}
+
+bool rule_conv_integer(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = centred(b, rule_in(r, 0), rule_in(r, 2), 1), w = centred(b, rule_in(r, 1), rule_in(r, 3), 0);
+    return rule_result(r, rule_conv_core(r, x, w, ELEM_I32));
+}
+
+/* sum (i32) * scale -> rounded, saturated. */
+static value_id requantize(struct builder *b, value_id sum, value_id scale, value_id out_scale, value_id zero)
+{
+    value_id factor = b_binary(b, OP_DIV, scale, b_convert(b, v_scalar(b, out_scale), v_elem(b, scale)));
+    value_id y = b_binary(b, OP_MUL, b_convert(b, sum, v_elem(b, scale)), factor);
+    return quantize_int(b, y, v_scalar(b, zero), v_elem(b, zero));
+}
+
+/* Scales per row of a or column of b broadcast as they stand after alignment. */
+static value_id scale_along(struct builder *b, value_id s, int32_t axis, int32_t rank)
+{
+    int64_t n;
+    s = b_convert(b, s, ELEM_F32);
+    if (ex_is_const(b_exprs(b), b_count(b, s), &n) && n == 1)
+        return v_scalar(b, s);
+    return v_rank(b, s) == 1 ? v_along(b, s, axis, rank) : s;
+}
+
+bool rule_qlinear_matmul(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        in[i] = rule_in(r, i);
+        if (!in[i].i)
+            return false;
+    }
+    value_id sum = b_matmul(b, centred(b, in[0], in[2], -2), centred(b, in[3], in[5], -1));
+    int32_t rank = v_rank(b, sum);
+    value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], rank > 1 ? rank - 2 : 0, rank),
+                              scale_along(b, in[4], rank - 1, rank));
+    return rule_result(r, sum.i ? requantize(b, sum, scale, in[6], in[7]) : sum);
+}
+
+bool rule_qlinear_conv(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        in[i] = rule_in(r, i);
+        if (!in[i].i)
+            return false;
+    }
+    value_id sum = rule_conv_core(r, centred(b, in[0], in[2], 1), centred(b, in[3], in[5], 0), ELEM_I32);
+    if (!sum.i)
+        return false;
+    int32_t rank = v_rank(b, sum);
+    if (rule_has(r, 8))
+        sum = b_binary(b, OP_ADD, sum, v_along(b, rule_in(r, 8), 1, rank));
+    value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], 1, rank), scale_along(b, in[4], 1, rank));
+    return rule_result(r, requantize(b, sum, scale, in[6], in[7]));
+}

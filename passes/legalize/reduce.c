@@ -1,0 +1,183 @@
+/* Reduce*, ArgMax, ArgMin.
+ *
+ * Axes known now become one core reduction. Axes known only at run time (their number must be known) become, per
+ * dim, a choice between the reduced and the whole dim: both are concatenated and a slice of run-time start and
+ * size takes one of them.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <string.h>
+
+enum kind { K_SUM, K_MEAN, K_MAX, K_MIN, K_PROD, K_L1, K_L2, K_LOG_SUM, K_LOG_SUM_EXP, K_SUM_SQUARE };
+
+struct axes {
+    bool dynamic;
+    int64_t list[RANK_MAX];        /* sorted */
+    uint32_t n;
+    expr_id mask[RANK_MAX];        /* dynamic: 1 where reduced */
+};
+
+static void axes_all(struct axes *a, int32_t rank)
+{
+    for (int32_t i = 0; i < rank; i++)
+        a->list[i] = i;
+    a->n = (uint32_t)rank;
+}
+
+static bool axes_list(struct rule *r, struct axes *a, const int64_t *given, uint32_t n, int32_t rank)
+{
+    bool marked[RANK_MAX] = {false};
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t axis;
+        if (!rule_axis(r, given[i], rank, &axis))
+            return false;
+        if (marked[axis])
+            return rule_bad(r, "axis %lld is named twice", (long long)given[i]);
+        marked[axis] = true;
+    }
+    a->n = 0;
+    for (int32_t i = 0; i < rank; i++)
+        if (marked[i])
+            a->list[a->n++] = i;
+    return true;
+}
+
+/* From the attribute or operand 1; absent or empty means all axes, or none with noop_with_empty_axes. */
+static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
+{
+    uint32_t n = 0;
+    const int64_t *given = rule_ints(r, "axes", &n);
+    *a = (struct axes){.dynamic = false};
+    if (rule_has(r, 1)) {
+        value_id v = rule_in(r, 1);
+        int64_t count, value;
+        bool known = true;
+        if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
+            return rule_refuse(r, "the number of axes is known only at run time");
+        for (int64_t k = 0; k < count; k++)
+            known &= v_known_i64(r->b, v, (uint32_t)k, &value);
+        if (!known && count < rank) {
+            a->dynamic = true;
+            return rule_axis_mask(r, v, rank, a->mask, &a->n);
+        }
+        if (!known) {
+            axes_all(a, rank);
+            return true;
+        }
+        if (!rule_static_ints(r, 1, "axes", &given, &n))
+            return false;
+    }
+    if (n)
+        return axes_list(r, a, given, n, rank);
+    if (!rule_int(r, "noop_with_empty_axes", 0))
+        axes_all(a, rank);
+    return true;
+}
+
+/* Keeps all dims; reduced ones become 1. */
+static value_id reduce_keep(struct builder *b, value_id x, const struct axes *a, const char *monoid)
+{
+    struct exprs *ex = b_exprs(b);
+    if (!a->dynamic)
+        return a->n ? b_reduce(b, x, a->list, a->n, monoid, true) : x;
+    for (int32_t d = 0; x.i && d < v_rank(b, x); d++) {
+        int64_t axis = d;
+        expr_id dim = b_dim(b, x, d), one = ex_const(ex, 1), zero = ex_const(ex, 0);
+        value_id both[2] = {b_reduce(b, x, &axis, 1, monoid, true), x};
+        x = b_slice_axis(b, b_concat(b, both, 2, d), d, ex_select(ex, a->mask[d], zero, one),
+                         ex_select(ex, a->mask[d], one, dim));
+    }
+    return x;
+}
+
+static bool finish(struct rule *r, value_id y, const struct axes *a)
+{
+    struct builder *b = r->b;
+    int32_t rank, kept = 0;
+    const expr_id *dims = b_dims(b, y, &rank);
+    expr_id out[RANK_MAX];
+    uint32_t k = 0;
+    if (!dims)
+        return false;
+    if (rule_int(r, "keepdims", 1))
+        return rule_result(r, y);
+    if (a->dynamic) {
+        rule_dims_kept(r, dims, a->mask, rank, rank - (int32_t)a->n, out);
+        return rule_result(r, b_reshape(b, y, out, rank - (int32_t)a->n));
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        if (k < a->n && a->list[k] == i)
+            k++;
+        else
+            out[kept++] = dims[i];
+    }
+    return rule_result(r, b_reshape(b, y, out, kept));
+}
+
+static value_id mean(struct builder *b, value_id x, const struct axes *a)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id n = ex_const(ex, 1);
+    value_id sum = reduce_keep(b, x, a, "sum");
+    for (uint32_t i = 0; !a->dynamic && i < a->n; i++)
+        n = ex_mul(ex, n, b_dim(b, x, (int32_t)a->list[i]));
+    for (int32_t d = 0; a->dynamic && d < v_rank(b, x); d++)
+        n = ex_mul(ex, n, ex_select(ex, a->mask[d], b_dim(b, x, d), ex_const(ex, 1)));
+    return sum.i ? b_binary(b, OP_DIV, sum, v_expr(b, v_elem(b, x), n)) : sum;
+}
+
+/* log(sum(exp(x))) around the maximum, where that is finite. */
+static value_id log_sum_exp(struct builder *b, value_id x, const struct axes *a)
+{
+    value_id max = reduce_keep(b, x, a, "max");
+    value_id zero = b_splat_like(b, max, 0);
+    value_id pivot = b_select(b, b_unary(b, OP_ISINF, max), zero, max);
+    value_id sum = reduce_keep(b, b_unary(b, OP_EXP, b_binary(b, OP_SUB, x, pivot)), a, "sum");
+    return b_binary(b, OP_ADD, b_unary(b, OP_LOG, sum), pivot);
+}
+
+static value_id reduce_kind(struct builder *b, value_id x, const struct axes *a, enum kind kind)
+{
+    switch (kind) {
+    case K_SUM: return reduce_keep(b, x, a, "sum");
+    case K_MEAN: return mean(b, x, a);
+    case K_PROD: return reduce_keep(b, x, a, "prod");
+    case K_L1: return reduce_keep(b, b_unary(b, OP_ABS, x), a, "sum");
+    case K_L2: return b_unary(b, OP_SQRT, reduce_keep(b, b_binary(b, OP_MUL, x, x), a, "sum"));
+    case K_LOG_SUM: return b_unary(b, OP_LOG, reduce_keep(b, x, a, "sum"));
+    case K_LOG_SUM_EXP: return log_sum_exp(b, x, a);
+    case K_SUM_SQUARE: return reduce_keep(b, b_binary(b, OP_MUL, x, x), a, "sum");
+    case K_MAX: return reduce_keep(b, x, a, v_elem(b, x) == ELEM_BOOL ? "or" : "max");
+    case K_MIN: return reduce_keep(b, x, a, v_elem(b, x) == ELEM_BOOL ? "and" : "min");
+    }
+    return (value_id){0};
+}
+
+/* The row's parameter is an enum kind, in the order above. */
+bool rule_reduce(struct rule *r)
+{
+    struct builder *b = r->b;
+    enum kind kind = (enum kind)r->param;
+    value_id x = rule_in(r, 0);
+    struct axes axes;
+    if (!x.i || !axes_get(r, &axes, v_rank(b, x)))
+        return false;
+    enum elem e = v_elem(b, x);
+    bool transcendental = kind == K_L2 || kind == K_LOG_SUM || kind == K_LOG_SUM_EXP;
+    value_id wide = transcendental && elem_class(e) != 'F' ? b_convert(b, x, ELEM_F64) : v_widen(b, x);
+    return finish(r, b_convert(b, reduce_kind(b, wide, &axes, kind), e), &axes);
+}
+
+/* The row's parameter: 1 ArgMax, 0 ArgMin. */
+bool rule_arg_reduce(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
+        return false;
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("max", r->param),
+                           attr_int("last", rule_int(r, "select_last_index", 0))};
+    value_id y = b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
+    return rule_result(r, rule_int(r, "keepdims", 1) ? b_unsqueeze(b, y, axis) : y);
+}

@@ -1,0 +1,303 @@
+/* What every rule uses: operands, results, attributes, facts about values, common constructions.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "passes/legalize/driver.h"
+
+/* ---- operands and results --------------------------------------------------------------------------------- */
+
+struct lval lval_value(value_id v)
+{
+    return (struct lval){.kind = v.i ? LVAL_VALUE : LVAL_POISON, .v = v};
+}
+
+value_id lval_force(struct builder *b, struct lval l)
+{
+    if (l.kind == LVAL_VALUE)
+        return l.v;
+    if (l.kind != LVAL_LIST && l.kind != LVAL_OPTIONAL)
+        return (value_id){0};
+    value_id *in = NEW_ARRAY(&b->g->arena, value_id, l.n + 1);
+    for (uint32_t i = 0; i < l.n; i++) {
+        in[i] = lval_force(b, l.items[i]);
+        if (!in[i].i)
+            return (value_id){0};
+    }
+    struct attr elem = attr_elem("elem", l.elem == ELEM_NONE ? ELEM_F32 : l.elem);
+    if (l.kind == LVAL_OPTIONAL)
+        return b_op(b, OP_OPT_MAKE, in, l.n, &elem, l.n ? 0 : 1);
+    return b_op(b, OP_SEQ_MAKE, in, l.n, &elem, 1);
+}
+
+bool rule_has(const struct rule *r, uint32_t i)
+{
+    return i < r->n_in && r->arg[i].kind != LVAL_NONE;
+}
+
+value_id rule_in(struct rule *r, uint32_t i)
+{
+    return rule_has(r, i) ? lval_force(r->b, r->arg[i]) : (value_id){0};
+}
+
+bool rule_wants(const struct rule *r, uint32_t i)
+{
+    return i < r->n_out && r->node->out[i].i;
+}
+
+void rule_out(struct rule *r, uint32_t i, value_id v)
+{
+    if (i < r->n_out)
+        r->out[i] = lval_value(v);
+}
+
+bool rule_result(struct rule *r, value_id v)
+{
+    rule_out(r, 0, v);
+    return v.i != 0;
+}
+
+bool rule_refuse(struct rule *r, const char *fmt, ...)
+{
+    char text[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    legalize_refuse(r->lg, r->node, text);
+    return false;
+}
+
+bool rule_bad(struct rule *r, const char *fmt, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return error_model(r->lg->ctx, r->node->src, "%s", text);
+}
+
+/* ---- attributes ------------------------------------------------------------------------------------------------ */
+
+int64_t rule_int(const struct rule *r, const char *name, int64_t absent)
+{
+    return node_int(r->node, name, absent);
+}
+
+double rule_float(const struct rule *r, const char *name, double absent)
+{
+    return node_float(r->node, name, absent);
+}
+
+const char *rule_str(const struct rule *r, const char *name, const char *absent)
+{
+    return node_str(r->node, name, absent);
+}
+
+bool rule_str_is(const struct rule *r, const char *name, const char *absent, const char *is)
+{
+    return strcmp(node_str(r->node, name, absent), is) == 0;
+}
+
+const int64_t *rule_ints(const struct rule *r, const char *name, uint32_t *n)
+{
+    return node_ints(r->node, name, n);
+}
+
+const double *rule_floats(const struct rule *r, const char *name, uint32_t *n)
+{
+    const struct attr *a = node_attr(r->node, name);
+    *n = a && a->kind == ATTR_FLOATS ? a->n : 0;
+    return *n ? a->u.floats : NULL;
+}
+
+enum elem rule_elem_attr(struct rule *r, const char *name, enum elem absent)
+{
+    int64_t code = rule_int(r, name, 0);
+    return code > 0 && code < 1000 ? elem_by_onnx((int32_t)code) : absent;
+}
+
+region_id rule_region(const struct rule *r, const char *attr)
+{
+    const struct attr *a = node_attr(r->node, attr);
+    return a && a->kind == ATTR_REGION ? a->u.region : (region_id){0};
+}
+
+/* ---- facts about values -------------------------------------------------------------------------------------------- */
+
+struct exprs *b_exprs(const struct builder *b)
+{
+    return b->g->ctx->exprs;
+}
+
+enum elem v_elem(const struct builder *b, value_id v)
+{
+    return v.i ? value_type(b->g, v)->elem : ELEM_NONE;
+}
+
+int32_t v_rank(const struct builder *b, value_id v)
+{
+    return v.i ? value_type(b->g, v)->rank : 0;
+}
+
+bool v_is_float(const struct builder *b, value_id v)
+{
+    return v.i && elem_class(v_elem(b, v)) == 'F';
+}
+
+bool v_is_string(const struct builder *b, value_id v)
+{
+    return v_elem(b, v) == ELEM_STR;
+}
+
+bool rule_axis(struct rule *r, int64_t axis, int32_t rank, int32_t *out)
+{
+    if (axis < -(int64_t)rank || axis >= rank)
+        return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)rank);
+    *out = (int32_t)(axis < 0 ? axis + rank : axis);
+    return true;
+}
+
+bool v_known_i64(struct builder *b, value_id v, uint32_t k, int64_t *out)
+{
+    const struct value *value = v.i ? graph_value(b->g, v) : NULL;
+    if (!value)
+        return false;
+    if (value->elems && k < value->n_elems)
+        return value->elems[k].i && ex_is_const(b_exprs(b), value->elems[k], out);
+    int64_t n;
+    if (!ex_is_const(b_exprs(b), b_count(b, v), &n) || n > 4096 || k >= n)
+        return false;
+    int64_t *all = NEW_ARRAY(&b->g->arena, int64_t, n);
+    if (!value_const_i64(b->g, v, all, (uint32_t)n))
+        return false;
+    *out = all[k];
+    return true;
+}
+
+bool v_known_f64(struct builder *b, value_id v, double *out)
+{
+    return v.i && value_const_f64(b->g, v, out, 1);
+}
+
+bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_t **out, uint32_t *n)
+{
+    value_id v = rule_in(r, i);
+    if (!v.i)
+        return false;
+    int64_t count;
+    if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
+        return rule_refuse(r, "the number of %s is known only at run time", what);
+    if (count > 4096)
+        return rule_bad(r, "%lld %s", (long long)count, what);
+    int64_t *list = NEW_ARRAY(r->lg->arena, int64_t, count + 1);
+    for (int64_t k = 0; k < count; k++)
+        if (!v_known_i64(r->b, v, (uint32_t)k, &list[k]))
+            return rule_refuse(r, "%s are known only at run time", what);
+    *out = list;
+    *n = (uint32_t)count;
+    return true;
+}
+
+/* ---- common constructions ---------------------------------------------------------------------------------------------- */
+
+value_id v_widen(struct builder *b, value_id v)
+{
+    enum elem e = v_elem(b, v);
+    return e == ELEM_F16 || e == ELEM_BF16 ? b_convert(b, v, ELEM_F32) : v;
+}
+
+value_id v_scalar(struct builder *b, value_id v)
+{
+    return v_rank(b, v) == 0 ? v : b_reshape(b, v, NULL, 0);
+}
+
+value_id v_reshape_i(struct builder *b, value_id v, const int64_t *dims, int32_t rank)
+{
+    expr_id e[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++)
+        e[i] = ex_const(b_exprs(b), dims[i]);
+    return b_reshape(b, v, e, rank);
+}
+
+value_id v_along(struct builder *b, value_id v, int32_t axis, int32_t rank)
+{
+    expr_id e[RANK_MAX];
+    if (!v.i)
+        return v;
+    for (int32_t i = 0; i < rank; i++)
+        e[i] = ex_const(b_exprs(b), 1);
+    e[axis] = b_count(b, v);
+    return b_reshape(b, v, e, rank);
+}
+
+value_id v_flip(struct builder *b, value_id v, int32_t axis)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    if (!dims)
+        return (value_id){0};
+    expr_id starts[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++) {
+        starts[i] = i == axis ? ex_addc(b_exprs(b), dims[i], -1) : ex_const(b_exprs(b), 0);
+        steps[i] = i == axis ? -1 : 1;
+    }
+    return b_slice(b, v, starts, dims, steps);
+}
+
+value_id v_iota(struct builder *b, enum elem elem, const expr_id *dims, int32_t rank, int32_t axis)
+{
+    struct attr attrs[] = {attr_elem("elem", elem), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", axis)};
+    return b_op(b, OP_IOTA, NULL, 0, attrs, 3);
+}
+
+value_id v_expr(struct builder *b, enum elem elem, expr_id e)
+{
+    int64_t c;
+    if (ex_is_const(b_exprs(b), e, &c))
+        return elem_class(elem) == 'F' ? b_scalar_f64(b, elem, (double)c) : b_scalar_i64(b, elem, c);
+    if (elem_class(elem) == 'F')
+        return b_convert(b, b_from_exprs(b, ELEM_I64, &e, 1, NULL, 0), elem);
+    return b_from_exprs(b, elem, &e, 1, NULL, 0);
+}
+
+value_id v_move_axis(struct builder *b, value_id v, int32_t from, int32_t to)
+{
+    int64_t perm[RANK_MAX];
+    int32_t rank = v_rank(b, v), k = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        if (i == to)
+            perm[i] = from;
+        else {
+            k += k == from;
+            perm[i] = k++;
+        }
+    }
+    return v.i ? b_transpose(b, v, perm) : v;
+}
+
+value_id v_split(struct builder *b, value_id v, int32_t axis, expr_id start, expr_id size)
+{
+    return b_slice_axis(b, v, axis, start, size);
+}
+
+value_id v_affine(struct builder *b, value_id v, double scale, double shift)
+{
+    if (scale != 1)
+        v = b_binary_f64(b, OP_MUL, v, scale);
+    return shift != 0 ? b_binary_f64(b, OP_ADD, v, shift) : v;
+}
+
+value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
+{
+    value_id max = b_reduce(b, x, axes, n, "max", true);
+    value_id shifted = b_binary(b, OP_SUB, x, max);
+    value_id e = b_unary(b, OP_EXP, shifted);
+    value_id sum = b_reduce(b, e, axes, n, "sum", true);
+    if (log)
+        return b_binary(b, OP_SUB, shifted, b_unary(b, OP_LOG, sum));
+    return b_binary(b, OP_DIV, e, sum);
+}

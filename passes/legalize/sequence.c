@@ -1,0 +1,289 @@
+/* Sequences and optionals.
+ *
+ * Where the structure is known while compiling they are lists of values and vanish: constructors, positions known
+ * now, lengths, splits into a known number of pieces. What the run decides goes to the run-time operators.
+ */
+#include <string.h>
+
+#include "passes/legalize/control.h"
+#include "passes/legalize/driver.h"
+
+static const struct lval *list_copy(struct rule *r, const struct lval *items, uint32_t n, uint32_t room)
+{
+    struct lval *copy = NEW_ARRAY(&r->b->g->arena, struct lval, n + room + 1);
+    memcpy(copy, items, n * sizeof *copy);
+    return copy;
+}
+
+static bool list_out(struct rule *r, const struct lval *items, uint32_t n, enum elem elem)
+{
+    r->out[0] = (struct lval){.kind = LVAL_LIST, .items = items, .n = n, .elem = elem};
+    return true;
+}
+
+static bool is_list(const struct rule *r, uint32_t i)
+{
+    return rule_has(r, i) && r->arg[i].kind == LVAL_LIST;
+}
+
+/* Position operand i, from the end when negative; *known false: only the run knows. */
+static bool position(struct rule *r, uint32_t i, uint32_t n, int64_t absent, bool *known, uint32_t *at)
+{
+    int64_t pos = absent;
+    *known = true;
+    if (rule_has(r, i) && !v_known_i64(r->b, rule_in(r, i), 0, &pos)) {
+        *known = false;
+        return true;
+    }
+    if (pos < -(int64_t)n || pos > (int64_t)n)
+        return rule_bad(r, "position %lld in a sequence of %u", (long long)pos, n);
+    *at = (uint32_t)(pos < 0 ? pos + n : pos);
+    return true;
+}
+
+bool rule_seq_construct(struct rule *r)
+{
+    enum elem e = r->n_in && r->arg[0].kind == LVAL_VALUE ? v_elem(r->b, r->arg[0].v) : ELEM_NONE;
+    return list_out(r, list_copy(r, r->arg, r->n_in, 0), r->n_in, e);
+}
+
+bool rule_seq_empty(struct rule *r)
+{
+    return list_out(r, NULL, 0, rule_elem_attr(r, "dtype", ELEM_F32));
+}
+
+bool rule_seq_length(struct rule *r)
+{
+    value_id s;
+    if (is_list(r, 0))
+        return rule_result(r, b_scalar_i64(r->b, ELEM_I64, r->arg[0].n));
+    s = rule_in(r, 0);
+    return rule_result(r, b_op(r->b, OP_SEQ_LENGTH, &s, 1, NULL, 0));
+}
+
+/* Elements of one type in a list, a position of the run: stacked, then gathered. */
+static bool list_gather(struct rule *r)
+{
+    struct builder *b = r->b;
+    const struct lval *l = &r->arg[0];
+    value_id *rows = NEW_ARRAY(&b->g->arena, value_id, l->n + 1);
+    for (uint32_t i = 0; i < l->n; i++) {
+        rows[i] = l->items[i].kind == LVAL_VALUE ? l->items[i].v : (value_id){0};
+        if (!rows[i].i || !type_equal(value_type(b->g, rows[i]), value_type(b->g, rows[0])))
+            return false;
+        rows[i] = b_unsqueeze(b, rows[i], 0);
+    }
+    return l->n && rule_result(r, b_gather(b, b_concat(b, rows, l->n, 0), v_scalar(b, rule_in(r, 1)), 0));
+}
+
+bool rule_seq_at(struct rule *r)
+{
+    bool known;
+    uint32_t at = 0;
+    if (is_list(r, 0)) {
+        if (!position(r, 1, r->arg[0].n, 0, &known, &at))
+            return false;
+        if (known && at >= r->arg[0].n)
+            return rule_bad(r, "position %u in a sequence of %u", at, r->arg[0].n);
+        if (known) {
+            r->out[0] = r->arg[0].items[at];
+            return true;
+        }
+        if (list_gather(r))
+            return true;
+    }
+    value_id in[2] = {rule_in(r, 0), v_scalar(r->b, rule_in(r, 1))};
+    value_id v = b_op(r->b, OP_SEQ_AT, in, 2, NULL, 0);
+    if (v.i && value_type(r->b->g, v)->kind == TYPE_TENSOR && value_type(r->b->g, v)->rank == RANK_UNKNOWN)
+        return rule_refuse(r, "the element's shape is known only at run time");
+    return rule_result(r, v);
+}
+
+bool rule_seq_insert(struct rule *r)
+{
+    bool known;
+    uint32_t at = 0, n = r->arg[0].n;
+    if (is_list(r, 0)) {
+        if (!position(r, 2, n, n, &known, &at))
+            return false;
+        if (known) {
+            struct lval *items = (struct lval *)(uintptr_t)list_copy(r, r->arg[0].items, n, 1);
+            memmove(items + at + 1, items + at, (n - at) * sizeof *items);
+            items[at] = r->arg[1];
+            enum elem e = r->arg[1].kind == LVAL_VALUE ? v_elem(r->b, r->arg[1].v) : r->arg[0].elem;
+            return list_out(r, items, n + 1, e);
+        }
+    }
+    value_id in[3] = {rule_in(r, 0), rule_in(r, 1)};
+    if (rule_has(r, 2))
+        in[2] = v_scalar(r->b, rule_in(r, 2));
+    return rule_result(r, b_op(r->b, OP_SEQ_INSERT, in, rule_has(r, 2) ? 3 : 2, NULL, 0));
+}
+
+bool rule_seq_erase(struct rule *r)
+{
+    bool known;
+    uint32_t at = 0, n = r->arg[0].n;
+    if (is_list(r, 0)) {
+        if (!position(r, 1, n, -1, &known, &at))
+            return false;
+        if (known && at >= n)
+            return rule_bad(r, "position %u in a sequence of %u", at, n);
+        if (known) {
+            struct lval *items = (struct lval *)(uintptr_t)list_copy(r, r->arg[0].items, n, 0);
+            memmove(items + at, items + at + 1, (n - at - 1) * sizeof *items);
+            return list_out(r, items, n - 1, r->arg[0].elem);
+        }
+    }
+    value_id in[2] = {rule_in(r, 0)};
+    if (rule_has(r, 1))
+        in[1] = v_scalar(r->b, rule_in(r, 1));
+    return rule_result(r, b_op(r->b, OP_SEQ_ERASE, in, rule_has(r, 1) ? 2 : 1, NULL, 0));
+}
+
+bool rule_seq_concat(struct rule *r)
+{
+    struct builder *b = r->b;
+    bool new_axis = rule_int(r, "new_axis", 0) != 0;
+    int32_t axis;
+    if (!is_list(r, 0))
+        return rule_refuse(r, "concatenation of a sequence whose length the run decides");
+    uint32_t n = r->arg[0].n;
+    value_id *v = NEW_ARRAY(&b->g->arena, value_id, n + 1);
+    if (!n)
+        return rule_bad(r, "the sequence is empty");
+    for (uint32_t i = 0; i < n; i++)
+        v[i] = lval_force(b, r->arg[0].items[i]);
+    if (!rule_axis(r, rule_int(r, "axis", 0), v_rank(b, v[0]) + new_axis, &axis))
+        return false;
+    for (uint32_t i = 0; i < n && new_axis; i++)
+        v[i] = b_unsqueeze(b, v[i], axis);
+    return rule_result(r, b_concat(b, v, n, axis));
+}
+
+/* ---- SplitToSequence --------------------------------------------------------------------------------------------- */
+
+/* Sizes of the pieces; false silently when their number is not known now. */
+static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int64_t total, chunk = 1;
+    value_id split = rule_in(r, 1);
+    if (rule_has(r, 1) && v_rank(r->b, split) == 1) {
+        const expr_id *given = b_elems(r->b, split, 0, INT32_MAX, n);
+        *sizes = given ? arena_copy(&r->b->g->arena, given, (*n + 1) * sizeof *given) : NULL;
+        return given != NULL;
+    }
+    if (rule_has(r, 1) && !v_known_i64(r->b, split, 0, &chunk))
+        return false;
+    if (!ex_is_const(ex, dim, &total) || chunk < 1 || total / chunk > 4096)
+        return false;
+    *n = (uint32_t)((total + chunk - 1) / chunk);
+    *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, *n + 1);
+    for (uint32_t i = 0; i < *n; i++)
+        (*sizes)[i] = ex_const(ex, total - chunk * i < chunk ? total - chunk * i : chunk);
+    return true;
+}
+
+bool rule_split_to_sequence(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    uint32_t n;
+    expr_id *sizes, start = ex_const(ex, 0);
+    bool drop = !rule_has(r, 1) && !rule_int(r, "keepdims", 1);
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
+        return false;
+    if (!split_plan(r, b_dim(b, x, axis), &sizes, &n)) {
+        value_id in[2] = {x, rule_in(r, 1)};
+        struct attr attrs[] = {attr_int("axis", axis), attr_int("keepdims", rule_int(r, "keepdims", 1))};
+        return rule_result(r, b_op(b, OP_SEQ_SPLIT, in, rule_has(r, 1) ? 2 : 1, attrs, 2));
+    }
+    struct lval *items = NEW_ARRAY(&b->g->arena, struct lval, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        value_id piece = b_slice_axis(b, x, axis, start, sizes[i]);
+        items[i] = lval_value(drop ? b_squeeze(b, piece, axis) : piece);
+        start = ex_add(ex, start, sizes[i]);
+    }
+    return list_out(r, items, n, v_elem(b, x));
+}
+
+/* ---- SequenceMap -------------------------------------------------------------------------------------------------------- */
+
+/* The body once per element; other operands are sequences too, or tensors given to every call. */
+bool rule_sequence_map(struct rule *r)
+{
+    region_id body = rule_region(r, "body");
+    struct arena *arena = &r->b->g->arena;
+    if (!body.i || !is_list(r, 0))
+        return body.i ? rule_refuse(r, "a sequence whose length the run decides") : rule_bad(r, "no body");
+    uint32_t n = r->arg[0].n;
+    struct lval *params = NEW_ARRAY(arena, struct lval, r->n_in + 1), *results = NEW_ARRAY(arena, struct lval, r->n_out + 1);
+    struct lval **columns = NEW_ARRAY(arena, struct lval *, r->n_out + 1);
+    for (uint32_t o = 0; o < r->n_out; o++)
+        columns[o] = NEW_ARRAY(arena, struct lval, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t i = 0; i < r->n_in; i++) {
+            bool list = is_list(r, i);
+            if (list && r->arg[i].n != n)
+                return rule_bad(r, "sequences of %u and %u elements", n, r->arg[i].n);
+            params[i] = list ? r->arg[i].items[k] : r->arg[i];
+        }
+        if (!legalize_region(r, body, params, r->n_in, results, r->n_out))
+            return false;
+        for (uint32_t o = 0; o < r->n_out; o++)
+            columns[o][k] = results[o];
+    }
+    for (uint32_t o = 0; o < r->n_out; o++)
+        r->out[o] = (struct lval){.kind = LVAL_LIST, .items = columns[o], .n = n,
+                                  .elem = n && columns[o][0].kind == LVAL_VALUE ? v_elem(r->b, columns[o][0].v) : ELEM_NONE};
+    return true;
+}
+
+/* ---- optionals --------------------------------------------------------------------------------------------------------------- */
+
+bool rule_optional(struct rule *r)
+{
+    const struct attr *type = node_attr(r->node, "type");
+    enum elem e = type && type->kind == ATTR_TYPE ? type->u.type->elem : ELEM_NONE;
+    r->out[0] = (struct lval){.kind = LVAL_OPTIONAL, .elem = e};
+    if (rule_has(r, 0)) {
+        r->out[0].items = list_copy(r, r->arg, 1, 0);
+        r->out[0].n = 1;
+    }
+    return true;
+}
+
+static bool is_runtime_optional(const struct rule *r)
+{
+    return rule_has(r, 0) && r->arg[0].kind == LVAL_VALUE &&
+           value_type(r->b->g, r->arg[0].v)->kind == TYPE_OPTIONAL;
+}
+
+bool rule_optional_has(struct rule *r)
+{
+    if (is_runtime_optional(r)) {
+        value_id o = rule_in(r, 0);
+        return rule_result(r, b_op(r->b, OP_OPT_HAS, &o, 1, NULL, 0));
+    }
+    bool has = rule_has(r, 0) && (r->arg[0].kind != LVAL_OPTIONAL || r->arg[0].n);
+    return rule_result(r, b_scalar_i64(r->b, ELEM_BOOL, has));
+}
+
+bool rule_optional_get(struct rule *r)
+{
+    if (!rule_has(r, 0))
+        return rule_bad(r, "no operand");
+    if (is_runtime_optional(r)) {
+        value_id o = rule_in(r, 0), v = b_op(r->b, OP_OPT_GET, &o, 1, NULL, 0);
+        if (v.i && value_type(r->b->g, v)->kind == TYPE_TENSOR && value_type(r->b->g, v)->rank == RANK_UNKNOWN)
+            return rule_refuse(r, "the content's rank is known only at run time");
+        return rule_result(r, v);
+    }
+    if (r->arg[0].kind == LVAL_OPTIONAL && !r->arg[0].n)
+        return rule_bad(r, "the optional is empty");
+    r->out[0] = r->arg[0].kind == LVAL_OPTIONAL ? r->arg[0].items[0] : r->arg[0];
+    return true;
+}

@@ -1,0 +1,501 @@
+/* Views that change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand, Tile, Concat, Split, and
+ * the operators that read shapes: Shape, Size.
+ *
+ * Axes and target shapes are attributes in old versions, operands in new ones; elements of operands that only the
+ * run knows become value symbols of the shape. Run-time axes become selections over the possible ones
+ * (rule_axis_mask), which needs their number to be known.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <string.h>
+
+/* ---- Reshape ------------------------------------------------------------------------------------------------ */
+
+static bool uses_value(const struct exprs *ex, expr_id e, uint32_t depth)
+{
+    sym_id s = ex_as_sym(ex, e);
+    if (s.i)
+        return sym_get((struct exprs *)(uintptr_t)ex, s)->kind != SYM_SHAPE;
+    if (!depth)
+        return true;
+    for (uint32_t i = 0; i < ex_n_args(ex, e); i++)
+        if (uses_value(ex, ex_arg(ex, e, i), depth - 1))
+            return true;
+    return false;
+}
+
+/* Can the element be 0 (copy) or -1 (infer) at run time? A size made of shape symbols stands for itself: if it is
+ * 0 then the tensor is empty either way. */
+static bool may_be_special(struct exprs *ex, expr_id e)
+{
+    return ex_lo(ex, e) < 1 && uses_value(ex, e, 16);
+}
+
+static expr_id product(struct exprs *ex, const expr_id *dims, int32_t n)
+{
+    expr_id p = ex_const(ex, 1);
+    for (int32_t i = 0; i < n; i++)
+        p = ex_mul(ex, p, dims[i]);
+    return p;
+}
+
+/* Product of `have` divided by `rest`; common factors of the two lists cancel first, so that symbols do. */
+static expr_id quotient(struct exprs *ex, const expr_id *have, int32_t n_have, const expr_id *rest, int32_t n_rest)
+{
+    expr_id a[RANK_MAX], c[RANK_MAX];
+    int32_t na = 0, nc = 0;
+    bool gone[RANK_MAX] = {false};
+    for (int32_t i = 0; i < n_have; i++) {
+        int32_t k = 0;
+        while (k < n_rest && (gone[k] || rest[k].i != have[i].i))
+            k++;
+        if (k < n_rest)
+            gone[k] = true;
+        else
+            a[na++] = have[i];
+    }
+    for (int32_t k = 0; k < n_rest; k++)
+        if (!gone[k])
+            c[nc++] = rest[k];
+    expr_id up = product(ex, a, na), down = product(ex, c, nc);
+    int64_t d;
+    if (ex_is_const(ex, down, &d))
+        return d == 0 ? ex_const(ex, 0) : ex_div(ex, up, down);
+    return ex_div(ex, up, ex_max(ex, down, ex_const(ex, 1)));
+}
+
+static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t n, bool allowzero)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank, infer = -1;
+    const expr_id *have = b_dims(r->b, x, &rank);
+    expr_id dims[RANK_MAX], rest[RANK_MAX];
+    int32_t n_rest = 0;
+    bool dynamic = false;
+    if (!have)
+        return false;
+    if (n > RANK_MAX)
+        return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        expr_id e = want[i];
+        if (ex_is(ex, e, -1)) {
+            if (infer >= 0)
+                return rule_bad(r, "two dimensions are -1");
+            infer = (int32_t)i;
+            continue;
+        }
+        if (ex_hi(ex, e) < -1)
+            return rule_bad(r, "dimension %u is below -1", i);
+        if (!allowzero && ex_is(ex, e, 0)) {
+            if ((int32_t)i >= rank)
+                return rule_bad(r, "dimension %u is copied from an input of rank %d", i, (int)rank);
+            e = have[i];
+        } else if (may_be_special(ex, e)) {
+            dynamic = true;
+            if (!allowzero && (int32_t)i < rank)
+                e = ex_select(ex, ex_eq(ex, e, ex_const(ex, 0)), have[i], e);
+        }
+        dims[i] = e;
+        rest[n_rest++] = e;
+    }
+    if (infer >= 0)
+        dims[infer] = quotient(ex, have, rank, rest, n_rest);
+    for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)   /* a run-time -1 */
+        if (ex_lo(ex, dims[i]) < 0)
+            rest[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), ex_const(ex, 1), dims[i]);
+    for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)
+        if (ex_lo(ex, dims[i]) < 0)
+            dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), quotient(ex, have, rank, rest, n_rest),
+                                dims[i]);
+    return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));
+}
+
+bool rule_reshape(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    uint32_t n;
+    const expr_id *want = b_elems(r->b, rule_in(r, 1), -1, INT32_MAX, &n);
+    return want && reshape_to(r, x, want, n, rule_int(r, "allowzero", 0) != 0);
+}
+
+bool rule_reshape_old(struct rule *r)
+{
+    uint32_t n;
+    const int64_t *shape = rule_ints(r, "shape", &n);
+    expr_id want[RANK_MAX];
+    if (n > RANK_MAX)
+        return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        want[i] = ex_const(b_exprs(r->b), shape[i]);
+    return reshape_to(r, rule_in(r, 0), want, n, false);
+}
+
+bool rule_flatten(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *have = b_dims(r->b, x, &rank);
+    int64_t axis = rule_int(r, "axis", 1);
+    if (!have)
+        return false;
+    if (axis < -rank || axis > rank)
+        return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)rank);
+    int32_t at = (int32_t)(axis < 0 ? axis + rank : axis);
+    expr_id dims[2] = {product(ex, have, at), product(ex, have + at, rank - at)};
+    return rule_result(r, b_reshape(r->b, x, dims, 2));
+}
+
+/* ---- axes known only at run time -------------------------------------------------------------------------------- */
+
+bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n)
+{
+    struct exprs *ex = b_exprs(r->b);
+    const expr_id *e = b_elems(r->b, axes, -rank, rank - 1, n);
+    if (!e)
+        return false;
+    for (int32_t d = 0; d < rank; d++) {
+        mask[d] = ex_const(ex, 0);
+        for (uint32_t k = 0; k < *n; k++)
+            mask[d] = ex_or(ex, mask[d], ex_or(ex, ex_eq(ex, e[k], ex_const(ex, d)),
+                                               ex_eq(ex, e[k], ex_const(ex, d - rank))));
+    }
+    return true;
+}
+
+/* The dims that are left when those with mask 1 go, `n_kept` of them (which must be as many as there are zeros). */
+void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out)
+{
+    struct exprs *ex = b_exprs(r->b);
+    expr_id before = ex_const(ex, 0);
+    for (int32_t k = 0; k < n_kept; k++)
+        out[k] = ex_const(ex, 0);
+    for (int32_t d = 0; d < rank; d++) {
+        expr_id kept = ex_not(ex, mask[d]);
+        for (int32_t k = 0; k < n_kept; k++)
+            out[k] = ex_select(ex, ex_and(ex, kept, ex_eq(ex, before, ex_const(ex, k))), dims[d], out[k]);
+        before = ex_add(ex, before, kept);
+    }
+    b_assert(r->b, ex_eq(ex, before, ex_const(ex, n_kept)), -9, "axes are named twice");
+}
+
+/* Marks axes[]; false after a diagnostic. */
+static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX])
+{
+    memset(marked, 0, RANK_MAX * sizeof *marked);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t axis;
+        if (!rule_axis(r, axes[i], rank, &axis))
+            return false;
+        if (marked[axis])
+            return rule_bad(r, "axis %lld is named twice", (long long)axes[i]);
+        marked[axis] = true;
+    }
+    return true;
+}
+
+/* Axes as attribute or operand 1; *known false: operand with run-time elements. */
+static bool axes_read(struct rule *r, const int64_t **axes, uint32_t *n, bool *given, bool *known)
+{
+    *known = true;
+    if (node_attr(r->node, "axes")) {
+        *axes = rule_ints(r, "axes", n);
+        *given = true;
+        return true;
+    }
+    *given = rule_has(r, 1);
+    *n = 0;
+    if (!*given)
+        return true;
+    value_id v = rule_in(r, 1);
+    int64_t count, value;
+    if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
+        return rule_refuse(r, "the number of axes is known only at run time");
+    for (int64_t k = 0; k < count && *known; k++)
+        *known = v_known_i64(r->b, v, (uint32_t)k, &value);
+    return *known ? rule_static_ints(r, 1, "axes", axes, n) : true;
+}
+
+/* ---- Squeeze, Unsqueeze ---------------------------------------------------------------------------------------------- */
+
+static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank)
+{
+    struct exprs *ex = b_exprs(r->b);
+    expr_id mask[RANK_MAX], out[RANK_MAX], one = ex_const(ex, 1);
+    uint32_t n;
+    if (!rule_axis_mask(r, rule_in(r, 1), rank, mask, &n) || n > (uint32_t)rank)
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        b_assert(r->b, ex_or(ex, ex_not(ex, mask[d]), ex_eq(ex, dims[d], one)), -2, "squeezed dimension is not 1");
+    rule_dims_kept(r, dims, mask, rank, rank - (int32_t)n, out);
+    return rule_result(r, b_reshape(r->b, x, out, rank - (int32_t)n));
+}
+
+/* Without axes every dim of size 1 goes; an undecided one would leave the rank open. */
+static bool squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX])
+{
+    struct exprs *ex = b_exprs(r->b);
+    for (int32_t i = 0; i < rank; i++) {
+        enum truth t = ex_cmp_eq(ex, dims[i], ex_const(ex, 1));
+        if (t == UNKNOWN_)
+            return rule_refuse(r, "the rank depends on whether dimension %d is 1; give its range with --input", (int)i);
+        marked[i] = t == TRUE_;
+    }
+    return true;
+}
+
+bool rule_squeeze(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, kept = 0;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    const int64_t *axes = NULL;
+    uint32_t n;
+    bool given, known, marked[RANK_MAX];
+    expr_id out[RANK_MAX], one = ex_const(ex, 1);
+    if (!dims || !axes_read(r, &axes, &n, &given, &known))
+        return false;
+    if (!known)
+        return squeeze_dynamic(r, x, dims, rank);
+    if (given ? !axes_mark(r, axes, n, rank, marked) : !squeeze_all(r, dims, rank, marked))
+        return false;
+    for (int32_t i = 0; i < rank; i++) {
+        if (!marked[i]) {
+            out[kept++] = dims[i];
+            continue;
+        }
+        enum truth t = ex_cmp_eq(ex, dims[i], one);
+        if (t == FALSE_)
+            return rule_bad(r, "squeezed dimension %d is not 1", (int)i);
+        if (t == UNKNOWN_)
+            b_assert(r->b, ex_eq(ex, dims[i], one), -2, "squeezed dimension %d is not 1", (int)i);
+    }
+    return rule_result(r, b_reshape(r->b, x, out, kept));
+}
+
+static bool unsqueeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int64_t count;
+    expr_id mask[RANK_MAX], out[RANK_MAX], before = ex_const(ex, 0);
+    uint32_t n;
+    if (!ex_is_const(ex, b_count(r->b, rule_in(r, 1)), &count) || rank + count > RANK_MAX)
+        return rule_refuse(r, "the number of axes is known only at run time");
+    int32_t total = rank + (int32_t)count;
+    if (!rule_axis_mask(r, rule_in(r, 1), total, mask, &n))
+        return false;
+    for (int32_t j = 0; j < total; j++) {
+        out[j] = ex_const(ex, 1);
+        for (int32_t d = 0; d < rank; d++)
+            out[j] = ex_select(ex, ex_and(ex, ex_not(ex, mask[j]), ex_eq(ex, before, ex_const(ex, d))), dims[d], out[j]);
+        before = ex_add(ex, before, ex_not(ex, mask[j]));
+    }
+    b_assert(r->b, ex_eq(ex, before, ex_const(ex, rank)), -9, "axes are named twice");
+    return rule_result(r, b_reshape(r->b, x, out, total));
+}
+
+bool rule_unsqueeze(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t rank, from = 0;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    const int64_t *axes = NULL;
+    uint32_t n;
+    bool given, known, marked[RANK_MAX];
+    expr_id out[RANK_MAX];
+    if (!dims || !axes_read(r, &axes, &n, &given, &known))
+        return false;
+    if (!given)
+        return rule_bad(r, "axes are missing");
+    if (!known)
+        return unsqueeze_dynamic(r, x, dims, rank);
+    int64_t total = (int64_t)rank + n;
+    if (total > RANK_MAX)
+        return rule_bad(r, "rank %lld is above %d", (long long)total, RANK_MAX);
+    if (!axes_mark(r, axes, n, (int32_t)total, marked))
+        return false;
+    for (int32_t i = 0; i < total; i++)
+        out[i] = marked[i] ? ex_const(b_exprs(r->b), 1) : dims[from++];
+    return rule_result(r, b_reshape(r->b, x, out, (int32_t)total));
+}
+
+/* ---- Transpose, Expand, Tile ----------------------------------------------------------------------------------------- */
+
+bool rule_transpose(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t rank = v_rank(r->b, x);
+    uint32_t n;
+    const int64_t *given = rule_ints(r, "perm", &n);
+    int64_t perm[RANK_MAX];
+    if (n && n != (uint32_t)rank)
+        return rule_bad(r, "permutation of %u axes for rank %d", n, (int)rank);
+    for (int32_t i = 0; i < rank; i++) {
+        int32_t axis;
+        if (n && !rule_axis(r, given[i], rank, &axis))
+            return false;
+        perm[i] = n ? axis : rank - 1 - i;
+    }
+    return rule_result(r, b_transpose(r->b, x, perm));
+}
+
+bool rule_expand(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    uint32_t n;
+    const expr_id *dims = b_dims(r->b, x, &rank), *want = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+    expr_id out[RANK_MAX];
+    if (!dims || !want)
+        return false;
+    if (n > RANK_MAX)
+        return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
+    int32_t to = b_broadcast_dims(r->b, dims, rank, want, (int32_t)n, out);
+    return to >= 0 && rule_result(r, b_broadcast(r->b, x, out, to));
+}
+
+/* Tile: [d0, d1] -> [1, d0, 1, d1] -> broadcast [r0, d0, r1, d1] -> [r0*d0, r1*d1]; no data moves. */
+static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank, wide = 0;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id apart[RANK_MAX], spread[RANK_MAX], out[RANK_MAX];
+    if (!dims)
+        return false;
+    if (n != (uint32_t)rank)
+        return rule_bad(r, "%u repeats for rank %d", n, (int)rank);
+    for (int32_t i = 0; i < rank; i++) {
+        out[i] = ex_mul(ex, repeats[i], dims[i]);
+        if (ex_is(ex, repeats[i], 1) ? wide >= RANK_MAX : wide + 1 >= RANK_MAX)
+            return rule_refuse(r, "rank too high");
+        if (!ex_is(ex, repeats[i], 1)) {
+            apart[wide] = ex_const(ex, 1);
+            spread[wide++] = repeats[i];
+        }
+        apart[wide] = dims[i];
+        spread[wide++] = dims[i];
+    }
+    value_id y = b_broadcast(r->b, b_reshape(r->b, x, apart, wide), spread, wide);
+    return rule_result(r, b_reshape(r->b, y, out, rank));
+}
+
+bool rule_tile(struct rule *r)
+{
+    uint32_t n;
+    const expr_id *repeats = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+    return repeats && tile(r, rule_in(r, 0), repeats, n);
+}
+
+/* Version 1: one axis, both as one-element operands. */
+bool rule_tile_old(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int64_t tiles, axis;
+    int32_t at, rank = v_rank(r->b, x);
+    expr_id repeats[RANK_MAX];
+    if (!v_known_i64(r->b, b_convert(r->b, rule_in(r, 1), ELEM_I64), 0, &tiles) ||
+        !v_known_i64(r->b, b_convert(r->b, rule_in(r, 2), ELEM_I64), 0, &axis))
+        return rule_refuse(r, "tiles or axis known only at run time");
+    if (!rule_axis(r, axis, rank, &at))
+        return false;
+    for (int32_t i = 0; i < rank; i++)
+        repeats[i] = ex_const(b_exprs(r->b), i == at ? tiles : 1);
+    return tile(r, x, repeats, (uint32_t)rank);
+}
+
+/* ---- Concat, Split ---------------------------------------------------------------------------------------------------- */
+
+bool rule_concat(struct rule *r)
+{
+    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, r->n_in + 1);
+    int32_t axis;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        in[i] = rule_in(r, i);
+    if (!r->n_in)
+        return rule_bad(r, "no operands");
+    if (!rule_axis(r, rule_int(r, "axis", 1), v_rank(r->b, in[0]), &axis))
+        return false;
+    return rule_result(r, b_concat(r->b, in, r->n_in, axis));
+}
+
+/* Sizes of the pieces from `split` (attribute or operand), num_outputs, or equal parts. */
+static bool split_sizes(struct rule *r, expr_id dim, expr_id *sizes)
+{
+    struct exprs *ex = b_exprs(r->b);
+    uint32_t n = 0;
+    if (rule_has(r, 1)) {
+        const expr_id *given = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+        if (!given)
+            return false;
+        for (uint32_t i = 0; i < n && i < r->n_out; i++)
+            sizes[i] = given[i];
+    } else if (node_attr(r->node, "split")) {
+        const int64_t *given = rule_ints(r, "split", &n);
+        for (uint32_t i = 0; i < n && i < r->n_out; i++)
+            sizes[i] = ex_const(ex, given[i]);
+    } else {
+        int64_t parts = rule_int(r, "num_outputs", r->n_out), d;
+        n = r->n_out;
+        if (parts != n)
+            return rule_bad(r, "num_outputs is %lld, the node has %u", (long long)parts, n);
+        if (r->version < 18 && ex_is_const(ex, dim, &d) && d % parts)
+            return rule_bad(r, "%lld elements in %lld equal parts", (long long)d, (long long)parts);
+        expr_id chunk = ex_ceildiv(ex, dim, ex_const(ex, parts));
+        for (uint32_t i = 0; i < n; i++) {
+            expr_id left = ex_max(ex, ex_sub(ex, dim, ex_mulc(ex, chunk, i)), ex_const(ex, 0));
+            sizes[i] = i + 1 < n || r->version >= 18 ? ex_min(ex, chunk, left) : left;
+        }
+        return true;
+    }
+    if (n != r->n_out)
+        return rule_bad(r, "%u sizes for %u outputs", n, r->n_out);
+    expr_id sum = ex_const(ex, 0);
+    for (uint32_t i = 0; i < n; i++)
+        sum = ex_add(ex, sum, sizes[i]);
+    if (ex_cmp_eq(ex, sum, dim) == FALSE_)
+        return rule_bad(r, "the sizes do not add up to the dimension");
+    b_assert(r->b, ex_eq(ex, sum, dim), -2, "sizes do not add up to the dimension");
+    return true;
+}
+
+bool rule_split(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1), start = ex_const(ex, 0);
+    if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis) ||
+        !split_sizes(r, b_dim(r->b, x, axis), sizes))
+        return false;
+    for (uint32_t i = 0; i < r->n_out; i++) {
+        if (rule_wants(r, i))
+            rule_out(r, i, b_slice_axis(r->b, x, axis, start, sizes[i]));
+        start = ex_add(ex, start, sizes[i]);
+    }
+    return true;
+}
+
+/* ---- Shape, Size -------------------------------------------------------------------------------------------------------- */
+
+bool rule_shape(struct rule *r)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, rule_in(r, 0), &rank);
+    if (!dims)
+        return false;
+    int64_t from = rule_int(r, "start", 0), to = rule_int(r, "end", rank);
+    from = from < 0 ? from + rank : from;
+    to = to < 0 ? to + rank : to;
+    from = from < 0 ? 0 : from > rank ? rank : from;
+    to = to < from ? from : to > rank ? rank : to;
+    int64_t n = to - from;
+    return rule_result(r, b_from_exprs(r->b, ELEM_I64, dims + from, (uint32_t)n, &n, 1));
+}
+
+bool rule_size(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    return x.i && rule_result(r, v_expr(r->b, ELEM_I64, b_count(r->b, x)));
+}

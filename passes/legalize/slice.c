@@ -1,0 +1,371 @@
+/* Slice, Pad, CenterCropPad, Trilu, DepthToSpace and their like: parts of tensors, mostly views.
+ *
+ * Starts, ends and pads may be known only at run time; a run-time step turns the view into a gather. Negative pads
+ * crop: the result is "pad the original, then crop" also where one axis has both signs (as PyTorch does).
+ */
+#include "passes/legalize/legalize.h"
+
+#include <string.h>
+
+/* ---- Slice --------------------------------------------------------------------------------------------------- */
+
+struct cut { expr_id start, end, step; };   /* of one dim, as written: negative values count from the end */
+
+/* A bound far outside means "to the end": symbols must not be compared with it, sums not overflow. */
+static expr_id bound_normalize(struct exprs *ex, expr_id e, expr_id dim)
+{
+    int64_t c;
+    if (ex_is_const(ex, e, &c)) {
+        if (c >= INT32_MAX)
+            return dim;
+        return c <= -INT32_MAX ? ex_const(ex, -1) : c < 0 ? ex_addc(ex, dim, c) : e;
+    }
+    if (ex_lo(ex, e) >= 0)
+        return e;
+    return ex_select(ex, ex_lt(ex, e, ex_const(ex, 0)), ex_add(ex, e, dim), e);
+}
+
+static expr_id clamp(struct exprs *ex, expr_id e, int64_t lo, expr_id hi)
+{
+    return ex_max(ex, ex_min(ex, e, hi), ex_const(ex, lo));
+}
+
+/* Start and number of elements for a step of known sign and magnitude. */
+static void cut_resolve(struct exprs *ex, const struct cut *c, expr_id dim, bool forward, expr_id magnitude,
+                        expr_id *start, expr_id *size)
+{
+    expr_id s = bound_normalize(ex, c->start, dim), e = bound_normalize(ex, c->end, dim);
+    expr_id zero = ex_const(ex, 0), last = ex_addc(ex, dim, -1);
+    *start = forward ? clamp(ex, s, 0, dim) : clamp(ex, s, 0, last);
+    expr_id end = forward ? clamp(ex, e, 0, dim) : clamp(ex, e, -1, last);
+    expr_id span = forward ? ex_sub(ex, end, *start) : ex_sub(ex, *start, end);
+    *size = ex_max(ex, ex_ceildiv(ex, span, magnitude), zero);
+    if (!forward)
+        *size = ex_min(ex, *size, dim);   /* an empty dim has no last element to begin at */
+}
+
+/* The dim through an index tensor: start + step * iota. */
+static value_id cut_gather(struct builder *b, value_id x, int32_t axis, const struct cut *c, expr_id dim)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id zero = ex_const(ex, 0), up_start, up_size, down_start, down_size;
+    expr_id up = ex_lt(ex, zero, c->step), one = ex_const(ex, 1);
+    cut_resolve(ex, c, dim, true, ex_max(ex, c->step, one), &up_start, &up_size);
+    cut_resolve(ex, c, dim, false, ex_max(ex, ex_mulc(ex, c->step, -1), one), &down_start, &down_size);
+    expr_id size = ex_select(ex, up, up_size, down_size), start = ex_select(ex, up, up_start, down_start);
+    b_assert(b, ex_not(ex, ex_eq(ex, c->step, zero)), -9, "slice step is 0");
+    value_id i = v_iota(b, ELEM_I64, &size, 1, 0);
+    i = b_binary(b, OP_MUL, i, v_expr(b, ELEM_I64, c->step));
+    i = b_binary(b, OP_ADD, i, v_expr(b, ELEM_I64, start));
+    return b_gather(b, x, i, axis);
+}
+
+static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id starts[RANK_MAX], sizes[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    bool indirect = false;
+    for (int32_t d = 0; d < rank; d++) {
+        if (!ex_is_const(ex, cuts[d].step, &steps[d])) {
+            indirect = true;
+            starts[d] = ex_const(ex, 0);
+            sizes[d] = dims[d];
+            steps[d] = 1;
+            continue;
+        }
+        if (steps[d] == 0 || steps[d] == INT64_MIN)
+            return rule_bad(r, "step is %lld", (long long)steps[d]);
+        bool forward = steps[d] > 0;
+        cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d], &sizes[d]);
+    }
+    value_id y = b_slice(r->b, x, starts, sizes, steps);
+    for (int32_t d = 0; indirect && d < rank; d++) {
+        int64_t step;
+        if (!ex_is_const(ex, cuts[d].step, &step))
+            y = cut_gather(r->b, y, d, &cuts[d], dims[d]);
+    }
+    return rule_result(r, y);
+}
+
+/* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
+bool rule_slice(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, axis;
+    uint32_t n, n_end, n_axes = 0, n_step = 0;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    const expr_id *starts = b_elems(r->b, rule_in(r, 1), INT64_MIN, INT64_MAX, &n);
+    const expr_id *ends = b_elems(r->b, rule_in(r, 2), INT64_MIN, INT64_MAX, &n_end);
+    const expr_id *axes = rule_has(r, 3) ? b_elems(r->b, rule_in(r, 3), -rank, rank - 1, &n_axes) : NULL;
+    const expr_id *steps = rule_has(r, 4) ? b_elems(r->b, rule_in(r, 4), INT32_MIN, INT32_MAX, &n_step) : NULL;
+    struct cut cuts[RANK_MAX];
+    if (!dims || !starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
+        return false;
+    if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)rank)
+        return rule_bad(r, "%u starts, %u ends, %u axes, %u steps for rank %d", n, n_end, n_axes, n_step, (int)rank);
+    for (int32_t d = 0; d < rank; d++)
+        cuts[d] = (struct cut){ex_const(ex, 0), dims[d], ex_const(ex, 1)};
+    for (uint32_t k = 0; k < n; k++) {
+        int64_t at = k;
+        struct cut cut = {starts[k], ends[k], steps ? steps[k] : ex_const(ex, 1)};
+        if (!axes || ex_is_const(ex, axes[k], &at)) {
+            if (!rule_axis(r, at, rank, &axis))
+                return false;
+            cuts[axis] = cut;
+            continue;
+        }
+        for (int32_t d = 0; d < rank; d++) {
+            expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)), ex_eq(ex, axes[k], ex_const(ex, d - rank)));
+            cuts[d].start = ex_select(ex, here, cut.start, cuts[d].start);
+            cuts[d].end = ex_select(ex, here, cut.end, cuts[d].end);
+            cuts[d].step = ex_select(ex, here, cut.step, cuts[d].step);
+        }
+    }
+    return slice_cuts(r, x, cuts);
+}
+
+bool rule_slice_old(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, axis;
+    uint32_t n, n_end, n_axes;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    const int64_t *starts = rule_ints(r, "starts", &n), *ends = rule_ints(r, "ends", &n_end);
+    const int64_t *axes = rule_ints(r, "axes", &n_axes);
+    struct cut cuts[RANK_MAX];
+    if (!dims)
+        return false;
+    if (n != n_end || (n_axes && n_axes != n) || n > (uint32_t)rank)
+        return rule_bad(r, "%u starts, %u ends, %u axes for rank %d", n, n_end, n_axes, (int)rank);
+    for (int32_t d = 0; d < rank; d++)
+        cuts[d] = (struct cut){ex_const(ex, 0), dims[d], ex_const(ex, 1)};
+    for (uint32_t k = 0; k < n; k++) {
+        if (!rule_axis(r, n_axes ? axes[k] : k, rank, &axis))
+            return false;
+        cuts[axis].start = ex_const(ex, starts[k]);
+        cuts[axis].end = ex_const(ex, ends[k]);
+    }
+    return slice_cuts(r, x, cuts);
+}
+
+/* ---- Pad ----------------------------------------------------------------------------------------------------- */
+
+/* Pads of any sign; all of lo and hi have an entry per dim. */
+static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr_id *lo, const expr_id *hi,
+                           const char *mode)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id zero = ex_const(ex, 0), plus_lo[RANK_MAX], plus_hi[RANK_MAX], starts[RANK_MAX], sizes[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    for (int32_t d = 0; d < rank; d++) {
+        steps[d] = 1;
+        plus_lo[d] = ex_max(ex, lo[d], zero);
+        plus_hi[d] = ex_max(ex, hi[d], zero);
+        starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
+        sizes[d] = ex_add(ex, dims[d], ex_add(ex, lo[d], hi[d]));
+        if (ex_hi(ex, sizes[d]) < 0)
+            return rule_bad(r, "more is cropped off dimension %d than it has", (int)d), (value_id){0};
+        if (ex_lo(ex, sizes[d]) < 0)
+            b_assert(r->b, ex_le(ex, zero, sizes[d]), -2, "more is cropped off dimension %d than it has", (int)d);
+    }
+    return b_slice(r->b, b_pad(r->b, x, fill, plus_lo, plus_hi, mode), starts, sizes, steps);
+}
+
+static bool pad_mode(struct rule *r, const char **mode)
+{
+    static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
+    *mode = rule_str(r, "mode", "constant");
+    for (size_t i = 0; i < COUNT_OF(modes); i++)
+        if (strcmp(*mode, modes[i]) == 0)
+            return true;
+    return rule_bad(r, "no mode is called \"%.40s\"", *mode);
+}
+
+bool rule_pad_old(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), fill = {0};
+    int32_t rank = v_rank(b, x);
+    uint32_t n;
+    const char *mode;
+    const int64_t *pads = rule_ints(r, r->version < 2 ? "paddings" : "pads", &n);
+    expr_id lo[RANK_MAX], hi[RANK_MAX];
+    if (!x.i || !pad_mode(r, &mode))
+        return false;
+    if (n != 2 * (uint32_t)rank)
+        return rule_bad(r, "%u pads for rank %d", n, (int)rank);
+    for (int32_t d = 0; d < rank; d++) {
+        lo[d] = ex_const(b_exprs(b), pads[d]);
+        hi[d] = ex_const(b_exprs(b), pads[rank + d]);
+    }
+    if (rule_float(r, "value", 0) != 0)
+        fill = b_scalar_f64(b, v_elem(b, x), rule_float(r, "value", 0));
+    return rule_result(r, pad_signed(r, x, fill, lo, hi, mode));
+}
+
+/* Adds pads k and n + k to the dims that axes[k] names (all in order when NULL). */
+static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const expr_id *axes, int32_t rank, expr_id *lo,
+                       expr_id *hi)
+{
+    struct exprs *ex = b_exprs(r->b);
+    bool seen[RANK_MAX] = {false};
+    for (int32_t d = 0; d < rank; d++)
+        lo[d] = hi[d] = ex_const(ex, 0);
+    for (uint32_t k = 0; k < n; k++) {
+        int64_t at = k;
+        int32_t axis;
+        if (!axes || ex_is_const(ex, axes[k], &at)) {
+            if (!rule_axis(r, at, rank, &axis))
+                return false;
+            if (seen[axis])
+                return rule_bad(r, "axis %lld is named twice", (long long)at);
+            seen[axis] = true;
+            lo[axis] = pads[k];
+            hi[axis] = pads[n + k];
+            continue;
+        }
+        for (int32_t d = 0; d < rank; d++) {
+            expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)), ex_eq(ex, axes[k], ex_const(ex, d - rank)));
+            lo[d] = ex_select(ex, here, pads[k], lo[d]);
+            hi[d] = ex_select(ex, here, pads[n + k], hi[d]);
+        }
+    }
+    return true;
+}
+
+bool rule_pad(struct rule *r)
+{
+    value_id x = rule_in(r, 0), fill = {0};
+    int32_t rank = v_rank(r->b, x);
+    uint32_t n, n_axes = (uint32_t)rank;
+    const char *mode;
+    expr_id lo[RANK_MAX], hi[RANK_MAX];
+    const expr_id *pads = b_elems(r->b, rule_in(r, 1), INT32_MIN, INT32_MAX, &n), *axes = NULL;
+    if (!pads || !pad_mode(r, &mode))
+        return false;
+    if (rule_has(r, 3) && !(axes = b_elems(r->b, rule_in(r, 3), -rank, rank - 1, &n_axes)))
+        return false;
+    if (n != 2 * n_axes)
+        return rule_bad(r, "%u pads for %u axes", n, n_axes);
+    if (rule_has(r, 2))
+        fill = v_scalar(r->b, rule_in(r, 2));
+    if (strcmp(mode, "constant") != 0)
+        fill = (value_id){0};
+    return pads_place(r, pads, n_axes, axes, rank, lo, hi) &&
+           rule_result(r, pad_signed(r, x, fill, lo, hi, mode));
+}
+
+/* Centered crop or zero padding to the sizes given for axes; an odd rest goes to the end. */
+bool rule_center_crop_pad(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, axis;
+    uint32_t n, n_axes;
+    const expr_id *dims = b_dims(r->b, x, &rank), *want = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+    const int64_t *axes = rule_ints(r, "axes", &n_axes);
+    expr_id lo[RANK_MAX], hi[RANK_MAX], two = ex_const(ex, 2), zero = ex_const(ex, 0);
+    if (!dims || !want)
+        return false;
+    if (n != (axes ? n_axes : (uint32_t)rank))
+        return rule_bad(r, "%u sizes for %u axes", n, axes ? n_axes : (uint32_t)rank);
+    for (int32_t d = 0; d < rank; d++)
+        lo[d] = hi[d] = zero;
+    for (uint32_t k = 0; k < n; k++) {
+        if (!rule_axis(r, axes ? axes[k] : k, rank, &axis))
+            return false;
+        expr_id grow = ex_sub(ex, want[k], dims[axis]), cut = ex_mulc(ex, grow, -1);
+        expr_id front = ex_select(ex, ex_lt(ex, grow, zero), ex_mulc(ex, ex_div(ex, cut, two), -1), ex_div(ex, grow, two));
+        lo[axis] = front;
+        hi[axis] = ex_sub(ex, grow, front);
+    }
+    return rule_result(r, pad_signed(r, x, (value_id){0}, lo, hi, "constant"));
+}
+
+/* ---- DepthToSpace, SpaceToDepth, ReverseSequence -------------------------------------------------------------- */
+
+bool rule_depth_to_space(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *d = b_dims(r->b, x, &rank);
+    int64_t s = rule_int(r, "blocksize", 0);
+    bool crd = rule_str_is(r, "mode", "DCR", "CRD");
+    if (!d)
+        return false;
+    if (rank != 4 || s < 1)
+        return rule_bad(r, "rank %d, blocksize %lld", (int)rank, (long long)s);
+    expr_id block = ex_const(ex, s), depth = ex_div(ex, d[1], ex_const(ex, s * s));
+    expr_id apart[6] = {d[0], crd ? depth : block, block, crd ? block : depth, d[2], d[3]};
+    static const int64_t perm_dcr[] = {0, 3, 4, 1, 5, 2}, perm_crd[] = {0, 1, 4, 2, 5, 3};
+    value_id y = b_transpose(r->b, b_reshape(r->b, x, apart, 6), crd ? perm_crd : perm_dcr);
+    expr_id out[4] = {d[0], depth, ex_mulc(ex, d[2], s), ex_mulc(ex, d[3], s)};
+    return rule_result(r, b_reshape(r->b, y, out, 4));
+}
+
+bool rule_space_to_depth(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *d = b_dims(r->b, x, &rank);
+    int64_t s = rule_int(r, "blocksize", 0);
+    if (!d)
+        return false;
+    if (rank != 4 || s < 1)
+        return rule_bad(r, "rank %d, blocksize %lld", (int)rank, (long long)s);
+    expr_id block = ex_const(ex, s), h = ex_div(ex, d[2], block), w = ex_div(ex, d[3], block);
+    expr_id apart[6] = {d[0], d[1], h, block, w, block};
+    static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
+    expr_id out[4] = {d[0], ex_mulc(ex, d[1], s * s), h, w};
+    return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, 6), perm), out, 4));
+}
+
+/* Position t of sequence n comes from len[n] - 1 - t while t < len[n]. */
+bool rule_reverse_sequence(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), lens = rule_in(r, 1);
+    int64_t time_axis = rule_int(r, "time_axis", 0), batch_axis = rule_int(r, "batch_axis", 1);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    if (!dims || !lens.i)
+        return false;
+    if (time_axis + batch_axis != 1 || rank < 2)
+        return rule_bad(r, "time_axis and batch_axis must be 0 and 1 in some order");
+    value_id t = v_iota(b, ELEM_I64, dims, rank, (int32_t)time_axis);
+    value_id len = b_broadcast(b, v_along(b, b_convert(b, lens, ELEM_I64), (int32_t)batch_axis, rank), dims, rank);
+    value_id back = b_binary(b, OP_SUB, b_binary_f64(b, OP_SUB, len, 1), t);
+    value_id idx = b_select(b, b_binary(b, OP_LT, t, len), back, t);
+    value_id in[2] = {x, idx};
+    struct attr attr = attr_int("axis", time_axis);
+    return rule_result(r, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+}
+
+/* ---- Trilu -------------------------------------------------------------------------------------------------------- */
+
+bool rule_trilu(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    bool upper = rule_int(r, "upper", 1) != 0;
+    if (!dims)
+        return false;
+    if (rank < 2)
+        return rule_bad(r, "rank %d", (int)rank);
+    value_id row = v_iota(b, ELEM_I64, dims + rank - 2, 2, 0), col = v_iota(b, ELEM_I64, dims + rank - 2, 2, 1);
+    if (rule_has(r, 1))
+        row = b_binary(b, OP_ADD, row, v_scalar(b, rule_in(r, 1)));
+    value_id keep = upper ? b_binary(b, OP_LE, row, col) : b_binary(b, OP_LE, col, row);
+    return rule_result(r, b_select(b, keep, x, b_splat_like(b, x, 0)));
+}

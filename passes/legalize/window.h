@@ -1,0 +1,25 @@
+/* Strides, pads and dilations of convolutions and pools, as their attributes say. */
+#ifndef MCC_PASSES_LEGALIZE_WINDOW_H
+#define MCC_PASSES_LEGALIZE_WINDOW_H
+
+#include "passes/legalize/legalize.h"
+
+enum auto_pad { PAD_NOTSET, PAD_VALID, PAD_SAME_UPPER, PAD_SAME_LOWER, PAD_COUNT };
+struct spatial {
+    int32_t n;
+    enum auto_pad pad;
+    int64_t strides[RANK_MAX], dilations[RANK_MAX];
+    expr_id lo[RANK_MAX], hi[RANK_MAX];      /* explicit pads, else 0 until spatial_same */
+};
+
+/* Attributes strides, dilations, pads, auto_pad for n spatial dims; false after rule_bad. */
+bool spatial_read(struct rule *, int32_t n, struct spatial *);
+/* Size of the dilated kernel. */
+expr_id spatial_reach(struct exprs *, const struct spatial *, int32_t i, expr_id kernel);
+/* With auto_pad SAME_*: the pads of dim i, so that its output is ceil(size / stride). Pads the input: not for
+ * ConvTranspose. */
+void spatial_same(struct exprs *, struct spatial *, int32_t i, expr_id size, expr_id reach);
+/* Convolution by the node's attributes; acc: ELEM_I32 for integers. */
+value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
+
+#endif
