@@ -1,0 +1,137 @@
+/* Workers that fail: missing, dying, out of memory, given nonsense. Each is one diagnostic of the right class, nothing
+ * hangs, and a death leaves a file that replays the job.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+
+static const char good[] = "kernel @k {\n  arg %0 : index\n  %1 = const index 0\n  parallel %2 = %1 to %0 {\n  }\n}\n";
+static const struct target native = { "x86_64-unknown-linux-gnu", "x86-64-v2", "" };
+
+struct outcome { bool ok; enum fail fail; uint32_t n_errors; char text[1000]; size_t size; };
+
+static struct outcome compile(const struct codegen_options *options, const struct target *target, const char *text,
+                              uint32_t n)
+{
+    struct outcome r = { 0 };
+    struct context *ctx = context_new();
+    struct codegen_unit *units = calloc(n, sizeof *units);
+    jmp_buf unwind;
+    assert_non_null(ctx);
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        for (uint32_t i = 0; i < n; i++)
+            units[i] = (struct codegen_unit){ target, "k", text, { 0 } };
+        r.ok = codegen_objects(ctx, &ctx->session, options, units, n);
+        r.size = units[0].object.size;
+    }
+    r.fail = ctx->fail;
+    r.n_errors = ctx->n_errors;
+    if (ctx->diags.n)
+        snprintf(r.text, sizeof r.text, "%s", ctx->diags.data[0].text);
+    free(units);
+    context_free(ctx);
+    return r;
+}
+
+static struct codegen_options options_for(const char *self)
+{
+    return (struct codegen_options){ .self = self, .jobs = 2, .opt_level = 2 };
+}
+
+static void test_good(void **state)
+{
+    (void)state;
+    struct codegen_options o = options_for("/proc/self/exe");
+    struct outcome r = compile(&o, &native, good, 3);
+    assert_true(r.ok);
+    assert_true(r.size > 100);
+}
+
+static void test_text_kinds(void **state)
+{
+    (void)state;
+    struct codegen_options o = options_for("/proc/self/exe");
+    o.emit = EMIT_LLVM;
+    assert_true(compile(&o, &native, good, 1).ok);
+    o.emit = EMIT_ASSEMBLY;
+    assert_true(compile(&o, &native, good, 1).ok);
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    struct codegen_options o = options_for("/nonexistent/mcc");
+    struct outcome r = compile(&o, &native, good, 3);
+    assert_false(r.ok);
+    assert_int_equal(r.fail, FAIL_ENV);
+    assert_int_equal(r.n_errors, 1);
+}
+
+static void test_nonsense(void **state)
+{
+    (void)state;
+    struct codegen_options o = options_for("/proc/self/exe");
+    static const struct target unknown = { "z80-unknown-none", "", "" };
+    assert_int_equal(compile(&o, &native, "kernel @k {\n  %1 = frob\n}\n", 1).fail, FAIL_INTERNAL);
+    assert_int_equal(compile(&o, &unknown, good, 1).fail, FAIL_INTERNAL);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct codegen_options o = options_for("/proc/self/exe");
+    o.worker_memory = 1 << 20;
+    struct outcome r = compile(&o, &native, good, 1);
+    assert_false(r.ok);
+    assert_int_equal(r.fail, FAIL_LIMIT);
+    assert_int_equal(r.n_errors, 1);
+}
+
+/* A script in place of the worker: takes the job, then dies of a signal. */
+static void test_killed(void **state)
+{
+    (void)state;
+    char script[300], command[1200];
+    snprintf(script, sizeof script, "%s.sh", program_invocation_name);
+    FILE *f = fopen(script, "w");
+    assert_non_null(f);
+    fputs("#!/bin/sh\nkill -SEGV $$\n", f);
+    fclose(f);
+    assert_int_equal(chmod(script, 0700), 0);
+    struct codegen_options o = options_for(script);
+    struct outcome r = compile(&o, &native, good, 1);
+    unlink(script);
+    assert_false(r.ok);
+    assert_int_equal(r.fail, FAIL_INTERNAL);
+    assert_int_equal(r.n_errors, 1);
+    assert_non_null(strstr(r.text, "signal 11"));
+    char *name = strstr(r.text, "--worker <");
+    assert_non_null(name);
+    name += strlen("--worker <");
+    name[strcspn(name, " ")] = 0;
+    snprintf(command, sizeof command, "'%s' --worker <'%s' | head -c 4 | grep -q mccj", program_invocation_name, name);
+    assert_int_equal(system(command), 0);
+    unlink(name);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good), cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_memory), cmocka_unit_test(test_killed)
+    };
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
