@@ -1,0 +1,361 @@
+"""The command: exit codes, where words go, outputs that appear whole or not at all, dependency files, byte-equality."""
+import os
+import re
+import resource
+import shutil
+import signal
+import stat
+import subprocess
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from support.tool import DIGITS, MCC, dense, mcc, save, value
+
+
+@pytest.fixture
+def model(tmp_path):
+    return dense(tmp_path / "net.onnx")
+
+
+def leftovers(folder):
+    return sorted(p.name for p in folder.iterdir() if "tmp" in p.name or p.name.startswith(".mcc"))
+
+
+# ---- plain use -----------------------------------------------------------------------------------------------
+
+def test_compile_writes_the_output(model, tmp_path):
+    done = mcc(model, "-o", tmp_path / "net.so")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "net.so").stat().st_size > 0
+    assert not leftovers(tmp_path)
+
+
+def test_default_output_is_named_after_the_model(model, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    assert mcc(model, cwd=folder).returncode == 0
+    assert [p.name for p in folder.iterdir()] == ["net.so"]
+
+
+def test_only_one_symbol_and_libc(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    names = subprocess.run(["nm", "-D", "--defined-only", tmp_path / "net.so"], capture_output=True, text=True).stdout
+    assert [line.split()[-1].split("@")[0] for line in names.splitlines()] == ["mcc_query"]
+    needed = subprocess.run(["readelf", "-d", tmp_path / "net.so"], capture_output=True, text=True).stdout
+    assert set(re.findall(r"NEEDED.*\[(.*)\]", needed)) <= {"libc.so.6", "libm.so.6"}
+
+
+def test_prefix_renames_the_symbol(model, tmp_path):
+    assert mcc(model, "--prefix=foo", "-o", tmp_path / "net.so").returncode == 0
+    names = subprocess.run(["nm", "-D", "--defined-only", tmp_path / "net.so"], capture_output=True, text=True).stdout
+    assert [line.split()[-1].split("@")[0] for line in names.splitlines()] == ["foo_mcc_query"]
+
+
+@pytest.mark.parametrize("flag,suffix,head", [("-S", "s", "\t.text"), ("-emit-llvm", "ll", "; ModuleID"), ("-c", "o", "\x7fELF")])
+def test_other_outputs(model, tmp_path, flag, suffix, head):
+    done = mcc(flag, model, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert head in (tmp_path / f"net.{suffix}").read_bytes().decode("latin1")[:400]
+
+
+def test_same_bytes_whatever_jobs_and_folder(tmp_path):
+    texts = []
+    for name, jobs in (("a", 1), ("other", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copy(DIGITS, folder / "m.onnx")
+        env = dict(os.environ, TZ="Asia/Tokyo" if jobs == 2 else "UTC", LANG="C")
+        assert mcc("m.onnx", "-j", jobs, "-o", "m.so", cwd=folder, env=env).returncode == 0
+        texts.append((folder / "m.so").read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_version_help_and_lists():
+    assert re.fullmatch(r"mcc \d+\.\d+\.\d+\n", mcc("--version").stdout)
+    for command in ("compile", "check", "run", "bench", "inspect", "eval"):
+        done = mcc(command, "--help")
+        assert done.returncode == 0 and done.stdout.startswith("usage: mcc") and not done.stderr
+    assert "legalize" in mcc("--list-stages").stdout.split()
+    operators = mcc("--list-ops").stdout
+    assert "Conv" in operators and "Softmax" in operators
+
+
+def test_dry_run_writes_nothing(model, tmp_path):
+    done = mcc("-###", model, "-o", tmp_path / "net.so")
+    assert done.returncode == 0 and "import" in done.stdout and not (tmp_path / "net.so").exists()
+
+
+def test_stages_print(model):
+    done = mcc("-stop-after=legalize", model)
+    assert done.returncode == 0 and "MatMul" not in done.stdout and "dot" in done.stdout
+    assert "digraph" in mcc("-stop-after=import", "--dot", model).stdout
+    done = mcc("check", "-print-after=import", "--time-passes", model)
+    assert "MatMul" in done.stderr and "legalize" in done.stderr and "total" in done.stderr
+
+
+def test_stats_census_equals_the_file():
+    done = mcc("check", "--stats", DIGITS)
+    nodes = onnx.load(DIGITS).graph.node
+    imported = done.stdout.split("legal:")[0]
+    counted = dict((m[2], int(m[1])) for m in re.finditer(r"^\s+(\d+) (\w+)$", imported, re.M))
+    assert counted == {op: sum(n.op_type == op for n in nodes) for op in {n.op_type for n in nodes}}
+
+
+def test_check_makes_nothing(model, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    done = mcc("check", model, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == f"{model}: supported\n"
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_check_names_everything_unsupported(tmp_path):
+    nodes = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Nosuch", ["a"], ["b"], "one", domain="my.dom"),
+             helper.make_node("Nosuch", ["b"], ["c"], "two", domain="my.dom"),
+             helper.make_node("Other", ["c"], ["y"], "three", domain="my.dom")]
+    graph = helper.make_graph(nodes, "g", [value("x", [2])], [value("y", [2])])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("my.dom", 3)]), path)
+    done = mcc("check", path)
+    assert done.returncode == 1 and done.stdout == ""
+    for word in ("Nosuch", "Other", "my.dom", "2"):
+        assert word in done.stderr
+
+
+# ---- usage, configuration ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("args", [[], ["--nosuch"], ["a.onnx", "b.onnx"], ["-O9", "a.onnx"], ["run"], ["--input=:x", DIGITS],
+                                  ["-stop-after=nosuch", DIGITS], ["-print-after=nosuch", DIGITS]])
+def test_usage_errors_are_2(args, tmp_path):
+    done = mcc(*args, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == ""
+
+
+def test_input_specification(model, tmp_path):
+    assert mcc(model, "--input=x:f32[n=1..7,4]", "-o", tmp_path / "a.so").returncode == 0
+    text = mcc("inspect", tmp_path / "a.so").stdout
+    assert "input    x: f32[n,4]" in text and "symbol   n: 1..7" in text
+    assert mcc(model, "--input=x:f32[2,4]", "-o", tmp_path / "b.so").returncode == 0
+    assert "input    x: f32[2,4]" in mcc("inspect", tmp_path / "b.so").stdout
+    for bad in ("nosuch:f32[1]", "x:f32[n]", "x:f32[n,5]", "x:i64[n,4]"):
+        done = mcc(model, f"--input={bad}", "-o", tmp_path / "c.so")
+        assert done.returncode in (1, 2) and done.stderr, bad
+    assert not (tmp_path / "c.so").exists()
+
+
+def test_configuration_means_the_same(model, tmp_path):
+    config = tmp_path / "net.yaml"
+    config.write_text("O: 1\ninput:\n  - {name: x, dtype: f32, shape: [n=1..7, 4]}\n")
+    assert mcc(model, f"--config={config}", "-o", tmp_path / "a.so").returncode == 0
+    assert mcc(model, "-O1", "--input=x:f32[n=1..7,4]", "-o", tmp_path / "b.so").returncode == 0
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+    printed = mcc("--print-config", f"--config={config}", "-O3").stdout
+    assert "O: 3" in printed and "x:f32[n=1..7,4]" in printed
+
+
+def test_configuration_errors_have_a_place(model, tmp_path):
+    config = tmp_path / "net.yaml"
+    config.write_text("O: 1\nlayuot: NCHW\n")
+    done = mcc(model, "--config", config, "-o", tmp_path / "a.so")
+    assert done.returncode == 1 and f"{config}:2:1: error: unknown key 'layuot'; did you mean layout" in done.stderr
+    assert not (tmp_path / "a.so").exists()
+    assert mcc(model, f"--config={tmp_path}/missing.yaml").returncode == 3
+
+
+# ---- environment ---------------------------------------------------------------------------------------------------
+
+def test_missing_model_is_3(tmp_path):
+    done = mcc(tmp_path / "missing.onnx", cwd=tmp_path)
+    assert done.returncode == 3 and "missing.onnx" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "device", "no folder", "file as folder"])
+def test_bad_output_is_3(model, tmp_path, kind):
+    out = tmp_path / "out"
+    if kind == "folder":
+        out.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(out)
+    else:
+        out = {"device": "/dev/null", "no folder": tmp_path / "no/out.so", "file as folder": model / "x.so"}[kind]
+    assert mcc(model, "-o", out).returncode == 3
+
+
+def test_output_that_is_an_input_is_2(model, tmp_path):
+    before = model.read_bytes()
+    os.symlink(model, tmp_path / "link")
+    os.link(model, tmp_path / "hard")
+    for name in ("net.onnx", "./net.onnx", "link", "hard"):
+        assert mcc(model, "-o", f"{tmp_path}/{name}").returncode == 2, name
+    config = tmp_path / "c.yaml"
+    config.write_text("O: 1\n")
+    assert mcc(model, f"--config={config}", "-o", config).returncode == 2
+    assert model.read_bytes() == before and config.read_text() == "O: 1\n"
+
+
+def test_output_that_is_a_weight_file_is_2(tmp_path):
+    path = dense(tmp_path / "e.onnx", save_as_external_data=True, location="e.weights", size_threshold=0)
+    before = (tmp_path / "e.weights").read_bytes()
+    assert mcc(path, "-o", tmp_path / "e.weights").returncode == 2
+    assert (tmp_path / "e.weights").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["@x", "-x", "a b", "new\nline", "a;b", "'q\"", "ü", b"\xff\xfe.so"])
+def test_odd_output_names(model, tmp_path, name):
+    done = subprocess.run([MCC, model, "-o", name], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert os.path.getsize(os.path.join(os.fsencode(tmp_path), os.fsencode(name))) > 0
+
+
+def test_failed_write_keeps_the_old_output(model, tmp_path):
+    out = tmp_path / "net.so"
+    out.write_bytes(b"old")
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    done = mcc(model, "-o", out, preexec_fn=limit)
+    assert done.returncode == 3, done.stderr
+    assert out.read_bytes() == b"old" and not leftovers(tmp_path)
+
+
+def test_mode_follows_umask(model, tmp_path):
+    for mask, mode in ((0o022, 0o644), (0o077, 0o600), (0o777, 0)):
+        out = tmp_path / f"{mask}.so"
+        assert mcc(model, "-o", out, preexec_fn=lambda m=mask: os.umask(m)).returncode == 0
+        assert stat.S_IMODE(out.stat().st_mode) == mode
+
+
+def test_closed_descriptors_and_hostile_environment(model, tmp_path):
+    env = {"PATH": "/nonexistent", "TMPDIR": "/nonexistent", "LANG": "xx", "LDEMULATION": "elf_i386", "TZ": "????"}
+    assert mcc(model, "-o", tmp_path / "a.so").returncode == 0
+    done = subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', MCC, model, "-o", tmp_path / "b.so"], env=env)
+    assert done.returncode == 0
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_full_standard_output_is_3():
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([MCC, "--help"], stdout=full, stderr=subprocess.DEVNULL).returncode == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_nothing(tmp_path, number):
+    """Killed at many moments, the command dies of that signal or was done already; the old output or a whole new one."""
+    out = tmp_path / "net.so"
+    assert mcc(DIGITS, "-o", out).returncode == 0
+    whole = out.read_bytes()
+    died = 0
+    for delay in np.linspace(0.002, 0.2, 12):
+        out.write_bytes(b"old")
+        process = subprocess.Popen([MCC, DIGITS, "-o", out], stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        process.send_signal(number)
+        status = process.wait(timeout=60)
+        assert status in (0, -number)
+        died += status != 0
+        assert out.read_bytes() in (b"old", whole)
+        assert not leftovers(tmp_path)
+    assert died
+
+
+def test_limits_are_4(model, tmp_path):
+    done = mcc(model, "--limit-compile-heap=40K", "-o", tmp_path / "a.so")
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    done = mcc(model, "--max-output-size=1K", "-o", tmp_path / "a.so")
+    assert done.returncode == 4 and not (tmp_path / "a.so").exists()
+    assert not leftovers(tmp_path)
+
+
+# ---- dependency files -------------------------------------------------------------------------------------------------
+
+def test_dependency_file(tmp_path):
+    dense(tmp_path / "e.onnx", save_as_external_data=True, location="the weights", size_threshold=0)
+    (tmp_path / "c.yaml").write_text("O: 1\n")
+    assert mcc("e.onnx", "-MD", "-MP", "--config=c.yaml", "-o", "out/e.so", cwd=tmp_path).returncode == 3
+    (tmp_path / "out").mkdir()
+    assert mcc("e.onnx", "-MD", "-MP", "--config=c.yaml", "-o", "out/e.so", cwd=tmp_path).returncode == 0
+    rules = (tmp_path / "out/e.d").read_text().replace("\\\n", "")
+    first = rules.splitlines()[0]
+    assert first.split(":")[0] == "out/e.so"
+    assert set(re.split(r"(?<!\\) +", first.split(":", 1)[1].strip())) == {"e.onnx", "the\\ weights", "c.yaml"}
+    assert "c.yaml:" in rules.splitlines() and "the\\ weights:" in rules.splitlines()
+    assert mcc("e.onnx", "-MF", "named.mk", "-o", "e.so", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "named.mk").exists()
+
+
+def test_response_file(model, tmp_path):
+    (tmp_path / "args").write_text(f"-o 'a b.so'\n-O1 \"{model}\"")
+    assert mcc("@args", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "a b.so").exists()
+
+
+# ---- running ---------------------------------------------------------------------------------------------------------------
+
+def test_run_eval_and_numpy_agree(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    x = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    tensors = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(model).graph.initializer}
+    want = np.maximum(x @ tensors["w"] + tensors["b"], 0)
+    for command, file in (("run", tmp_path / "net.so"), ("eval", model)):
+        done = mcc(command, file, "-i", f"x={tmp_path}/x.npy", "-o", tmp_path / command)
+        assert done.returncode == 0, done.stderr
+        np.testing.assert_allclose(np.load(tmp_path / command / "y.npy"), want, rtol=1e-5, atol=1e-6)
+
+
+def test_run_formats(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    (tmp_path / "x.pb").write_bytes(onnx.numpy_helper.from_array(x, "other").SerializeToString())
+    np.save(tmp_path / "x.npy", x)
+    results = []
+    for file, more in (("x.bin", ["--dim", "n=2"]), ("x.pb", []), ("x.npy", [])):
+        for form in ("npy", "pb", "raw"):
+            folder = tmp_path / f"{file}-{form}"
+            done = mcc("run", tmp_path / "net.so", "-i", f"x={tmp_path / file}", *more, f"--format={form}", "-o", folder)
+            assert done.returncode == 0, done.stderr
+            data = (folder / f"y.{form}").read_bytes()
+            if form == "npy":
+                results.append(np.load(folder / "y.npy"))
+            elif form == "pb":
+                results.append(onnx.numpy_helper.to_array(onnx.TensorProto.FromString(data)))
+            else:
+                results.append(np.frombuffer(data, np.float32).reshape(2, 3))
+    assert all((r == results[0]).all() and r.shape == (2, 3) for r in results)
+
+
+def test_run_refuses_wrong_feeds(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    np.save(tmp_path / "bad.npy", np.zeros((2, 5), np.float32))
+    np.save(tmp_path / "int.npy", np.zeros((2, 4), np.int64))
+    (tmp_path / "short.npy").write_bytes((tmp_path / "bad.npy").read_bytes()[:60])
+    for feed, code in (("x=bad.npy", 1), ("x=int.npy", 1), ("x=short.npy", 3), ("x=none.npy", 3), ("z=bad.npy", 2), ("x", 2)):
+        done = mcc("run", "net.so", "-i", feed, cwd=tmp_path)
+        assert done.returncode == code and done.stderr, feed
+    assert mcc("run", "net.so", cwd=tmp_path).returncode == 2
+
+
+def test_run_refuses_what_is_no_artifact(model, tmp_path):
+    for command in ("run", "bench", "inspect"):
+        assert mcc(command, model).returncode == 3
+        assert mcc(command, tmp_path / "none.so").returncode == 3
+
+
+def test_bench_and_inspect(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    done = mcc("bench", tmp_path / "net.so", "--runs=20", "--dim=n=3")
+    assert done.returncode == 0 and "median" in done.stdout and "p90" in done.stdout and "all kernels" in done.stdout
+    done = mcc("inspect", tmp_path / "net.so", "--dim=n=3", "--verify")
+    assert done.returncode == 0 and "n=3" in done.stdout and "weights" in done.stdout and "verified" in done.stdout
+
+
+def test_eval_dumps_inner_values(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Exp", ["x"], ["mid"]), helper.make_node("Neg", ["mid"], ["y"])],
+                [value("x", [3])], [value("y", [3])])
+    np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
+    done = mcc("eval", path, "-i", "x=x.npy", "--dump=mid", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["mid.npy"]
+    assert (np.load(tmp_path / "out/mid.npy") == 1).all()

@@ -1,0 +1,38 @@
+"""Running mcc from tests, and small models to give it."""
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+MCC = os.environ.get("MCC", "build/mcc")
+BUILD = pathlib.Path(os.environ.get("MCC_BUILD", "build"))
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DIGITS = ROOT / "examples/digits/digits.onnx"
+
+
+def mcc(*args, timeout=120, **more):
+    """Runs the command; the result has returncode, stdout, stderr."""
+    return subprocess.run([MCC, *map(str, args)], capture_output=True, text=True, errors="replace", timeout=timeout, **more)
+
+
+def value(name, shape, elem=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, elem, shape)
+
+
+def save(path, nodes, inputs, outputs, constants=None, opset=17, **more):
+    """Writes a model; constants: {name: array}."""
+    tensors = [numpy_helper.from_array(np.asarray(a), k) for k, a in (constants or {}).items()]
+    graph = helper.make_graph(nodes, "test", inputs, outputs, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path, **more)
+    return path
+
+
+def dense(path, **more):
+    """x[n,4] -> relu(x w + b)[n,3]; symbolic n."""
+    rng = np.random.default_rng(0)
+    return save(path, [helper.make_node("MatMul", ["x", "w"], ["h"], "dense"), helper.make_node("Add", ["h", "b"], ["s"], "bias"),
+                       helper.make_node("Relu", ["s"], ["y"], "relu")], [value("x", ["n", 4])], [value("y", ["n", 3])],
+                {"w": rng.standard_normal((4, 3)).astype(np.float32), "b": rng.standard_normal(3).astype(np.float32)}, **more)
