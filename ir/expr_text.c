@@ -216,7 +216,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-char *text_unquote(struct arena *arena, const char **p)
+char *text_unquote(struct arena *arena, const char **p, size_t *n)
 {
     const char *s = *p;
     if (*s++ != '"')
@@ -241,6 +241,8 @@ char *text_unquote(struct arena *arena, const char **p)
     if (*s != '"')
         return NULL;
     *p = s + 1;
+    if (n)
+        *n = b.n;
     return b.data;
 }
 
@@ -305,7 +307,7 @@ static expr_id parse_factor(struct parser *s)
     if (*start >= '0' && *start <= '9')
         return parse_integer(s, false);
     if (*start == '"') {
-        char *name = text_unquote(s->x->arena, &s->p);
+        char *name = text_unquote(s->x->arena, &s->p, NULL);
         return name ? parse_symbol(s, name) : (expr_id){0};
     }
     if (accept(s, "(")) {
