@@ -488,7 +488,8 @@ static void collect(struct em *em)
         value_id v = em->k->outs.data[i];
         collect_buffer(&c, v);
         c.seen_value[v.i] = true;
-        collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
+        if (em->k->kind != KERNEL_HALO)
+            collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     while (c.work.n) {
         value_id v = c.work.data[--c.work.n];

@@ -246,6 +246,24 @@ static void store_values(struct layouter *l)
     }
 }
 
+/* The zeros of a halo are written anew in each run, by a kernel of their own right behind the one that stores the value. */
+static void halo_kernels(struct layouter *l)
+{
+    uint32_t n = l->m->kernels.n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kernel *k = &l->m->kernels.data[i];
+        for (uint32_t o = 0; o < k->outs.n; o++) {
+            value_id v = k->outs.data[o];
+            struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
+            if (!l->m->storage[v.i].halo)
+                continue;
+            VEC_PUSH(l->m->arena, &h.outs, v);
+            VEC_PUSH(l->m->arena, &l->m->kernels, h);
+            k = &l->m->kernels.data[i];
+        }
+    }
+}
+
 /* ---- constants ------------------------------------------------------------------------------------------------------------- */
 
 /* Through views that move nothing, to the value that is stored; perm[d]: dim of the root that dim d of v is. */
@@ -391,6 +409,7 @@ bool layout_transform(struct module *m)
             plan_halo(&l, graph_node(m->g, k->anchor));
     }
     store_values(&l);
+    halo_kernels(&l);
     store_constants(&l);
     return m->ctx->fail == FAIL_NONE;
 }

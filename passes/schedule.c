@@ -498,12 +498,68 @@ static bool emit_scatter(struct em *em)
     return !em->failed;
 }
 
+/* ---- halos ------------------------------------------------------------------------------------------------------------------- */
+
+static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool border);
+
+static void halo_range(struct em *em, value_id v, int32_t d, expr_id *idx, expr_id lo, expr_id hi, bool border)
+{
+    struct em_for l;
+    if (ex_cmp_lt(em->x, lo, hi) == FALSE_)
+        return;
+    idx[d] = em_for_begin(em, &l, lo, hi, 1, NULL, 0);
+    halo_fill(em, v, d + 1, idx, border);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* Zeros at every position of dims d.. that lies outside the value in some dim. */
+static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool border)
+{
+    const struct storage *s = &em->m->storage[v.i];
+    const struct type *t = value_type(em->g, v);
+    if (d == t->rank) {
+        if (border)
+            em_store(em, v, idx, em_const(em, em_reg_elem(t->elem), 1, 0, 0));
+        return;
+    }
+    expr_id zero = ex_const(em->x, 0), lo = ex_const(em->x, -s->halo[d]), hi = ex_addc(em->x, t->dims[d], s->halo[s->rank + d]);
+    if (border) {
+        halo_range(em, v, d, idx, lo, hi, true);
+        return;
+    }
+    halo_range(em, v, d, idx, lo, zero, true);
+    halo_range(em, v, d, idx, t->dims[d], hi, true);
+    if (d + 1 < t->rank)
+        halo_range(em, v, d, idx, zero, t->dims[d], false);
+}
+
+static bool emit_halo(struct em *em)
+{
+    value_id v = em->k->outs.data[0];
+    const struct type *t = value_type(em->g, v);
+    uint32_t lanes = vector_lanes(em, v);
+    struct loop loops[2] = {{0, t->dims[0], {0}}, {1, ex_ceildiv(em->x, t->dims[1], ex_const(em->x, lanes)), {0}}};
+    struct em_for par;
+    expr_id idx[RANK_MAX];
+    bool blocked = em->m->storage[v.i].dim[1].block != 0;
+    parallel_open(em, &par, loops, 2);
+    idx[0] = loops[0].var;
+    expr_id base = ex_mulc(em->x, loops[1].var, lanes);
+    /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
+    lval mask = blocked ? (lval){0} : tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
+    idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
+    halo_fill(em, v, 2, idx, false);
+    em_parallel_end(em, &par);
+    em->k->ns = 200;
+    return !em->failed;
+}
+
 /* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
 
 typedef bool template_fn(struct em *);
 static template_fn *const templates[] = {
     [KERNEL_MAP] = emit_map, [KERNEL_REDUCE] = emit_tiled, [KERNEL_CONTRACT] = emit_tiled, [KERNEL_SCAN] = emit_scan,
-    [KERNEL_SCATTER] = emit_scatter, [KERNEL_OPAQUE] = NULL, [KERNEL_CONTROL] = NULL,
+    [KERNEL_SCATTER] = emit_scatter, [KERNEL_OPAQUE] = NULL, [KERNEL_CONTROL] = NULL, [KERNEL_HALO] = emit_halo,
 };
 
 bool schedule(struct module *m, const struct machine *mach, const char *suffix)

@@ -1,0 +1,159 @@
+/* Operators that are functions over whole buffers: calls of the runtime (runtime/rt_ops.h) from the program. */
+#include "passes/program.h"
+
+struct axis_split { lval outer, n, inner; };
+
+static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
+{
+    const struct type *t = value_type(p->g, v);
+    struct axis_split s;
+    s.outer = prog_index(p, dims_count(p->x, t->dims, (int32_t)axis));
+    s.n = prog_index(p, t->rank ? t->dims[axis] : ex_const(p->x, 1));
+    s.inner = prog_index(p, t->rank ? dims_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1) : ex_const(p->x, 1));
+    return s;
+}
+
+/* The operand row-major in memory: stored plain, or a view of something stored plain that keeps its order. */
+static lval operand(struct prog *p, value_id v)
+{
+    value_id base = view_base(p->m, v);
+    return prog_buffer(p, base, value_type(p->g, v)->elem);
+}
+
+static lval elem_code(struct prog *p, value_id v) { return prog_const(p, (int64_t)value_type(p->g, v)->elem); }
+
+static lval null_pointer(struct prog *p)
+{
+    return prog_const(p, 0);
+}
+
+/* Memory for result r: its buffer, or none when nobody reads it. */
+static lval result(struct prog *p, const struct node *n, uint32_t r)
+{
+    const struct value *v = graph_value(p->g, n->out[r]);
+    if (v->n_uses == 0)
+        return null_pointer(p);
+    return prog_buffer(p, n->out[r], v->type.elem);
+}
+
+static void call_sort(struct prog *p, const struct node *n)
+{
+    int64_t axis = node_int(n, "axis", 0);
+    struct axis_split s = split_axis(p, n->in[0], axis);
+    lval in[8] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1), s.outer, s.n, s.inner,
+                  prog_const(p, node_int(n, "descending", 0))};
+    prog_call(p, "mcc_rt_sort", in, 8, true);
+}
+
+/* The i64 dims of v in the program's own memory. */
+static lval dims_memory(struct prog *p, value_id v)
+{
+    const struct type *t = value_type(p->g, v);
+    lval mem = prog_memory(p, prog_const(p, 8 * (t->rank ? t->rank : 1)));
+    lval at[2] = {mem, prog_const(p, 0)};
+    lval dims = prog_op(p, L_OFFSET, (struct ltype){ELEM_I64, 0}, at, 2);
+    for (int32_t d = 0; d < t->rank; d++) {
+        lval in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
+        lf_op(p->f, p->block, L_STORE, (struct ltype){ELEM_I64, 1}, in, 3);
+    }
+    return dims;
+}
+
+static void bind_count(struct prog *p, const struct node *n, lval count)
+{
+    sym_id s = ex_as_sym(p->x, node_expr(n, "count"));
+    if (s.i)
+        prog_bind(p, s, count);
+}
+
+static void place_result(struct prog *p, const struct node *n, uint32_t r)
+{
+    const struct storage *s = &p->m->storage[n->out[r].i];
+    if (s->place == PLACE_SEGMENT && !p->pointer[n->out[r].i].i)
+        p->pointer[n->out[r].i] = prog_memory(p, prog_index(p, p->m->buffers.data[s->buffer].bytes));
+}
+
+static void call_nonzero(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
+    lval total = prog_index(p, dims_count(p->x, t->dims, t->rank));
+    lval ask[3] = {elem, src, total};
+    lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
+    bind_count(p, n, count);
+    place_result(p, n, 0);
+    lval in[6] = {elem, src, prog_const(p, t->rank), dims_memory(p, n->in[0]), result(p, n, 0), count};
+    prog_call(p, "mcc_rt_nonzero", in, 6, false);
+}
+
+/* Room for as many slices as there are; the results are cut to the count by their types. */
+static void call_unique(struct prog *p, const struct node *n)
+{
+    int64_t axis = node_int(n, "axis", -1);
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval total = prog_index(p, dims_count(p->x, t->dims, t->rank));
+    struct axis_split s = {prog_const(p, 1), total, prog_const(p, 1)};
+    if (axis >= 0)
+        s = split_axis(p, n->in[0], axis);
+    lval eight = prog_const(p, 8), in_bytes[2] = {total, prog_const(p, elem_size(t->elem))}, n_bytes[2] = {s.n, eight};
+    struct ltype index = {ELEM_I64, 1};
+    for (uint32_t r = 0; r < 4; r++)
+        if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses)
+            p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
+    lval in[10] = {elem_code(p, n->in[0]), operand(p, n->in[0]), s.outer, s.n, s.inner, prog_const(p, node_int(n, "sorted", 1)),
+                   result(p, n, 0), result(p, n, 1), result(p, n, 2), result(p, n, 3)};
+    bind_count(p, n, prog_call(p, "mcc_rt_unique", in, 10, true));
+}
+
+static void call_nms(struct prog *p, const struct node *n)
+{
+    const struct type *boxes = value_type(p->g, n->in[0]), *scores = value_type(p->g, n->in[1]);
+    lval classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]), batches = prog_index(p, boxes->dims[0]);
+    expr_id rows = ex_mul(p->x, ex_mul(p->x, boxes->dims[0], scores->dims[1]), boxes->dims[1]);
+    if (!p->pointer[n->out[0].i].i)
+        p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
+    lval in[10] = {operand(p, n->in[0]), operand(p, n->in[1]), batches, count, classes, operand(p, n->in[2]),
+                   operand(p, n->in[3]), operand(p, n->in[4]), prog_const(p, node_int(n, "center", 0)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_nms", in, 10, true));
+}
+
+static void call_dft(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
+    int64_t axis = node_int(n, "axis", 1);
+    expr_id inner = dims_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
+    bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
+    lval in[13] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+                   prog_index(p, dims_count(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]), prog_index(p, inner),
+                   prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")), prog_index(p, y->dims[axis]),
+                   prog_index(p, y->dims[y->rank - 1]), prog_const(p, node_int(n, "inverse", 0)),
+                   prog_const(p, real_result && node_int(n, "onesided", 0))};
+    prog_call(p, "mcc_rt_dft", in, 12, true);
+}
+
+static void call_det(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+                  prog_index(p, dims_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
+    prog_call(p, "mcc_rt_det", in, 5, true);
+}
+
+typedef void call_fn(struct prog *, const struct node *);
+static call_fn *const calls[OP_COUNT] = {
+    [OP_SORT] = call_sort, [OP_NONZERO] = call_nonzero, [OP_UNIQUE] = call_unique, [OP_NMS] = call_nms,
+    [OP_DFT] = call_dft, [OP_DET] = call_det,
+};
+
+void prog_opaque(struct prog *p, struct kernel *k)
+{
+    const struct node *n = graph_node(p->g, k->anchor);
+    if (!calls[n->op]) {
+        prog_refuse(p, k->anchor, arena_printf(p->arena, "the operator '%s' can be evaluated but not compiled yet", op_name(n->op)));
+        return;
+    }
+    bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS;
+    for (uint32_t r = 0; r < n->n_out && !bound_late; r++)
+        place_result(p, n, r);
+    calls[n->op](p, n);
+}
