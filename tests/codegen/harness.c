@@ -1,0 +1,354 @@
+/* All kernels of a suite become one artifact per CPU variant, whose program mentions every kernel so that the linker
+ * keeps it; their addresses come from the file's symbol table. */
+#include "harness.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/rt.h"
+
+/* ---- building ---- */
+
+struct suite *suite_new(void)
+{
+    struct suite *s = calloc(1, sizeof *s);
+    assert_non_null(s);
+    s->ctx = context_new();
+    assert_non_null(s->ctx);
+    s->seed = UINT64_C(0x9e3779b97f4a7c15);
+    return s;
+}
+
+void suite_free(struct suite *s)
+{
+    context_free(s->ctx);
+    free(s);
+}
+
+uint64_t suite_random(struct suite *s)
+{
+    s->seed ^= s->seed << 13;
+    s->seed ^= s->seed >> 7;
+    s->seed ^= s->seed << 17;
+    return s->seed * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+struct kernel_case *case_new(struct suite *s, const char *name)
+{
+    struct kernel_case k = { .f = lf_new(s->ctx, &s->ctx->session, LROLE_KERNEL, name), .count = 1 };
+    VEC_PUSH(&s->ctx->session, &s->cases, k);
+    return &s->cases.data[s->cases.n - 1];
+}
+
+/* One element: bits at random, small numbers, or the ends of the type. */
+static void random_element(struct suite *s, enum elem elem, unsigned char *to)
+{
+    static const double special[] = { 0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, 127, 128, 255, 65504, 65520, 2147483648.0,
+                                      -2147483649.0, 9.3e18, 1.9e19, 3.4e38, 1e-40, 1e-45, 1e300, 448, 464, 57344 };
+    uint64_t r = suite_random(s), bits = suite_random(s);
+    uint32_t size = elem_size(elem), width = elem_bits(elem);
+    if (elem_class(elem) == 'F' && r % 4 != 0) {
+        double x = r % 4 == 1 ? special[(r >> 8) % COUNT_OF(special)] : ((double)(int64_t)(r >> 8 & 0xffff) - 32768) / 64;
+        elem_from_f64(elem, (r >> 40) % 2 ? -x : x, to);
+        return;
+    }
+    if (elem_class(elem) != 'F' && r % 4 == 0)
+        bits = r % 8 ? (uint64_t)1 << (width - 1) : ((uint64_t)1 << (width - 1)) - 1;
+    else if (elem_class(elem) != 'F' && r % 4 == 1)
+        bits = (uint64_t)((int64_t)(r >> 8 & 15) - 8);
+    if (elem == ELEM_BOOL)
+        bits &= 1;
+    else if (elem_class(elem) == 'I' && width < 8)
+        bits = (uint64_t)((int64_t)(bits << (64 - width)) >> (64 - width));
+    else if (width < 8)
+        bits &= (1u << width) - 1;
+    memcpy(to, &bits, size);
+}
+
+lval case_buffer(struct suite *s, struct kernel_case *k, enum elem elem, uint32_t flags, int64_t n)
+{
+    uint32_t size = elem_size(elem);
+    unsigned char *data = arena_alloc(&s->ctx->session, (size_t)n * size + 64);
+    data += -(uintptr_t)data % 64;
+    for (int64_t i = 0; i < n; i++)
+        random_element(s, elem, data + i * size);
+    k->arg[k->f->args.n] = (struct case_arg){ data, n * size, 0 };
+    return lf_arg(k->f, (struct ltype){ elem, 0 }, flags | LARG_NOALIAS, 64, NULL);
+}
+
+lval case_index(struct kernel_case *k, int64_t value)
+{
+    k->arg[k->f->args.n] = (struct case_arg){ NULL, 0, value };
+    return lf_arg(k->f, TINDEX, 0, 0, NULL);
+}
+
+struct build case_parallel(struct kernel_case *k, lval *i)
+{
+    struct build body = { k->f, { 1 } };
+    lval count = case_index(k, k->count), in[2] = { index_of(body, 0), count };
+    lblock inner = lf_block(k->f);
+    *i = lf_value(k->f, TINDEX);
+    VEC_PUSH(k->f->arena, &k->f->blocks.data[inner.i].params, *i);
+    struct lstmt *p = lf_stmt(k->f, (lblock){ 1 }, L_PARALLEL);
+    p->in = lf_lvals(k->f, in, 2);
+    p->n_in = 2;
+    p->block[0] = inner;
+    return (struct build){ k->f, inner };
+}
+
+lval op1(struct build b, enum lop op, struct ltype t, lval x)
+{
+    return lf_op(b.f, b.b, op, t, &x, 1);
+}
+
+lval op2(struct build b, enum lop op, struct ltype t, lval x, lval y)
+{
+    return lf_op(b.f, b.b, op, t, (lval[]){ x, y }, 2);
+}
+
+lval op3(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z)
+{
+    return lf_op(b.f, b.b, op, t, (lval[]){ x, y, z }, 3);
+}
+
+lval op4(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z, lval w)
+{
+    return lf_op(b.f, b.b, op, t, (lval[]){ x, y, z, w }, 4);
+}
+
+lval number(struct build b, struct ltype t, int64_t value)
+{
+    lval v = lf_op(b.f, b.b, L_CONST, t, NULL, 0);
+    struct lblk *blk = &b.f->blocks.data[b.b.i];
+    struct lstmt *s = &blk->stmts.data[blk->stmts.n - 1];
+    if (elem_class(t.elem) == 'F')
+        s->fimm = (double)value;
+    else
+        s->imm = value;
+    return v;
+}
+
+lval index_of(struct build b, int64_t value)
+{
+    return number(b, TINDEX, value);
+}
+
+lval load(struct build b, struct ltype t, lval buffer, lval at)
+{
+    return op2(b, L_LOAD, t, buffer, at);
+}
+
+void store(struct build b, lval buffer, lval at, lval value)
+{
+    op3(b, L_STORE, (struct ltype){ 0 }, buffer, at, value);
+}
+
+void store_masked(struct build b, lval buffer, lval at, lval value, lval mask)
+{
+    op4(b, L_STORE, (struct ltype){ 0 }, buffer, at, value, mask);
+}
+
+/* ---- compiling ---- */
+
+struct variant { struct target target; bool fma; };
+static const struct variant variants[] = {
+    { { "x86_64-unknown-linux-gnu", "x86-64-v2", "" }, false },
+    { { "x86_64-unknown-linux-gnu", "x86-64-v3", "" }, true },
+    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "" }, true },
+};
+
+static bool cpu_runs(size_t variant)
+{
+    if (variant == 1)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return variant == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"));
+}
+
+static const char *symbol_of(struct suite *s, uint32_t i)
+{
+    return arena_printf(&s->ctx->session, "kernel.%u", i);
+}
+
+static const char *program_of(struct suite *s)
+{
+    struct strbuf text;
+    strbuf_init(&text, &s->ctx->session);
+    strbuf_printf(&text, "program @main {\n  %%0 = const index 0\n");
+    for (uint32_t i = 0; i < s->cases.n; i++)
+        strbuf_printf(&text, "  launch @kernel.%u() count %%0 grain 1 node 0\n", i);
+    strbuf_printf(&text, "}\n");
+    return text.data;
+}
+
+static bool no_weights(void *user, bool (*put)(void *, const void *, size_t), void *sink)
+{
+    return user || put(sink, "", 0);
+}
+
+static bool compile_suite(struct suite *s, const struct variant *v, const char *path)
+{
+    struct arena *arena = &s->ctx->session;
+    uint32_t n = s->cases.n;
+    struct codegen_unit *units = NEW_ARRAY(arena, struct codegen_unit, n + 1);
+    struct art_kernel *kernels = NEW_ARRAY(arena, struct art_kernel, n);
+    struct codegen_options options = { .self = "/proc/self/exe", .jobs = 2, .opt_level = 2 };
+    for (uint32_t i = 0; i < n; i++) {
+        struct strbuf text;
+        strbuf_init(&text, arena);
+        lf_print(s->cases.data[i].f, &text);
+        units[i] = (struct codegen_unit){ &v->target, symbol_of(s, i), text.data, { 0 } };
+        kernels[i].name = units[i].symbol;
+    }
+    units[n] = (struct codegen_unit){ &v->target, "main", program_of(s), { 0 } };
+    struct art_variant variant = { &v->target, v->target.cpu, 0, "main" };
+    struct artifact a = { .name = "suite", .compiler = "", .target_text = "", .features = "", .meta = "",
+                          .variants = &variant, .n_variants = 1, .kernels = kernels, .n_kernels = n, .plan = "main",
+                          .weights = { 0, NULL, no_weights }, .units = units, .n_units = n + 1, .prefix = "" };
+    return codegen_objects(s->ctx, arena, &options, units, n + 1) &&
+           codegen_link(s->ctx, &options, &a, OUTPUT_SHARED, path);
+}
+
+/* Addresses of the kernels in the loaded library: its symbol table tells offsets, one known address the base. */
+static void find_kernels(struct suite *s, const char *path, void *lib, mcc_rt_fn **fn)
+{
+    struct stat st;
+    Dl_info info;
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    unsigned char *file = malloc((size_t)st.st_size);
+    assert_int_equal(read(fd, file, (size_t)st.st_size), st.st_size);
+    close(fd);
+    assert_int_not_equal(dladdr(dlsym(lib, "mcc_query"), &info), 0);
+    const Elf64_Ehdr *h = (void *)file;
+    const Elf64_Shdr *sec = (void *)(file + h->e_shoff);
+    for (uint32_t k = 0; k < h->e_shnum; k++) {
+        if (sec[k].sh_type != SHT_SYMTAB)
+            continue;
+        const Elf64_Sym *sym = (void *)(file + sec[k].sh_offset);
+        const char *names = (char *)file + sec[sec[k].sh_link].sh_offset;
+        for (uint64_t i = 0; i < sec[k].sh_size / sizeof *sym; i++) {
+            unsigned at;
+            if (sscanf(names + sym[i].st_name, "kernel.%u", &at) != 1 || strstr(names + sym[i].st_name, "index"))
+                continue;
+            void *address = (char *)info.dli_fbase + sym[i].st_value;
+            memcpy(&fn[at], &address, sizeof address);
+        }
+    }
+    free(file);
+    for (uint32_t i = 0; i < s->cases.n; i++)
+        assert_non_null((void *)(uintptr_t)fn[i]);
+}
+
+/* ---- running and comparing ---- */
+
+static struct linterp_arg *copy_args(struct suite *s, const struct kernel_case *k)
+{
+    struct linterp_arg *args = NEW_ARRAY(&s->ctx->session, struct linterp_arg, CASE_ARGS);
+    for (uint32_t i = 0; i < k->f->args.n; i++) {
+        const struct case_arg *a = &k->arg[i];
+        args[i].index = a->index;
+        if (!a->data)
+            continue;
+        unsigned char *copy = arena_alloc(&s->ctx->session, (size_t)a->bytes + 64);
+        copy += -(uintptr_t)copy % 64;
+        memcpy(copy, a->data, (size_t)a->bytes);
+        args[i].buffer = (struct lbuffer){ copy, a->bytes };
+    }
+    return args;
+}
+
+static bool same_element(enum elem elem, const void *a, const void *b, bool unfused)
+{
+    if (memcmp(a, b, elem_size(elem)) == 0)
+        return true;
+    if (elem_class(elem) != 'F')
+        return false;
+    double x = elem_to_f64(elem, a), y = elem_to_f64(elem, b), m = x < 0 ? -x : x;
+    if ((x != x && y != y) || x == y)
+        return true;
+    return unfused && (x - y < 1e-4 * m + 1e-30 && y - x < 1e-4 * m + 1e-30);
+}
+
+static void compare(struct suite *s, const struct kernel_case *k, const struct linterp_arg *want,
+                    const struct linterp_arg *got, const char *cpu, bool unfused)
+{
+    (void)s;
+    for (uint32_t i = 0; i < k->f->args.n; i++) {
+        enum elem elem = k->f->args.data[i].type.elem;
+        uint32_t size = elem_size(elem);
+        for (int64_t at = 0; at < want[i].buffer.bytes; at += size) {
+            const char *a = (char *)want[i].buffer.data + at, *b = (char *)got[i].buffer.data + at;
+            if (same_element(elem, a, b, unfused))
+                continue;
+            uint64_t x = 0, y = 0;
+            memcpy(&x, a, size);
+            memcpy(&y, b, size);
+            fail_msg("%s, %s: argument %u (%s), element %lld: interpreted 0x%llx (%g), compiled 0x%llx (%g)", k->f->name,
+                     cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x, elem_to_f64(elem, a),
+                     (unsigned long long)y, elem_to_f64(elem, b));
+        }
+    }
+}
+
+static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, const struct variant *v)
+{
+    struct linterp_arg *want = copy_args(s, k), *got = copy_args(s, k);
+    int64_t words[CASE_ARGS];
+    unsigned char *scratch = aligned_alloc(64, ((size_t)k->f->local_bytes + 127) & ~(size_t)63);
+    struct linterp_result r = lf_interpret(k->f, want, 0, k->count, NULL);
+    if (r.code)
+        fail_msg("%s: interpreter: %d %s", k->f->name, r.code, r.text ? r.text : "");
+    for (uint32_t i = 0; i < k->f->args.n; i++)
+        words[i] = got[i].buffer.data ? (int64_t)(intptr_t)got[i].buffer.data : got[i].index;
+    /* Two chunks, as two threads would claim them. */
+    fn(words, 0, k->count / 2, (char *)scratch, NULL);
+    fn(words, k->count / 2, k->count, (char *)scratch, NULL);
+    compare(s, k, want, got, v->target.cpu, k->unfused && !v->fma);
+    free(scratch);
+}
+
+static void run_variant(struct suite *s, size_t which)
+{
+    char path[400];
+    mcc_rt_fn **fn = NEW_ARRAY(&s->ctx->session, mcc_rt_fn *, s->cases.n + 1);
+    snprintf(path, sizeof path, "%s.%zu.so", program_invocation_name, which);
+    bool ok = compile_suite(s, &variants[which], path);
+    for (uint32_t i = 0; i < s->ctx->diags.n; i++)
+        print_error("%s\n", s->ctx->diags.data[i].text);
+    assert_true(ok);
+    if (cpu_runs(which)) {
+        void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        assert_non_null(lib);
+        find_kernels(s, path, lib, fn);
+        for (uint32_t i = 0; i < s->cases.n; i++)
+            run_case(s, &s->cases.data[i], fn[i], &variants[which]);
+        dlclose(lib);
+    }
+    unlink(path);
+}
+
+void suite_run(struct suite *s)
+{
+    jmp_buf unwind;
+    s->ctx->unwind = &unwind;
+    if (setjmp(unwind) != 0)
+        fail_msg("unwound: %s", s->ctx->diags.n ? s->ctx->diags.data[0].text : "");
+    for (uint32_t i = 0; i < s->cases.n; i++)
+        if (!lf_finish(s->cases.data[i].f))
+            fail_msg("%s: %s", s->cases.data[i].f->name, s->ctx->diags.data[0].text);
+    for (size_t v = 0; v < COUNT_OF(variants); v++)
+        run_variant(s, v);
+}

@@ -1,0 +1,53 @@
+/* Kernels run twice, by the loop IR's interpreter and as machine code of each CPU variant, and compared. */
+#ifndef MCC_TESTS_CODEGEN_HARNESS_H
+#define MCC_TESTS_CODEGEN_HARNESS_H
+
+#include "codegen/codegen.h"
+
+enum { CASE_ARGS = 64 };
+
+struct case_arg { void *data; int64_t bytes; int64_t index; };   /* data: initial contents; NULL: an index */
+struct kernel_case {
+    struct lfunc *f;
+    struct case_arg arg[CASE_ARGS];
+    int64_t count;               /* parallel indices */
+    bool unfused;                /* floats may differ by a rounding where the target has no fma */
+};
+struct suite {
+    struct context *ctx;
+    VEC(struct kernel_case) cases;
+    uint64_t seed;
+};
+
+/* Statements into a block, for short tests. */
+struct build { struct lfunc *f; lblock b; };
+
+struct suite *suite_new(void);
+void suite_free(struct suite *);
+uint64_t suite_random(struct suite *);
+/* A case whose kernel has no arguments yet. */
+struct kernel_case *case_new(struct suite *, const char *name);
+/* Arguments, in order; values %1, %2, ... A buffer gets n elements: random ones with the type's extremes, or, for out,
+ * bytes that the kernel has to overwrite. */
+lval case_buffer(struct suite *, struct kernel_case *, enum elem, uint32_t flags, int64_t n);
+lval case_index(struct kernel_case *, int64_t value);
+/* Appends `parallel i = 0 to count` (argument count) to the body; its block, and the variable. */
+struct build case_parallel(struct kernel_case *, lval *i);
+
+/* Where bytes between elements of the interpreted and the compiled run differ, prints and fails the test. */
+void suite_run(struct suite *);
+
+lval op1(struct build, enum lop, struct ltype, lval);
+lval op2(struct build, enum lop, struct ltype, lval, lval);
+lval op3(struct build, enum lop, struct ltype, lval, lval, lval);
+lval op4(struct build, enum lop, struct ltype, lval, lval, lval, lval);
+lval number(struct build, struct ltype, int64_t);
+lval index_of(struct build, int64_t);
+lval load(struct build, struct ltype, lval buffer, lval at);
+void store(struct build, lval buffer, lval at, lval value);
+void store_masked(struct build, lval buffer, lval at, lval value, lval mask);
+
+#define T(e, n) ((struct ltype){ ELEM_##e, n })
+#define TINDEX T(I64, 1)
+
+#endif

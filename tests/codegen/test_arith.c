@@ -1,0 +1,228 @@
+/* Every computing statement on every element type it is defined on, scalar and in vectors, against the interpreter. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+enum { COUNT = 64 };
+
+static const enum elem float_elems[] = { ELEM_F32, ELEM_F64 };
+static const enum elem int_elems[] = { ELEM_I8, ELEM_I16, ELEM_I32, ELEM_I64, ELEM_U8, ELEM_U16, ELEM_U32, ELEM_U64 };
+static const uint32_t widths[] = { 1, 4, 8, 16 };
+
+/* Three operand buffers, an output of n_ops results per index, an output of predicates. */
+struct frame { struct build b; lval a, x, y, z, out, flags, i, count; uint32_t n; struct ltype t, p; };
+
+static struct frame frame_new(struct suite *s, enum elem elem, uint32_t lanes, uint32_t n_ops)
+{
+    char name[64];
+    struct frame f = { .t = { elem, lanes }, .p = { ELEM_BOOL, lanes } };
+    snprintf(name, sizeof name, "%s_%u_%u", elem_name(elem), lanes, s->cases.n);
+    struct kernel_case *k = case_new(s, name);
+    k->count = COUNT;
+    lval in[3];
+    for (int j = 0; j < 3; j++)
+        in[j] = case_buffer(s, k, elem, LARG_IN, (int64_t)COUNT * lanes);
+    f.out = case_buffer(s, k, elem, LARG_OUT, (int64_t)n_ops * COUNT * lanes);
+    f.flags = case_buffer(s, k, ELEM_BOOL, LARG_OUT, (int64_t)n_ops * COUNT * lanes);
+    f.b = case_parallel(k, &f.i);
+    lval at = op2(f.b, L_MUL, TINDEX, f.i, index_of(f.b, lanes));
+    f.x = load(f.b, f.t, in[0], at);
+    f.y = load(f.b, f.t, in[1], at);
+    f.z = load(f.b, f.t, in[2], at);
+    return f;
+}
+
+static lval next_place(struct frame *f)
+{
+    lval base = index_of(f->b, (int64_t)f->n++ * COUNT * f->t.lanes);
+    return op2(f->b, L_ADD, TINDEX, base, op2(f->b, L_MUL, TINDEX, f->i, index_of(f->b, f->t.lanes)));
+}
+
+static void put(struct frame *f, lval v)
+{
+    store(f->b, f->out, next_place(f), v);
+}
+
+static void put_flag(struct frame *f, lval v)
+{
+    store(f->b, f->flags, next_place(f), v);
+}
+
+static void compares(struct frame *f)
+{
+    static const enum lop ops[] = { L_EQ, L_NE, L_LT, L_LE };
+    for (size_t i = 0; i < COUNT_OF(ops); i++)
+        put_flag(f, op2(f->b, ops[i], f->p, f->x, f->y));
+    put(f, op3(f->b, L_SELECT, f->t, op2(f->b, L_LT, f->p, f->x, f->z), f->x, f->y));
+}
+
+static void test_floats(void **state)
+{
+    static const enum lop one[] = { L_NEG, L_ABS, L_SQRT, L_FLOOR, L_CEIL, L_RINT, L_TRUNC };
+    static const enum lop two[] = { L_ADD, L_SUB, L_MUL, L_DIV, L_REM, L_MIN, L_MAX, L_MINNUM, L_MAXNUM };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t e = 0; e < COUNT_OF(float_elems); e++) {
+        for (size_t w = 0; w < COUNT_OF(widths); w++) {
+            struct frame f = frame_new(s, float_elems[e], widths[w], 32);
+            for (size_t i = 0; i < COUNT_OF(one); i++)
+                put(&f, op1(f.b, one[i], f.t, f.x));
+            for (size_t i = 0; i < COUNT_OF(two); i++)
+                put(&f, op2(f.b, two[i], f.t, f.x, f.y));
+            compares(&f);
+            f = frame_new(s, float_elems[e], widths[w], 1);
+            s->cases.data[s->cases.n - 1].unfused = true;
+            put(&f, op3(f.b, L_FMA, f.t, f.x, f.y, f.z));
+        }
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+static void divisions(struct frame *f)
+{
+    lval zero = number(f->b, f->t, 0), one = number(f->b, f->t, 1), seven = number(f->b, f->t, 7);
+    lval d = op3(f->b, L_SELECT, f->t, op2(f->b, L_EQ, f->p, f->y, zero), one, f->y);
+    lval positive = op2(f->b, L_MAX, f->t, f->y, one);
+    put(f, op2(f->b, L_DIV, f->t, f->x, d));
+    put(f, op2(f->b, L_REM, f->t, f->x, d));
+    put(f, op2(f->b, L_FLOORDIV, f->t, f->x, positive));
+    put(f, op2(f->b, L_FLOORMOD, f->t, f->x, positive));
+    put(f, op2(f->b, L_DIV, f->t, f->x, seven));
+    put(f, op2(f->b, L_REM, f->t, f->x, seven));
+    put(f, op2(f->b, L_FLOORDIV, f->t, f->x, seven));
+    put(f, op2(f->b, L_FLOORMOD, f->t, f->x, seven));
+}
+
+static void test_integers(void **state)
+{
+    static const enum lop one[] = { L_NEG, L_ABS, L_NOT };
+    static const enum lop two[] = { L_ADD, L_SUB, L_MUL, L_MIN, L_MAX, L_AND, L_OR, L_XOR, L_SHL, L_SHR };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t e = 0; e < COUNT_OF(int_elems); e++) {
+        for (size_t w = 0; w < COUNT_OF(widths); w++) {
+            struct frame f = frame_new(s, int_elems[e], widths[w], 40);
+            for (size_t i = 0; i < COUNT_OF(one); i++)
+                put(&f, op1(f.b, one[i], f.t, f.x));
+            for (size_t i = 0; i < COUNT_OF(two); i++)
+                put(&f, op2(f.b, two[i], f.t, f.x, f.y));
+            put(&f, op3(f.b, L_FMA, f.t, f.x, f.y, f.z));
+            divisions(&f);
+            compares(&f);
+            put(&f, lf_op(f.b.f, f.b.b, L_IOTA, f.t, NULL, 0));
+        }
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+static struct lstmt *last(struct build b)
+{
+    struct lblk *blk = &b.f->blocks.data[b.b.i];
+    return &blk->stmts.data[blk->stmts.n - 1];
+}
+
+static lval with_imm(struct build b, lval v, int64_t imm)
+{
+    last(b)->imm = imm;
+    return v;
+}
+
+/* splat, extract, insert, hreduce, shuffle */
+static void shapes(struct frame *f, bool is_float)
+{
+    static const enum lop whole[] = { L_ADD, L_MUL, L_MIN, L_MAX, L_AND, L_OR };
+    struct ltype scalar = { f->t.elem, 1 };
+    uint32_t lanes = f->t.lanes;
+    lval first = with_imm(f->b, op1(f->b, L_EXTRACT, scalar, f->x), lanes - 1);
+    put(f, op1(f->b, L_SPLAT, f->t, first));
+    put(f, with_imm(f->b, op2(f->b, L_INSERT, f->t, f->y, first), lanes / 2));
+    for (size_t i = 0; i < (is_float ? 4 : COUNT_OF(whole)); i++)
+        put(f, op1(f->b, L_SPLAT, f->t, with_imm(f->b, op1(f->b, L_HREDUCE, scalar, f->x), whole[i])));
+    uint8_t *list = arena_alloc(f->b.f->arena, lanes);
+    for (uint32_t i = 0; i < lanes; i++)
+        list[i] = (uint8_t)(i * 7 % (2 * lanes));
+    lval v = op2(f->b, L_SHUFFLE, f->t, f->x, f->y);
+    last(f->b)->aux = list;
+    last(f->b)->n_aux = lanes;
+    put(f, v);
+    v = op2(f->b, L_SHUFFLE, scalar, f->x, f->y);
+    last(f->b)->aux = list + 1;
+    last(f->b)->n_aux = 1;
+    put(f, op1(f->b, L_SPLAT, f->t, v));
+}
+
+static void test_shapes(void **state)
+{
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t w = 1; w < COUNT_OF(widths); w++) {
+        for (size_t e = 0; e < COUNT_OF(float_elems); e++) {
+            struct frame f = frame_new(s, float_elems[e], widths[w], 12);
+            shapes(&f, true);
+        }
+        for (size_t e = 0; e < COUNT_OF(int_elems); e++) {
+            struct frame f = frame_new(s, int_elems[e], widths[w], 12);
+            shapes(&f, false);
+        }
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+static void test_bools(void **state)
+{
+    static const enum lop two[] = { L_AND, L_OR, L_XOR, L_EQ, L_NE };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t w = 0; w < COUNT_OF(widths); w++) {
+        struct frame f = frame_new(s, ELEM_BOOL, widths[w], 12);
+        for (size_t i = 0; i < COUNT_OF(two); i++)
+            put(&f, op2(f.b, two[i], f.t, f.x, f.y));
+        put(&f, op1(f.b, L_NOT, f.t, f.x));
+        put(&f, op3(f.b, L_SELECT, f.t, f.x, f.y, f.z));
+        lval all = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_AND);
+        lval any = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_OR);
+        put(&f, op1(f.b, L_SPLAT, f.t, all));
+        put(&f, op1(f.b, L_SPLAT, f.t, any));
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+static void test_bitcast(void **state)
+{
+    static const enum elem pairs[][2] = { { ELEM_F32, ELEM_I32 }, { ELEM_F64, ELEM_U64 }, { ELEM_F16, ELEM_I16 },
+                                          { ELEM_BF16, ELEM_U16 }, { ELEM_F8E5M2, ELEM_U8 } };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(pairs); i++) {
+        for (size_t w = 0; w < COUNT_OF(widths); w++) {
+            struct frame f = frame_new(s, pairs[i][0], widths[w], 2);
+            struct ltype other = { pairs[i][1], widths[w] };
+            lval v = op1(f.b, L_BITCAST, other, f.x);
+            v = op2(f.b, L_XOR, other, v, number(f.b, other, 1));
+            put(&f, op1(f.b, L_BITCAST, f.t, v));
+        }
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_floats), cmocka_unit_test(test_integers), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_bools), cmocka_unit_test(test_bitcast)
+    };
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
