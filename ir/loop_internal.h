@@ -46,6 +46,14 @@ void ltype_print(struct strbuf *, struct ltype);
 /* Sets local_bytes from the LOCAL statements. */
 void loop_layout_locals(struct lfunc *);
 
+/* Lane arithmetic of the interpreter (ir/loop_arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands may
+ * be NULL. A zero divisor gives 0 here: the caller checks first. */
+void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* r[i] = 0 or 1. */
+void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
+/* Element i of an array of integers or bools, sign- or zero-extended. */
+int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
+
 static inline bool ltype_equal(struct ltype a, struct ltype b) { return a.elem == b.elem && a.lanes == b.lanes; }
 static inline bool ltype_is_index(struct ltype t) { return t.elem == ELEM_I64 && t.lanes == 1; }
 
