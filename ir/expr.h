@@ -40,7 +40,8 @@ struct symbol {
     const char *name;          /* unique in the context; what the printer shows */
     int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
     expr_id bound;             /* provable upper bound in other symbols, or {0} */
-    uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it */
+    uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
+                                * UINT32_MAX: it is a dim of that value */
 };
 
 struct exprs *exprs_new(struct context *);

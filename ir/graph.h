@@ -161,6 +161,7 @@ struct graph {
     VEC(struct meta { const char *key; const char *value; }) metadata;
     int64_t ir_version;
     bool legal;
+    struct folds *folds;         /* caches of ir/fold.c; NULL: none yet */
 };
 
 struct graph *graph_new(struct context *);
@@ -230,9 +231,14 @@ const struct tensor_data *value_fold(struct graph *, value_id);
 bool value_const_i64(struct graph *, value_id, int64_t *out, uint32_t n);
 bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);
 
+/* Writes elements first .. first + n - 1, row-major, graph width, of a lazy constant of any size to dst, piece by piece
+ * with little memory: views and elementwise operators of constants never exist as a whole. Everything else is folded,
+ * within the limits of value_fold. False after a diagnostic. (ir/const_read.c) */
+bool const_read(struct graph *, value_id, int64_t first, int64_t n, void *dst);
+
 /* ---- verifier, text ---------------------------------------------------------------------------------------------------- */
 
-/* Checks the invariants numbered at the head of ir/verify.c; each violation is one FAIL_INTERNAL diagnostic. */
+/* Checks the invariants numbered at the head of ir/graph_verify.c; each violation is one FAIL_INTERNAL diagnostic. */
 bool graph_verify(struct graph *);
 /* Text form (.mcir): prints, and parses back to the same graph (docs/mcir.md). Constants above 64 bytes print as
  * dense hex only with full set, else as `...`. */

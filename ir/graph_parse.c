@@ -288,11 +288,14 @@ static bool read_binding(struct reader *r)
 {
     struct symbol *s;
     value_id v;
-    if (!read_symbol_ref(r, &s) || !read_expect(r, "=") || !read_ref(r, &v) || !read_expect(r, "[") ||
-        !read_count(r, &s->elem) || !read_expect(r, "]"))
+    if (!read_symbol_ref(r, &s) || !read_expect(r, "="))
+        return false;
+    bool dim = read_accept(r, "dim");
+    if (!read_ref(r, &v))
         return false;
     s->value = v.i;
-    return true;
+    s->elem = UINT32_MAX;
+    return dim || (read_expect(r, "[") && read_count(r, &s->elem) && read_expect(r, "]"));
 }
 
 /* source N "name" "op" "domain" "output" ["origin"] version */

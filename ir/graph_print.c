@@ -412,7 +412,7 @@ static void put_symbols(struct printer *p)
     }
 }
 
-/* Which element of which value a symbol is; after the body, where the values have numbers. */
+/* Which element of which value a symbol is, or that it is a dim of one; after the body, where the values have numbers. */
 static void put_bindings(struct printer *p)
 {
     for (uint32_t s = 1; s <= p->n_syms; s++) {
@@ -422,7 +422,10 @@ static void put_bindings(struct printer *p)
             continue;
         PUT(p, "bind ");
         put_name(p, sym->name);
-        PUT(p, " = %%%u[%u]\n", p->number[sym->value], sym->elem);
+        if (sym->elem == UINT32_MAX)
+            PUT(p, " = dim %%%u\n", p->number[sym->value]);
+        else
+            PUT(p, " = %%%u[%u]\n", p->number[sym->value], sym->elem);
     }
 }
 
