@@ -134,6 +134,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
     const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
     if (o->version)
         strbuf_printf(&text, "mcc %s\n", MCCC_VERSION);
+    else if (o->reference)
+        options_reference(&text);
     else if (o->list_ops)
         legalize_list_ops(&text);
     else if (o->list_stages || o->dry_run)
