@@ -254,7 +254,7 @@ static void prepare_region(struct eval *e, region_id r)
         e->shared[region->results.data[i].i] = true;
 }
 
-static void prepare(struct eval *e, struct graph *g, struct arena *arena)
+void eval_prepare(struct eval *e, struct graph *g, struct arena *arena)
 {
     uint32_t n = g->values.n;
     e->g = g;
@@ -309,7 +309,7 @@ static eval_fn *const eval_table[OP_COUNT] = {
     [OP_ASSERT] = eval_assert,
 };
 
-static enum eval_status eval_node(struct eval *e, node_id id)
+enum eval_status eval_node(struct eval *e, node_id id)
 {
     const struct node *n = graph_node(e->g, id);
     eval_fn *fn = eval_table[n->op] ? eval_table[n->op] : op_shape(n->op) == SHAPE_MAP ? eval_map : NULL;
@@ -351,7 +351,7 @@ enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, str
 {
     struct eval e = { .text = "" };
     enum eval_status status = EVAL_OK;
-    prepare(&e, g, arena);
+    eval_prepare(&e, g, arena);
     e.wanted = wanted;
     for (uint32_t i = 0; i < g->inputs.n; i++)    /* inputs come first: they bind the symbols of shapes */
         own_dims(&e, g->inputs.data[i].value);

@@ -1,0 +1,16 @@
+/* Caches of constant folding. Shared by ir/fold.c and ir/const_read.c. */
+#ifndef MCC_IR_FOLD_H
+#define MCC_IR_FOLD_H
+
+#include "ir/graph.h"
+
+struct folds {
+    uint32_t cap;                          /* values that the arrays have room for */
+    uint8_t *constness;                    /* by value id: 0 unknown, 1 no, 2 yes */
+    uint16_t *read_cost;                   /* by value id, ir/const_read.c: 0 unknown */
+    const struct tensor_data **data;       /* by value id: folded; NULL: not yet */
+    int64_t total;                         /* bytes folded so far */
+};
+struct folds *folds_of(struct graph *, value_id);   /* with room for that value */
+
+#endif
