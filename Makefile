@@ -27,7 +27,7 @@ SAN := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sani
 INCLUDE := -I. -I$(BUILD)/gen
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE $(OPT) -fPIC -fvisibility=hidden $(SAN) $(INCLUDE) $(WARN) $(CFLAGS)
 CXXFLAGS_ALL := -std=c++17 $(OPT) -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti $(SAN) $(INCLUDE) -Wall -Wextra -Werror $(CXXFLAGS)
-LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lm -lpthread
+LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
