@@ -57,7 +57,7 @@ static uint32_t small_encode(const struct small_float *f, double x, bool saturat
     } else {
         int e, low = 1 - f->bias;
         frexp(x, &e);
-        e = e - 1 > low ? e - 1 : low;
+        e = x > 0 && e - 1 > low ? e - 1 : low;   /* zero has no exponent of its own */
         /* at most mbits + 1 bits remain before the point; carrying into the exponent is what the sum does */
         double q = nearbyint(ldexp(x, f->mbits - e));
         code = e - low > 300 ? f->max + 1 : ((uint32_t)(e - low) << f->mbits) + (uint32_t)q;
