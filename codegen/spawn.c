@@ -197,10 +197,12 @@ static void worker_send(struct pool *p, struct worker *w)
     (void)p;
 }
 
+/* The first line of what a worker said. */
 static const char *clip(struct arena *arena, const char *text, size_t size)
 {
-    while (size > 0 && text[size - 1] == '\n')
-        size--;
+    const char *line = memchr(text, '\n', size);
+    if (line)
+        size = (size_t)(line - text);
     return arena_strndup(arena, text, size < TEXT_MAX ? size : TEXT_MAX);
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "codegen/codegen.h"

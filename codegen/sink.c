@@ -1,0 +1,150 @@
+/* Output files: a temporary file beside the target takes the target's name when it is complete and on the disk.
+ *
+ * Until then the target is untouched. The temporary file is known to the context (temp_file), so that whoever ends the
+ * process by a signal can remove it, and it goes when memory ends somewhere below.
+ */
+#include "codegen/sink.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+bool sink_put(struct sink *s, const void *data, size_t size)
+{
+    const char *p = data;
+    s->written += size;
+    while (s->ok && size > 0) {
+        ssize_t n = write(s->fd, p, size < (1u << 30) ? size : 1u << 30);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            s->ok = error_env(s->ctx, "cannot write '%s': %s", s->path, n ? strerror(errno) : "no progress");
+            break;
+        }
+        p += n;
+        size -= (size_t)n;
+    }
+    return s->ok;
+}
+
+bool sink_patch(struct sink *s, const void *data, size_t size, uint64_t at)
+{
+    if (s->ok && pwrite(s->fd, data, size, (off_t)at) != (ssize_t)size)
+        s->ok = error_env(s->ctx, "cannot write '%s': %s", s->path, strerror(errno));
+    return s->ok;
+}
+
+static bool put_hashed(void *user, const void *data, size_t size)
+{
+    struct sink *s = user;
+    XXH64_update(s->hash, data, size);
+    return sink_put(s, data, size);
+}
+
+bool sink_weights(struct sink *s, const struct weights_writer *w, uint64_t *hash)
+{
+    uint64_t before = s->written;
+    XXH64_state_t *state = arena_alloc(&s->ctx->session, sizeof *state);
+    s->hash = state;
+    XXH64_reset(state, 0);
+    bool ok = w->write(w->user, put_hashed, s) && s->ok;
+    *hash = XXH64_digest(state);
+    if (ok && s->written - before != w->size)
+        return error_internal(s->ctx, (src_id){ 0 }, "weights: %llu bytes written, %llu announced",
+                              (unsigned long long)(s->written - before), (unsigned long long)w->size);
+    return ok;
+}
+
+/* A link is written through: the name that it points to is replaced. */
+static const char *final_path(struct context *ctx, struct arena *arena, const char *path)
+{
+    struct stat st;
+    char *real;
+    if (lstat(path, &st) < 0)
+        return path;
+    if (S_ISLNK(st.st_mode) && (real = realpath(path, NULL)) != NULL) {
+        path = arena_strdup(arena, real);
+        free(real);
+        if (stat(path, &st) < 0)
+            return path;
+    }
+    if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
+        return path;
+    error_env(ctx, "'%s' is not a regular file", path);
+    return NULL;
+}
+
+static const char *folder_of(struct arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
+}
+
+/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. */
+static int open_temporary(struct context *ctx, struct arena *arena, const char *path, char **name)
+{
+    const char *folder = folder_of(arena, path);
+    for (int k = 0; k < 100; k++) {
+        *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
+        int fd = open(*name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) {
+            if (fd < 0)
+                error_env(ctx, "cannot write '%s': %s", path, strerror(errno));
+            return fd;
+        }
+    }
+    error_env(ctx, "cannot write '%s': too many temporary files", path);
+    return -1;
+}
+
+static bool commit(struct sink *s, const char *temporary, const char *folder)
+{
+    if (fsync(s->fd) < 0 && errno != EINVAL && errno != EROFS)
+        return error_env(s->ctx, "cannot write '%s': %s", s->path, strerror(errno));
+    if (rename(temporary, s->path) < 0)
+        return error_env(s->ctx, "cannot rename to '%s': %s", s->path, strerror(errno));
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    return true;
+}
+
+bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool (*fill)(void *user, struct sink *),
+               void *user)
+{
+    char *temporary;
+    jmp_buf *outer = ctx->unwind, here;
+    volatile bool ok = false, unwound = false;
+    struct sink s = { .ctx = ctx, .ok = true };
+    s.path = final_path(ctx, arena, path);
+    if (!s.path)
+        return false;
+    const char *folder = folder_of(arena, s.path);
+    s.fd = open_temporary(ctx, arena, s.path, &temporary);
+    if (s.fd < 0)
+        return false;
+    ctx->temp_file = temporary;
+    ctx->unwind = &here;
+    if (setjmp(here) == 0)
+        ok = fill(user, &s) && commit(&s, temporary, folder);
+    else
+        unwound = true;
+    ctx->unwind = outer;
+    close(s.fd);
+    if (!ok)
+        unlink(temporary);
+    ctx->temp_file = NULL;
+    if (unwound && outer)
+        longjmp(*outer, 1);
+    return ok;
+}

@@ -1,0 +1,24 @@
+/* Writing an output file whole or not at all (sink.c). */
+#ifndef MCC_CODEGEN_SINK_H
+#define MCC_CODEGEN_SINK_H
+
+#include "codegen/codegen.h"
+
+struct sink {
+    struct context *ctx;
+    const char *path;          /* the final name, links resolved */
+    int fd;
+    void *hash;                /* state while weights pass */
+    uint64_t written;
+    bool ok;                   /* false after a diagnostic */
+};
+
+/* Calls fill(user, sink), which writes the file's bytes through the functions below and returns false after a
+ * diagnostic; then the file is synced and takes the name `path`. Nothing is left behind on failure. */
+bool sink_file(struct context *, struct arena *, const char *path, bool (*fill)(void *user, struct sink *), void *user);
+bool sink_put(struct sink *, const void *, size_t size);                    /* appends */
+bool sink_patch(struct sink *, const void *, size_t size, uint64_t at);     /* overwrites what was written */
+/* Appends the weights; *hash: XXH64 of them, seed 0. */
+bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
+
+#endif
