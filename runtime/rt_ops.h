@@ -93,6 +93,10 @@ int64_t mcc_rt_det(struct mcc_rt_run *, int64_t elem, const void *src, void *dst
 int64_t mcc_rt_dft(struct mcc_rt_run *, int64_t elem, const void *src, void *dst, int64_t outer, int64_t n,
                    int64_t inner, int64_t parts_in, int64_t length, int64_t n_out, int64_t parts_out, int64_t inverse,
                    int64_t half);
+/* n random numbers of a float element: uniform in [a, b), or normal with mean a and deviation b. The stream depends on
+ * the low 32 bits of seed alone; a and b are the bits of doubles. fails */
+int64_t mcc_rt_rng(struct mcc_rt_run *, int64_t elem, void *dst, int64_t n, int64_t is_normal, int64_t seed,
+                   int64_t a_bits, int64_t b_bits);
 double mcc_rt_fmod(double, double);    /* exact, sign of the dividend; called by code, not by L_CALL */
 float mcc_rt_fmodf(float, float);
 

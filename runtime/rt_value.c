@@ -64,7 +64,7 @@ void *rt_run_alloc(struct mcc_rt_run *run, int64_t bytes)
         int64_t at = mcc_rt_segment(run, bytes);
         return at < 0 ? NULL : (void *)(intptr_t)at;
     }
-    bytes = (bytes + 15) & -(int64_t)16;
+    bytes = bytes ? (bytes + 15) & -(int64_t)16 : 16;
     if (run->small_end - run->small < bytes) {
         int64_t at = mcc_rt_segment(run, SMALL_PIECE);
         if (at < 0)
