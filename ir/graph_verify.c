@@ -10,10 +10,11 @@
  *  legal form
  *   7  no node is `onnx`; the number of operands and results is that of the operator's row
  *   8  attributes are those of the row: known name, its kind, once, none missing but the optional ones
- *   9  every type is known: an element type, a rank in [0, 32], every dim an expression that may be >= 0
+ *   9  every type is known: an element type, a rank in [0, 32], every dim an expression that may be >= 0; of
+ *      what a sequence, optional or map holds rank and dims may be unknown
  *  10  inference agrees with the types of results (control flow: kinds, element types and ranks across regions)
  *  11  known elements: as many as the type's static dims say, of an integer or bool tensor
- *  12  a SYM_VALUE symbol in a type or attribute names a live value of this graph
+ *  12  a SYM_VALUE symbol in a type or attribute names a live value of this graph, or is the `trips` of a loop
  */
 #include "ir/graph.h"
 
@@ -73,6 +74,7 @@ static void check_expr(struct verifier *v, const struct node *node, expr_id e)
 static void check_type(struct verifier *v, const struct node *node, const struct type *t)
 {
     struct exprs *x = v->g->ctx->exprs;
+    bool held = t && t->kind != TYPE_TENSOR;
     for (; t && (t->kind == TYPE_SEQUENCE || t->kind == TYPE_OPTIONAL || t->kind == TYPE_MAP); t = t->inner) {
         if (!t->inner)
             violated(v, 9, node, "a sequence, optional or map of nothing");
@@ -86,7 +88,7 @@ static void check_type(struct verifier *v, const struct node *node, const struct
     if (t->rank > RANK_MAX)
         violated(v, 9, node, "rank %d", (int)t->rank);
     for (int32_t i = 0; i < t->rank; i++) {
-        if (!t->dims[i].i || ex_hi(x, t->dims[i]) < 0)
+        if (t->dims[i].i ? ex_hi(x, t->dims[i]) < 0 : !held)
             violated(v, 9, node, "dim %d is %s", (int)i, t->dims[i].i ? "negative" : "unknown");
         check_expr(v, node, t->dims[i]);
     }
@@ -128,7 +130,8 @@ static void check_attr(struct verifier *v, const struct node *node, uint32_t i, 
     for (uint32_t j = 0; j < i; j++)
         if (strcmp(node->attr[j].name, a->name) == 0)
             violated(v, 8, node, "attribute %s stands twice", a->name);
-    if (a->kind == ATTR_EXPR)
+    bool own = node->op == OP_LOOP && strcmp(a->name, "trips") == 0;
+    if (a->kind == ATTR_EXPR && !(own && ex_as_sym(v->g->ctx->exprs, a->u.e).i))
         check_expr(v, node, a->u.e);
     for (uint32_t j = 0; a->kind == ATTR_EXPRS && j < a->n; j++) {
         if (!a->u.exprs[j].i)
