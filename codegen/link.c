@@ -1,8 +1,8 @@
 /* Artifact -> shared object: table, kernels and runtime linked by lld in a worker, then the weights put in place.
  *
- * The linker gets four files, whatever the model: one archive with everything, a stub that stands for libc, a linker
- * script and a version script; all nameless, so nothing that a user wrote reaches its command line. The script places
- * a placeholder of the weights in the last segment; image.c makes the file of it.
+ * The linker gets five files, whatever the model: an archive of the model's objects, one of the runtime's, a stub that
+ * stands for libc, a linker script and a version script; all nameless, so nothing that a user wrote reaches its command
+ * line. The script places a placeholder of the weights in the last segment; image.c makes the file of it.
  */
 #include <string.h>
 
@@ -77,13 +77,11 @@ static const struct codegen_unit *first_of(const struct artifact *a, uint32_t i)
     return NULL;
 }
 
-static struct span make_archive(struct arena *arena, const struct elf_machine *m, const struct artifact *a,
-                                struct strbuf *options)
+static struct span own_objects(struct arena *arena, const struct elf_machine *m, const struct artifact *a,
+                               struct strbuf *options)
 {
-    uint32_t n = 0, n_rt = 0;
-    while (rt_objects[n_rt].arch)
-        n_rt++;
-    struct span *members = NEW_ARRAY(arena, struct span, a->n_units + n_rt + 1);
+    uint32_t n = 0;
+    struct span *members = NEW_ARRAY(arena, struct span, a->n_units + 1);
     members[n++] = table_object(arena, m, a);
     for (uint32_t i = 0; i < a->n_units; i++) {
         const struct codegen_unit *same = first_of(a, i);
@@ -92,44 +90,65 @@ static struct span make_archive(struct arena *arena, const struct elf_machine *m
         else
             members[n++] = a->units[i].object;
     }
-    for (uint32_t i = 0; i < n_rt; i++)
+    return elf_archive(arena, members, n);
+}
+
+static struct span runtime_objects(struct arena *arena, const struct elf_machine *m)
+{
+    uint32_t n = 0, count = 0;
+    while (rt_objects[count].arch)
+        count++;
+    struct span *members = NEW_ARRAY(arena, struct span, count + 1);
+    for (uint32_t i = 0; i < count; i++)
         if (strcmp(rt_objects[i].arch, m->arch) == 0)
             members[n++] = (struct span){ rt_objects[i].data, (size_t)(rt_objects[i].end - rt_objects[i].data) };
     return elf_archive(arena, members, n);
 }
 
-static void add_common_options(struct arena *arena, struct strbuf *options, const struct elf_machine *m)
+/* Names start at the query function and the note; what of the runtime they reach is taken. */
+static void add_options(struct arena *arena, struct strbuf *options, const struct elf_machine *m, enum output_kind kind)
 {
-    static const char *const fixed[] = {
-        "-shared", "--threads=1", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--whole-archive",
-        "--fatal-warnings", "--no-undefined", "-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"
+    static const char *const both[] = { "--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note" };
+    static const char *const shared[] = {
+        "-shared", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--fatal-warnings", "--no-undefined",
+        "-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"
     };
     add_option(options, "-m");
     add_option(options, m->emulation);
-    for (size_t i = 0; i < COUNT_OF(fixed); i++)
-        add_option(options, fixed[i]);
+    for (size_t i = 0; i < COUNT_OF(both); i++)
+        add_option(options, both[i]);
+    if (kind == OUTPUT_OBJECT) {
+        add_option(options, "-r");
+        return;
+    }
+    for (size_t i = 0; i < COUNT_OF(shared); i++)
+        add_option(options, shared[i]);
     add_option(options, "-z");
     add_option(options, arena_printf(arena, "max-page-size=%llu", (unsigned long long)m->page));
 }
 
-static bool link_shared(struct context *ctx, struct arena *arena, const struct codegen_options *options,
-                        const struct artifact *a, const struct elf_machine *m, const char *query, struct span *image)
+static bool run_linker(struct context *ctx, struct arena *arena, const struct codegen_options *options,
+                       const struct artifact *a, const struct elf_machine *m, enum output_kind kind, const char *query,
+                       struct span *image)
 {
     struct strbuf list;
-    struct span parts[LINK_INPUTS + 2];
-    struct job job = { .what = "linking" };
+    struct span parts[LINK_INPUTS + 3] = { 0 };
+    struct job job = { .what = "linking", .parts = parts };
+    bool shared = kind == OUTPUT_SHARED;
     strbuf_init(&list, arena);
-    add_common_options(arena, &list, m);
-    if (strcmp(query, "mcc_query") != 0)
+    add_options(arena, &list, m, kind);
+    if (shared && strcmp(query, "mcc_query") != 0)
         add_option(&list, arena_printf(arena, "--defsym=%s=mcc_query", query));
-    parts[LINK_INPUTS] = make_archive(arena, m, a, &list);
-    parts[LINK_INPUTS + 1] = elf_stub(arena, m, "libc.so.6", libc_names, COUNT_OF(libc_names));
+    parts[LINK_INPUTS] = own_objects(arena, m, a, &list);
+    parts[LINK_INPUTS + 1] = runtime_objects(arena, m);
+    if (shared) {
+        parts[LINK_INPUTS + 2] = elf_stub(arena, m, "libc.so.6", libc_names, COUNT_OF(libc_names));
+        parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0);
+        parts[LINK_VERSIONS] = text_span(arena_printf(arena, "{ global: %s; local: *; };\n", query));
+    }
     parts[LINK_OPTIONS] = (struct span){ list.data, list.n };
-    parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0);
-    parts[LINK_VERSIONS] = text_span(arena_printf(arena, "{ global: %s; local: *; };\n", query));
     job.head.kind = WIRE_LINK;
     job.head.n_parts = COUNT_OF(parts);
-    job.parts = parts;
     if (!spawn_jobs(ctx, arena, options, &job, 1))
         return false;
     *image = job.result;
@@ -142,14 +161,16 @@ bool codegen_link(struct context *ctx, const struct codegen_options *options, co
     const struct elf_machine *m = elf_machine(a->variants[0].target->triple);
     struct arena arena;
     struct span image;
-    (void)kind;
     if (!m)
         return error_internal(ctx, (src_id){ 0 }, "no linker for target '%s'", a->variants[0].target->triple);
     arena_init(&arena, ctx);
     const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
     const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";
-    bool ok = link_shared(ctx, &arena, options, a, m, query, &image) &&
-              image_write(ctx, &arena, image, &a->weights, query, path);
+    bool ok = run_linker(ctx, &arena, options, a, m, kind, query, &image);
+    if (ok && kind == OUTPUT_OBJECT)
+        ok = object_write(ctx, &arena, image, &a->weights, query, path);
+    else if (ok)
+        ok = image_write(ctx, &arena, image, &a->weights, query, path);
     arena_release(&arena);
     return ok;
 }

@@ -115,7 +115,7 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
                             .prefix = "" };
 }
 
-static void build(const char *path, uint32_t jobs, const char *prefix)
+static void build(const char *path, uint32_t jobs, const char *prefix, enum output_kind kind)
 {
     struct context *ctx = context_new();
     struct codegen_unit units[5];
@@ -129,7 +129,7 @@ static void build(const char *path, uint32_t jobs, const char *prefix)
         fill(ctx, units, &a, jobs, &options);
         a.prefix = prefix;
         ok = codegen_objects(ctx, &ctx->session, &options, units, 5) &&
-             codegen_link(ctx, &options, &a, OUTPUT_SHARED, path);
+             codegen_link(ctx, &options, &a, kind, path);
     }
     for (uint32_t i = 0; i < ctx->diags.n; i++)
         print_error("%s\n", ctx->diags.data[i].text);
@@ -182,7 +182,7 @@ static void test_run(void **state)
     (void)state;
     weights_size = 100000;
     const char *path = temporary("run.so");
-    build(path, 2, "");
+    build(path, 2, "", OUTPUT_SHARED);
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!lib)
         print_error("%s\n", dlerror());
@@ -223,7 +223,7 @@ static void test_file(void **state)
     size_t size;
     weights_size = 40004;
     const char *path = temporary("file.so");
-    build(path, 1, "foo");
+    build(path, 1, "foo", OUTPUT_SHARED);
     unsigned char *data = read_file(path, &size);
     Elf64_Ehdr head;
     memcpy(&head, data, sizeof head);
@@ -274,8 +274,8 @@ static void test_same_bytes(void **state)
     size_t n1, n2;
     weights_size = 64;
     const char *one = temporary("one.so"), *two = temporary("two.so");
-    build(one, 1, "");
-    build(two, 3, "");
+    build(one, 1, "", OUTPUT_SHARED);
+    build(two, 3, "", OUTPUT_SHARED);
     unsigned char *a = read_file(one, &n1), *b = read_file(two, &n2);
     assert_int_equal(n1, n2);
     assert_memory_equal(a, b, n1);
@@ -290,10 +290,38 @@ static void test_without_weights(void **state)
     (void)state;
     weights_size = 0;
     const char *path = temporary("none.so");
-    build(path, 1, "");
+    build(path, 1, "", OUTPUT_SHARED);
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     assert_non_null(lib);
     dlclose(lib);
+    unlink(path);
+}
+
+/* Two relocatable outputs in one library: nothing of theirs collides. */
+static void test_objects(void **state)
+{
+    (void)state;
+    char command[1000];
+    const char *one = temporary("one.o"), *two = temporary("two.o"), *path = temporary("both.so");
+    static const char *const queries[] = { "one_mcc_query", "two_mcc_query" };
+    weights_size = 4096;
+    build(one, 1, "one", OUTPUT_OBJECT);
+    build(two, 1, "two", OUTPUT_OBJECT);
+    snprintf(command, sizeof command, "cc -shared -o '%s' '%s' '%s'", path, one, two);
+    assert_int_equal(system(command), 0);
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        print_error("%s\n", dlerror());
+    assert_non_null(lib);
+    assert_null(dlsym(lib, "mcc_query"));
+    for (size_t i = 0; i < COUNT_OF(queries); i++) {
+        union { void *p; const mcc_api *(*query)(uint32_t); } query = { dlsym(lib, queries[i]) };
+        assert_non_null(query.p);
+        run_both_variants(query.query(MCC_ABI));
+    }
+    dlclose(lib);
+    unlink(one);
+    unlink(two);
     unlink(path);
 }
 
@@ -301,7 +329,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run), cmocka_unit_test(test_file), cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_without_weights)
+        cmocka_unit_test(test_without_weights), cmocka_unit_test(test_objects)
     };
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
