@@ -13,7 +13,7 @@ struct exp_consts {
     int mantissa, bias;
     double magic, low, high;      /* clamps: results below and above are 0 and infinity */
     double expm1_low, expm1_high, expm1_tiny;
-    double tanh_low;              /* -2|x| from where tanh is 1 */
+    double tanh_high;             /* 2|x| from where tanh is 1 */
     double ln2_high, ln2_low;
     uint32_t n;
     const double *q;
@@ -25,10 +25,10 @@ static const double q_f64[] = {
     0x1.27e91d8f56aacp-29
 };
 static const struct exp_consts consts_f32 = {
-    23, 127, 0x1.8p23, -104, 89, -20, 88.75, 0x1p-26, -20, 0x1.62e4p-1, 0x1.7f7d1cp-20, COUNT_OF(q_f32), q_f32
+    23, 127, 0x1.8p23, -104, 89, -20, 88.75, 0x1p-26, 20, 0x1.62e4p-1, 0x1.7f7d1cp-20, COUNT_OF(q_f32), q_f32
 };
 static const struct exp_consts consts_f64 = {
-    52, 1023, 0x1.8p52, -746, 710, -45, 709.8, 0x1p-56, -44, 0x1.62e42feep-1, 0x1.a39ef35793c76p-33, COUNT_OF(q_f64), q_f64
+    52, 1023, 0x1.8p52, -746, 710, -45, 709.8, 0x1p-56, 44, 0x1.62e42feep-1, 0x1.a39ef35793c76p-33, COUNT_OF(q_f64), q_f64
 };
 
 static const struct exp_consts *consts_of(const struct math *m)
@@ -59,16 +59,29 @@ static lval reduced_expm1(struct math *m, lval r)
     return m_fma(m, m_mul(m, r, r), q, r);
 }
 
-/* 2^power and exp(r) - 1 of clamped x, whose n lies within the normal exponents. */
+static lval power_bits(struct math *m, int power)      /* the bits of 2^power */
+{
+    const struct exp_consts *k = consts_of(m);
+    return m_int(m, (int64_t)(k->bias + power) << k->mantissa);
+}
+
+/* scale = 2^(n + power) and p = exp(r) - 1 of a clamped x whose n lies within the normal exponents. */
 struct parts { lval scale, p; };
 
 static struct parts exp_parts(struct math *m, lval x, int power)
 {
-    const struct exp_consts *k = consts_of(m);
     lval bits;
     lval p = reduced_expm1(m, reduce(m, x, (lval){ 0 }, &bits));
-    lval one = m_int(m, (int64_t)(k->bias + power) << k->mantissa);
-    return (struct parts){ m_float(m, m_bin(m, L_ADD, m_shift(m, L_SHL, bits, k->mantissa), one)), p };
+    lval n = m_shift(m, L_SHL, bits, consts_of(m)->mantissa);
+    return (struct parts){ m_float(m, m_bin(m, L_ADD, n, power_bits(m, power))), p };
+}
+
+/* 2^n in two factors: whole = n1 + n2 and half = n1 as exponent fields. The magic number's own bits leave at the top. */
+static void two_factors(struct math *m, lval bits, lval *n1, lval *n2)
+{
+    int mantissa = consts_of(m)->mantissa;
+    *n1 = m_shift(m, L_SHL, m_shift(m, L_SHR, bits, 1), mantissa);
+    *n2 = m_bin(m, L_SUB, m_shift(m, L_SHL, bits, mantissa), *n1);
 }
 
 /* 2^power expm1(x), sound for denormal x only with power 0 */
@@ -78,22 +91,20 @@ static lval expm1_inner(struct math *m, lval x, int power)
     return m_fma(m, e.scale, e.p, m_addc(m, e.scale, -ldexp(1, power)));
 }
 
+/* The last product alone rounds, overflows or becomes denormal. */
 lval math_exp_scaled(struct math *m, lval x, lval low, int power)
 {
     const struct exp_consts *k = consts_of(m);
-    lval bits;
+    lval bits, n1, n2;
     x = m_bin(m, L_MINNUM, m_const(m, k->high + (power < 0 ? 1 : 0)), x);
     x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
-    lval p = m_addc(m, reduced_expm1(m, reduce(m, x, low, &bits)), 1);
+    lval p = reduced_expm1(m, reduce(m, x, low, &bits));
     if (power)
         bits = m_bin(m, L_ADD, bits, m_int(m, power));
-    /* 2^n in two factors, so that the last product alone rounds, overflows or becomes denormal. The magic number's
-     * own bits leave at the top in both shifts. */
-    lval whole = m_shift(m, L_SHL, bits, k->mantissa);
-    lval half = m_shift(m, L_SHL, m_shift(m, L_SHR, bits, 1), k->mantissa);
-    lval one = m_int(m, (int64_t)k->bias << k->mantissa);
-    p = m_mul(m, p, m_float(m, m_bin(m, L_ADD, m_bin(m, L_SUB, whole, half), one)));
-    return m_mul(m, p, m_float(m, m_bin(m, L_ADD, half, one)));
+    two_factors(m, bits, &n1, &n2);
+    lval one = power_bits(m, 0);
+    lval factor = m_float(m, m_bin(m, L_ADD, n2, one));
+    return m_mul(m, m_fma(m, factor, p, factor), m_float(m, m_bin(m, L_ADD, n1, one)));
 }
 
 lval math_exp(struct math *m, lval x)
@@ -111,26 +122,40 @@ lval math_expm1(struct math *m, lval x)
     return m_sel(m, tiny, x, m_add(m, half, half));
 }
 
-/* With E = exp(-2|x|) and e = E - 1, neither of which cancels: tanh |x| = -e / (1 + E) up to 1/2, 1 - 2 E / (1 + E) above. */
+/* tanh |x| = 1 - 2 / (1 + exp 2|x|), near 0 an odd polynomial (f32) or expm1(2|x|) / (1 + exp 2|x|). The denominator
+ * 1 + 2^n + 2^n p is rounded once. */
 lval math_tanh(struct math *m, lval x)
 {
-    lval a = m_un(m, L_ABS, x), one = m_const(m, 1);
-    struct parts k = exp_parts(m, m_bin(m, L_MAXNUM, m_const(m, consts_of(m)->tanh_low), m_mulc(m, a, -2)), 0);
-    lval e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
-    lval whole = m_fma(m, k.scale, k.p, k.scale);
-    lval large = m_cmp(m, L_LT, m_const(m, 0.55), a);
-    lval t = m_div(m, m_sel(m, large, m_add(m, whole, whole), e), m_addc(m, e, 2));
-    t = m_sub(m, m_sel(m, large, one, m_const(m, 0)), t);
+    static const double q[] = { -0x1.55553ep-2, 0x1.1109c6p-3, -0x1.b89b82p-5, 0x1.54c72ap-6, -0x1.828d68p-8 };
+    lval a = m_un(m, L_ABS, x), one = m_const(m, 1), two = m_const(m, 2);
+    struct parts k = exp_parts(m, m_bin(m, L_MINNUM, m_const(m, consts_of(m)->tanh_high), m_add(m, a, a)), 0);
+    lval d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), t;
+    if (m->t.elem == ELEM_F32) {
+        lval z = m_mul(m, a, a);
+        lval small = m_fma(m, m_mul(m, a, z), m_horner(m, z, q, COUNT_OF(q)), a);
+        t = m_sub(m, one, m_div(m, two, d));
+        t = m_sel(m, m_cmp(m, L_LT, a, m_const(m, 0.6)), small, t);
+    } else {
+        lval small = m_cmp(m, L_LT, a, m_const(m, 0.55));
+        lval e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
+        t = m_div(m, m_sel(m, small, e, two), d);
+        t = m_sel(m, small, t, m_sub(m, one, t));
+    }
     return m_copysign(m, t, x);
 }
 
-/* With e = exp(-|x|): 1 / (1 + e) on the right, e / (1 + e) on the left, which keeps tiny results. */
+/* 1 / (1 + exp(-x)) with exp(-x) = 2^n1 2^n2 (1 + p) is 2^-n1 / (2^-n1 + 2^n2 + 2^n2 p): one rounding in the denominator,
+ * nothing overflows, and the division alone makes denormals. */
 lval math_sigmoid(struct math *m, lval x)
 {
-    lval e = math_exp(m, m_un(m, L_NEG, m_un(m, L_ABS, x)));
-    lval one = m_const(m, 1);
-    lval numerator = m_sel(m, m_cmp(m, L_LT, x, m_const(m, 0)), e, one);
-    return m_div(m, numerator, m_add(m, e, one));
+    const struct exp_consts *k = consts_of(m);
+    lval bits, n1, n2, one = power_bits(m, 0);
+    lval y = m_bin(m, L_MINNUM, m_const(m, -k->low), m_un(m, L_NEG, x));
+    y = m_bin(m, L_MAXNUM, m_const(m, k->low), y);
+    lval p = reduced_expm1(m, reduce(m, y, (lval){ 0 }, &bits));
+    two_factors(m, bits, &n1, &n2);
+    lval up = m_float(m, m_bin(m, L_ADD, n2, one)), down = m_float(m, m_bin(m, L_SUB, one, n1));
+    return m_div(m, down, m_add(m, up, m_fma(m, up, p, down)));
 }
 
 /* erf |x| = -expm1(-t q(t)) with q(t) = -log(erfc t) / t minimax on [0, 3.93], past which erf rounds to 1; the weight of
