@@ -15,7 +15,7 @@ struct variant_row {
     struct machine machine;
 };
 static const struct variant_row variant_rows[] = {   /* best first */
-    {"x86_64", "x86-64-v4", {"x86_64-unknown-linux-gnu", "x86-64-v4", "+prefer-256-bit"}, RT_CPU_X86_V4, {64, 32}},
+    {"x86_64", "x86-64-v4", {"x86_64-unknown-linux-gnu", "x86-64-v4", "-prefer-256-bit"}, RT_CPU_X86_V4, {64, 32}},
     {"x86_64", "x86-64-v3", {"x86_64-unknown-linux-gnu", "x86-64-v3", ""}, RT_CPU_X86_V3, {32, 16}},
     {"x86_64", "x86-64-v2", {"x86_64-unknown-linux-gnu", "x86-64-v2", ""}, RT_CPU_X86_V2, {16, 16}},
     {"aarch64", "armv8-a", {"aarch64-unknown-linux-gnu", "generic", "+neon"}, 0, {16, 32}},

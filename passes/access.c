@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-expr_id dims_count(struct exprs *x, const expr_id *dims, int32_t rank)
+expr_id shape_count(struct exprs *x, const expr_id *dims, int32_t rank)
 {
     expr_id n = ex_const(x, 1);
     for (int32_t d = 0; d < rank; d++)

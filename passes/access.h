@@ -14,6 +14,6 @@ void view_inverse(const struct graph *, const struct node *, const expr_id *idx,
 expr_id point_linear(struct exprs *, const expr_id *idx, const expr_id *dims, int32_t rank);
 void point_split(struct exprs *, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out);
 /* Product of dims. */
-expr_id dims_count(struct exprs *, const expr_id *dims, int32_t rank);
+expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
 #endif

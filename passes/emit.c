@@ -90,7 +90,13 @@ void em_unify(struct em *em, lval *v, uint32_t n)
 
 lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
 {
-    lval v = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, lanes ? lanes : 1}, NULL, 0);
+    struct em_const key = {e, lanes ? lanes : 1, f, elem_class(e) == 'F' ? 0 : i, {0}};
+    struct em_const *slot = &em->consts[hash_bytes(&key, offsetof(struct em_const, v)) % COUNT_OF(em->consts)];
+    if (slot->v.i && !memcmp(slot, &key, offsetof(struct em_const, v)))
+        return slot->v;
+    lval v = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, key.lanes}, NULL, 0);
+    *slot = key;
+    slot->v = v;
     struct lblk *b = &em->f->blocks.data[em->level[0].i];
     b->stmts.data[b->stmts.n - 1].fimm = f;
     b->stmts.data[b->stmts.n - 1].imm = i;

@@ -22,6 +22,7 @@ struct em_sym {
     lval mask;               /* lanes that exist; {0}: all */
 };
 struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; lval result; };
+struct em_const { enum elem elem; uint32_t lanes; double f; int64_t i; lval v; };
 struct em {
     struct module *m;
     struct kernel *k;
@@ -37,6 +38,7 @@ struct em {
     struct em_memo *memo;        /* open addressing */
     uint32_t memo_cap, memo_n;
     VEC(struct em_index_memo { expr_id e; uint32_t lanes; lval v; }) index_memo;
+    struct em_const consts[128]; /* a cache by hash: constants are placed at level 0 */
     VEC(struct karg) args;
     VEC(lval) arg_lval;
     value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MAX_RDIMS = RANK_MAX, UNROLL_BUDGET = 320 };
+enum { MAX_RDIMS = RANK_MAX, UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
 struct rdim { expr_id extent; int64_t block; bool unroll; };
 struct reduction {
     const struct node *n;
@@ -153,7 +153,9 @@ static void dims_of(struct em *em, struct reduction *r)
 /* Small constant window dims are unrolled from the inside out, so that points share loads across taps. */
 static void choose_unroll(struct em *em, struct reduction *r)
 {
-    int64_t budget = UNROLL_BUDGET / (r->n_points ? r->n_points : 1), c;
+    bool window = r->n->op == OP_WINDOW || r->n->op == OP_ARGWINDOW ||
+                  (r->n->op == OP_CONV && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
+    int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
     for (uint32_t d = r->n_dims; d > 0; d--) {
         if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || c > budget || r->dim[d - 1].block)
             break;

@@ -278,9 +278,9 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     uint32_t mask;
     if (row_mask(f, d, rank, &mask) && k->has_rows && mask == k->row_mask)
         return false;
-    expr_id mine = dims_count(f->x, value_type(f->g, n->out[0])->dims, rank);
+    expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
     const struct type *dom = value_type(f->g, k->outs.data[0]);
-    expr_id all = dims_count(f->x, dom->dims, dom->rank);
+    expr_id all = shape_count(f->x, dom->dims, dom->rank);
     return mine.i != all.i && d->context == 0;
 }
 

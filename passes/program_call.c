@@ -7,9 +7,9 @@ static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
 {
     const struct type *t = value_type(p->g, v);
     struct axis_split s;
-    s.outer = prog_index(p, dims_count(p->x, t->dims, (int32_t)axis));
+    s.outer = prog_index(p, shape_count(p->x, t->dims, (int32_t)axis));
     s.n = prog_index(p, t->rank ? t->dims[axis] : ex_const(p->x, 1));
-    s.inner = prog_index(p, t->rank ? dims_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1) : ex_const(p->x, 1));
+    s.inner = prog_index(p, t->rank ? shape_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1) : ex_const(p->x, 1));
     return s;
 }
 
@@ -77,7 +77,7 @@ static void call_nonzero(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
     lval elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
-    lval total = prog_index(p, dims_count(p->x, t->dims, t->rank));
+    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
     lval ask[3] = {elem, src, total};
     lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
     bind_count(p, n, count);
@@ -91,7 +91,7 @@ static void call_unique(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", -1);
     const struct type *t = value_type(p->g, n->in[0]);
-    lval total = prog_index(p, dims_count(p->x, t->dims, t->rank));
+    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
     struct axis_split s = {prog_const(p, 1), total, prog_const(p, 1)};
     if (axis >= 0)
         s = split_axis(p, n->in[0], axis);
@@ -121,10 +121,10 @@ static void call_dft(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
     int64_t axis = node_int(n, "axis", 1);
-    expr_id inner = dims_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
+    expr_id inner = shape_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
     lval in[13] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
-                   prog_index(p, dims_count(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]), prog_index(p, inner),
+                   prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]), prog_index(p, inner),
                    prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")), prog_index(p, y->dims[axis]),
                    prog_index(p, y->dims[y->rank - 1]), prog_const(p, node_int(n, "inverse", 0)),
                    prog_const(p, real_result && node_int(n, "onesided", 0))};
@@ -135,7 +135,7 @@ static void call_det(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
     lval in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
-                  prog_index(p, dims_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
+                  prog_index(p, shape_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
     prog_call(p, "mcc_rt_det", in, 5, true);
 }
 

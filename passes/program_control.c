@@ -19,7 +19,7 @@ static lblock enter(struct prog *p, lblock b)
 static lval value_bytes(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
-    return prog_index(p, ex_mulc(p->x, dims_count(p->x, t->dims, t->rank), elem_size(t->elem)));
+    return prog_index(p, ex_mulc(p->x, shape_count(p->x, t->dims, t->rank), elem_size(t->elem)));
 }
 
 static lval to_bool(struct prog *p, lval v)

@@ -173,8 +173,14 @@ static void map_plan_make(struct em *em, struct map_plan *p)
     int64_t inner = 1;
     p->n_parallel = p->n_loops;
     uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : p->n_loops;
-    while (p->n_parallel > 0 && (p->n_parallel > rows || inner < MAP_GRAIN || p->loop[p->n_parallel - 1].dim == p->vec))
-        inner *= extent_hint(em, p->loop[--p->n_parallel].extent);
+    while (p->n_parallel > 0) {
+        const struct loop *l = &p->loop[p->n_parallel - 1];
+        bool known = ex_is_const(em->x, l->extent, &(int64_t){0});
+        if (p->n_parallel <= rows && l->dim != p->vec && (!known || inner >= MAP_GRAIN))
+            break;
+        inner *= extent_hint(em, l->extent);
+        p->n_parallel--;
+    }
 }
 
 static bool emit_map(struct em *em)

@@ -87,7 +87,9 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
         return;
     }
-    int32_t fast = em_fast_dim(em, n->op == OP_CONV && !is_depthwise(em, n) && !em->k->path.n ? em->k->outs.data[0] : n->in[0]);
+    /* A convolution's weights are packed along the output channels, unless everything stays in plain layout. */
+    int32_t fast = n->op == OP_CONV && !is_depthwise(em, n) ? (em->m->layout == LAYOUT_NCHW ? last : 1)
+                                                            : em_fast_dim(em, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
     if (n->op == OP_ARGREDUCE) {
