@@ -4,6 +4,7 @@
 #include "cli/mccc.h"
 #include "runtime/rt.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* ---- targets ------------------------------------------------------------------------------------------------- */
@@ -181,11 +182,20 @@ void print_loops(const struct compilation *c, struct strbuf *out)
 
 /* ---- objects ------------------------------------------------------------------------------------------------------- */
 
+/* CPUs that this process may use. */
+static int64_t cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return 1;
+}
+
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
     return (struct codegen_options){
-        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : 1), .opt_level = (int)o->level,
+        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_count()), .opt_level = (int)o->level,
         .emit = o->emit_llvm ? EMIT_LLVM : o->assembly ? EMIT_ASSEMBLY : EMIT_OBJECT, .worker_memory = o->worker_memory,
         .verbose = o->verbose};
 }
@@ -261,7 +271,7 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
     for (uint32_t i = 1; i <= sym_count(x); i++) {
         const struct symbol *s = sym_get(x, (sym_id){i});
         if (s->kind == SYM_SHAPE)
-            sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi, s->divisor};
+            sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
     }
     a->sym = sym;
 }
@@ -277,8 +287,20 @@ static void artifact_nodes(struct compilation *c, struct artifact *a)
     a->n_node = c->ctx->sources.n;
 }
 
+/* -S, -emit-llvm: the text of all modules, one after the other. */
+static bool write_text(struct compilation *c)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    for (uint32_t i = 0; i < c->units.n; i++)
+        strbuf_append(&text, c->units.data[i].object.data, c->units.data[i].object.size);
+    return output_write(c->ctx, c->output, text.data, text.n);
+}
+
 bool run_link(struct compilation *c)
 {
+    if (c->options->assembly || c->options->emit_llvm)
+        return !c->output || write_text(c);
     struct codegen_options o = backend_options(c);
     struct artifact a = {
         .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
