@@ -169,3 +169,39 @@ struct mcc_rt_desc pick_desc = {
     .api = &pick_api, .n_sym = 1, .n_out_dims = 2, .n_in_dims = 2, .n_variants = 1, .plan = pick_plan,
     .variants = pick_variants,
 };
+
+/* ---- loose ----------------------------------------------------------------------------------------------------- */
+
+/* args: a (a value), hits (0), b (0), arena, weights, constants */
+static void loose_program(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
+{
+    struct mcc_rt_value *a = POINTER(struct mcc_rt_value, args[0]);
+    int64_t count = mcc_rt_nonzero_count(run, RT_ELEM_F32, a->data, a->n), dims[2] = { a->rank, count };
+    (void)begin, (void)end, (void)scratch;
+    int64_t hits = mcc_rt_segment(run, a->rank * count * 8);
+    if (hits < 0)
+        return;
+    mcc_rt_nonzero(run, RT_ELEM_F32, a->data, a->rank, a->dims, POINTER(int64_t, hits), count);
+    if (mcc_rt_output(run, 0, 2, dims, POINTER(void, hits)) == 0)
+        mcc_rt_output_value(run, 1, a);
+}
+
+static void loose_plan(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
+{
+    (void)begin, (void)end, (void)scratch, (void)run;
+    memcpy(POINTER(int64_t, args[1]), ((int64_t[]){ 0, -1, -1 }), 24);
+}
+
+static const mcc_dim loose_dims[] = { { -1, -1, 0, NULL }, { -1, -1, 0, NULL } };
+static const mcc_port loose_in[] = { { "a", NULL, -1, { kDLFloat, 32, 1 }, 0, { 0, 0 } } };
+static const mcc_port loose_out[] = {
+    { "hits", loose_dims, 2, { kDLInt, 64, 1 }, MCC_PORT_DYNAMIC, { 0, 0 } },
+    { "b", NULL, -1, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
+};
+static const mcc_api loose_api = {
+    .abi = MCC_ABI, .n_in = 1, .n_out = 2, .size = sizeof(mcc_api), .name = "loose", .in = loose_in, .out = loose_out,
+};
+static const struct mcc_rt_variant loose_variants[] = { { "any", 0, loose_program } };
+struct mcc_rt_desc loose_desc = {
+    .api = &loose_api, .n_out_dims = 2, .n_variants = 1, .plan = loose_plan, .variants = loose_variants,
+};

@@ -4,13 +4,14 @@
  *       A value of x above 1e6 fails the run at its row. Knobs below.
  * pick: v f32 [M], names: string [2], list: sequence of f32 -> hits i64 [count] (positions of non-zeros), last: the same
  *       strings swapped, longer: the sequence with v put in at its front, and sum: f32 [] of the sequence's length.
+ * loose: a f32 of any rank -> hits i64 [rank, count] (NonZero of a), b of a's own rank: the same data.
  */
 #ifndef TESTS_RUNTIME_MODELS_H
 #define TESTS_RUNTIME_MODELS_H
 
 #include "runtime/rt_internal.h"
 
-extern struct mcc_rt_desc pair_desc, pick_desc;
+extern struct mcc_rt_desc pair_desc, pick_desc, loose_desc;
 extern int64_t knob_ns;              /* estimate given to launches: large makes a launch parallel */
 extern int64_t knob_work;            /* extra turns per row */
 extern int64_t knob_repeats;         /* how often pair launches its first kernel */
