@@ -74,7 +74,7 @@ lib: $(BUILD)/libmcc.a
 tests: $(TESTS)
 
 # A changed compiler or flag rebuilds everything: this file only changes when they do.
-FLAGS_NOW := $(CC) $(CFLAGS_ALL) | $(CXX) $(CXXFLAGS_ALL) | $(CLANG) $(RT_FLAGS)
+FLAGS_NOW := $(CC) $(CFLAGS_ALL) | $(CXX) $(CXXFLAGS_ALL) | $(CLANG) $(RT_FLAGS) $(foreach a,$(RT_ARCHS),$(RT_FLAGS_$a))
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D); echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' >$@
 
