@@ -131,6 +131,25 @@ static bool operands_read(struct legalizer *lg, const struct node *node, struct 
     return !poisoned;
 }
 
+/* No result may be larger than one tensor may be, for what is known of its dims. */
+static bool size_allowed(struct legalizer *lg, const struct node *node, value_id v)
+{
+    const struct type *t = value_type(lg->to, v);
+    int64_t bytes = elem_size(t->elem), most = lg->ctx->limits.tensor_bytes;
+    bool fits = true, empty = false;
+    for (int32_t i = 0; t->kind == TYPE_TENSOR && i < t->rank; i++) {
+        int64_t least = ex_lo(lg->ctx->exprs, t->dims[i]);
+        empty = empty || least <= 0;
+        fits = fits && (least <= 0 || mul_i64(bytes, least, &bytes));
+    }
+    if (empty || (fits && bytes <= most))
+        return true;
+    if (!fits)
+        return error_limit(lg->ctx, node->src, "a result of more than 2^63 bytes");
+    return error_limit(lg->ctx, node->src, "a result of %lld bytes, the limit for one tensor is %lld (--limit-tensor-bytes)",
+                       (long long)bytes, (long long)most);
+}
+
 static void results_write(struct legalizer *lg, const struct node *node, const struct lval *out)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
@@ -138,6 +157,8 @@ static void results_write(struct legalizer *lg, const struct node *node, const s
             continue;
         struct lval v = out[i];
         if (v.kind == LVAL_NONE || (v.kind == LVAL_VALUE && !v.v.i))
+            v = (struct lval){.kind = LVAL_POISON};
+        else if (v.kind == LVAL_VALUE && !size_allowed(lg, node, v.v))
             v = (struct lval){.kind = LVAL_POISON};
         const char *name = graph_value(lg->from, node->out[i])->name;
         if (v.kind == LVAL_VALUE && name && !graph_value(lg->to, v.v)->name)
@@ -174,7 +195,7 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
 {
     struct node node = node_resolve(lg, imported);
     src_id outer = lg->b.src;
-    lg->b.src = node.src;
+    lg->b.src = lg->ctx->at = node.src;
     const struct model_function *function = function_find(lg->from, &node);
     const struct row *row = function ? NULL
                                      : row_find(node.domain, node.op_type, source_get(lg->ctx, node.src)->version);
@@ -188,7 +209,7 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
         poison(lg, &node);
     else
         rule_run(lg, &node, row, arg);
-    lg->b.src = outer;
+    lg->b.src = lg->ctx->at = outer;
 }
 
 /* ---- regions and functions ------------------------------------------------------------------------------------- */
@@ -290,14 +311,32 @@ static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr
     return true;
 }
 
+/* Elements of one sequence may differ in the dims that a symbol stands for. */
+static const struct type *inner_loosen(struct legalizer *lg, const struct type *from)
+{
+    struct type *t = arena_copy(lg->arena, from, sizeof *t);
+    if (t->kind != TYPE_TENSOR || t->rank <= 0)
+        return t;
+    expr_id *dims = arena_copy(lg->arena, t->dims, (size_t)t->rank * sizeof *dims);
+    int64_t c;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (dims[i].i && !ex_is_const(lg->ctx->exprs, dims[i], &c))
+            dims[i] = (expr_id){0};
+    t->dims = dims;
+    return t;
+}
+
 static bool input_type(struct legalizer *lg, const struct port *p, struct type *out)
 {
     const struct input_spec *spec = spec_find(lg->options, p->name);
     if (!p->declared)
         return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "graph input without a type");
     *out = *p->declared;
-    if (out->kind != TYPE_TENSOR)
+    if (out->kind != TYPE_TENSOR) {
+        if (out->inner)
+            out->inner = inner_loosen(lg, out->inner);
         return true;
+    }
     if (spec && spec->elem != ELEM_NONE && spec->elem != out->elem)
         return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the model's element type is %s, not %s",
                         elem_name(out->elem), elem_name(spec->elem));

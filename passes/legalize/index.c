@@ -198,25 +198,37 @@ bool rule_topk(struct rule *r)
 
 /* ---- cumulative -------------------------------------------------------------------------------------------------------- */
 
-bool rule_cumulate(struct rule *r)
+static value_id cumulate(struct rule *r, value_id x, int32_t axis)
 {
-    struct builder *b = r->b;
-    value_id x = rule_in(r, 0);
-    int64_t at;
-    int32_t axis, rank = v_rank(b, x);
-    if (!x.i)
-        return false;
-    if (!v_known_i64(b, rule_in(r, 1), 0, &at)) {
-        if (rank != 1)
-            return rule_refuse(r, "axis known only at run time");
-        at = 0;
-    }
-    if (!rule_axis(r, at, rank, &axis))
-        return false;
-    enum elem e = v_elem(b, x);
     struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param ? "prod" : "sum"),
                            attr_int("exclusive", rule_int(r, "exclusive", 0)),
                            attr_int("reverse", rule_int(r, "reverse", 0))};
-    x = v_widen(b, x);
-    return rule_result(r, b_convert(b, b_op(b, OP_CUMULATE, &x, 1, attrs, 4), e));
+    return b_op(r->b, OP_CUMULATE, &x, 1, attrs, 4);
+}
+
+/* An axis known only at run time: all are computed, the run chooses. */
+bool rule_cumulate(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), y = {0};
+    int64_t at;
+    int32_t axis, rank = v_rank(b, x);
+    uint32_t n;
+    expr_id mask[RANK_MAX];
+    if (!x.i || !rule_in(r, 1).i)
+        return false;
+    if (v_known_i64(b, rule_in(r, 1), 0, &at)) {
+        if (!rule_axis(r, at, rank, &axis))
+            return false;
+        return rule_result(r, b_convert(b, cumulate(r, x, axis), v_elem(b, in)));
+    }
+    if (!rule_axis_mask(r, rule_in(r, 1), rank, mask, &n))
+        return false;
+    if (n != 1 || !rank)
+        return rule_bad(r, "%u axes for rank %d", n, (int)rank);
+    for (int32_t d = 0; d < rank; d++) {
+        value_id one = cumulate(r, x, d);
+        y = d ? b_select(b, v_expr(b, ELEM_BOOL, mask[d]), one, y) : one;
+    }
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }

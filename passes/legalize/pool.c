@@ -36,6 +36,8 @@ static bool pool_read(struct rule *r, value_id x, struct pool *p)
             return rule_bad(r, "kernel_shape holds %lld", (long long)kernel[i]);
         expr_id size = dims[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
         spatial_same(ex, &p->s, i, size, reach);
+        if (p->s.pad == PAD_NOTSET && (ex_cmp_le(ex, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(ex, reach, p->s.hi[i]) == TRUE_))
+            return rule_bad(r, "pads of dimension %d reach as far as the kernel: windows of padding alone", (int)i + 2);
         p->hi_pad[i] = p->s.hi[i];
         p->padded |= !ex_is(ex, p->s.lo[i], 0) || !ex_is(ex, p->s.hi[i], 0);
         if (!ceil_mode || p->s.pad != PAD_NOTSET)

@@ -76,6 +76,25 @@ static bool list_gather(struct rule *r)
     return l->n && rule_result(r, b_gather(b, b_concat(b, rows, l->n, 0), v_scalar(b, rule_in(r, 1)), 0));
 }
 
+/* Element of a run-time sequence: dims that the sequence leaves open become symbols that the result binds. */
+static value_id item_at(struct rule *r, value_id seq, value_id at)
+{
+    struct builder *b = r->b;
+    value_id in[2] = {seq, at};
+    const struct type *t = seq.i ? value_type(b->g, seq) : NULL;
+    if (!t || !at.i)
+        return (value_id){0};
+    if (t->kind != TYPE_SEQUENCE || !t->inner || t->inner->kind != TYPE_TENSOR)
+        return rule_refuse(r, "a sequence of other things than tensors"), (value_id){0};
+    if (t->inner->rank == RANK_UNKNOWN)
+        return rule_refuse(r, "the rank of the sequence's elements is known only at run time"), (value_id){0};
+    expr_id dims[RANK_MAX];
+    for (int32_t i = 0; i < t->inner->rank; i++)
+        dims[i] = t->inner->dims[i].i ? t->inner->dims[i] : fresh_dim(b, "item_dim");
+    struct attr attr = attr_exprs("dims", dims, (uint32_t)t->inner->rank);
+    return b_op(b, OP_SEQ_AT, in, 2, &attr, 1);
+}
+
 bool rule_seq_at(struct rule *r)
 {
     bool known;
@@ -92,11 +111,7 @@ bool rule_seq_at(struct rule *r)
         if (list_gather(r))
             return true;
     }
-    value_id in[2] = {rule_in(r, 0), v_scalar(r->b, rule_in(r, 1))};
-    value_id v = b_op(r->b, OP_SEQ_AT, in, 2, NULL, 0);
-    if (v.i && value_type(r->b->g, v)->kind == TYPE_TENSOR && value_type(r->b->g, v)->rank == RANK_UNKNOWN)
-        return rule_refuse(r, "the element's shape is known only at run time");
-    return rule_result(r, v);
+    return rule_result(r, item_at(r, rule_in(r, 0), v_scalar(r->b, rule_in(r, 1))));
 }
 
 bool rule_seq_insert(struct rule *r)

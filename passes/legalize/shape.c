@@ -98,6 +98,9 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         dims[i] = e;
         rest[n_rest++] = e;
     }
+    for (int32_t i = 0; infer >= 0 && i < n_rest; i++)
+        if (ex_is(ex, rest[i], 0))
+            return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
         dims[infer] = quotient(ex, have, rank, rest, n_rest);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)   /* a run-time -1 */

@@ -60,6 +60,8 @@ static value_id cut_gather(struct builder *b, value_id x, int32_t axis, const st
     return b_gather(b, x, i, axis);
 }
 
+#define STEP_MAX ((int64_t)1 << 40)
+
 static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
 {
     struct exprs *ex = b_exprs(r->b);
@@ -76,8 +78,10 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
             steps[d] = 1;
             continue;
         }
-        if (steps[d] == 0 || steps[d] == INT64_MIN)
-            return rule_bad(r, "step is %lld", (long long)steps[d]);
+        if (steps[d] == 0)
+            return rule_bad(r, "step is 0");
+        /* beyond any dim a longer step makes no difference, and shorter ones cannot overflow */
+        steps[d] = steps[d] > STEP_MAX ? STEP_MAX : steps[d] < -STEP_MAX ? -STEP_MAX : steps[d];
         bool forward = steps[d] > 0;
         cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d], &sizes[d]);
     }
@@ -170,6 +174,9 @@ static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr
         plus_hi[d] = ex_max(ex, hi[d], zero);
         starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
         sizes[d] = ex_add(ex, dims[d], ex_add(ex, lo[d], hi[d]));
+        if (strcmp(mode, "reflect") == 0 && (ex_cmp_le(ex, dims[d], plus_lo[d]) == TRUE_ || ex_cmp_le(ex, dims[d], plus_hi[d]) == TRUE_) &&
+            (!ex_is(ex, plus_lo[d], 0) || !ex_is(ex, plus_hi[d], 0)))
+            return rule_bad(r, "dimension %d is padded by reflection beyond its size", (int)d), (value_id){0};
         if (ex_hi(ex, sizes[d]) < 0)
             return rule_bad(r, "more is cropped off dimension %d than it has", (int)d), (value_id){0};
         if (ex_lo(ex, sizes[d]) < 0)

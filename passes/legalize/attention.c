@@ -1,0 +1,316 @@
+/* Attention, FlexAttention, RotaryEmbedding and the linear and convolutional forms that go with them.
+ *
+ * Query heads that share a key head are folded into rows of one product, so keys and values are never repeated.
+ * Softcap comes before the mask (ONNX 1.22). f16 computes in f32 and rounds once per result.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <math.h>
+#include <string.h>
+
+/* (B, L, H * d) -> (B, H, L, d); rank 4 stays as it is. */
+static value_id heads_split(struct rule *r, value_id x, int64_t heads)
+{
+    struct builder *b = r->b;
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    static const int64_t perm[] = {0, 2, 1, 3};
+    if (!d || rank == 4)
+        return d ? x : (value_id){0};
+    if (rank != 3 || heads < 1)
+        return rule_bad(r, "rank %d with %lld heads", (int)rank, (long long)heads), (value_id){0};
+    struct exprs *ex = b_exprs(b);
+    expr_id apart[4] = {d[0], d[1], ex_const(ex, heads), ex_div(ex, d[2], ex_const(ex, heads))};
+    return b_transpose(b, b_reshape(b, x, apart, 4), perm);
+}
+
+/* (B, H, L, d) -> (B, L, H * d). */
+static value_id heads_join(struct builder *b, value_id x)
+{
+    static const int64_t perm[] = {0, 2, 1, 3};
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    if (!d)
+        return (value_id){0};
+    expr_id out[3] = {d[0], d[2], ex_mul(b_exprs(b), d[1], d[3])};
+    return b_reshape(b, b_transpose(b, x, perm), out, 3);
+}
+
+/* a (B, Hq, L, d) times c (B, Hkv, d, S) or its transpose, Hq a multiple of Hkv; (B, Hq, L, S). */
+static value_id grouped_product(struct rule *r, value_id a, value_id c, bool transpose)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    static const int64_t swap[] = {0, 1, 3, 2};
+    int32_t ra, rc;
+    int64_t hq, hk;
+    const expr_id *da = b_dims(b, a, &ra), *dc = b_dims(b, c, &rc);
+    if (!da || !dc)
+        return (value_id){0};
+    if (transpose)
+        c = b_transpose(b, c, swap);
+    if (ex_cmp_eq(ex, da[1], dc[1]) == TRUE_)
+        return b_matmul(b, a, c);
+    if (!ex_is_const(ex, da[1], &hq) || !ex_is_const(ex, dc[1], &hk) || hk < 1 || hq % hk)
+        return rule_bad(r, "the number of query heads is no multiple of the number of key heads"), (value_id){0};
+    expr_id folded[4] = {da[0], dc[1], ex_mulc(ex, da[2], hq / hk), da[3]};
+    value_id y = b_matmul(b, b_reshape(b, a, folded, 4), c);
+    if (!y.i)
+        return y;
+    expr_id out[4] = {da[0], da[1], da[2], b_dim(b, y, 3)};
+    return b_reshape(b, y, out, 4);
+}
+
+/* ---- Attention ----------------------------------------------------------------------------------------------------- */
+
+struct attention {
+    value_id q, k, v;        /* 4-d, wide */
+    value_id past;           /* past key or {0} */
+    enum elem wide;
+};
+
+/* Bias from the mask operand: bool false is -inf; shorter than the keys means -inf at the end. */
+static value_id mask_bias(struct rule *r, const struct attention *a)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id mask = rule_in(r, 3);
+    int32_t rank = v_rank(b, mask);
+    if (!mask.i || rank < 1)
+        return (value_id){0};
+    if (v_elem(b, mask) == ELEM_BOOL) {
+        value_id zero = b_scalar_f64(b, a->wide, 0), low = b_scalar_f64(b, a->wide, -INFINITY);
+        mask = b_select(b, mask, zero, low);
+    }
+    mask = b_convert(b, mask, a->wide);
+    expr_id lo[RANK_MAX], hi[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++)
+        lo[i] = hi[i] = ex_const(ex, 0);
+    hi[rank - 1] = ex_max(ex, ex_sub(ex, b_dim(b, a->k, 2), b_dim(b, mask, rank - 1)), lo[0]);
+    return b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
+}
+
+/* -inf where key j is after query i, counted from the end of the past. */
+static value_id causal_bias(struct builder *b, const struct attention *a)
+{
+    expr_id dims[2] = {b_dim(b, a->q, 2), b_dim(b, a->k, 2)};
+    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1);
+    if (a->past.i)
+        row = b_binary(b, OP_ADD, row, v_expr(b, ELEM_I64, b_dim(b, a->past, 2)));
+    return b_select(b, b_binary(b, OP_LT, row, col), b_scalar_f64(b, a->wide, -INFINITY), b_scalar_f64(b, a->wide, 0));
+}
+
+/* -inf for keys past nonpad_kv_seqlen[batch]. */
+static value_id length_bias(struct builder *b, const struct attention *a, value_id lens)
+{
+    expr_id n = b_dim(b, a->k, 2);
+    value_id col = v_iota(b, ELEM_I64, &n, 1, 0);
+    value_id inside = b_binary(b, OP_LT, col, v_along(b, b_convert(b, lens, ELEM_I64), 0, 4));
+    return b_select(b, inside, b_scalar_f64(b, a->wide, 0), b_scalar_f64(b, a->wide, -INFINITY));
+}
+
+static value_id softcap(struct builder *b, value_id x, double cap)
+{
+    return cap > 0 ? b_binary_f64(b, OP_MUL, b_unary(b, OP_TANH, b_binary_f64(b, OP_DIV, x, cap)), cap) : x;
+}
+
+static value_id attention_softmax(struct rule *r, value_id scores, enum elem wide)
+{
+    static const int64_t last[] = {3};
+    enum elem precision = rule_elem_attr(r, "softmax_precision", wide);
+    if (elem_class(precision) != 'F' || elem_size(precision) < 4)
+        precision = ELEM_F32;
+    return b_convert(r->b, v_softmax(r->b, b_convert(r->b, scores, precision), last, 1, false), wide);
+}
+
+static bool attention_read(struct rule *r, struct attention *a)
+{
+    struct builder *b = r->b;
+    value_id in[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        in[i] = heads_split(r, rule_in(r, i), rule_int(r, i ? "kv_num_heads" : "q_num_heads", 0));
+        if (!in[i].i)
+            return false;
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        if (rule_has(r, 4 + i)) {
+            value_id both[2] = {rule_in(r, 4 + i), in[1 + i]};
+            in[1 + i] = b_concat(b, both, 2, 2);
+        }
+    rule_out(r, 1, in[1]);
+    rule_out(r, 2, in[2]);
+    *a = (struct attention){v_widen(b, in[0]), v_widen(b, in[1]), v_widen(b, in[2]), rule_in(r, 4), ELEM_NONE};
+    a->wide = v_elem(b, a->q);
+    return a->k.i && a->v.i;
+}
+
+bool rule_attention(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct attention a;
+    double size;
+    int64_t n, mode = rule_int(r, "qk_matmul_output_mode", 0);
+    if (!attention_read(r, &a))
+        return false;
+    size = ex_is_const(b_exprs(b), b_dim(b, a.q, 3), &n) ? (double)n : 0;
+    if (!node_attr(r->node, "scale") && size < 1)
+        return rule_refuse(r, "head size known only at run time");
+    enum elem narrow = v_elem(b, rule_in(r, 0));
+    value_id scores = grouped_product(r, a.q, a.k, true), bias = {0}, shown;
+    scores = softcap(b, v_affine(b, scores, rule_float(r, "scale", size > 0 ? 1 / sqrt(size) : 1), 0), rule_float(r, "softcap", 0));
+    shown = scores;
+    if (rule_has(r, 3))
+        bias = mask_bias(r, &a);
+    if (rule_int(r, "is_causal", 0)) {
+        value_id causal = causal_bias(b, &a);
+        bias = bias.i ? b_binary(b, OP_ADD, bias, causal) : causal;
+    }
+    if (rule_has(r, 6)) {
+        value_id tail = length_bias(b, &a, rule_in(r, 6));
+        bias = bias.i ? b_binary(b, OP_ADD, bias, tail) : tail;
+    }
+    if (bias.i)
+        scores = b_binary(b, OP_ADD, scores, bias);
+    if (mode == 2)
+        shown = scores;
+    value_id p = attention_softmax(r, scores, a.wide);
+    if (mode == 3)
+        shown = p;
+    if (rule_wants(r, 3))
+        rule_out(r, 3, b_convert(b, shown, narrow));
+    value_id y = grouped_product(r, p, a.v, false);
+    if (v_rank(b, rule_in(r, 0)) == 3)
+        y = heads_join(b, y);
+    return rule_result(r, b_convert(b, y, narrow));
+}
+
+/* One tensor through a graph attribute, where there is one. */
+static value_id modified(struct rule *r, const char *name, value_id x)
+{
+    region_id region = rule_region(r, name);
+    struct lval in = lval_value(x), out;
+    if (!region.i || !x.i)
+        return x;
+    if (!legalize_region(r, region, &in, 1, &out, 1) || out.kind != LVAL_VALUE)
+        return (value_id){0};
+    return b_convert(r->b, out.v, v_elem(r->b, x));
+}
+
+bool rule_flex_attention(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id q = rule_in(r, 0), k = rule_in(r, 1), v = rule_in(r, 2);
+    static const int64_t last[] = {3};
+    int64_t n;
+    if (!q.i || !k.i || !v.i)
+        return false;
+    if (v_rank(b, q) != 4 || v_rank(b, k) != 4 || v_rank(b, v) != 4)
+        return rule_bad(r, "operands must have rank 4");
+    if (!ex_is_const(b_exprs(b), b_dim(b, q, 3), &n) || n < 1)
+        return rule_refuse(r, "head size known only at run time");
+    enum elem narrow = v_elem(b, q), wide = v_elem(b, v_widen(b, q));
+    enum elem precision = rule_elem_attr(r, "softmax_precision", wide);
+    value_id scores = grouped_product(r, v_widen(b, q), v_widen(b, k), true);
+    scores = v_affine(b, scores, rule_float(r, "scale", 1 / sqrt((double)n)), 0);
+    scores = modified(r, "score_mod", b_convert(b, b_convert(b, scores, narrow), precision));
+    value_id p = modified(r, "prob_mod", scores.i ? v_softmax(b, scores, last, 1, false) : scores);
+    value_id y = grouped_product(r, v_widen(b, p), b_convert(b, v, v_elem(b, v_widen(b, p))), false);
+    return rule_result(r, b_convert(b, y, v_elem(b, v)));
+}
+
+/* ---- RotaryEmbedding --------------------------------------------------------------------------------------------------- */
+
+/* Caches (rows, d/2), taken at position_ids, or (B, L, d/2) as they stand -> (B, 1, L, d/2). */
+static value_id rotary_cache(struct rule *r, uint32_t i)
+{
+    struct builder *b = r->b;
+    value_id cache = rule_in(r, i);
+    if (rule_has(r, 3))
+        cache = b_gather(b, cache, rule_in(r, 3), 0);
+    if (cache.i && v_rank(b, cache) != 3)
+        return rule_bad(r, "cache of rank %d", (int)v_rank(b, cache)), (value_id){0};
+    return v_widen(b, b_unsqueeze(b, cache, 1));
+}
+
+/* Every second element from `first` on, or one half. */
+static value_id rotary_half(struct builder *b, value_id x, int first, bool interleaved, expr_id half)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    if (!d || !interleaved)
+        return d ? b_slice_axis(b, x, 3, ex_mulc(ex, half, first), half) : x;
+    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)}, sizes[4] = {d[0], d[1], d[2], half};
+    static const int64_t steps[] = {1, 1, 1, 2};
+    return b_slice(b, x, starts, sizes, steps);
+}
+
+bool rule_rotary_embedding(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0), x = v_widen(b, heads_split(r, in, rule_int(r, "num_heads", 0)));
+    bool interleaved = rule_int(r, "interleaved", 0) != 0;
+    value_id cos_cache = rotary_cache(r, 1), sin_cache = rotary_cache(r, 2);
+    if (!x.i || !cos_cache.i || !sin_cache.i)
+        return false;
+    expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0);
+    int64_t partial = rule_int(r, "rotary_embedding_dim", 0);
+    expr_id turned = partial ? ex_const(ex, partial) : size, half = ex_div(ex, turned, ex_const(ex, 2));
+    value_id head = b_slice_axis(b, x, 3, zero, turned), tail = b_slice_axis(b, x, 3, turned, ex_sub(ex, size, turned));
+    value_id x1 = rotary_half(b, head, 0, interleaved, half), x2 = rotary_half(b, head, 1, interleaved, half);
+    value_id real = b_binary(b, OP_SUB, b_binary(b, OP_MUL, cos_cache, x1), b_binary(b, OP_MUL, sin_cache, x2));
+    value_id imag = b_binary(b, OP_ADD, b_binary(b, OP_MUL, sin_cache, x1), b_binary(b, OP_MUL, cos_cache, x2));
+    value_id parts[2] = {real, imag}, y;
+    if (interleaved) {
+        int32_t rank;
+        parts[0] = b_unsqueeze(b, real, 4);
+        parts[1] = b_unsqueeze(b, imag, 4);
+        y = b_reshape(b, b_concat(b, parts, 2, 4), b_dims(b, head, &rank), 4);
+    } else {
+        y = b_concat(b, parts, 2, 3);
+    }
+    value_id whole[2] = {y, tail};
+    if (!ex_is(ex, ex_sub(ex, size, turned), 0))
+        y = b_concat(b, whole, 2, 3);
+    if (v_rank(b, in) == 3)
+        y = heads_join(b, y);
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* ---- CausalConvWithState ----------------------------------------------------------------------------------------------- */
+
+/* Depthwise convolution over past state (else zeros) and input; the state is the last k - 1 positions. */
+bool rule_causal_conv(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0), w = rule_in(r, 1), padded;
+    int64_t channels, one = 1;
+    int32_t rank = v_rank(b, in);
+    if (!in.i || !w.i)
+        return false;
+    if (rank != 3 || v_rank(b, w) != 3 || !ex_is_const(ex, b_dim(b, w, 0), &channels))
+        return rule_refuse(r, "operands of rank %d and %d", (int)rank, (int)v_rank(b, w));
+    expr_id zero = ex_const(ex, 0), keep = ex_addc(ex, b_dim(b, w, 2), -1);
+    if (rule_has(r, 3)) {
+        value_id both[2] = {rule_in(r, 3), in};
+        padded = b_concat(b, both, 2, 2);
+    } else {
+        expr_id lo[3] = {zero, zero, keep}, hi[3] = {zero, zero, zero};
+        padded = b_pad(b, in, (value_id){0}, lo, hi, "constant");
+    }
+    if (!padded.i)
+        return false;
+    value_id operands[2] = {v_widen(b, padded), v_widen(b, w)};
+    struct attr attrs[] = {attr_ints("strides", &one, 1), attr_exprs("lo", &zero, 1), attr_exprs("hi", &zero, 1),
+                           attr_ints("dilations", &one, 1), attr_ints("xdil", &one, 1), attr_int("groups", channels)};
+    value_id y = b_op(b, OP_CONV, operands, 2, attrs, 6);
+    if (rule_has(r, 2))
+        y = b_binary(b, OP_ADD, y, v_along(b, v_widen(b, rule_in(r, 2)), 1, 3));
+    if (!rule_str_is(r, "activation", "none", "none"))
+        y = b_binary(b, OP_MUL, y, b_unary(b, OP_SIGMOID, y));
+    rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
+    rule_out(r, 1, b_slice_axis(b, padded, 2, ex_sub(ex, b_dim(b, padded, 2), keep), keep));
+    return y.i != 0;
+}
