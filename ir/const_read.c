@@ -443,6 +443,7 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     struct arena arena;
     arena_init(&arena, g->ctx);
     struct reader *r = NEW(&arena, struct reader);
+    r->g = g;
     arena_init(&r->arena, g->ctx);
     bool ok = true;
     for (int64_t at = 0; ok && at < n; at += CHUNK) {
