@@ -140,6 +140,7 @@ struct context {
     VEC(struct diag) diags;
     enum fail fail;             /* class of the first error; FAIL_NONE: fine so far */
     uint32_t n_errors;
+    src_id at;                  /* the node at work: what failures too deep to know are about */
     jmp_buf *unwind;            /* set by whoever called into the compiler */
     int64_t heap_used;          /* bytes of all arena blocks */
     const char *volatile temp_file;   /* output being written; who ends the process by a signal removes it. NULL: none */
