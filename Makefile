@@ -122,9 +122,11 @@ $(BUILD)/include/.%: %
 # ---- tests --------------------------------------------------------------------------------------------
 
 # A test is one file, a program of its own; other .c files of its folder are helpers linked into each of them.
+# (A function, because make would put the stem in place of a % that stands here.)
+helpers_of = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter tests/$1/%,$(TEST_HELPERS)))
 .SECONDEXPANSION:
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
-          $$(patsubst %.c,$(BUILD)/obj/%.o,$$(filter tests/$$(*D)/%,$(TEST_HELPERS))) $(BUILD)/libmcc.a
+          $$(call helpers_of,$$(*D)) $(BUILD)/libmcc.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 

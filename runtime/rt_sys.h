@@ -9,7 +9,7 @@
 
 /* Linux system call numbers: x86-64 has its own, aarch64 and riscv64 share the generic table. */
 #if defined(__x86_64__)
-enum { SYS_read = 0, SYS_open = 2, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, SYS_munmap = 11, SYS_sigmask = 14,
+enum { SYS_read = 0, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, SYS_munmap = 11, SYS_sigmask = 14,
        SYS_getpid = 39, SYS_futex = 202, SYS_getaffinity = 204, SYS_openat = 257 };
 #elif defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
 enum { SYS_openat = 56, SYS_close = 57, SYS_lseek = 62, SYS_read = 63, SYS_futex = 98, SYS_getaffinity = 123,
