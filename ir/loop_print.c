@@ -407,7 +407,10 @@ static void print_block(struct printer *p, lblock b)
             put_values(p, s->out, s->n_out);
             put(p, " = ");
         }
-        print_form[s->op < L_COUNT ? lop_table[s->op].form : LFORM_PLAIN](p, s);
+        if (s->op < L_COUNT)
+            print_form[lop_table[s->op].form](p, s);
+        else
+            put(p, lop_name(s->op));
         put(p, "\n");
     }
 }
