@@ -1,0 +1,307 @@
+/* const_read against the interpreter: random expressions over constants, random ranges; and the limits of folding.
+ *
+ * MCC_TEST_SEED and MCC_TEST_COUNT override what is tried; a failure prints its seed. */
+#include "tests/ir/evaluate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t rng_state;
+
+static uint32_t below(uint32_t n)
+{
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 33) % n;
+}
+
+/* ---- random expressions -------------------------------------------------------------------------------------------- */
+
+enum { MAX_ELEMS = 20000 };
+
+static value_id random_constant(struct bench *t, const int64_t *dims, int32_t rank)
+{
+    static float data[MAX_ELEMS];
+    int64_t n = 1;
+    for (int32_t i = 0; i < rank; i++)
+        n *= dims[i];
+    for (int64_t i = 0; i < n; i++)
+        data[i] = (float)below(1000) / 8;
+    return b_const(&t->b, ELEM_F32, dims, rank, data);
+}
+
+static int32_t static_dims(struct bench *t, value_id v, int64_t *dims)
+{
+    const struct type *type = value_type(t->g, v);
+    for (int32_t i = 0; i < type->rank; i++)
+        assert_true(ex_is_const(t->ctx->exprs, type->dims[i], &dims[i]));
+    return type->rank;
+}
+
+static void as_exprs(struct bench *t, const int64_t *v, int32_t n, expr_id *out)
+{
+    for (int32_t i = 0; i < n; i++)
+        out[i] = ex_const(t->ctx->exprs, v[i]);
+}
+
+static value_id random_transpose(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX], perm[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    for (int32_t i = 0; i < rank; i++)
+        perm[i] = i;
+    for (int32_t i = rank - 1; i > 0; i--) {
+        uint32_t k = below((uint32_t)i + 1);
+        int64_t swap = perm[i];
+        perm[i] = perm[k];
+        perm[k] = swap;
+    }
+    return b_transpose(&t->b, v, perm);
+}
+
+/* Splits one dim in two, or merges two. */
+static value_id random_reshape(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX], to[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims), n = 0;
+    expr_id list[RANK_MAX];
+    int32_t at = rank ? (int32_t)below((uint32_t)rank) : -1;
+    for (int32_t i = 0; i < rank; i++) {
+        if (i != at || rank > 6) {
+            to[n++] = dims[i];
+        } else if (i + 1 < rank && below(2)) {
+            to[n++] = dims[i] * dims[i + 1];
+            i++;
+        } else {
+            int64_t f = dims[i] % 3 == 0 ? 3 : dims[i] % 2 == 0 ? 2 : 1;
+            to[n++] = dims[i] / f;
+            to[n++] = f;
+        }
+    }
+    as_exprs(t, to, n, list);
+    return b_reshape(&t->b, v, list, n);
+}
+
+static value_id random_slice(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX], start[RANK_MAX], size[RANK_MAX], step[RANK_MAX];
+    expr_id starts[RANK_MAX], sizes[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    for (int32_t i = 0; i < rank; i++) {
+        int64_t by = 1 + below(2), n = (dims[i] - 1) / by + 1;
+        size[i] = n > 2 ? n - below(2) : n;
+        bool back = below(3) == 0;
+        step[i] = back ? -by : by;
+        start[i] = back ? dims[i] - 1 : dims[i] - 1 - (size[i] - 1) * by;
+    }
+    as_exprs(t, start, rank, starts);
+    as_exprs(t, size, rank, sizes);
+    return b_slice(&t->b, v, starts, sizes, step);
+}
+
+static value_id random_pad(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX], lo[RANK_MAX], hi[RANK_MAX];
+    expr_id los[RANK_MAX], his[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    for (int32_t i = 0; i < rank; i++) {
+        lo[i] = below(2);
+        hi[i] = below(2);
+    }
+    as_exprs(t, lo, rank, los);
+    as_exprs(t, hi, rank, his);
+    value_id fill = below(2) ? b_scalar_f64(&t->b, ELEM_F32, 7) : (value_id){ 0 };
+    return b_pad(&t->b, v, fill, los, his, below(6) ? "constant" : "edge");
+}
+
+static value_id random_concat(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    if (rank == 0)
+        return v;
+    uint32_t axis = below((uint32_t)rank);
+    dims[axis] = 1 + below(3);
+    value_id parts[3] = { random_constant(t, dims, rank), v, random_constant(t, dims, rank) };
+    return b_concat(&t->b, parts, 3, (int32_t)axis);
+}
+
+/* With a constant of some of v's dims, broadcast: what folding a scale into weights looks like. */
+static value_id random_binary(struct bench *t, value_id v)
+{
+    static const enum op ops[] = { OP_ADD, OP_SUB, OP_MUL, OP_MAX };
+    int64_t dims[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    for (int32_t i = 0; i < rank; i++)
+        if (below(2))
+            dims[i] = 1;
+    return b_binary(&t->b, ops[below(COUNT_OF(ops))], v, random_constant(t, dims, rank));
+}
+
+static value_id random_broadcast(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX];
+    expr_id list[RANK_MAX];
+    int32_t rank = static_dims(t, v, dims);
+    if (rank > 5)
+        return v;
+    memmove(dims + 1, dims, (size_t)rank * sizeof *dims);
+    dims[0] = 1 + below(3);
+    as_exprs(t, dims, rank + 1, list);
+    return b_broadcast(&t->b, v, list, rank + 1);
+}
+
+static value_id random_other(struct bench *t, value_id v)
+{
+    int64_t axis = 0;
+    switch (below(4)) {
+    case 0: return b_unary(&t->b, OP_NEG, v);
+    case 1: return b_convert(&t->b, b_convert(&t->b, v, ELEM_I32), ELEM_F32);
+    case 2: return value_type(t->g, v)->rank > 2 ? b_reduce(&t->b, v, &axis, 1, "max", false) : v;
+    default: return b_select(&t->b, b_binary(&t->b, OP_LT, v, b_splat_like(&t->b, v, 60)), v, b_unary(&t->b, OP_NEG, v));
+    }
+}
+
+typedef value_id random_fn(struct bench *, value_id);
+static random_fn *const steps[] = {
+    random_transpose, random_reshape, random_slice, random_pad, random_concat, random_binary, random_broadcast, random_other,
+};
+
+static int64_t count_of(struct bench *t, value_id v)
+{
+    int64_t n;
+    assert_true(ex_is_const(t->ctx->exprs, b_count(&t->b, v), &n));
+    return n;
+}
+
+static void try_expression(uint64_t seed)
+{
+    struct bench t;
+    struct tensor want;
+    const char *text;
+    int64_t dims[4];
+    bench_open(&t);
+    rng_state = seed;
+    int32_t rank = 1 + (int32_t)below(4);
+    for (int32_t i = 0; i < rank; i++)
+        dims[i] = 1 + below(i < 2 ? 9 : 6);
+    value_id v = random_constant(&t, dims, rank);
+    for (uint32_t k = 1 + below(9); k > 0; k--) {
+        value_id next = steps[below(COUNT_OF(steps))](&t, v);
+        assert_true(next.i != 0);
+        v = count_of(&t, next) <= MAX_ELEMS ? next : v;
+    }
+    assert_true(value_is_const(t.g, v));
+    if (bench_eval(&t, v, &want, &text) != EVAL_OK)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, text);
+    int64_t n = count_of(&t, v);
+    float *got = malloc((size_t)n * sizeof *got + 8);
+    for (int k = 0; k < 6; k++) {
+        int64_t first = k ? below((uint32_t)n) : 0, size = k ? 1 + below((uint32_t)(n - first)) : n;
+        if (!const_read(t.g, v, first, size, got))
+            fail_msg("seed %llu: %s", (unsigned long long)seed, last_error(t.ctx));
+        if (memcmp(got, (float *)want.data + first, (size_t)size * sizeof *got) != 0)
+            fail_msg("seed %llu: elements %lld + %lld differ", (unsigned long long)seed, (long long)first, (long long)size);
+    }
+    free(got);
+    bench_close(&t);
+}
+
+static void test_random(void **state)
+{
+    const char *seed = getenv("MCC_TEST_SEED"), *count = getenv("MCC_TEST_COUNT");
+    uint64_t first = seed ? strtoull(seed, NULL, 10) : 1, n = count ? strtoull(count, NULL, 10) : 1500;
+    (void)state;
+    for (uint64_t i = 0; i < n; i++)
+        try_expression(first + i);
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------------ */
+
+/* A long chain is neither deep recursion nor a wrong answer. */
+static void test_long_chain(void **state)
+{
+    struct bench t;
+    float got[3];
+    (void)state;
+    bench_open(&t);
+    value_id v = bench_const(&t, "f32 3: 1 2 3");
+    for (int i = 0; i < 20000; i++)
+        v = b_unary(&t.b, OP_NEG, v);
+    assert_true(const_read(t.g, v, 0, 3, got));
+    assert_true(got[0] == 1 && got[2] == 3);
+    bench_close(&t);
+}
+
+/* v + v + ... doubles the paths at every level: each element must not be read 2^40 times. */
+static void test_diamonds(void **state)
+{
+    struct bench t;
+    float got;
+    (void)state;
+    bench_open(&t);
+    value_id v = bench_const(&t, "f32 2: 1 2");
+    for (int i = 0; i < 40; i++)
+        v = b_binary(&t.b, OP_ADD, v, v);
+    assert_true(const_read(t.g, v, 1, 1, &got));
+    assert_true(got == 2 * 1099511627776.0f);
+    bench_close(&t);
+}
+
+static void test_folding_is_bounded(void **state)
+{
+    struct bench t;
+    (void)state;
+    bench_open(&t);
+    expr_id dims[2] = { ex_const(t.ctx->exprs, 1 << 20), ex_const(t.ctx->exprs, 1 << 10) };
+    value_id big = b_broadcast(&t.b, bench_const(&t, "f32: 3"), dims, 2);
+    float got[4];
+    assert_true(value_is_const(t.g, big));
+    assert_null(value_fold(t.g, big));
+    assert_int_equal(t.ctx->fail, FAIL_LIMIT);
+    assert_non_null(strstr(last_error(t.ctx), "4294967296 bytes"));
+    assert_true(const_read(t.g, b_unary(&t.b, OP_NEG, big), (int64_t)1 << 29, 4, got));
+    assert_true(got[0] == -3 && got[3] == -3);
+    bench_close(&t);
+}
+
+static void test_what_is_constant(void **state)
+{
+    struct bench t;
+    double x;
+    int64_t v[2];
+    (void)state;
+    bench_open(&t);
+    value_id c = bench_const(&t, "f32 2: 1 2"), in = bench_symbolic(&t, "n", "f32 2: 1 2");
+    assert_true(value_is_const(t.g, b_unary(&t.b, OP_NEG, c)));
+    assert_false(value_is_const(t.g, in));
+    assert_false(value_is_const(t.g, b_unary(&t.b, OP_NEG, in)));
+    /* a constant spread over a run-time extent is not one */
+    assert_false(value_is_const(t.g, b_splat_like(&t.b, in, 2)));
+    assert_false(value_const_f64(t.g, c, &x, 1));
+    assert_true(value_const_i64(t.g, b_unary(&t.b, OP_NEG, c), v, 2));
+    assert_true(v[0] == -1 && v[1] == -2);
+    bench_close(&t);
+}
+
+static void test_traps_are_reported(void **state)
+{
+    struct bench t;
+    (void)state;
+    bench_open(&t);
+    value_id x = bench_const(&t, "i16 100: 0"), y = b_binary(&t.b, OP_DIV, x, x);
+    assert_true(y.i != 0);
+    assert_null(value_fold(t.g, y));
+    assert_non_null(strstr(last_error(t.ctx), "division by zero"));
+    bench_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),           cmocka_unit_test(test_long_chain),
+        cmocka_unit_test(test_diamonds),         cmocka_unit_test(test_folding_is_bounded),
+        cmocka_unit_test(test_what_is_constant), cmocka_unit_test(test_traps_are_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
