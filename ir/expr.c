@@ -2,10 +2,12 @@
  *
  * A node is found again by hash; its interval and divisor are computed once, when it is made. A node whose
  * interval is one point becomes that constant. Simplification is elsewhere: sums and products in expr_sum.c,
- * division in expr_div.c, comparison, minimum and choice in expr_cmp.c, walks in expr_walk.c, text in expr_text.c.
+ * division in expr_div.c, comparison, minimum in expr_cmp.c, choice in
+ * expr_choice.c, walks in expr_walk.c, text in expr_text.c.
  */
 #include "ir/expr.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/expr_internal.h"
@@ -209,8 +211,8 @@ static void table_grow(struct exprs *x)
         table_insert(x, e);
 }
 
-/* Depth, size, symbols and flags, from the operands. */
-static void enode_derive(struct exprs *x, struct enode *e)
+/* Depth, size, symbols and flags, from the operands; false when the limits are passed. */
+static bool enode_derive(struct exprs *x, struct enode *e)
 {
     uint32_t depth = 0, size = 1;
     e->flags = e->kind == EX_DIV ? F_DIV : e->kind == EX_MOD ? F_MOD : 0;
@@ -224,11 +226,13 @@ static void enode_derive(struct exprs *x, struct enode *e)
         if (e->kind == EX_PROD)
             e->flags |= a->flags;
     }
-    if (depth >= EXPR_DEPTH_MAX || size > EXPR_SIZE_MAX)
-        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0},
-                       "a size or index is too complicated an expression (depth %u, %u parts)", depth, size);
+    if (depth >= EXPR_DEPTH_MAX || size > EXPR_SIZE_MAX) {
+        expr_too_large(x, "a size or index is too complicated an expression (depth %u, %u parts)", depth, size);
+        return false;
+    }
     e->depth = (uint16_t)(depth + 1);
     e->size = size;
+    return true;
 }
 
 static expr_id enode_add(struct exprs *x, const struct ekey *k, const struct enode *made)
@@ -275,8 +279,7 @@ expr_id expr_intern(struct exprs *x, const struct ekey *k)
     /* A lower bound never says "plus infinity", an upper one never "minus infinity": that would absorb. */
     e.lo = min_i64(e.lo, INT64_MAX - 1);
     e.hi = max_i64(e.hi, INT64_MIN + 1);
-    enode_derive(x, &e);
-    return enode_add(x, k, &e);
+    return enode_derive(x, &e) ? enode_add(x, k, &e) : ex_const(x, 0);
 }
 
 expr_id expr_intern2(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
@@ -319,6 +322,19 @@ void expr_overflow(struct exprs *x)
         x->spoiled = true;
     else
         context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index does not fit into 64 bits");
+}
+
+void expr_too_large(struct exprs *x, const char *fmt, ...)
+{
+    char text[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (x->speculative)
+        x->spoiled = true;
+    else
+        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "%s", text);
 }
 
 bool attempt_begin(struct exprs *x)

@@ -1,4 +1,4 @@
-/* Comparison, minimum, maximum, logic and choice; the small prover behind them.
+/* Comparison, minimum, maximum and logic; the small prover behind them.
  *
  * The prover shows e >= 0 from e's interval, after replacing parts of e by bounds they cannot pass: a symbol by
  * its bound, y mod n by n - 1, n*(y div n) by y, a minimum by one side, a factor by its least value. It searches
@@ -246,6 +246,9 @@ static bool is_bool(const struct exprs *x, expr_id e)
 static expr_id equal(struct exprs *x, expr_id gap)
 {
     struct view v;
+    expr_id chosen = expr_equal_by_choice(x, gap);
+    if (chosen.i)
+        return chosen;
     view_of(x, gap, &v);
     int64_t g = content(&v), multiple = 0;
     for (uint32_t i = 0; i < v.n; i++) {
@@ -288,7 +291,7 @@ expr_id ex_eq(struct exprs *x, expr_id a, expr_id b)
 
 /* ---- logic ------------------------------------------------------------------------------------------------ */
 
-static expr_id to_bool(struct exprs *x, expr_id e)
+expr_id expr_to_bool(struct exprs *x, expr_id e)
 {
     return is_bool(x, e) ? e : ex_not(x, ex_eq(x, e, ex_const(x, 0)));
 }
@@ -355,8 +358,8 @@ static expr_id list_chain(struct exprs *x, enum expr_kind kind, const struct lis
 
 expr_id ex_and(struct exprs *x, expr_id a, expr_id b)
 {
-    a = to_bool(x, a);
-    b = to_bool(x, b);
+    a = expr_to_bool(x, a);
+    b = expr_to_bool(x, b);
     if (ex_is(x, a, 0) || ex_is(x, b, 1) || a.i == b.i)
         return a;
     if (ex_is(x, b, 0) || ex_is(x, a, 1))
@@ -378,7 +381,7 @@ expr_id ex_and(struct exprs *x, expr_id a, expr_id b)
 
 expr_id ex_or(struct exprs *x, expr_id a, expr_id b)
 {
-    return ex_not(x, ex_and(x, ex_not(x, to_bool(x, a)), ex_not(x, to_bool(x, b))));
+    return ex_not(x, ex_and(x, ex_not(x, expr_to_bool(x, a)), ex_not(x, expr_to_bool(x, b))));
 }
 
 /* ---- minimum and maximum ------------------------------------------------------------------------------------ */
@@ -489,34 +492,6 @@ expr_id ex_min(struct exprs *x, expr_id a, expr_id b)
 expr_id ex_max(struct exprs *x, expr_id a, expr_id b)
 {
     return extreme(x, EX_MAX, a, b);
-}
-
-/* ---- choice ----------------------------------------------------------------------------------------------------- */
-
-expr_id ex_select(struct exprs *x, expr_id c, expr_id t, expr_id f)
-{
-    int64_t value;
-    c = to_bool(x, c);
-    if (ex_is_const(x, c, &value))
-        return value ? t : f;
-    if (t.i == f.i)
-        return t;
-    if (ex_kind(x, c) == EX_NOT)
-        return ex_select(x, ex_arg(x, c, 0), f, t);
-    if (ex_is(x, t, 1) && ex_is(x, f, 0))
-        return c;
-    if (ex_is(x, t, 0) && ex_is(x, f, 1))
-        return ex_not(x, c);
-    if (ex_kind(x, c) == EX_EQ && ex_eq(x, t, f).i == c.i)
-        return f;
-    if (ex_kind(x, c) == EX_LT) {
-        if (ex_lt(x, t, f).i == c.i || ex_le(x, t, f).i == c.i)
-            return ex_min(x, t, f);
-        if (ex_lt(x, f, t).i == c.i || ex_le(x, f, t).i == c.i)
-            return ex_max(x, t, f);
-    }
-    const expr_id args[] = {c, t, f};
-    return expr_intern(x, &(struct ekey){.kind = EX_SELECT, .n = 3, .arg = args});
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@ enum {
     EXPR_SIZE_MAX = 20000,     /* nodes when written out as a tree: bounds every walk without memory */
     EXPR_TERMS_MAX = 1024,     /* of one sum */
     EXPR_LEVEL_MAX = 48,       /* simplifications within simplifications; deeper ones are left undone */
+    ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
     CHUNK = 1024
 };
@@ -46,6 +47,7 @@ struct exprs {
     struct term *scratch;        /* a stack of sums under construction */
     uint32_t scratch_top;
     uint32_t level;
+    uint32_t assuming;           /* depth of assumptions, see expr_choice.c */
     uint32_t speculative;        /* > 0: an overflow spoils what is being tried, instead of ending the compilation */
     bool spoiled;
     struct proof { uint32_t e; bool holds; } *proofs;   /* direct-mapped memory of expr_nonneg */
@@ -71,8 +73,9 @@ expr_id expr_intern2(struct exprs *, enum expr_kind, expr_id, expr_id);
 void expr_bounds(const struct exprs *, const struct ekey *, int64_t *lo, int64_t *hi, int64_t *div);
 sym_id expr_find_sym(const struct exprs *, const char *name);
 
-/* An overflow: unwinds with FAIL_LIMIT, or spoils the attempt under way. */
+/* An overflow, or an expression past the limits: unwinds with FAIL_LIMIT, or spoils the attempt under way. */
 void expr_overflow(struct exprs *);
+PRINTF_LIKE(2, 3) void expr_too_large(struct exprs *, const char *fmt, ...);
 /* Attempts nest; attempt_end tells whether what was computed since attempt_begin can be used. */
 bool attempt_begin(struct exprs *);                  /* returns the outer attempt's state, to be handed back */
 bool attempt_end(struct exprs *, bool outer);
@@ -108,10 +111,17 @@ bool term_atom(struct exprs *, expr_id term, uint32_t k, expr_id *atom, expr_id 
 /* term = q * by for monomials without coefficients; {0} when it does not divide. */
 expr_id term_divide(struct exprs *, expr_id term, expr_id by);
 
+/* Replaces subexpressions, simultaneously: from[i] by to[i]. */
+expr_id expr_replace(struct exprs *, expr_id e, const expr_id *from, const expr_id *to, uint32_t n);
+
 /* True: e >= 0 in every valuation. False: not proved. */
 bool expr_nonneg(struct exprs *, expr_id e);
 bool expr_le(struct exprs *, expr_id a, expr_id b);
 bool expr_lt(struct exprs *, expr_id a, expr_id b);
+
+/* e as 0 or 1. */
+expr_id expr_to_bool(struct exprs *, expr_id e);
+expr_id expr_equal_by_choice(struct exprs *, expr_id gap);
 
 int64_t gcd_i64(int64_t a, int64_t b);                      /* of magnitudes; gcd(0, b) = |b| */
 /* Interval arithmetic in which INT64_MIN / INT64_MAX absorb. */

@@ -147,8 +147,10 @@ static expr_id term_mul(struct exprs *x, expr_id a, expr_id b)
     expr_id atoms[64];
     const struct enode *ea = enode(x, a), *eb = enode(x, b);
     uint32_t na = ea->kind == EX_PROD ? ea->n : 1, nb = eb->kind == EX_PROD ? eb->n : 1;
-    if (na + nb > COUNT_OF(atoms))
-        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index is a product of more than 64 factors");
+    if (na + nb > COUNT_OF(atoms)) {
+        expr_too_large(x, "a size or index is a product of more than 64 factors");
+        return a;
+    }
     const expr_id *pa = ea->kind == EX_PROD ? ea->arg : &a, *pb = eb->kind == EX_PROD ? eb->arg : &b;
     uint32_t n = 0;
     for (uint32_t i = 0, j = 0; i < na || j < nb;) {
@@ -389,8 +391,10 @@ expr_id poly_finish(struct poly *p)
 {
     struct exprs *x = p->x;
     poly_merge(p);
-    if (p->n > EXPR_TERMS_MAX)
-        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index has more than %d terms", EXPR_TERMS_MAX);
+    if (p->n > EXPR_TERMS_MAX) {
+        expr_too_large(x, "a size or index has more than %d terms", EXPR_TERMS_MAX);
+        p->n = 0;
+    }
     if (x->level < EXPR_LEVEL_MAX) {
         x->level++;
         for (int step = 0; step < RECOMBINE_STEPS && recombine_once(p); step++)

@@ -59,10 +59,10 @@ enum { MEMO = 64 };
 
 struct subst {
     struct exprs *x;
-    const sym_id *from;
+    const expr_id *from;         /* what is replaced, wherever it stands as a whole */
     const expr_id *to;
     uint32_t n;
-    uint64_t syms;
+    uint64_t syms;               /* of all in from: what has none of them stays */
     struct { uint32_t e, result; } memo[MEMO];
 };
 
@@ -87,16 +87,13 @@ static expr_id subst_prod(struct subst *s, const struct enode *node)
 static expr_id subst_node(struct subst *s, expr_id e, const struct enode *node)
 {
     struct exprs *x = s->x;
-    switch (node->kind) {
-    case EX_SYM:
-        for (uint32_t i = 0; i < s->n; i++)
-            if (s->from[i].i == node->sym.i)
-                return s->to[i];
-        return e;
-    case EX_SUM: return subst_sum(s, node);
-    case EX_PROD: return subst_prod(s, node);
-    default: break;
-    }
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->from[i].i == e.i)
+            return s->to[i];
+    if (node->kind == EX_SUM)
+        return subst_sum(s, node);
+    if (node->kind == EX_PROD)
+        return subst_prod(s, node);
     expr_id arg[3] = {{0}, {0}, {0}};
     for (uint32_t i = 0; i < node->n && i < 3; i++)
         arg[i] = subst(s, node->arg[i]);
@@ -128,12 +125,25 @@ static expr_id subst(struct subst *s, expr_id e)
     return result;
 }
 
-expr_id ex_subst(struct exprs *x, expr_id e, const sym_id *from, const expr_id *to, uint32_t n)
+expr_id expr_replace(struct exprs *x, expr_id e, const expr_id *from, const expr_id *to, uint32_t n)
 {
     struct subst s = {.x = x, .from = from, .to = to, .n = n};
     for (uint32_t i = 0; i < n; i++)
-        s.syms |= sym_bit(from[i]);
+        s.syms |= enode(x, from[i])->syms;
     return subst(&s, e);
+}
+
+expr_id ex_subst(struct exprs *x, expr_id e, const sym_id *from, const expr_id *to, uint32_t n)
+{
+    expr_id few[32], *pairs = 2 * n <= COUNT_OF(few) ? few : NEW_ARRAY(x->arena, expr_id, 2 * (size_t)n);
+    expr_id *with = pairs + n;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        pairs[used] = ex_sym(x, from[i]);
+        with[used] = to[i];
+        used += ex_as_sym(x, pairs[used]).i != 0;   /* a symbol with one value stands nowhere: it is a constant */
+    }
+    return expr_replace(x, e, pairs, with, used);
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------------------ */
