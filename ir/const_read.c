@@ -424,6 +424,53 @@ static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, vo
     return true;
 }
 
+/* Rows of a transposed matrix, TILE at a time: a cache line of the operand serves all of them before it is evicted. */
+static void copy_rows(const struct affine *a, const char *src, size_t size, int64_t first, int64_t rows, char *dst)
+{
+    enum { TILE = 16 };
+    int32_t last = a->shape.rank - 1;
+    int64_t width = a->shape.dims[last], step = a->stride[last] * (int64_t)size, c[RANK_MAX];
+    for (int64_t r = 0; r < rows; r += TILE) {
+        const char *from[TILE];
+        int n = rows - r < TILE ? (int)(rows - r) : TILE;
+        for (int i = 0; i < n; i++) {
+            int64_t at = a->base;
+            coordinates(&a->shape, (first + r + i) * width, c);
+            for (int32_t d = 0; d < last; d++)
+                at += c[d] * a->stride[d];
+            from[i] = src + at * (int64_t)size;
+        }
+        for (int64_t k = 0; k < width; k++)
+            for (int i = 0; i < n; i++) {
+                char *to = dst + (size_t)((r + i) * width + k) * size;
+                if (size == 4)
+                    memcpy(to, from[i] + k * step, 4);
+                else
+                    memcpy(to, from[i] + k * step, size);
+            }
+    }
+}
+
+/* A strided view of a plain constant: whole rows are copied in tiles. Returns how many elements it wrote at dst. */
+static int64_t read_rows(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
+{
+    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
+        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    if (value_op(g, v) != OP_TRANSPOSE)
+        return 0;
+    struct affine a = affine_view(g, graph_node(g, graph_value(g, v)->def));
+    v = graph_node(g, graph_value(g, v)->def)->in[0];
+    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
+        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    int32_t last = a.shape.rank - 1;
+    if (value_op(g, v) != OP_CONSTANT || last < 1 || a.stride[last] == 1 || first % a.shape.dims[last] != 0)
+        return 0;
+    const struct attr *data = node_attr(graph_node(g, graph_value(g, v)->def), "data");
+    int64_t width = a.shape.dims[last];
+    copy_rows(&a, data->u.data.data, elem_size(value_type(g, v)->elem), first / width, n / width, dst);
+    return n / width * width;
+}
+
 bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
 {
     node_id def = graph_value(g, v)->def;
@@ -446,7 +493,7 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     r->g = g;
     arena_init(&r->arena, g->ctx);
     bool ok = true;
-    for (int64_t at = 0; ok && at < n; at += CHUNK) {
+    for (int64_t at = read_rows(g, v, first, n, dst); ok && at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
         struct run run = { first + at, 1, m };
         ok = read_runs(r, v, &run, 1, m, (char *)dst + (size_t)at * size, 0);

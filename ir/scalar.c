@@ -54,8 +54,8 @@ static bool (*const float_pred[OP_COUNT])(double, double) = {
     [OP_ISNAN] = p_isnan, [OP_ISINF] = p_isinf, [OP_EQ] = p_eq, [OP_NE] = p_ne, [OP_LT] = p_lt, [OP_LE] = p_le,
 };
 
-/* Arithmetic that weights go through gets loops of its own: the compiler vectorises them. */
-static bool float_loops(enum op op, size_t n, const double *x, const double *y, double *r)
+/* The arithmetic that weights and activations go through, directly in f32: the compiler vectorises it. */
+static bool f32_loops(enum op op, size_t n, const float *x, const float *y, float *r)
 {
     switch (op) {
     case OP_ADD:
@@ -96,7 +96,7 @@ static enum eval_status float_block(enum op op, enum elem elem, size_t n, double
             r[i] = float_unary[op](in[0][i]);
     } else if (!float_binary[op]) {
         return EVAL_UNSUPPORTED;
-    } else if (!float_loops(op, n, in[0], in[1], r)) {
+    } else {
         for (size_t i = 0; i < n; i++)
             r[i] = float_binary[op](in[0][i], in[1][i]);
     }
@@ -237,6 +237,8 @@ enum eval_status map_eval(enum op op, enum elem elem, size_t n, const void *cons
         select_elems(elem, n, in, out);
         return EVAL_OK;
     }
+    if (elem == ELEM_F32 && n_in == 2 && f32_loops(op, n, in[0], in[1], out))
+        return EVAL_OK;
     if (strchr("CS", elem_class(elem)) || n_in < 1 || n_in > 3)
         return EVAL_UNSUPPORTED;
     for (size_t at = 0; at < n; at += BLOCK) {

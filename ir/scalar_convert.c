@@ -275,7 +275,7 @@ void elems_from_f64(enum elem elem, const double *src, void *dst, size_t n)
     }
 }
 
-/* ---- bit code for the two pairs that whole networks convert --------------------------------------------------------- */
+/* ---- bit code for the pairs that whole networks convert --------------------------------------------------------- */
 
 static float f16_to_f32(uint16_t h)
 {
@@ -290,11 +290,35 @@ static float f16_to_f32(uint16_t h)
     return x;
 }
 
+static uint16_t f32_to_f16(float x)
+{
+    uint32_t bits, sign;
+    memcpy(&bits, &x, sizeof bits);
+    sign = bits >> 16 & 0x8000;
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (bits >= 0x477ff000)    /* rounds to 65536 or more */
+        return (uint16_t)(sign | 0x7c00);
+    if (bits >= 0x38800000)    /* normal: round the 13 bits away to even, rebias */
+        return (uint16_t)(sign | (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13);
+    float a;                   /* below: adding 0.5 leaves units of 2^-24 in the low bits, rounded by the addition */
+    memcpy(&a, &bits, sizeof a);
+    a += 0.5f;
+    memcpy(&bits, &a, sizeof bits);
+    return (uint16_t)(sign | (bits - 0x3f000000));
+}
+
 static bool convert_fast(enum elem from, const void *src, enum elem to, void *dst, size_t n)
 {
     if (from == ELEM_F16 && to == ELEM_F32) {
         for (size_t i = 0; i < n; i++)
             ((float *)dst)[i] = f16_to_f32(((const uint16_t *)src)[i]);
+        return true;
+    }
+    if (from == ELEM_F32 && to == ELEM_F16) {
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)dst)[i] = f32_to_f16(((const float *)src)[i]);
         return true;
     }
     if (from == ELEM_BF16 && to == ELEM_F32) {
