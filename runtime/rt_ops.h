@@ -57,6 +57,11 @@ int64_t mcc_rt_value_rank(struct mcc_rt_run *, const struct mcc_rt_value *);
 int64_t mcc_rt_value_dim(struct mcc_rt_run *, const struct mcc_rt_value *, int64_t axis);
 int64_t mcc_rt_value_data(struct mcc_rt_run *, const struct mcc_rt_value *);
 
+/* ---- ports (rt_pack.c): n elements of 4 or 2 bits; inside, a signed one is sign-extended to its byte ------------------ */
+int64_t mcc_rt_unpack(struct mcc_rt_run *, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits,
+                      int64_t is_signed);
+int64_t mcc_rt_pack(struct mcc_rt_run *, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits);
+
 /* ---- order (rt_sort.c) ----------------------------------------------------------------------------------------------
  * One total order everywhere: NaN is the largest and all NaN are equal, -0 equals +0, false < true, strings by bytes. */
 
@@ -82,6 +87,25 @@ int64_t mcc_rt_nonzero(struct mcc_rt_run *, int64_t elem, const void *src, int64
 int64_t mcc_rt_nms(struct mcc_rt_run *, const float *boxes, const float *scores, int64_t batches, int64_t n,
                    int64_t classes, const int64_t *max_per_class, const float *iou, const float *score,
                    int64_t center, int64_t *selected);
+
+/* ---- strings (rt_strings.c): UTF-8, not terminated; results live until the run ends ------------------------------------- */
+
+int64_t mcc_rt_str_equal(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b, uint8_t *dst,
+                         int64_t n);
+int64_t mcc_rt_str_concat(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b,
+                          struct rt_string *dst, int64_t n);   /* fails */
+/* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space,
+ * none at the ends. counts[n]; gives the largest count. */
+int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
+                               const struct rt_string *delimiter, int64_t max_splits, int64_t *counts);
+/* The substrings, [n, width], filled up with empty ones. */
+int64_t mcc_rt_str_split(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
+                         const struct rt_string *delimiter, int64_t max_splits, int64_t width, struct rt_string *dst);
+/* StringNormalizer of n strings: drops stop words (compared without case unless case_sensitive), then maps ASCII letters:
+ * mapping 0 none, 1 lower, 2 upper. Nothing left: one empty string. dst has room for max(n, 1); gives the count; fails */
+int64_t mcc_rt_str_normalize(struct mcc_rt_run *, const struct rt_string *src, int64_t n, int64_t mapping,
+                             const struct rt_string *stop, int64_t n_stop, int64_t case_sensitive,
+                             struct rt_string *dst);
 
 /* ---- linear algebra, signals, random numbers ------------------------------------------------------------------------------ */
 

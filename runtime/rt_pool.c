@@ -281,13 +281,16 @@ static void launch_body(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *ar
 
 /* The path of events, kept out of line: mcc_rt_launch pays one branch for it. */
 __attribute__((noinline)) static void launch_event(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args,
-                                                   int64_t count, uint32_t kernel, int64_t ns)
+                                                   int64_t count, uint32_t kernel, int64_t ns, bool large)
 {
     const struct mcc_rt_desc *desc = run->model->desc;
     const mcc_host *host = &run->model->host;
     uint32_t node = kernel < desc->n_kernels ? desc->kernels[kernel].node : 0;
     host->event(host->user, node, 0, rt_clock());
-    launch_body(run, fn, args, count, ns);
+    if (large)
+        launch_body(run, fn, args, count, ns);
+    else
+        fn(args, 0, count, run->scratch, run);
     host->event(host->user, node, 1, rt_clock());
 }
 
@@ -303,7 +306,7 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         ns_per_index = 1;
     bool large = __builtin_mul_overflow(count, ns_per_index, &total) || total >= SERIAL_NS;
     if (run->model->host.event)
-        launch_event(run, fn, args, count, kernel, ns_per_index);
+        launch_event(run, fn, args, count, kernel, ns_per_index, large);
     else if (large)
         launch_body(run, fn, args, count, ns_per_index);
     else

@@ -17,6 +17,7 @@
 #include "runtime/rt_select.c"
 #include "runtime/rt_seq.c"
 #include "runtime/rt_sort.c"
+#include "runtime/rt_strings.c"
 #include "runtime/rt_value.c"
 #include "runtime/rt_values.c"
 #include "runtime/rt_weights.c"

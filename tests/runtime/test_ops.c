@@ -223,6 +223,46 @@ static void test_det(void **state)
     assert_true(det[0] == 1);
 }
 
+static struct rt_string string_of(const char *s) { return (struct rt_string){ s, strlen(s) }; }
+
+static bool is_text(struct rt_string s, const char *text) { return s.bytes == strlen(text) && !memcmp(s.utf8, text, s.bytes); }
+
+static void test_split(void **state)
+{
+    struct rt_string src[] = { string_of("a.bc.d"), string_of(""), string_of(".x."), string_of("  two words ") };
+    struct rt_string dot = string_of("."), out[4 * 3];
+    int64_t counts[4];
+    (void)state;
+    assert_int_equal(mcc_rt_str_split_count(run, src, 3, &dot, -1, counts), 3);
+    assert_memory_equal(counts, ((int64_t[]){ 3, 0, 3 }), 24);
+    mcc_rt_str_split(run, src, 3, &dot, -1, 3, out);
+    assert_true(is_text(out[1], "bc") && is_text(out[3], "") && is_text(out[6], "") && is_text(out[7], "x"));
+    assert_int_equal(mcc_rt_str_split_count(run, src, 3, &dot, 1, counts), 2);
+    mcc_rt_str_split(run, src, 3, &dot, 1, 2, out);
+    assert_true(is_text(out[0], "a") && is_text(out[1], "bc.d"));
+    assert_int_equal(mcc_rt_str_split_count(run, src + 3, 1, NULL, -1, counts), 2);
+    mcc_rt_str_split(run, src + 3, 1, NULL, 0, 1, out);
+    assert_true(is_text(out[0], "two words"));
+}
+
+static void test_strings(void **state)
+{
+    struct rt_string a[] = { string_of("Monday"), string_of("x"), string_of("") }, out[3];
+    struct rt_string b[] = { string_of("monday"), string_of("x"), string_of("!") };
+    uint8_t same[3];
+    (void)state;
+    mcc_rt_str_equal(run, a, b, same, 3);
+    assert_true(!same[0] && same[1] && !same[2]);
+    assert_int_equal(mcc_rt_str_concat(run, a, b, out, 3), 0);
+    assert_true(is_text(out[0], "Mondaymonday") && is_text(out[2], "!"));
+    assert_int_equal(mcc_rt_str_normalize(run, a, 2, 2, b, 1, 1, out), 2);
+    assert_true(is_text(out[0], "MONDAY") && is_text(out[1], "X"));
+    assert_int_equal(mcc_rt_str_normalize(run, a, 2, 0, b, 1, 0, out), 1);
+    assert_true(is_text(out[0], "x"));
+    assert_int_equal(mcc_rt_str_normalize(run, a, 2, 1, b, 2, 0, out), 1);
+    assert_true(is_text(out[0], ""));
+}
+
 static int64_t bits_of(double x)
 {
     int64_t bits;
@@ -263,7 +303,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero),
-        TEST(test_nms), TEST(test_dft), TEST(test_det), TEST(test_rng), TEST(test_fmod),
+        TEST(test_nms), TEST(test_dft), TEST(test_det), TEST(test_rng), TEST(test_fmod), TEST(test_split), TEST(test_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
