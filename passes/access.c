@@ -170,6 +170,29 @@ bool view_invertible(const struct graph *g, node_id id)
     return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_IDENTITY;
 }
 
+bool late_expr(struct exprs *x, expr_id e)
+{
+    for (uint32_t s = 1; s <= sym_count(x); s++)
+        if (sym_get(x, (sym_id){s})->kind == SYM_VALUE && ex_uses(x, e, (sym_id){s}))
+            return true;
+    return false;
+}
+
+bool late_type(struct exprs *x, const struct type *t)
+{
+    for (int32_t d = 0; d < t->rank; d++)
+        if (late_expr(x, t->dims[d]))
+            return true;
+    return false;
+}
+
+value_id view_plain(const struct graph *g, value_id v)
+{
+    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
+        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    return v;
+}
+
 value_id view_base(const struct module *m, value_id v)
 {
     while (!m->stored[v.i] && op_shape(value_op(m->g, v)) == SHAPE_VIEW) {

@@ -133,7 +133,11 @@ static lval map_bitcast(struct em *em, const struct node *n, const lval *in, str
     uint32_t lanes = lf_type(em->f, v).lanes;
     if (em_reg_elem(from) != from)
         v = em_op(em, L_CONVERT, (struct ltype){from, lanes}, &v, 1);
-    return from == to ? v : em_op(em, L_BITCAST, (struct ltype){to, lanes}, &v, 1);
+    if (from == to)
+        return v;
+    if (from == ELEM_BOOL || to == ELEM_BOOL)   /* a predicate is no byte in registers */
+        return em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
+    return em_op(em, L_BITCAST, (struct ltype){to, lanes}, &v, 1);
 }
 
 /* ---- the table: a statement, or a function; bool operands have their own column ------------------------------- */

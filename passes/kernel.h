@@ -100,6 +100,7 @@ bool emit_program(struct module *, const char *suffix);    /* program and plan *
 
 /* Helpers shared by the passes. */
 value_id view_base(const struct module *, value_id);       /* through views to the first non-view value */
+value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
 bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);   /* one constant element everywhere */
 uint32_t value_const_invariant(struct graph *, value_id);  /* bit d: constant does not change along dim d */

@@ -157,7 +157,8 @@ static void place_ports(struct layouter *l)
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         struct storage *s = &l->m->storage[g->outputs.data[k].value.i];
-        s->place = PLACE_OUTPUT;
+        if (!late_type(l->x, value_type(g, g->outputs.data[k].value)))   /* else the caller cannot know its size */
+            s->place = PLACE_OUTPUT;
         s->port = k;
         l->plain[g->outputs.data[k].value.i] = true;
     }
@@ -196,7 +197,7 @@ static void read_demands(struct layouter *l)
         const struct node *n = graph_node(l->g, k->anchor);
         if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL) {
             for (uint32_t o = 0; o < n->n_in; o++)
-                l->plain[view_base(l->m, n->in[o]).i] = true;
+                l->plain[view_plain(l->g, n->in[o]).i] = true;
             for (uint32_t o = 0; o < k->outs.n; o++)
                 l->plain[k->outs.data[o].i] = true;
         } else if (n->op == OP_DOT) {
@@ -287,11 +288,11 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
     }
 }
 
-static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim)
+static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense)
 {
     struct storage *s = &l->m->storage[root.i];
     const struct type *t = value_type(l->g, root);
-    uint32_t invariant = value_const_invariant(l->g, root);
+    uint32_t invariant = dense ? 0 : value_const_invariant(l->g, root);
     storage_new(l, root);
     s->place = PLACE_WEIGHTS;
     int64_t stride = block_dim >= 0 && !(invariant >> block_dim & 1) ? BLOCK : 1, n;
@@ -354,7 +355,7 @@ static void const_pack(struct layouter *l, const struct node *n)
         for (uint32_t i = 0; i < nc; i++)
             order[r++] = (int32_t)perm[con[i]];
     }
-    const_store(l, root, order, l->m->layout == LAYOUT_NCHW && n->op == OP_CONV ? -1 : lanes);
+    const_store(l, root, order, l->m->layout == LAYOUT_NCHW && n->op == OP_CONV ? -1 : lanes, false);
 }
 
 static void const_plain(struct layouter *l, value_id v)
@@ -369,11 +370,30 @@ static void const_plain(struct layouter *l, value_id v)
     if (l->m->storage[root.i].place != PLACE_NONE || op == OP_IOTA || op == OP_FROM_EXPRS)
         return;
     order_default(value_type(l->g, root)->rank, -1, order);
-    const_store(l, root, order, -1);
+    const_store(l, root, order, -1, false);
+}
+
+/* What a runtime call or a region reads has to lie row-major and whole, a splat too. */
+static void const_dense(struct layouter *l, value_id v)
+{
+    int32_t order[RANK_MAX];
+    if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
+        l->m->storage[v.i].place != PLACE_NONE)
+        return;
+    order_default(value_type(l->g, v)->rank, -1, order);
+    const_store(l, v, order, -1, true);
 }
 
 static void store_constants(struct layouter *l)
 {
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
+        const struct kernel *k = &l->m->kernels.data[i];
+        if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
+            continue;
+        const struct node *n = graph_node(l->g, k->anchor);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            const_dense(l, n->in[o]);
+    }
     for (int pass = 0; pass < 2; pass++)   /* panels first: plain readers then read the panels */
         for (uint32_t i = 0; i < l->m->kernels.n; i++) {
             struct kernel *k = &l->m->kernels.data[i];

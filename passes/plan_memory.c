@@ -95,7 +95,7 @@ static void lives(struct planner *p)
         if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE) {
             const struct node *n = graph_node(p->g, k->anchor);
             for (uint32_t o = 0; o < n->n_in; o++)
-                touch(p, view_base(m, n->in[o]), at);
+                touch(p, view_plain(p->g, n->in[o]), at);
         }
     }
     for (uint32_t r = 2; r < p->g->regions.n; r++) {   /* parameters and results of nested regions */
@@ -110,14 +110,6 @@ static void lives(struct planner *p)
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------ */
-
-static bool is_late(const struct planner *p, expr_id e)
-{
-    for (uint32_t s = 1; s <= sym_count(p->x); s++)
-        if (sym_get(p->x, (sym_id){s})->kind == SYM_VALUE && ex_uses(p->x, e, (sym_id){s}))
-            return true;
-    return false;
-}
 
 /* The symbol of which every size is a multiple, if there is one: {0} when all are constant. */
 static bool common_factor(const struct planner *p, sym_id *factor)
@@ -265,7 +257,7 @@ bool plan_memory(struct module *m)
     lives(&p);
     for (uint32_t i = 0; i < m->buffers.n; i++) {
         struct buffer *b = &m->buffers.data[i];
-        b->segment = is_late(&p, b->bytes);
+        b->segment = late_expr(p.x, b->bytes);
         if (b->segment)
             m->storage[b->value.i].place = PLACE_SEGMENT;
     }

@@ -122,6 +122,8 @@ static lval offset(struct prog *p, lval base, expr_id bytes, enum elem e)
 
 lval prog_buffer(struct prog *p, value_id v, enum elem e)
 {
+    if (p->m->storage[v.i].place == PLACE_NONE && !p->pointer[v.i].i)
+        v = view_plain(p->g, v);
     const struct storage *s = &p->m->storage[v.i];
     expr_id zero = ex_const(p->x, 0);
     if (p->pointer[v.i].i)
@@ -216,7 +218,7 @@ static void declare_output(struct prog *p, value_id v)
     const struct storage *s = &p->m->storage[v.i];
     const struct type *t = value_type(p->g, v);
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
-        if (p->g->outputs.data[k].value.i != v.i || s->place != PLACE_SEGMENT)
+        if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT)
             continue;
         lval dims = lf_value(p->f, (struct ltype){ELEM_I64, 0});
         struct lstmt *local = lf_stmt(p->f, (lblock){1}, L_LOCAL);
@@ -270,6 +272,45 @@ static void bind_shape_symbols(struct prog *p)
             prog_bind(p, (sym_id){i}, lf_arg(p->f, INDEX, 0, 0, sym_get(p->x, (sym_id){i})->name));
 }
 
+/* Elements narrower than a byte are packed at the ports and a byte each inside. */
+static bool is_packed(const struct prog *p, value_id v)
+{
+    const struct type *t = value_type(p->g, v);
+    return t->kind == TYPE_TENSOR && elem_bits(t->elem) > 0 && elem_bits(t->elem) < 8;
+}
+
+static void ports_unpack(struct prog *p, lval *packed)
+{
+    for (uint32_t k = 0; k < p->g->inputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
+        if (!is_packed(p, p->g->inputs.data[k].value))
+            continue;
+        lval n = prog_index(p, shape_count(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
+        lval in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
+        prog_call(p, "mcc_rt_unpack", in, 5, false);
+        p->in[k] = bytes;
+    }
+    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
+        if (!is_packed(p, p->g->outputs.data[k].value) || p->m->storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
+            continue;
+        packed[k] = p->out[k];
+        p->out[k] = prog_memory(p, prog_index(p, shape_count(p->x, t->dims, t->rank)));
+    }
+}
+
+static void ports_pack(struct prog *p, const lval *packed)
+{
+    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
+        if (!packed[k].i)
+            continue;
+        lval in[4] = {p->out[k], packed[k], prog_index(p, shape_count(p->x, t->dims, t->rank)),
+                      prog_const(p, elem_bits(t->elem))};
+        prog_call(p, "mcc_rt_pack", in, 4, false);
+    }
+}
+
 static bool program(struct module *m, const char *suffix)
 {
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
@@ -286,22 +327,17 @@ static bool program(struct module *m, const char *suffix)
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
     lf_arg(p.f, bytes, LARG_IN, 64, "constants");
     bind_shape_symbols(&p);
+    lval *packed = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
+    ports_unpack(&p, packed);
     for (uint32_t k = 0; k < m->g->inputs.n; k++)
         prog_bind_elements(&p, m->g->inputs.data[k].value);
     prog_region(&p, (region_id){1});
+    ports_pack(&p, packed);
     m->program = p.f;
     return !p.failed && lf_finish(p.f);
 }
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------ */
-
-static bool has_late_symbol(struct exprs *x, expr_id e)
-{
-    for (uint32_t s = 1; s <= sym_count(x); s++)
-        if (sym_get(x, (sym_id){s})->kind == SYM_VALUE && ex_uses(x, e, (sym_id){s}))
-            return true;
-    return false;
-}
 
 static void plan_bind(struct prog *p, lval dims)
 {
@@ -371,7 +407,7 @@ static bool plan(struct module *m, const char *name)
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {
         const struct type *t = value_type(m->g, m->g->outputs.data[k].value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)
-            plan_store(&p, out, &at, has_late_symbol(p.x, t->dims[d]) ? prog_const(&p, -1) : prog_index(&p, t->dims[d]));
+            plan_store(&p, out, &at, late_expr(p.x, t->dims[d]) ? prog_const(&p, -1) : prog_index(&p, t->dims[d]));
     }
     m->plan = p.f;
     return !p.failed && lf_finish(p.f);

@@ -13,11 +13,9 @@ static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
     return s;
 }
 
-/* The operand row-major in memory: stored plain, or a view of something stored plain that keeps its order. */
 static lval operand(struct prog *p, value_id v)
 {
-    value_id base = view_base(p->m, v);
-    return prog_buffer(p, base, value_type(p->g, v)->elem);
+    return prog_buffer(p, v, value_type(p->g, v)->elem);
 }
 
 static lval elem_code(struct prog *p, value_id v) { return prog_const(p, (int64_t)value_type(p->g, v)->elem); }
