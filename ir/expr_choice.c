@@ -59,7 +59,7 @@ static expr_id assume(struct exprs *x, expr_id e, expr_id cond, bool holds)
     return attempt_end(x, outer) ? known : e;
 }
 
-/* c is no constant, t and f are different. */
+/* c is no constant, t and f are different. Calls ex_select again only with smaller arms. */
 static expr_id choose(struct exprs *x, expr_id c, expr_id t, expr_id f)
 {
     if (x->assuming < ASSUME_DEPTH_MAX && enode(x, c)->size <= ASSUME_SIZE_MAX) {
@@ -71,8 +71,11 @@ static expr_id choose(struct exprs *x, expr_id c, expr_id t, expr_id f)
             return f;
         if (t_otherwise.i == otherwise.i)
             return t;
+        uint32_t before = enode(x, t)->size + enode(x, f)->size;
         t = when;
         f = otherwise;
+        if (enode(x, t)->size + enode(x, f)->size < before)   /* now the other rules may fit */
+            return ex_select(x, c, t, f);
     }
     if (t.i == f.i)
         return t;
