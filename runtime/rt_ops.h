@@ -94,8 +94,8 @@ int64_t mcc_rt_str_equal(struct mcc_rt_run *, const struct rt_string *a, const s
                          int64_t n);
 int64_t mcc_rt_str_concat(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b,
                           struct rt_string *dst, int64_t n);   /* fails */
-/* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space,
- * none at the ends. counts[n]; gives the largest count. */
+/* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
+ * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
                                const struct rt_string *delimiter, int64_t max_splits, int64_t *counts);
 /* The substrings, [n, width], filled up with empty ones. */

@@ -46,9 +46,9 @@ struct splitter { const char *at, *end; const struct rt_string *delimiter; int64
 static struct splitter splitter_new(const struct rt_string *s, const struct rt_string *delimiter, int64_t max_splits)
 {
     bool words = !delimiter || delimiter->bytes == 0;
-    struct splitter split = { s->utf8, s->utf8 + s->bytes, words ? NULL : delimiter,
-                              max_splits < 0 ? INT64_MAX : max_splits, s->bytes == 0 };
-    return split;
+    const char *text = s->bytes > 0 ? s->utf8 : "";
+    return (struct splitter){ text, text + s->bytes, words ? NULL : delimiter, max_splits < 0 ? INT64_MAX : max_splits,
+                              false };
 }
 
 /* Words; the last one, when splits run out, is all that is left without the white space at its end. */
