@@ -19,13 +19,26 @@ static bool poisoned(const value_id *in, uint32_t n)
     return false;
 }
 
+/* Does the region already check this, not long ago? */
+static bool asserted(struct builder *b, expr_id cond)
+{
+    enum { LOOK_BACK = 256 };
+    const struct region *r = graph_get_region(b->g, b->region);
+    for (uint32_t i = r->nodes.n; i > 0 && i + LOOK_BACK > r->nodes.n; i--) {
+        const struct node *n = graph_node(b->g, r->nodes.data[i - 1]);
+        if (n->op == OP_ASSERT && node_expr(n, "cond").i == cond.i)
+            return true;
+    }
+    return false;
+}
+
 void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ...)
 {
     struct graph *g = b->g;
     va_list ap;
     char text[300];
     enum truth truth = ex_truth(g->ctx->exprs, cond);
-    if (truth == TRUE_)
+    if (truth == TRUE_ || asserted(b, cond))
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
