@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object, compared with ONNX Runtime
+(graph optimisations off) within 1e-3 of the output's scale. Then the light networks of the onnx package, sizes of
+artifacts, and, where they are present, the model collections beside the project (../shared/models, ../shared/hostile).
+
+usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench)
+"""
+import csv
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from conformance import suite  # noqa: E402
+from support.artifact import Artifact  # noqa: E402
+from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
+
+NETS = ["mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16",
+        "densenet121", "convnext_tiny", "bert"]
+TOLERANCE = 1e-3
+SHARED = ROOT.parent / "shared"
+failures = []
+
+
+def line(name, ok, text):
+    print(f"{'ok  ' if ok else 'FAIL'} {name:34} {text}", flush=True)
+    if not ok:
+        failures.append(name)
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def distance(want, got):
+    """Largest difference over the output's scale; infinite where shape or type differ."""
+    if want.shape != got.shape or want.dtype != got.dtype:
+        return np.inf
+    if want.dtype.kind not in "fc":
+        return 0.0 if (want == got).all() else np.inf
+    scale = max(float(np.abs(want[np.isfinite(want)]).max(initial=0)), 1e-30)
+    same = (want == got) | (np.isnan(want) & np.isnan(got))
+    with np.errstate(invalid="ignore"):
+        gap = np.where(same, 0, np.abs(want.astype(np.float64) - got.astype(np.float64)))
+    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0)) / scale
+
+
+def compile_model(path, folder, *flags):
+    """(artifact or None, seconds, MB at the peak of the compiler's largest process, first line of its words)"""
+    output = folder / (path.stem + ".so")
+    start = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = mcc(path, "-o", output, *flags, timeout=600)
+    seconds = time.monotonic() - start
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    text = f"exit {done.returncode}: {(done.stderr.splitlines() or [''])[0][:150]}"
+    return output if done.returncode == 0 else None, seconds, max(peak, before) / 1024, text
+
+
+def feed(rng, info, n):
+    shape = [n if not isinstance(d, int) else d for d in info.shape]
+    if "int" in info.type:
+        return rng.integers(0, 30000, shape).astype(np.int64)
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def check_net(name, path, folder):
+    artifact, seconds, _, text = compile_model(path, folder)
+    if not artifact:
+        return line(name, False, text)
+    reference, rng, worst = session(path), np.random.default_rng(1), 0.0
+    with Artifact(artifact) as a:
+        for n in (1, 2, 5):
+            x = feed(rng, reference.get_inputs()[0], n)
+            for want, got in zip(reference.run(None, {reference.get_inputs()[0].name: x}), a.run([x])):
+                worst = max(worst, distance(want, got))
+    weights = path.stat().st_size
+    line(name, worst <= TOLERANCE, f"compiled in {seconds:6.2f} s, .so {artifact.stat().st_size / 1e6:7.2f} MB of "
+         f"{weights / 1e6:7.2f} MB, N = 1, 2, 5: error {worst:.1e} of the scale")
+    artifact.unlink()
+
+
+def check_light(folder):
+    for name, case in suite.cases().items():
+        if not name.startswith("real/"):
+            continue
+        artifact, seconds, _, text = compile_model(case.model, folder)
+        if not artifact:
+            line(name, False, text)
+            continue
+        feeds, expected = suite.inputs_and_outputs(case)
+        with Artifact(artifact) as a:
+            different = suite.differs(expected[0], a.run(feeds)[0], case)
+        line(name, not different, f"compiled in {seconds:6.2f} s, .so {artifact.stat().st_size / 1e3:7.1f} kB  {different or ''}")
+        artifact.unlink()
+
+
+def linear(path, n):
+    rng = np.random.default_rng(0)
+    return save(path, [helper.make_node("MatMul", ["x", "w"], ["h"], "linear"), helper.make_node("Add", ["h", "b"], ["y"], "bias")],
+                [value("x", [n, 56, 56, 128])], [value("y", [n, 56, 56, 512])],
+                {"w": rng.standard_normal((128, 512)).astype(np.float32), "b": rng.standard_normal(512).astype(np.float32)})
+
+
+def check_sizes(folder):
+    sizes = []
+    for n in (1, 2, 16, 64):
+        artifact, _, _, text = compile_model(linear(folder / f"linear{n}.onnx", n), folder)
+        if not artifact:
+            return line("Linear(128,512)", False, text)
+        sizes.append(artifact.stat().st_size)
+    line("Linear(128,512)", max(sizes) <= 319000 and max(sizes) - min(sizes) < 4096, f"bytes for N = 1, 2, 16, 64: {sizes}")
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((256, 256)).astype(np.float32)
+    for name, tensors in (("one initializer, 8 users", {"w": w}), ("8 equal initializers", {f"w{i}": w for i in range(8)})):
+        nodes = [helper.make_node("MatMul", [f"h{i}", "w" if "w" in tensors else f"w{i}"], [f"h{i + 1}"]) for i in range(8)]
+        path = save(folder / "dedup.onnx", nodes, [value("h0", [1, 256])], [value("h8", [1, 256])], tensors)
+        artifact, _, _, text = compile_model(path, folder)
+        size = artifact.stat().st_size if artifact else 0
+        line(f"dedup: {name}", bool(artifact) and size < w.nbytes + 250000, f"{size} bytes, weights {w.nbytes}" if artifact else text)
+
+
+def data_sets(folder):
+    for kind in ("test_data_set_*", "generated_data_set_*"):
+        for data in sorted(folder.glob(kind)):
+            if any(data.glob("output_*.pb")):
+                yield data
+
+
+def check_collection(folder):
+    """The models beside the project: everything that compiles must be right; the rest is counted by exit code."""
+    root, counts, wrong = SHARED / "models", {}, []
+    models = [p for p in sorted(root.rglob("model.onnx")) if "negative" not in p.parts]
+    for path in models:
+        artifact, _, _, text = compile_model(path, folder)
+        status = "compiled" if artifact else " ".join(text.split()[:2])
+        if artifact:
+            model = onnx.load(path, load_external_data=False)
+            given = {i.name for i in model.graph.initializer}
+            ports = [i for i in model.graph.input if i.name not in given]
+            status = "right"
+            for data in data_sets(path.parent):
+                try:
+                    inputs = [suite.read(data / f"input_{i}.pb", p.type) for i, p in enumerate(ports)]
+                    with Artifact(artifact) as a:
+                        outputs = a.call(inputs)
+                    for i, got in enumerate(outputs):
+                        file = data / f"output_{i}.pb"
+                        if file.exists() and isinstance(got, np.ndarray):
+                            d = distance(suite.read(file, model.graph.output[i].type), got)
+                            if d > TOLERANCE:
+                                status = "wrong"
+                                wrong.append(f"{path.parent.relative_to(root)}: {d:.1e}")
+                except Exception as e:
+                    status = "run failed"
+                    wrong.append(f"{path.parent.relative_to(root)}: {str(e)[:100]}")
+            artifact.unlink()
+        counts[status] = counts.get(status, 0) + 1
+    for text in wrong:
+        print("     ", text)
+    line("../shared/models", not wrong, f"{len(models)} models: {counts}")
+
+
+def check_hostile(folder):
+    out = folder / "hostile"
+    subprocess.run([sys.executable, SHARED / "hostile/badmodels.py", out], check=True, stdout=subprocess.DEVNULL)
+    rows = list(csv.DictReader(open(out / "index.tsv"), delimiter="\t", quoting=csv.QUOTE_NONE))
+    wrong = []
+    for row in rows:
+        file, name = out / row["file"], row["file"]
+        args = [f"--config={file}", DIGITS] if row["category"] == "config" else [file]
+        start = time.monotonic()
+        try:
+            done = mcc(*args, "-o", folder / "bad.so", timeout=10)
+        except subprocess.TimeoutExpired:
+            wrong.append(f"{name}: no end in 10 s")
+            continue
+        seconds = time.monotonic() - start
+        want = {"accept": (0,), "reject": (3,) if name.startswith("special") else (1, 4)}[row["expected"]]
+        if row["stage"] == "any":
+            want += (0,)
+        if done.returncode not in want or seconds > 2:
+            wrong.append(f"{name}: exit {done.returncode} in {seconds:.1f} s: {done.stderr.strip()[:120]}")
+        elif done.returncode and row["names"] not in ("-", "") and row["names"] not in done.stderr:
+            wrong.append(f"{name}: '{row['names']}' is not in: {done.stderr.strip()[:120]}")
+    for text in wrong:
+        print("     ", text)
+    line("../shared/hostile", not wrong, f"{len(rows)} files, {len(wrong)} not as the index says")
+
+
+def main():
+    names = sys.argv[1:]
+    nets = [n for n in NETS if not names or n in names]
+    folder = pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets"))
+    missing = [n for n in nets if not (folder / f"{n}.onnx").exists()]
+    if missing:
+        subprocess.run(["/usr/bin/python3", HERE / "export.py", folder, *missing], check=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        if not names or "digits" in names:
+            check_net("digits", DIGITS, scratch)
+        for name in nets:
+            check_net(name, folder / f"{name}.onnx", scratch)
+        if not names or "sizes" in names:
+            check_sizes(scratch)
+        if not names or "light" in names:
+            check_light(scratch)
+        if (SHARED / "models").is_dir() and (not names or "models" in names):
+            check_collection(scratch)
+        if (SHARED / "hostile").is_dir() and (not names or "hostile" in names):
+            check_hostile(scratch)
+    print(f"{len(failures)} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
