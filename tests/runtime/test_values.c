@@ -305,80 +305,109 @@ static void test_sequences(void **state)
 
 /* ---- sidecar weights -------------------------------------------------------------------------------------------------------- */
 
-static void test_sidecar(void **state)
-{
-    enum { HEAD = 64, WEIGHTS = 256 };
+enum { HEAD = 64, WEIGHTS = 256 };
+
+struct sidecar {
     _Alignas(64) unsigned char file[HEAD + WEIGHTS + 64];
-    char path[] = "/tmp/mcc-test-weights-XXXXXX";
-    struct mcc_rt_desc desc = pair_desc;
+    struct mcc_rt_desc desc;
+    mcc_host host;
+};
+
+static void sidecar_init(struct sidecar *s)
+{
+    for (size_t i = 0; i < sizeof s->file; i++)
+        s->file[i] = (unsigned char)(i * 7);
+    s->desc = pair_desc;
+    s->desc.weights_file = "model.mccw";
+    s->desc.weights_size = WEIGHTS;
+    s->desc.sidecar_head = HEAD;
+    s->desc.sidecar_head_hash = rt_hash(s->file, HEAD);
+    s->desc.weights_hash = rt_hash(s->file + HEAD, WEIGHTS);
+    s->host = (mcc_host){ .size = sizeof s->host, .flags = MCC_HOST_VERIFY_WEIGHTS };
+}
+
+static void opens(const struct sidecar *s, int code, const char *word)
+{
     mcc_model *model;
-    mcc_error error;
+    mcc_error error = { 0 };
+    assert_int_equal(rt_open_desc(&s->desc, &s->host, &model, &error), code);
+    if (!strstr(error.text, word))
+        fail_msg("'%s' lacks '%s'", error.text, word);
+    if (code != MCC_OK)
+        return;
+    assert_memory_equal(model->weights, s->file + HEAD, WEIGHTS);
+    mcc_rt_close(model);
+}
+
+static void test_sidecar_file(void **state)
+{
+    static struct sidecar s;
+    char path[] = "/tmp/mcc-test-weights-XXXXXX";
     (void)state;
-    for (size_t i = 0; i < sizeof file; i++)
-        file[i] = (unsigned char)(i * 7);
-    desc.weights_file = "model.mccw";
-    desc.weights_size = WEIGHTS;
-    desc.sidecar_head = HEAD;
-    desc.sidecar_head_hash = rt_hash(file, HEAD);
-    desc.weights_hash = rt_hash(file + HEAD, WEIGHTS);
+    sidecar_init(&s);
     int fd = mkstemp(path);
-    mcc_host host = { .size = sizeof host, .flags = MCC_HOST_VERIFY_WEIGHTS, .weights_path = path };
-#define OPENS(code, word) \
-    memset(&error, 0, sizeof error); \
-    assert_int_equal(rt_open_desc(&desc, &host, &model, &error), code); \
-    assert_non_null(strstr(error.text, word)); \
-    if (code == MCC_OK) { \
-        assert_memory_equal(model->weights, file + HEAD, WEIGHTS); \
-        mcc_rt_close(model); \
-    }
-    OPENS(MCC_E_IO, "has 0 bytes where 320");
-    assert_int_equal(write(fd, file, HEAD + WEIGHTS), HEAD + WEIGHTS);
-    OPENS(MCC_OK, "");
-    desc.weights_hash++;
-    OPENS(MCC_E_IO, "damaged");
-    host.flags = 0;
-    OPENS(MCC_OK, "");
-    desc.sidecar_head_hash++;
-    OPENS(MCC_E_IO, "another model");
-    desc.sidecar_head_hash--;
+    s.host.weights_path = path;
+    opens(&s, MCC_E_IO, "has 0 bytes where 320");
+    assert_int_equal(write(fd, s.file, HEAD + WEIGHTS), HEAD + WEIGHTS);
+    opens(&s, MCC_OK, "");
+    s.desc.weights_hash++;
+    opens(&s, MCC_E_IO, "damaged");
+    s.host.flags = 0;
+    opens(&s, MCC_OK, "");
+    s.desc.sidecar_head_hash++;
+    opens(&s, MCC_E_IO, "another model");
+    s.desc.sidecar_head_hash--;
     assert_int_equal(ftruncate(fd, HEAD + WEIGHTS - 1), 0);
-    OPENS(MCC_E_IO, "has 319 bytes");
+    opens(&s, MCC_E_IO, "has 319 bytes");
     close(fd);
     unlink(path);
-    OPENS(MCC_E_IO, "cannot open");
-    host.weights_path = "/tmp";
-    OPENS(MCC_E_IO, "'/tmp'");
-    host.weights = file;
-    host.weights_size = HEAD + WEIGHTS;
-    OPENS(MCC_OK, "");
-    host.weights_size--;
-    OPENS(MCC_E_IO, "319 bytes");
-    host.weights_size = 0;
-    OPENS(MCC_E_ARG, "weights_size");
-    host.weights = file + 4;
-    host.weights_size = HEAD + WEIGHTS;
-    OPENS(MCC_E_ARG, "multiple of 64");
+    opens(&s, MCC_E_IO, "cannot open");
+    s.host.weights_path = "/tmp";
+    opens(&s, MCC_E_IO, "'/tmp'");
+}
 
-    /* beside the library: here that is the test program */
+static void test_sidecar_in_memory(void **state)
+{
+    static struct sidecar s;
+    (void)state;
+    sidecar_init(&s);
+    s.host.weights = s.file;
+    s.host.weights_size = HEAD + WEIGHTS;
+    opens(&s, MCC_OK, "");
+    s.host.weights_size--;
+    opens(&s, MCC_E_IO, "319 bytes");
+    s.host.weights_size = 0;
+    opens(&s, MCC_E_ARG, "weights_size");
+    s.host.weights = s.file + 4;
+    s.host.weights_size = HEAD + WEIGHTS;
+    opens(&s, MCC_E_ARG, "multiple of 64");
+}
+
+/* Beside the library, which here is the test program: found by the address of the description. */
+static void test_sidecar_beside(void **state)
+{
+    static struct sidecar s = { .desc = { .n_sym = 99 } };   /* in the file's data, as in an artifact */
+    struct sidecar on_stack;
     char own[4096];
+    (void)state;
     ssize_t n = readlink("/proc/self/exe", own, sizeof own - 32);
     assert_true(n > 0);
     while (own[n - 1] != '/')
         n--;
     snprintf(own + n, 32, "test-%d.mccw", (int)getpid());
-    desc.weights_file = own + n;
-    host.weights = host.weights_path = NULL;
-    OPENS(MCC_E_IO, "cannot tell where the library is");   /* the description is on the stack, in no file */
-    fd = open(own, O_CREAT | O_WRONLY, 0600);
-    assert_int_equal(write(fd, file, HEAD + WEIGHTS), HEAD + WEIGHTS);
+    sidecar_init(&s);
+    s.desc.weights_file = own + n;
+    opens(&s, MCC_E_IO, "cannot open");
+    int fd = open(own, O_CREAT | O_WRONLY, 0600);
+    assert_int_equal(write(fd, s.file, HEAD + WEIGHTS), HEAD + WEIGHTS);
     close(fd);
-    static struct mcc_rt_desc in_program = { .n_sym = 99 };   /* in the file's data, as in an artifact */
-    in_program = desc;
-    int code = rt_open_desc(&in_program, &host, &model, &error);
+    mcc_model *model;
+    int code = rt_open_desc(&s.desc, &s.host, &model, NULL);
     unlink(own);
     assert_int_equal(code, MCC_OK);
     mcc_rt_close(model);
-#undef OPENS
+    sidecar_init(&on_stack);   /* in no file */
+    opens(&on_stack, MCC_E_IO, "cannot tell where the library is");
 }
 
 int main(void)
@@ -386,7 +415,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values), cmocka_unit_test(test_values_refused), cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_dynamic), cmocka_unit_test(test_dynamic_in_caller_memory),
-        cmocka_unit_test(test_sequences), cmocka_unit_test(test_sidecar),
+        cmocka_unit_test(test_sequences), cmocka_unit_test(test_sidecar_file), cmocka_unit_test(test_sidecar_in_memory),
+        cmocka_unit_test(test_sidecar_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
