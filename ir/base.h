@@ -81,7 +81,11 @@ static inline int64_t floordiv_i64(int64_t a, int64_t b)
     int64_t q = a / b;
     return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
-static inline int64_t floormod_i64(int64_t a, int64_t b) { return a - floordiv_i64(a, b) * b; }
+static inline int64_t floormod_i64(int64_t a, int64_t b)
+{
+    int64_t r = a % b;
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}
 
 /* ---- where something came from ------------------------------------------------------------------- */
 
