@@ -13,7 +13,9 @@
 
 #include <string.h>
 
-enum { MERGES_MAX = 64, WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_GROUP = 3, WIRE_GROUP_END = 4, WIRE_32 = 5 };
+/* protobuf-c reads lengths of at most 5 bytes: 35 bits, which no file of 2 GiB outgrows even when it grows. */
+enum { MERGES_MAX = 64, LENGTH_WIDTH_MAX = 5 };
+enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_GROUP = 3, WIRE_GROUP_END = 4, WIRE_32 = 5 };
 
 struct frame {
     const ProtobufCMessageDescriptor *desc;
@@ -174,6 +176,8 @@ static bool frame_push(struct scanner *s, const ProtobufCMessageDescriptor *desc
     if (s->depth == (uint32_t)s->ctx->limits.message_depth)
         return scan_fail_as(s, FAIL_LIMIT, "messages nested more than %d deep", s->ctx->limits.message_depth);
     uint32_t width = varint_width(length) + 1;
+    if (width > LENGTH_WIDTH_MAX)
+        width = LENGTH_WIDTH_MAX;
     if (!out_varint(s, id << 3 | WIRE_LEN) || !out_reserve(s, width))
         return false;
     s->stack[s->depth++] = (struct frame){desc, s->pos + length, s->out_n, width, 0};

@@ -150,6 +150,55 @@ static void test_special_files(void **state)
     }
 }
 
+static void length_put(struct wire *w, uint32_t field, size_t n)
+{
+    uint8_t bytes[7] = {(uint8_t)(field << 3 | 2)};
+    for (uint32_t i = 0; i < 5; i++)
+        bytes[1 + i] = (uint8_t)((n >> (7 * i) & 0x7F) | (i < 4 ? 0x80 : 0));
+    wire_append(w, bytes, 6);
+}
+
+/* Lengths of 2^28 and more: a graph whose last initializer is a hole of zeros at the end of the file. */
+static void test_large(void **state)
+{
+    struct fixture *f = *state;
+    const size_t n = (size_t)70 << 22;
+    struct wire head = {0}, graph = {0}, tensor = {0}, z = {0};
+    jmp_buf unwind;
+    graph_node_add(&graph, node("Identity", "w", "z"));
+    wire_text(&z, 1, "z");
+    graph_output(&graph, z);
+    wire_int(&tensor, 1, (int64_t)n);
+    wire_int(&tensor, 2, 2);
+    wire_text(&tensor, 8, "w");
+    length_put(&tensor, 9, n);
+    length_put(&graph, 5, tensor.n + n);
+    wire_append(&graph, tensor.data, tensor.n);
+    wire_int(&head, 1, 8);
+    opset(&head, 8, "", 17);
+    length_put(&head, 7, graph.n + n);
+    wire_append(&head, graph.data, graph.n);
+    file_put(f, "large.onnx", head.data, head.n);
+    snprintf(f->path, sizeof f->path, "%s/large.onnx", f->dir);
+    assert_int_equal(truncate(f->path, (off_t)(head.n + n)), 0);
+    context_free(f->ctx);
+    f->ctx = context_new();
+    f->ctx->unwind = &unwind;
+    f->ctx->model_path = f->path;
+    assert_int_equal(setjmp(unwind), 0);
+    struct graph *g = assert_imported(f, onnx_import(f->ctx, f->path, NULL, NULL));
+    assert_int_equal(node_attr(constant_of(g, "w"), "data")->u.data.size, n);
+    assert_int_equal(truncate(f->path, ((off_t)1 << 31) + 5), 0);
+    assert_null(onnx_import(f->ctx, f->path, NULL, NULL));
+    assert_int_equal(f->ctx->fail, FAIL_MODEL);
+    assert_non_null(strstr(messages(f), "2 GiB"));
+    unlink(f->path);
+    snprintf(f->path, sizeof f->path, "%s/model.onnx", f->dir);
+    wire_free(&tensor);
+    wire_free(&graph);
+    wire_free(&head);
+}
+
 /* Every prefix, and every value of every byte, of a good file. */
 static void test_damage(void **state)
 {
@@ -199,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_legal_oddities), cmocka_unit_test(test_positions),
         cmocka_unit_test(test_looks),        cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_many),         cmocka_unit_test(test_special_files),
+        cmocka_unit_test(test_large),
         cmocka_unit_test(test_damage),       cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests_name("scan", tests, fixture_open, fixture_close);
