@@ -243,7 +243,7 @@ static bool read_symbol(struct reader *r)
 {
     static const char *const kinds[] = {[SYM_SHAPE] = "shape", [SYM_VALUE] = "value", [SYM_LOOP] = "loop"};
     const char *name = read_string(r, NULL);
-    if (!name || !*name)
+    if (!name)
         return false;
     const char *word = read_word(r);
     uint32_t kind = 0;
@@ -255,8 +255,8 @@ static bool read_symbol(struct reader *r)
     if (!read_expect(r, "[") || !read_bound(r, &lo) || !read_expect(r, ",") || !read_bound(r, &hi) ||
         !read_expect(r, "]") || (read_accept(r, "/") && !read_int(r, &divisor)))
         return false;
-    if (lo > hi || divisor < 1)
-        return read_fail(r, "the range of a symbol is empty");
+    if (lo > hi || divisor < 1 || !*name)
+        return read_fail(r, "the symbol has no name or an empty range");
     sym_id known = sym_find(r->x, name);
     if (!known.i) {
         known = sym_new(r->x, (enum sym_kind)kind, name, lo, hi);
@@ -315,8 +315,10 @@ static bool read_source(struct reader *r)
     read_space(r);
     if (*r->p == '"' && !(s.origin = read_string(r, NULL)))
         return false;
-    if (!read_int(r, &version) || version < INT32_MIN || version > INT32_MAX)
+    if (!read_int(r, &version))
         return false;
+    if (version < 0 || version > INT32_MAX)
+        return read_fail(r, "the version is out of range");
     s.version = (int32_t)version;
     /* The context's sources outlive the graph. */
     const char **const all[] = {&s.name, &s.op, &s.domain, &s.output, &s.origin};
