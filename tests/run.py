@@ -11,6 +11,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -64,8 +65,8 @@ def run_pytest(build):
     tests = sorted(str(p) for p in pathlib.Path(__file__).parent.glob("*/test_*.py"))
     if not tests:
         return [0, 0, 0]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8", "--import-mode=importlib",
-                           f"--junitxml={report}", *tests], env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
+                           "--import-mode=importlib", f"--junitxml={report}", *tests], env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]
     suites = list(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
@@ -77,6 +78,7 @@ def run_pytest(build):
 
 
 def main():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--no-pytest", action="store_true")

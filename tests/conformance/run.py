@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import resource
 import select
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def reason(status, text):
 
 
 def main():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     parser = argparse.ArgumentParser()
     parser.add_argument("--update", action="store_true", help="write the list of passing cases")
     parser.add_argument("--only", default="", help="cases whose name holds this")

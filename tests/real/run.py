@@ -203,6 +203,7 @@ def check_hostile(folder):
 
 
 def main():
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     names = sys.argv[1:]
     nets = [n for n in NETS if not names or n in names]
     folder = pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets"))
