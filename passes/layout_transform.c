@@ -123,7 +123,7 @@ static void plan_halo(struct layouter *l, const struct node *n)
     const expr_id *pads = node_exprs(n, "lo", &c);
     int64_t need[2 * RANK_MAX] = {0}, size, out, k, lo;
     bool any = false;
-    if (!l->blocked[v.i])
+    if (s->place != PLACE_ARENA || l->plain[v.i] || l->fastest[v.i])
         return;
     for (int32_t d = 2; d < x->rank; d++) {
         if (!fixed(l, x->dims[d], &size) || !fixed(l, y->dims[d], &out) || !fixed(l, w->dims[d], &k) ||
