@@ -94,7 +94,7 @@ static void run_op(struct context *ctx, const char *op, const char *type, const 
         CHECK_INT(T, #type, "or", 2, true, a[i] | b[i]); \
         CHECK_INT(T, #type, "xor", 2, true, a[i] ^ b[i]); \
         CHECK_INT(T, #type, "shl", 2, true, (U)b[i] >= (U)width ? 0 : (U)a[i] << (U)b[i]); \
-        CHECK_INT(T, #type, "shr", 2, true, (U)b[i] < (U)width ? a[i] >> b[i] : is_signed && a[i] < (T)1 && a[i] ? -1 : 0); \
+        CHECK_INT(T, #type, "shr", 2, true, (U)b[i] < (U)width ? (T)(a[i] >> b[i]) : is_signed && a[i] < (T)1 && a[i] ? (T)-1 : (T)0); \
         CHECK_COMPARE(T, #type, "eq", a[i] == b[i]); \
         CHECK_COMPARE(T, #type, "ne", a[i] != b[i]); \
         CHECK_COMPARE(T, #type, "lt", a[i] < b[i]); \
