@@ -16,8 +16,6 @@
 
 #include <cmocka.h>
 
-#include "runtime/rt.h"
-
 /* ---- building ---- */
 
 struct suite *suite_new(void)
@@ -323,6 +321,8 @@ static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, cons
     fn(words, 0, k->count / 2, (char *)scratch, NULL);
     fn(words, k->count / 2, k->count, (char *)scratch, NULL);
     compare(s, k, want, got, v->target.cpu, k->unfused && !v->fma);
+    if (k->hook)
+        k->hook(k->count, fn, words, v->target.cpu);
     free(scratch);
 }
 
@@ -330,7 +330,8 @@ static void run_variant(struct suite *s, size_t which)
 {
     char path[400];
     mcc_rt_fn **fn = NEW_ARRAY(&s->ctx->session, mcc_rt_fn *, s->cases.n + 1);
-    snprintf(path, sizeof path, "%s.%zu.so", program_invocation_name, which);
+    static unsigned built;       /* a name of its own: dlopen takes a loaded library for the same */
+    snprintf(path, sizeof path, "%s.%u.so", program_invocation_name, built++);
     bool ok = compile_suite(s, &variants[which], path);
     for (uint32_t i = 0; i < s->ctx->diags.n; i++)
         print_error("%s\n", s->ctx->diags.data[i].text);

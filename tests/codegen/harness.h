@@ -3,14 +3,19 @@
 #define MCC_TESTS_CODEGEN_HARNESS_H
 
 #include "codegen/codegen.h"
+#include "runtime/rt.h"
 
 enum { CASE_ARGS = 64 };
+
+/* Looks on after a case was compared, with its arguments as the machine code takes them. */
+typedef void case_hook(int64_t count, mcc_rt_fn *, const int64_t *args, const char *cpu);
 
 struct case_arg { void *data; int64_t bytes; int64_t index; };   /* data: initial contents; NULL: an index */
 struct kernel_case {
     struct lfunc *f;
     struct case_arg arg[CASE_ARGS];
     int64_t count;               /* parallel indices */
+    case_hook *hook;             /* or NULL */
     bool unfused;                /* floats may differ by a rounding where the target has no fma */
 };
 struct suite {

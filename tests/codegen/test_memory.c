@@ -78,16 +78,14 @@ static void add_text(struct suite *s, const char *text, int64_t count)
     if (!f)
         fail_msg("%s", s->ctx->diags.data[0].text);
     struct kernel_case *k = case_new(s, f->name);
-    struct lfunc *own = k->f;
     k->count = count;
     for (uint32_t i = 0; i < f->args.n; i++) {
         const struct larg *a = &f->args.data[i];
         if (a->type.lanes)
-            case_index(k, 10 + i);
+            case_index(k, count);
         else
             case_buffer(s, k, a->type.elem, a->flags, 4096);
     }
-    (void)own;
     k->f = f;
 }
 

@@ -1,0 +1,177 @@
+/* The 6 x 64 micro-kernel of AVX-512: 24 accumulators carried by one loop must stay in registers. Looks at the
+ * assembly, and at the result. `test_microkernel --peak` prints what tiles reach, for a look beside the machine's peak.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+struct tile { uint32_t rows, panels, lanes; };
+
+/* c[rows][panels * lanes] += over k of a[rows][K] * w[panels][K][lanes]; parallel over one tile. */
+static struct kernel_case *add_tile(struct suite *s, const char *name, struct tile t, int64_t depth)
+{
+    struct ltype vector = { ELEM_F32, t.lanes }, scalar = T(F32, 1);
+    lval carried[64], in[66], out[64], yields[64], panel[8], i, at;
+    uint32_t n = t.rows * t.panels, width = t.panels * t.lanes;
+    struct kernel_case *k = case_new(s, name);
+    k->unfused = true;
+    lval a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth), w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
+    lval c = case_buffer(s, k, ELEM_F32, LARG_OUT, t.rows * width);
+    for (int64_t j = 0; j < t.rows * depth; j++)
+        ((float *)k->arg[0].data)[j] = (float)(j % 13) - 6;
+    for (int64_t j = 0; j < width * depth; j++)
+        ((float *)k->arg[1].data)[j] = (float)(j % 17) - 8;
+    lval d = case_index(k, depth);
+    struct build b = case_parallel(k, &i);
+    in[0] = i;
+    in[1] = d;
+    lblock body = lf_block(b.f);
+    struct build inner = { b.f, body };
+    lval var = lf_value(b.f, TINDEX), zero = number(b, vector, 0), slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
+    VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, var);
+    for (uint32_t j = 0; j < n; j++) {
+        carried[j] = lf_value(b.f, vector);
+        VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, carried[j]);
+        in[j + 2] = zero;
+        out[j] = lf_value(b.f, vector);
+    }
+    lval row[64];
+    for (uint32_t r = 0; r < t.rows; r++)
+        row[r] = op2(b, L_MUL, TINDEX, d, index_of(b, r));
+    for (uint32_t p = 0; p < t.panels; p++)
+        panel[p] = op2(b, L_MUL, TINDEX, slice, index_of(b, p));
+    struct lstmt *loop = lf_stmt(b.f, b.b, L_FOR);
+    loop->imm = 1;
+    loop->in = lf_lvals(b.f, in, n + 2);
+    loop->n_in = n + 2;
+    loop->out = lf_lvals(b.f, out, n);
+    loop->n_out = n;
+    loop->block[0] = body;
+    at = op2(inner, L_MUL, TINDEX, var, index_of(inner, t.lanes));
+    for (uint32_t p = 0; p < t.panels; p++) {
+        panel[p] = load(inner, vector, w, op2(inner, L_ADD, TINDEX, panel[p], at));
+        struct lblk *blk = &b.f->blocks.data[body.i];
+        blk->stmts.data[blk->stmts.n - 1].align = 4 * t.lanes;
+    }
+    for (uint32_t r = 0; r < t.rows; r++) {
+        lval x = load(inner, scalar, a, op2(inner, L_ADD, TINDEX, row[r], var));
+        x = op1(inner, L_SPLAT, vector, x);
+        for (uint32_t p = 0; p < t.panels; p++)
+            yields[r * t.panels + p] = op3(inner, L_FMA, vector, x, panel[p], carried[r * t.panels + p]);
+    }
+    lf_op(b.f, body, L_YIELD, (struct ltype){ 0 }, yields, n);
+    for (uint32_t j = 0; j < n; j++)
+        store(b, c, index_of(b, (int64_t)j * t.lanes), out[j]);
+    return k;
+}
+
+static char *assembly(struct suite *s, const struct kernel_case *k, const char *cpu)
+{
+    struct target target = { "x86_64-unknown-linux-gnu", cpu, "" };
+    struct codegen_options options = { .self = "/proc/self/exe", .jobs = 1, .opt_level = 2, .emit = EMIT_ASSEMBLY };
+    struct strbuf text;
+    jmp_buf unwind;
+    s->ctx->unwind = &unwind;
+    if (setjmp(unwind) != 0)
+        fail_msg("unwound");
+    strbuf_init(&text, &s->ctx->session);
+    lf_print(k->f, &text);
+    struct codegen_unit unit = { &target, "kernel", text.data, { 0 } };
+    assert_true(codegen_objects(s->ctx, &s->ctx->session, &options, &unit, 1));
+    return arena_strndup(&s->ctx->session, unit.object.data, unit.object.size);
+}
+
+/* Lines that name both a vector register and the stack. */
+static int count_spills(char *text, const char *reg)
+{
+    int n = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+        n += strstr(line, reg) && strstr(line, "(%rsp");
+    return n;
+}
+
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what))
+        n++;
+    return n;
+}
+
+static void test_registers(void **state)
+{
+    static const struct { struct tile tile; const char *cpu, *reg; } tiles[] = {
+        { { 6, 4, 16 }, "x86-64-v4", "%zmm" }, { { 14, 2, 16 }, "x86-64-v4", "%zmm" },
+        { { 12, 2, 16 }, "x86-64-v4", "%zmm" }, { { 9, 3, 16 }, "x86-64-v4", "%zmm" },
+        { { 6, 2, 8 }, "x86-64-v3", "%ymm" }, { { 4, 3, 8 }, "x86-64-v3", "%ymm" }
+    };
+    (void)state;
+    struct suite *s = suite_new();
+    for (size_t i = 0; i < COUNT_OF(tiles); i++) {
+        struct kernel_case *k = add_tile(s, "tile", tiles[i].tile, 40);
+        assert_true(lf_finish(k->f));
+        char *text = assembly(s, k, tiles[i].cpu);
+        assert_int_equal(count(text, "vfmadd"), tiles[i].tile.rows * tiles[i].tile.panels);
+        assert_int_equal(count_spills(text, tiles[i].reg), 0);
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+/* ---- the peak, on request ---- */
+
+enum { PEAK_DEPTH = 256, PEAK_CALLS = 2000 };
+static double peak_flops;      /* of one call of the tile being measured */
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void measure(int64_t n, mcc_rt_fn *fn, const int64_t *args, const char *cpu)
+{
+    double best = 1e9;
+    for (int k = 0; k < 30; k++) {
+        double start = seconds();
+        for (int i = 0; i < PEAK_CALLS; i++)
+            fn(args, 0, n, NULL, NULL);
+        double t = seconds() - start;
+        best = t < best ? t : best;
+    }
+    printf("  %s: %.1f GFLOPS\n", cpu, PEAK_CALLS * peak_flops / best * 1e-9);
+}
+
+static void test_peak(void **state)
+{
+    static const struct tile tiles[] = { { 6, 4, 16 }, { 14, 2, 16 }, { 9, 3, 16 }, { 4, 3, 8 }, { 6, 2, 8 } };
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(tiles); i++) {
+        struct suite *s = suite_new();
+        add_tile(s, "tile", tiles[i], PEAK_DEPTH)->hook = measure;
+        peak_flops = 2.0 * tiles[i].rows * tiles[i].panels * tiles[i].lanes * PEAK_DEPTH;
+        printf("%u x %u\n", tiles[i].rows, tiles[i].panels * tiles[i].lanes);
+        suite_run(s);
+        suite_free(s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_registers) };
+    const struct CMUnitTest peak[] = { cmocka_unit_test(test_peak) };
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    if (argc > 1 && strcmp(argv[1], "--peak") == 0)
+        return cmocka_run_group_tests(peak, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
