@@ -12,7 +12,7 @@
 
 #include "ir/expr_internal.h"
 
-enum { TABLE_MIN = 1024, SCRATCH_TERMS = 1 << 17, PROOFS = 4096 };
+enum { TABLE_MIN = 1024, PROOFS = 4096 };
 
 /* ---- arithmetic on bounds -------------------------------------------------------------------------- */
 
@@ -302,7 +302,7 @@ struct exprs *exprs_new(struct context *ctx)
     x->table_size = x->names_size = TABLE_MIN;
     x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
     x->names = NEW_ARRAY(x->arena, uint32_t, x->names_size);
-    x->scratch = NEW_ARRAY(x->arena, struct term, SCRATCH_TERMS);
+    x->scratch = NEW_ARRAY(x->arena, struct term, EXPR_SCRATCH);
     x->proofs = NEW_ARRAY(x->arena, struct proof, PROOFS);
     VEC_PUSH(x->arena, &x->syms, NULL);
     VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});

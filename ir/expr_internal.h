@@ -11,6 +11,7 @@ enum {
     EXPR_LEVEL_MAX = 48,       /* simplifications within simplifications; deeper ones are left undone */
     ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
+    EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
     CHUNK = 1024
 };
 

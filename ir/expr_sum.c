@@ -12,7 +12,7 @@
 
 #include "ir/expr_internal.h"
 
-enum { SCRATCH_END = 1 << 17, RECOMBINE_STEPS = 16 };
+enum { RECOMBINE_STEPS = 16 };
 
 /* ---- views ------------------------------------------------------------------------------------------ */
 
@@ -55,7 +55,7 @@ static void poly_reserve(struct poly *p, uint32_t need)
     if (need <= p->cap)
         return;
     uint32_t cap = need < 8 ? 8 : need + need / 2;
-    if (cap > SCRATCH_END - x->scratch_top)
+    if (cap > EXPR_SCRATCH - x->scratch_top)
         context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index has too many terms");
     struct term *t = x->scratch + x->scratch_top;
     x->scratch_top += cap;

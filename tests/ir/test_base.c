@@ -1,0 +1,164 @@
+/* Arenas, text, diagnostics: what is recorded, counted and shown of hostile names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/expr.h"
+
+static const char *shown(struct context *ctx, uint32_t i)
+{
+    struct strbuf b;
+    strbuf_init(&b, &ctx->session);
+    assert_true(i < ctx->diags.n);
+    diag_render(ctx, &ctx->diags.data[i], &b);
+    return b.data;
+}
+
+static void arenas(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    int64_t before = ctx->heap_used;
+    struct arena a;
+    arena_init(&a, ctx);
+    for (size_t size = 0; size < 100000; size = size * 2 + 1) {
+        unsigned char *p = arena_alloc(&a, size);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(p[i], 0);
+        memset(p, 0xff, size);
+    }
+    assert_true(ctx->heap_used > before);
+    arena_release(&a);
+    assert_int_equal(ctx->heap_used, before);
+    VEC(uint32_t) v = {0};
+    for (uint32_t i = 0; i < 10000; i++)
+        VEC_PUSH(&a, &v, i);
+    for (uint32_t i = 0; i < v.n; i++)
+        assert_int_equal(v.data[i], i);
+    context_free(ctx);   /* the arena's blocks too */
+}
+
+static void huge_array(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    jmp_buf point;
+    if (!setjmp(point)) {
+        ctx->unwind = &point;
+        arena_alloc_array(&ctx->session, SIZE_MAX / 2, 3);
+        fail();
+    }
+    assert_int_equal(ctx->fail, FAIL_LIMIT);
+    context_free(ctx);
+}
+
+static void rendering(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    ctx->model_path = "dir/net.onnx";
+    src_id named = source_add(ctx, (struct source){.name = "conv1", .op = "Conv", .domain = "", .version = 11, .output = "y"});
+    src_id bare = source_add(ctx, (struct source){.name = "", .op = "Foo", .domain = "com.x", .output = "y"});
+    error_model(ctx, named, "stride %d", 0);
+    error_at(ctx, FAIL_LIMIT, (src_id){0}, "w", "too large");
+    warn_at(ctx, bare, "growth", "grows %s", "much");
+    remark_at(ctx, named, "if", "gone");
+    error_internal(ctx, (src_id){0}, "oops");
+    assert_string_equal(shown(ctx, 0), "dir/net.onnx: node 'conv1' (Conv-11): error: stride 0");
+    assert_string_equal(shown(ctx, 1), "dir/net.onnx: tensor 'w': error: too large");
+    assert_string_equal(shown(ctx, 2), "dir/net.onnx: node -> 'y' (com.x.Foo): warning: grows much [-Wgrowth]");
+    assert_string_equal(shown(ctx, 3), "dir/net.onnx: node 'conv1' (Conv-11): remark: gone [-Rif]");
+    assert_string_equal(shown(ctx, 4), "dir/net.onnx: internal error: oops");
+    assert_int_equal(ctx->fail, FAIL_MODEL);
+    assert_int_equal(ctx->n_errors, 3);
+    context_free(ctx);
+}
+
+static void counting(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    for (int i = 0; i < 3; i++)
+        error_model(ctx, (src_id){0}, "the same");
+    for (int i = 0; i < 50; i++)
+        error_model(ctx, (src_id){0}, "number %d", i);
+    assert_int_equal(ctx->diags.n, 21);
+    assert_int_equal(ctx->n_errors, 53);
+    assert_string_equal(shown(ctx, 0), "error: the same (3 times)");
+    assert_string_equal(shown(ctx, 1), "error: number 0");
+    assert_string_equal(shown(ctx, 20), "error: number 19 (and 30 more of this kind)");
+    context_free(ctx);
+}
+
+static void hostile_names(void **state)
+{
+    (void)state;
+    static const struct { const char *in, *out; } rows[] = {
+        {"a\nb\x1b[31m\x7f", "a\\x0ab\\x1b[31m\\x7f"},
+        {"\xff\xc0\x80", "\\xff\\xc0\\x80"},
+        {"\xe2\x80\xae" "txt.exe", "\\xe2\\x80\\xae" "txt.exe"},
+        {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+        {"\xed\xa0\x80 \xf4\x90\x80\x80 \xc2\x85", "\\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xc2\\x85"},
+        {"cut \xe2\x82", "cut \\xe2\\x82"},
+    };
+    struct context *ctx = context_new();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct strbuf b;
+        strbuf_init(&b, &ctx->session);
+        strbuf_escaped(&b, rows[i].in, 200);
+        assert_string_equal(b.data, rows[i].out);
+        error_model(ctx, (src_id){0}, "%s", rows[i].in);
+        assert_string_equal(ctx->diags.data[i].text, rows[i].out);
+    }
+    context_free(ctx);
+}
+
+static void long_lines(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    char *name = malloc(100001);
+    memset(name, '\x01', 100000);
+    name[100000] = 0;
+    ctx->model_path = name;
+    src_id src = source_add(ctx, (struct source){.name = name, .op = name, .domain = name, .version = 3, .output = name});
+    error_at(ctx, FAIL_MODEL, src, name, "%s", name);
+    assert_true(strlen(shown(ctx, 0)) < 1000);
+    assert_null(strchr(shown(ctx, 0), '\x01'));
+    free(name);
+    context_free(ctx);
+}
+
+static void quoting(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"", "plain", "a\"b\\c\nd", "\x01\xff", "gr\xc3\xbcn", "\\x41", "\xe2\x80\xae"};
+    struct context *ctx = context_new();
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        struct strbuf b;
+        strbuf_init(&b, &ctx->session);
+        strbuf_quoted(&b, rows[i]);
+        const char *p = b.data;
+        size_t n;
+        assert_string_equal(text_unquote(&ctx->session, &p, &n), rows[i]);
+        assert_int_equal(n, strlen(rows[i]));
+        assert_ptr_equal(p, b.data + b.n);
+    }
+    context_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arenas),        cmocka_unit_test(huge_array), cmocka_unit_test(rendering),
+        cmocka_unit_test(counting),      cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
+        cmocka_unit_test(quoting),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
