@@ -1,5 +1,5 @@
-/* Loop IR to a running shared object: y[i] = x[i] * w[i mod 16] for any number of elements, with both variants, one
- * copy of the weights, the table, and the runtime; then what the file itself promises.
+/* Loop IR to a running shared object: y[i] = x[i] * w[i mod 16] where x[i] >= 0, for any number of elements, with both
+ * variants, one copy of the weights, the table, and the runtime; then what the file itself promises.
  *
  * The test is its own worker: it is started again with --worker.
  */
@@ -35,10 +35,13 @@ static const char kernel_text[] =
     "  %5 = const index 16\n"
     "  parallel %6 = %4 to %3 {\n"
     "    %7 = load f32 %0[%6]\n"
-    "    %8 = floormod index %6, %5\n"
-    "    %9 = load f32 %1[%8]\n"
-    "    %10 = mul f32 %7, %9\n"
-    "    store %2[%6], %10\n"
+    "    %8 = const f32 0\n"
+    "    %9 = le bool %8, %7\n"
+    "    check %9 code -9 node 0 \"negative\"\n"
+    "    %10 = floormod index %6, %5\n"
+    "    %11 = load f32 %1[%10]\n"
+    "    %12 = mul f32 %7, %11\n"
+    "    store %2[%6], %12\n"
     "  }\n"
     "}\n";
 static const char program_text[] =
@@ -172,6 +175,12 @@ static void run_both_variants(const mcc_api *api)
         assert_int_equal(code, MCC_OK);
         for (int i = 0; i < 1000; i++)
             assert_true(y[i] == (float)i * weight((uint64_t)i % 16));
+        x[700] = -1;         /* the kernel's check: code, node and text come through, and the context lives on */
+        assert_int_equal(api->run(ctx, ins, outs, &error), MCC_E_VALUE);
+        assert_int_equal(error.node, 0);
+        assert_non_null(strstr(error.text, "negative"));
+        x[700] = 1;
+        assert_int_equal(api->run(ctx, ins, outs, &error), MCC_OK);
         api->ctx_free(ctx);
         api->close(model);
     }
