@@ -303,10 +303,3 @@ enum eval_status eval_opt_has(struct eval *e, const struct node *n, struct tenso
     *out = scalar(e, ELEM_BOOL, in[0]->n > 0);
     return EVAL_OK;
 }
-
-/* String functions belong to the runtime; the interpreter has none and says so. */
-enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
-{
-    (void)in, (void)out;
-    return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", node_str(n, "fn", "?"));
-}

@@ -162,12 +162,20 @@ static void test_optionals(void **state)
     bench_close(&t);
 }
 
-static void test_strings_are_refused(void **state)
+static void test_strings(void **state)
 {
     (void)state;
     struct bench t;
+    struct tensor out;
     const char *text;
     bench_open(&t);
+    struct span a[2] = { { "ab", 2 }, { "", 0 } }, b[2] = { { "c", 1 }, { "", 0 } };
+    int64_t dims[1] = { 2 };
+    value_id u = b_const(&t.b, ELEM_STR, dims, 1, a), v = b_const(&t.b, ELEM_STR, dims, 1, b);
+    bench_expect(&t, op(&t, OP_STRING, "fn=equal elem=bool dims=2", u, v, NONE), "bool 2: 0 1");
+    assert_int_equal(bench_eval(&t, op(&t, OP_STRING, "fn=concat elem=string dims=2", u, v, NONE), &out, &text), EVAL_OK);
+    struct span *s = out.data;
+    assert_true(s[0].size == 3 && memcmp(s[0].data, "abc", 3) == 0 && s[1].size == 0);
     value_id x = bench_input(&t, "f32 2: 1 2");
     assert_int_equal(status_of(&t, op(&t, OP_STRING, "fn=upper elem=i64 dims=2", x, NONE, NONE), &text), EVAL_UNSUPPORTED);
     assert_non_null(strstr(text, "upper"));
@@ -253,7 +261,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_if),          cmocka_unit_test(test_loop),
         cmocka_unit_test(test_sequences),   cmocka_unit_test(test_split),
-        cmocka_unit_test(test_optionals),   cmocka_unit_test(test_strings_are_refused),
+        cmocka_unit_test(test_optionals),   cmocka_unit_test(test_strings),
         cmocka_unit_test(test_shape_symbols), cmocka_unit_test(test_value_symbols),
         cmocka_unit_test(test_assert),      cmocka_unit_test(test_memory_limit),
     };
