@@ -138,6 +138,8 @@ static bool function_declare(struct importer *im, const Onnx__FunctionProto *f)
     };
     if (!*out.name)
         return error_model(im->ctx, (src_id){0}, "a function has no name");
+    if (f->n_attribute > ATTRIBUTES_MAX || f->n_attribute_proto > ATTRIBUTES_MAX)
+        return error_limit(im->ctx, function_source(im, f), "more than %d attributes", ATTRIBUTES_MAX);
     char *key = function_key(im, out.domain, out.name, out.overload);
     if (name_lookup(&im->functions, key))
         return error_model(im->ctx, function_source(im, f), "two functions have this domain and name");

@@ -42,13 +42,13 @@ static value_id constant_append(struct importer *im, region_id r, const struct t
     return v;
 }
 
-/* The first graph input of that name, NULL. */
-static const Onnx__ValueInfoProto *input_find(const Onnx__GraphProto *g, const char *name)
+/* The graph's inputs by name: value.i is the first one's index + 1. */
+static void inputs_index(struct importer *im, const Onnx__GraphProto *g, struct names *out)
 {
-    for (size_t i = 0; i < g->n_input; i++)
-        if (strcmp(text(g->input[i]->name), name) == 0)
-            return g->input[i];
-    return NULL;
+    names_init(out, &im->scratch);
+    for (uint32_t i = 0; i < g->n_input; i++)
+        if (!name_lookup(out, text(g->input[i]->name)))
+            name_bind(out, text(g->input[i]->name), (value_id){i + 1}, 0);
 }
 
 static bool is_overridable(const struct importer *im, const char *name)
@@ -76,8 +76,8 @@ static bool declaration_agrees(struct importer *im, const Onnx__ValueInfoProto *
 
 /* Binds an initializer as a constant. One that the user wants to override is only checked: without an entry among the
  * inputs it becomes a parameter here, with one it becomes that parameter. */
-static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, region_id r, bool top,
-                            const struct tensor_data *t)
+static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, struct names *inputs, region_id r,
+                            bool top, const struct tensor_data *t)
 {
     struct where w = {{0}, t->name};
     const struct binding *b = name_lookup(&im->names, t->name);
@@ -86,7 +86,8 @@ static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, regi
     if (b && b->value.i)
         return refuse(im, w, "the initializer has the name of a value of an enclosing graph");
     struct type type = constant_type(im, t);
-    const Onnx__ValueInfoProto *input = input_find(g, t->name);
+    const struct binding *listed = name_lookup(inputs, t->name);
+    const Onnx__ValueInfoProto *input = listed ? g->input[listed->value.i - 1] : NULL;
     if (input && !declaration_agrees(im, input, w, &type))
         return false;
     if (!top || !is_overridable(im, t->name))
@@ -99,6 +100,8 @@ static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, regi
 static bool initializers_import(struct importer *im, const Onnx__GraphProto *g, region_id r, src_id src, bool top)
 {
     bool ok = true;
+    struct names inputs;
+    inputs_index(im, g, &inputs);
     for (size_t i = 0; i < g->n_initializer + g->n_sparse_initializer; i++) {
         const Onnx__SparseTensorProto *sparse =
             i < g->n_initializer ? NULL : g->sparse_initializer[i - g->n_initializer];
@@ -111,7 +114,7 @@ static bool initializers_import(struct importer *im, const Onnx__GraphProto *g, 
         }
         struct where w = {src, dense->name};
         ok = (sparse ? sparse_import(im, sparse, w, &t) : tensor_import(im, dense, w, &t)) &&
-             initializer_add(im, g, r, top, &t) && ok;
+             initializer_add(im, g, &inputs, r, top, &t) && ok;
     }
     return ok;
 }

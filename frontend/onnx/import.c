@@ -19,6 +19,8 @@ bool opsets_import(struct importer *im, Onnx__OperatorSetIdProto *const *imports
     struct names seen;
     bool ok = true;
     const char *what = of ? "function " : "", *who = of ? of : "the model";
+    if (n > OPSETS_MAX)
+        return error_limit(im->ctx, (src_id){0}, "%s%s imports %zu domains, the limit is %d", what, who, n, OPSETS_MAX);
     names_init(&seen, &im->scratch);
     *out = NEW_ARRAY(&im->g->arena, struct opset, n);
     *n_out = 0;

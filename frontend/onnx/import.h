@@ -30,6 +30,9 @@ struct importer {
     bool in_function;
 };
 
+/* More of them than any operator has; lists of them are searched one by one. */
+enum { ATTRIBUTES_MAX = 1000, OPSETS_MAX = 1000 };
+
 /* What an error about a tensor is about: a node, a named tensor, or both. */
 struct where { src_id src; const char *tensor; };
 #define refuse_as(im, w, fail, ...) error_at((im)->ctx, (fail), (w).src, (w).tensor, __VA_ARGS__)

@@ -121,6 +121,8 @@ static bool node_import(struct importer *im, const Onnx__NodeProto *node, region
     src_id src = node_source(im, node, schema ? schema->since : 0);
     if (!*op)
         error_model(im->ctx, src, "the node has no operator type");
+    if (node->n_attribute > ATTRIBUTES_MAX)
+        return error_limit(im->ctx, src, "%zu attributes, the limit is %d", node->n_attribute, ATTRIBUTES_MAX);
     value_id *in = operands_import(im, node, src);
     struct attr *attrs = NEW_ARRAY(&im->scratch, struct attr, node->n_attribute);
     const Onnx__AttributeProto **protos = NEW_ARRAY(&im->scratch, const Onnx__AttributeProto *, node->n_attribute);

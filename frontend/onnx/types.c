@@ -44,7 +44,8 @@ static expr_id dim_symbol(struct importer *im, const char *param)
         return (expr_id){known->value.i};
     char *base = symbol_name(im, param), *name = base;
     for (uint32_t k = 2; is_reserved(name) || name_lookup(&im->symbols, name); k++)
-        name = arena_printf(&im->scratch, "%s_%u", base, k);
+        name = k < 10 ? arena_printf(&im->scratch, "%s_%u", base, k)
+                      : arena_printf(&im->scratch, "%s_%016llx%u", base, (unsigned long long)hash_bytes(param, strlen(param)), k);
     name_bind(&im->symbols, name, (value_id){0}, 0);
     expr_id e = symbol_by_name(im->ctx->exprs, name);
     name_bind(&im->dims, param, (value_id){e.i}, 0);
