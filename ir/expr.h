@@ -48,7 +48,8 @@ struct exprs *exprs_new(struct context *);
 uint32_t ex_count(const struct exprs *);    /* ids given so far are below this */
 
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
-struct symbol *sym_get(struct exprs *, sym_id);   /* narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on */
+/* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
+struct symbol *sym_get(struct exprs *, sym_id);
 uint32_t sym_count(const struct exprs *);
 sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
 

@@ -403,7 +403,7 @@ static void names_are_quoted(void **state)
 {
     (void)state;
     struct context *ctx = context_new();
-    const char *names[] = {"batch size/2", "a\"b\\c", "x\n\x01", "min", "7up", "\xe2\x80\xae" "gnp", "past.1"};
+    const char *names[] = {"batch size/2", "a\"b\\c", "x\n\x01", "min", "7up", "\xe2\x80\xaegnp", "past.1"};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         expr_id e = ex_addc(ctx->exprs, ex_sym(ctx->exprs, sym_new(ctx->exprs, SYM_SHAPE, names[i], 0, 9)), 1);
         assert_int_equal(parse(ctx, text(ctx, e)).i, e.i);
