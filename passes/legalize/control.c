@@ -68,6 +68,13 @@ void fresh_bind(struct builder *b, expr_id dim, value_id v)
     sym_get(b_exprs(b), s)->elem = UINT32_MAX;
 }
 
+void fresh_rebind(struct builder *b, expr_id dim, value_id v)
+{
+    sym_id s = ex_as_sym(b_exprs(b), dim);
+    sym_get(b_exprs(b), s)->value = v.i;
+    sym_get(b_exprs(b), s)->elem = UINT32_MAX;
+}
+
 bool region_owns(const struct graph *g, region_id inner, value_id v)
 {
     for (uint32_t i = 0; i < graph_get_region(g, inner)->params.n; i++)

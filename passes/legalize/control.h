@@ -12,6 +12,8 @@ void nest_end(struct builder *, const struct nest *);
 /* A symbol for a dim that a result or a parameter defines, and saying which value that is. */
 expr_id fresh_dim(struct builder *, const char *what);
 void fresh_bind(struct builder *, expr_id dim, value_id);
+/* As fresh_bind for a symbol made by fresh_dim that another value defined before. */
+void fresh_rebind(struct builder *, expr_id dim, value_id);
 /* Is v a parameter of region inner, or defined within it? */
 bool region_owns(const struct graph *, region_id inner, value_id v);
 /* Does the expression use a symbol that only exists within region inner? */
@@ -20,5 +22,9 @@ bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth)
 struct type type_open(struct graph *, const struct type *);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);
+/* Element of a run-time sequence at a rank-0 position; open dims become symbols. {0} after a diagnostic. */
+value_id sequence_item(struct rule *, value_id seq, value_id at);
+/* SequenceMap over a run-time sequence (operand 0): a loop of SequenceAt, body, SequenceInsert. */
+bool sequence_map_loop(struct rule *, region_id body);
 
 #endif

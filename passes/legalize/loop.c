@@ -114,6 +114,7 @@ static enum unrolled loop_unroll(struct rule *r, struct loop *l, int64_t trips)
 struct built {
     struct nest nest;
     value_id cond, *next, *scan;
+    bool (*wide)[RANK_MAX];      /* by carried value and dim: the dim is a symbol of this loop */
 };
 
 static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, struct built *out)
@@ -130,7 +131,8 @@ static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, 
         value_id v = graph_param(b->g, out->nest.inner, types[i], NULL);
         param[i] = lval_value(v);
         for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
-            fresh_bind(b, types[i].dims[d], v);
+            if (out->wide[i][d])
+                fresh_rebind(b, types[i].dims[d], v);
     }
     bool ok = l->body(r, l, lval_value(iter), lval_value(cond_in), param, &cond, next, next + l->n_carried);
     out->next = NEW_ARRAY(&b->g->arena, value_id, width);
@@ -160,10 +162,10 @@ static bool types_widen(struct rule *r, struct loop *l, struct type *types, cons
             return rule_refuse(r, "carried value %u changes its rank from iteration to iteration", i + 1);
         expr_id *dims = arena_copy(&b->g->arena, types[i].dims, (size_t)(t->rank + 1) * sizeof *dims);
         for (int32_t d = 0; d < t->rank; d++) {
-            if (t->dims[d].i == dims[d].i)
+            if (t->dims[d].i == dims[d].i || built->wide[i][d])
                 continue;
             dims[d] = fresh_dim(b, "carried_dim");
-            *again = true;
+            built->wide[i][d] = *again = true;
         }
         types[i].dims = dims;
     }
@@ -239,7 +241,7 @@ static bool loop_core(struct rule *r, struct loop *l)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, l->n_carried + 1);
-    struct built built;
+    struct built built = {.wide = arena_alloc_array(&b->g->arena, l->n_carried + 1, sizeof *built.wide)};
     bool again = true;
     for (uint32_t i = 0; i < l->n_carried; i++) {
         value_id v = lval_force(b, l->carried[i]);
@@ -476,6 +478,73 @@ bool rule_scan_old(struct rule *r)
     }
     for (uint32_t i = 0; i < r->n_out; i++)
         rule_out(r, i, b_concat(b, rows + i * batches, (uint32_t)batches, 0));
+    return true;
+}
+
+/* ---- SequenceMap over a run-time sequence ---------------------------------------------------------------------------------- */
+
+static bool is_sequence(struct rule *r, uint32_t i)
+{
+    return rule_has(r, i) && (r->arg[i].kind == LVAL_LIST || (r->arg[i].kind == LVAL_VALUE &&
+           value_type(r->b->g, r->arg[i].v)->kind == TYPE_SEQUENCE));
+}
+
+/* One call of the body on the elements at iter. */
+static bool map_call(struct rule *r, region_id body, value_id iter, struct lval *results)
+{
+    struct lval *params = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_in + 1);
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        params[i] = r->arg[i];
+        if (is_sequence(r, i))
+            params[i] = lval_value(sequence_item(r, rule_in(r, i), iter));
+        if (params[i].kind == LVAL_POISON)
+            return false;
+    }
+    return legalize_region(r, body, params, r->n_in, results, r->n_out);
+}
+
+static bool map_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
+                     struct lval *next_cond, struct lval *next, struct lval *scan)
+{
+    struct lval *results = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_out + 1);
+    (void)cond;
+    (void)scan;
+    *next_cond = lval_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
+    if (!map_call(r, l->region, v_scalar(r->b, iter.v), results))
+        return false;
+    for (uint32_t i = 0; i < r->n_out; i++) {
+        value_id in[2] = {lval_force(r->b, carried[i]), lval_force(r->b, results[i])};
+        next[i] = lval_value(b_op(r->b, OP_SEQ_INSERT, in, 2, NULL, 0));
+        if (next[i].kind == LVAL_POISON)
+            return false;
+    }
+    return true;
+}
+
+bool sequence_map_loop(struct rule *r, region_id body)
+{
+    struct builder *b = r->b;
+    value_id seq = rule_in(r, 0);
+    struct lval *first = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
+    struct loop l = {.body = map_body, .region = body, .n_carried = r->n_out};
+    struct nest nest;
+    if (!is_sequence(r, 0))
+        return rule_bad(r, "operand 1 is no sequence");
+    nest_begin(b, &nest);      /* only for the element types of the results; belongs to no node */
+    bool ok = map_call(r, body, b_scalar_i64(b, ELEM_I64, 0), first);
+    nest_end(b, &nest);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
+    for (uint32_t i = 0; ok && i < r->n_out; i++) {
+        enum elem e = first[i].kind == LVAL_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
+        if (e == ELEM_NONE)
+            return rule_refuse(r, "sequences of other things than tensors");
+        struct attr attr = attr_elem("elem", e);
+        l.carried[i] = lval_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
+    }
+    l.trips_value = b_op(b, OP_SEQ_LENGTH, &seq, 1, NULL, 0);
+    if (!ok || !l.trips_value.i || !loop_core(r, &l))
+        return false;
+    memcpy(r->out, l.carried, r->n_out * sizeof *r->out);
     return true;
 }
 

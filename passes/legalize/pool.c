@@ -140,8 +140,10 @@ bool rule_max_unpool(struct rule *r)
         for (int32_t i = 0; i < rank; i++) {
             lo[i] = zero;
             hi[i] = ex_sub(ex, want[i], out[i]);
+            if (ex_hi(ex, hi[i]) < 0)
+                return rule_bad(r, "output_shape is smaller than the unpooled size");
             if (ex_lo(ex, hi[i]) < 0)
-                return rule_refuse(r, "output_shape smaller than the unpooled size");
+                b_assert(b, ex_le(ex, zero, hi[i]), -2, "output_shape is smaller than the unpooled size");
         }
         y = b_pad(b, y, (value_id){0}, lo, hi, "constant");
     }

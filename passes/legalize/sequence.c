@@ -77,7 +77,7 @@ static bool list_gather(struct rule *r)
 }
 
 /* Element of a run-time sequence: dims that the sequence leaves open become symbols that the result binds. */
-static value_id item_at(struct rule *r, value_id seq, value_id at)
+value_id sequence_item(struct rule *r, value_id seq, value_id at)
 {
     struct builder *b = r->b;
     value_id in[2] = {seq, at};
@@ -111,7 +111,7 @@ bool rule_seq_at(struct rule *r)
         if (list_gather(r))
             return true;
     }
-    return rule_result(r, item_at(r, rule_in(r, 0), v_scalar(r->b, rule_in(r, 1))));
+    return rule_result(r, sequence_item(r, rule_in(r, 0), v_scalar(r->b, rule_in(r, 1))));
 }
 
 bool rule_seq_insert(struct rule *r)
@@ -233,7 +233,7 @@ bool rule_sequence_map(struct rule *r)
     region_id body = rule_region(r, "body");
     struct arena *arena = &r->b->g->arena;
     if (!body.i || !is_list(r, 0))
-        return body.i ? rule_refuse(r, "a sequence whose length the run decides") : rule_bad(r, "no body");
+        return body.i ? sequence_map_loop(r, body) : rule_bad(r, "no body");
     uint32_t n = r->arg[0].n;
     struct lval *params = NEW_ARRAY(arena, struct lval, r->n_in + 1), *results = NEW_ARRAY(arena, struct lval, r->n_out + 1);
     struct lval **columns = NEW_ARRAY(arena, struct lval *, r->n_out + 1);

@@ -14,35 +14,67 @@ static value_id dft(struct builder *b, value_id x, int32_t axis, bool inverse, b
     return b_op(b, OP_DFT, &x, 1, attrs, 4);
 }
 
+static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
+{
+    struct exprs *ex = b_exprs(r->b);
+    if (rule_has(r, 1))
+        return b_elem(r->b, v_scalar(r->b, rule_in(r, 1)), 0, 1, INT32_MAX);
+    return real_inverse ? ex_mulc(ex, ex_addc(ex, dim, -1), 2) : dim;
+}
+
+/* An axis known only at run time: the dims before it and behind it become one each, [before, n, behind, parts]. */
+static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    uint32_t n;
+    const expr_id *d = b_dims(b, x, &rank);
+    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d[rank - 1]}, seen = ex_const(ex, 0), out[RANK_MAX];
+    if (!rule_axis_mask(r, rule_in(r, 2), rank, mask, &n))
+        return false;
+    for (int32_t i = 0; i + 1 < rank; i++) {
+        expr_id before = ex_and(ex, ex_not(ex, seen), ex_not(ex, mask[i]));
+        flat[0] = ex_mul(ex, flat[0], ex_select(ex, before, d[i], one));
+        flat[1] = ex_mul(ex, flat[1], ex_select(ex, mask[i], d[i], one));
+        flat[2] = ex_mul(ex, flat[2], ex_select(ex, seen, d[i], one));
+        seen = ex_or(ex, seen, mask[i]);
+    }
+    b_assert(b, seen, -9, "the last axis holds real and imaginary parts");
+    expr_id length = dft_length(r, flat[1], inverse && onesided);
+    if (!length.i)
+        return false;
+    value_id y = dft(b, b_reshape(b, x, flat, 4), 1, inverse, onesided, length);
+    if (!y.i)
+        return false;
+    for (int32_t i = 0; i + 1 < rank; i++)
+        out[i] = ex_select(ex, mask[i], b_dim(b, y, 1), d[i]);
+    out[rank - 1] = b_dim(b, y, 3);
+    return rule_result(r, b_convert(b, b_reshape(b, y, out, rank), v_elem(b, rule_in(r, 0))));
+}
+
 /* Version 17: axis is an attribute, default 1; 20: an operand, default -2. */
 bool rule_dft(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    value_id in = rule_in(r, 0);
+    value_id in = rule_in(r, 0), x = b_convert(b, in, ELEM_F64);
     int32_t rank = v_rank(b, in), axis;
     int64_t at = r->version < 20 ? rule_int(r, "axis", 1) : -2;
     bool inverse = rule_int(r, "inverse", 0) != 0, onesided = rule_int(r, "onesided", 0) != 0;
     if (!in.i)
         return false;
-    if (rule_has(r, 2) && !v_known_i64(b, rule_in(r, 2), 0, &at)) {
-        if (rank != 2)      /* with rank 2 there is one axis to transform */
-            return rule_refuse(r, "axis known only at run time");
-        at = 0;
-    }
+    if (rank < 2)
+        return rule_bad(r, "input of rank %d", (int)rank);
+    if (rule_has(r, 2) && !v_known_i64(b, rule_in(r, 2), 0, &at))
+        return dft_any_axis(r, x, inverse, onesided);
     if (!rule_axis(r, at, rank, &axis))
         return false;
     if (axis == rank - 1)
         return rule_bad(r, "the last axis holds real and imaginary parts");
-    expr_id length = b_dim(b, in, axis);
-    if (inverse && onesided)
-        length = ex_mulc(ex, ex_addc(ex, length, -1), 2);
-    if (rule_has(r, 1))
-        length = b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 1, INT32_MAX);
+    expr_id length = dft_length(r, b_dim(b, in, axis), inverse && onesided);
     if (!length.i)
         return false;
-    value_id y = dft(b, b_convert(b, in, ELEM_F64), axis, inverse, onesided, length);
-    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+    return rule_result(r, b_convert(b, dft(b, x, axis, inverse, onesided, length), v_elem(b, in)));
 }
 
 /* Frames [batch, frame, length, 1 or 2] by a gather, times the window, transformed along the third axis. */
