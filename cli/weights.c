@@ -48,6 +48,24 @@ static bool is_dense(const struct packer *p)
     return true;
 }
 
+/* One row of the innermost dim: whole blocks where they are contiguous, else element by element. */
+static void scatter_row(const struct packer *p, const char *src, char *dst, int64_t row)
+{
+    int32_t d = p->rank - 1;
+    int64_t block = p->block[d], step = p->outer[d];
+    if (block > 1 && p->inner[d] == 1) {
+        for (int64_t i = 0; i < row; i += block)
+            memcpy(dst + i / block * step * p->size, src + i * p->size,
+                   (size_t)(row - i < block ? row - i : block) * p->size);
+    } else if (p->size == 4 && block == 1) {
+        for (int64_t i = 0; i < row; i++)
+            memcpy(dst + i * step * 4, src + i * 4, 4);
+    } else {
+        for (int64_t i = 0; i < row; i++)
+            memcpy(dst + place_of(p, d, i) * p->size, src + i * p->size, p->size);
+    }
+}
+
 /* Copies the elements with leading index in [first, first + count) of src (row-major) to their places in dst. */
 static void scatter(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst, int64_t origin)
 {
@@ -69,8 +87,7 @@ static void scatter(const struct packer *p, int64_t first, int64_t count, const 
         int64_t base = -origin;
         for (int32_t d = 0; d < last; d++)
             base += place_of(p, d, at[d]);
-        for (int64_t i = 0; i < row; i++)
-            memcpy(dst + (base + place_of(p, last, i)) * p->size, src + (r * row + i) * p->size, p->size);
+        scatter_row(p, src + r * row * p->size, dst + base * p->size, row);
         for (int32_t d = last - 1; d >= 0; d--) {
             if (++at[d] < p->dims[d] || d == 0)
                 break;

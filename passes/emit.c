@@ -494,7 +494,9 @@ static void collect(struct em *em)
         value_id v = em->k->outs.data[i];
         collect_buffer(&c, v);
         c.seen_value[v.i] = true;
-        if (em->k->kind != KERNEL_HALO)
+        if (em->k->piece)
+            VEC_PUSH(em->arena, &c.work, em->k->domain);
+        else if (em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     while (c.work.n) {

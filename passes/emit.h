@@ -90,6 +90,7 @@ expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
 lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
 void em_store(struct em *, value_id, const expr_id *idx, lval);
+void em_store_out(struct em *, const expr_id *idx, lval);    /* at a point of the kernel's domain */
 lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
 expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
 lval em_buffer(struct em *, value_id);

@@ -160,6 +160,20 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     st->n_in = n;
 }
 
+void em_store_out(struct em *em, const expr_id *idx, lval value)
+{
+    value_id out = em->k->outs.data[0];
+    expr_id at[RANK_MAX];
+    memcpy(at, idx, (size_t)value_type(em->g, out)->rank * sizeof *at);
+    if (em->k->piece) {   /* behind the operands before it */
+        const struct node *n = graph_node(em->g, graph_value(em->g, out)->def);
+        int64_t axis = node_int(n, "axis", 0);
+        for (uint32_t j = 0; j + 1 < em->k->piece; j++)
+            at[axis] = ex_add(em->x, at[axis], value_type(em->g, n->in[j])->dims[axis]);
+    }
+    em_store(em, out, at, value);
+}
+
 /* ---- memo ----------------------------------------------------------------------------------------------------------- */
 
 static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond)

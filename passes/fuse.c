@@ -135,15 +135,16 @@ static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-/* A kernel that stores v; its domain is v's points. */
-static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v, region_id region, uint32_t order,
-                             struct demand *d)
+/* A kernel that stores v, running over the points of `domain`: v itself, or an operand of the concat v. */
+static uint32_t kernel_over(struct fuser *f, enum kernel_kind kind, value_id v, value_id domain, region_id region,
+                            uint32_t order, struct demand *d)
 {
     uint32_t id;
     struct kernel *k = kernel_new(f, kind, region, order, &id);
     VEC_PUSH(f->m->arena, &k->outs, v);
+    k->domain = domain;
     f->m->stored[v.i] = true;
-    const struct type *t = value_type(f->g, v);
+    const struct type *t = value_type(f->g, domain);
     expr_id *idx = NEW_ARRAY(f->m->arena, expr_id, t->rank + 1);
     for (int32_t i = 0; i < t->rank; i++) {
         int64_t hi = ex_hi(f->x, t->dims[i]);
@@ -155,6 +156,12 @@ static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v,
     }
     *d = (struct demand){.kernel = id, .bijective = true, .idx = idx};
     return id;
+}
+
+static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v, region_id region, uint32_t order,
+                             struct demand *d)
+{
+    return kernel_over(f, kind, v, v, region, order, d);
 }
 
 static void kernel_add(struct fuser *f, uint32_t id, node_id n)
@@ -169,7 +176,7 @@ static bool row_mask(const struct fuser *f, const struct demand *d, int32_t rank
 {
     const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i;
-    int32_t domain_rank = value_type(f->g, k->outs.data[0])->rank;
+    int32_t domain_rank = value_type(f->g, k->domain)->rank;
     int64_t c;
     *mask = 0;
     for (int32_t i = 0; i < rank; i++) {
@@ -192,7 +199,7 @@ static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, en
     if (f->m->opt_level == 0)
         return false;
     value_id v = graph_node(f->g, id)->out[0];
-    for (value_id u = v; u.i != k->outs.data[0].i;) {
+    for (value_id u = v; u.i != k->domain.i;) {
         node_id via = f->demand[u.i].via;
         if (op_shape(graph_node(f->g, via)->op) == SHAPE_VIEW)
             VEC_PUSH(f->m->arena, &k->path, via);
@@ -231,7 +238,7 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 {
     const struct node *n = graph_node(f->g, id);
     struct kernel *k = &f->m->kernels.data[d->kernel - 1];
-    uint32_t mask, rank = (uint32_t)value_type(f->g, k->outs.data[0])->rank;
+    uint32_t mask, rank = (uint32_t)value_type(f->g, k->domain)->rank;
     if (f->m->opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
         return false;
     if (!row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
@@ -279,9 +286,23 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     if (row_mask(f, d, rank, &mask) && k->has_rows && mask == k->row_mask)
         return false;
     expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
-    const struct type *dom = value_type(f->g, k->outs.data[0]);
+    const struct type *dom = value_type(f->g, k->domain);
     expr_id all = shape_count(f->x, dom->dims, dom->rank);
     return mine.i != all.i && d->context == 0;
+}
+
+/* A stored concat is written piece by piece: each operand has a kernel of its own that runs over the operand's points,
+ * so that whatever computes the operand (a convolution, say) becomes that kernel and writes in place. */
+static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        struct demand own;
+        uint32_t k = kernel_over(f, KERNEL_MAP, n->out[0], n->in[i], region, order, &own);
+        f->m->kernels.data[k - 1].piece = i + 1;
+        kernel_add(f, k, id);
+        demand_at(f, n->in[i], id, &own, own.idx, true, 0);
+    }
 }
 
 static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
@@ -292,7 +313,8 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
     bool view = op_shape(n->op) == SHAPE_VIEW;
     bool store = required || d->kernel == MANY;
     if (view && !required)
-        store = (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY) && (d->hard || d->kernel == MANY);
+        store = ((n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY) && (d->hard || d->kernel == MANY)) ||
+                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
     else if (!view)
         store |= d->hard;
     if (!store && !view && d->kernel != MANY) {
@@ -311,6 +333,10 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
         }
         kernel_add(f, d->kernel, id);
         demand_operands(f, id, d);
+        return;
+    }
+    if (store && n->op == OP_CONCAT) {
+        fuse_pieces(f, id, region, order);
         return;
     }
     if (store) {

@@ -44,10 +44,12 @@ struct karg { value_id value; sym_id sym; };     /* one of the two */
 struct kernel {
     enum kernel_kind kind;
     node_id anchor;              /* {0}: none (KERNEL_MAP) */
-    VEC(value_id) outs;          /* values stored; outs[0] spans the domain */
-    VEC(node_id) path;           /* invertible views from the anchor's result to outs[0] */
+    VEC(value_id) outs;          /* values stored */
+    value_id domain;             /* whose points the kernel runs over: outs[0], or one operand of it */
+    uint32_t piece;              /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
+    VEC(node_id) path;           /* invertible views from the anchor's result to domain */
     VEC(node_id) nodes;          /* all nodes computed inside, any order */
-    uint32_t row_mask;           /* dims of outs[0] that inner reductions depend on; meaningful when has_rows */
+    uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     region_id region;
     uint32_t order;              /* position in the region after scheduling */

@@ -90,7 +90,7 @@ static void want_blocks(struct layouter *l)
         if (!k->anchor.i || !is_windowed(graph_node(l->g, k->anchor)))
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
-        if (k->path.n == 0 && may_block(l, k->outs.data[0]))
+        if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank && may_block(l, k->outs.data[0]))
             l->blocked[k->outs.data[0].i] = true;
         if (may_block(l, n->in[0]))
             l->blocked[n->in[0].i] = true;
@@ -256,7 +256,7 @@ static void halo_kernels(struct layouter *l)
         for (uint32_t o = 0; o < k->outs.n; o++) {
             value_id v = k->outs.data[o];
             struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
-            if (!l->m->storage[v.i].halo)
+            if (!l->m->storage[v.i].halo || k->piece > 1)
                 continue;
             VEC_PUSH(l->m->arena, &h.outs, v);
             VEC_PUSH(l->m->arena, &l->m->kernels, h);

@@ -88,7 +88,8 @@ static void lives(struct planner *p)
         uint32_t owner = k->region.i == 1 ? i + 1 : owner_kernel(p, k->region);
         uint32_t at = owner ? p->position[owner - 1] : 0;
         for (uint32_t o = 0; o < k->outs.n; o++) {
-            touch_inputs(p, k->outs.data[o], at, seen);
+            touch(p, k->outs.data[o], at);
+            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, seen);
             for (uint32_t v = 0; v < m->n_values; v++)
                 seen[v] = false;
         }

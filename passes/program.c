@@ -253,7 +253,8 @@ void prog_region(struct prog *p, region_id r)
                 prog_opaque(p, k);
             else
                 launch(p, k);
-            for (uint32_t o = 0; o < k->outs.n && !p->failed; o++) {
+            bool whole = !k->piece || k->piece == graph_node(p->g, graph_value(p->g, k->outs.data[0])->def)->n_in;
+            for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
                 prog_bind_elements(p, k->outs.data[o]);
                 declare_output(p, k->outs.data[o]);
             }

@@ -84,7 +84,7 @@ static void map_point(struct em *em, const struct map_plan *p, expr_id *idx)
 {
     if (em->failed)
         return;
-    em_store(em, p->out, idx, em_value(em, p->out, idx, ex_const(em->x, 1)));
+    em_store_out(em, idx, em_value(em, p->out, idx, ex_const(em->x, 1)));
 }
 
 /* The loop over the vectorised dim. */
@@ -151,12 +151,12 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
 static void map_plan_make(struct em *em, struct map_plan *p)
 {
     const struct kernel *k = em->k;
-    *p = (struct map_plan){.out = k->outs.data[0], .vec = -1};
+    *p = (struct map_plan){.out = k->domain, .vec = -1};
     const struct type *t = value_type(em->g, p->out);
-    int32_t order[RANK_MAX] = {0}, fast = em_fast_dim(em, p->out);
+    int32_t order[RANK_MAX] = {0}, fast = em_fast_dim(em, k->outs.data[0]);
     p->rank = t->rank;
     p->lanes = vector_lanes(em, p->out);
-    dims_by_stride(em, p->out, order);
+    dims_by_stride(em, k->outs.data[0], order);
     if (fast >= 0 && !ex_is(em->x, t->dims[fast], 1)) {
         int64_t n = extent_hint(em, t->dims[fast]);
         while (p->lanes > 2 && p->lanes >= 2 * (uint64_t)n)
@@ -247,7 +247,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         }
         em->anchor = t->n->out[0];
         em->anchor_value = acc[i];
-        em_store(em, t->out, at, t->out.i == em->anchor.i ? acc[i] : em_value(em, t->out, at, cond));
+        em_store_out(em, at, t->out.i == em->anchor.i ? acc[i] : em_value(em, t->out, at, cond));
         em->anchor = (value_id){0};
     }
 }
@@ -373,7 +373,7 @@ static bool emit_tiled(struct em *em)
     struct em_for par;
     uint32_t n_loops = 0, block_at = 0, b_at = 0;
     struct tile_choice c = tile_choose(em);
-    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .out = em->k->outs.data[0], .vec = c.vec, .a = c.a,
+    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .out = em->k->domain, .vec = c.vec, .a = c.a,
                         .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb};
     t.t = value_type(em->g, t.n->out[0]);
     for (int32_t d = 0; d < t.t->rank; d++) {
