@@ -2,7 +2,8 @@
  *
  * A node is needed through an operand, through a result of a region of a needed node, or through a symbol:
  * dims and attributes may hold a SYM_VALUE symbol whose value nothing else reads (the count of a nonzero),
- * and the node that computes it must stay. Marking runs over a worklist, not by recursion.
+ * and the node that computes it must stay. Regions that a pass began and gave up, owned by no node and the body
+ * of no function, go with all that is in them. Marking runs over a worklist, not by recursion.
  */
 #include "ir/graph.h"
 
@@ -106,6 +107,23 @@ static void mark_needs(struct marker *m, node_id n)
     drain_exprs(m);
 }
 
+static bool is_root(const struct graph *g, region_id r)
+{
+    bool root = r.i == 1;
+    for (uint32_t i = 0; i < g->functions.n; i++)
+        root |= g->functions.data[i].body.i == r.i;
+    return root;
+}
+
+static void drop_results(struct graph *g, region_id r)
+{
+    struct region *region = graph_get_region(g, r);
+    for (uint32_t i = 0; i < region->results.n; i++)
+        if (region->results.data[i].i)
+            graph_value(g, region->results.data[i])->n_uses--;
+    region->results.n = 0;
+}
+
 /* Users come after definitions, so erasing backwards finds every result unused. */
 static void erase_unmarked(struct marker *m)
 {
@@ -118,17 +136,14 @@ static void erase_unmarked(struct marker *m)
         for (uint32_t i = 0; i < node->n_in; i++)
             if (node->in[i].i)
                 graph_value(g, node->in[i])->n_uses--;
-        for (uint32_t i = 0; i < node->n_region; i++) {
-            struct region *region = graph_get_region(g, node->region[i]);
-            for (uint32_t k = 0; k < region->results.n; k++)
-                if (region->results.data[k].i)
-                    graph_value(g, region->results.data[k])->n_uses--;
-            region->results.n = 0;
-        }
+        for (uint32_t i = 0; i < node->n_region; i++)
+            drop_results(g, node->region[i]);
     }
     for (uint32_t r = 1; r < g->regions.n; r++) {
         struct region *region = &g->regions.data[r];
         uint32_t kept = 0;
+        if (!region->owner.i && !is_root(g, (region_id){r}))
+            drop_results(g, (region_id){r});
         for (uint32_t i = 0; i < region->nodes.n; i++)
             if (!graph_node(g, region->nodes.data[i])->dead)
                 region->nodes.data[kept++] = region->nodes.data[i];
@@ -143,7 +158,7 @@ void graph_sweep(struct graph *g)
     m.live = NEW_ARRAY(&m.arena, bool, g->nodes.n);
     m.seen_expr = NEW_ARRAY(&m.arena, bool, m.n_seen);
     for (uint32_t r = 1; r < g->regions.n; r++)
-        if (!g->regions.data[r].owner.i)
+        if (is_root(g, (region_id){r}))
             mark_region(&m, (region_id){r});
     drain_exprs(&m);
     while (m.nodes.n)
