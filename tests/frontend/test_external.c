@@ -8,6 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
 #include <cmocka.h>
 
 #include "tests/frontend/wire.h"
@@ -167,6 +174,50 @@ static void test_confined(void **state)
     unlink(to);
 }
 
+/* From here on the kernel seems not to know openat2. */
+static bool forbid_openat2(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static bool is_read(struct fixture *f, const char *location)
+{
+    return import(f, around(tensor_at(location, NULL, NULL))) != NULL;
+}
+
+/* Without openat2 the walk over the components refuses every way out, and links altogether. */
+static void test_old_kernel(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const bad[] = {"../outside.bin", "deep/../../outside.bin", "/etc/hostname", "link", "up/outside.bin"};
+    char path[192];
+    path_in(f, "deep", path);
+    mkdir(path, 0700);
+    path_in(f, "link", path);
+    assert_int_equal(symlink("w.bin", path), 0);
+    file_put(f, "w.bin", weights, 12);
+    file_put(f, "deep/w.bin", weights, 12);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int failures = !forbid_openat2() || !is_read(f, "w.bin") || !is_read(f, "deep//w.bin") || !is_read(f, "./deep/w.bin");
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+            failures += is_read(f, bad[i]);
+        _exit(failures);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_special(void **state)
 {
     struct fixture *f = *state;
@@ -198,6 +249,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read),    cmocka_unit_test(test_shared),  cmocka_unit_test(test_entries),
         cmocka_unit_test(test_confined), cmocka_unit_test(test_special), cmocka_unit_test(test_everywhere),
+        cmocka_unit_test(test_old_kernel),
     };
     return cmocka_run_group_tests_name("external", tests, fixture_open, fixture_close);
 }

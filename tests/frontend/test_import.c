@@ -256,6 +256,39 @@ static void test_all_errors(void **state)
     assert_non_null(strstr(text, "node 'Relu'"));
 }
 
+/* Lists that are searched one by one are bounded; dim names that look alike stay apart, however many there are. */
+static void test_many(void **state)
+{
+    struct fixture *f = *state;
+    struct wire g = graph_xz(), n = node("Relu", "x", "z"), h = {0};
+    for (int i = 0; i < 1001; i++)
+        n = with_attribute(n, attribute_int("a", i));
+    graph_node_add(&g, n);
+    assert_refused(f, model(g), FAIL_LIMIT, "1001 attributes");
+    for (int i = 0; i < 60; i++) {
+        char name[16], dims[16];
+        snprintf(name, sizeof name, "x%d", i);
+        snprintf(dims, sizeof dims, "n%c%c", '!' + i / 10, '!' + i % 10);
+        graph_input(&h, value_info(name, 1, dims));
+    }
+    graph_output(&h, plain_output("x0"));
+    struct graph *got = assert_imported(f, import(f, model(h)));
+    for (uint32_t i = 1; i < 60; i++)
+        assert_int_not_equal(got->inputs.data[i].declared->dims[0].i, got->inputs.data[i - 1].declared->dims[0].i);
+}
+
+static void test_origin(void **state)
+{
+    struct fixture *f = *state;
+    struct wire g = graph_xz(), n = node("Relu", "x", "z"), e = {0};
+    wire_text(&e, 1, "pkg.torch.onnx.stack_trace");
+    wire_text(&e, 2, "File \"outer.py\", line 3, in f\n  File \"net.py\", line 17, in forward\n    return x");
+    wire_message(&n, 9, &e);
+    graph_node_add(&g, n);
+    struct graph *got = assert_imported(f, import(f, model(g)));
+    assert_string_equal(source_get(f->ctx, node_of(got, "Relu")->src)->origin, "net.py:17");
+}
+
 /* ---- subgraphs --------------------------------------------------------------------------------------------------------------- */
 
 static struct wire branch(const char *op, const char *inputs, const char *result)
@@ -488,7 +521,8 @@ int main(void)
         cmocka_unit_test(test_if),           cmocka_unit_test(test_capture_order),
         cmocka_unit_test(test_loop),         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_function),     cmocka_unit_test(test_recursion),
-        cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_bombs),        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_origin),
     };
     return cmocka_run_group_tests_name("import", tests, fixture_open, fixture_close);
 }
