@@ -117,7 +117,7 @@ $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
 # The command links LLVM statically and at a fixed address: the shared library's relocations cost every worker 15 ms
 # and 25 MB. The instrumented builds and the library take the shared one.
 $(BUILD)/mcc: $(BUILD)/obj/cli/main.o $(BUILD)/libmcc.a
-	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections $(LIBS_STATIC)) $(LDFLAGS)
+	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC)) $(LDFLAGS)
 
 $(BUILD)/libmcc.so: $(LIB_OBJECTS) $(GEN_OBJECTS)
 	$(call say,LINK,$@)$(CXX) -shared $(SAN) -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
