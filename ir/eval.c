@@ -254,20 +254,25 @@ static void prepare_region(struct eval *e, region_id r)
         e->shared[region->results.data[i].i] = true;
 }
 
-void eval_prepare(struct eval *e, struct graph *g, struct arena *arena)
+void eval_prepare(struct eval *e, struct graph *g, struct arena *arena, uint32_t n_values, uint32_t n_nodes)
 {
-    uint32_t n = g->values.n;
     e->g = g;
     e->ex = g->ctx->exprs;
     e->arena = arena;
+    e->vals = NEW_ARRAY(arena, struct tensor, n_values);
+    e->set = NEW_ARRAY(arena, bool, n_values);
+    e->value_sym = NEW_ARRAY(arena, uint32_t, n_values);
+    e->dies = NEW_ARRAY(arena, uint32_t, n_nodes);
+}
+
+static void prepare_symbols(struct eval *e)
+{
+    struct arena *arena = e->arena;
+    uint32_t n = e->g->values.n;
     e->n_sym = sym_count(e->ex) + 1;
-    e->vals = NEW_ARRAY(arena, struct tensor, n);
-    e->set = NEW_ARRAY(arena, bool, n);
     e->shared = NEW_ARRAY(arena, bool, n);
     e->last_node = NEW_ARRAY(arena, uint32_t, n);
     e->next_dying = NEW_ARRAY(arena, uint32_t, n);
-    e->value_sym = NEW_ARRAY(arena, uint32_t, n);
-    e->dies = NEW_ARRAY(arena, uint32_t, g->nodes.n);
     e->sym = NEW_ARRAY(arena, int64_t, e->n_sym);
     e->sym_owner = NEW_ARRAY(arena, uint32_t, e->n_sym);
     e->next_sym = NEW_ARRAY(arena, uint32_t, e->n_sym);
@@ -351,7 +356,8 @@ enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, str
 {
     struct eval e = { .text = "" };
     enum eval_status status = EVAL_OK;
-    eval_prepare(&e, g, arena);
+    eval_prepare(&e, g, arena, g->values.n, g->nodes.n);
+    prepare_symbols(&e);
     e.wanted = wanted;
     for (uint32_t i = 0; i < g->inputs.n; i++)    /* inputs come first: they bind the symbols of shapes */
         own_dims(&e, g->inputs.data[i].value);

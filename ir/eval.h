@@ -36,8 +36,9 @@ enum eval_status eval_expr(struct eval *, expr_id, int64_t *out);
 enum eval_status eval_exprs(struct eval *, const struct node *, const char *name, int64_t *out);
 /* The result's declared dims as numbers, and the tensor made accordingly. */
 enum eval_status eval_result(struct eval *, const struct node *, uint32_t i, struct tensor *out);
-/* A state without values in which eval_node runs single nodes, keeping every result; graph_eval adds lifetimes. */
-void eval_prepare(struct eval *, struct graph *, struct arena *);
+/* A state without values and symbols, in which eval_node runs single nodes of static shape and keeps every result;
+ * its tables have room for so many values and nodes. graph_eval adds symbols and lifetimes. */
+void eval_prepare(struct eval *, struct graph *, struct arena *, uint32_t n_values, uint32_t n_nodes);
 enum eval_status eval_node(struct eval *, node_id);
 enum eval_status eval_region(struct eval *, region_id);
 /* Sets a value: binds the symbols that it defines and checks its shape against the declared one. */

@@ -1,7 +1,8 @@
 /* Constant folding on demand: value_is_const, value_fold and what reads small constants.
  *
  * A lazy constant is a value all of whose ancestors are constants; nothing marks it. Folding runs the interpreter over
- * just the nodes that it depends on, in scratch memory, and keeps the result in the graph's arena. Walks use a
+ * just the nodes that it depends on, in scratch memory, and keeps the result in the graph's arena. Tables over all
+ * values are kept from fold to fold, so that many small folds of a large graph cost what they touch. Walks use a
  * list, not the stack: chains of nodes are as long as the file wants.
  */
 #include "ir/fold.h"
@@ -137,7 +138,7 @@ static void needed_nodes(struct graph *g, value_id v, struct arena *a, node_list
 {
     struct folds *f = folds_of(g, v);
     node_list stack = { 0 };
-    uint8_t *state = NEW_ARRAY(a, uint8_t, g->nodes.n);    /* 1: operands pushed, 2: listed */
+    uint8_t *state = f->visited;    /* 1: operands pushed, 2: listed */
     VEC_PUSH(a, &stack, graph_value(g, v)->def);
     while (stack.n) {
         node_id id = stack.data[stack.n - 1];
@@ -157,6 +158,33 @@ static void needed_nodes(struct graph *g, value_id v, struct arena *a, node_list
             if (!f->data[n->in[i].i] && state[def.i] == 0)
                 VEC_PUSH(a, &stack, def);
         }
+    }
+}
+
+/* The interpreter's state and the marks, with room for the graph as it is now. */
+static struct eval *fold_state(struct graph *g, struct folds *f)
+{
+    if (f->eval_values < g->values.n || f->eval_nodes < g->nodes.n) {
+        f->eval_values = g->values.n * 2;
+        f->eval_nodes = g->nodes.n * 2;
+        f->eval = NEW(&g->arena, struct eval);
+        f->visited = NEW_ARRAY(&g->arena, uint8_t, f->eval_nodes);
+        eval_prepare(f->eval, g, &g->arena, f->eval_values, f->eval_nodes);
+    }
+    f->eval->text = "";
+    return f->eval;
+}
+
+/* Leaves no trace of the nodes run. */
+static void fold_clear(struct graph *g, struct folds *f, const node_list *order)
+{
+    for (uint32_t k = 0; k < order->n; k++) {
+        const struct node *n = graph_node(g, order->data[k]);
+        f->visited[order->data[k].i] = 0;
+        for (uint32_t i = 0; i < n->n_out; i++)
+            f->eval->set[n->out[i].i] = false;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            f->eval->set[n->in[i].i] = false;
     }
 }
 
@@ -199,23 +227,24 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     int64_t leaves = 0, bytes = type_bytes(g, value_type(g, v));
     const struct tensor_data *result = NULL;
     arena_init(&scratch, g->ctx);
+    struct eval *e = fold_state(g, f);
+    e->arena = &scratch;
     needed_nodes(g, v, &scratch, &order, &leaves);
     if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
         error_limit(g->ctx, src, "%s: folding this constant makes %lld bytes of %lld (limits: %lld more at once, %lld in all)",
                     op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)limits->fold_bytes,
                     (long long)limits->fold_total);
     } else {
-        struct eval e = { .text = "" };
-        eval_prepare(&e, g, &scratch);
-        enum eval_status status = run_nodes(&e, &order);
-        const struct tensor *t = &e.vals[v.i];
+        enum eval_status status = run_nodes(e, &order);
+        const struct tensor *t = &e->vals[v.i];
         if (status == EVAL_OK)
             result = f->data[v.i] = new_data(g, t->elem, t->rank, t->dims, arena_copy(&g->arena, t->data, (size_t)bytes),
                                              (size_t)bytes);
         else
-            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s", e.text);
+            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s", e->text);
         f->total += result ? bytes : 0;
     }
+    fold_clear(g, f, &order);
     arena_release(&scratch);
     return result;
 }

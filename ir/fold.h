@@ -10,6 +10,9 @@ struct folds {
     uint16_t *read_cost;                   /* by value id, ir/const_read.c: 0 unknown */
     const struct tensor_data **data;       /* by value id: folded; NULL: not yet */
     int64_t total;                         /* bytes folded so far */
+    struct eval *eval;                     /* state of the interpreter, empty between two folds; NULL: none yet */
+    uint8_t *visited;                      /* by node id, zero between two folds */
+    uint32_t eval_values, eval_nodes;      /* what both have room for */
 };
 struct folds *folds_of(struct graph *, value_id);   /* with room for that value */
 
