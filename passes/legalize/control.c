@@ -174,9 +174,13 @@ static bool merge_type(struct rule *r, const struct branches *br, uint32_t i, st
         *out = type_equal(a, c) ? *a : type_open(g, a);
         return true;
     }
-    if (a->rank != c->rank)
-        return rule_refuse(r, "output %u has rank %d or %d, as the predicate decides at run time; fix the dimension that "
-                           "it tests with --input", i + 1, (int)a->rank, (int)c->rank);
+    if (a->rank != c->rank) {
+        struct strbuf text;
+        strbuf_init(&text, &g->arena);
+        ex_print(g->ctx->exprs, br->cond, &text);
+        return rule_refuse(r, "output %u has rank %d or %d, as the predicate (%.60s) decides at run time; fix the "
+                           "dimension that it tests with --input", i + 1, (int)a->rank, (int)c->rank, text.data);
+    }
     return merge_dims(r, br, a, c, out);
 }
 

@@ -193,6 +193,24 @@ bool rule_average_pool(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
+/* com.microsoft: operands x, scale, zero, result's scale and zero; the average of the dequantized x. */
+bool rule_qlinear_average_pool(struct rule *r)
+{
+    struct pool p;
+    double all;
+    value_id x = rule_dequantized(r, 0);
+    if (!x.i)
+        return false;
+    if (rule_int(r, "channels_last", 0))
+        return rule_refuse(r, "channels_last");
+    if (!pool_read(r, x, &p))
+        return false;
+    value_id sum = pool_window(r->b, OP_WINDOW, x, &p, "sum");
+    value_id n = pool_counts(r, x, ELEM_F32, &p, rule_int(r, "count_include_pad", 0) != 0, &all);
+    value_id y = n.i ? b_binary(r->b, OP_DIV, sum, n) : b_binary_f64(r->b, OP_DIV, sum, all);
+    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
+}
+
 static value_id lp_inner(struct builder *b, value_id x, double p)
 {
     value_id a = b_unary(b, OP_ABS, x);

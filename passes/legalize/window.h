@@ -21,5 +21,8 @@ expr_id spatial_reach(struct exprs *, const struct spatial *, int32_t i, expr_id
 void spatial_same(struct exprs *, struct spatial *, int32_t i, expr_id size, expr_id reach);
 /* Convolution by the node's attributes; acc: ELEM_I32 for integers. */
 value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
+/* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
+value_id rule_dequantized(struct rule *, uint32_t i);
+value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);
 
 #endif
