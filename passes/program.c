@@ -166,10 +166,8 @@ void prog_bind_elements(struct prog *p, value_id v)
     uint32_t node = value->def.i ? graph_node(p->g, value->def)->src.i : 0;
     for (uint32_t i = 1; i <= sym_count(p->x); i++) {
         const struct symbol *s = sym_get(p->x, (sym_id){i});
-        if (s->kind != SYM_VALUE || s->value != v.i)
+        if (s->kind != SYM_VALUE || s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
             continue;
-        if (value->def.i && op_shape(graph_node(p->g, value->def)->op) == SHAPE_OPAQUE)
-            continue;   /* bound by what the call returned */
         lval e = prog_load(p, v, s->elem);
         const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo, (long long)s->hi);
         if (s->lo != INT64_MIN)

@@ -5,7 +5,8 @@
  * The choice minimises the sum over all tiles of the shape, remainders included (docs/performance.md). */
 #include "passes/schedule.h"
 
-enum { FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
+enum { FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, LOOP_COST = 3 /* counter, branch, addresses */,
+       MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
 
 struct extent { int64_t n; bool known; };
 
@@ -24,7 +25,7 @@ static int64_t step_cost(int64_t mr, int64_t nr, bool shared)
     int64_t loads = (shared ? mr + nr : mr * nr + nr) * 2 / LOADS_PER_CYCLE;
     int64_t least = 2 * FMA_LATENCY;
     int64_t cost = fma > loads ? fma : loads;
-    return cost > least ? cost : least;
+    return (cost > least ? cost : least) + LOOP_COST;
 }
 
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of schedule.c). */
