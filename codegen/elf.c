@@ -120,7 +120,8 @@ static void section_head(Elf64_Shdr *h, const char *name, uint32_t type, uint64_
     const char *at = section_names + 1;
     while (*at && strcmp(at, name) != 0)
         at += strlen(at) + 1;
-    *h = (Elf64_Shdr){ .sh_name = (uint32_t)(at - section_names), .sh_type = type, .sh_flags = flags, .sh_addralign = align };
+    *h = (Elf64_Shdr){ .sh_name = (uint32_t)(at - section_names), .sh_type = type, .sh_flags = flags };
+    h->sh_addralign = align;
 }
 
 struct span elf_object_finish(struct elf_object *o)

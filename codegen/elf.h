@@ -44,7 +44,8 @@ void elf_pointer(struct elf_object *, uint64_t at, uint32_t symbol, uint64_t add
 struct span elf_object_finish(struct elf_object *);
 
 /* A shared object that only names symbols: what lld needs to write NEEDED soname. */
-struct span elf_stub(struct arena *, const struct elf_machine *, const char *soname, const char *const *names, uint32_t n);
+struct span elf_stub(struct arena *, const struct elf_machine *, const char *soname, const char *const *names,
+                     uint32_t n);
 
 /* A Unix archive without index: members in order, names made here. */
 struct span elf_archive(struct arena *, const struct span *members, uint32_t n);

@@ -10,7 +10,7 @@ bool image_write(struct context *, struct arena *, struct span image, const stru
                  const char *path);
 
 /* merged: a relocatable file. Writes it with the weights, all symbols but `query` local. */
-bool object_write(struct context *, struct arena *, struct span merged, const struct weights_writer *, const char *query,
-                  const char *path);
+bool object_write(struct context *, struct arena *, struct span merged, const struct weights_writer *,
+                  const char *query, const char *path);
 
 #endif

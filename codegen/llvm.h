@@ -79,7 +79,7 @@ LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32
 LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
-LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, LOCAL, OFFSET */
+LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
 /* ---- modules ---- */
 

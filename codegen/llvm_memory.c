@@ -200,7 +200,7 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
         break;
     }
     a = access_of(e, s);
-    bool indexed = (s->op == L_LOADS || s->op == L_STORES || s->op == L_GATHER || s->op == L_SCATTER) && a.type.lanes > 1;
+    bool indexed = a.type.lanes > 1 && s->op != L_LOAD && s->op != L_STORE;
     LLVMValueRef pointers = NULL;
     if (indexed)
         pointers = a.stride ? strided_pointers(e, &a) : address(e, a.scalar, a.base, a.index);

@@ -273,12 +273,15 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
 {
     enum elem elem = in_type(e, s, 0).elem;
-    LLVMRealPredicate real = s->op == L_EQ ? LLVMRealOEQ : s->op == L_NE ? LLVMRealUNE : s->op == L_LT ? LLVMRealOLT : LLVMRealOLE;
-    bool is_signed = elem_is_signed(elem);
-    LLVMIntPredicate lt = is_signed ? LLVMIntSLT : LLVMIntULT, le = is_signed ? LLVMIntSLE : LLVMIntULE;
-    LLVMIntPredicate whole = s->op == L_EQ ? LLVMIntEQ : s->op == L_NE ? LLVMIntNE : s->op == L_LT ? lt : le;
+    static const struct { LLVMRealPredicate real; LLVMIntPredicate with_sign, without; } code[L_COUNT] = {
+        [L_EQ] = { LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ },
+        [L_NE] = { LLVMRealUNE, LLVMIntNE, LLVMIntNE },
+        [L_LT] = { LLVMRealOLT, LLVMIntSLT, LLVMIntULT },
+        [L_LE] = { LLVMRealOLE, LLVMIntSLE, LLVMIntULE }
+    };
     if (elem_is_float(elem))
-        return LLVMBuildFCmp(e->b, real, in(e, s, 0), in(e, s, 1), "");
+        return LLVMBuildFCmp(e->b, code[s->op].real, in(e, s, 0), in(e, s, 1), "");
+    LLVMIntPredicate whole = elem_is_signed(elem) ? code[s->op].with_sign : code[s->op].without;
     return LLVMBuildICmp(e->b, whole, in(e, s, 0), in(e, s, 1), "");
 }
 

@@ -57,7 +57,9 @@ static void random_element(struct suite *s, enum elem elem, unsigned char *to)
     uint64_t r = suite_random(s), bits = suite_random(s);
     uint32_t size = elem_size(elem), width = elem_bits(elem);
     if (elem_class(elem) == 'F' && r % 4 != 0) {
-        double x = r % 4 == 1 ? special[(r >> 8) % COUNT_OF(special)] : ((double)(int64_t)(r >> 8 & 0xffff) - 32768) / 64;
+        double x = ((double)(r >> 8 & 0xffff) - 32768) / 64;
+        if (r % 4 == 1)
+            x = special[(r >> 8) % COUNT_OF(special)];
         elem_from_f64(elem, (r >> 40) % 2 ? -x : x, to);
         return;
     }
@@ -300,8 +302,8 @@ static void compare(struct suite *s, const struct kernel_case *k, const struct l
             uint64_t x = 0, y = 0;
             memcpy(&x, a, size);
             memcpy(&y, b, size);
-            fail_msg("%s, %s: argument %u (%s), element %lld: interpreted 0x%llx (%g), compiled 0x%llx (%g)", k->f->name,
-                     cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x, elem_to_f64(elem, a),
+            fail_msg("%s, %s: argument %u (%s), element %lld: interpreted 0x%llx (%g), compiled 0x%llx (%g)",
+                     k->f->name, cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x, elem_to_f64(elem, a),
                      (unsigned long long)y, elem_to_f64(elem, b));
         }
     }

@@ -23,7 +23,8 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
     uint32_t n = t.rows * t.panels, width = t.panels * t.lanes;
     struct kernel_case *k = case_new(s, name);
     k->unfused = true;
-    lval a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth), w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
+    lval a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth);
+    lval w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
     lval c = case_buffer(s, k, ELEM_F32, LARG_OUT, t.rows * width);
     for (int64_t j = 0; j < t.rows * depth; j++)
         ((float *)k->arg[0].data)[j] = (float)(j % 13) - 6;
@@ -35,7 +36,8 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
     in[1] = d;
     lblock body = lf_block(b.f);
     struct build inner = { b.f, body };
-    lval var = lf_value(b.f, TINDEX), zero = number(b, vector, 0), slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
+    lval var = lf_value(b.f, TINDEX), zero = number(b, vector, 0);
+    lval slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
     VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, var);
     for (uint32_t j = 0; j < n; j++) {
         carried[j] = lf_value(b.f, vector);
