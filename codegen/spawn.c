@@ -218,6 +218,9 @@ static void worker_finish(struct pool *p, struct worker *w)
     case WIRE_NO_MEMORY:
         p->ok = error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of memory", job->what);
         break;
+    case WIRE_ENVIRONMENT:
+        p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size));
+        break;
     case WIRE_FATAL:
         report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);
         p->ok = false;

@@ -177,7 +177,7 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     for (uint64_t i = LINK_SCRIPT; i < p->n; i++) {
         int fd = memory_file(p->data[i], p->size[i]);
         if (fd < 0)
-            return send_text(errno == ENOMEM || errno == ENOSPC ? WIRE_NO_MEMORY : WIRE_FATAL, strerror(errno));
+            return send_text(errno == ENOMEM || errno == ENOSPC ? WIRE_NO_MEMORY : WIRE_ENVIRONMENT, strerror(errno));
         const char *option = i == LINK_SCRIPT ? "--script=" : i == LINK_VERSIONS ? "--version-script=" : "";
         snprintf(names[i], sizeof names[i], "%s/proc/self/fd/%d", option, fd);
         if (p->size[i] > 0)
@@ -185,7 +185,7 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     }
     int product = memory_file("", 0);
     if (product < 0 || dup2(product, 1) < 0)
-        return send_text(WIRE_FATAL, strerror(errno));
+        return send_text(WIRE_ENVIRONMENT, strerror(errno));
     if (!lld_link(argv, n, &text))
         return send_text(WIRE_REFUSED, text ? text : "the linker failed");
     free(text);
