@@ -113,8 +113,12 @@ static bool initializers_import(struct importer *im, const Onnx__GraphProto *g, 
             continue;
         }
         struct where w = {src, dense->name};
-        ok = (sparse ? sparse_import(im, sparse, w, &t) : tensor_import(im, dense, w, &t)) &&
-             initializer_add(im, g, &inputs, r, top, &t) && ok;
+        if (sparse ? sparse_import(im, sparse, w, &t) : tensor_import(im, dense, w, &t)) {
+            ok = initializer_add(im, g, &inputs, r, top, &t) && ok;
+        } else {
+            name_bind(&im->names, dense->name, (value_id){0}, 0);   /* its readers need no error of their own */
+            ok = false;
+        }
     }
     return ok;
 }

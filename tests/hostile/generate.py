@@ -347,6 +347,8 @@ def model_cases():
     long = "y" * 10**6
     yield "name_of_a_megabyte", changed(add(), nodes_set({"inputs": ["x", "w"], "outputs": [long], "op": "Add"},
                                                          {"inputs": [long], "outputs": ["z"], "op": "Relu"})), OK, ""
+    for size, code in ((1 << 20, OK), ((1 << 20) + 1, LIMIT)):
+        yield "name_%d" % size, changed(add(), nodes_set(dict(plus, name="n" * size), relu)), code, "name"
     yield "names_shared", changed(add(), nodes_set(dict(plus, name="same"), dict(relu, name="same"))), OK, ""
     yield "dead_node", changed(add(), nodes_set(plus, relu, node("Exp", "x", "unused"))), OK, ""
     yield "nameless_graph", changed(add(), lambda m: m["graph"].pop("name")), OK, ""
@@ -485,6 +487,8 @@ def tensor_cases():
                     ("u8_negative", w([1], None, U8, int32s=[-1]))):
         yield name, m, MODEL, "w"
     yield "untyped", held({"dims": [3], "raw": three, "name": "w"}), MODEL, "w"
+    for rank, code in ((32, OK), (33, LIMIT)):
+        yield "rank_%d" % rank, held(tensor("w", [1] * rank, floats(1))), code, "w"
     odd = {"dims": [3], "type": F32, "name": "w", "+": chunk(4, three[:10])}
     yield "floats_odd", held(odd), MODEL, "whole number"
     yield "unused", changed(add(), lambda m: m["graph"]["initializers"].append(tensor("u", [2], floats(1)))), MODEL, "u"
