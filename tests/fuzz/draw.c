@@ -1,0 +1,321 @@
+/* Choices, leaves and the pool of values of a random graph (draw.h). */
+#include "tests/fuzz/draw.h"
+
+#include <math.h>
+#include <string.h>
+
+uint64_t draw_bits(struct draw *d)
+{
+    uint64_t z = d->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+int64_t draw_int(struct draw *d, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(draw_bits(d) % (uint64_t)(hi - lo + 1));
+}
+
+bool draw_chance(struct draw *d, int percent)
+{
+    return draw_int(d, 0, 99) < percent;
+}
+
+/* ---- what is known of a value ------------------------------------------------------------------------------- */
+
+const struct type *drawn_type(struct draw *d, const struct drawn *v)
+{
+    return value_type(d->g, v->v);
+}
+
+int64_t draw_dim(struct draw *d, expr_id e)
+{
+    int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
+    if (d->symbol.i)
+        symbols[d->symbol.i] = d->extent;
+    return ex_eval(d->x, e, symbols, &n) ? n : -1;
+}
+
+int64_t draw_count(struct draw *d, const struct drawn *v)
+{
+    const struct type *t = drawn_type(d, v);
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->rank; i++)
+        n *= draw_dim(d, t->dims[i]);
+    return n;
+}
+
+double elem_eps(enum elem e)
+{
+    return e == ELEM_F64 ? 0x1p-52 : e == ELEM_F32 ? 0x1p-23 : e == ELEM_F16 ? 0x1p-10 : 0;
+}
+
+static double elem_largest(enum elem e)
+{
+    return e == ELEM_F64 ? 1e200 : e == ELEM_F32 ? 1e30 : 3e4;
+}
+
+bool drawn_exact(const struct drawn *v)
+{
+    return v->err == 0;
+}
+
+struct drawn drawn_make(struct draw *d, value_id v, double mag, double err, int places)
+{
+    struct drawn r = {v, mag, err, places};
+    if (!v.i)
+        return r;
+    enum elem e = value_type(d->g, v)->elem;
+    double eps = elem_eps(e);
+    if (eps == 0)
+        return (struct drawn){v, mag, 0, 0};
+    if (err != 0 || ldexp(mag, places) * eps > 0.5)
+        r.err = err + 2 * eps * mag;
+    if (!(mag <= elem_largest(e)) || r.err > 0.02 * mag + 0.02)   /* nothing left to compare */
+        r.v = (value_id){0};
+    return r;
+}
+
+struct drawn drawn_like(struct draw *d, value_id v, const struct drawn *x)
+{
+    (void)d;
+    return (struct drawn){v, x->mag, x->err, x->places};
+}
+
+void draw_keep(struct draw *d, struct drawn v)
+{
+    if (v.v.i && d->n < DRAW_VALUES && draw_count(d, &v) <= 4 * DRAW_ELEMENTS && draw_count(d, &v) > 0)
+        d->value[d->n++] = v;
+}
+
+/* ---- leaves ----------------------------------------------------------------------------------------------------- */
+
+enum elem draw_float(struct draw *d)
+{
+    int64_t k = draw_int(d, 0, 99);
+    return k < 80 ? ELEM_F32 : k < 90 ? ELEM_F64 : ELEM_F16;
+}
+
+static enum elem draw_elem(struct draw *d, const char *classes)
+{
+    static const enum elem all[] = {ELEM_I32, ELEM_I64, ELEM_I8, ELEM_U8, ELEM_I16, ELEM_U32, ELEM_BOOL};
+    if (strchr(classes, 'F') && draw_chance(d, 80))
+        return draw_float(d);
+    for (;;) {
+        enum elem e = draw_chance(d, 10) ? draw_float(d) : DRAW_PICK(d, all);
+        if (strchr(classes, elem_class(e)))
+            return e;
+    }
+}
+
+expr_id draw_extent(struct draw *d)
+{
+    static const int64_t few[] = {1, 2, 3, 4, 5, 6, 7, 8}, many[] = {9, 13, 15, 16, 17, 20, 24, 31, 32, 33, 40};
+    return ex_const(d->x, draw_chance(d, 70) ? DRAW_PICK(d, few) : DRAW_PICK(d, many));
+}
+
+int32_t draw_shape(struct draw *d, int32_t least, expr_id *dims)
+{
+    int32_t rank = (int32_t)draw_int(d, least, least > 3 ? least + 1 : 4);
+    int64_t n = 1;
+    for (int32_t i = 0; i < rank; i++) {
+        dims[i] = draw_extent(d);
+        if (d->symbol.i && draw_chance(d, i == 0 ? 60 : 8))
+            dims[i] = ex_sym(d->x, d->symbol);
+        if (n * draw_dim(d, dims[i]) > DRAW_ELEMENTS)
+            dims[i] = ex_const(d->x, 1);
+        n *= draw_dim(d, dims[i]);
+    }
+    return rank;
+}
+
+/* An input; data is row-major at graph width and is copied. */
+static value_id add_input(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, const int64_t *n, void *data)
+{
+    uint32_t k = d->g->inputs.n;
+    const char *name = arena_printf(&d->g->arena, "in%u", k);
+    struct type t = {.kind = TYPE_TENSOR, .elem = e, .rank = rank, .dims = dims};
+    value_id v = graph_param(d->g, (region_id){1}, t, name);
+    VEC_PUSH(&d->g->arena, &d->g->inputs, ((struct port){name, NULL, v}));
+    d->inputs[k] = (struct tensor){.kind = TYPE_TENSOR, .elem = e, .rank = rank, .data = data, .present = true, .n = 1};
+    d->inputs[k].dims = arena_copy(&d->g->arena, n, (size_t)(rank + 1) * sizeof *n);
+    return v;
+}
+
+static value_id add_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, void *data, bool constant)
+{
+    int64_t n[RANK_MAX + 1] = {0}, c;
+    for (int32_t i = 0; i < rank; i++) {
+        n[i] = draw_dim(d, dims[i]);
+        constant &= ex_is_const(d->x, dims[i], &c);
+    }
+    if (!constant && d->g->inputs.n < DRAW_INPUTS)
+        return add_input(d, e, dims, rank, n, data);
+    for (int32_t i = 0; i < rank; i++)
+        if (!ex_is_const(d->x, dims[i], &c))
+            return (value_id){0};
+    return b_const(&d->b, e, n, rank, data);
+}
+
+static double draw_element(struct draw *d, enum elem e, int places, double *mag)
+{
+    double v;
+    switch (elem_class(e)) {
+    case 'B': v = (double)draw_int(d, 0, 1); break;
+    case 'U': v = (double)draw_int(d, 0, 12); break;
+    case 'I': v = (double)draw_int(d, -12, 12); break;
+    default: v = ldexp((double)draw_int(d, -(3 << places), 3 << places), -places);
+    }
+    if (fabs(v) > *mag)
+        *mag = fabs(v);
+    return v;
+}
+
+struct drawn draw_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, bool constant)
+{
+    int64_t n = 1, c;
+    double mag = 0;
+    /* Few places: what follows stays exact for longer. Many: every product rounds. */
+    int places = elem_class(e) != 'F' ? 0 : draw_chance(d, 60) ? 2 : e == ELEM_F16 ? 4 : 18;
+    for (int32_t i = 0; i < rank; i++)
+        n *= draw_dim(d, dims[i]);
+    if (n > 4 * DRAW_ELEMENTS || n < 0)
+        return (struct drawn){0};
+    bool splat = constant && draw_chance(d, 15);
+    char *data = arena_alloc(&d->g->arena, (size_t)(n + 1) * elem_size(e));
+    for (int64_t i = 0; i < (splat ? 1 : n); i++) {
+        double v = draw_element(d, e, places, &mag);
+        if (elem_class(e) == 'F')
+            elem_from_f64(e, v, data + (size_t)i * elem_size(e));
+        else
+            elem_from_i64(e, (int64_t)v, data + (size_t)i * elem_size(e));
+    }
+    if (splat)
+        return drawn_make(d, b_broadcast(&d->b, b_const(&d->b, e, NULL, 0, data), dims, rank), mag, 0, places);
+    if (constant && rank > 0 && ex_is_const(d->x, dims[0], &c) && c > 1 && draw_chance(d, 10)) {   /* equal along dim 0 */
+        value_id v = add_leaf(d, e, dims + 1, rank - 1, data, true);
+        return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
+    }
+    return drawn_make(d, add_leaf(d, e, dims, rank, data, constant), mag, 0, places);
+}
+
+struct drawn draw_indices(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < rank; i++)
+        n *= draw_dim(d, dims[i]);
+    char *data = arena_alloc(&d->g->arena, (size_t)(n + 1) * elem_size(e));
+    for (int64_t i = 0; i < n; i++)
+        elem_from_i64(e, draw_int(d, lo, hi), data + (size_t)i * elem_size(e));
+    return drawn_make(d, add_leaf(d, e, dims, rank, data, draw_chance(d, 50)), 64, 0, 0);
+}
+
+struct drawn draw_const(struct draw *d, const struct drawn *like, double c)
+{
+    return drawn_make(d, b_splat_like(&d->b, like->v, c), fabs(c), 0, 4);
+}
+
+struct drawn draw_value(struct draw *d, const char *classes, int32_t rank)
+{
+    if (d->n && draw_chance(d, 88))
+        for (int tries = 0; tries < 24; tries++) {
+            uint32_t k = (uint32_t)draw_int(d, 0, d->n - 1);
+            if (tries < 12 && draw_chance(d, 60))   /* the newest rather: chains grow */
+                k = d->n - 1 - (uint32_t)draw_int(d, 0, d->n < 3 ? d->n - 1 : 2);
+            const struct type *t = drawn_type(d, &d->value[k]);
+            if (strchr(classes, elem_class(t->elem)) && t->rank >= rank)
+                return d->value[k];
+        }
+    expr_id dims[RANK_MAX];
+    int32_t r = draw_shape(d, rank, dims);
+    struct drawn v = draw_leaf(d, draw_elem(d, classes), dims, r, draw_chance(d, 15));
+    draw_keep(d, v);
+    return v;
+}
+
+/* ---- the graph ---------------------------------------------------------------------------------------------------- */
+
+static void draw_op(struct draw *d)
+{
+    int64_t k = draw_int(d, 0, 99);
+    if (k < 36)
+        draw_map(d);
+    else if (k < 56)
+        draw_view(d);
+    else if (k < 64)
+        draw_index(d);
+    else if (k < 75)
+        draw_reduce(d);
+    else if (k < 90)
+        draw_product(d);
+    else if (k < 97)
+        draw_rows(d);
+    else
+        draw_call(d);
+}
+
+static void add_output(struct draw *d, struct drawn v)
+{
+    uint32_t k = d->g->outputs.n;
+    const char *name = arena_printf(&d->g->arena, "out%u", k);
+    graph_add_result(d->g, (region_id){1}, v.v);
+    VEC_PUSH(&d->g->arena, &d->g->outputs, ((struct port){name, NULL, v.v}));
+    d->output[k] = v;
+}
+
+static void draw_outputs(struct draw *d)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (graph_value(d->g, d->value[i].v)->def.i && (graph_value(d->g, d->value[i].v)->n_uses == 0 || draw_chance(d, 8)))
+            add_output(d, d->value[i]);
+    for (uint32_t i = 0; i < d->n_late; i++)
+        add_output(d, d->late[i]);
+    if (d->g->outputs.n == 0 && d->n)
+        add_output(d, d->value[d->n - 1]);
+}
+
+/* What is left of the outputs when only one shall stay. */
+static void keep_output(struct draw *d, uint32_t only)
+{
+    struct region *top = graph_get_region(d->g, (region_id){1});
+    if (only >= d->g->outputs.n)
+        return;
+    top->results.data[0] = top->results.data[only];
+    d->g->outputs.data[0] = d->g->outputs.data[only];
+    d->output[0] = d->output[only];
+    top->results.n = d->g->outputs.n = 1;
+    for (uint32_t v = 1; v < d->g->values.n; v++)
+        d->g->values.data[v].n_uses = 0;
+    d->g->values.data[d->output[0].v.i].n_uses = 1;
+    for (uint32_t i = 1; i < d->g->nodes.n; i++)
+        for (uint32_t k = 0; k < d->g->nodes.data[i].n_in; k++)
+            d->g->values.data[d->g->nodes.data[i].in[k].i].n_uses++;
+    graph_sweep(d->g);
+}
+
+struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint32_t only)
+{
+    struct draw *d = NEW(&ctx->session, struct draw);
+    d->ctx = ctx;
+    d->g = graph_new(ctx);
+    d->x = ctx->exprs;
+    d->state = seed * 0x2545f4914f6cdd1du + 1;
+    d->b = (struct builder){.g = d->g, .region = {1}};
+    if (draw_chance(d, 30)) {
+        static const int64_t extents[] = {1, 2, 3, 5, 7, 16, 19};
+        d->symbol = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
+        d->extent = DRAW_PICK(d, extents);
+    }
+    uint32_t most = (uint32_t)draw_int(d, 1, 12);
+    if (!n_ops)
+        n_ops = most;
+    for (uint32_t i = 0; i < n_ops && ctx->fail == FAIL_NONE; i++)
+        draw_op(d);
+    d->g->legal = true;
+    if (ctx->fail != FAIL_NONE || !d->n)
+        return NULL;
+    draw_outputs(d);
+    keep_output(d, only);
+    return d;
+}

@@ -1,0 +1,83 @@
+/* Random legal graphs, the same for one seed in every context: draw.c (choices, leaves), draw_map.c (elementwise),
+ * draw_view.c (views, gathers, scatters), draw_sum.c (reductions, products, convolutions).
+ *
+ * Every value carries what is known of its elements: their largest magnitude, how far an implementation may be off, and
+ * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
+ * exact, so even a convolution can be compared bit by bit, and only exact values reach discontinuous operators.
+ */
+#ifndef MCC_TESTS_FUZZ_DRAW_H
+#define MCC_TESTS_FUZZ_DRAW_H
+
+#include "ir/build.h"
+
+enum { DRAW_VALUES = 160, DRAW_ELEMENTS = 6000, DRAW_WORK = 400000, DRAW_INPUTS = 24 };
+
+struct drawn {
+    value_id v;
+    double mag;        /* no element is larger */
+    double err;        /* an element may be off by so much; 0: exact */
+    int places;        /* exact floats are multiples of 2^-places */
+};
+struct draw {
+    struct context *ctx;
+    struct graph *g;
+    struct exprs *x;
+    struct builder b;
+    uint64_t state;
+    sym_id symbol;               /* {0}: no symbolic dim */
+    int64_t extent;              /* the symbol's value in this run */
+    double work;                 /* multiplications so far */
+    uint32_t n;
+    struct drawn value[DRAW_VALUES];
+    struct tensor inputs[DRAW_INPUTS];
+    struct drawn output[DRAW_VALUES];    /* by graph output */
+    uint32_t n_late;             /* outputs whose extents the data decides: they come last */
+    struct drawn late[4];
+};
+
+/* Draws a graph of n_ops steps (0: the seed says how many) with its inputs and outputs; of these only one stays when
+ * `only` is the number of one. NULL when the seed gives none (a diagnostic tells why). */
+struct draw *draw_graph(struct context *, uint64_t seed, uint32_t n_ops, uint32_t only);
+
+/* ---- choices ------------------------------------------------------------------------------------------------ */
+
+uint64_t draw_bits(struct draw *);
+int64_t draw_int(struct draw *, int64_t lo, int64_t hi);       /* both may come */
+bool draw_chance(struct draw *, int percent);
+#define DRAW_PICK(d, list) ((list)[draw_int((d), 0, (int64_t)COUNT_OF(list) - 1)])
+
+/* ---- values --------------------------------------------------------------------------------------------------- */
+
+const struct type *drawn_type(struct draw *, const struct drawn *);
+int64_t draw_dim(struct draw *, expr_id);                      /* in this run */
+int64_t draw_count(struct draw *, const struct drawn *);
+double elem_eps(enum elem);
+/* Completes what is known about a result: rounds err up where it is not exact. */
+struct drawn drawn_make(struct draw *, value_id, double mag, double err, int places);
+/* A result with the same elements as x. */
+struct drawn drawn_like(struct draw *, value_id, const struct drawn *x);
+bool drawn_exact(const struct drawn *);
+void draw_keep(struct draw *, struct drawn);
+/* A value of the pool whose class of elements is one of classes (and whose rank is at least rank); new where none fits. */
+struct drawn draw_value(struct draw *, const char *classes, int32_t rank);
+struct drawn draw_leaf(struct draw *, enum elem, const expr_id *dims, int32_t rank, bool constant);
+/* Integers lo..hi, as an input or a constant. */
+struct drawn draw_indices(struct draw *, enum elem, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi);
+expr_id draw_extent(struct draw *);
+int32_t draw_shape(struct draw *, int32_t least, expr_id *dims);
+/* The same values without rounding error or wide range: what follows a discontinuous operator. */
+enum elem draw_float(struct draw *);
+
+/* ---- operators: each adds values to the pool, or nothing ------------------------------------------------------ */
+
+void draw_map(struct draw *);
+void draw_view(struct draw *);
+void draw_index(struct draw *);
+void draw_reduce(struct draw *);
+void draw_product(struct draw *);
+void draw_rows(struct draw *);
+void draw_call(struct draw *);
+struct drawn draw_binary(struct draw *, enum op, struct drawn, struct drawn);
+struct drawn draw_const(struct draw *, const struct drawn *like, double);    /* exact: few places */
+
+#endif

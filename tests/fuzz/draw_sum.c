@@ -1,0 +1,379 @@
+/* Random reductions, windows, scans, products and convolutions (draw.h). */
+#include "tests/fuzz/draw.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A sum of n elements of x: magnitude and error. */
+static struct drawn summed(struct draw *d, value_id v, double n, double mag, double err, int places)
+{
+    struct drawn r = drawn_make(d, v, n * mag, n * err, places);
+    if (r.err)
+        r.err += n * elem_eps(value_type(d->g, v)->elem) * n * mag;
+    return r;
+}
+
+static struct drawn folded(struct draw *d, value_id v, const char *monoid, double n, const struct drawn *x)
+{
+    if (!v.i)
+        return (struct drawn){0};
+    if (!strcmp(monoid, "sum"))
+        return summed(d, v, n, x->mag, x->err, x->places);
+    if (strcmp(monoid, "prod"))
+        return drawn_like(d, v, x);
+    double mag = pow(fmax(1, x->mag), n);
+    return drawn_make(d, v, mag, n * mag * (x->err + (x->err ? elem_eps(value_type(d->g, v)->elem) * n : 0)),
+                      (int)n * x->places);
+}
+
+static const char *draw_monoid(struct draw *d, char class, double n, double mag)
+{
+    static const char *const floats[] = {"sum", "sum", "sum", "max", "min", "prod"};
+    static const char *const ints[] = {"sum", "max", "min", "prod", "and", "or", "xor"};
+    static const char *const bools[] = {"and", "or", "xor"};
+    const char *m = class == 'F' ? DRAW_PICK(d, floats) : class == 'B' ? DRAW_PICK(d, bools) : DRAW_PICK(d, ints);
+    return class == 'F' && !strcmp(m, "prod") && n * log2(fmax(mag, 1)) > 20 ? "sum" : m;
+}
+
+static uint32_t draw_axes(struct draw *d, const struct type *t, int64_t *axes, double *n)
+{
+    uint32_t k = 0;
+    *n = 1;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (draw_chance(d, 45)) {
+            axes[k++] = i;
+            *n *= (double)draw_dim(d, t->dims[i]);
+        }
+    return k;
+}
+
+static void reduce(struct draw *d, struct drawn x, const struct type *t)
+{
+    int64_t axes[RANK_MAX];
+    double n;
+    uint32_t k = draw_axes(d, t, axes, &n);
+    const char *monoid = draw_monoid(d, elem_class(t->elem), n, x.mag);
+    draw_keep(d, folded(d, b_reduce(&d->b, x.v, axes, k, monoid, draw_chance(d, 50)), monoid, n, &x));
+}
+
+static void argreduce(struct draw *d, struct drawn x, const struct type *t)
+{
+    int64_t axis = draw_int(d, 0, t->rank - 1);
+    struct attr a[3] = {attr_int("axis", axis), attr_int("max", draw_int(d, 0, 1)), attr_int("last", draw_int(d, 0, 1))};
+    if (drawn_exact(&x) && elem_class(t->elem) != 'B')
+        draw_keep(d, drawn_make(d, b_op(&d->b, OP_ARGREDUCE, &x.v, 1, a, 3), 64, 0, 0));
+}
+
+static void cumulate(struct draw *d, struct drawn x, const struct type *t)
+{
+    int64_t axis = draw_int(d, 0, t->rank - 1);
+    double n = (double)draw_dim(d, t->dims[axis]);
+    const char *monoid = elem_class(t->elem) == 'F' && n * log2(fmax(x.mag, 1)) > 16 ? "sum" : draw_chance(d, 70) ? "sum" : "prod";
+    struct attr a[4] = {attr_int("axis", axis), attr_str("monoid", monoid), attr_int("exclusive", draw_int(d, 0, 1)),
+                        attr_int("reverse", draw_int(d, 0, 1))};
+    if (elem_class(t->elem) != 'B')
+        draw_keep(d, folded(d, b_op(&d->b, OP_CUMULATE, &x.v, 1, a, 4), monoid, n, &x));
+}
+
+/* ---- windows and convolutions ------------------------------------------------------------------------------------ */
+
+struct spatial {
+    uint32_t n;
+    int64_t kernel[4], strides[4], dilations[4], xdil[4];
+    expr_id lo[4], hi[4];
+    double taps;
+};
+
+/* Some window over the last n dims of t; false where none fits. */
+static bool draw_spatial(struct draw *d, const struct type *t, uint32_t n, bool conv, struct spatial *s)
+{
+    s->n = n;
+    s->taps = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t size = draw_dim(d, t->dims[(uint32_t)t->rank - n + i]), most = size < 5 ? size : 5;
+        s->kernel[i] = draw_chance(d, 30) ? 1 : draw_int(d, 1, most < 3 ? 3 : most);
+        s->strides[i] = draw_chance(d, 60) ? 1 : draw_int(d, 1, 3);
+        s->dilations[i] = draw_chance(d, 75) ? 1 : draw_int(d, 1, 3);
+        s->xdil[i] = conv && draw_chance(d, 15) ? draw_int(d, 1, 3) : 1;
+        int64_t reach = (s->kernel[i] - 1) * s->dilations[i], lo = 0, hi = 0;
+        if (draw_chance(d, 60)) {
+            lo = draw_int(d, 0, reach);
+            hi = draw_int(d, 0, reach);
+        }
+        if (draw_chance(d, 30))
+            lo = hi = reach / 2;
+        if (conv && draw_chance(d, 6))
+            lo = -1;
+        if (conv && draw_chance(d, 6))
+            hi = -1;
+        s->lo[i] = ex_const(d->x, lo);
+        s->hi[i] = ex_const(d->x, hi);
+        s->taps *= (double)s->kernel[i];
+        if ((size - 1) * s->xdil[i] + 1 + lo + hi < reach + 1)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t spatial_attrs(const struct spatial *s, struct attr *a)
+{
+    a[0] = attr_ints("strides", s->strides, s->n);
+    a[1] = attr_exprs("lo", s->lo, s->n);
+    a[2] = attr_exprs("hi", s->hi, s->n);
+    a[3] = attr_ints("dilations", s->dilations, s->n);
+    return 4;
+}
+
+static void window(struct draw *d, struct drawn x, const struct type *t)
+{
+    struct spatial s;
+    struct attr a[6];
+    uint32_t n = (uint32_t)draw_int(d, 1, t->rank < 3 ? t->rank : 3);
+    char class = elem_class(t->elem);
+    if (class == 'B' || !draw_spatial(d, t, n, false, &s))
+        return;
+    uint32_t k = spatial_attrs(&s, a);
+    a[k++] = attr_ints("kernel", s.kernel, s.n);
+    if (draw_chance(d, 15) && drawn_exact(&x)) {
+        draw_keep(d, drawn_make(d, b_op(&d->b, OP_ARGWINDOW, &x.v, 1, a, k), DRAW_ELEMENTS, 0, 0));
+        return;
+    }
+    const char *monoid = draw_monoid(d, class, s.taps, x.mag);
+    a[k++] = attr_str("monoid", monoid);
+    value_id v = b_op(&d->b, OP_WINDOW, &x.v, 1, a, k);
+    struct drawn r = folded(d, v, monoid, s.taps, &x);
+    if (r.v.i && class == 'F' && (!strcmp(monoid, "max") || !strcmp(monoid, "min")))   /* a window of padding: infinite */
+        r.v = b_clamp(&d->b, r.v, -1024, 1024), r.mag = fmax(r.mag, 1024);
+    draw_keep(d, r);
+}
+
+static int64_t draw_channels(struct draw *d)
+{
+    static const int64_t often[] = {1, 3, 4, 8, 16, 16, 17, 32};
+    return draw_chance(d, 60) ? DRAW_PICK(d, often) : draw_int(d, 1, 40);
+}
+
+/* A feature map to convolve: one of the pool or a new one. */
+static struct drawn feature_map(struct draw *d)
+{
+    if (d->n && draw_chance(d, 75)) {
+        struct drawn x = draw_value(d, "F", 3);
+        if (x.v.i && drawn_type(d, &x)->rank <= 5 && draw_dim(d, drawn_type(d, &x)->dims[1]) <= 40)
+            return x;
+    }
+    expr_id dims[5];
+    int32_t rank = draw_chance(d, 70) ? 4 : draw_chance(d, 70) ? 3 : 5;
+    dims[0] = d->symbol.i && draw_chance(d, 60) ? ex_sym(d->x, d->symbol) : ex_const(d->x, draw_int(d, 1, 2));
+    dims[1] = ex_const(d->x, draw_channels(d));
+    for (int32_t i = 2; i < rank; i++)
+        dims[i] = ex_const(d->x, draw_int(d, 1, rank == 5 ? 5 : rank == 4 ? 9 : 20));
+    return draw_leaf(d, draw_float(d), dims, rank, draw_chance(d, 5));
+}
+
+/* Bias per channel, an activation, a residual: what networks put behind a convolution. */
+static struct drawn epilogue(struct draw *d, struct drawn r, struct drawn x)
+{
+    const struct type t = *drawn_type(d, &r);
+    expr_id one[RANK_MAX];
+    for (int32_t i = 0; i < t.rank; i++)
+        one[i] = ex_const(d->x, 1);
+    one[1] = t.dims[1];
+    if (draw_chance(d, 40))
+        r = draw_binary(d, OP_ADD, r, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
+    if (r.v.i && draw_chance(d, 20))
+        r = draw_binary(d, OP_MUL, r, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
+    if (r.v.i && type_same_shape(drawn_type(d, &x), &t) && drawn_type(d, &x)->elem == t.elem && draw_chance(d, 50))
+        r = draw_binary(d, OP_ADD, r, x);
+    if (r.v.i && draw_chance(d, 40))
+        r = draw_binary(d, OP_MAX, r, draw_const(d, &r, 0));
+    return r;
+}
+
+static void conv(struct draw *d)
+{
+    struct drawn x = feature_map(d);
+    struct spatial s;
+    struct attr a[8];
+    int64_t c;
+    if (!x.v.i)
+        return;
+    const struct type t = *drawn_type(d, &x);
+    uint32_t n = (uint32_t)t.rank - 2;
+    if (!ex_is_const(d->x, t.dims[1], &c) || !draw_spatial(d, &t, n, true, &s))
+        return;
+    int64_t groups = 1, m = draw_channels(d);
+    if (draw_chance(d, 20))
+        groups = c, m = c * (draw_chance(d, 70) ? 1 : 2);
+    else if (draw_chance(d, 15))
+        for (int64_t g = 2; g <= 4; g++)
+            if (c % g == 0)
+                groups = g, m = g * draw_int(d, 1, 16);
+    if (groups == 1 && draw_chance(d, 25))
+        m = c;
+    expr_id dims[5] = {ex_const(d->x, m), ex_const(d->x, c / groups)};
+    double out = (double)(m * draw_dim(d, t.dims[0]));
+    for (uint32_t i = 0; i < n; i++) {
+        dims[2 + i] = ex_const(d->x, s.kernel[i]);
+        out *= (double)(draw_dim(d, t.dims[2 + i]) * s.xdil[i] / s.strides[i] + 4);
+    }
+    double terms = s.taps * (double)(c / groups);
+    if (d->work + out * terms > DRAW_WORK || m > 80)
+        return;
+    struct drawn w = draw_leaf(d, t.elem, dims, t.rank, draw_chance(d, 80));
+    uint32_t k = spatial_attrs(&s, a);
+    a[k++] = attr_ints("xdil", s.xdil, n);
+    a[k++] = attr_int("groups", groups);
+    if (!w.v.i)
+        return;
+    d->work += out * terms;
+    value_id in[2] = {x.v, w.v}, v = b_op(&d->b, OP_CONV, in, 2, a, k);
+    if (v.i)
+        draw_keep(d, epilogue(d, summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places), x));
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------------- */
+
+static void shuffle(struct draw *d, int64_t *p, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        int64_t j = draw_int(d, 0, i);
+        p[i] = p[j];
+        p[j] = i;
+    }
+}
+
+static void dot(struct draw *d)
+{
+    struct drawn x = draw_value(d, draw_chance(d, 85) ? "F" : "IU", 1);
+    if (!x.v.i || drawn_type(d, &x)->rank > 5)
+        return;
+    const struct type t = *drawn_type(d, &x);
+    int64_t pa[RANK_MAX], pb[RANK_MAX], batch[2][RANK_MAX], con[2][RANK_MAX];
+    uint32_t nb = 0, nc = 0;
+    expr_id dims[RANK_MAX], shuffled[RANK_MAX];
+    int32_t rank = 0;
+    double terms = 1, out = 1;
+    shuffle(d, pa, t.rank);
+    for (int32_t i = 0; i < t.rank; i++) {
+        int64_t k = draw_int(d, 0, 99), size = draw_dim(d, t.dims[pa[i]]);
+        if (k < 25 && t.rank > 2) {
+            batch[0][nb++] = pa[i];
+            out *= (double)size;
+        } else if (k < 60 || (i == t.rank - 1 && nc == 0)) {
+            con[0][nc++] = pa[i];
+            terms *= (double)size;
+        } else {
+            out *= (double)size;
+        }
+    }
+    for (uint32_t i = 0; i < nb; i++)
+        dims[rank++] = t.dims[batch[0][i]];
+    for (uint32_t i = 0; i < nc; i++)
+        dims[rank++] = t.dims[con[0][i]];
+    for (int64_t k = draw_int(d, 0, 2); k > 0; k--) {
+        dims[rank] = draw_extent(d);
+        out *= (double)draw_dim(d, dims[rank++]);
+    }
+    shuffle(d, pb, rank);
+    if (draw_chance(d, 30))   /* natural order */
+        for (int32_t i = 0; i < rank; i++)
+            pb[i] = i;
+    for (int32_t i = 0; i < rank; i++)
+        shuffled[pb[i]] = dims[i];
+    for (uint32_t i = 0; i < nb; i++)
+        batch[1][i] = pb[i];
+    for (uint32_t i = 0; i < nc; i++)
+        con[1][i] = pb[nb + i];
+    if (out > DRAW_ELEMENTS || d->work + out * terms > DRAW_WORK)
+        return;
+    struct drawn y = draw_leaf(d, t.elem, shuffled, rank, draw_chance(d, 60));
+    struct attr a[5] = {attr_ints("batch_a", batch[0], nb), attr_ints("batch_b", batch[1], nb),
+                        attr_ints("contract_a", con[0], nc), attr_ints("contract_b", con[1], nc), attr_elem("acc", ELEM_I32)};
+    if (!y.v.i)
+        return;
+    d->work += out * terms;
+    bool swap = draw_chance(d, 15);
+    value_id in[2] = {swap ? y.v : x.v, swap ? x.v : y.v};
+    if (swap) {
+        a[0] = attr_ints("batch_a", batch[1], nb), a[1] = attr_ints("batch_b", batch[0], nb);
+        a[2] = attr_ints("contract_a", con[1], nc), a[3] = attr_ints("contract_b", con[0], nc);
+    }
+    bool acc = elem_class(t.elem) != 'F' && elem_size(t.elem) < 4;
+    value_id v = b_op(&d->b, OP_DOT, in, 2, a, acc ? 5 : 4);
+    if (v.i)
+        draw_keep(d, summed(d, v, terms, x.mag * y.mag, x.err * y.mag + y.err * x.mag, x.places + y.places));
+}
+
+void draw_product(struct draw *d)
+{
+    if (draw_chance(d, 60))
+        conv(d);
+    else
+        dot(d);
+}
+
+void draw_reduce(struct draw *d)
+{
+    struct drawn x = draw_value(d, draw_chance(d, 80) ? "F" : "BIUF", 1);
+    if (!x.v.i)
+        return;
+    const struct type t = *drawn_type(d, &x);
+    int64_t k = draw_int(d, 0, 99);
+    if (k < 50)
+        reduce(d, x, &t);
+    else if (k < 62)
+        argreduce(d, x, &t);
+    else if (k < 85)
+        window(d, x, &t);
+    else
+        cumulate(d, x, &t);
+}
+
+/* ---- rows: softmax, normalisation ------------------------------------------------------------------------------------- */
+
+static void softmax(struct draw *d, struct drawn x, const int64_t *axes, uint32_t k, double n)
+{
+    struct builder *b = &d->b;
+    double eps = elem_eps(drawn_type(d, &x)->elem);
+    value_id max = b_reduce(b, x.v, axes, k, "max", true);
+    value_id e = b_unary(b, OP_EXP, b_binary(b, OP_SUB, x.v, max));
+    value_id y = b_binary(b, OP_DIV, e, b_reduce(b, e, axes, k, "sum", true));
+    draw_keep(d, drawn_make(d, y, 1, (2 * x.err + 4 * x.mag * eps + 8 * eps) * (n + 2), 0));
+}
+
+static void normalise(struct draw *d, struct drawn x, const int64_t *axes, uint32_t k, double n)
+{
+    struct builder *b = &d->b;
+    const struct type t = *drawn_type(d, &x);
+    double eps = elem_eps(t.elem), m = 2 * x.mag, e = 2 * x.err + 4 * n * eps * x.mag;
+    value_id c = b_binary(b, OP_SUB, x.v, b_mean(b, x.v, axes, k, true));
+    value_id var = b_mean(b, b_binary(b, OP_MUL, c, c), axes, k, true);
+    value_id y = b_binary(b, OP_DIV, c, b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, 0.5)));
+    double err = 2 * e + 2 * m * (2 * m * e + (n + 4) * eps * m * m) + 8 * eps * m;
+    struct drawn r = drawn_make(d, y, 2 * fmin(m, sqrt(n) + 1), err, 0);
+    if (r.v.i && t.rank > 0 && draw_chance(d, 50))
+        r = draw_binary(d, OP_MUL, r, draw_leaf(d, t.elem, t.dims + t.rank - 1, 1, true));
+    if (r.v.i && t.rank > 0 && draw_chance(d, 50))
+        r = draw_binary(d, OP_ADD, r, draw_leaf(d, t.elem, t.dims + t.rank - 1, 1, true));
+    draw_keep(d, r);
+}
+
+void draw_rows(struct draw *d)
+{
+    struct drawn x = draw_value(d, "F", 1);
+    int64_t axes[RANK_MAX];
+    double n;
+    if (!x.v.i || x.mag > 50)
+        return;
+    const struct type t = *drawn_type(d, &x);
+    uint32_t k = draw_axes(d, &t, axes, &n);
+    if (draw_chance(d, 60) || !k) {
+        axes[0] = t.rank - 1;
+        k = 1;
+        n = (double)draw_dim(d, t.dims[t.rank - 1]);
+    }
+    if (draw_chance(d, 50))
+        softmax(d, x, axes, k, n);
+    else
+        normalise(d, x, axes, k, n);
+}

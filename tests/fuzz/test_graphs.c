@@ -1,0 +1,235 @@
+/* Random legal graphs: the reference interpreter, the loops that the passes emit for any level, layout and machine, and
+ * the compiled artifact agree. Exact values are compared bit by bit, rounded ones within what their operators allow.
+ *
+ *   test_graphs                       what `make check` runs: some hundred graphs
+ *   test_graphs N SEED [--native]     graphs SEED .. SEED + N - 1
+ *   test_graphs --show SEED [OPS [OUTPUT]]   one graph, its kernels and what is wrong with it
+ *
+ * Each graph runs in a process of its own, so that a crash is a finding like any other. A failing one is cut to its
+ * first steps and to one output before it is printed.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+#include "tests/fuzz/ways.h"
+
+enum { PASSED, FAILED, EMPTY, CRASHED };
+enum { SECONDS = 60, ALL = 1000 };
+
+struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show; };
+
+/* ---- comparison ---------------------------------------------------------------------------------------------------- */
+
+static bool same_element(const struct drawn *v, enum elem e, const char *want, const char *have)
+{
+    if (!strchr("F", elem_class(e)))
+        return memcmp(want, have, elem_size(e)) == 0;
+    double x = elem_to_f64(e, want), y = elem_to_f64(e, have);
+    if (isnan(x) || isinf(x))
+        return isnan(x) ? isnan(y) : x == y;
+    return x == y || fabs(x - y) <= 4 * v->err;
+}
+
+static bool same_tensor(const struct drawn *v, const struct tensor *want, const struct tensor *have, struct strbuf *why)
+{
+    bool ok = want->elem == have->elem && want->rank == have->rank;
+    for (int32_t i = 0; ok && i < want->rank; i++)
+        ok = want->dims[i] == have->dims[i];
+    if (!ok) {
+        strbuf_printf(why, "the shape is wrong");
+        return false;
+    }
+    uint32_t size = elem_size(want->elem);
+    for (int64_t i = 0; i < tensor_elements(want); i++) {
+        const char *x = (const char *)want->data + i * size, *y = (const char *)have->data + i * size;
+        if (same_element(v, want->elem, x, y))
+            continue;
+        strbuf_printf(why, "element %lld is %.9g, expected %.9g (allowed error %.3g)", (long long)i,
+                      elem_to_f64(want->elem, y), elem_to_f64(want->elem, x), 4 * v->err);
+        return false;
+    }
+    return true;
+}
+
+/* ---- one way --------------------------------------------------------------------------------------------------------- */
+
+static const struct machine machines[] = {{64, 32}, {32, 16}, {16, 16}};
+
+static bool compare(struct draw *d, const struct way *w, struct strbuf *why)
+{
+    struct arena *arena = &d->ctx->session;
+    uint32_t n = d->g->outputs.n;
+    struct tensor *want = NEW_ARRAY(arena, struct tensor, n + 1), *have = NEW_ARRAY(arena, struct tensor, n + 1);
+    const char *text = "";
+    if (graph_eval(d->g, d->inputs, want, arena, &text) != EVAL_OK) {
+        strbuf_printf(why, "reference: %s", text);
+        return false;
+    }
+    const char *path = arena_printf(arena, "/proc/self/exe");
+    char self[400];
+    ssize_t length = readlink(path, self, sizeof self - 1);
+    if (length < 0)
+        return false;
+    self[length] = 0;
+    path = arena_printf(arena, "%s.%ld.so", self, (long)getpid());
+    if (w->native ? !way_native(d, w, path, have, why) : !way_loops(d, w, have, why))
+        return false;
+    for (uint32_t k = 0; k < n; k++)
+        if (!same_tensor(&d->output[k], &want[k], &have[k], why)) {
+            strbuf_printf(why, ", of output %u (%%%u)", k, d->output[k].v.i);
+            return false;
+        }
+    return true;
+}
+
+/* In a context of its own: the passes add to the graph. */
+static int try_way(const struct subject *s, const struct way *w)
+{
+    struct context *ctx = context_new();
+    struct strbuf why, graph, line;
+    jmp_buf unwind;
+    volatile int result = EMPTY;
+    if (!ctx)
+        return EMPTY;
+    strbuf_init(&why, &ctx->session);
+    strbuf_init(&graph, &ctx->session);
+    strbuf_init(&line, &ctx->session);
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        struct draw *d = draw_graph(ctx, s->seed, s->n_ops, s->only);
+        if (!d && s->show)
+            diags_append(ctx, &why);
+        if (d && graph_verify(d->g) && !(w->native && d->n_late)) {
+            if (s->show)
+                graph_print(d->g, &graph, false);
+            result = compare(d, w, &why) ? PASSED : FAILED;
+        }
+    } else {
+        result = FAILED;
+        diags_append(ctx, &why);
+    }
+    if (s->show && (result == FAILED || (why.n && result == EMPTY))) {
+        way_print(w, &line);
+        printf("%s\n%s: %s\n", graph.data ? graph.data : "", line.data, why.data ? why.data : "");
+        fflush(stdout);
+    }
+    context_free(ctx);
+    return result;
+}
+
+/* Some ways of all that there are, by seed. */
+static int try_ways(const struct subject *s)
+{
+    uint64_t k = s->seed;
+    struct way ways[3] = {
+        {.level = 2, .layout = (enum layout_choice)(k % 4), .machine = machines[k / 4 % 3]},
+        {.level = 2, .layout = (enum layout_choice)((k + 1 + k / 12 % 3) % 4), .machine = machines[(k / 4 + 1) % 3]},
+        {.level = (int)(k % 2), .layout = LAYOUT_AUTO, .machine = machines[k / 2 % 3]},
+    };
+    int result = EMPTY;
+    uint32_t n = s->native ? 1 : k % 3 == 0 ? 3 : 2;
+    for (uint32_t i = 0; i < n; i++) {
+        ways[i].native = s->native;
+        int r = try_way(s, &ways[i]);
+        if (r == FAILED)
+            return FAILED;
+        if (r == PASSED)
+            result = PASSED;
+    }
+    return result;
+}
+
+/* ---- processes --------------------------------------------------------------------------------------------------------- */
+
+static int try_apart(const struct subject *s)
+{
+    int status;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(SECONDS);
+        _exit(try_ways(s));
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return EMPTY;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : CRASHED;
+}
+
+static bool fails(int result)
+{
+    return result == FAILED || result == CRASHED;
+}
+
+static void report(struct subject s)
+{
+    for (uint32_t k = 1; k <= 12; k++) {
+        s.n_ops = k;
+        if (fails(try_apart(&s)))
+            break;
+    }
+    for (uint32_t k = 0; k < 24; k++) {
+        struct subject one = s;
+        one.only = k;
+        if (fails(try_apart(&one))) {
+            s.only = k;
+            break;
+        }
+    }
+    s.show = true;
+    printf("\nseed %llu, %u steps, output %u:\n", (unsigned long long)s.seed, s.n_ops, s.only);
+    if (try_apart(&s) == CRASHED)
+        printf("crashed or ran for more than %d s\n", SECONDS);
+}
+
+/* Graphs seed .. seed + n - 1; how many fail. */
+static uint32_t try_many(uint64_t n, uint64_t seed, bool native)
+{
+    uint32_t count[4] = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        struct subject s = {.seed = seed + i, .only = ALL, .native = native};
+        int r = try_apart(&s);
+        count[r <= CRASHED ? r : CRASHED]++;
+        if (fails(r))
+            report(s);
+    }
+    printf("# %llu %s graphs: %u agree, %u differ, %u crash, %u empty\n", (unsigned long long)n,
+           native ? "compiled" : "interpreted", count[PASSED], count[FAILED], count[CRASHED], count[EMPTY]);
+    return count[FAILED] + count[CRASHED];
+}
+
+static void test_loops(void **state)
+{
+    (void)state;
+    assert_int_equal(try_many(500, 1, false), 0);
+}
+
+static void test_native(void **state)
+{
+    (void)state;
+    assert_int_equal(try_many(40, 1000, true), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    if (argc > 2 && strcmp(argv[1], "--show") == 0) {
+        struct subject s = {strtoull(argv[2], NULL, 10), argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
+                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true};
+        return try_ways(&s);
+    }
+    if (argc > 2)
+        return try_many(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10),
+                        argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

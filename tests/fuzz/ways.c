@@ -1,0 +1,294 @@
+/* Runs a graph through the passes and interprets the loops that they emit, every access checked against the value's own
+ * memory: buffers are cut to the bytes that the plan gave them, memory that nothing has written holds NaNs, and kernels
+ * run in pieces, the last one first.
+ */
+#include "tests/fuzz/ways.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/backend.h"
+#include "runtime/mcc.h"
+
+struct loops {
+    struct draw *d;
+    struct module *m;
+    struct context *ctx;
+    struct arena *arena;
+    int64_t *symbols;            /* by sym_id */
+    char *arena_base, *weights;
+    int64_t arena_bytes;
+    struct lfunc **kernel;       /* parsed */
+    struct tensor *out;
+    struct strbuf *why;
+};
+
+void way_print(const struct way *w, struct strbuf *out)
+{
+    static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
+    strbuf_printf(out, "%s -O%d %s", w->native ? "native" : "loops", w->level, layouts[w->layout]);
+    if (!w->native)
+        strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
+}
+
+int64_t tensor_elements(const struct tensor *t)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->rank; i++)
+        n *= t->dims[i];
+    return n;
+}
+
+static char *memory(struct arena *a, int64_t bytes, int fill)
+{
+    char *p = arena_alloc(a, (size_t)bytes + 128);
+    p += 64 - (uintptr_t)p % 64;
+    memset(p, fill, (size_t)bytes);
+    return p;
+}
+
+void *memory_odd(struct arena *a, int64_t bytes, uint32_t size)
+{
+    return memory(a, bytes + 64, 0xff) + size;
+}
+
+void diags_append(struct context *ctx, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < ctx->diags.n; i++)
+        strbuf_printf(out, "%s\n", ctx->diags.data[i].text);
+}
+
+/* ---- what programs call ---------------------------------------------------------------------------------------- */
+
+static int less(enum elem e, const char *a, const char *b)
+{
+    double x = elem_to_f64(e, a), y = elem_to_f64(e, b);
+    if (elem_class(e) == 'I' || elem_class(e) == 'U')
+        return elem_to_i64(e, a) < elem_to_i64(e, b);
+    return x < y;
+}
+
+/* (elem, src, values, positions, outer, n, inner, descending): stable, by insertion. */
+static int64_t call_sort(const struct linterp_arg *a)
+{
+    enum elem e = (enum elem)a[0].index;
+    uint32_t size = elem_size(e);
+    const char *src = a[1].buffer.data;
+    int64_t n = a[5].index, inner = a[6].index, order[4 * DRAW_ELEMENTS];
+    for (int64_t line = 0; line < a[4].index * inner; line++) {
+        int64_t base = line / inner * n * inner + line % inner;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t j = i;
+            for (; j > 0; j--) {
+                const char *x = src + (base + i * inner) * size, *y = src + (base + order[j - 1] * inner) * size;
+                if (!(a[7].index ? less(e, y, x) : less(e, x, y)))
+                    break;
+                order[j] = order[j - 1];
+            }
+            order[j] = i;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            if (a[2].buffer.data)
+                memcpy((char *)a[2].buffer.data + (base + i * inner) * size, src + (base + order[i] * inner) * size, size);
+            if (a[3].buffer.data)
+                memcpy((char *)a[3].buffer.data + (base + i * inner) * 8, &order[i], 8);
+        }
+    }
+    return 0;
+}
+
+/* The number of elements that are not zero; their indices into dst (i64 [rank, count]) when it is given. */
+static int64_t nonzero(enum elem e, const char *src, int64_t total, int64_t rank, const int64_t *dims, int64_t *dst, int64_t count)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < total; i++) {
+        if (elem_to_f64(e, src + i * elem_size(e)) == 0)
+            continue;
+        for (int64_t d = rank - 1, rest = i; dst && d >= 0; rest /= dims[d--])
+            dst[d * count + found] = rest % dims[d];
+        found++;
+    }
+    return found;
+}
+
+static int64_t call_output(struct loops *l, const struct linterp_arg *a)
+{
+    struct tensor *t = &l->out[a[0].index];
+    t->rank = (int32_t)a[1].index;
+    t->dims = arena_copy(l->arena, a[2].buffer.data, (size_t)(t->rank + 1) * 8);
+    t->data = a[3].buffer.data;
+    return 0;
+}
+
+static int64_t on_call(void *user, const char *name, const struct linterp_arg *a, uint32_t n, bool *failed)
+{
+    struct loops *l = user;
+    (void)n;
+    if (!strcmp(name, "mcc_rt_segment"))
+        return (int64_t)(intptr_t)memory(l->arena, a[0].index, 0xff);
+    if (!strcmp(name, "mcc_rt_output"))
+        return call_output(l, a);
+    if (!strcmp(name, "mcc_rt_sort"))
+        return call_sort(a);
+    if (!strcmp(name, "mcc_rt_nonzero_count"))
+        return nonzero((enum elem)a[0].index, a[1].buffer.data, a[2].index, 0, NULL, NULL, 0);
+    if (!strcmp(name, "mcc_rt_nonzero"))
+        return nonzero((enum elem)a[0].index, a[1].buffer.data, a[4].buffer.data ? tensor_elements(&(struct tensor){
+                       .rank = (int32_t)a[2].index, .dims = a[3].buffer.data}) : 0,
+                       a[2].index, a[3].buffer.data, a[4].buffer.data, a[5].index);
+    strbuf_printf(l->why, "call of %s", name);
+    *failed = true;
+    return -1;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+
+/* Cuts a kernel's buffer to the bytes that belong to its value. */
+static void clip(struct loops *l, value_id v, struct lbuffer *b)
+{
+    int64_t bytes;
+    if (l->m->storage[v.i].place == PLACE_NONE)
+        v = view_plain(l->m->g, v);
+    const struct storage *s = &l->m->storage[v.i];
+    if (s->place == PLACE_WEIGHTS && (int64_t)l->m->weights.data[s->buffer].bytes < b->bytes)
+        b->bytes = (int64_t)l->m->weights.data[s->buffer].bytes;
+    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) && bytes < b->bytes)
+        b->bytes = bytes;
+}
+
+static int on_launch(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
+{
+    struct loops *l = user;
+    struct linterp_arg args[256];
+    uint32_t k = (uint32_t)strtoul(name + 1, NULL, 10);
+    if (k >= l->m->kernels.n || strcmp(name, l->m->kernels.data[k].name) != 0 || n != l->m->kernels.data[k].args.n) {
+        strbuf_printf(l->why, "launch of %s", name);
+        return -100;
+    }
+    const char *text = l->m->kernels.data[k].text;
+    if (!l->kernel[k])
+        l->kernel[k] = lf_parse(l->ctx, l->arena, &text);
+    if (!l->kernel[k] || !lf_finish(l->kernel[k])) {
+        strbuf_printf(l->why, "%s does not parse", name);
+        return -100;
+    }
+    memcpy(args, a, n * sizeof *a);
+    for (uint32_t i = 0; i < n; i++)
+        if (l->m->kernels.data[k].args.data[i].value.i)
+            clip(l, l->m->kernels.data[k].args.data[i].value, &args[i].buffer);
+    int64_t step = count < 4 ? 1 : count / 4;
+    for (int64_t end = count; end > 0; end -= step) {
+        struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, NULL);
+        if (r.code) {
+            strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
+            return r.code;
+        }
+    }
+    return 0;
+}
+
+/* ---- plan and program ---------------------------------------------------------------------------------------------- */
+
+static bool run_plan_function(struct loops *l)
+{
+    const struct graph *g = l->m->g;
+    int64_t dims[512] = {0}, out[512], n_dims = 0, at = 0;
+    for (uint32_t k = 0; k < DRAW_INPUTS && k < g->inputs.n; k++)
+        for (int32_t i = 0; i < l->d->inputs[k].rank; i++)
+            dims[n_dims++] = l->d->inputs[k].dims[i];
+    memset(out, 0xff, sizeof out);
+    struct linterp_arg args[2] = {{{dims, n_dims * 8}, 0}, {{out, sizeof out}, 0}};
+    struct linterp_result r = lf_interpret(l->m->plan, args, 0, 1, NULL);
+    if (r.code) {
+        strbuf_printf(l->why, "plan ends with %d: %s", r.code, r.text ? r.text : "");
+        return false;
+    }
+    for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
+        if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
+            l->symbols[i] = out[at++];
+    l->arena_bytes = out[at++];
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        const struct type *t = value_type(g, g->outputs.data[k].value);
+        int64_t *n = NEW_ARRAY(l->arena, int64_t, t->rank + 1);
+        for (int32_t i = 0; i < t->rank; i++)
+            n[i] = out[at++];
+        l->out[k] = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .dims = n, .present = true};
+    }
+    return true;
+}
+
+struct sink { char *at; };
+static bool put_weights(void *sink, const void *p, size_t n)
+{
+    struct sink *s = sink;
+    memcpy(s->at, p, n);
+    s->at += n;
+    return true;
+}
+
+static uint32_t program_args(struct loops *l, struct linterp_arg *a)
+{
+    const struct graph *g = l->m->g;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < g->inputs.n; k++) {
+        const struct tensor *t = &l->d->inputs[k];
+        int64_t bytes = tensor_elements(t) * elem_size(t->elem);
+        char *data = memory_odd(l->arena, bytes, elem_size(t->elem));
+        memcpy(data, t->data, (size_t)bytes);
+        a[n++].buffer = (struct lbuffer){data, bytes};
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        struct tensor *t = &l->out[k];
+        bool late = false;
+        for (int32_t i = 0; i < t->rank; i++)
+            late |= t->dims[i] < 0;
+        int64_t bytes = late ? 0 : tensor_elements(t) * elem_size(t->elem);
+        t->data = late ? NULL : memory_odd(l->arena, bytes, elem_size(t->elem));
+        a[n++].buffer = (struct lbuffer){t->data, bytes};
+    }
+    a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
+    a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
+    a[n++].buffer = (struct lbuffer){NULL, 0};
+    for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
+        if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
+            a[n++].index = l->symbols[i];
+    return n;
+}
+
+static bool emit(struct loops *l, const struct way *w)
+{
+    struct module *m = l->m;
+    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level};
+    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x"))
+        return true;
+    strbuf_printf(l->why, "passes: ");
+    diags_append(l->ctx, l->why);
+    return false;
+}
+
+bool way_loops(struct draw *d, const struct way *w, struct tensor *out, struct strbuf *why)
+{
+    struct module m;
+    struct loops l = {.d = d, .m = &m, .ctx = d->ctx, .arena = &d->ctx->session, .out = out, .why = why};
+    if (!emit(&l, w))
+        return false;
+    l.symbols = NEW_ARRAY(l.arena, int64_t, sym_count(l.ctx->exprs) + 1);
+    l.kernel = NEW_ARRAY(l.arena, struct lfunc *, m.kernels.n + 1);
+    if (!run_plan_function(&l))
+        return false;
+    l.arena_base = memory(l.arena, l.arena_bytes, 0xff);
+    l.weights = memory(l.arena, (int64_t)m.weights_bytes, 0xff);
+    struct sink sink = {l.weights};
+    struct weights_writer writer = weights_of(&m);
+    if (!writer.write(writer.user, put_weights, &sink)) {
+        diags_append(l.ctx, why);
+        return false;
+    }
+    struct linterp_arg args[4 * DRAW_VALUES] = {{{0}, 0}};
+    program_args(&l, args);
+    struct linterp_host host = {.user = &l, .launch = on_launch, .call = on_call};
+    struct linterp_result r = lf_interpret(m.program, args, 0, 1, &host);
+    if (r.code)
+        strbuf_printf(why, " program ends with %d: %s", r.code, r.text ? r.text : "");
+    return r.code == 0;
+}
