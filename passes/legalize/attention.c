@@ -43,7 +43,6 @@ static value_id grouped_product(struct rule *r, value_id a, value_id c, bool tra
     struct exprs *ex = b_exprs(b);
     static const int64_t swap[] = {0, 1, 3, 2};
     int32_t ra, rc;
-    int64_t hq, hk;
     const expr_id *da = b_dims(b, a, &ra), *dc = b_dims(b, c, &rc);
     if (!da || !dc)
         return (value_id){0};
@@ -51,14 +50,26 @@ static value_id grouped_product(struct rule *r, value_id a, value_id c, bool tra
         c = b_transpose(b, c, swap);
     if (ex_cmp_eq(ex, da[1], dc[1]) == TRUE_)
         return b_matmul(b, a, c);
-    if (!ex_is_const(ex, da[1], &hq) || !ex_is_const(ex, dc[1], &hk) || hk < 1 || hq % hk)
+    expr_id group = ex_div(ex, da[1], ex_max(ex, dc[1], ex_const(ex, 1)));
+    if (ex_cmp_eq(ex, ex_mul(ex, group, dc[1]), da[1]) == FALSE_)
         return rule_bad(r, "the number of query heads is no multiple of the number of key heads"), (value_id){0};
-    expr_id folded[4] = {da[0], dc[1], ex_mulc(ex, da[2], hq / hk), da[3]};
+    expr_id folded[4] = {da[0], dc[1], ex_mul(ex, da[2], group), da[3]};
     value_id y = b_matmul(b, b_reshape(b, a, folded, 4), c);
     if (!y.i)
         return y;
     expr_id out[4] = {da[0], da[1], da[2], b_dim(b, y, 3)};
     return b_reshape(b, y, out, 4);
+}
+
+/* Times the attribute scale, by default 1 / sqrt(head size). */
+static value_id scaled(struct rule *r, value_id scores, expr_id size)
+{
+    struct builder *b = r->b;
+    int64_t n;
+    bool known = ex_is_const(b_exprs(b), size, &n);
+    if (known || node_attr(r->node, "scale"))
+        return v_affine(b, scores, rule_float(r, "scale", known && n > 0 ? 1 / sqrt((double)n) : 1), 0);
+    return scores.i ? b_binary(b, OP_DIV, scores, b_unary(b, OP_SQRT, v_expr(b, v_elem(b, scores), size))) : scores;
 }
 
 /* ---- Attention ----------------------------------------------------------------------------------------------------- */
@@ -148,16 +159,12 @@ bool rule_attention(struct rule *r)
 {
     struct builder *b = r->b;
     struct attention a;
-    double size;
-    int64_t n, mode = rule_int(r, "qk_matmul_output_mode", 0);
+    int64_t mode = rule_int(r, "qk_matmul_output_mode", 0);
     if (!attention_read(r, &a))
         return false;
-    size = ex_is_const(b_exprs(b), b_dim(b, a.q, 3), &n) ? (double)n : 0;
-    if (!node_attr(r->node, "scale") && size < 1)
-        return rule_refuse(r, "head size known only at run time");
     enum elem narrow = v_elem(b, rule_in(r, 0));
     value_id scores = grouped_product(r, a.q, a.k, true), bias = {0}, shown;
-    scores = softcap(b, v_affine(b, scores, rule_float(r, "scale", size > 0 ? 1 / sqrt(size) : 1), 0), rule_float(r, "softcap", 0));
+    scores = softcap(b, scaled(r, scores, b_dim(b, a.q, 3)), rule_float(r, "softcap", 0));
     shown = scores;
     if (rule_has(r, 3))
         bias = mask_bias(r, &a);
@@ -201,17 +208,14 @@ bool rule_flex_attention(struct rule *r)
     struct builder *b = r->b;
     value_id q = rule_in(r, 0), k = rule_in(r, 1), v = rule_in(r, 2);
     static const int64_t last[] = {3};
-    int64_t n;
     if (!q.i || !k.i || !v.i)
         return false;
     if (v_rank(b, q) != 4 || v_rank(b, k) != 4 || v_rank(b, v) != 4)
         return rule_bad(r, "operands must have rank 4");
-    if (!ex_is_const(b_exprs(b), b_dim(b, q, 3), &n) || n < 1)
-        return rule_refuse(r, "head size known only at run time");
     enum elem narrow = v_elem(b, q), wide = v_elem(b, v_widen(b, q));
     enum elem precision = rule_elem_attr(r, "softmax_precision", wide);
     value_id scores = grouped_product(r, v_widen(b, q), v_widen(b, k), true);
-    scores = v_affine(b, scores, rule_float(r, "scale", 1 / sqrt((double)n)), 0);
+    scores = scaled(r, scores, b_dim(b, q, 3));
     scores = modified(r, "score_mod", b_convert(b, b_convert(b, scores, narrow), precision));
     value_id p = modified(r, "prob_mod", scores.i ? v_softmax(b, scores, last, 1, false) : scores);
     value_id y = grouped_product(r, v_widen(b, p), b_convert(b, v, v_elem(b, v_widen(b, p))), false);

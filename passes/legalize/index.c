@@ -182,7 +182,7 @@ bool rule_topk(struct rule *r)
     if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), v_rank(b, x), &axis))
         return false;
     expr_id dim = b_dim(b, x, axis);
-    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0)) : b_elem(b, rule_in(r, 1), 0, 0, INT32_MAX);
+    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0)) : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
     if (!k.i)
         return false;
     if (ex_cmp_le(ex, k, dim) == FALSE_)

@@ -78,6 +78,8 @@ bool v_known_f64(struct builder *, value_id, double *out);     /* one-element co
 
 /* mask[d] = 1 where the integer operand names axis d (at run time, if need be); *n: how many it names. */
 bool rule_axis_mask(struct rule *, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n);
+/* As rule_axis_mask, with values up to `last`; those from rank on name no axis. */
+bool rule_axis_mask_open(struct rule *, value_id axes, int32_t rank, int32_t last, expr_id mask[RANK_MAX], uint32_t *n);
 /* The n_kept dims that are left when those with mask 1 go; fails the run when that many are not left. */
 void rule_dims_kept(struct rule *, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out);
 
@@ -89,6 +91,12 @@ value_id v_scalar(struct builder *, value_id);                 /* one-element te
 value_id v_reshape_i(struct builder *, value_id, const int64_t *dims, int32_t rank);
 /* [1, ..., C, ..., 1]: a rank-1 tensor along `axis` of rank `rank`. */
 value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
+/* A rank-1 operand whose length is what the operator demands: where only the run knows it, the run checks it. */
+value_id v_exactly(struct builder *, value_id, uint32_t n);
+/* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */
+value_id v_padded(struct builder *, value_id, uint32_t n, int64_t fill);
+/* Is the number of elements known now? */
+bool v_count_known(struct builder *, value_id);
 value_id v_flip(struct builder *, value_id, int32_t axis);
 value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, int32_t axis);
 /* An integer expression as a rank-0 tensor of that element type. */

@@ -134,7 +134,7 @@ bool rule_max_unpool(struct rule *r)
     struct attr attrs[] = {attr_int("axis", 0), attr_str("monoid", "set")};
     value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2), out, rank);
     if (rule_has(r, 2)) {
-        const expr_id *want = b_elems(b, rule_in(r, 2), 0, INT32_MAX, &n);
+        const expr_id *want = b_elems(b, v_exactly(b, rule_in(r, 2), (uint32_t)rank), 0, INT32_MAX, &n);
         if (!want || n != (uint32_t)rank)
             return want ? rule_bad(r, "output_shape has %u entries", n) : false;
         for (int32_t i = 0; i < rank; i++) {

@@ -318,7 +318,7 @@ bool rule_recurrent(struct rule *r)
 
 struct linear_attention {
     value_id q, k, v, decay, beta;    /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */
-    double scale;
+    value_id scale;                   /* rank 0 */
     int64_t group;                    /* query heads per key head */
 };
 
@@ -355,7 +355,7 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     expr_id folded[4] = {dq[0], b_dim(b, s, 1), ex_const(b_exprs(b), a->group), dq[2]};
     expr_id out[3] = {dq[0], dq[1], b_dim(b, s, 3)};
     value_id y = b_reshape(b, b_matmul(b, b_reshape(b, q, folded, 4), s), out, 3);
-    scan[0] = v_affine(b, y, a->scale, 0);
+    scan[0] = b_binary(b, OP_MUL, y, a->scale);
     next[0] = s;
     return scan[0].i != 0;
 }
@@ -363,14 +363,13 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
 static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
 {
     struct builder *b = r->b;
-    int64_t dk;
     *a = (struct linear_attention){.q = by_step(r, rule_in(r, 0), hq), .k = by_step(r, rule_in(r, 1), hk),
                                    .v = by_step(r, rule_in(r, 2), hk), .group = hq / hk};
     if (!a->q.i || !a->k.i || !a->v.i)
         return false;
-    if (!ex_is_const(b_exprs(b), b_dim(b, a->k, 3), &dk) || dk < 1)
-        return rule_refuse(r, "key size known only at run time");
-    a->scale = rule_float(r, "scale", 0) != 0 ? rule_float(r, "scale", 0) : 1 / sqrt((double)dk);
+    double given = rule_float(r, "scale", 0);
+    value_id root = b_unary(b, OP_SQRT, v_expr(b, ELEM_F32, b_dim(b, a->k, 3)));
+    a->scale = given != 0 ? b_scalar_f64(b, ELEM_F32, given) : b_binary(b, OP_DIV, b_scalar_f64(b, ELEM_F32, 1), root);
     const char *update = rule_str(r, "update_rule", "gated_delta");
     bool gating = strncmp(update, "gated", 5) == 0, delta = strstr(update, "delta") != NULL;
     if (gating != rule_has(r, 4) || delta != rule_has(r, 5))
@@ -378,8 +377,10 @@ static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, 
     if (gating)
         a->decay = by_step(r, rule_in(r, 4), hk);
     if (delta) {
-        int64_t per_head = ex_is(b_exprs(b), b_dim(b, rule_in(r, 5), 2), 1) ? 1 : hk;
-        a->beta = by_step(r, rule_in(r, 5), per_head);
+        static const int64_t perm[] = {1, 0, 2};      /* (B, T, Hkv or 1) -> [T, B, .., 1] */
+        if (v_rank(b, rule_in(r, 5)) != 3)
+            return rule_bad(r, "beta of rank %d", (int)v_rank(b, rule_in(r, 5)));
+        a->beta = b_unsqueeze(b, b_transpose(b, b_convert(b, rule_in(r, 5), ELEM_F32), perm), 3);
     }
     return true;
 }

@@ -42,6 +42,21 @@ static bool axes_list(struct rule *r, struct axes *a, const int64_t *given, uint
     return true;
 }
 
+/* Even the number of axes is the run's: with keepdims the rank stays known. None named means all. */
+static bool axes_open(struct rule *r, struct axes *a, value_id v, int32_t rank)
+{
+    struct exprs *ex = b_exprs(r->b);
+    if (!rule_int(r, "keepdims", 1))
+        return rule_refuse(r, "the number of axes, and so the result's rank, is known only at run time");
+    expr_id none = ex_eq(ex, b_dim(r->b, v, 0), ex_const(ex, 0));
+    a->dynamic = true;
+    if (!rule_axis_mask_open(r, v_padded(r->b, v, (uint32_t)rank, rank), rank, rank, a->mask, &a->n))
+        return false;
+    for (int32_t d = 0; d < rank && !rule_int(r, "noop_with_empty_axes", 0); d++)
+        a->mask[d] = ex_or(ex, a->mask[d], none);
+    return true;
+}
+
 /* From the attribute or operand 1; absent or empty means all axes, or none with noop_with_empty_axes. */
 static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
 {
@@ -53,7 +68,7 @@ static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
         int64_t count, value;
         bool known = true;
         if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
-            return rule_refuse(r, "the number of axes is known only at run time");
+            return axes_open(r, a, v, rank);
         for (int64_t k = 0; k < count; k++)
             known &= v_known_i64(r->b, v, (uint32_t)k, &value);
         if (!known && count < rank) {

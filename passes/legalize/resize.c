@@ -266,7 +266,7 @@ static value_id vector_at(struct builder *b, value_id v, int64_t k)
 static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, uint32_t n)
 {
     struct builder *b = r->b;
-    scales = b_convert(b, scales, ELEM_F32);
+    scales = v_exactly(b, b_convert(b, scales, ELEM_F32), n);
     if (!scales.i || v_rank(b, scales) != 1 || ex_cmp_eq(b_exprs(b), b_count(b, scales), ex_const(b_exprs(b), n)) == FALSE_)
         return scales.i ? rule_bad(r, "the number of scales is not %u", n) : false;
     for (uint32_t i = 0; i < n; i++) {
@@ -316,7 +316,7 @@ static bool axes_by_sizes(struct rule *r, value_id sizes, struct axis *axes, uin
     struct builder *b = r->b;
     const char *policy = rule_str(r, "keep_aspect_ratio_policy", "stretch");
     uint32_t given;
-    const expr_id *want = b_elems(b, sizes, 0, INT32_MAX, &given);
+    const expr_id *want = b_elems(b, v_exactly(b, sizes, n), 0, INT32_MAX, &given);
     if (!want || given != n)
         return want ? rule_bad(r, "%u sizes for %u axes", given, n) : false;
     for (uint32_t i = 0; i < n; i++) {
@@ -361,7 +361,7 @@ bool rule_resize(struct rule *r)
     if (scales ? !axes_by_scales(r, rule_in(r, i_scales), axes, n) : !axes_by_sizes(r, rule_in(r, 3), axes, n))
         return false;
     if (o.transform == TF_CROP) {
-        value_id roi = rule_has(r, 1) ? b_convert(b, rule_in(r, 1), ELEM_F64) : (value_id){0};
+        value_id roi = rule_has(r, 1) ? v_exactly(b, b_convert(b, rule_in(r, 1), ELEM_F64), 2 * n) : (value_id){0};
         int64_t count = roi.i && ex_is_const(b_exprs(b), b_count(b, roi), &count) ? count : 0;
         n_roi = (uint32_t)count;
         if (n_roi != 2 * n)

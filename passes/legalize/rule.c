@@ -233,6 +233,26 @@ value_id v_along(struct builder *b, value_id v, int32_t axis, int32_t rank)
     return b_reshape(b, v, e, rank);
 }
 
+bool v_count_known(struct builder *b, value_id v)
+{
+    int64_t n;
+    return v.i && ex_is_const(b_exprs(b), b_count(b, v), &n);
+}
+
+value_id v_exactly(struct builder *b, value_id v, uint32_t n)
+{
+    int64_t dim = n;
+    return v_rank(b, v) == 1 && !v_count_known(b, v) ? v_reshape_i(b, v, &dim, 1) : v;
+}
+
+value_id v_padded(struct builder *b, value_id v, uint32_t n, int64_t fill)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id size = ex_const(ex, n);
+    value_id both[2] = {b_convert(b, v, ELEM_I64), b_broadcast(b, b_scalar_i64(b, ELEM_I64, fill), &size, 1)};
+    return b_slice_axis(b, b_concat(b, both, 2, 0), 0, ex_const(ex, 0), size);
+}
+
 value_id v_flip(struct builder *b, value_id v, int32_t axis)
 {
     int32_t rank;

@@ -151,10 +151,10 @@ bool rule_flatten(struct rule *r)
 
 /* ---- axes known only at run time -------------------------------------------------------------------------------- */
 
-bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n)
+bool rule_axis_mask_open(struct rule *r, value_id axes, int32_t rank, int32_t last, expr_id mask[RANK_MAX], uint32_t *n)
 {
     struct exprs *ex = b_exprs(r->b);
-    const expr_id *e = b_elems(r->b, axes, -rank, rank - 1, n);
+    const expr_id *e = b_elems(r->b, axes, -rank, last, n);
     if (!e)
         return false;
     for (int32_t d = 0; d < rank; d++) {
@@ -164,6 +164,11 @@ bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RA
                                                ex_eq(ex, e[k], ex_const(ex, d - rank))));
     }
     return true;
+}
+
+bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n)
+{
+    return rule_axis_mask_open(r, axes, rank, rank - 1, mask, n);
 }
 
 /* The dims that are left when those with mask 1 go, `n_kept` of them (which must be as many as there are zeros). */
@@ -387,8 +392,9 @@ static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
 bool rule_tile(struct rule *r)
 {
     uint32_t n;
-    const expr_id *repeats = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
-    return repeats && tile(r, rule_in(r, 0), repeats, n);
+    value_id x = rule_in(r, 0), given = v_exactly(r->b, rule_in(r, 1), (uint32_t)v_rank(r->b, x));
+    const expr_id *repeats = b_elems(r->b, given, 0, INT32_MAX, &n);
+    return repeats && tile(r, x, repeats, n);
 }
 
 /* Version 1: one axis, both as one-element operands. */
@@ -429,7 +435,7 @@ static bool split_sizes(struct rule *r, expr_id dim, expr_id *sizes)
     struct exprs *ex = b_exprs(r->b);
     uint32_t n = 0;
     if (rule_has(r, 1)) {
-        const expr_id *given = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+        const expr_id *given = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), r->n_out), 0, INT32_MAX, &n);
         if (!given)
             return false;
         for (uint32_t i = 0; i < n && i < r->n_out; i++)

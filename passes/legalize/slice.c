@@ -94,20 +94,41 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
     return rule_result(r, y);
 }
 
+/* Operands 1 to 4. Where only the run knows how many there are, they are filled up to the rank: axis `rank`, which
+ * no dim has, means none. true: they were. */
+static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
+{
+    struct builder *b = r->b;
+    for (uint32_t i = 1; i < 5; i++)
+        in[i] = rule_in(r, i);
+    if (!in[1].i || v_count_known(b, in[1]))
+        return false;
+    if (!in[3].i) {
+        expr_id n = b_dim(b, in[1], 0);
+        in[3] = v_iota(b, ELEM_I64, &n, 1, 0);
+    }
+    for (uint32_t i = 1; i < 5; i++)
+        in[i] = in[i].i ? v_padded(b, in[i], (uint32_t)rank, i == 3 ? rank : i == 4) : in[i];
+    return true;
+}
+
 /* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
 bool rule_slice(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
-    value_id x = rule_in(r, 0);
+    value_id x = rule_in(r, 0), in[5];
     int32_t rank, axis;
     uint32_t n, n_end, n_axes = 0, n_step = 0;
     const expr_id *dims = b_dims(r->b, x, &rank);
-    const expr_id *starts = b_elems(r->b, rule_in(r, 1), INT64_MIN, INT64_MAX, &n);
-    const expr_id *ends = b_elems(r->b, rule_in(r, 2), INT64_MIN, INT64_MAX, &n_end);
-    const expr_id *axes = rule_has(r, 3) ? b_elems(r->b, rule_in(r, 3), -rank, rank - 1, &n_axes) : NULL;
-    const expr_id *steps = rule_has(r, 4) ? b_elems(r->b, rule_in(r, 4), INT32_MIN, INT32_MAX, &n_step) : NULL;
     struct cut cuts[RANK_MAX];
-    if (!dims || !starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
+    if (!dims)
+        return false;
+    bool filled = slice_operands(r, rank, in);
+    const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
+    const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
+    const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -rank, rank - 1 + filled, &n_axes) : NULL;
+    const expr_id *steps = in[4].i ? b_elems(r->b, in[4], INT32_MIN, INT32_MAX, &n_step) : NULL;
+    if (!starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
         return false;
     if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)rank)
         return rule_bad(r, "%u starts, %u ends, %u axes, %u steps for rank %d", n, n_end, n_axes, n_step, (int)rank);
@@ -254,10 +275,11 @@ bool rule_pad(struct rule *r)
     uint32_t n, n_axes = (uint32_t)rank;
     const char *mode;
     expr_id lo[RANK_MAX], hi[RANK_MAX];
-    const expr_id *pads = b_elems(r->b, rule_in(r, 1), INT32_MIN, INT32_MAX, &n), *axes = NULL;
-    if (!pads || !pad_mode(r, &mode))
-        return false;
+    const expr_id *pads, *axes = NULL;
     if (rule_has(r, 3) && !(axes = b_elems(r->b, rule_in(r, 3), -rank, rank - 1, &n_axes)))
+        return false;
+    pads = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), 2 * n_axes), INT32_MIN, INT32_MAX, &n);
+    if (!pads || !pad_mode(r, &mode))
         return false;
     if (n != 2 * n_axes)
         return rule_bad(r, "%u pads for %u axes", n, n_axes);
@@ -276,9 +298,10 @@ bool rule_center_crop_pad(struct rule *r)
     value_id x = rule_in(r, 0);
     int32_t rank, axis;
     uint32_t n, n_axes;
-    const expr_id *dims = b_dims(r->b, x, &rank), *want = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+    const expr_id *dims = b_dims(r->b, x, &rank), *want;
     const int64_t *axes = rule_ints(r, "axes", &n_axes);
     expr_id lo[RANK_MAX], hi[RANK_MAX], two = ex_const(ex, 2), zero = ex_const(ex, 0);
+    want = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), axes ? n_axes : (uint32_t)rank), 0, INT32_MAX, &n);
     if (!dims || !want)
         return false;
     if (n != (axes ? n_axes : (uint32_t)rank))
