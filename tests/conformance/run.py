@@ -2,7 +2,7 @@
 """The ONNX 1.22.0 suite: every model compiled by mcc from the model alone, run through the C table, compared by the
 official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong.
 
-usage: run.py [--update] [--only SUBSTRING] [--listed] [--details] [--flags '-O2 ...']
+usage: run.py [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...']
 """
 import argparse
 import collections
@@ -83,7 +83,11 @@ def run_case(mcc, case, flags, folder):
     return case.name, status, text
 
 
-def run(names, flags=(), jobs=None, progress=None):
+# One CPU variant: the best of this machine. tests/targets compares the others.
+FLAGS = ("-march=native",)
+
+
+def run(names, flags=FLAGS, jobs=None, progress=None):
     """{case: (status, text)}"""
     mcc = os.environ["MCC"]
     known = suite.cases()
@@ -114,7 +118,7 @@ def main():
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--listed", action="store_true", help="only the cases of passing.txt")
     parser.add_argument("--details", action="store_true", help="one line for each case that does not pass")
-    parser.add_argument("--flags", default="", help="options for mcc")
+    parser.add_argument("--flags", default=" ".join(FLAGS), help="options for mcc (--flags='-O0 -march=native')")
     args = parser.parse_args()
     names = [n for n in (passing() if args.listed else suite.cases()) if args.only in n]
 
