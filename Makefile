@@ -46,7 +46,10 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 # ---- sources --------------------------------------------------------------------------------------
 
 SOURCES := runtime/mcc_load.c $(wildcard ir/*.c passes/*.c passes/legalize/*.c frontend/*.c frontend/onnx/*.c codegen/*.c cli/*.c)
-LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out cli/main.c,$(SOURCES))) \
+# The command's own files; everything else is the library.
+COMMAND := $(addprefix cli/,main.c eval.c run.c bench.c inspect.c session.c blob.c)
+COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o)
+LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
 PROTOS := $(wildcard frontend/onnx/*.proto)
 PROTO_C := $(PROTOS:%.proto=$(BUILD)/gen/%.pb-c.c)
@@ -116,11 +119,11 @@ $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
 
 # The command links LLVM statically and at a fixed address: the shared library's relocations cost every worker 15 ms
 # and 25 MB. The instrumented builds and the library take the shared one.
-$(BUILD)/mcc: $(BUILD)/obj/cli/main.o $(BUILD)/libmcc.a
+$(BUILD)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC)) $(LDFLAGS)
 
 $(BUILD)/libmcc.so: $(LIB_OBJECTS) $(GEN_OBJECTS)
-	$(call say,LINK,$@)$(CXX) -shared $(SAN) -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
+	$(call say,LINK,$@)$(CXX) -shared $(SAN) -Wl,-z,defs -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
 
 $(BUILD)/include/.%: %
 	@mkdir -p $(@D); cp $< $(BUILD)/include/; touch $@
