@@ -35,14 +35,23 @@ static int depth_of(const struct em *em, lval v)
 
 void em_set_depth(struct em *em, lval v, int depth)
 {
-    while (em->depth.n <= v.i)
+    while (em->depth.n <= v.i) {
         VEC_PUSH(em->arena, &em->depth, 0);
+        VEC_PUSH(em->arena, &em->home, (lblock){0});
+    }
     em->depth.data[v.i] = depth;
+    em->home.data[v.i] = em->level[depth];
+}
+
+bool em_visible(const struct em *em, lval v)
+{
+    int depth = depth_of(em, v);
+    return depth == 0 || (depth <= em->top && em->level[depth].i == em->home.data[v.i].i);
 }
 
 int em_depth(const struct em *em, const lval *in, uint32_t n)
 {
-    int depth = 0;
+    int depth = em->floor;
     for (uint32_t i = 0; i < n; i++)
         if (depth_of(em, in[i]) > depth)
             depth = depth_of(em, in[i]);
@@ -105,7 +114,8 @@ lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
 
 void em_check(struct em *em, lval cond, int32_t code, uint32_t node, const char *text)
 {
-    struct lstmt *s = lf_stmt(em->f, em->level[depth_of(em, cond) > 1 ? depth_of(em, cond) : 1], L_CHECK);
+    int depth = em_depth(em, &cond, 1);
+    struct lstmt *s = lf_stmt(em->f, em->level[depth > 1 ? depth : 1], L_CHECK);
     s->in = lf_lvals(em->f, &cond, 1);
     s->n_in = 1;
     s->imm = code;
@@ -154,7 +164,8 @@ expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
 static lval index_memo(const struct em *em, expr_id e, uint32_t lanes)
 {
     for (uint32_t i = em->index_memo.n; i > 0; i--)
-        if (em->index_memo.data[i - 1].e.i == e.i && em->index_memo.data[i - 1].lanes == lanes)
+        if (em->index_memo.data[i - 1].e.i == e.i && em->index_memo.data[i - 1].lanes == lanes &&
+            em_visible(em, em->index_memo.data[i - 1].v))
             return em->index_memo.data[i - 1].v;
     return (lval){0};
 }
@@ -406,12 +417,15 @@ void em_if_begin(struct em *em, struct em_if *l, lval cond)
     l->block = lf_block(em->f);
     l->parent = em->top;
     l->cond = cond;
+    l->floor = em->floor;
     level_push(em, l->block);
+    em->floor = em->top;
 }
 
 void em_if_end(struct em *em, struct em_if *l)
 {
     em->top = l->parent;
+    em->floor = l->floor;
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_IF);
     s->in = lf_lvals(em->f, &l->cond, 1);
     s->n_in = 1;

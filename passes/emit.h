@@ -35,6 +35,8 @@ struct em {
     int top;                     /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
     VEC(int) depth;              /* by lval.i */
+    VEC(lblock) home;            /* by lval.i: the block that defines it; {0}: the body */
+    int floor;                   /* level of the innermost open conditional: nothing moves out of it */
     struct em_memo *memo;        /* open addressing */
     uint32_t memo_cap, memo_n;
     VEC(struct em_index_memo { expr_id e; uint32_t lanes; lval v; }) index_memo;
@@ -60,7 +62,8 @@ lval em_op1(struct em *, enum lop, lval);
 lval em_op2(struct em *, enum lop, lval, lval);
 lval em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
 int em_depth(const struct em *, const lval *, uint32_t n);   /* level at which a statement over these is placed */
-void em_set_depth(struct em *, lval, int depth);
+void em_set_depth(struct em *, lval, int depth);         /* defined in the block now open at that level */
+bool em_visible(const struct em *, lval);               /* its block is still open */
 lval em_splat(struct em *, lval, uint32_t lanes);        /* no-op when it has them */
 void em_unify(struct em *, lval *v, uint32_t n);         /* splats scalars to the widest */
 void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
@@ -80,7 +83,7 @@ expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64
 void em_for_end(struct em *, struct em_for *, const lval *yields, lval *results);
 expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
 void em_parallel_end(struct em *, struct em_for *);
-struct em_if { lblock block; int parent; lval cond; };
+struct em_if { lblock block; int parent, floor; lval cond; };
 void em_if_begin(struct em *, struct em_if *, lval cond);
 void em_if_end(struct em *, struct em_if *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */

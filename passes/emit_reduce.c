@@ -554,7 +554,7 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
                                               (size_t)(value_type(em->g, n->out[0])->rank + 1));
     expr_id *const points[1] = {point};
     int32_t rank = value_type(em->g, n->out[0])->rank;
-    int depth = 1;
+    int depth = em->floor > 1 ? em->floor : 1;
     for (uint32_t i = 0; i < em->syms.n; i++)
         for (int32_t d = 0; d < rank; d++)
             if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))

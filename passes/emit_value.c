@@ -379,7 +379,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
     lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
-    if (r.i)
+    if (r.i && em_visible(em, r))
         return r;
     bool mine = false;
     for (uint32_t k = 0; k < em->k->outs.n; k++)

@@ -26,6 +26,7 @@ struct draw {
     uint64_t state;
     sym_id symbol;               /* {0}: no symbolic dim */
     int64_t extent;              /* the symbol's value in this run */
+    bool verbose;                /* kernels are shown too */
     double work;                 /* multiplications so far */
     uint32_t n;
     struct drawn value[DRAW_VALUES];

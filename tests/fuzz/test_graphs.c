@@ -25,7 +25,7 @@
 enum { PASSED, FAILED, EMPTY, CRASHED };
 enum { SECONDS = 60, ALL = 1000 };
 
-struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show; };
+struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show, verbose; };
 
 /* ---- comparison ---------------------------------------------------------------------------------------------------- */
 
@@ -111,6 +111,7 @@ static int try_way(const struct subject *s, const struct way *w)
         if (d && graph_verify(d->g) && !(w->native && d->n_late)) {
             if (s->show)
                 graph_print(d->g, &graph, false);
+            d->verbose = s->verbose;
             result = compare(d, w, &why) ? PASSED : FAILED;
         }
     } else {
@@ -225,7 +226,7 @@ int main(int argc, char **argv)
         return codegen_worker();
     if (argc > 2 && strcmp(argv[1], "--show") == 0) {
         struct subject s = {strtoull(argv[2], NULL, 10), argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
-                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true};
+                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true, true};
         return try_ways(&s);
     }
     if (argc > 2)

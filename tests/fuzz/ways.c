@@ -181,6 +181,8 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
         struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, NULL);
         if (r.code) {
             strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
+            if (l->d->verbose)
+                strbuf_printf(l->why, "\n%s\n", l->m->kernels.data[k].text);
             return r.code;
         }
     }
@@ -288,6 +290,8 @@ bool way_loops(struct draw *d, const struct way *w, struct tensor *out, struct s
     program_args(&l, args);
     struct linterp_host host = {.user = &l, .launch = on_launch, .call = on_call};
     struct linterp_result r = lf_interpret(m.program, args, 0, 1, &host);
+    for (uint32_t k = 0; d->verbose && !r.code && k < m.kernels.n; k++)
+        strbuf_printf(why, "%s\n", m.kernels.data[k].text ? m.kernels.data[k].text : "");
     if (r.code)
         strbuf_printf(why, " program ends with %d: %s", r.code, r.text ? r.text : "");
     return r.code == 0;
