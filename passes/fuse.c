@@ -16,7 +16,8 @@
 
 #include <string.h>
 
-enum { NONE = 0, MANY = UINT32_MAX };
+#define NONE 0u
+#define MANY UINT32_MAX
 struct demand {
     uint32_t kernel;         /* id + 1, or NONE, or MANY */
     bool hard;               /* memory wanted: stored, or a cheap view of something stored */

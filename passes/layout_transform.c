@@ -163,7 +163,7 @@ static void place_ports(struct layouter *l)
         l->plain[g->outputs.data[k].value.i] = true;
     }
     for (uint32_t v = 1; v < l->m->n_values; v++)
-        if (l->m->stored[v] && l->m->storage[v].place == PLACE_NONE && !value_is_const(g, (value_id){v}))
+        if (l->m->stored[v] && l->m->storage[v].place == PLACE_NONE)
             l->m->storage[v].place = PLACE_ARENA;
 }
 

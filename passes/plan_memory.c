@@ -101,6 +101,8 @@ static void lives(struct planner *p)
     }
     for (uint32_t r = 2; r < p->g->regions.n; r++) {   /* parameters and results of nested regions */
         const struct region *region = graph_get_region(p->g, (region_id){r});
+        if (!region->owner.i)
+            continue;
         uint32_t owner = owner_kernel(p, (region_id){r});
         for (uint32_t i = 0; owner && i < region->params.n; i++)
             touch(p, region->params.data[i], p->position[owner - 1]);

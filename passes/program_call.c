@@ -96,7 +96,8 @@ static void call_unique(struct prog *p, const struct node *n)
     lval eight = prog_const(p, 8), in_bytes[2] = {total, prog_const(p, elem_size(t->elem))}, n_bytes[2] = {s.n, eight};
     struct ltype index = {ELEM_I64, 1};
     for (uint32_t r = 0; r < 4; r++)
-        if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses)
+        if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses &&
+            late_type(p->x, value_type(p->g, n->out[r])))
             p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
     lval in[10] = {elem_code(p, n->in[0]), operand(p, n->in[0]), s.outer, s.n, s.inner, prog_const(p, node_int(n, "sorted", 1)),
                    result(p, n, 0), result(p, n, 1), result(p, n, 2), result(p, n, 3)};

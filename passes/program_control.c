@@ -58,7 +58,11 @@ static void control_if(struct prog *p, struct kernel *k)
 }
 
 /* What a loop carries: [go, trips, then per carried value: read, write, next]. */
-struct loop_frame { uint32_t n; lval init[3 * MAX_CARRIED + 2], param[3 * MAX_CARRIED + 2], yield[3 * MAX_CARRIED + 2], out[3 * MAX_CARRIED + 2]; };
+enum { FRAME = 3 * MAX_CARRIED + 2 };
+struct loop_frame {
+    uint32_t n;
+    lval init[FRAME], param[FRAME], yield[FRAME], out[FRAME];
+};
 
 static void carry(struct loop_frame *f, lval v) { f->init[f->n++] = v; }
 

@@ -75,7 +75,10 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         int32_t below = 0;
         for (uint32_t i = 0; i < n_axes; i++)
             below += axes[i] < fast;
-        c->vec = fast >= 0 ? fast - below : last;
+        bool reduced = fast < 0;
+        for (uint32_t i = 0; i < n_axes; i++)
+            reduced |= axes[i] == fast;
+        c->vec = reduced ? last : fast - below;
         return;
     }
     if (n->op == OP_DOT) {
