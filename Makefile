@@ -123,7 +123,7 @@ $(BUILD)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC)) $(LDFLAGS)
 
 $(BUILD)/libmcc.so: $(LIB_OBJECTS) $(GEN_OBJECTS)
-	$(call say,LINK,$@)$(CXX) -shared $(SAN) -Wl,-z,defs -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
+	$(call say,LINK,$@)$(CXX) -shared $(SAN) $(if $(SANITIZE),,-Wl,-z,defs) -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
 
 $(BUILD)/include/.%: %
 	@mkdir -p $(@D); cp $< $(BUILD)/include/; touch $@

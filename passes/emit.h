@@ -77,7 +77,15 @@ expr_id em_lane(struct em *, uint32_t lanes, lval mask); /* a fresh lane symbol 
 expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi);    /* a symbol for a computed index */
 
 /* loops */
-struct em_for { lblock body; uint32_t n_carry; int parent; expr_id lo, hi; int64_t step; lval var; lval inits[EM_POINTS], params[EM_POINTS]; bool trivial; };
+struct em_for {
+    lblock body;
+    uint32_t n_carry;
+    int parent;                  /* level outside */
+    expr_id lo, hi;
+    int64_t step;
+    lval var, inits[EM_POINTS], params[EM_POINTS];
+    bool trivial;                /* one trip: no loop is made */
+};
 /* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried values. */
 expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n);
 void em_for_end(struct em *, struct em_for *, const lval *yields, lval *results);

@@ -66,7 +66,8 @@ def run_pytest(build):
     if not tests:
         return [0, 0, 0]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
-                           "--import-mode=importlib", f"--junitxml={report}", *tests], env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
+                           "--import-mode=importlib", f"--junitxml={report}", *tests],
+                          env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]
     suites = list(xml.etree.ElementTree.parse(report).getroot().iter("testsuite"))
