@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object, compared with ONNX Runtime
 (graph optimisations off) within 1e-3 of the output's scale. Then the light networks of the onnx package, sizes of
-artifacts, and, where they are present, the model collections beside the project (../shared/models, ../shared/hostile).
+artifacts, and, where they are present, the model collections beside the project (../shared/models, ../shared/hostile;
+collection.py and hostile.py here).
 
-usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench)
+usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
+                               digits, light, sizes, models, hostile
 """
-import csv
 import os
 import pathlib
 import resource
@@ -22,6 +23,8 @@ from onnx import helper
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import collection  # noqa: E402
+import hostile  # noqa: E402
 from conformance import suite  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
 from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
@@ -29,6 +32,7 @@ from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
 NETS = ["mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16",
         "densenet121", "convnext_tiny", "bert"]
 TOLERANCE = 1e-3
+FLAGS = ("-march=native",)   # for the collection: one CPU variant
 SHARED = ROOT.parent / "shared"
 failures = []
 
@@ -134,82 +138,35 @@ def check_sizes(folder):
         line(f"dedup: {name}", bool(artifact) and size < w.nbytes + 250000, f"{size} bytes, weights {w.nbytes}" if artifact else text)
 
 
-def data_sets(folder):
-    for kind in ("test_data_set_*", "generated_data_set_*"):
-        for data in sorted(folder.glob(kind)):
-            if any(data.glob("output_*.pb")):
-                yield data
-
-
-def check_collection(folder):
-    """The models beside the project: everything that compiles must be right; the rest is counted by exit code."""
-    root, counts, wrong = SHARED / "models", {}, []
-    models = [p for p in sorted(root.rglob("model.onnx")) if "negative" not in p.parts]
-    for path in models:
-        artifact, _, _, text = compile_model(path, folder)
-        status = "compiled" if artifact else " ".join(text.split()[:2])
-        if artifact:
-            model = onnx.load(path, load_external_data=False)
-            given = {i.name for i in model.graph.initializer}
-            ports = [i for i in model.graph.input if i.name not in given]
-            status = "right"
-            for data in data_sets(path.parent):
-                try:
-                    inputs = [suite.read(data / f"input_{i}.pb", p.type) for i, p in enumerate(ports)]
-                    with Artifact(artifact) as a:
-                        outputs = a.call(inputs)
-                    for i, got in enumerate(outputs):
-                        file = data / f"output_{i}.pb"
-                        if file.exists() and isinstance(got, np.ndarray):
-                            d = distance(suite.read(file, model.graph.output[i].type), got)
-                            if d > TOLERANCE:
-                                status = "wrong"
-                                wrong.append(f"{path.parent.relative_to(root)}: {d:.1e}")
-                except Exception as e:
-                    status = "run failed"
-                    wrong.append(f"{path.parent.relative_to(root)}: {str(e)[:100]}")
-            artifact.unlink()
-        counts[status] = counts.get(status, 0) + 1
-    for text in wrong:
-        print("     ", text)
-    line("../shared/models", not wrong, f"{len(models)} models: {counts}")
-
-
-def check_hostile(folder):
-    out = folder / "hostile"
-    subprocess.run([sys.executable, SHARED / "hostile/badmodels.py", out], check=True, stdout=subprocess.DEVNULL)
-    rows = list(csv.DictReader(open(out / "index.tsv"), delimiter="\t", quoting=csv.QUOTE_NONE))
-    wrong = []
-    for row in rows:
-        file, name = out / row["file"], row["file"]
-        args = [f"--config={file}", DIGITS] if row["category"] == "config" else [file]
-        start = time.monotonic()
-        try:
-            done = mcc(*args, "-o", folder / "bad.so", timeout=10)
-        except subprocess.TimeoutExpired:
-            wrong.append(f"{name}: no end in 10 s")
+def check_collections(names, flags):
+    """The models and the bad models beside the project, where they are."""
+    for name, check, place in (("models", collection.check, SHARED / "models"),
+                               ("hostile", hostile.check, SHARED / "hostile/badmodels.py")):
+        if names and name not in names:
             continue
-        seconds = time.monotonic() - start
-        want = {"accept": (0,), "reject": (3,) if name.startswith("special") else (1, 4)}[row["expected"]]
-        if row["stage"] == "any":
-            want += (0,)
-        if done.returncode not in want or seconds > 2:
-            wrong.append(f"{name}: exit {done.returncode} in {seconds:.1f} s: {done.stderr.strip()[:120]}")
-        elif done.returncode and row["names"] not in ("-", "") and row["names"] not in done.stderr:
-            wrong.append(f"{name}: '{row['names']}' is not in: {done.stderr.strip()[:120]}")
-    for text in wrong:
-        print("     ", text)
-    line("../shared/hostile", not wrong, f"{len(rows)} files, {len(wrong)} not as the index says")
+        if not place.exists():
+            print(f"skip {name}: {place} is not there")
+            continue
+        failures.extend(check(place, flags) if name == "models" else check(place))
+
+
+def export_missing(folder, nets):
+    """The networks that are there after exporting those that were not; the others are skipped with a word."""
+    missing = [n for n in nets if not (folder / f"{n}.onnx").exists()]
+    if missing:
+        torch = subprocess.run(["/usr/bin/python3", "-c", "import torch, torchvision"], capture_output=True)
+        if torch.returncode == 0:
+            subprocess.run(["/usr/bin/python3", HERE / "export.py", folder, *missing], check=True)
+        else:
+            print(f"skip {', '.join(missing)}: no python3-torch and python3-torchvision (make deps-bench)")
+    return [n for n in nets if (folder / f"{n}.onnx").exists()]
 
 
 def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     names = sys.argv[1:]
-    nets = [n for n in NETS if not names or n in names]
     folder = pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets"))
-    missing = [n for n in nets if not (folder / f"{n}.onnx").exists()]
-    if missing:
-        subprocess.run(["/usr/bin/python3", HERE / "export.py", folder, *missing], check=True)
+    nets = export_missing(folder, [n for n in NETS if not names or n in names])
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         if not names or "digits" in names:
@@ -220,10 +177,7 @@ def main():
             check_sizes(scratch)
         if not names or "light" in names:
             check_light(scratch)
-        if (SHARED / "models").is_dir() and (not names or "models" in names):
-            check_collection(scratch)
-        if (SHARED / "hostile").is_dir() and (not names or "hostile" in names):
-            check_hostile(scratch)
+    check_collections(names, FLAGS)
     print(f"{len(failures)} failed")
     return 1 if failures else 0
 
