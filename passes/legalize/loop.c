@@ -147,6 +147,14 @@ static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, 
     return ok;
 }
 
+static expr_id *dims_copy(struct builder *b, const struct type *t)
+{
+    expr_id *dims = NEW_ARRAY(&b->g->arena, expr_id, t->rank + 1);
+    if (t->rank)
+        memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+    return dims;
+}
+
 /* Dims of carried values that the body changes become symbols. true: some did, the body must be walked again. */
 static bool types_widen(struct rule *r, struct loop *l, struct type *types, const struct built *built, bool *again)
 {
@@ -160,7 +168,7 @@ static bool types_widen(struct rule *r, struct loop *l, struct type *types, cons
             continue;
         if (t->rank != types[i].rank)
             return rule_refuse(r, "carried value %u changes its rank from iteration to iteration", i + 1);
-        expr_id *dims = arena_copy(&b->g->arena, types[i].dims, (size_t)(t->rank + 1) * sizeof *dims);
+        expr_id *dims = dims_copy(b, &types[i]);
         for (int32_t d = 0; d < t->rank; d++) {
             if (t->dims[d].i == dims[d].i || built->wide[i][d])
                 continue;
@@ -199,7 +207,7 @@ static void result_types(struct rule *r, struct loop *l, const struct built *bui
         types[i] = param[i];
         if (param[i].kind != TYPE_TENSOR)
             continue;
-        expr_id *dims = arena_copy(&b->g->arena, param[i].dims, (size_t)(param[i].rank + 1) * sizeof *dims);
+        expr_id *dims = dims_copy(b, &param[i]);
         for (int32_t d = 0; d < param[i].rank; d++)
             if (dim_escapes(b->g, built->nest.inner, dims[d], 16))
                 dims[d] = fresh_dim(b, "loop_dim");

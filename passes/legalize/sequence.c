@@ -11,7 +11,8 @@
 static const struct lval *list_copy(struct rule *r, const struct lval *items, uint32_t n, uint32_t room)
 {
     struct lval *copy = NEW_ARRAY(&r->b->g->arena, struct lval, n + room + 1);
-    memcpy(copy, items, n * sizeof *copy);
+    if (n)
+        memcpy(copy, items, n * sizeof *copy);
     return copy;
 }
 
@@ -186,8 +187,12 @@ static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n
     value_id split = rule_in(r, 1);
     if (rule_has(r, 1) && v_rank(r->b, split) == 1) {
         const expr_id *given = b_elems(r->b, split, 0, INT32_MAX, n);
-        *sizes = given ? arena_copy(&r->b->g->arena, given, (*n + 1) * sizeof *given) : NULL;
-        return given != NULL;
+        if (!given)
+            return false;
+        *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, *n + 1);
+        if (*n)
+            memcpy(*sizes, given, *n * sizeof *given);
+        return true;
     }
     if (rule_has(r, 1) && !v_known_i64(r->b, split, 0, &chunk))
         return false;
