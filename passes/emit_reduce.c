@@ -518,6 +518,13 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
         k[d] = ex_addc(em->x, lane, v * lanes);
         step(em, r, k, &acc[v % unroll]);
     }
+    if (!fixed) {
+        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, 1);
+        inner[0] = l.params[0];
+        k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
+        step(em, r, k, inner);
+        em_for_end(em, &l, inner, acc);
+    }
     if (fixed && n % lanes == 0)
         return;
     expr_id done = ex_mulc(em->x, vectors, lanes);

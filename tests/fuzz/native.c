@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "cli/backend.h"
-#include "cli/blob.h"
 #include "runtime/mcc.h"
 #include "runtime/mcc_load.h"
 
@@ -31,9 +30,9 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     return false;
 }
 
-static void bind(DLTensor *t, struct tensor *from, void *data)
+static void bind(DLTensor *t, const mcc_port *port, struct tensor *from, void *data)
 {
-    *t = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = from->rank, .dtype = elem_dlpack(from->elem), .shape = from->dims};
+    *t = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = from->rank, .dtype = port->dtype, .shape = from->dims};
 }
 
 static bool run(struct draw *d, mcc_lib *lib, const struct tensor *like, struct tensor *out, mcc_error *error)
@@ -48,13 +47,13 @@ static bool run(struct draw *d, mcc_lib *lib, const struct tensor *like, struct 
         int64_t bytes = tensor_elements(in) * elem_size(in->elem);
         char *data = memory_odd(arena, bytes, elem_size(in->elem));
         memcpy(data, in->data, (size_t)bytes);
-        bind(&t[k], in, data);
+        bind(&t[k], &api->in[k], in, data);
         ins[k] = &t[k];
     }
     for (uint32_t k = 0; k < api->n_out; k++) {
         out[k] = like[k];
         out[k].data = memory_odd(arena, tensor_elements(&like[k]) * elem_size(like[k].elem), elem_size(like[k].elem));
-        bind(&t[api->n_in + k], &out[k], out[k].data);
+        bind(&t[api->n_in + k], &api->out[k], &out[k], out[k].data);
         outs[k] = &t[api->n_in + k];
     }
     if (api->ctx_new(lib->model, NULL, 0, &ctx, error) != MCC_OK)
