@@ -96,6 +96,39 @@ static void scatter(const struct packer *p, int64_t first, int64_t count, const 
     }
 }
 
+/* The same where dim 0 is split into blocks of contiguous lanes (panels of output channels) and elements are words:
+ * block by block, each line of lanes gathered from as many rows of src, so that every line is written once. */
+static void scatter_panels(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst, int64_t origin)
+{
+    int64_t slab = 1, lanes = p->block[0];
+    for (int32_t d = 1; d < p->rank; d++)
+        slab *= p->dims[d];
+    for (int64_t b = 0; b < count; b += lanes) {
+        int64_t at[RANK_MAX] = {0}, n = count - b < lanes ? count - b : lanes;
+        int64_t base = place_of(p, 0, first + b) - origin;
+        for (int64_t k = 0; k < slab; k++) {
+            int64_t place = base;
+            for (int32_t d = 1; d < p->rank; d++)
+                place += at[d] * p->outer[d];
+            for (int64_t o = 0; o < n; o++)
+                memcpy(dst + (place + o) * 4, src + ((b + o) * slab + k) * 4, 4);
+            for (int32_t d = p->rank - 1; d > 0; d--) {
+                if (++at[d] < p->dims[d])
+                    break;
+                at[d] = 0;
+            }
+        }
+    }
+}
+
+static bool has_panels(const struct packer *p)
+{
+    for (int32_t d = 1; d < p->rank; d++)
+        if (p->block[d] != 1)
+            return false;
+    return p->rank > 1 && p->size == 4 && p->block[0] > 1 && p->inner[0] == 1;
+}
+
 typedef bool put_fn(void *sink, const void *, size_t);
 
 static bool out_of_memory(struct module *m, int64_t bytes)
@@ -141,7 +174,7 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
         memset(dst, 0, (size_t)out * p->size);
         ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
         if (ok)
-            scatter(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
+            (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
         ok = ok && put(sink, dst, (size_t)out * p->size);
     }
     free(src);
