@@ -2,6 +2,7 @@
 #include "cli/backend.h"
 
 #include "cli/mccc.h"
+#include "runtime/mcc.h"
 #include "runtime/rt.h"
 
 #include <sched.h>
@@ -221,6 +222,12 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
+    uint64_t flags = 0;
+    for (; t->kind != TYPE_TENSOR && t->inner; t = t->inner)
+        flags |= t->kind == TYPE_SEQUENCE ? MCC_PORT_SEQUENCE : t->kind == TYPE_OPTIONAL ? MCC_PORT_OPTIONAL : MCC_PORT_MAP;
+    flags |= t->elem == ELEM_STR ? MCC_PORT_STRING : 0;
+    if (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP) || t->rank < 0)
+        return (struct art_port){.name = port->name, .elem = t->elem, .rank = -1, .flags = flags};
     struct art_dim *dims = NEW_ARRAY(&c->ctx->session, struct art_dim, t->rank > 0 ? t->rank : 1);
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n;
@@ -241,7 +248,7 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
             dims[d] = (struct art_dim){-2, -1, text.data};
         }
     }
-    return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims};
+    return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims, .flags = flags};
 }
 
 static void artifact_ports(struct compilation *c, struct artifact *a)
@@ -252,11 +259,11 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
     struct art_port *out = NEW_ARRAY(arena, struct art_port, g->outputs.n + 1);
     for (uint32_t k = 0; k < g->inputs.n; k++) {
         in[k] = port_row(c, &g->inputs.data[k]);
-        a->n_in_dims += (uint32_t)in[k].rank;
+        a->n_in_dims += in[k].rank > 0 ? (uint32_t)in[k].rank : 0;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         out[k] = port_row(c, &g->outputs.data[k]);
-        a->n_out_dims += (uint32_t)out[k].rank;
+        a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;
     }
     a->in = in;
     a->out = out;

@@ -479,6 +479,8 @@ static bool needs_copy(const struct fuser *f, region_id r, const value_id *befor
     if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
         (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
         return true;
+    if (n->op == OP_SEQ_AT || n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET)   /* lies where the runtime has it */
+        return true;
     for (uint32_t j = 0; j < n_before; j++)
         if (before[j].i == v.i)
             return true;
@@ -492,7 +494,7 @@ static void results_separate(struct fuser *f)
         struct region *region = graph_get_region(g, (region_id){r});
         for (uint32_t k = 0; k < region->results.n; k++) {
             value_id v = region->results.data[k];
-            if (value_type(g, v)->kind != TYPE_TENSOR || !needs_copy(f, (region_id){r}, region->results.data, k, v))
+            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 || !needs_copy(f, (region_id){r}, region->results.data, k, v))
                 continue;
             value_id c = copy_value(f, (region_id){r}, v);
             region = graph_get_region(g, (region_id){r});

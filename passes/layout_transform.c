@@ -147,23 +147,30 @@ static void plan_halo(struct layouter *l, const struct node *n)
 
 /* ---- computed values --------------------------------------------------------------------------------------------------- */
 
+/* Sequences, optionals and tensors of unknown rank are the runtime's: the program carries their address. */
+static bool in_memory(const struct type *t) { return t->kind == TYPE_TENSOR && t->rank >= 0; }
+
 static void place_ports(struct layouter *l)
 {
     struct graph *g = l->g;
     for (uint32_t k = 0; k < g->inputs.n; k++) {
         struct storage *s = &l->m->storage[g->inputs.data[k].value.i];
+        if (!in_memory(value_type(g, g->inputs.data[k].value)))
+            continue;
         s->place = PLACE_INPUT;
         s->port = k;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         struct storage *s = &l->m->storage[g->outputs.data[k].value.i];
+        if (!in_memory(value_type(g, g->outputs.data[k].value)))
+            continue;
         if (!late_type(l->x, value_type(g, g->outputs.data[k].value)))   /* else the caller cannot know its size */
             s->place = PLACE_OUTPUT;
         s->port = k;
         l->plain[g->outputs.data[k].value.i] = true;
     }
     for (uint32_t v = 1; v < l->m->n_values; v++)
-        if (l->m->stored[v] && l->m->storage[v].place == PLACE_NONE)
+        if (l->m->stored[v] && l->m->storage[v].place == PLACE_NONE && in_memory(value_type(g, (value_id){v})))
             l->m->storage[v].place = PLACE_ARENA;
 }
 

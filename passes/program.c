@@ -108,8 +108,29 @@ lval prog_call(struct prog *p, const char *name, const lval *in, uint32_t n, boo
     return r;
 }
 
+lval prog_slot(struct prog *p)
+{
+    lval slot = prog_local(p, 2);
+    lblock here = p->block;
+    p->block = (lblock){1};   /* what is under construction here comes after it */
+    for (int64_t i = 0; i < 2; i++) {
+        lval in[3] = {slot, prog_const(p, i), prog_const(p, 0)};
+        lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+    }
+    p->block = here;
+    return slot;
+}
+
+lval prog_grow(struct prog *p, lval slot, lval bytes, lval keep)
+{
+    lval in[3] = {slot, bytes, keep}, at = prog_call(p, "mcc_rt_grow", in, 3, true);
+    return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
+}
+
 lval prog_memory(struct prog *p, lval bytes)
 {
+    if (p->loops)
+        return prog_grow(p, prog_slot(p), bytes, prog_const(p, 0));
     lval at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
@@ -178,11 +199,26 @@ void prog_bind_elements(struct prog *p, value_id v)
     }
 }
 
-static void allocate(struct prog *p, value_id v)
+/* Row `trip` of what a loop collects. */
+static lval grow_row(struct prog *p, struct prog_grow g, lval bytes)
+{
+    lval before[2] = {bytes, g.trip}, at[2];
+    before[0] = prog_op(p, L_MUL, INDEX, before, 2);
+    before[1] = bytes;
+    at[0] = prog_grow(p, g.slot, prog_op(p, L_ADD, INDEX, before, 2), before[0]);
+    at[1] = before[0];
+    return prog_op(p, L_OFFSET, (struct ltype){ELEM_U8, 0}, at, 2);
+}
+
+void prog_place(struct prog *p, value_id v)
 {
     const struct storage *s = &p->m->storage[v.i];
-    if (s->place == PLACE_SEGMENT && !p->pointer[v.i].i)
-        p->pointer[v.i] = prog_memory(p, prog_index(p, p->m->buffers.data[s->buffer].bytes));
+    struct prog_grow g = p->grow[v.i];
+    if (p->pointer[v.i].i || (s->place != PLACE_SEGMENT && !g.slot.i))
+        return;
+    lval bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
+    p->pointer[v.i] = g.trip.i ? grow_row(p, g, bytes)
+                      : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0)) : prog_memory(p, bytes);
 }
 
 static void launch(struct prog *p, struct kernel *k)
@@ -190,7 +226,7 @@ static void launch(struct prog *p, struct kernel *k)
     lval args[256];
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->outs.n; i++)
-        allocate(p, k->outs.data[i]);
+        prog_place(p, k->outs.data[i]);
     if (k->args.n + 1 > COUNT_OF(args)) {
         p->failed = true;
         error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0}, "a kernel reads more than %u values",
@@ -216,19 +252,9 @@ static void declare_output(struct prog *p, value_id v)
     const struct storage *s = &p->m->storage[v.i];
     const struct type *t = value_type(p->g, v);
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
-        if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT)
+        if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT || prog_is_handle(t))
             continue;
-        lval dims = lf_value(p->f, (struct ltype){ELEM_I64, 0});
-        struct lstmt *local = lf_stmt(p->f, (lblock){1}, L_LOCAL);
-        local->type = (struct ltype){ELEM_I64, 0};
-        local->imm = t->rank ? t->rank : 1;
-        local->out = lf_lvals(p->f, &dims, 1);
-        local->n_out = 1;
-        for (int32_t d = 0; d < t->rank; d++) {
-            lval in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
-            lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
-        }
-        lval in[4] = {prog_const(p, k), prog_const(p, t->rank), dims, prog_buffer(p, v, t->elem)};
+        lval in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
         prog_call(p, "mcc_rt_output", in, 4, true);
     }
 }
@@ -318,8 +344,15 @@ static bool program(struct module *m, const char *suffix)
     p.in = NEW_ARRAY(m->arena, lval, m->g->inputs.n + 1);
     p.out = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
     p.pointer = NEW_ARRAY(m->arena, lval, m->n_values);
-    for (uint32_t k = 0; k < m->g->inputs.n; k++)
-        p.in[k] = lf_arg(p.f, bytes, LARG_IN, 0, m->g->inputs.data[k].name);
+    p.handle = NEW_ARRAY(m->arena, lval, m->n_values);
+    p.grow = NEW_ARRAY(m->arena, struct prog_grow, m->n_values);
+    for (uint32_t k = 0; k < m->g->inputs.n; k++) {
+        value_id v = m->g->inputs.data[k].value;
+        if (prog_is_handle(value_type(m->g, v)))
+            p.handle[v.i] = lf_arg(p.f, INDEX, 0, 0, m->g->inputs.data[k].name);
+        else
+            p.in[k] = lf_arg(p.f, bytes, LARG_IN, 0, m->g->inputs.data[k].name);
+    }
     for (uint32_t k = 0; k < m->g->outputs.n; k++)
         p.out[k] = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 0, m->g->outputs.data[k].name);
     p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
@@ -332,6 +365,7 @@ static bool program(struct module *m, const char *suffix)
         prog_bind_elements(&p, m->g->inputs.data[k].value);
     prog_region(&p, (region_id){1});
     ports_pack(&p, packed);
+    prog_output_handles(&p);
     m->program = p.f;
     return !p.failed && lf_finish(p.f);
 }

@@ -1,6 +1,8 @@
 /* Operators that are functions over whole buffers: calls of the runtime (runtime/rt_ops.h) from the program. */
 #include "passes/program.h"
 
+#include <string.h>
+
 struct axis_split { lval outer, n, inner; };
 
 static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
@@ -43,32 +45,11 @@ static void call_sort(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_sort", in, 8, true);
 }
 
-/* The i64 dims of v in the program's own memory. */
-static lval dims_memory(struct prog *p, value_id v)
-{
-    const struct type *t = value_type(p->g, v);
-    lval mem = prog_memory(p, prog_const(p, 8 * (t->rank ? t->rank : 1)));
-    lval at[2] = {mem, prog_const(p, 0)};
-    lval dims = prog_op(p, L_OFFSET, (struct ltype){ELEM_I64, 0}, at, 2);
-    for (int32_t d = 0; d < t->rank; d++) {
-        lval in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
-        lf_op(p->f, p->block, L_STORE, (struct ltype){ELEM_I64, 1}, in, 3);
-    }
-    return dims;
-}
-
 static void bind_count(struct prog *p, const struct node *n, lval count)
 {
     sym_id s = ex_as_sym(p->x, node_expr(n, "count"));
     if (s.i)
         prog_bind(p, s, count);
-}
-
-static void place_result(struct prog *p, const struct node *n, uint32_t r)
-{
-    const struct storage *s = &p->m->storage[n->out[r].i];
-    if (s->place == PLACE_SEGMENT && !p->pointer[n->out[r].i].i)
-        p->pointer[n->out[r].i] = prog_memory(p, prog_index(p, p->m->buffers.data[s->buffer].bytes));
 }
 
 static void call_nonzero(struct prog *p, const struct node *n)
@@ -79,8 +60,8 @@ static void call_nonzero(struct prog *p, const struct node *n)
     lval ask[3] = {elem, src, total};
     lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
     bind_count(p, n, count);
-    place_result(p, n, 0);
-    lval in[6] = {elem, src, prog_const(p, t->rank), dims_memory(p, n->in[0]), result(p, n, 0), count};
+    prog_place(p, n->out[0]);
+    lval in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
     prog_call(p, "mcc_rt_nonzero", in, 6, false);
 }
 
@@ -138,10 +119,30 @@ static void call_det(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_det", in, 5, true);
 }
 
-typedef void call_fn(struct prog *, const struct node *);
-static call_fn *const calls[OP_COUNT] = {
+static int64_t double_bits(double d)
+{
+    int64_t bits;
+    memcpy(&bits, &d, sizeof bits);
+    return bits;
+}
+
+static void call_rng(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->out[0]);
+    double seed = node_float(n, "seed", 0);
+    lval in[7] = {elem_code(p, n->out[0]), result(p, n, 0), prog_index(p, shape_count(p->x, t->dims, t->rank)),
+                  prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
+                  prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
+                  prog_const(p, double_bits(node_float(n, "a", 0))), prog_const(p, double_bits(node_float(n, "b", 1)))};
+    prog_call(p, "mcc_rt_rng", in, 7, true);
+}
+
+static prog_call_fn *const calls[OP_COUNT] = {
     [OP_SORT] = call_sort, [OP_NONZERO] = call_nonzero, [OP_UNIQUE] = call_unique, [OP_NMS] = call_nms,
-    [OP_DFT] = call_dft, [OP_DET] = call_det,
+    [OP_DFT] = call_dft, [OP_DET] = call_det, [OP_RNG] = call_rng, [OP_SEQ_MAKE] = call_seq_make,
+    [OP_SEQ_INSERT] = call_seq_insert, [OP_SEQ_ERASE] = call_seq_erase, [OP_SEQ_AT] = call_seq_at,
+    [OP_SEQ_LENGTH] = call_seq_length, [OP_SEQ_CONCAT] = call_seq_concat, [OP_SEQ_SPLIT] = call_seq_split,
+    [OP_OPT_MAKE] = call_opt_make, [OP_OPT_GET] = call_opt_get, [OP_OPT_HAS] = call_opt_has,
 };
 
 void prog_opaque(struct prog *p, struct kernel *k)
@@ -151,8 +152,9 @@ void prog_opaque(struct prog *p, struct kernel *k)
         prog_refuse(p, k->anchor, arena_printf(p->arena, "the operator '%s' can be evaluated but not compiled yet", op_name(n->op)));
         return;
     }
-    bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS;
+    bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS || n->op == OP_SEQ_AT ||
+                      n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET;   /* the call says where the result is, or how large */
     for (uint32_t r = 0; r < n->n_out && !bound_late; r++)
-        place_result(p, n, r);
+        prog_place(p, n->out[r]);
     calls[n->op](p, n);
 }

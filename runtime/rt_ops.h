@@ -57,6 +57,12 @@ int64_t mcc_rt_value_rank(struct mcc_rt_run *, const struct mcc_rt_value *);
 int64_t mcc_rt_value_dim(struct mcc_rt_run *, const struct mcc_rt_value *, int64_t axis);
 int64_t mcc_rt_value_data(struct mcc_rt_run *, const struct mcc_rt_value *);
 
+/* ---- memory that grows (rt_grow.c) -------------------------------------------------------------------------------------- */
+
+/* Makes a slot's memory at least `bytes` long and keeps its first `keep` bytes. A slot is {address, bytes}, zero at first.
+ * Gives the address; fails */
+int64_t mcc_rt_grow(struct mcc_rt_run *, int64_t *slot, int64_t bytes, int64_t keep);
+
 /* ---- ports (rt_pack.c): n elements of 4 or 2 bits; inside, a signed one is sign-extended to its byte ------------------ */
 int64_t mcc_rt_unpack(struct mcc_rt_run *, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits,
                       int64_t is_signed);
