@@ -329,7 +329,7 @@ static void level_push(struct em *em, lblock b)
 expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n)
 {
     int64_t a, b;
-    *l = (struct em_for){.n_carry = n, .lo = lo, .hi = hi, .step = step, .parent = em->top};
+    *l = (struct em_for){.n_carry = n, .lo = lo, .hi = hi, .step = step, .parent = em->top, .floor = em->floor};
     if (n)
         memcpy(l->inits, inits, n * sizeof *inits);
     if (ex_is_const(em->x, lo, &a) && ex_is_const(em->x, hi, &b) && b > a && b - a <= step) {
@@ -352,6 +352,9 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
         em_set_depth(em, l->params[i], em->top);
     }
     int64_t max = ex_hi(em->x, hi);
+    /* One trip or none: the variable is a constant, on which nothing depends, and yet it all has to stay inside. */
+    if (max != INT64_MAX && max - 1 <= ex_lo(em->x, lo))
+        em->floor = em->top;
     expr_id var = sym_fresh(em, ex_lo(em->x, lo), max == INT64_MAX ? max : max - 1,
                             (struct em_sym){.depth = em->top, .var = l->var});
     if (step > 1 && ex_is_const(em->x, lo, &a) && a % step == 0)
@@ -372,6 +375,7 @@ void em_for_end(struct em *em, struct em_for *l, const lval *yields, lval *resul
         y->n_in = l->n_carry;
     }
     em->top = l->parent;
+    em->floor = l->floor;
     lval in[EM_POINTS + 2] = {em_index(em, l->lo), em_index(em, l->hi)};
     for (uint32_t i = 0; i < l->n_carry; i++) {
         in[i + 2] = l->inits[i];

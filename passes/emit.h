@@ -80,7 +80,7 @@ expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi);    /* a symbol
 struct em_for {
     lblock body;
     uint32_t n_carry;
-    int parent;                  /* level outside */
+    int parent, floor;           /* levels outside */
     expr_id lo, hi;
     int64_t step;
     lval var, inits[EM_POINTS], params[EM_POINTS];

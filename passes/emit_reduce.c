@@ -47,7 +47,7 @@ static lval identity(struct em *em, enum lop op, enum elem acc, enum elem e, uin
     bool fl = elem_class(acc) == 'F';
     switch (op) {
     case L_MUL: return em_const(em, acc, lanes, 1, 1);
-    case L_AND: return em_const(em, acc, lanes, 0, acc == ELEM_BOOL ? 1 : -1);
+    case L_AND: return em_const(em, acc, lanes, 0, acc == ELEM_BOOL ? 1 : elem_class(e) == 'U' ? int_extreme(e, true) : -1);
     case L_MIN: return em_const(em, acc, lanes, __builtin_inf(), fl ? 0 : int_extreme(e, true));
     case L_MAX: return em_const(em, acc, lanes, -__builtin_inf(), fl ? 0 : int_extreme(e, false));
     default: return em_const(em, acc, lanes, 0, 0);
@@ -98,7 +98,7 @@ int32_t em_fast_dim(struct em *em, value_id v)
 
 bool em_reduce_horizontal(struct em *em, const struct node *n)
 {
-    if (n->op != OP_REDUCE)
+    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor"))   /* no register folds itself by xor */
         return false;
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);

@@ -173,6 +173,8 @@ static struct drawn feature_map(struct draw *d)
 /* Bias per channel, an activation, a residual: what networks put behind a convolution. */
 static struct drawn epilogue(struct draw *d, struct drawn r, struct drawn x)
 {
+    if (!r.v.i)
+        return r;
     const struct type t = *drawn_type(d, &r);
     expr_id one[RANK_MAX];
     for (int32_t i = 0; i < t.rank; i++)
