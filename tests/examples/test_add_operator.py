@@ -1,0 +1,46 @@
+"""docs/add-an-operator.md, followed literally: its steps are applied to a copy of the sources, which is built and used."""
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from support.artifact import Artifact
+from support.tool import BUILD, ROOT, value
+
+STEP = re.compile(r"^Add to `([^`]+)` (?:before `([^`]+)`|(at the end)):\n\n```c\n(.*?)```", re.M | re.S)
+
+
+def test_steps(tmp_path):
+    folder = tmp_path / "mcc"
+    folder.mkdir()
+    parts = [p for p in ROOT.iterdir() if p.name in ("Makefile", "cli", "codegen", "frontend", "ir", "passes", "runtime")]
+    for part in parts:
+        (shutil.copytree if part.is_dir() else shutil.copy2)(part, folder / part.name)
+    # Objects of the default build folder keep their times, so that only what the steps touch is compiled again.
+    fresh = BUILD.resolve() != ROOT / "build"
+    if not fresh:
+        shutil.copytree(BUILD, folder / "build", ignore=shutil.ignore_patterns("venv", "tests", "nets", "demo", "*.so", "mcc"))
+    steps = STEP.findall((ROOT / "docs/add-an-operator.md").read_text())
+    assert len(steps) == 3
+    for name, before, _, text in steps:
+        path = folder / name
+        old = path.read_text()
+        assert not before or before in old
+        path.write_text(old.replace(before, text + before, 1) if before else old + "\n" + text)
+    subprocess.run(["make", "-j2", "build/mcc", *(["OPT=-O0"] if fresh else [])], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+    node = helper.make_node("BiasAdd", ["x", "bias", "skip"], ["y"], "sum", domain="com.microsoft")
+    graph = helper.make_graph([node], "g", [value("x", ["n", 3]), value("bias", [3]), value("skip", ["n", 3])],
+                              [value("y", ["n", 3])])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    mcc = folder / "build/mcc"
+    subprocess.run([mcc, tmp_path / "m.onnx", "-o", tmp_path / "m.so"], check=True)
+    assert "BiasAdd" in subprocess.run([mcc, "--list-ops"], capture_output=True, text=True, check=True).stdout
+    rng = np.random.default_rng(0)
+    x, bias, skip = (rng.standard_normal(s).astype(np.float32) for s in ((2, 3), (3,), (2, 3)))
+    with Artifact(tmp_path / "m.so") as a:
+        np.testing.assert_allclose(a.run([x, bias, skip])[0], x + bias + skip, rtol=1e-6)
