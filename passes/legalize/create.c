@@ -97,7 +97,14 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
         *n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step > 0 ? step : -step)), ex_const(ex, 0));
         return true;
     }
-    value_id q = b_binary(b, OP_DIV, b_convert(b, b_binary(b, OP_SUB, limit, start), ELEM_F64), b_convert(b, delta, ELEM_F64));
+    value_id span = b_convert(b, b_binary(b, OP_SUB, limit, start), ELEM_F64);
+    if (elem_class(v_elem(b, start)) != 'F') {
+        /* The difference of integers is exact unless it wraps, which the difference of their approximations shows. */
+        value_id rough = b_binary(b, OP_SUB, b_convert(b, limit, ELEM_F64), b_convert(b, start, ELEM_F64));
+        value_id wraps = b_binary(b, OP_LE, b_splat_like(b, rough, 0x1p31), b_unary(b, OP_ABS, rough));
+        span = b_select(b, wraps, rough, span);
+    }
+    value_id q = b_binary(b, OP_DIV, span, b_convert(b, delta, ELEM_F64));
     value_id count = b_binary_f64(b, OP_MAX, b_convert(b, b_unary(b, OP_CEIL, q), ELEM_I64), 0);
     *n = b_elem(b, count, 0, 0, INT32_MAX);
     return n->i != 0;

@@ -455,7 +455,7 @@ bool rule_scan_old(struct rule *r)
     int64_t n_inputs = rule_int(r, "num_scan_inputs", 0), batches;
     if (rule_has(r, 0))
         return rule_refuse(r, "sequence_lens of version 8");
-    if (n_inputs < 1 || n_inputs + 1 > r->n_in)
+    if (n_inputs < 1 || n_inputs >= r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
     struct loop l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
                      .n_carried = r->n_in - 1 - (uint32_t)n_inputs};

@@ -109,6 +109,8 @@ bool rule_roi_align(struct rule *r)
         return false;
     if (rank != 4 || ph < 1 || pw < 1)
         return rule_bad(r, "input of rank %d", (int)rank);
+    if (o.samples > 1024)
+        return rule_bad(r, "sampling_ratio is %lld", (long long)o.samples);
     if (o.samples < 1)
         return rule_refuse(r, "sampling_ratio 0: the number of samples depends on each region");
     o.n = b_dim(b, o.rois, 0);

@@ -93,7 +93,10 @@ value_id sequence_item(struct rule *r, value_id seq, value_id at)
     for (int32_t i = 0; i < t->inner->rank; i++)
         dims[i] = t->inner->dims[i].i ? t->inner->dims[i] : fresh_dim(b, "item_dim");
     struct attr attr = attr_exprs("dims", dims, (uint32_t)t->inner->rank);
-    return b_op(b, OP_SEQ_AT, in, 2, &attr, 1);
+    value_id v = b_op(b, OP_SEQ_AT, in, 2, &attr, 1);
+    for (int32_t i = 0; v.i && i < t->inner->rank; i++)
+        fresh_bind(b, dims[i], v);
+    return v;
 }
 
 bool rule_seq_at(struct rule *r)
@@ -157,13 +160,40 @@ bool rule_seq_erase(struct rule *r)
     return rule_result(r, b_op(r->b, OP_SEQ_ERASE, in, rule_has(r, 1) ? 2 : 1, NULL, 0));
 }
 
+/* Of a run-time sequence: what its type leaves open, and the sum along the axis, become symbols. */
+static bool seq_concat_late(struct rule *r, bool new_axis)
+{
+    struct builder *b = r->b;
+    value_id seq = rule_in(r, 0);
+    const struct type *t = seq.i ? value_type(b->g, seq) : NULL;
+    expr_id dims[RANK_MAX];
+    int32_t axis;
+    if (!t || t->kind != TYPE_SEQUENCE || !t->inner || t->inner->kind != TYPE_TENSOR)
+        return t ? rule_refuse(r, "a sequence of other things than tensors") : false;
+    const struct type *item = t->inner;
+    if (item->rank == RANK_UNKNOWN)
+        return rule_refuse(r, "the rank of the sequence's elements is known only at run time");
+    int32_t rank = item->rank + new_axis;
+    if (rank > RANK_MAX || !rule_axis(r, rule_int(r, "axis", 0), rank, &axis))
+        return false;
+    for (int32_t i = 0; i < rank; i++) {
+        int32_t from = i - (new_axis && i > axis);
+        dims[i] = i != axis && item->dims[from].i ? item->dims[from] : fresh_dim(b, "concat_dim");
+    }
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("new_axis", new_axis), attr_exprs("dims", dims, (uint32_t)rank)};
+    value_id v = b_op(b, OP_SEQ_CONCAT, &seq, 1, attrs, 3);
+    for (int32_t i = 0; v.i && i < rank; i++)
+        fresh_bind(b, dims[i], v);
+    return rule_result(r, v);
+}
+
 bool rule_seq_concat(struct rule *r)
 {
     struct builder *b = r->b;
     bool new_axis = rule_int(r, "new_axis", 0) != 0;
     int32_t axis;
     if (!is_list(r, 0))
-        return rule_refuse(r, "concatenation of a sequence whose length the run decides");
+        return seq_concat_late(r, new_axis);
     uint32_t n = r->arg[0].n;
     value_id *v = NEW_ARRAY(&b->g->arena, value_id, n + 1);
     if (!n)
@@ -198,7 +228,7 @@ static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n
         return false;
     if (!ex_is_const(ex, dim, &total) || chunk < 1 || total / chunk > 4096)
         return false;
-    *n = (uint32_t)((total + chunk - 1) / chunk);
+    *n = (uint32_t)(total / chunk + (total % chunk != 0));
     *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, *n + 1);
     for (uint32_t i = 0; i < *n; i++)
         (*sizes)[i] = ex_const(ex, total - chunk * i < chunk ? total - chunk * i : chunk);
@@ -217,7 +247,7 @@ bool rule_split_to_sequence(struct rule *r)
     if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
         return false;
     if (!split_plan(r, b_dim(b, x, axis), &sizes, &n)) {
-        value_id in[2] = {x, rule_in(r, 1)};
+        value_id in[2] = {x, rule_has(r, 1) ? b_convert(b, rule_in(r, 1), ELEM_I64) : (value_id){0}};
         struct attr attrs[] = {attr_int("axis", axis), attr_int("keepdims", rule_int(r, "keepdims", 1))};
         return rule_result(r, b_op(b, OP_SEQ_SPLIT, in, rule_has(r, 1) ? 2 : 1, attrs, 2));
     }
@@ -297,9 +327,19 @@ bool rule_optional_get(struct rule *r)
     if (!rule_has(r, 0))
         return rule_bad(r, "no operand");
     if (is_runtime_optional(r)) {
-        value_id o = rule_in(r, 0), v = b_op(r->b, OP_OPT_GET, &o, 1, NULL, 0);
-        if (v.i && value_type(r->b->g, v)->kind == TYPE_TENSOR && value_type(r->b->g, v)->rank == RANK_UNKNOWN)
+        value_id o = rule_in(r, 0);
+        const struct type *t = value_type(r->b->g, o)->inner;
+        if (!t || t->kind != TYPE_TENSOR)
+            return rule_result(r, b_op(r->b, OP_OPT_GET, &o, 1, NULL, 0));
+        if (t->rank == RANK_UNKNOWN)
             return rule_refuse(r, "the content's rank is known only at run time");
+        expr_id dims[RANK_MAX];
+        for (int32_t i = 0; i < t->rank; i++)
+            dims[i] = t->dims[i].i ? t->dims[i] : fresh_dim(r->b, "content_dim");
+        struct attr attr = attr_exprs("dims", dims, (uint32_t)t->rank);
+        value_id v = b_op(r->b, OP_OPT_GET, &o, 1, &attr, 1);
+        for (int32_t i = 0; v.i && i < t->rank; i++)
+            fresh_bind(r->b, dims[i], v);
         return rule_result(r, v);
     }
     if (r->arg[0].kind == LVAL_OPTIONAL && !r->arg[0].n)

@@ -112,6 +112,12 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
     return true;
 }
 
+/* No dim is so long that a longer step makes a difference. */
+static value_id step_clamp(struct builder *b, value_id steps)
+{
+    return b_clamp(b, steps, INT32_MIN, INT32_MAX);
+}
+
 /* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
 bool rule_slice(struct rule *r)
 {
@@ -127,7 +133,7 @@ bool rule_slice(struct rule *r)
     const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
     const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
     const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -rank, rank - 1 + filled, &n_axes) : NULL;
-    const expr_id *steps = in[4].i ? b_elems(r->b, in[4], INT32_MIN, INT32_MAX, &n_step) : NULL;
+    const expr_id *steps = in[4].i ? b_elems(r->b, step_clamp(r->b, in[4]), INT32_MIN, INT32_MAX, &n_step) : NULL;
     if (!starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
         return false;
     if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)rank)
@@ -319,7 +325,14 @@ bool rule_center_crop_pad(struct rule *r)
     return rule_result(r, pad_signed(r, x, (value_id){0}, lo, hi, "constant"));
 }
 
-/* ---- DepthToSpace, SpaceToDepth, ReverseSequence -------------------------------------------------------------- */
+/* ---- DepthToSpace, SpaceToDepth, ReverseSequence ---------------------------------------------------------------- */
+
+/* Its square must fit; no tensor has so many channels. */
+static bool block_fits(struct rule *r, int32_t rank, int64_t size)
+{
+    return rank == 4 && size >= 1 && size <= INT32_MAX
+               ? true : rule_bad(r, "input of rank %d, blocksize %lld", (int)rank, (long long)size);
+}
 
 bool rule_depth_to_space(struct rule *r)
 {
@@ -329,10 +342,8 @@ bool rule_depth_to_space(struct rule *r)
     const expr_id *d = b_dims(r->b, x, &rank);
     int64_t s = rule_int(r, "blocksize", 0);
     bool crd = rule_str_is(r, "mode", "DCR", "CRD");
-    if (!d)
+    if (!d || !block_fits(r, rank, s))
         return false;
-    if (rank != 4 || s < 1)
-        return rule_bad(r, "rank %d, blocksize %lld", (int)rank, (long long)s);
     expr_id block = ex_const(ex, s), depth = ex_div(ex, d[1], ex_const(ex, s * s));
     expr_id apart[6] = {d[0], crd ? depth : block, block, crd ? block : depth, d[2], d[3]};
     static const int64_t perm_dcr[] = {0, 3, 4, 1, 5, 2}, perm_crd[] = {0, 1, 4, 2, 5, 3};
@@ -348,10 +359,8 @@ bool rule_space_to_depth(struct rule *r)
     int32_t rank;
     const expr_id *d = b_dims(r->b, x, &rank);
     int64_t s = rule_int(r, "blocksize", 0);
-    if (!d)
+    if (!d || !block_fits(r, rank, s))
         return false;
-    if (rank != 4 || s < 1)
-        return rule_bad(r, "rank %d, blocksize %lld", (int)rank, (long long)s);
     expr_id block = ex_const(ex, s), h = ex_div(ex, d[2], block), w = ex_div(ex, d[3], block);
     expr_id apart[6] = {d[0], d[1], h, block, w, block};
     static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
