@@ -553,6 +553,50 @@ static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr
     em_for_end(em, &l, inner, acc);
 }
 
+/* Which loop symbols do two expressions share, and does e have lanes that the point has not? */
+static bool shares_symbols(const struct em *em, expr_id e, const expr_id *idx, int32_t rank, bool *foreign_lanes)
+{
+    bool shared = false;
+    *foreign_lanes = false;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *s = &em->syms.data[i];
+        bool mine = false;
+        if (!ex_uses(em->x, e, s->sym))
+            continue;
+        for (int32_t d = 0; d < rank; d++)
+            mine |= ex_uses(em->x, idx[d], s->sym);
+        shared |= mine && sym_get(em->x, s->sym)->kind == SYM_LOOP;
+        *foreign_lanes |= !mine && s->lanes > 0;
+    }
+    return shared;
+}
+
+/* The part of a condition that says whether a reduction's point exists. Parts that mention nothing of the point are about
+ * dims that a broadcast has added; one that mixes both counts when it holds in any lane. Deepens *depth as it needs. */
+static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, int32_t rank, int *depth)
+{
+    expr_id result = ex_const(em->x, 1);
+    uint32_t n = ex_kind(em->x, cond) == EX_AND ? ex_n_args(em->x, cond) : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        expr_id part = ex_kind(em->x, cond) == EX_AND ? ex_arg(em->x, cond, i) : cond;
+        bool foreign;
+        if (ex_truth(em->x, part) == TRUE_ || !shares_symbols(em, part, idx, rank, &foreign))
+            continue;
+        lval c = em_cond(em, part);
+        if (foreign) {
+            lval any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
+            struct lblk *b = &em->f->blocks.data[em->level[em_depth(em, &any, 1)].i];
+            b->stmts.data[b->stmts.n - 1].imm = L_OR;
+            c = any;
+            part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
+        }
+        if (em_depth(em, &c, 1) > *depth)
+            *depth = em_depth(em, &c, 1);
+        result = ex_and(em->x, result, part);
+    }
+    return result;
+}
+
 /* The loop runs at the depth of the point's symbols: deeper levels that are open stay open, and come after it. */
 lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
@@ -566,6 +610,7 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
         for (int32_t d = 0; d < rank; d++)
             if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))
                 depth = em->syms.data[i].depth;
+    cond = point_condition(em, cond, idx, rank, &depth);
     lblock saved[EM_LEVELS];
     int top = em->top;
     memcpy(saved, em->level, sizeof saved);

@@ -306,6 +306,7 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
         static const int64_t extents[] = {1, 2, 3, 5, 7, 16, 19};
         d->symbol = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
         d->extent = DRAW_PICK(d, extents);
+        draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol)}, 1, false));   /* binds it */
     }
     uint32_t most = (uint32_t)draw_int(d, 1, 12);
     if (!n_ops)
