@@ -274,7 +274,7 @@ bool infer_opt_get(struct infer *f)
     if (!t)
         return false;
     f->out[0] = *t->inner;
-    return true;
+    return t->inner->kind != TYPE_TENSOR || item_type(f, t->inner->elem, t->inner);
 }
 
 bool infer_opt_has(struct infer *f)
