@@ -33,6 +33,8 @@ static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, b
 {
     if (!e.known)
         return e.n / size * step_cost(size * tb, nr, shared);
+    if (!e.n)
+        return 0;
     int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
     return large * step_cost((small + 1) * tb, nr, shared) + (tiles - large) * step_cost(small * tb, nr, shared);
 }

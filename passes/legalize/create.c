@@ -101,7 +101,7 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
     if (elem_class(v_elem(b, start)) != 'F') {
         /* The difference of integers is exact unless it wraps, which the difference of their approximations shows. */
         value_id rough = b_binary(b, OP_SUB, b_convert(b, limit, ELEM_F64), b_convert(b, start, ELEM_F64));
-        value_id wraps = b_binary(b, OP_LE, b_splat_like(b, rough, 0x1p31), b_unary(b, OP_ABS, rough));
+        value_id wraps = b_binary(b, OP_LE, b_splat_like(b, rough, 0x1p62), b_unary(b, OP_ABS, rough));
         span = b_select(b, wraps, rough, span);
     }
     value_id q = b_binary(b, OP_DIV, span, b_convert(b, delta, ELEM_F64));
