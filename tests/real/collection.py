@@ -22,7 +22,8 @@ SMALL = (RTOL, 1e-7, ())
 TF = "ops/ort-small/transform__fusion__"
 # model -> (rtol, atol, outputs not compared), why
 RULES = {
-    "lowp/ultraface_slim320_simplified_fp16": (HALF, "float16 rounds after every node there"),
+    # Rounding after every node, as the types say, is 1.2e-2 from rounding at the end; outputs reach 6.5.
+    "lowp/ultraface_slim320_simplified_fp16": ((1e-2, 2e-2, ()), "the references round to float16 only at the end"),
     "lowp/micro_kws_fp32_fp16": (HALF, "the references are float32 arithmetic on rounded weights"),
     "lowp/mixed_ops_dynamic_batch_fp16": (HALF, "the references are float32 arithmetic on rounded weights"),
     "lowp/attention_no_mask_fp16": (HALF, "float16 rounding differs"),
@@ -117,6 +118,7 @@ def check_one(mcc, root, path, flags, folder):
     if name in DROPPED and status in ("wrong", "run error", "harness error"):
         status, text = "ran", f"{DROPPED[name]}: {text}"
     if name in BROKEN:
+        status = "refused" if status == "run error" else status
         text += f" (the file breaks its version: {BROKEN[name]})"
     return name, status, text, seconds
 
