@@ -53,6 +53,8 @@ static uint32_t owner_kernel(const struct planner *p, region_id r)
     node_id owner = {0};
     while (r.i != 1) {
         owner = graph_get_region(p->g, r)->owner;
+        if (!owner.i)   /* a region that no node has, and all inside */
+            return 0;
         r = graph_node(p->g, owner)->parent;
     }
     return owner.i ? p->m->kernel_of[owner.i] : 0;

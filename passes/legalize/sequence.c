@@ -216,7 +216,9 @@ static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n
     int64_t total, chunk = 1;
     value_id split = rule_in(r, 1);
     if (rule_has(r, 1) && v_rank(r->b, split) == 1) {
-        const expr_id *given = b_elems(r->b, split, 0, INT32_MAX, n);
+        int64_t pieces;
+        bool few = ex_is_const(ex, b_dim(r->b, split, 0), &pieces) && pieces <= 4096;
+        const expr_id *given = few ? b_elems(r->b, split, 0, INT32_MAX, n) : NULL;
         if (!given)
             return false;
         *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, *n + 1);
