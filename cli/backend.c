@@ -290,6 +290,15 @@ static void artifact_nodes(struct compilation *c, struct artifact *a)
         const struct source *s = &c->ctx->sources.data[i];
         node[i] = (struct art_node){.name = s->name ? s->name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
+    /* A node's cost is that of the kernels that bear its name, in the best variant. */
+    uint32_t per_variant = c->variants.n ? c->kernel_rows.n / c->variants.n : 0;
+    for (uint32_t i = 0; i < per_variant; i++) {
+        const struct art_kernel *k = &c->kernel_rows.data[i];
+        if (k->node < c->ctx->sources.n) {
+            node[k->node].flops += k->flops;
+            node[k->node].bytes += k->bytes;
+        }
+    }
     a->node = node;
     a->n_node = c->ctx->sources.n;
 }

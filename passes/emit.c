@@ -592,6 +592,13 @@ bool em_finish(struct em *em)
     }
     strbuf_init(&text, em->arena);
     lf_print(em->f, &text);
+    k->bytes = 0;
+    for (uint32_t i = 0; i < em->args.n; i++) {   /* each buffer read or written once */
+        value_id v = em->args.data[i].value;
+        int64_t n = 0;
+        if (v.i && ex_is_const(em->x, em->m->storage[v.i].size, &n))
+            k->bytes += (uint64_t)n * elem_size(value_type(em->g, v)->elem);
+    }
     k->name = em->f->name;
     k->text = text.data;
     k->local_bytes = em->f->local_bytes;
