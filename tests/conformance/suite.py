@@ -25,7 +25,9 @@ def cases():
         for folder in sorted((DATA / group).iterdir()):
             if (folder / "model.onnx").exists():
                 name = f"{group}/{folder.name}"
-                found[name] = Case(name, folder / "model.onnx", folder / "test_data_set_0")
+                # The expected bins of these are float32 noise around 0; onnx's own reference run relaxes them the same.
+                noise = {"atol": 1e-6} if folder.name.startswith("test_dft_inverse") else {}
+                found[name] = Case(name, folder / "model.onnx", folder / "test_data_set_0", **noise)
     for folder in sorted((DATA / "real").iterdir()):
         about = json.loads((folder / "data.json").read_text())
         name = f"real/{folder.name}"
