@@ -157,13 +157,23 @@ static bool schedule_variant(struct compilation *c, const struct variant_row *v,
     return true;
 }
 
+/* The row with -mattr's features behind its own. */
+static const struct variant_row *variant_tuned(struct compilation *c, const struct variant_row *v)
+{
+    struct variant_row *own = arena_copy(&c->ctx->session, v, sizeof *v);
+    const char *more = c->options->mattr;
+    if (more)
+        own->target.features = arena_printf(&c->ctx->session, "%s%s%s", v->target.features, *v->target.features ? "," : "", more);
+    return own;
+}
+
 bool run_schedule(struct compilation *c)
 {
     const struct variant_row *last = NULL;
     for (uint32_t i = 0; i < COUNT_OF(variant_rows); i++) {
-        const struct variant_row *v = &variant_rows[i];
-        if (!variant_wanted(c->options, v))
+        if (!variant_wanted(c->options, &variant_rows[i]))
             continue;
+        const struct variant_row *v = variant_tuned(c, &variant_rows[i]);
         const char *tail = strrchr(v->name, '-');
         if (!schedule_variant(c, v, arena_printf(&c->ctx->session, "_%s", tail ? tail + 1 : v->name)))
             return false;

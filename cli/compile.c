@@ -21,6 +21,8 @@ static bool run_import(struct compilation *c)
     if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
         return false;
     c->graph = onnx_import(c->ctx, c->ctx->model_path, &import, &c->files);
+    if (c->graph)
+        c->constants_in = stats_constants(c->graph);
     return c->graph && (!c->output || output_differs(c->ctx, c->output, &c->files, o->config));
 }
 
@@ -51,6 +53,7 @@ const struct stage stage_table[] = {
     {"fuse", run_fuse, print_kernels, NULL},
     {"layout-transform", run_layout, print_storage, NULL},
     {"plan", run_plan, print_storage, NULL},
+    {"sizes", run_sizes, NULL, NULL},
     {"schedule", run_schedule, print_loops, NULL},
     {"codegen", run_codegen, NULL, NULL},
     {"link", run_link, NULL, NULL},

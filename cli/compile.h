@@ -28,6 +28,7 @@ struct compilation {
     VEC(struct art_kernel) kernel_rows;
     VEC(struct art_variant) variants;
     int64_t scratch;                 /* bytes per thread */
+    int64_t constants_in;            /* bytes of the file's constants */
 };
 
 struct stage {
@@ -71,5 +72,10 @@ bool depend_write(struct compilation *, const char *output);
 
 /* Operators of an imported or legal graph with their counts, one a line, most frequent first. */
 void stats_census(const struct graph *, const char *title, struct strbuf *);
+/* Bytes of all OP_CONSTANT nodes. */
+int64_t stats_constants(const struct graph *);
+/* The stage `sizes`: compares the constants that will be written with those that were read; warns above 1.5 times and
+ * fails (FAIL_LIMIT) above --max-constant-growth, naming the largest. With --stats the comparison is printed. */
+bool run_sizes(struct compilation *);
 
 #endif

@@ -1,8 +1,14 @@
-/* The census of --stats: how many of which operator a graph has. */
+/* What --stats prints: the census of operators, and constants read beside constants written. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/compile.h"
+#include "passes/kernel.h"
+
+/* Growth is only spoken of beyond this: packing pads, and formulas bring small constants along. */
+enum { GROWTH_FREE = 64 * 1024 };
+#define GROWTH_WARNED 1.5
 
 struct row { const char *domain, *name; uint32_t count; };
 
@@ -53,4 +59,54 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
     strbuf_printf(out, "%s: %u operators, %u kinds\n", title, total, n);
     for (uint32_t i = 0; i < n; i++)
         strbuf_printf(out, "%8u %s%s%s\n", rows[i].count, rows[i].domain, *rows[i].domain ? "." : "", rows[i].name);
+}
+
+/* ---- constants ---------------------------------------------------------------------------------------------- */
+
+int64_t stats_constants(const struct graph *g)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 1; i < g->nodes.n; i++) {
+        const struct node *node = &g->nodes.data[i];
+        const struct attr *data = node->op == OP_CONSTANT && !node->dead ? node_attr(node, "data") : NULL;
+        if (data && !add_i64(bytes, (int64_t)data->u.data.size, &bytes))
+            return INT64_MAX;
+    }
+    return bytes;
+}
+
+/* The weight that takes most of the output, or NULL. */
+static const struct weight *largest_weight(const struct module *m)
+{
+    const struct weight *found = NULL;
+    for (uint32_t i = 0; i < m->weights.n; i++)
+        if (!found || m->weights.data[i].bytes > found->bytes)
+            found = &m->weights.data[i];
+    return found;
+}
+
+bool run_sizes(struct compilation *c)
+{
+    const struct module *m = c->module;
+    int64_t out = (int64_t)m->weights_bytes;
+    double times = c->constants_in > 0 ? (double)out / (double)c->constants_in : out > 0 ? (double)out : 1;
+    double limit = c->options->limits.max_constant_growth;
+    if (c->options->stats) {
+        char line[160];
+        int n = snprintf(line, sizeof line, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n",
+                         (long long)c->constants_in, (long long)out, times);
+        c->report.put(c->report.user, TEXT_DATA, line, (size_t)n);
+    }
+    if (out <= c->constants_in + GROWTH_FREE || times <= (limit > 0 && limit < GROWTH_WARNED ? limit : GROWTH_WARNED))
+        return true;
+    const struct weight *w = largest_weight(m);
+    long long size = w ? (long long)w->bytes : 0;
+    node_id def = w ? graph_value(c->graph, w->value)->def : (node_id){0};
+    src_id src = def.i ? graph_node(c->graph, def)->src : (src_id){0};
+    static const char format[] =
+        "the constants grow from %lld to %lld bytes (%.2f times); the largest has %lld bytes";
+    if (limit > 0 && times > limit)
+        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, size);
+    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, size);
+    return true;
 }

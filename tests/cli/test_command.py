@@ -267,6 +267,18 @@ def test_limits_are_4(model, tmp_path):
     assert not leftovers(tmp_path)
 
 
+def test_growing_constants_are_named(tmp_path):
+    """Two vectors whose sum is a matrix: 2 KiB of weights become 256 KiB."""
+    row = np.arange(256, dtype=np.float32)
+    path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["r", "c"], ["t"], "table"), helper.make_node("MatMul", ["x", "t"], ["y"])],
+                [value("x", [1, 256])], [value("y", [1, 256])], {"r": row[None], "c": row[:, None]})
+    done = mcc(path, "--max-constant-growth=2", "-o", tmp_path / "a.so")
+    assert done.returncode == 4 and "table" in done.stderr and "times" in done.stderr
+    assert not (tmp_path / "a.so").exists()
+    done = mcc(path, "--stats", "-o", tmp_path / "a.so")
+    assert done.returncode == 0 and "[-Wconstant-growth]" in done.stderr and "constants: 2048 bytes in the file" in done.stdout
+
+
 # ---- dependency files -------------------------------------------------------------------------------------------------
 
 def test_dependency_file(tmp_path):
