@@ -45,6 +45,7 @@ struct em {
     VEC(lval) arg_lval;
     value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
     lval anchor_value;           /* ... and its value there */
+    expr_id cond;                /* of the elementwise value at hand: where it is wanted at all */
     bool failed;
 };
 

@@ -36,6 +36,48 @@ static lval select3(struct em *em, lval c, lval a, lval b)
     return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
 }
 
+/* Integer powers wrap: squares and products over the exponent's bits, straight on for small constant exponents. Negative
+ * ones give 0 but for bases 1 and -1. */
+static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
+{
+    lval r = em_const(em, t.elem, t.lanes, 1, 1);
+    for (bool first = true; e > 0; e >>= 1) {
+        if (e & 1) {
+            r = first ? base : em_op2(em, L_MUL, r, base);
+            first = false;
+        }
+        if (e > 1)
+            base = em_op2(em, L_MUL, base, base);
+    }
+    return r;
+}
+
+static lval int_power(struct em *em, lval base, lval e, struct ltype t)
+{
+    lval one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0), carry[3] = {one, base, e}, out[3];
+    struct em_for l;
+    em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
+    lval odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
+    carry[0] = select3(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
+    carry[1] = em_op2(em, L_MUL, l.params[1], l.params[1]);
+    carry[2] = em_op2(em, L_SHR, l.params[2], one);
+    em_for_end(em, &l, carry, out);
+    if (elem_class(t.elem) == 'U')
+        return out[0];
+    lval unit = em_op2(em, L_EQ, em_op1(em, L_ABS, base), one);
+    return select3(em, em_op2(em, L_LT, e, zero), select3(em, unit, out[0], zero), out[0]);
+}
+
+static lval map_pow(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    int64_t e = -1;
+    if (is_float(t))
+        return map_math(em, n, in, t);
+    if (value_is_splat(em->g, n->in[1], &(double){0}, &e) && e >= 0 && e <= 64)
+        return int_power_const(em, in[0], e, t);
+    return int_power(em, in[0], in[1], t);
+}
+
 static lval map_sign(struct em *em, const struct node *n, const lval *in, struct ltype t)
 {
     (void)n;
@@ -70,6 +112,8 @@ static lval divisor_checked(struct em *em, const struct node *n, lval d, struct 
         if (mask.i && lf_type(em->f, mask).lanes == t.lanes && t.lanes > 1)
             valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, mask));
     }
+    if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */
+        valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
     em_check(em, valid, -9, n->src.i, "integer division by zero");
     return select3(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
 }
@@ -153,7 +197,7 @@ static const struct map_row rows[OP_COUNT] = {
     [OP_ATAN] = {.fn = map_math}, [OP_SINH] = {.fn = map_math}, [OP_COSH] = {.fn = map_math},
     [OP_TANH] = {.fn = map_math}, [OP_ASINH] = {.fn = map_math}, [OP_ACOSH] = {.fn = map_math},
     [OP_ATANH] = {.fn = map_math}, [OP_ERF] = {.fn = map_math}, [OP_SIGMOID] = {.fn = map_math},
-    [OP_POW] = {.fn = map_math}, [OP_ATAN2] = {.fn = map_math},
+    [OP_POW] = {.fn = map_pow}, [OP_ATAN2] = {.fn = map_math},
     [OP_NOT] = {.lop = L_NOT, .bool_lop = L_NOT}, [OP_ISNAN] = {.fn = map_isnan}, [OP_ISINF] = {.fn = map_isinf},
     [OP_ADD] = {.lop = L_ADD, .bool_lop = L_OR}, [OP_SUB] = {.lop = L_SUB, .bool_lop = L_XOR},
     [OP_MUL] = {.lop = L_MUL, .bool_lop = L_AND}, [OP_DIV] = {.fn = map_div}, [OP_MOD] = {.fn = map_mod},

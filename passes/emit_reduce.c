@@ -214,6 +214,7 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     const expr_id *lo = node_exprs(n, "lo", &c);
     int64_t groups = node_int(n, "groups", 1);
     int32_t sp = x->rank - 2;
+    bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0});   /* of which memory is never read */
     expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
     wi[0] = p[1];
     wi[1] = ic;
@@ -232,7 +233,7 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
             i = ex_div(em->x, i, e);
         }
         xi[2 + d] = i;
-        if (!halo_covers(em, n, d))
+        if (splat || !halo_covers(em, n, d))
             cond = ex_and(em->x, cond, inside(em, i, x->dims[2 + d]));
     }
     enum truth t = ex_truth(em->x, cond);
@@ -240,7 +241,7 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
         return acc;
     lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
-    if (t != TRUE_ && em->m->storage[n->in[0].i].place == PLACE_NONE) {   /* a masked load is 0 already */
+    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
         lval in[3] = {em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0)};
         em_unify(em, in, 3);
         a = em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);

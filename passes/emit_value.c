@@ -355,6 +355,7 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
     }
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
         in[k] = em_value(em, n->in[k], idx, cond);
+    em->cond = cond;
     return em_map(em, n, in);
 }
 

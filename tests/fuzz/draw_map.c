@@ -153,14 +153,19 @@ static void int_binary(struct draw *d, struct drawn x, struct drawn y)
     static const enum op shift[] = {OP_SHL, OP_SHR};
     value_id v;
     int64_t k = draw_int(d, 0, 9);
-    if (k < 2)
+    if (k < 1) {   /* by what memory holds, which is no zero; but a load that is masked out gives one */
+        const struct type t = *drawn_type(d, &x);
+        struct drawn divisor = draw_indices(d, t.elem, t.dims, t.rank, 1, 3);
+        v = divisor.v.i ? b_binary(&d->b, DRAW_PICK(d, divide), x.v, divisor.v) : divisor.v;
+    } else if (k < 2) {
         v = b_binary(&d->b, DRAW_PICK(d, divide), x.v, b_binary_f64(&d->b, OP_OR, y.v, 1));
-    else if (k < 3)   /* amounts without a sign */
+    } else if (k < 3) {   /* amounts without a sign */
         v = b_binary(&d->b, DRAW_PICK(d, shift), x.v, b_binary_f64(&d->b, OP_AND, y.v, 15));
-    else if (k < 4)
-        v = b_binary(&d->b, OP_POW, x.v, b_binary_f64(&d->b, OP_AND, y.v, 3));
-    else
+    } else if (k < 4) {
+        v = b_binary(&d->b, OP_POW, x.v, draw_chance(d, 30) ? draw_const(d, &x, (double)draw_int(d, 0, 5)).v : y.v);
+    } else {
         v = b_binary(&d->b, DRAW_PICK(d, any), x.v, y.v);
+    }
     draw_keep(d, drawn_make(d, v, 1e18, 0, 0));
 }
 
