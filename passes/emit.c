@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-enum elem em_mem_elem(enum elem e)
-{
-    return e;
-}
-
 enum elem em_reg_elem(enum elem e)
 {
     if (elem_class(e) == 'F' && e != ELEM_F32 && e != ELEM_F64)
@@ -550,7 +545,7 @@ bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct ma
             bool out = false;
             for (uint32_t j = 0; j < k->outs.n; j++)
                 out |= k->outs.data[j].i == a.value.i;
-            struct ltype t = {em_mem_elem(value_type(m->g, a.value)->elem), 0};
+            struct ltype t = {value_type(m->g, a.value)->elem, 0};
             v = lf_arg(em->f, t, out ? LARG_OUT | LARG_IN | LARG_NOALIAS : LARG_IN | LARG_NOALIAS, 0, NULL);
         } else {
             v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);

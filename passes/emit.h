@@ -54,7 +54,6 @@ bool em_finish(struct em *);     /* verifies, prints into kernel.text */
 
 /* types */
 enum elem em_reg_elem(enum elem);     /* what registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit */
-enum elem em_mem_elem(enum elem);     /* element of the buffer */
 uint32_t em_lanes(const struct em *, enum elem);   /* lanes of a full vector of it */
 
 /* statements with depth */
