@@ -109,6 +109,15 @@ bool rule_instance_norm(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
+/* Version 18 says a scale and a bias for each group; exporters wrote one for each channel, as version 21 has them. */
+static bool scale_by_channel(struct rule *r, expr_id channels, int64_t groups)
+{
+    int64_t n, c;
+    value_id scale = rule_in(r, 1);
+    return v_rank(r->b, scale) == 1 && ex_is_const(b_exprs(r->b), b_dim(r->b, scale, 0), &n) &&
+           ex_is_const(b_exprs(r->b), channels, &c) && n == c && n != groups;
+}
+
 /* Version 18: scale and bias per group; 21: per channel. */
 bool rule_group_norm(struct rule *r)
 {
@@ -127,10 +136,11 @@ bool rule_group_norm(struct rule *r)
     memcpy(apart + 3, d + 2, (size_t)(rank - 2) * sizeof *d);
     value_id y = b_reshape(b, x, apart, rank + 1);
     y = normalized(b, y, axes, axes_from(axes, 2, rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
-    if (r->version < 21)
+    bool by_group = r->version < 21 && !scale_by_channel(r, d[1], groups);
+    if (by_group)
         y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank + 1), v_along(b, rule_in(r, 2), 1, rank + 1));
     y = b_reshape(b, y, d, rank);
-    if (r->version >= 21)
+    if (!by_group)
         y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank), v_along(b, rule_in(r, 2), 1, rank));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
