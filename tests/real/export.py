@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Exports real networks with random weights to ONNX, f32, evaluation mode, batch size symbolic ("n").
+"""Exports real networks with random weights to ONNX, f32, evaluation mode; batch size symbolic ("n"), or 1 under
+NAME_static.
 
 usage: export.py FOLDER [NAME...]      (Debian's python3-torch and python3-torchvision: make deps-bench)
 
@@ -82,15 +83,16 @@ def export(folder, name):
     path = folder / f"{name}.onnx"
     if path.exists():
         return
-    torch.manual_seed(zlib.crc32(name.encode()))
-    if name == "bert":
+    kind = name.removesuffix("_static")
+    torch.manual_seed(zlib.crc32(kind.encode()))
+    if kind == "bert":
         net, example = Bert(), torch.zeros(1, TOKENS, dtype=torch.int64)
     else:
-        net, example = image_net(name), torch.zeros(1, 3, 224, 224)
+        net, example = image_net(kind), torch.zeros(1, 3, 224, 224)
     partial = folder / f".{name}.partial"
     with torch.no_grad():
         torch.onnx.export(net.eval(), example, str(partial), opset_version=17, input_names=["x"],
-                          dynamic_axes={"x": {0: "n"}})
+                          dynamic_axes={"x": {0: "n"}} if kind == name else None)
     partial.rename(path)
     print(f"exported {name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
 

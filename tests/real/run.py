@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object, compared with ONNX Runtime
-(graph optimisations off) within 1e-3 of the output's scale. Then the light networks of the onnx package, sizes of
-artifacts, and, where they are present, the model collections beside the project (../shared/models, ../shared/hostile;
-collection.py and hostile.py here).
+"""Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object (and exported for N = 1, under
+NAME_static), compared with ONNX Runtime (graph optimisations off) within 1e-3 of the output's scale. Then the light
+networks of the onnx package, sizes of artifacts, and, where they are present, the model collections beside the project
+(../shared/models, ../shared/hostile; collection.py and hostile.py here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
                                digits, light, sizes, models, hostile
@@ -31,6 +31,7 @@ from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
 
 NETS = ["mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16",
         "densenet121", "convnext_tiny", "bert"]
+NETS += [f"{n}_static" for n in NETS]
 TOLERANCE = 1e-3
 FLAGS = ("-march=native",)   # for the collection: one CPU variant
 SHARED = ROOT.parent / "shared"
@@ -87,14 +88,15 @@ def check_net(name, path, folder):
     if not artifact:
         return line(name, False, text)
     reference, rng, worst = session(path), np.random.default_rng(1), 0.0
+    sizes = (1,) if name.endswith("_static") else (1, 2, 5)
     with Artifact(artifact) as a:
-        for n in (1, 2, 5):
+        for n in sizes:
             x = feed(rng, reference.get_inputs()[0], n)
             for want, got in zip(reference.run(None, {reference.get_inputs()[0].name: x}), a.run([x])):
                 worst = max(worst, distance(want, got))
     weights = path.stat().st_size
     line(name, worst <= TOLERANCE, f"compiled in {seconds:6.2f} s, .so {artifact.stat().st_size / 1e6:7.2f} MB of "
-         f"{weights / 1e6:7.2f} MB, N = 1, 2, 5: error {worst:.1e} of the scale")
+         f"{weights / 1e6:7.2f} MB, N = {', '.join(map(str, sizes))}: error {worst:.1e} of the scale")
     artifact.unlink()
 
 
