@@ -464,7 +464,9 @@ static void fuse_region(struct fuser *f, region_id r)
 static value_id copy_value(struct fuser *f, region_id r, value_id v)
 {
     struct type t = *value_type(f->g, v);
-    node_id id = graph_append(f->g, r, OP_IDENTITY, (src_id){0}, &v, 1, NULL, 0, &t, 1);
+    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem), attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
+    bool strings = t.elem == ELEM_STR;   /* no kernel moves them */
+    node_id id = graph_append(f->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t, 1);
     return graph_node(f->g, id)->out[0];
 }
 
@@ -631,6 +633,22 @@ static void require_roots(struct fuser *f)
     }
 }
 
+/* Kernels compute with elements of at most 8 bytes; strings and complex numbers go through calls only. */
+static bool kernels_movable(struct module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        for (uint32_t j = 0; j < k->nodes.n && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL; j++) {
+            const struct node *n = graph_node(m->g, k->nodes.data[j]);
+            const struct type *t = n->n_out ? value_type(m->g, n->out[0]) : NULL;
+            if (t && t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'S' || elem_class(t->elem) == 'C'))
+                return error_model(m->ctx, n->src, "'%s' of elements of type %s is not supported in compiled code",
+                                   op_name(n->op), elem_name(t->elem));
+        }
+    }
+    return true;
+}
+
 bool fuse(struct module *m)
 {
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
@@ -646,5 +664,5 @@ bool fuse(struct module *m)
     require_roots(&f);
     for (uint32_t r = 1; r < m->g->regions.n; r++)
         fuse_region(&f, (region_id){r});
-    return m->ctx->fail == FAIL_NONE;
+    return m->ctx->fail == FAIL_NONE && kernels_movable(m);
 }

@@ -138,6 +138,8 @@ lval prog_memory(struct prog *p, lval bytes)
 static lval offset(struct prog *p, lval base, expr_id bytes, enum elem e)
 {
     lval in[2] = {base, prog_index(p, bytes)};
+    if (elem_size(e) > 8)   /* strings: only passed on */
+        e = ELEM_U8;
     return prog_op(p, L_OFFSET, (struct ltype){e, 0}, in, 2);
 }
 

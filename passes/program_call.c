@@ -137,9 +137,37 @@ static void call_rng(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_rng", in, 7, true);
 }
 
+/* Functions of strings: spread (broadcasts, copies), equal, concat. */
+static void call_string(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
+    const char *fn = node_str(n, "fn", "");
+    lval count = prog_index(p, shape_count(p->x, y->dims, y->rank));
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (value_is_const(p->g, n->in[k])) {
+            p->failed = true;
+            error_model(p->m->ctx, n->src, "constants of strings are not supported in compiled code");
+            return;
+        }
+    if (!strcmp(fn, "spread") && n->n_in == 1) {
+        lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x), result(p, n, 0),
+                      prog_const(p, y->rank), prog_dims(p, y)};
+        prog_call(p, "mcc_rt_str_spread", in, 6, false);
+        return;
+    }
+    if (n->n_in != 2 || (strcmp(fn, "equal") && strcmp(fn, "concat"))) {
+        p->failed = true;
+        error_model(p->m->ctx, n->src, "the function '%s' of strings is not supported", fn);
+        return;
+    }
+    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), count};
+    prog_call(p, !strcmp(fn, "equal") ? "mcc_rt_str_equal" : "mcc_rt_str_concat", in, 4, strcmp(fn, "equal") != 0);
+}
+
 static prog_call_fn *const calls[OP_COUNT] = {
     [OP_SORT] = call_sort, [OP_NONZERO] = call_nonzero, [OP_UNIQUE] = call_unique, [OP_NMS] = call_nms,
-    [OP_DFT] = call_dft, [OP_DET] = call_det, [OP_RNG] = call_rng, [OP_SEQ_MAKE] = call_seq_make,
+    [OP_DFT] = call_dft, [OP_DET] = call_det, [OP_RNG] = call_rng, [OP_STRING] = call_string,
+    [OP_SEQ_MAKE] = call_seq_make,
     [OP_SEQ_INSERT] = call_seq_insert, [OP_SEQ_ERASE] = call_seq_erase, [OP_SEQ_AT] = call_seq_at,
     [OP_SEQ_LENGTH] = call_seq_length, [OP_SEQ_CONCAT] = call_seq_concat, [OP_SEQ_SPLIT] = call_seq_split,
     [OP_OPT_MAKE] = call_opt_make, [OP_OPT_GET] = call_opt_get, [OP_OPT_HAS] = call_opt_has,

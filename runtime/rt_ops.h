@@ -100,6 +100,9 @@ int64_t mcc_rt_str_equal(struct mcc_rt_run *, const struct rt_string *a, const s
                          int64_t n);
 int64_t mcc_rt_str_concat(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b,
                           struct rt_string *dst, int64_t n);   /* fails */
+/* Broadcasts, aligned at the last dims: each dim of src is 1 or the same in dst. rank at most 32. */
+int64_t mcc_rt_str_spread(struct mcc_rt_run *, const struct rt_string *src, int64_t src_rank, const int64_t *src_dims,
+                          struct rt_string *dst, int64_t rank, const int64_t *dims);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,

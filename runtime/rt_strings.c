@@ -170,3 +170,29 @@ int64_t mcc_rt_str_normalize(struct mcc_rt_run *run, const struct rt_string *src
         dst[count++] = (struct rt_string){ "", 0 };
     return count;
 }
+
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
+
+int64_t mcc_rt_str_spread(struct mcc_rt_run *run, const struct rt_string *src, int64_t src_rank,
+                          const int64_t *src_dims, struct rt_string *dst, int64_t rank, const int64_t *dims)
+{
+    int64_t at[RT_RANK_MAX] = { 0 }, step[RT_RANK_MAX] = { 0 }, n = 1, stride = 1;
+    (void)run;
+    for (int64_t d = 0; d < rank; d++)
+        n *= dims[d];
+    for (int64_t d = src_rank - 1; d >= 0; d--) {
+        step[d + rank - src_rank] = src_dims[d] == 1 ? 0 : stride;
+        stride *= src_dims[d];
+    }
+    for (int64_t i = 0, from = 0; i < n; i++) {
+        dst[i] = src[from];
+        for (int64_t d = rank - 1; d >= 0; d--) {   /* the next point */
+            from += step[d];
+            if (++at[d] < dims[d])
+                break;
+            from -= step[d] * dims[d];
+            at[d] = 0;
+        }
+    }
+    return 0;
+}

@@ -48,7 +48,7 @@ bool rule_binary(struct rule *r)
 {
     value_id a = rule_in(r, 0), v = rule_in(r, 1);
     if (v_is_string(r->b, a))
-        return rule_refuse(r, "comparison of strings");
+        return r->param == OP_EQ ? rule_string_binary(r) : rule_refuse(r, "comparison of strings");
     return rule_result(r, b_binary(r->b, (enum op)r->param, a, v));
 }
 
