@@ -54,6 +54,19 @@ static lval identity(struct em *em, enum lop op, enum elem acc, enum elem e, uin
     }
 }
 
+/* The dim of a gather's result that runs along dim d of its data; -1: none. */
+static int32_t gather_dim(struct em *em, const struct node *n, int32_t d)
+{
+    const struct type *it = value_type(em->g, n->in[1]);
+    int64_t axis = node_int(n, "axis", 0), batch = node_int(n, "batch", 0), depth = 0;
+    if (d < 0 || n->op == OP_GATHER_ELEMENTS)
+        return d;
+    if (n->op == OP_GATHER)
+        return d < axis ? d : d == axis ? -1 : d - 1 + it->rank;
+    ex_is_const(em->x, it->dims[it->rank - 1], &depth);
+    return d < batch ? d : d < batch + depth ? -1 : d - (int32_t)(batch + depth) + it->rank - 1;
+}
+
 int32_t em_fast_dim(struct em *em, value_id v)
 {
     for (int steps = 0; steps < 64; steps++) {
@@ -69,6 +82,8 @@ int32_t em_fast_dim(struct em *em, value_id v)
         if (!graph_value(em->g, v)->def.i)
             return -1;
         const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+        if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND)
+            return gather_dim(em, n, em_fast_dim(em, n->in[0]));
         if (op_shape(n->op) == SHAPE_MAP && n->n_in) {
             uint32_t k = 0;
             while (k + 1 < n->n_in && value_is_const(em->g, n->in[k]))

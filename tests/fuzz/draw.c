@@ -308,7 +308,7 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
         d->extent = DRAW_PICK(d, extents);
         draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol)}, 1, false));   /* binds it */
     }
-    uint32_t most = (uint32_t)draw_int(d, 1, 12);
+    uint32_t most = (uint32_t)draw_int(d, 1, draw_chance(d, 80) ? 12 : 30);
     if (!n_ops)
         n_ops = most;
     for (uint32_t i = 0; i < n_ops && ctx->fail == FAIL_NONE; i++)

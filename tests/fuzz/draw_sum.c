@@ -134,7 +134,10 @@ static void window(struct draw *d, struct drawn x, const struct type *t)
         return;
     uint32_t k = spatial_attrs(&s, a);
     a[k++] = attr_ints("kernel", s.kernel, s.n);
-    if (draw_chance(d, 15) && drawn_exact(&x)) {
+    bool padded = false;   /* a window of nothing but padding has no position */
+    for (uint32_t i = 0; i < n; i++)
+        padded |= !ex_is(d->x, s.lo[i], 0) || !ex_is(d->x, s.hi[i], 0);
+    if (!padded && draw_chance(d, 25) && drawn_exact(&x)) {
         draw_keep(d, drawn_make(d, b_op(&d->b, OP_ARGWINDOW, &x.v, 1, a, k), DRAW_ELEMENTS, 0, 0));
         return;
     }

@@ -25,7 +25,7 @@
 enum { PASSED, FAILED, EMPTY, CRASHED };
 enum { SECONDS = 60, ALL = 1000 };
 
-struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show, verbose; };
+struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show, verbose, crashes; };
 
 /* ---- comparison ---------------------------------------------------------------------------------------------------- */
 
@@ -114,6 +114,11 @@ static int try_way(const struct subject *s, const struct way *w)
         if (d && graph_verify(d->g) && !(w->native && d->n_late)) {
             if (s->show)
                 graph_print(d->g, &graph, false);
+            if (s->show && s->crashes) {
+                printf("%s\n", graph.data);
+                fflush(stdout);
+                graph.n = 0;
+            }
             d->verbose = s->verbose;
             result = compare(d, w, &why);
         }
@@ -123,7 +128,7 @@ static int try_way(const struct subject *s, const struct way *w)
     }
     if (s->show && (result == FAILED || (why.n && result == EMPTY))) {
         way_print(w, &line);
-        printf("%s\n%s: %s\n", graph.data ? graph.data : "", line.data, why.data ? why.data : "");
+        printf("%s\n%s: %s\n", graph.n ? graph.data : "", line.data, why.data ? why.data : "");
         fflush(stdout);
     }
     context_free(ctx);
@@ -143,6 +148,8 @@ static int try_ways(const struct subject *s)
     uint32_t n = s->native ? 1 : k % 3 == 0 ? 3 : 2;
     for (uint32_t i = 0; i < n; i++) {
         ways[i].native = s->native;
+        if (s->native)
+            ways[i].level = k % 5 == 0 ? 0 : k % 5 == 1 ? 3 : 2;
         int r = try_way(s, &ways[i]);
         if (r == FAILED)
             return FAILED;
@@ -188,6 +195,7 @@ static void report(struct subject s)
             break;
         }
     }
+    s.crashes = try_apart(&s) == CRASHED;
     s.show = true;
     printf("\nseed %llu, %u steps, output %u:\n", (unsigned long long)s.seed, s.n_ops, s.only);
     if (try_apart(&s) == CRASHED)
@@ -229,7 +237,7 @@ int main(int argc, char **argv)
         return codegen_worker();
     if (argc > 2 && strcmp(argv[1], "--show") == 0) {
         struct subject s = {strtoull(argv[2], NULL, 10), argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
-                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true, true};
+                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true, true, true};
         return try_ways(&s);
     }
     if (argc > 2)
