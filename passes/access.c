@@ -204,17 +204,18 @@ value_id view_base(const struct module *m, value_id v)
     return v;
 }
 
-uint32_t value_const_invariant(struct graph *g, value_id v)
+enum { MAX_CONST_DEPTH = 64 };   /* beyond, nothing is claimed */
+static uint32_t invariant(struct graph *g, value_id v, int depth)
 {
     const struct type *t = value_type(g, v);
     uint32_t all = t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1, mask = 0;
-    if (graph_value(g, v)->def.i == 0)
+    if (graph_value(g, v)->def.i == 0 || depth > MAX_CONST_DEPTH)
         return 0;
     const struct node *n = graph_node(g, graph_value(g, v)->def);
     uint32_t count;
     if (n->op == OP_BROADCAST) {
         const struct type *from = value_type(g, n->in[0]);
-        uint32_t inner = value_const_invariant(g, n->in[0]);
+        uint32_t inner = invariant(g, n->in[0], depth + 1);
         int32_t shift = t->rank - from->rank;
         for (int32_t d = 0; d < t->rank; d++)
             if (d < shift || from->dims[d - shift].i != t->dims[d].i || (inner >> (d - shift) & 1))
@@ -223,13 +224,13 @@ uint32_t value_const_invariant(struct graph *g, value_id v)
     }
     if (n->op == OP_TRANSPOSE) {
         const int64_t *perm = node_ints(n, "perm", &count);
-        uint32_t inner = value_const_invariant(g, n->in[0]);
+        uint32_t inner = invariant(g, n->in[0], depth + 1);
         for (int32_t d = 0; d < t->rank; d++)
             mask |= (inner >> perm[d] & 1) << d;
         return mask;
     }
     if (n->op == OP_RESHAPE) {
-        uint32_t inner = value_const_invariant(g, n->in[0]);
+        uint32_t inner = invariant(g, n->in[0], depth + 1);
         int32_t r = value_type(g, n->in[0])->rank;
         return inner == (r >= 32 ? UINT32_MAX : (1u << r) - 1) ? all : 0;
     }
@@ -237,7 +238,7 @@ uint32_t value_const_invariant(struct graph *g, value_id v)
         n->op != OP_GATHER_ND) {
         mask = all;
         for (uint32_t k = 0; k < n->n_in; k++)
-            mask &= value_const_invariant(g, n->in[k]);
+            mask &= invariant(g, n->in[k], depth + 1);
         return mask;
     }
     /* One element along a dim: nothing to vary. */
@@ -245,4 +246,9 @@ uint32_t value_const_invariant(struct graph *g, value_id v)
         if (ex_is(g->ctx->exprs, t->dims[d], 1))
             mask |= 1u << d;
     return mask;
+}
+
+uint32_t value_const_invariant(struct graph *g, value_id v)
+{
+    return invariant(g, v, 0);
 }

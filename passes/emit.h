@@ -46,6 +46,7 @@ struct em {
     value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
     lval anchor_value;           /* ... and its value there */
     expr_id cond;                /* of the elementwise value at hand: where it is wanted at all */
+    uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };
 

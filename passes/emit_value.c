@@ -6,10 +6,13 @@
 
 /* ---- constants --------------------------------------------------------------------------------------------- */
 
+enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
 bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 {
-    while (graph_value(g, v)->def.i) {
+    for (int steps = 0; graph_value(g, v)->def.i; steps++) {
         const struct node *n = graph_node(g, graph_value(g, v)->def);
+        if (steps > MAX_SPLAT_VIEWS)
+            return false;
         if (n->op != OP_BROADCAST && n->op != OP_RESHAPE && n->op != OP_TRANSPOSE && n->op != OP_IDENTITY &&
             n->op != OP_SLICE)
             break;
@@ -359,6 +362,7 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
     return em_map(em, n, in);
 }
 
+enum { MAX_NESTING = 600 };
 static lval compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
@@ -387,10 +391,14 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         mine |= em->k->outs.data[k].i == v.i;
     if (value_is_splat(em->g, v, &f, &i))
         return em_const(em, em_reg_elem(value_type(em->g, v)->elem), 1, f, i);
-    if (em->m->storage[v.i].place != PLACE_NONE && !mine)
+    if (em->m->storage[v.i].place != PLACE_NONE && !mine) {
         r = em_load(em, v, idx, cond);
-    else
+    } else {
+        if (++em->nesting > MAX_NESTING)
+            context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "more than %d operators lie between stored values", MAX_NESTING);
         r = compute(em, v, idx, cond);
+        em->nesting--;
+    }
     memo_put(em, v, idx, cond, r);
     return r;
 }

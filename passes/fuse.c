@@ -18,6 +18,7 @@
 
 #define NONE 0u
 #define MANY UINT32_MAX
+enum { MAX_INLINE = 48 /* values computed inside one another: bounds the emitter's recursion and a kernel's size */ };
 struct demand {
     uint32_t kernel;         /* id + 1, or NONE, or MANY */
     bool hard;               /* memory wanted: stored, or a cheap view of something stored */
@@ -27,6 +28,7 @@ struct demand {
     uint32_t context;        /* node.i of the inner reduction that wants it; 0: the kernel's own points */
     const expr_id *idx;      /* point in terms of the kernel's domain symbols */
     node_id via;             /* consumer through which the demand came first */
+    uint32_t depth;          /* nodes between the value and what is stored */
 };
 struct fuser {
     struct module *m;
@@ -67,6 +69,8 @@ static void demand_add(struct fuser *f, value_id v, struct demand want)
         return;
     }
     have->hard |= want.hard;
+    if (have->depth < want.depth)
+        have->depth = want.depth;
     have->plain |= want.plain;
     if (have->kernel != want.kernel) {
         have->kernel = MANY;
@@ -83,10 +87,10 @@ static void demand_add(struct fuser *f, value_id v, struct demand want)
         have->context = UINT32_MAX;
 }
 
-static void demand_hard(struct fuser *f, value_id v, uint32_t kernel)
+static void demand_hard(struct fuser *f, value_id v, uint32_t kernel, uint32_t depth)
 {
     if (v.i && !is_stored_const(f, v))
-        demand_add(f, v, (struct demand){.kernel = kernel, .hard = true});
+        demand_add(f, v, (struct demand){.kernel = kernel, .hard = true, .depth = depth});
 }
 
 /* The kernel wants operand v of node n at the points idx. */
@@ -96,7 +100,8 @@ static void demand_at(struct fuser *f, value_id v, node_id via, const struct dem
     if (is_stored_const(f, v))
         return;
     int32_t rank = value_type(f->g, v)->rank;
-    struct demand want = {.kernel = from->kernel, .bijective = bijective, .context = context, .via = via};
+    struct demand want = {.kernel = from->kernel, .bijective = bijective, .context = context, .via = via,
+                          .depth = from->depth + 1};
     want.idx = arena_copy(f->m->arena, idx, (size_t)rank * sizeof *idx);
     demand_add(f, v, want);
 }
@@ -109,11 +114,11 @@ static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
     bool view = op_shape(n->op) == SHAPE_VIEW;
     if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND) {
         /* The data is read at run-time indices: memory. The indices are read at points of the result. */
-        demand_hard(f, n->in[0], d->kernel);
+        demand_hard(f, n->in[0], d->kernel, 0);
         const struct type *it = value_type(f->g, n->in[1]);
         int64_t axis = node_int(n, "axis", 0);
         if (n->op == OP_GATHER_ND) {
-            demand_hard(f, n->in[1], d->kernel);
+            demand_hard(f, n->in[1], d->kernel, 0);
             return;
         }
         memcpy(idx, d->idx + (n->op == OP_GATHER ? axis : 0), (size_t)it->rank * sizeof *idx);
@@ -255,16 +260,6 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-static bool is_free(const struct fuser *f, const struct node *n)
-{
-    if (n->op == OP_IOTA || n->op == OP_FROM_EXPRS)
-        return true;
-    for (uint32_t k = 0; k < n->n_in; k++)
-        if (!is_stored_const(f, n->in[k]))
-            return false;
-    return false;
-}
-
 static bool is_expensive(enum op op)
 {
     switch (op) {
@@ -306,30 +301,32 @@ static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t 
     }
 }
 
+/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored; a map when several
+ * kernels or memory want it, or when it would be computed again and again. */
+static bool wants_store(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
+{
+    if (required || d->depth > MAX_INLINE)
+        return true;
+    bool shared = d->hard || d->kernel == MANY;
+    if (op_shape(n->op) == SHAPE_VIEW)
+        return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
+               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
+    return shared || f->m->opt_level == 0 ||
+           (is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+}
+
 static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
 {
     const struct node *n = graph_node(f->g, id);
     value_id v = n->out[0];
     struct demand *d = &f->demand[v.i], own;
-    bool view = op_shape(n->op) == SHAPE_VIEW;
-    bool store = required || d->kernel == MANY;
-    if (view && !required)
-        store = ((n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY) && (d->hard || d->kernel == MANY)) ||
-                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
-    else if (!view)
-        store |= d->hard;
-    if (!store && !view && d->kernel != MANY) {
-        store = (d->several_points && d->context != UINT32_MAX && is_expensive(n->op)) ||
-                (inline_repeats(f, n, d) && is_expensive(n->op)) || f->m->opt_level == 0;
-    }
-    if (d->kernel == MANY && !required && !d->hard && !view && is_free(f, n))
-        store = true;
+    bool view = op_shape(n->op) == SHAPE_VIEW, store = wants_store(f, n, d, required);
     if (view && !store) {
         if (d->kernel == MANY || d->hard) {   /* free for every consumer: the base is what has to be in memory */
             if (d->kernel != MANY)
                 f->m->kernel_of[id.i] = NONE;
             for (uint32_t k = 0; k < n->n_in; k++)
-                demand_hard(f, n->in[k], d->kernel);
+                demand_hard(f, n->in[k], d->kernel, d->depth + 1);
             return;
         }
         kernel_add(f, d->kernel, id);
@@ -347,8 +344,6 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
         return;
     }
     kernel_add(f, d->kernel, id);
-    if (d->context == UINT32_MAX && is_expensive(n->op))
-        f->m->local[v.i] = true;
     demand_operands(f, id, d);
 }
 
@@ -389,7 +384,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
         return;
     }
     for (uint32_t k = 0; k < n->n_in; k++)
-        demand_hard(f, n->in[k], d->kernel);
+        demand_hard(f, n->in[k], d->kernel, 0);
 }
 
 static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t order)
@@ -404,7 +399,7 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
     }
     kernel_add(f, k, id);
     for (uint32_t i = 0; i < n->n_in; i++) {
-        demand_hard(f, n->in[i], k);
+        demand_hard(f, n->in[i], k, 0);
         value_id v = view_plain(f->g, n->in[i]);   /* the call reads it row-major */
         if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !is_stored_const(f, v))
             f->required[v.i] = true;
@@ -657,7 +652,6 @@ bool fuse(struct module *m)
         operands_prepare(&f);
     m->n_values = m->g->values.n;
     m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
-    m->local = NEW_ARRAY(m->arena, bool, m->n_values);
     m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
     f.demand = NEW_ARRAY(m->arena, struct demand, m->n_values);
     f.required = NEW_ARRAY(m->arena, bool, m->n_values);

@@ -83,7 +83,6 @@ struct module {
     bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
     struct storage *storage;     /* by value; place NONE unless stored */
-    bool *local;                 /* by value: kept in a row buffer inside its kernel */
     VEC(struct kernel) kernels;
     VEC(uint32_t) order;         /* kernels of the top region in execution order */
     VEC(struct buffer) buffers;
