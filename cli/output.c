@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/compile.h"
+#include "codegen/sink.h"
 
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
 {
@@ -69,61 +70,21 @@ bool output_differs(struct context *ctx, const char *path, const struct file_lis
     return true;
 }
 
-static bool write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t n = write(fd, data, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return false;
-        data += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
+struct bytes {
+    const char *data;
+    size_t size;
+};
 
-/* Makes the rename last through a power cut; file systems that cannot do that are none of the user's faults. */
-static void sync_folder(const char *folder)
+static bool put_bytes(void *user, struct sink *s)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    (void)!fsync(fd);
-    close(fd);
+    const struct bytes *b = user;
+    return sink_put(s, b->data, b->size);
 }
 
 bool output_write(struct context *ctx, const char *path, const char *data, size_t size)
 {
-    const char *folder = folder_of(ctx, path);
-    const char *temp = NULL;
-    int fd = -1;
-    for (int i = 0; i < 100 && fd < 0; i++) {
-        temp = arena_printf(&ctx->session, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), i);
-        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST)
-            break;
-    }
-    if (fd < 0)
-        return error_env(ctx, "cannot write '%s': %s", path, strerror(errno));
-    ctx->temp_file = temp;
-    bool ok = write_all(fd, data, size) && fsync(fd) == 0;
-    int why = errno;
-    if (close(fd) != 0 && ok) {
-        ok = false;
-        why = errno;
-    }
-    if (ok && rename(temp, path) != 0) {
-        ok = false;
-        why = errno;
-    }
-    if (!ok)
-        unlink(temp);
-    ctx->temp_file = NULL;
-    if (!ok)
-        return error_env(ctx, "cannot write '%s': %s", path, strerror(why));
-    sync_folder(folder);
-    return true;
+    struct bytes b = {data, size};
+    return sink_file(ctx, &ctx->session, path, put_bytes, &b);
 }
 
 /* A file name as make reads it in a rule. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,21 +89,27 @@ static const char *folder_of(struct arena *arena, const char *path)
     return slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
 }
 
-/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. */
-static int open_temporary(struct context *ctx, struct arena *arena, const char *path, char **name)
+/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. Signals wait until the
+ * context knows the name (temp_file): there is no moment at which one would leave the file behind.
+ */
+static int open_temporary(struct context *ctx, struct arena *arena, const char *path)
 {
     const char *folder = folder_of(arena, path);
-    for (int k = 0; k < 100; k++) {
-        *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
-        int fd = open(*name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) {
-            if (fd < 0)
-                error_env(ctx, "cannot write '%s': %s", path, strerror(errno));
-            return fd;
-        }
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    int fd = -1, why = EEXIST;
+    for (int k = 0; k < 100 && fd < 0 && why == EEXIST; k++) {
+        const char *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        why = errno;
+        if (fd >= 0)
+            ctx->temp_file = name;
     }
-    error_env(ctx, "cannot write '%s': too many temporary files", path);
-    return -1;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    if (fd < 0)
+        error_env(ctx, "cannot write '%s': %s", path, strerror(why));
+    return fd;
 }
 
 static bool commit(struct sink *s, const char *temporary, const char *folder)
@@ -122,7 +129,6 @@ static bool commit(struct sink *s, const char *temporary, const char *folder)
 bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool (*fill)(void *user, struct sink *),
                void *user)
 {
-    char *temporary;
     jmp_buf *outer = ctx->unwind, here;
     volatile bool ok = false, unwound = false;
     struct sink s = { .ctx = ctx, .ok = true };
@@ -130,10 +136,10 @@ bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool 
     if (!s.path)
         return false;
     const char *folder = folder_of(arena, s.path);
-    s.fd = open_temporary(ctx, arena, s.path, &temporary);
+    s.fd = open_temporary(ctx, arena, s.path);
     if (s.fd < 0)
         return false;
-    ctx->temp_file = temporary;
+    const char *temporary = ctx->temp_file;
     ctx->unwind = &here;
     if (setjmp(here) == 0)
         ok = fill(user, &s) && commit(&s, temporary, folder);
