@@ -153,6 +153,10 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     lval in[5] = {em_buffer(em, v), r.index};
     uint32_t n = 2;
     value = em_splat(em, to_mem(em, value, value_type(em->g, v)->elem), r.lanes);
+    if (lf_type(em->f, value).lanes != r.lanes) {   /* more elements than the address has */
+        em->failed = true;
+        error_internal(em->m->ctx, (src_id){0}, "kernel %s: %u lanes go to %u", em->f->name, lf_type(em->f, value).lanes, r.lanes);
+    }
     if (r.how == REACH_STRIDE)
         in[n++] = r.stride;
     in[n++] = value;

@@ -318,7 +318,9 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
     for (uint32_t v = 0; v < vectors; v++)
         t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, t->lanes, (lval){0})),
                                           (int64_t)v * t->lanes);
-    if (rest_lanes) {   /* a narrower register where the rest is a power of two, else a mask */
+    if (rest_lanes == 1) {   /* a dim of one index may vanish in a view: no lanes then */
+        t->piece[t->n_pieces++] = ex_addc(em->x, base, (int64_t)vectors * t->lanes);
+    } else if (rest_lanes) {   /* a narrower register where the rest is a power of two, else a mask */
         uint32_t w = 2;
         while (w < rest_lanes)
             w *= 2;

@@ -23,7 +23,7 @@
 #include "tests/fuzz/ways.h"
 
 enum { PASSED, FAILED, EMPTY, CRASHED };
-enum { SECONDS = 60, ALL = 1000 };
+enum { SECONDS = 60, ALL = 1000, MOST_STEPS = 30 };
 
 struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show, verbose, crashes; };
 
@@ -182,7 +182,7 @@ static bool fails(int result)
 
 static void report(struct subject s)
 {
-    for (uint32_t k = 1; k <= 12; k++) {
+    for (uint32_t k = 1; k <= MOST_STEPS; k++) {
         s.n_ops = k;
         if (fails(try_apart(&s)))
             break;
