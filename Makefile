@@ -147,7 +147,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real conformance fuzz-graphs bench
+.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench
 # Ends with the line "N passed, N failed, N skipped".
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
@@ -161,6 +161,9 @@ conformance: all $(VENV)/bin/pytest
 
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/real/run.py
+
+check-large: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/large/run.py
 
 bench: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/run.py
@@ -234,6 +237,7 @@ help:
 	@echo 'make check-unit    the C tests alone'
 	@echo 'make conformance   the ONNX 1.22.0 suite, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
+	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench)'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'

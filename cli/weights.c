@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20 };
+enum { SLAB_BYTES = 4 << 20, BIG_BYTES = 32 << 20 };
+
 struct packer {
     struct module *m;
     const struct weight *w;
@@ -182,6 +183,47 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
     return ok;
 }
 
+/* Is the innermost dim the one whose blocks lie farthest apart, as in panels of a matrix f32[K,N] of columns? Then big
+ * constants go column group by column group. */
+static bool is_columnwise(const struct packer *p)
+{
+    int32_t last = p->rank - 1;
+    int64_t stored = (int64_t)p->w->bytes / p->size;
+    return p->rank > 1 && p->w->bytes > BIG_BYTES && p->block[last] > 1 &&
+           p->outer[last] * ((p->dims[last] + p->block[last] - 1) / p->block[last]) >= stored;
+}
+
+/* Only a group's panels and one row of it are in memory: a sixteenth of the constant. */
+static bool write_columns(const struct packer *p, put_fn *put, void *sink)
+{
+    int32_t last = p->rank - 1;
+    int64_t row = p->dims[last], block = p->block[last], rows = 1;
+    int64_t step = (row / 16 + block - 1) / block * block;
+    for (int32_t d = 0; d < last; d++)
+        rows *= p->dims[d];
+    char *src = malloc((size_t)step * p->size), *dst = malloc((size_t)(step / block * p->outer[last]) * p->size);
+    bool ok = (src && dst) || out_of_memory(p->m, step / block * p->outer[last] * p->size);
+    for (int64_t c = 0; ok && c < row; c += step) {
+        int64_t n = row - c < step ? row - c : step, at[RANK_MAX] = {0};
+        size_t bytes = (size_t)((n + block - 1) / block * p->outer[last]) * p->size;
+        memset(dst, 0, bytes);
+        for (int64_t r = 0; ok && r < rows; r++) {
+            int64_t base = 0;
+            for (int32_t d = 0; d < last; d++)
+                base += place_of(p, d, at[d]);
+            ok = const_read(p->m->g, p->w->value, r * row + c, n, src);
+            if (ok)
+                scatter_row(p, src, dst + base * p->size, n);
+            for (int32_t d = last - 1; d >= 0 && ++at[d] == p->dims[d]; d--)
+                at[d] = 0;
+        }
+        ok = ok && put(sink, dst, bytes);
+    }
+    free(src);
+    free(dst);
+    return ok;
+}
+
 static bool write_all(void *user, put_fn *put, void *sink)
 {
     static const char zeros[64];
@@ -193,7 +235,7 @@ static bool write_all(void *user, put_fn *put, void *sink)
         packer_init(&p, m, w);
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (!(is_dense(&p) ? write_dense(&p, put, sink) : write_packed(&p, put, sink)))
+        if (!(is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink))
             return false;
         at = w->offset + w->bytes;
     }
