@@ -336,8 +336,13 @@ bool run_link(struct compilation *c)
         .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
     if (!c->output)
         return true;
+    for (uint32_t i = 1; i < c->variants.n; i++)
+        a.features = arena_printf(&c->ctx->session, "%s,%s", a.features, c->variants.data[i].name);
+    a.weights.sidecar = a.weights.size ? output_sidecar(c->ctx, c->options, c->output) : NULL;
+    if (a.weights.sidecar)
+        a.weights.entries = sidecar_entries(c->module);
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
     artifact_nodes(c, &a);
-    return codegen_link(c->ctx, &o, &a, c->options->object ? OUTPUT_OBJECT : OUTPUT_SHARED, c->output);
+    return codegen_link(c->ctx, &o, &a, output_kind(c->options, c->output), c->output);
 }

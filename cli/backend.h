@@ -18,5 +18,9 @@ void print_loops(const struct compilation *, struct strbuf *);
 
 /* The weights segment of a module, written in order (weights.c). */
 struct weights_writer weights_of(struct module *);
+/* Is it stored row-major, as it is? */
+bool weight_is_dense(struct module *, const struct weight *);
+/* The sidecar's table of tensors: weights_writer.entries (sidecar.c). */
+struct span sidecar_entries(struct module *);
 
 #endif

@@ -23,7 +23,11 @@ static bool run_import(struct compilation *c)
     c->graph = onnx_import(c->ctx, c->ctx->model_path, &import, &c->files);
     if (c->graph)
         c->constants_in = stats_constants(c->graph);
-    return c->graph && (!c->output || output_differs(c->ctx, c->output, &c->files, o->config));
+    if (!c->graph || !c->output)
+        return c->graph;
+    const char *sidecar = output_sidecar(c->ctx, o, c->output);
+    return output_differs(c->ctx, c->output, &c->files, o->config) &&
+           (!sidecar || (output_check(c->ctx, sidecar) && output_differs(c->ctx, sidecar, &c->files, o->config)));
 }
 
 static bool run_legalize(struct compilation *c)

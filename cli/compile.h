@@ -59,6 +59,12 @@ bool input_specs_parse(struct context *, const struct text_list *, struct input_
 
 /* The output's path when none is given: the model's file name, in the working directory, with its own suffix. */
 const char *output_default(struct context *, const struct options *, const char *model);
+/* What the output is: by its suffix .a or .o, else an object with -c, a shared object without. */
+enum output_kind output_kind(const struct options *, const char *path);
+/* The weights file beside `path` when --weights=sidecar asks for one, else NULL. */
+const char *output_sidecar(struct context *, const struct options *, const char *path);
+/* `path` with its suffix (the part behind the last dot of the file name) replaced. */
+const char *output_beside(struct context *, const char *path, const char *suffix);
 /* Whether a file can be made at `path`: its folder is writable, the path is no folder or device. FAIL_ENV if not. */
 bool output_check(struct context *, const char *path);
 /* Refuses (FAIL_USAGE) an output that is one of the files read, by whatever name. */

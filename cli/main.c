@@ -39,8 +39,9 @@ static struct context *volatile running;   /* whose temporary file the handler r
 static void on_signal(int number)
 {
     struct context *ctx = running;
-    if (ctx && ctx->temp_file)
-        unlink(ctx->temp_file);
+    for (size_t i = 0; ctx && i < COUNT_OF(ctx->temp_files); i++)
+        if (ctx->temp_files[i])
+            unlink(ctx->temp_files[i]);
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -2,8 +2,6 @@
  * make rule beside it.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +17,32 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
+}
+
+const char *output_beside(struct context *ctx, const char *path, const char *suffix)
+{
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    bool cut = dot && (!slash || dot > slash + 1) && dot > path;
+    return arena_printf(&ctx->session, "%.*s.%s", (int)(cut ? (size_t)(dot - path) : strlen(path)), path, suffix);
+}
+
+static bool ends_with(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), k = strlen(suffix);
+    return n > k && strcmp(path + n - k, suffix) == 0;
+}
+
+enum output_kind output_kind(const struct options *o, const char *path)
+{
+    if (ends_with(path, ".a"))
+        return OUTPUT_ARCHIVE;
+    return o->object || ends_with(path, ".o") ? OUTPUT_OBJECT : OUTPUT_SHARED;
+}
+
+const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
+{
+    bool text = o->assembly || o->emit_llvm || o->stop_after;
+    return !text && strcmp(o->weights, "sidecar") == 0 ? output_beside(ctx, path, "mccw") : NULL;
 }
 
 static const char *folder_of(struct context *ctx, const char *path)
@@ -70,21 +94,9 @@ bool output_differs(struct context *ctx, const char *path, const struct file_lis
     return true;
 }
 
-struct bytes {
-    const char *data;
-    size_t size;
-};
-
-static bool put_bytes(void *user, struct sink *s)
-{
-    const struct bytes *b = user;
-    return sink_put(s, b->data, b->size);
-}
-
 bool output_write(struct context *ctx, const char *path, const char *data, size_t size)
 {
-    struct bytes b = {data, size};
-    return sink_file(ctx, &ctx->session, path, put_bytes, &b);
+    return sink_bytes(ctx, &ctx->session, path, (struct span){data, size});
 }
 
 /* A file name as make reads it in a rule. */
@@ -122,9 +134,6 @@ bool depend_write(struct compilation *c, const char *output)
         depend_name(&text, path);
         strbuf_printf(&text, ":\n");
     }
-    const char *dot = strrchr(output, '.');
-    size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - output) : strlen(output);
-    const char *path = c->options->depend_file ? c->options->depend_file
-                                                : arena_printf(&c->ctx->session, "%.*s.d", (int)stem, output);
+    const char *path = c->options->depend_file ? c->options->depend_file : output_beside(c->ctx, output, "d");
     return output_write(c->ctx, path, text.data, text.n);
 }

@@ -242,6 +242,13 @@ static bool write_all(void *user, put_fn *put, void *sink)
     return put(sink, zeros, (size_t)(m->weights_bytes - at));
 }
 
+bool weight_is_dense(struct module *m, const struct weight *w)
+{
+    struct packer p;
+    packer_init(&p, m, w);
+    return is_dense(&p);
+}
+
 struct weights_writer weights_of(struct module *m)
 {
     return (struct weights_writer){.size = m->weights_bytes, .user = m, .write = write_all};

@@ -43,7 +43,13 @@ struct art_variant { const struct target *target; const char *name; uint64_t fea
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
 struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
 /* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
-struct weights_writer { uint64_t size; void *user; bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink); };
+struct weights_writer {
+    uint64_t size;
+    void *user;
+    bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink);
+    const char *sidecar;      /* path of the file that takes the weights; NULL: they lie in the artifact */
+    struct span entries;      /* sidecar: ,"NAME":{...} for every tensor, as safetensors' head has them (sidecar.c) */
+};
 
 struct artifact {
     const char *name, *compiler, *target_text, *features, *meta;
@@ -61,7 +67,7 @@ struct artifact {
     const char *prepare;              /* symbol of the function that fills the open-time constants; NULL: none */
     int64_t const_bytes;              /* of them */
 };
-enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT };
+enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
 /* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */
 bool codegen_link(struct context *, const struct codegen_options *, const struct artifact *, enum output_kind, const char *path);
 

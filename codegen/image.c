@@ -27,6 +27,8 @@ struct image {
     uint64_t desc, note;           /* file offsets of mcc_rt_model and the note */
     const struct weights_writer *writer;
     const char *query;             /* the exported symbol */
+    struct arena *arena;
+    struct sink *library;          /* with a sidecar: the library, while the sidecar is being written */
 };
 
 static bool broken(struct image *im, const char *what)
@@ -136,13 +138,13 @@ static bool patch_headers(struct image *im, uint64_t size, uint64_t delta)
 }
 
 /* The note's hash covers all but the weights and itself. Fields point into im->data, which is the file without them. */
-static void seal(struct image *im, uint64_t cut, const struct weights_writer *w, uint64_t file_size, const char *query)
+static void seal(struct image *im, uint64_t cut, uint64_t embedded, uint64_t file_size, const char *query)
 {
     struct mcc_note *note = (struct mcc_note *)(void *)(im->data + im->note);
     note->sealed = 1;
     note->file_size = file_size;
-    note->weights_offset = w->size ? cut : file_size;
-    note->weights_size = w->size;
+    note->weights_offset = embedded ? cut : file_size;
+    note->weights_size = embedded;
     memset(note->query, 0, sizeof note->query);
     memcpy(note->query, query, strlen(query));
     note->hash = 0;
@@ -165,28 +167,55 @@ static uint64_t cut_placeholder(struct image *im)
     return cut;
 }
 
-static bool write_image(void *user, struct sink *s)
+static struct mcc_rt_desc *desc_of(struct image *im)
 {
-    struct image *im = user;
-    struct mcc_rt_desc *desc = (struct mcc_rt_desc *)(void *)(im->data + im->desc);
-    const struct weights_writer *w = im->writer;
-    uint64_t cut = w->size ? cut_placeholder(im) : im->size;
+    return (struct mcc_rt_desc *)(void *)(im->data + im->desc);
+}
+
+static uint64_t embedded_size(const struct weights_writer *w)
+{
+    return w->sidecar ? 0 : w->size;
+}
+
+static bool write_library(struct image *im, struct sink *s)
+{
+    uint64_t embedded = embedded_size(im->writer), cut = embedded ? cut_placeholder(im) : im->size;
     if (cut == 0 || !sink_put(s, im->data, cut))
         return false;
-    if (w->size && !sink_weights(s, w, &desc->weights_hash))
+    if (embedded && !sink_weights(s, im->writer, &desc_of(im)->weights_hash))
         return false;
     if (!sink_put(s, im->data + cut, im->size - cut))
         return false;
-    seal(im, cut, w, s->written, im->query);
-    return sink_patch(s, &desc->weights_hash, sizeof desc->weights_hash,
-                      im->desc + offsetof(struct mcc_rt_desc, weights_hash)) &&
+    seal(im, cut, embedded, s->written, im->query);
+    return sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
            sink_patch(s, im->data + im->note, sizeof(struct mcc_note), im->note);
+}
+
+/* The library is complete and on the disk before the sidecar takes its name: all that can fail then is a rename. */
+static bool write_sidecar(void *user, struct sink *side)
+{
+    struct image *im = user;
+    struct mcc_rt_desc *desc = desc_of(im);
+    struct mcc_note *note = (struct mcc_note *)(void *)(im->data + im->note);
+    if (!sidecar_put(side, im->arena, im->writer, &desc->weights_hash, &desc->sidecar_head_hash))
+        return false;
+    note->sidecar_size = side->written;
+    return write_library(im, im->library) && sink_sync(im->library);
+}
+
+static bool write_image(void *user, struct sink *s)
+{
+    struct image *im = user;
+    if (!im->writer->size || !im->writer->sidecar)
+        return write_library(im, s);
+    im->library = s;
+    return sink_file(im->ctx, im->arena, im->writer->sidecar, write_sidecar, im);
 }
 
 bool image_write(struct context *ctx, struct arena *arena, struct span linked, const struct weights_writer *w,
                  const char *query, const char *path)
 {
-    struct image im = { .ctx = ctx, .size = linked.size, .writer = w, .query = query };
+    struct image im = { .ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query };
     int64_t limit = ctx->limits.max_output_size;
     if (limit > 0 && (w->size > (uint64_t)limit || linked.size > (uint64_t)limit - w->size))
         return error_limit(ctx, (src_id){ 0 }, "the output has %llu bytes, more than the limit of %lld",
@@ -194,5 +223,5 @@ bool image_write(struct context *ctx, struct arena *arena, struct span linked, c
     if (strlen(query) >= sizeof((struct mcc_note *)0)->query)
         return error_at(ctx, FAIL_USAGE, (src_id){ 0 }, NULL, "the prefix is too long");
     im.data = arena_copy(arena, linked.data, linked.size);
-    return check_sections(&im) && find_parts(&im, w->size > 0) && sink_file(ctx, arena, path, write_image, &im);
+    return check_sections(&im) && find_parts(&im, embedded_size(w) > 0) && sink_file(ctx, arena, path, write_image, &im);
 }

@@ -117,7 +117,7 @@ static void add_options(struct arena *arena, struct strbuf *options, const struc
     add_option(options, m->emulation);
     for (size_t i = 0; i < COUNT_OF(both); i++)
         add_option(options, both[i]);
-    if (kind == OUTPUT_OBJECT) {
+    if (kind != OUTPUT_SHARED) {
         add_option(options, "-r");
         return;
     }
@@ -143,7 +143,7 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
     parts[LINK_INPUTS + 1] = runtime_objects(arena, m);
     if (shared) {
         parts[LINK_INPUTS + 2] = elf_stub(arena, m, "libc.so.6", libc_names, COUNT_OF(libc_names));
-        parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0);
+        parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0 && !a->weights.sidecar);
         parts[LINK_VERSIONS] = text_span(arena_printf(arena, "{ global: %s; local: *; };\n", query));
     }
     parts[LINK_OPTIONS] = (struct span){ list.data, list.n };
@@ -167,8 +167,8 @@ bool codegen_link(struct context *ctx, const struct codegen_options *options, co
     const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
     const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";
     bool ok = run_linker(ctx, &arena, options, a, m, kind, query, &image);
-    if (ok && kind == OUTPUT_OBJECT)
-        ok = object_write(ctx, &arena, image, &a->weights, query, path);
+    if (ok && kind != OUTPUT_SHARED)
+        ok = object_write(ctx, &arena, image, &a->weights, query, kind, path);
     else if (ok)
         ok = image_write(ctx, &arena, image, &a->weights, query, path);
     arena_release(&arena);

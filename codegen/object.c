@@ -1,4 +1,4 @@
-/* OUTPUT_OBJECT: a relocatable file merged by lld -r becomes an object that links beside any other.
+/* OUTPUT_OBJECT, OUTPUT_ARCHIVE: a relocatable file merged by lld -r becomes an object that links beside any other.
  *
  * Everything but the query function turns local, so two artifacts in one program do not meet: the symbol table is
  * sorted anew (locals first, as ELF wants), relocations follow. The query function takes its prefixed name. The
@@ -12,6 +12,7 @@
 #include "codegen/table.h"
 #include "runtime/rt.h"
 
+#define MEMBER_MAX 9999999999u     /* ten digits are all that an archive's header has */
 enum { WEIGHTS_ALIGN = 64, ADDRESS_SIGNIFICANCE = 0x6fff4c03 /* SHT_LLVM_ADDRSIG */ };
 
 struct merged {
@@ -26,6 +27,8 @@ struct merged {
     struct strbuf names;           /* the new string table */
     const struct weights_writer *writer;
     const char *query;
+    enum output_kind kind;
+    struct sink *object;           /* with a sidecar: the object, while the sidecar is being written */
 };
 
 static bool broken(struct merged *m, const char *what)
@@ -149,38 +152,83 @@ static bool pad_to(struct sink *s, uint64_t align)
     return s->written % align == 0 || sink_put(s, zeros, align - s->written % align);
 }
 
-/* Headers name places behind what is written first, so they are patched in at the end. */
-static bool write_object(void *user, struct sink *s)
+static struct mcc_rt_desc *desc_of(struct merged *m)
 {
-    struct merged *m = user;
-    struct mcc_rt_desc *desc = (struct mcc_rt_desc *)(void *)(m->data + m->desc);
-    if (!sink_put(s, m->data, m->size))
+    return (struct mcc_rt_desc *)(void *)(m->data + m->desc);
+}
+
+/* An archive's first bytes, 64-aligned in length: the index (one symbol, in the one member) and the member's header. */
+static struct span archive_head(struct merged *m, uint64_t member_size)
+{
+    struct strbuf out;
+    size_t index = 8 + strlen(m->query) + 1, room = (index + 63) & ~(size_t)63;
+    uint32_t at = (uint32_t)(8 + 60 + room);
+    const unsigned char words[8] = { 0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at };
+    strbuf_init(&out, m->arena);
+    strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
+    strbuf_append(&out, words, sizeof words);
+    strbuf_append(&out, m->query, strlen(m->query) + 1);
+    while (out.n < at)
+        strbuf_append(&out, "", 1);
+    strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644", (unsigned long long)member_size);
+    return (struct span){ out.data, out.n };
+}
+
+/* Headers name places behind what is written first, so they are patched in at the end. */
+static bool write_body(struct merged *m, struct sink *s)
+{
+    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){ "", 0 };
+    uint64_t base = head.size;
+    if (!sink_put(s, head.data, head.size) || !sink_put(s, m->data, m->size))
         return false;
-    m->strtab->sh_offset = s->written;
+    m->strtab->sh_offset = s->written - base;
     m->strtab->sh_size = m->names.n;
     if (!sink_put(s, m->names.data, m->names.n))
         return false;
-    if (m->writer->size) {
+    if (m->writer->size && !m->writer->sidecar) {
         if (!pad_to(s, WEIGHTS_ALIGN))
             return false;
-        m->weights->sh_offset = s->written;
+        m->weights->sh_offset = s->written - base;
         m->weights->sh_size = m->writer->size;
-        if (!sink_weights(s, m->writer, &desc->weights_hash))
+        if (!sink_weights(s, m->writer, &desc_of(m)->weights_hash))
             return false;
     }
-    return sink_patch(s, m->data, m->size, 0);
+    if (m->kind != OUTPUT_ARCHIVE)
+        return sink_patch(s, m->data, m->size, 0);
+    uint64_t size = s->written - base;
+    if (size > MEMBER_MAX)
+        return error_limit(m->ctx, (src_id){ 0 }, "an archive's members have at most 9999999999 bytes; write an object");
+    head = archive_head(m, size);
+    return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_patch(s, head.data, head.size, 0) &&
+           sink_patch(s, m->data, m->size, base);
+}
+
+static bool write_sidecar(void *user, struct sink *side)
+{
+    struct merged *m = user;
+    return sidecar_put(side, m->arena, m->writer, &desc_of(m)->weights_hash, &desc_of(m)->sidecar_head_hash) &&
+           write_body(m, m->object) && sink_sync(m->object);
+}
+
+static bool write_object(void *user, struct sink *s)
+{
+    struct merged *m = user;
+    if (!m->writer->size || !m->writer->sidecar)
+        return write_body(m, s);
+    m->object = s;
+    return sink_file(m->ctx, m->arena, m->writer->sidecar, write_sidecar, m);
 }
 
 bool object_write(struct context *ctx, struct arena *arena, struct span merged, const struct weights_writer *w,
-                  const char *query, const char *path)
+                  const char *query, enum output_kind kind, const char *path)
 {
-    struct merged m = { .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .query = query };
+    struct merged m = { .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .query = query, .kind = kind };
     int64_t limit = ctx->limits.max_output_size;
     if (limit > 0 && (w->size > (uint64_t)limit || merged.size > (uint64_t)limit - w->size))
         return error_limit(ctx, (src_id){ 0 }, "the output has %llu bytes, more than the limit of %lld",
                            (unsigned long long)(merged.size + w->size), (long long)limit);
     m.data = arena_copy(arena, merged.data, merged.size);
-    if (!read_sections(&m) || (w->size && !m.weights && !broken(&m, "weights")) || !localize(&m))
+    if (!read_sections(&m) || (w->size && !w->sidecar && !m.weights && !broken(&m, "weights")) || !localize(&m))
         return false;
     return sink_file(ctx, arena, path, write_object, &m);
 }

@@ -1,6 +1,6 @@
 /* Output files: a temporary file beside the target takes the target's name when it is complete and on the disk.
  *
- * Until then the target is untouched. The temporary file is known to the context (temp_file), so that whoever ends the
+ * Until then the target is untouched. The temporary file is known to the context (temp_files), so that whoever ends the
  * process by a signal can remove it, and it goes when memory ends somewhere below.
  */
 #include "codegen/sink.h"
@@ -89,33 +89,58 @@ static const char *folder_of(struct arena *arena, const char *path)
     return slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
 }
 
-/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. Signals wait until the
- * context knows the name (temp_file): there is no moment at which one would leave the file behind.
- */
-static int open_temporary(struct context *ctx, struct arena *arena, const char *path)
+/* Creates `name` and makes it known to whoever removes it on a signal. No signal is taken in between: one that came
+ * after the file was there and before its name was known would leave it behind. */
+static int create_known(const char *name, const char *volatile *known)
 {
-    const char *folder = folder_of(arena, path);
     sigset_t all, before;
     sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before);
-    int fd = -1, why = EEXIST;
-    for (int k = 0; k < 100 && fd < 0 && why == EEXIST; k++) {
-        const char *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
-        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        why = errno;
-        if (fd >= 0)
-            ctx->temp_file = name;
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    if (fd < 0)
-        error_env(ctx, "cannot write '%s': %s", path, strerror(why));
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666), why = errno;
+    if (fd >= 0)
+        *known = name;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = why;
     return fd;
+}
+
+/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. */
+static int open_temporary(struct context *ctx, struct arena *arena, const char *path, const char *volatile *known)
+{
+    const char *folder = folder_of(arena, path);
+    for (int k = 0; k < 100; k++) {
+        const char *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
+        int fd = create_known(name, known);
+        if (fd >= 0 || errno != EEXIST) {
+            if (fd < 0)
+                error_env(ctx, "cannot write '%s': %s", path, strerror(errno));
+            return fd;
+        }
+    }
+    error_env(ctx, "cannot write '%s': too many temporary files", path);
+    return -1;
+}
+
+/* The place in the context for one more temporary file's name: outputs nest (a sidecar is written inside its library). */
+static const char *volatile *temporary_slot(struct context *ctx)
+{
+    for (size_t i = 0; i < COUNT_OF(ctx->temp_files); i++)
+        if (!ctx->temp_files[i])
+            return &ctx->temp_files[i];
+    return NULL;
+}
+
+bool sink_sync(struct sink *s)
+{
+    if (s->ok && fsync(s->fd) < 0 && errno != EINVAL && errno != EROFS)
+        s->ok = error_env(s->ctx, "cannot write '%s': %s", s->path, strerror(errno));
+    return s->ok;
 }
 
 static bool commit(struct sink *s, const char *temporary, const char *folder)
 {
-    if (fsync(s->fd) < 0 && errno != EINVAL && errno != EROFS)
-        return error_env(s->ctx, "cannot write '%s': %s", s->path, strerror(errno));
+    if (!sink_sync(s))
+        return false;
     if (rename(temporary, s->path) < 0)
         return error_env(s->ctx, "cannot rename to '%s': %s", s->path, strerror(errno));
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -129,28 +154,41 @@ static bool commit(struct sink *s, const char *temporary, const char *folder)
 bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool (*fill)(void *user, struct sink *),
                void *user)
 {
+    const char *volatile *known = temporary_slot(ctx);
     jmp_buf *outer = ctx->unwind, here;
     volatile bool ok = false, unwound = false;
     struct sink s = { .ctx = ctx, .ok = true };
+    if (!known)
+        return error_internal(ctx, (src_id){ 0 }, "too many outputs at once");
     s.path = final_path(ctx, arena, path);
     if (!s.path)
         return false;
     const char *folder = folder_of(arena, s.path);
-    s.fd = open_temporary(ctx, arena, s.path);
+    s.fd = open_temporary(ctx, arena, s.path, known);
     if (s.fd < 0)
         return false;
-    const char *temporary = ctx->temp_file;
     ctx->unwind = &here;
     if (setjmp(here) == 0)
-        ok = fill(user, &s) && commit(&s, temporary, folder);
+        ok = fill(user, &s) && commit(&s, *known, folder);
     else
         unwound = true;
     ctx->unwind = outer;
     close(s.fd);
     if (!ok)
-        unlink(temporary);
-    ctx->temp_file = NULL;
+        unlink(*known);
+    *known = NULL;
     if (unwound && outer)
         longjmp(*outer, 1);
     return ok;
+}
+
+static bool put_span(void *user, struct sink *s)
+{
+    const struct span *bytes = user;
+    return sink_put(s, bytes->data, bytes->size);
+}
+
+bool sink_bytes(struct context *ctx, struct arena *arena, const char *path, struct span bytes)
+{
+    return sink_file(ctx, arena, path, put_span, &bytes);
 }

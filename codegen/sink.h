@@ -16,8 +16,11 @@ struct sink {
 /* Calls fill(user, sink), which writes the file's bytes through the functions below and returns false after a
  * diagnostic; then the file is synced and takes the name `path`. Nothing is left behind on failure. */
 bool sink_file(struct context *, struct arena *, const char *path, bool (*fill)(void *user, struct sink *), void *user);
+/* The same for bytes that are there already. */
+bool sink_bytes(struct context *, struct arena *, const char *path, struct span bytes);
 bool sink_put(struct sink *, const void *, size_t size);                    /* appends */
 bool sink_patch(struct sink *, const void *, size_t size, uint64_t at);     /* overwrites what was written */
+bool sink_sync(struct sink *);                                              /* on the disk, as far as disks tell */
 /* Appends the weights; *hash: XXH64 of them, seed 0. */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 

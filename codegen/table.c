@@ -7,6 +7,8 @@
  */
 #include "codegen/table.h"
 
+#include "codegen/image.h"
+
 #include <string.h>
 
 #include "runtime/mcc.h"
@@ -196,6 +198,9 @@ static void put_model(struct table *t)
                              .n_variants = a->n_variants, .scratch_bytes = a->scratch_bytes,
                              .weights_size = a->weights.size, .const_bytes = a->const_bytes,
                              .n_kernels = a->n_kernels };
+    bool beside = a->weights.size && a->weights.sidecar;
+    if (beside)
+        d.sidecar_head = sidecar_head_size(t->o.arena, &a->weights);
     uint64_t at = elf_put(&t->o, ELF_RELRO, &d, sizeof d, 16);
     point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, put_api(t));
     point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
@@ -204,7 +209,10 @@ static void put_model(struct table *t)
     point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, put_port_flags(t));
     if (a->prepare)
         point_out(t, AT(at, struct mcc_rt_desc, prepare), a->prepare);
-    if (a->weights.size) {
+    if (beside) {
+        const char *slash = strrchr(a->weights.sidecar, '/');
+        point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
+    } else if (a->weights.size) {
         elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
         point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
     }

@@ -147,7 +147,7 @@ struct context {
     src_id at;                  /* the node at work: what failures too deep to know are about */
     jmp_buf *unwind;            /* set by whoever called into the compiler */
     int64_t heap_used;          /* bytes of all arena blocks */
-    const char *volatile temp_file;   /* output being written; who ends the process by a signal removes it. NULL: none */
+    const char *volatile temp_files[3];   /* outputs being written; who ends the process by a signal removes them. NULL: none */
     int64_t fail_alloc;         /* tests: the allocation that fails, counted down; 0 = never */
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
 };

@@ -160,7 +160,9 @@ typedef struct {
 typedef struct mcc_api {
     uint32_t abi, n_in, n_out, n_sym, n_node, pad;
     size_t size;             /* sizeof(mcc_api) that the artifact was compiled with */
-    const char *name, *compiler, *target, *features, *meta;
+    const char *name, *compiler, *target;
+    const char *features;    /* the CPU variants, best first: "x86-64-v4,x86-64-v3" */
+    const char *meta;
     const mcc_port *in, *out;
     const mcc_symbol *sym;
     const mcc_node *node;
