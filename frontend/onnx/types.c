@@ -7,6 +7,14 @@
 
 /* ---- symbols ------------------------------------------------------------------------------------------- */
 
+/* Whether a dim_param names anything: exporters write "?" or "-1" where a dim is only unknown, and two of those are not one dim. */
+static bool is_named(const char *param)
+{
+    while (*param && !isalpha((unsigned char)*param) && *param != '_')
+        param++;
+    return *param != 0;
+}
+
 /* dim_param is any text; a symbol is an identifier, since it is printed and parsed. */
 static char *symbol_name(struct importer *im, const char *param)
 {
@@ -71,7 +79,7 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
         if (d->has_dim_value) {
             dims[i] = ex_const(im->ctx->exprs, d->dim_value);
             fits = fits && (d->dim_value == 0 || mul_i64(bytes, d->dim_value, &bytes));
-        } else if (d->dim_param && *d->dim_param) {
+        } else if (d->dim_param && is_named(d->dim_param)) {
             dims[i] = dim_symbol(im, d->dim_param);
         }
     }

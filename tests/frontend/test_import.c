@@ -98,18 +98,19 @@ static void test_dims(void **state)
 {
     struct fixture *f = *state;
     struct wire g = {0};
-    graph_input(&g, value_info("a", 1, "n 3 ? -1"));
+    graph_input(&g, value_info("a", 1, "n 3 ? -1 ??"));
     graph_input(&g, value_info("b", 10, "n (2*n) min"));
     graph_input(&g, value_info("c", 7, NULL));
     graph_output(&g, plain_output("a"));
     struct graph *got = assert_imported(f, import(f, model(g)));
     const struct type *a = got->inputs.data[0].declared, *b = got->inputs.data[1].declared;
     int64_t three;
-    assert_int_equal(a->rank, 4);
+    assert_int_equal(a->rank, 5);
     assert_int_equal(a->dims[0].i, b->dims[0].i);
     assert_true(ex_is_const(f->ctx->exprs, a->dims[1], &three) && three == 3);
     assert_int_equal(a->dims[2].i, 0);
     assert_int_equal(a->dims[3].i, 0);
+    assert_int_equal(a->dims[4].i, 0);
     assert_int_equal(b->elem, ELEM_F16);
     assert_string_equal(sym_get(f->ctx->exprs, ex_as_sym(f->ctx->exprs, b->dims[1]))->name, "__2_n_");
     assert_string_equal(sym_get(f->ctx->exprs, ex_as_sym(f->ctx->exprs, b->dims[2]))->name, "min_2");

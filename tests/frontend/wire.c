@@ -130,7 +130,7 @@ struct wire value_info(const char *name, int32_t elem, const char *dims)
         struct wire dim = {0};
         if ((d[0] >= '0' && d[0] <= '9') || d[0] == '-')
             wire_int(&dim, 1, strtoll(d, NULL, 10));
-        else if (d[0] != '?')
+        else if (strcmp(d, "?") != 0)
             wire_text(&dim, 2, d);
         wire_message(&shape, 1, &dim);
     }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object (and exported for N = 1, under
 NAME_static), compared with ONNX Runtime (graph optimisations off) within 1e-3 of the output's scale. Then the light
-networks of the onnx package, sizes of artifacts, and, where they are present, the model collections beside the project
-(../shared/models, ../shared/hostile; collection.py and hostile.py here).
+networks of the onnx package, networks inside packages of PyPI (packages.py here), sizes of artifacts, and, where they
+are present, the model collections beside the project (../shared/models, ../shared/hostile; collection.py and hostile.py
+here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, sizes, models, hostile
+                               digits, light, packages (or one of those), sizes, models, hostile
 """
 import os
 import pathlib
@@ -25,6 +26,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import collection  # noqa: E402
 import hostile  # noqa: E402
+import packages  # noqa: E402
 from conformance import suite  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
 from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
@@ -179,6 +181,7 @@ def main():
             check_sizes(scratch)
         if not names or "light" in names:
             check_light(scratch)
+        packages.check(names, BUILD / "packages", scratch, sys.modules[__name__])
     check_collections(names, FLAGS)
     print(f"{len(failures)} failed")
     return 1 if failures else 0

@@ -1,0 +1,99 @@
+"""Networks inside packages of PyPI, at pinned versions: fetched by pip, compiled, and compared with ONNX Runtime (graph
+optimisations off) for several sizes of one shared object, one line each. Skipped with a word where pip gets nothing.
+"""
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+
+import judge
+
+RTOL, ATOL = 1e-3, 1e-5
+MAGIKA, OCR = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4")
+PAPER, INK = 1.0, -1.0
+
+
+def bytes_of_files(rng, n):
+    """Bytes with padding (256) behind them, as of short files."""
+    x = rng.integers(0, 256, (n, 2048))
+    for row in x:
+        row[rng.integers(8, 1024):1024] = 256
+    return [x.astype(np.int32)]
+
+
+def picture(rng, n, height, width):
+    """Dark strokes in lines on paper: noise alone leaves a detector of text at zero."""
+    x = np.full((n, 3, height, width), PAPER, np.float32)
+    for i in range(n):
+        for y in range(8, height - 20, 32):
+            for at in range(8, width - 16, 12):
+                x[i, :, y:y + rng.integers(8, 18), at:at + rng.integers(2, 5)] = INK
+                x[i, :, y + rng.integers(0, 16):, at:at + 8][:, :2] = INK
+    return [x]
+
+
+# name -> package, path in it, how inputs are drawn, the sizes
+NETS = {
+    "magika": (MAGIKA, "magika/models/standard_v3_3/model.onnx", bytes_of_files, [(1,), (2,), (7,)]),
+    "rapidocr_det": (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx", picture,
+                     [(1, 736, 736), (1, 96, 160), (2, 320, 992)]),
+    "rapidocr_cls": (OCR, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx", picture,
+                     [(1, 48, 192), (2, 48, 320), (5, 64, 100)]),
+    "rapidocr_rec": (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", picture,
+                     [(1, 48, 320), (2, 48, 501), (6, 48, 77)]),
+}
+
+
+def fetch(package, folder):
+    """The wheel, from the folder or from PyPI; None when pip gets none."""
+    name, version = package
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    if not list(folder.glob(pattern)):
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--retries", "1",
+                        "-d", folder, f"{name}=={version}"], capture_output=True)
+    return next(iter(folder.glob(pattern)), None)
+
+
+def extract(wheel, member, path):
+    with zipfile.ZipFile(wheel) as z:
+        path.write_bytes(z.read(member))
+    return path
+
+
+def compare(reference, artifact, draw, sizes):
+    """(largest difference in parts of what is allowed, None or what differs in kind)"""
+    rng, most = np.random.default_rng(1), 0.0
+    for size in sizes:
+        feeds = draw(rng, *size)
+        wanted = reference.run(None, {i.name: x for i, x in zip(reference.get_inputs(), feeds)})
+        for want, got in zip(wanted, artifact.run(feeds), strict=True):
+            part, text = judge.worst(want, got, RTOL, ATOL)
+            if text:
+                return most, f"{size}: {text}"
+            most = max(most, part)
+    return most, None
+
+
+def check(names, folder, scratch, tools):
+    """names: those wanted, empty for all. tools: line, session, compile_model and Artifact of run.py."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (package, member, draw, sizes) in NETS.items():
+        if names and name not in names and "packages" not in names:
+            continue
+        wheel = fetch(package, folder)
+        if not wheel:
+            print(f"skip {name}: pip gets no {package[0]} {package[1]} (no network?)", flush=True)
+            continue
+        path = extract(wheel, member, pathlib.Path(scratch) / f"{name}.onnx")
+        artifact, seconds, _, text = tools.compile_model(path, pathlib.Path(scratch), "-q")
+        if not artifact:
+            tools.line(name, False, text)
+            continue
+        with tools.Artifact(artifact) as a:
+            most, different = compare(tools.session(path), a, draw, sizes)
+        tools.line(name, most <= 1 and not different, different or f"compiled in {seconds:6.2f} s, .so "
+                   f"{artifact.stat().st_size / 1e6:6.2f} MB of {path.stat().st_size / 1e6:6.2f} MB, sizes "
+                   f"{', '.join('x'.join(map(str, s)) for s in sizes)}: at most {most:.2g} of what is allowed")
+        artifact.unlink()
