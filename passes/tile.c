@@ -1,11 +1,14 @@
 /* The cost model of the tiled template: which dim gets the lanes, and how many points a register tile holds.
  *
  * A step of the reduction on a tile of MR points by NR vectors costs MR * NR fused multiply-adds (two per cycle at
- * best), MR + NR loads (two per cycle), and at least one latency of 4 cycles if there are too few independent sums.
- * The choice minimises the sum over all tiles of the shape, remainders included (docs/performance.md). */
+ * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
+ * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
+ * included (docs/kernels.md). */
 #include "passes/schedule.h"
 
-enum { FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, LOOP_COST = 3 /* counter, branch, addresses */,
+enum { STEP = 10 /* to the cycle */, FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2,
+       BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
+       VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */, NEAR_BYTES = 24 << 10, L2_BYTES = 640 << 10,
        MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
 
 struct extent { int64_t n; bool known; };
@@ -18,28 +21,42 @@ static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
     return e;
 }
 
-/* Cycles * 2 of one reduction step on mr points x nr vectors. */
-static int64_t step_cost(int64_t mr, int64_t nr, bool shared)
+/* What a step costs besides its multiply-adds. */
+struct step {
+    bool shared;                 /* the points share the vectors: a contraction */
+    uint64_t n;                  /* steps of the whole reduction */
+    int64_t vector_bytes;
+};
+
+/* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
+ * multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice Lake with
+ * two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82, 9 x 3 80,
+ * 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
+static int64_t step_cost(int64_t mr, int64_t nr, const struct step *s)
 {
-    int64_t fma = mr * nr * 2 / FMA_PER_CYCLE;
-    int64_t loads = (shared ? mr + nr : mr * nr + nr) * 2 / LOADS_PER_CYCLE;
-    int64_t least = 2 * FMA_LATENCY;
+    uint64_t panels = (uint64_t)(nr * s->vector_bytes) * s->n;
+    int64_t each = panels <= NEAR_BYTES ? STEP / LOADS_PER_CYCLE
+                                        : (panels <= L2_BYTES ? VECTOR_L2 : VECTOR_L3) * s->vector_bytes / 64;
+    int64_t fma = mr * nr * STEP / FMA_PER_CYCLE + (s->shared ? mr * BROADCAST : 0);
+    int64_t loads = s->shared ? nr * each : (mr * nr + nr) * STEP / LOADS_PER_CYCLE;
+    int64_t least = STEP * FMA_LATENCY;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) + LOOP_COST;
 }
 
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of schedule.c). */
-static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, bool shared)
+static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
     if (!e.known)
-        return e.n / size * step_cost(size * tb, nr, shared);
+        return e.n / size * step_cost(size * tb, nr, s);
     if (!e.n)
         return 0;
     int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
-    return large * step_cost((small + 1) * tb, nr, shared) + (tiles - large) * step_cost(small * tb, nr, shared);
+    return large * step_cost((small + 1) * tb, nr, s) + (tiles - large) * step_cost(small * tb, nr, s);
 }
 
-static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr, bool shared)
+static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr,
+                         const struct step *s)
 {
     int64_t cost = 0, n_b = b.n / tb, rest_b = b.n % tb;
     int64_t whole = vectors / nr, rest = vectors % nr;
@@ -47,9 +64,9 @@ static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int6
         int64_t v = part ? rest : nr, times = part ? (rest ? 1 : 0) : whole;
         if (!times)
             continue;
-        cost += times * n_b * dim_cost(a, ta, tb, v, shared);
+        cost += times * n_b * dim_cost(a, ta, tb, v, s);
         if (rest_b)
-            cost += times * rest_b * dim_cost(a, ta, 1, v, shared);
+            cost += times * rest_b * dim_cost(a, ta, 1, v, s);
     }
     return cost;
 }
@@ -147,6 +164,7 @@ struct tile_choice tile_choose(struct em *em)
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    struct step step = {contraction, reduction_steps(em, n), em->mach.vector_bytes};
     int64_t regs = em->mach.registers, best = INT64_MAX;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
@@ -155,7 +173,7 @@ struct tile_choice tile_choose(struct em *em)
                 int64_t mr = ta * tb, need = mr * nr + (contraction ? nr + 1 : 4);
                 if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
                     continue;
-                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, contraction);
+                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
                 if (cost < best) {
                     best = cost;
                     c.nr = (uint32_t)nr;
@@ -163,9 +181,9 @@ struct tile_choice tile_choose(struct em *em)
                     c.tb = (uint32_t)tb;
                 }
             }
-    uint64_t steps = reduction_steps(em, n);
+    uint64_t steps = step.n;
     int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
-    c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / 6;
+    c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)extent_of(em, t, d).n;
