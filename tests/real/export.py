@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Exports real networks with random weights to ONNX, f32, evaluation mode; batch size symbolic ("n"), or 1 under
-NAME_static.
+NAME_static. NAME_bn keeps BatchNormalization as nodes, where the exporter folds it into the convolutions otherwise.
 
 usage: export.py FOLDER [NAME...]      (Debian's python3-torch and python3-torchvision: make deps-bench)
 
@@ -17,7 +17,7 @@ import torch
 import torchvision
 
 IMAGE_NETS = ["mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16",
-              "densenet121", "convnext_tiny"]
+              "densenet121", "convnext_tiny", "efficientnet_b0", "shufflenet_v2_x1_0", "swin_t", "vit_b_16"]
 TOKENS = 128
 
 
@@ -33,6 +33,20 @@ class Attention(torch.nn.Module):
         q, k, v = split(self.query(x)), split(self.key(x)), split(self.value(x))
         weights = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(width // self.heads), -1)
         return self.out((weights @ v).permute(0, 2, 1, 3).reshape(batch, TOKENS, width))
+
+
+def unfuse_attention(module):
+    """Makes a MultiheadAttention compute by ordinary operators: its fused operator has no ONNX form."""
+    width, heads = module.embed_dim, module.num_heads
+
+    def forward(query, key, value, need_weights=False, **_):
+        batch, tokens = query.shape[0], query.shape[1]
+        parts = torch.nn.functional.linear(query, module.in_proj_weight, module.in_proj_bias).chunk(3, -1)
+        q, k, v = (p.reshape(batch, tokens, heads, width // heads).permute(0, 2, 1, 3) for p in parts)
+        weights = torch.softmax(q @ k.transpose(-1, -2) / math.sqrt(width // heads), -1)
+        return module.out_proj((weights @ v).permute(0, 2, 1, 3).reshape(batch, tokens, width)), None
+
+    module.forward = forward
 
 
 class Layer(torch.nn.Module):
@@ -71,6 +85,8 @@ def image_net(name):
             module.running_var.uniform_(0.5, 1.5)
             module.weight.data.uniform_(0.5, 1.5)
             module.bias.data.uniform_(-0.1, 0.1)
+        elif isinstance(module, torch.nn.MultiheadAttention):
+            unfuse_attention(module)
     for key, parameter in net.named_parameters():
         if key.endswith("layer_scale"):
             parameter.data.uniform_(0.2, 0.6)
@@ -83,7 +99,8 @@ def export(folder, name):
     path = folder / f"{name}.onnx"
     if path.exists():
         return
-    kind = name.removesuffix("_static")
+    kind = name.removesuffix("_static").removesuffix("_bn")
+    unfolded, static = name.removesuffix("_static").endswith("_bn"), name.endswith("_static")
     torch.manual_seed(zlib.crc32(kind.encode()))
     if kind == "bert":
         net, example = Bert(), torch.zeros(1, TOKENS, dtype=torch.int64)
@@ -92,13 +109,15 @@ def export(folder, name):
     partial = folder / f".{name}.partial"
     with torch.no_grad():
         torch.onnx.export(net.eval(), example, str(partial), opset_version=17, input_names=["x"],
-                          dynamic_axes={"x": {0: "n"}} if kind == name else None)
+                          dynamic_axes=None if static else {"x": {0: "n"}},
+                          training=torch.onnx.TrainingMode.PRESERVE if unfolded else torch.onnx.TrainingMode.EVAL)
     partial.rename(path)
     print(f"exported {name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
 
 
 def main():
     warnings.filterwarnings("ignore")
+    torch.nn.functional.dropout = lambda x, *_, **__: x   # torchvision's swin asks for it in training mode, with p = 0
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[2:] or IMAGE_NETS + ["bert"]:

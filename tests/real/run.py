@@ -32,7 +32,8 @@ from support.artifact import Artifact  # noqa: E402
 from support.tool import BUILD, DIGITS, ROOT, mcc, save, value  # noqa: E402
 
 NETS = ["mobilenet_v3_small", "mobilenet_v3_large", "resnet18", "resnet50", "mobilenet_v2", "squeezenet1_1", "vgg16",
-        "densenet121", "convnext_tiny", "bert"]
+        "densenet121", "convnext_tiny", "efficientnet_b0", "shufflenet_v2_x1_0", "swin_t", "vit_b_16", "bert",
+        "mobilenet_v3_small_bn", "mobilenet_v3_large_bn"]
 NETS += [f"{n}_static" for n in NETS]
 TOLERANCE = 1e-3
 FLAGS = ("-march=native",)   # for the collection: one CPU variant
