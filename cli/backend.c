@@ -323,6 +323,22 @@ static bool write_text(struct compilation *c)
     return output_write(c->ctx, c->output, text.data, text.n);
 }
 
+/* The file's metadata as mcc_api.meta has it. An empty key would end the list, so those are left out. */
+static struct span artifact_meta(struct compilation *c)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    for (uint32_t i = 0; i < c->graph->metadata.n; i++) {
+        const struct meta *m = &c->graph->metadata.data[i];
+        if (!*m->key)
+            continue;
+        strbuf_append(&text, m->key, strlen(m->key) + 1);
+        strbuf_append(&text, m->value, strlen(m->value) + 1);
+    }
+    strbuf_append(&text, "", 1);
+    return (struct span){text.data, text.n};
+}
+
 bool run_link(struct compilation *c)
 {
     if (c->options->assembly || c->options->emit_llvm)
@@ -330,7 +346,7 @@ bool run_link(struct compilation *c)
     struct codegen_options o = backend_options(c);
     struct artifact a = {
         .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
-        .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name, .meta = "",
+        .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name,
         .variants = c->variants.data, .n_variants = c->variants.n, .kernels = c->kernel_rows.data,
         .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch, .weights = weights_of(c->module),
         .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
@@ -341,6 +357,7 @@ bool run_link(struct compilation *c)
     a.weights.sidecar = a.weights.size ? output_sidecar(c->ctx, c->options, c->output) : NULL;
     if (a.weights.sidecar)
         a.weights.entries = sidecar_entries(c->module);
+    a.meta = artifact_meta(c);
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
     artifact_nodes(c, &a);

@@ -166,6 +166,20 @@ static void print_variants(const struct session *s, const struct sizes *sizes, s
     }
 }
 
+/* Long values, or those of several lines, are cut: a program reads them whole. */
+static void print_meta(const char *meta, struct strbuf *out)
+{
+    while (meta && *meta) {
+        const char *value = meta + strlen(meta) + 1;
+        size_t bytes = strlen(value), line = strcspn(value, "\r\n"), shown = line < 60 ? line : 60;
+        strbuf_printf(out, "meta     %.60s: %.*s", meta, (int)shown, value);
+        if (shown < bytes)
+            strbuf_printf(out, " ... (%zu bytes)", bytes);
+        strbuf_printf(out, "\n");
+        meta = value + bytes + 1;
+    }
+}
+
 static bool inspect(struct session *s)
 {
     struct strbuf out;
@@ -186,8 +200,7 @@ static bool inspect(struct session *s)
     if (!print_plan(s, &out))
         return false;
     print_nodes(s, &out);
-    if (api->meta && *api->meta)
-        strbuf_printf(&out, "meta     %s\n", api->meta);
+    print_meta(api->meta, &out);
     if (s->options->verify)
         strbuf_printf(&out, "verified the hash of the weights\n");
     terminal_print(&out);

@@ -63,14 +63,28 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
 
 /* ---- constants ---------------------------------------------------------------------------------------------- */
 
+/* The constant in an attribute, in bytes; in_file: of the file's operator Constant, not of an initializer (whose other
+ * attributes are dims). */
+static int64_t attr_bytes(const struct attr *a, bool in_file)
+{
+    switch (a->kind) {
+    case ATTR_DATA: return (int64_t)a->u.data.size;
+    case ATTR_TENSOR: return (int64_t)a->u.tensor->bytes.size;
+    case ATTR_FLOATS: return in_file ? 4 * (int64_t)a->n : 0;
+    case ATTR_INTS: return in_file ? 8 * (int64_t)a->n : 0;
+    default: return 0;
+    }
+}
+
 int64_t stats_constants(const struct graph *g)
 {
     int64_t bytes = 0;
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *node = &g->nodes.data[i];
-        const struct attr *data = node->op == OP_CONSTANT && !node->dead ? node_attr(node, "data") : NULL;
-        if (data && !add_i64(bytes, (int64_t)data->u.data.size, &bytes))
-            return INT64_MAX;
+        bool constant = node->op == OP_CONSTANT || (node->op == OP_ONNX && strcmp(node->op_type, "Constant") == 0);
+        for (uint32_t k = 0; constant && !node->dead && k < node->n_attr; k++)
+            if (!add_i64(bytes, attr_bytes(&node->attr[k], node->op == OP_ONNX), &bytes))
+                return INT64_MAX;
     }
     return bytes;
 }

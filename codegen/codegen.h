@@ -52,7 +52,8 @@ struct weights_writer {
 };
 
 struct artifact {
-    const char *name, *compiler, *target_text, *features, *meta;
+    const char *name, *compiler, *target_text, *features;
+    struct span meta;         /* as mcc_api.meta, the empty key at its end included; none: NULL, 0 */
     const struct art_port *in, *out; uint32_t n_in, n_out;
     const struct art_symbol *sym; uint32_t n_sym;
     const struct art_node *node; uint32_t n_node;

@@ -169,7 +169,8 @@ static uint64_t put_api(struct table *t)
     point_text(t, AT(at, mcc_api, compiler), a->compiler);
     point_text(t, AT(at, mcc_api, target), a->target_text);
     point_text(t, AT(at, mcc_api, features), a->features);
-    point_text(t, AT(at, mcc_api, meta), a->meta);
+    struct span meta = a->meta.size ? a->meta : (struct span){"", 1};
+    point_to(t, AT(at, mcc_api, meta), ELF_RODATA, elf_put(&t->o, ELF_RODATA, meta.data, meta.size, 1));
     point_to(t, AT(at, mcc_api, in), ELF_RELRO, put_ports(t, a->in, a->n_in));
     point_to(t, AT(at, mcc_api, out), ELF_RELRO, put_ports(t, a->out, a->n_out));
     point_to(t, AT(at, mcc_api, sym), ELF_RELRO, put_symbols(t));

@@ -162,7 +162,7 @@ typedef struct mcc_api {
     size_t size;             /* sizeof(mcc_api) that the artifact was compiled with */
     const char *name, *compiler, *target;
     const char *features;    /* the CPU variants, best first: "x86-64-v4,x86-64-v3" */
-    const char *meta;
+    const char *meta;        /* the model's metadata: key, value, key, value, ..., each ended by a NUL; an empty key ends all */
     const mcc_port *in, *out;
     const mcc_symbol *sym;
     const mcc_node *node;

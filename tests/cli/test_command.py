@@ -11,7 +11,7 @@ import time
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from support.tool import DIGITS, MCC, dense, mcc, save, value
 
@@ -279,6 +279,14 @@ def test_growing_constants_are_named(tmp_path):
     assert done.returncode == 0 and "[-Wconstant-growth]" in done.stderr and "constants: 2048 bytes in the file" in done.stdout
 
 
+def test_constants_of_nodes_do_not_count_as_grown(tmp_path):
+    table = np.arange(256 * 256, dtype=np.float32).reshape(256, 256)
+    nodes = [helper.make_node("Constant", [], ["t"], value=numpy_helper.from_array(table)), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    path = save(tmp_path / "m.onnx", nodes, [value("x", [1, 256])], [value("y", [1, 256])])
+    done = mcc(path, "--stats", "-o", tmp_path / "a.so")
+    assert done.returncode == 0 and "constant-growth" not in done.stderr and f"constants: {table.nbytes} bytes in the file" in done.stdout
+
+
 # ---- dependency files -------------------------------------------------------------------------------------------------
 
 def test_dependency_file(tmp_path):
@@ -361,6 +369,16 @@ def test_bench_and_inspect(model, tmp_path):
     assert done.returncode == 0 and "median" in done.stdout and "p90" in done.stdout and "all kernels" in done.stdout
     done = mcc("inspect", tmp_path / "net.so", "--dim=n=3", "--verify")
     assert done.returncode == 0 and "n=3" in done.stdout and "weights" in done.stdout and "verified" in done.stdout
+
+
+def test_metadata_reaches_the_artifact(model, tmp_path):
+    proto = onnx.load(model)
+    onnx.helper.set_model_props(proto, {"author": "someone", "": "no key", "words": "one\ntwo\nthree", "none": ""})
+    onnx.save(proto, tmp_path / "m.onnx")
+    assert mcc(tmp_path / "m.onnx", "-o", tmp_path / "net.so").returncode == 0
+    text = mcc("inspect", tmp_path / "net.so").stdout
+    rows = [line[9:] for line in text.splitlines() if line.startswith("meta")]
+    assert rows == ["author: someone", "words: one ... (13 bytes)", "none: "]
 
 
 def test_eval_dumps_inner_values(tmp_path):

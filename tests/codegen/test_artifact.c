@@ -110,7 +110,7 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
     units[3].text = arena_printf(&ctx->session, program_text, "program.v2", "scale.v2");
     units[4] = (struct codegen_unit){ &v2, "plan", plan_text, { 0 } };
     *options = (struct codegen_options){ .self = "/proc/self/exe", .jobs = jobs, .opt_level = 2 };
-    *a = (struct artifact){ .name = "scale", .compiler = "test", .target_text = "x86_64", .features = "", .meta = "",
+    *a = (struct artifact){ .name = "scale", .compiler = "test", .target_text = "x86_64", .features = "",
                             .in = &in, .out = &out, .n_in = 1, .n_out = 1, .sym = &symbol, .n_sym = 1, .node = &node,
                             .n_node = 1, .variants = variants, .n_variants = 2, .kernels = kernels, .n_kernels = 2,
                             .plan = "plan", .n_in_dims = 1, .n_out_dims = 1, .scratch_bytes = 64,
