@@ -281,7 +281,7 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
     for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
         perm[d] = d;
     for (;;) {
-        if (!graph_value(l->g, v)->def.i)
+        if (!graph_value(l->g, v)->def.i || l->m->storage[v.i].place != PLACE_NONE)   /* packed already: read there */
             return v;
         const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
         if (n->op == OP_TRANSPOSE) {
