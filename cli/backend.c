@@ -69,7 +69,7 @@ bool run_fuse(struct compilation *c)
 bool run_layout(struct compilation *c) { return layout_transform(c->module); }
 bool run_plan(struct compilation *c) { return plan_memory(c->module); }
 
-static const char *kind_name(enum kernel_kind k)
+const char *kernel_kind_name(enum kernel_kind k)
 {
     static const char *const names[] = {"map", "reduce", "contract", "scan", "scatter", "call", "control", "halo"};
     return names[k];
@@ -80,7 +80,7 @@ void print_kernels(const struct compilation *c, struct strbuf *out)
     const struct module *m = c->module;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
-        strbuf_printf(out, "k%u %s%s:", i, kind_name(k->kind), k->has_rows ? " rows" : "");
+        strbuf_printf(out, "k%u %s%s:", i, kernel_kind_name(k->kind), k->has_rows ? " rows" : "");
         for (uint32_t j = k->nodes.n; j > 0; j--)
             strbuf_printf(out, " %s", op_name(graph_node(m->g, k->nodes.data[j - 1])->op));
         strbuf_printf(out, " ->");

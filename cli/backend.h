@@ -12,6 +12,7 @@ bool run_plan(struct compilation *);
 bool run_schedule(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
+const char *kernel_kind_name(enum kernel_kind);
 void print_kernels(const struct compilation *, struct strbuf *);
 void print_storage(const struct compilation *, struct strbuf *);
 void print_loops(const struct compilation *, struct strbuf *);

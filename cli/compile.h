@@ -23,6 +23,7 @@ struct compilation {
     struct input_spec *inputs;
     uint32_t n_inputs;
     struct graph *graph;             /* imported, then legal */
+    struct graph *imported;          /* from import on */
     struct module *module;           /* kernels, from fuse on (passes/kernel.h) */
     VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
     VEC(struct art_kernel) kernel_rows;
@@ -78,10 +79,13 @@ bool depend_write(struct compilation *, const char *output);
 
 /* Operators of an imported or legal graph with their counts, one a line, most frequent first. */
 void stats_census(const struct graph *, const char *title, struct strbuf *);
-/* Bytes of all OP_CONSTANT nodes. */
+/* One line for every node of the file: the kernels that compute it, or why there is none (census.c). */
+void stats_fates(const struct compilation *, struct strbuf *out);
+/* Bytes of all constants of an imported graph: initializers and tensors in attributes. */
 int64_t stats_constants(const struct graph *);
 /* The stage `sizes`: compares the constants that will be written with those that were read; warns above 1.5 times and
- * fails (FAIL_LIMIT) above --max-constant-growth, naming the largest. With --stats the comparison is printed. */
+ * fails (FAIL_LIMIT) above --max-constant-growth, naming what grew most. With --stats the comparison and the fates of all
+ * nodes are printed. */
 bool run_sizes(struct compilation *);
 
 #endif

@@ -1,5 +1,4 @@
 /* What --stats prints: the census of operators, and constants read beside constants written. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,14 +88,58 @@ int64_t stats_constants(const struct graph *g)
     return bytes;
 }
 
-/* The weight that takes most of the output, or NULL. */
-static const struct weight *largest_weight(const struct module *m)
+/* Bytes of the constants that the lazy constant v is made of, each counted once. seen: by node, holds `mark` where done. */
+static int64_t operand_bytes(const struct graph *g, value_id v, uint32_t *seen, uint32_t mark, uint32_t *stack)
 {
-    const struct weight *found = NULL;
-    for (uint32_t i = 0; i < m->weights.n; i++)
-        if (!found || m->weights.data[i].bytes > found->bytes)
-            found = &m->weights.data[i];
+    int64_t bytes = 0;
+    uint32_t n = 0;
+    stack[n++] = graph_value(g, v)->def.i;
+    seen[stack[0]] = mark;
+    while (n) {
+        const struct node *node = graph_node(g, (node_id){stack[--n]});
+        const struct attr *data = node->op == OP_CONSTANT ? node_attr(node, "data") : NULL;
+        bytes += data ? (int64_t)data->u.data.size : 0;
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            uint32_t def = node->in[i].i ? graph_value(g, node->in[i])->def.i : 0;
+            if (def && seen[def] != mark) {
+                seen[def] = mark;
+                stack[n++] = def;
+            }
+        }
+    }
+    return bytes;
+}
+
+struct growth { const struct weight *weight; int64_t from; };
+
+/* The weight that has grown by most bytes over the constants that it is made of. */
+static struct growth largest_growth(const struct compilation *c)
+{
+    const struct module *m = c->module;
+    struct growth found = {NULL, 0};
+    uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1), *stack = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1);
+    int64_t most = INT64_MIN;
+    for (uint32_t i = 0; i < m->weights.n; i++) {
+        const struct weight *w = &m->weights.data[i];
+        if (!graph_value(m->g, w->value)->def.i)
+            continue;
+        int64_t from = operand_bytes(m->g, w->value, seen, i + 1, stack);
+        if ((int64_t)w->bytes - from > most) {
+            most = (int64_t)w->bytes - from;
+            found = (struct growth){w, from};
+        }
+    }
     return found;
+}
+
+static void report_sizes(const struct compilation *c, int64_t out, double times)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    stats_fates(c, &text);
+    strbuf_printf(&text, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n", (long long)c->constants_in,
+                  (long long)out, times);
+    c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }
 
 bool run_sizes(struct compilation *c)
@@ -105,22 +148,20 @@ bool run_sizes(struct compilation *c)
     int64_t out = (int64_t)m->weights_bytes;
     double times = c->constants_in > 0 ? (double)out / (double)c->constants_in : out > 0 ? (double)out : 1;
     double limit = c->options->limits.max_constant_growth;
-    if (c->options->stats) {
-        char line[160];
-        int n = snprintf(line, sizeof line, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n",
-                         (long long)c->constants_in, (long long)out, times);
-        c->report.put(c->report.user, TEXT_DATA, line, (size_t)n);
-    }
+    if (c->options->stats)
+        report_sizes(c, out, times);
     if (out <= c->constants_in + GROWTH_FREE || times <= (limit > 0 && limit < GROWTH_WARNED ? limit : GROWTH_WARNED))
         return true;
-    const struct weight *w = largest_weight(m);
-    long long size = w ? (long long)w->bytes : 0;
-    node_id def = w ? graph_value(c->graph, w->value)->def : (node_id){0};
+    struct growth most = largest_growth(c);
+    long long size = most.weight ? (long long)most.weight->bytes : 0;
+    node_id def = most.weight ? graph_value(c->graph, most.weight->value)->def : (node_id){0};
     src_id src = def.i ? graph_node(c->graph, def)->src : (src_id){0};
+    double own = most.from > 0 ? (double)size / (double)most.from : (double)size;
     static const char format[] =
-        "the constants grow from %lld to %lld bytes (%.2f times); the largest has %lld bytes";
+        "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)";
     if (limit > 0 && times > limit)
-        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, size);
-    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, size);
+        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, (long long)most.from, size, own);
+    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, (long long)most.from, size,
+            own);
     return true;
 }

@@ -389,3 +389,18 @@ def test_eval_dumps_inner_values(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["mid.npy"]
     assert (np.load(tmp_path / "out/mid.npy") == 1).all()
+
+
+def test_stats_say_where_every_node_went(tmp_path):
+    nodes = [helper.make_node("Identity", ["x"], ["i"], "same"), helper.make_node("Constant", [], ["two"], "two", value_float=2.0),
+             helper.make_node("Constant", [], ["shape"], "shape", value_ints=[6]), helper.make_node("Mul", ["i", "two"], ["m"], "twice"),
+             helper.make_node("Abs", ["m"], ["a"], "abs"), helper.make_node("Exp", ["x"], ["unused"], "unused"),
+             helper.make_node("Reshape", ["a", "shape"], ["y"], "flat")]
+    path = save(tmp_path / "m.onnx", nodes, [value("x", [2, 3])], [value("y", [6])])
+    done = mcc(path, "--stats", "-o", tmp_path / "m.so")
+    assert done.returncode == 0 and not done.stderr
+    fates = dict(re.findall(r"^node (\w+) \(\w+\): (.*)$", done.stdout, re.M))
+    assert set(fates) == {n.name for n in nodes}
+    assert re.match(r"kernel k\d", fates["twice"]) and fates["abs"] == fates["twice"]
+    assert "no output depends" in fates["unused"] and "vanished" in fates["same"]
+    assert all("kernel" not in fates[name] or name in ("twice", "abs", "flat") for name in fates)
