@@ -207,8 +207,6 @@ static void read_demands(struct layouter *l)
                 l->plain[view_plain(l->g, n->in[o]).i] = true;
             for (uint32_t o = 0; o < k->outs.n; o++)
                 l->plain[k->outs.data[o].i] = true;
-        } else if (n->op == OP_DOT) {
-            want_order(l, n);
         }
     }
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
@@ -222,6 +220,11 @@ static void read_demands(struct layouter *l)
         const struct symbol *sym = sym_get(l->x, (sym_id){s});
         if (sym->kind == SYM_VALUE && sym->value && sym->value < l->m->n_values)
             l->plain[sym->value] = true;
+    }
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
+        const struct kernel *k = &l->m->kernels.data[i];
+        if (k->anchor.i && k->kind != KERNEL_OPAQUE && graph_node(l->g, k->anchor)->op == OP_DOT)
+            want_order(l, graph_node(l->g, k->anchor));
     }
 }
 
@@ -274,7 +277,7 @@ static void halo_kernels(struct layouter *l)
 
 /* ---- constants ------------------------------------------------------------------------------------------------------------- */
 
-/* Through views that move nothing, to the value that is stored; perm[d]: dim of the root that dim d of v is. */
+/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */
 static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
 {
     uint32_t count;
@@ -286,7 +289,7 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
         const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
         if (n->op == OP_TRANSPOSE) {
             const int64_t *p = node_ints(n, "perm", &count);
-            for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
+            for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
                 perm[d] = p[perm[d]];
         } else if (n->op != OP_IDENTITY && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
             return v;
