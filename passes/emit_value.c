@@ -282,10 +282,12 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, expr_id dim
         lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
         if (ex_truth(em->x, cond) != TRUE_)
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
-        for (uint32_t s = 0; s < em->syms.n; s++)   /* lanes past the end hold nothing */
-            if (em->syms.data[s].mask.i && lf_type(em->f, em->syms.data[s].mask).lanes == lf_type(em->f, ok).lanes &&
+        for (uint32_t s = 0; s < em->syms.n; s++) {   /* lanes past the end hold nothing */
+            lval mask = em->syms.data[s].mask;
+            if (mask.i && em_visible(em, mask) && lf_type(em->f, mask).lanes == lf_type(em->f, ok).lanes &&
                 lf_type(em->f, ok).lanes > 1)
-                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em->syms.data[s].mask));
+                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, mask));
+        }
         em_check(em, ok, -9, n->src.i, "index out of range");
         /* The check leaves at the end of the chunk's index; until then stay inside. */
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
