@@ -232,6 +232,10 @@ static bool run_plan_function(struct loops *l)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             l->symbols[i] = out[at++];
     l->arena_bytes = out[at++];
+    if (l->arena_bytes < 0) {
+        strbuf_printf(l->why, "a workspace of %lld bytes", (long long)l->arena_bytes);
+        return false;
+    }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         const struct type *t = value_type(g, g->outputs.data[k].value);
         int64_t *n = NEW_ARRAY(l->arena, int64_t, t->rank + 1);
