@@ -3,6 +3,7 @@
 
 #include "cli/mccc.h"
 #include "runtime/mcc.h"
+#include "passes/access.h"
 #include "runtime/rt.h"
 
 #include <sched.h>
@@ -223,8 +224,8 @@ static int32_t symbol_index(const struct compilation *c, sym_id s)
 {
     struct exprs *x = c->ctx->exprs;
     int32_t n = 0;
-    for (uint32_t i = 1; i < s.i; i++)
-        n += sym_get(x, (sym_id){i})->kind == SYM_SHAPE;
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i && i.i != s.i; i = sym_next(x, SYM_SHAPE, i))
+        n++;
     return n;
 }
 
@@ -242,9 +243,7 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n;
         sym_id s = ex_as_sym(x, t->dims[d]);
-        bool late = false;
-        for (uint32_t i = 1; i <= sym_count(x); i++)
-            late |= sym_get(x, (sym_id){i})->kind == SYM_VALUE && ex_uses(x, t->dims[d], (sym_id){i});
+        bool late = late_expr(x, t->dims[d]);
         if (ex_is_const(x, t->dims[d], &n)) {
             dims[d] = (struct art_dim){n, -1, NULL};
         } else if (late) {
@@ -285,10 +284,9 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
 {
     struct exprs *x = c->ctx->exprs;
     struct art_symbol *sym = NEW_ARRAY(&c->ctx->session, struct art_symbol, sym_count(x) + 1);
-    for (uint32_t i = 1; i <= sym_count(x); i++) {
-        const struct symbol *s = sym_get(x, (sym_id){i});
-        if (s->kind == SYM_SHAPE)
-            sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i)) {
+        const struct symbol *s = sym_get(x, i);
+        sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
     }
     a->sym = sym;
 }

@@ -530,10 +530,11 @@ static void collect(struct em *em)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
 }
 
-bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, const char *name)
+bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, struct arena *scratch,
+              const char *name)
 {
-    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .mach = *mach};
-    em->f = lf_new(m->ctx, m->arena, LROLE_KERNEL, name);
+    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = scratch, .mach = *mach};
+    em->f = lf_new(m->ctx, scratch, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};
     em->memo_cap = 256;
     em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
@@ -594,11 +595,10 @@ bool em_finish(struct em *em)
         if (v.i && ex_is_const(em->x, em->m->storage[v.i].size, &n))
             k->bytes += (uint64_t)n * elem_size(value_type(em->g, v)->elem);
     }
-    k->name = em->f->name;
-    k->text = text.data;
+    k->name = arena_strdup(em->m->arena, em->f->name);
+    k->text = arena_strndup(em->m->arena, text.data, text.n);
     k->local_bytes = em->f->local_bytes;
-    k->args.data = em->args.data;
-    k->args.n = em->args.n;
-    k->args.cap = em->args.cap;
+    k->args.data = arena_copy(em->m->arena, em->args.data, em->args.n * sizeof *em->args.data);
+    k->args.n = k->args.cap = em->args.n;
     return true;
 }

@@ -50,7 +50,8 @@ struct em {
     bool failed;
 };
 
-bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, const char *name);
+/* scratch: everything but what em_finish leaves in the kernel (its text, its arguments) */
+bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, struct arena *scratch, const char *name);
 bool em_finish(struct em *);     /* verifies, prints into kernel.text */
 
 /* types */

@@ -216,9 +216,9 @@ static void read_demands(struct layouter *l)
         for (uint32_t i = 0; i < region->results.n; i++)
             l->plain[region->results.data[i].i] = true;
     }
-    for (uint32_t s = 1; s <= sym_count(l->x); s++) {
-        const struct symbol *sym = sym_get(l->x, (sym_id){s});
-        if (sym->kind == SYM_VALUE && sym->value && sym->value < l->m->n_values)
+    for (sym_id s = sym_next(l->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(l->x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(l->x, s);
+        if (sym->value && sym->value < l->m->n_values)
             l->plain[sym->value] = true;
     }
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */

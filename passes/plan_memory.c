@@ -156,13 +156,12 @@ static bool common_factor(const struct planner *p, sym_id *factor)
         if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
             continue;
         bool found = false;
-        for (uint32_t s = 1; s <= sym_count(p->x) && !found; s++) {
-            sym_id sym = {s};
-            if (sym_get(p->x, sym)->kind != SYM_SHAPE || !ex_uses(p->x, b->bytes, sym))
+        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found; sym = sym_next(p->x, SYM_SHAPE, sym)) {
+            if (!ex_uses(p->x, b->bytes, sym))
                 continue;
             if (!ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
                 return false;
-            if (factor->i && factor->i != s)
+            if (factor->i && factor->i != sym.i)
                 return false;
             *factor = sym;
             found = true;

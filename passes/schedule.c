@@ -572,15 +572,17 @@ static template_fn *const templates[] = {
 
 bool schedule(struct module *m, const struct machine *mach, const char *suffix)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
+    struct arena scratch;    /* of one kernel */
+    bool ok = true;
+    arena_init(&scratch, m->ctx);
+    for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
         struct em em;
         if (!templates[k->kind])
             continue;
-        k->args.n = 0;
-        if (!em_begin(&em, m, k, mach, arena_printf(m->arena, "k%u%s", i, suffix)) || !templates[k->kind](&em) ||
-            !em_finish(&em))
-            return false;
+        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[k->kind](&em) &&
+             em_finish(&em);
+        arena_release(&scratch);
     }
-    return m->ctx->fail == FAIL_NONE;
+    return ok && m->ctx->fail == FAIL_NONE;
 }
