@@ -96,6 +96,8 @@ struct module {
 bool fuse(struct module *);              /* decides stored[], kernels, order */
 bool layout_transform(struct module *);  /* decides storage[] of every stored value */
 bool plan_memory(struct module *);       /* places arena buffers and weights */
+/* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
+void plan_report(const struct module *, struct strbuf *out);
 bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
 
