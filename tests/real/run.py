@@ -6,7 +6,7 @@ are present, the model collections beside the project (../shared/models, ../shar
 here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, packages (or one of those), sizes, models, hostile
+                               digits, light, packages (or one in packages.py), sizes, models, hostile
 """
 import os
 import pathlib
