@@ -136,6 +136,17 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
+/* The node that a kernel goes by: its reduction's, else that of what it stores. A kernel that only fills the halo of
+ * another's result goes by that one's. */
+static uint32_t kernel_lead(const struct module *m, const struct kernel *k)
+{
+    node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
+    if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
+        k = &m->kernels.data[m->kernel_of[made.i] - 1];
+    node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
+    return lead.i ? graph_node(m->g, lead)->src.i : 0;
+}
+
 static bool schedule_variant(struct compilation *c, const struct variant_row *v, const char *suffix)
 {
     struct module *m = c->module;
@@ -149,7 +160,7 @@ static bool schedule_variant(struct compilation *c, const struct variant_row *v,
         unit_add(c, &v->target, k->name, k->text);
         scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
-                                 .node = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src.i : 0};
+                                 .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
@@ -291,6 +302,32 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
     a->sym = sym;
 }
 
+/* Links behind each leading node the others that its kernels compute; a node of several kernels goes to the first. */
+static void chain_nodes(const struct compilation *c, struct art_node *node)
+{
+    const struct module *m = c->module;
+    uint32_t n = c->ctx->sources.n;
+    bool *taken = NEW_ARRAY(&c->ctx->session, bool, n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        taken[kernel_lead(m, &m->kernels.data[i])] = true;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        uint32_t last = kernel_lead(m, k);
+        if (!last)
+            continue;
+        while (node[last].next)
+            last = (uint32_t)node[last].next;
+        for (uint32_t j = k->nodes.n; j > 0; j--) {
+            uint32_t src = graph_node(m->g, k->nodes.data[j - 1])->src.i;
+            if (!src || taken[src])
+                continue;
+            taken[src] = true;
+            node[last].next = src;
+            last = src;
+        }
+    }
+}
+
 static void artifact_nodes(struct compilation *c, struct artifact *a)
 {
     struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
@@ -305,8 +342,10 @@ static void artifact_nodes(struct compilation *c, struct artifact *a)
         if (k->node < c->ctx->sources.n) {
             node[k->node].flops += k->flops;
             node[k->node].bytes += k->bytes;
+            node[k->node].kernels++;
         }
     }
+    chain_nodes(c, node);
     a->node = node;
     a->n_node = c->ctx->sources.n;
 }

@@ -38,7 +38,7 @@ bool codegen_objects(struct context *, struct arena *, const struct codegen_opti
 struct art_dim { int64_t extent; int32_t symbol; const char *expr; };    /* mcc_dim of the ABI */
 struct art_port { const char *name; enum elem elem; int32_t rank; const struct art_dim *dims; uint64_t flags; };
 struct art_symbol { const char *name; int64_t min, max, step; };
-struct art_node { const char *name, *op, *source; uint64_t flops, bytes; };
+struct art_node { const char *name, *op, *source; uint64_t flops, bytes, kernels, next; };    /* as mcc_node */
 struct art_variant { const struct target *target; const char *name; uint64_t features; const char *program; /* symbol */ };
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
 struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };

@@ -104,6 +104,8 @@ static uint64_t put_nodes(struct table *t)
     for (uint32_t i = 0; i < t->a->n_node; i++) {
         rows[i].flops = t->a->node[i].flops;
         rows[i].bytes = t->a->node[i].bytes;
+        rows[i].kernels = t->a->node[i].kernels;
+        rows[i].next = t->a->node[i].next;
     }
     uint64_t at = put_array(t, rows, t->a->n_node, sizeof *rows);
     for (uint32_t i = 0; i < t->a->n_node; i++) {
