@@ -80,9 +80,9 @@ static const mcc_port pair_out[] = {
 };
 static const mcc_symbol pair_sym[] = { { "N", 0, 4096, 1, { 0, 0 } } };
 static const mcc_node pair_nodes[] = {
-    { "", "", "", 0, 0, { 0, 0 } },
-    { "scale", "Mul", "", 0, 0, { 0, 0 } },
-    { "total", "ReduceSum", "", 0, 0, { 0, 0 } },
+    { "", "", "", 0, 0, 1, 0 },
+    { "scale", "Mul", "", 0, 0, 1, 0 },
+    { "total", "ReduceSum", "", 0, 0, 1, 0 },
 };
 static const mcc_api pair_api = {
     .abi = MCC_ABI, .n_in = 2, .n_out = 2, .n_sym = 1, .n_node = 3, .size = sizeof(mcc_api), .name = "pair",
