@@ -33,10 +33,10 @@ static bool parse_int(const char **s, int64_t *out)
 }
 
 /* name=least..most, most may be missing; then optionally %divisor. */
-static bool parse_range(struct parse *p, const char *text, const char *equals, expr_id e)
+static bool parse_range(struct parse *p, const char *text, const char *equals, expr_id *e)
 {
     struct exprs *exprs = p->ctx->exprs;
-    sym_id sym = ex_as_sym(exprs, e);
+    sym_id sym = ex_as_sym(exprs, *e);
     if (!sym.i)
         return spec_error(p, "only a name can have a range", text);
     int64_t lo, hi = INT64_MAX, divisor = 1;
@@ -52,12 +52,10 @@ static bool parse_range(struct parse *p, const char *text, const char *equals, e
         return spec_error(p, "a range is least..most, as in n=1..64, not", text);
     if (lo > hi)
         return spec_error(p, "the range is empty:", text);
-    struct symbol *symbol = sym_get(exprs, sym);
-    symbol->lo = lo > symbol->lo ? lo : symbol->lo;
-    symbol->hi = hi < symbol->hi ? hi : symbol->hi;
-    symbol->divisor = divisor;
-    if (symbol->lo > symbol->hi)
+    sym_narrow(exprs, sym, lo, hi, divisor);
+    if (sym_get(exprs, sym)->lo > sym_get(exprs, sym)->hi)
         return spec_error(p, "two ranges of one name exclude each other:", text);
+    *e = ex_sym(exprs, sym);
     return true;
 }
 
@@ -79,7 +77,7 @@ static bool parse_dim(struct parse *p, const char *text, expr_id *out)
     if (ex_is_const(p->ctx->exprs, e, &value) && value < 0)
         return spec_error(p, "a dimension cannot be negative:", text);
     *out = e;
-    return !equals || parse_range(p, text, equals, e);
+    return !equals || parse_range(p, text, equals, out);
 }
 
 /* The text between the brackets, which is cut up in place. */

@@ -428,6 +428,23 @@ expr_id ex_sym(struct exprs *x, sym_id s)
     return *known;
 }
 
+void sym_narrow(struct exprs *x, sym_id sym, int64_t lo, int64_t hi, int64_t divisor)
+{
+    struct symbol *s = sym_get(x, sym);
+    s->lo = max_i64(s->lo, lo);
+    s->hi = min_i64(s->hi, hi);
+    s->divisor = divisor;
+    expr_id *known = &x->sym_exprs.data[sym.i];
+    if (!known->i)
+        return;
+    struct enode *e = &x->chunks.data[known->i / CHUNK][known->i % CHUNK];
+    e->lo = min_i64(s->lo, INT64_MAX - 1);
+    e->hi = max_i64(s->hi, INT64_MIN + 1);
+    e->div = divisor;
+    if (s->lo == s->hi)
+        *known = ex_const(x, s->lo);
+}
+
 /* ---- queries ---------------------------------------------------------------------------------------------------- */
 
 enum expr_kind ex_kind(const struct exprs *x, expr_id e)

@@ -50,6 +50,9 @@ uint32_t ex_count(const struct exprs *);    /* ids given so far are below this *
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
 /* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
 struct symbol *sym_get(struct exprs *, sym_id);
+/* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which hold.
+ * ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
+void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor);
 uint32_t sym_count(const struct exprs *);
 sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
 
