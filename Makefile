@@ -172,6 +172,7 @@ N ?= 20000
 SEED ?= 1
 fuzz-graphs: all $(BUILD)/tests/fuzz/test_graphs
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $(N) $(SEED)
+	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $$(( ($(N) + 9) / 10 )) $(SEED) --native
 
 .PHONY: lint format
 lint: $(PROTO_H)
@@ -238,7 +239,7 @@ help:
 	@echo 'make conformance   the ONNX 1.22.0 suite, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'
-	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree'
+	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench)'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'

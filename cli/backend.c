@@ -2,8 +2,8 @@
 #include "cli/backend.h"
 
 #include "cli/mccc.h"
-#include "passes/winograd.h"
 #include "runtime/mcc.h"
+#include "passes/access.h"
 #include "runtime/rt.h"
 
 #include <sched.h>
@@ -63,7 +63,6 @@ bool run_fuse(struct compilation *c)
     m->opt_level = (int)o->level;
     m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
-    m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
     c->module = m;
     return fuse(m);
 }
@@ -137,11 +136,22 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
+/* The node that a kernel goes by: its reduction's, else that of what it stores. A kernel that only fills the halo of
+ * another's result goes by that one's. */
+static uint32_t kernel_lead(const struct module *m, const struct kernel *k)
+{
+    node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
+    if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
+        k = &m->kernels.data[m->kernel_of[made.i] - 1];
+    node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
+    return lead.i ? graph_node(m->g, lead)->src.i : 0;
+}
+
 static bool schedule_variant(struct compilation *c, const struct variant_row *v, const char *suffix)
 {
     struct module *m = c->module;
     struct machine mach = v->machine;
-    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &mach, suffix))
+    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
@@ -150,20 +160,11 @@ static bool schedule_variant(struct compilation *c, const struct variant_row *v,
         unit_add(c, &v->target, k->name, k->text);
         scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
-                                 .node = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src.i : 0};
+                                 .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
-    for (uint32_t i = 0; i < m->prepare_kernels.n; i++) {
-        const struct function_text *k = &m->prepare_kernels.data[i];
-        unit_add(c, &v->target, k->name, k->text);
-        scratch_need(c, k->local_bytes);
-        VEC_PUSH(&c->ctx->session, &c->kernel_rows, ((struct art_kernel){.name = k->name}));
-    }
-    if (m->prepare)
-        unit_add(c, &v->target, m->prepare->name, print_function(c, m->prepare));
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
-    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->features, .program = m->program->name,
-                              .prepare = m->prepare ? m->prepare->name : NULL};
+    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->features, .program = m->program->name};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
 }
@@ -234,8 +235,8 @@ static int32_t symbol_index(const struct compilation *c, sym_id s)
 {
     struct exprs *x = c->ctx->exprs;
     int32_t n = 0;
-    for (uint32_t i = 1; i < s.i; i++)
-        n += sym_get(x, (sym_id){i})->kind == SYM_SHAPE;
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i && i.i != s.i; i = sym_next(x, SYM_SHAPE, i))
+        n++;
     return n;
 }
 
@@ -253,9 +254,7 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n;
         sym_id s = ex_as_sym(x, t->dims[d]);
-        bool late = false;
-        for (uint32_t i = 1; i <= sym_count(x); i++)
-            late |= sym_get(x, (sym_id){i})->kind == SYM_VALUE && ex_uses(x, t->dims[d], (sym_id){i});
+        bool late = late_expr(x, t->dims[d]);
         if (ex_is_const(x, t->dims[d], &n)) {
             dims[d] = (struct art_dim){n, -1, NULL};
         } else if (late) {
@@ -296,12 +295,37 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
 {
     struct exprs *x = c->ctx->exprs;
     struct art_symbol *sym = NEW_ARRAY(&c->ctx->session, struct art_symbol, sym_count(x) + 1);
-    for (uint32_t i = 1; i <= sym_count(x); i++) {
-        const struct symbol *s = sym_get(x, (sym_id){i});
-        if (s->kind == SYM_SHAPE)
-            sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i)) {
+        const struct symbol *s = sym_get(x, i);
+        sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
     }
     a->sym = sym;
+}
+
+/* Links behind each leading node the others that its kernels compute; a node of several kernels goes to the first. */
+static void chain_nodes(const struct compilation *c, struct art_node *node)
+{
+    const struct module *m = c->module;
+    uint32_t n = c->ctx->sources.n;
+    bool *taken = NEW_ARRAY(&c->ctx->session, bool, n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        taken[kernel_lead(m, &m->kernels.data[i])] = true;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        uint32_t last = kernel_lead(m, k);
+        if (!last)
+            continue;
+        while (node[last].next)
+            last = (uint32_t)node[last].next;
+        for (uint32_t j = k->nodes.n; j > 0; j--) {
+            uint32_t src = graph_node(m->g, k->nodes.data[j - 1])->src.i;
+            if (!src || taken[src])
+                continue;
+            taken[src] = true;
+            node[last].next = src;
+            last = src;
+        }
+    }
 }
 
 static void artifact_nodes(struct compilation *c, struct artifact *a)
@@ -318,8 +342,10 @@ static void artifact_nodes(struct compilation *c, struct artifact *a)
         if (k->node < c->ctx->sources.n) {
             node[k->node].flops += k->flops;
             node[k->node].bytes += k->bytes;
+            node[k->node].kernels++;
         }
     }
+    chain_nodes(c, node);
     a->node = node;
     a->n_node = c->ctx->sources.n;
 }
@@ -359,8 +385,7 @@ bool run_link(struct compilation *c)
         .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
         .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name,
         .variants = c->variants.data, .n_variants = c->variants.n, .kernels = c->kernel_rows.data,
-        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch,
-        .const_bytes = (int64_t)c->module->prepared_bytes, .weights = weights_of(c->module),
+        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch, .weights = weights_of(c->module),
         .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
     if (!c->output)
         return true;

@@ -108,11 +108,11 @@ static void print_kernels(struct session *s, struct profile *p, uint32_t runs)
     for (; rows < p->n && rows < ROWS_MAX && p->nodes[rows].calls; rows++) {
         const struct kernel_time *k = &p->nodes[rows];
         const mcc_node *node = &s->api->node[k->node];
-        double calls = (double)k->calls, each = k->ns / calls;
-        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  %s (%s)%s%s\n", k->ns / runs / 1e3,
-                      total > 0 ? 100 * k->ns / total : 0, each > 0 ? (double)node->flops / each : 0,
-                      each > 0 ? (double)node->bytes / each : 0, calls / runs, node->name, node->op,
-                      node->source && *node->source ? " " : "", node->source ? node->source : "");
+        double calls = (double)k->calls, each = k->ns * (double)(node->kernels ? node->kernels : 1) / calls;
+        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / runs / 1e3, total > 0 ? 100 * k->ns / total : 0,
+                      each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0, calls / runs);
+        session_node(s, node, &text);
+        strbuf_printf(&text, "\n");
     }
     strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / runs / 1e3, 100.0);
     terminal_print(&text);

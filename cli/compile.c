@@ -39,6 +39,12 @@ static bool run_legalize(struct compilation *c)
     return c->graph;
 }
 
+static bool run_merge(struct compilation *c)
+{
+    merge_constants(c->graph);
+    return true;
+}
+
 static void print_graph(const struct compilation *c, struct strbuf *out)
 {
     if (c->options->dot)
@@ -55,6 +61,7 @@ static bool verify_graph(struct compilation *c)
 const struct stage stage_table[] = {
     {"import", run_import, print_graph, verify_graph},
     {"legalize", run_legalize, print_graph, verify_graph},
+    {"merge-constants", run_merge, print_graph, verify_graph},
     {"fuse", run_fuse, print_kernels, NULL},
     {"layout-transform", run_layout, print_storage, NULL},
     {"plan", run_plan, print_storage, NULL},

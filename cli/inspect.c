@@ -129,11 +129,12 @@ static void print_nodes(const struct session *s, struct strbuf *out)
 {
     for (uint32_t i = 0; i < s->api->n_node; i++) {
         const mcc_node *node = &s->api->node[i];
-        if (!node->name || !*node->name)
+        if (!node->kernels)
             continue;
-        strbuf_printf(out, "kernel   %s (%s): %llu flops, %llu bytes", node->name, node->op, (unsigned long long)node->flops,
-                      (unsigned long long)node->bytes);
-        strbuf_printf(out, node->source && *node->source ? ", %s\n" : "\n", node->source);
+        strbuf_printf(out, "kernel   ");
+        session_node(s, node, out);
+        strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)node->flops, (unsigned long long)node->bytes);
+        strbuf_printf(out, node->kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)node->kernels);
     }
 }
 

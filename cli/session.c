@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };
+enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING, OPS_SHOWN = 6 };
 
 /* The class of an artifact's error code: what the caller can do about it. */
 static enum fail error_class(int code)
@@ -132,4 +132,14 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *out)
             strbuf_printf(out, "%s", dim->expr && *dim->expr ? dim->expr : "?");
     }
     strbuf_printf(out, "]");
+}
+
+void session_node(const struct session *s, const mcc_node *node, struct strbuf *out)
+{
+    const mcc_api *api = s->api;
+    strbuf_printf(out, "%s (%s", node->name, node->op);
+    uint32_t shown = 0;
+    for (uint64_t i = node->next; i && i < api->n_node && shown <= OPS_SHOWN; i = api->node[i].next, shown++)
+        strbuf_printf(out, shown < OPS_SHOWN ? " + %s" : " + ...", api->node[i].op);
+    strbuf_printf(out, ")%s%s", node->source && *node->source ? " " : "", node->source ? node->source : "");
 }

@@ -28,5 +28,7 @@ bool session_error(struct session *, const char *doing);
 bool session_symbols(struct session *, int64_t *out);
 /* A port's type and shape with its symbols' values; extents that they do not decide are -1. */
 void port_describe(const mcc_api *, const mcc_port *, struct strbuf *out);
+/* A leading node and what its kernels compute besides: "conv1 (Conv + BatchNormalization + Relu) net.py:12". */
+void session_node(const struct session *, const mcc_node *, struct strbuf *out);
 
 #endif

@@ -139,6 +139,7 @@ static void report_sizes(const struct compilation *c, int64_t out, double times)
     stats_fates(c, &text);
     strbuf_printf(&text, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n", (long long)c->constants_in,
                   (long long)out, times);
+    plan_report(c->module, &text);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }
 

@@ -20,11 +20,14 @@ static const char *const libc_names[] = {
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
- * that they can grow without moving anything. Page alignment between them keeps code apart from data; what is
- * read-only after relocation fills its last page, since the loader protects whole pages only. */
+ * that they can grow without moving anything. Page alignment keeps code apart from what is before it. Behind the code
+ * no segment's bytes are aligned in the file: each starts in a new page of memory at the offset inside the page that
+ * the file has reached, so the file holds no padding (twice a page that two segments share is mapped). What is read-only
+ * after relocation fills its last page in memory, since the loader protects whole pages only. */
+#define NEXT_PAGE(end) "  " end " = .;\n  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (" end " & (CONSTANT(MAXPAGESIZE) - 1));\n"
 static const char script[] =
     "PHDRS {\n"
-    "  ro PT_LOAD FILEHDR PHDRS FLAGS(4);\n  text PT_LOAD FLAGS(5);\n  rw PT_LOAD FLAGS(6);\n%s"
+    "  ro PT_LOAD FILEHDR PHDRS FLAGS(4);\n  text PT_LOAD FLAGS(5);\n  late PT_LOAD FLAGS(6);\n  rw PT_LOAD FLAGS(6);\n%s"
     "  dynamic PT_DYNAMIC FLAGS(6);\n  note PT_NOTE FLAGS(4);\n  relro PT_GNU_RELRO FLAGS(4);\n"
     "  stack PT_GNU_STACK FLAGS(6);\n}\n"
     "SECTIONS {\n"
@@ -39,12 +42,16 @@ static const char script[] =
     "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
     "  .text : { *(.text .text.*) } :text\n"
     "  .plt : { *(.plt) } :text\n"
-    "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
-    "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :rw :relro\n"
-    "  .dynamic : { *(.dynamic) } :rw :relro :dynamic\n"
-    "  .got : { *(.got) } :rw :relro\n"
-    "  .got.plt : { *(.got.plt) . = ALIGN(CONSTANT(MAXPAGESIZE)); } :rw :relro\n"
+    NEXT_PAGE("text_end")
+    "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :late :relro\n"
+    "  .dynamic : { *(.dynamic) } :late :relro :dynamic\n"
+    "  .got : { *(.got) } :late :relro\n"
+    "  .got.plt : { *(.got.plt) } :late :relro\n"
+    "  late_end = .;\n"
+    "  .late.fill (NOLOAD) : { . = ALIGN(CONSTANT(MAXPAGESIZE)); } :late :relro\n"
+    "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (late_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
     "  .data : { *(.data .data.* .sdata .sdata.*) } :rw\n"
+    "  data_end = .;\n"
     "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
     "%s"
     "  /DISCARD/ : { *(.comment) *(.eh_frame) *(.eh_frame_hdr) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
@@ -58,8 +65,8 @@ static struct span text_span(const char *text)
 static struct span make_script(struct arena *arena, bool has_weights)
 {
     const char *head = has_weights ? "  weights PT_LOAD FLAGS(4);\n" : "";
-    const char *section = has_weights ? "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
-                                        "  .mcc.weights : { KEEP(*(.mcc.weights)) } :weights\n" : "";
+    const char *section = has_weights ? "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (data_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
+                                        "  . = ALIGN(64);\n  .mcc.weights : { KEEP(*(.mcc.weights)) } :weights\n" : "";
     return text_span(arena_printf(arena, script, head, section));
 }
 

@@ -396,6 +396,11 @@ sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo
     VEC_PUSH(x->arena, &x->syms, s);
     VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
     uint32_t id = x->syms.n - 1;
+    if (x->last_sym[kind].i)
+        x->syms.data[x->last_sym[kind].i]->next = (sym_id){id};
+    else
+        x->first_sym[kind] = (sym_id){id};
+    x->last_sym[kind] = (sym_id){id};
     x->names[name_slot(x, s->name)] = id;
     if (x->syms.n > x->names_size / 2)
         names_grow(x);
@@ -415,6 +420,11 @@ sym_id sym_find(const struct exprs *x, const char *name)
 uint32_t sym_count(const struct exprs *x)
 {
     return x->syms.n - 1;
+}
+
+sym_id sym_next(const struct exprs *x, enum sym_kind kind, sym_id s)
+{
+    return s.i ? x->syms.data[s.i]->next : x->first_sym[kind];
 }
 
 expr_id ex_sym(struct exprs *x, sym_id s)

@@ -32,7 +32,8 @@ enum expr_kind {
 enum sym_kind {
     SYM_SHAPE,   /* a named or anonymous dim of a graph input: bound at entry */
     SYM_VALUE,   /* an element of an integer tensor, known once that tensor is computed */
-    SYM_LOOP     /* a loop variable of a kernel under construction, or an iteration number */
+    SYM_LOOP,    /* a loop variable of a kernel under construction, or an iteration number */
+    SYM_KINDS
 };
 
 struct symbol {
@@ -42,6 +43,7 @@ struct symbol {
     expr_id bound;             /* provable upper bound in other symbols, or {0} */
     uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
                                 * UINT32_MAX: it is a dim of that value */
+    sym_id next;               /* the next of its kind (sym_next) */
 };
 
 struct exprs *exprs_new(struct context *);
@@ -54,6 +56,8 @@ struct symbol *sym_get(struct exprs *, sym_id);
  * ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
 void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor);
 uint32_t sym_count(const struct exprs *);
+/* The symbols of one kind in order of creation: {0} gives the first, {0} comes back after the last. */
+sym_id sym_next(const struct exprs *, enum sym_kind, sym_id);
 sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
 
 expr_id ex_const(struct exprs *, int64_t);

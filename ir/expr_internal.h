@@ -43,6 +43,7 @@ struct exprs {
     uint32_t n;                  /* nodes; [0] unused */
     uint32_t *table, table_size; /* open addressing, power of two, 0 = free */
     VEC(struct symbol *) syms;   /* [0] unused */
+    sym_id first_sym[SYM_KINDS], last_sym[SYM_KINDS];
     VEC(expr_id) sym_exprs;
     uint32_t *names, names_size; /* symbols by name */
     struct term *scratch;        /* a stack of sums under construction */

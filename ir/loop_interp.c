@@ -542,6 +542,8 @@ static void exec_call(struct interp *in, const struct lstmt *s)
     }
     if (strcmp(s->name, "mcc_rt_segment") == 0 && s->n_in == 1 && r > 0)
         VEC_PUSH(&in->arena, &in->segments, ((struct segment){ r, in->call_args.data[0].index }));
+    if (strcmp(s->name, "mcc_rt_grow") == 0 && s->n_in == 3 && r > 0)   /* the slot holds address and size */
+        VEC_PUSH(&in->arena, &in->segments, ((struct segment){ r, ((const int64_t *)in->call_args.data[0].buffer.data)[1] }));
     if (s->n_out)
         set_index(slot_out(in, s), r);
 }

@@ -172,8 +172,8 @@ bool view_invertible(const struct graph *g, node_id id)
 
 bool late_expr(struct exprs *x, expr_id e)
 {
-    for (uint32_t s = 1; s <= sym_count(x); s++)
-        if (sym_get(x, (sym_id){s})->kind == SYM_VALUE && ex_uses(x, e, (sym_id){s}))
+    for (sym_id s = sym_next(x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(x, SYM_VALUE, s))
+        if (ex_uses(x, e, s))
             return true;
     return false;
 }

@@ -512,10 +512,6 @@ static void collect(struct em *em)
         else if (em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
-    if (em->k->prepared) {   /* in place of the weights themselves */
-        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->prepared}));
-        c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
-    }
     while (c.work.n) {
         value_id v = c.work.data[--c.work.n];
         if (c.seen_value[v.i])
@@ -534,10 +530,11 @@ static void collect(struct em *em)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
 }
 
-bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, const char *name)
+bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, struct arena *scratch,
+              const char *name)
 {
-    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .mach = *mach};
-    em->f = lf_new(m->ctx, m->arena, LROLE_KERNEL, name);
+    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = scratch, .mach = *mach};
+    em->f = lf_new(m->ctx, scratch, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};
     em->memo_cap = 256;
     em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
@@ -551,8 +548,6 @@ bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct ma
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
             v = lf_arg(em->f, t, out ? LARG_OUT | LARG_IN | LARG_NOALIAS : LARG_IN | LARG_NOALIAS, 0, NULL);
-        } else if (a.prepared) {
-            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
         } else {
             v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
             VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
@@ -569,16 +564,6 @@ lval em_buffer(struct em *em, value_id v)
             return em->arg_lval.data[i];
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s: value %u is not an argument", em->f->name, v.i);
-    return (lval){1};
-}
-
-lval em_prepared(struct em *em)
-{
-    for (uint32_t i = 0; i < em->args.n; i++)
-        if (em->args.data[i].prepared)
-            return em->arg_lval.data[i];
-    em->failed = true;
-    error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
     return (lval){1};
 }
 
@@ -607,16 +592,13 @@ bool em_finish(struct em *em)
     for (uint32_t i = 0; i < em->args.n; i++) {   /* each buffer read or written once */
         value_id v = em->args.data[i].value;
         int64_t n = 0;
-        if (em->args.data[i].prepared)
-            k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
         if (v.i && ex_is_const(em->x, em->m->storage[v.i].size, &n))
             k->bytes += (uint64_t)n * elem_size(value_type(em->g, v)->elem);
     }
-    k->name = em->f->name;
-    k->text = text.data;
+    k->name = arena_strdup(em->m->arena, em->f->name);
+    k->text = arena_strndup(em->m->arena, text.data, text.n);
     k->local_bytes = em->f->local_bytes;
-    k->args.data = em->args.data;
-    k->args.n = em->args.n;
-    k->args.cap = em->args.cap;
+    k->args.data = arena_copy(em->m->arena, em->args.data, em->args.n * sizeof *em->args.data);
+    k->args.n = k->args.cap = em->args.n;
     return true;
 }

@@ -50,7 +50,8 @@ struct em {
     bool failed;
 };
 
-bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, const char *name);
+/* scratch: everything but what em_finish leaves in the kernel (its text, its arguments) */
+bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, struct arena *scratch, const char *name);
 bool em_finish(struct em *);     /* verifies, prints into kernel.text */
 
 /* types */
@@ -107,13 +108,6 @@ lval em_map(struct em *, const struct node *, const lval *in);   /* scalar funct
 expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
 lval em_buffer(struct em *, value_id);
 
-/* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
- * ended before one that loads is opened. */
-lval em_local(struct em *, enum elem, int64_t elements);
-lval em_prepared(struct em *);   /* the kernel's open-time constant */
-lval em_load_at(struct em *, lval buffer, expr_id element, uint32_t lanes);      /* here and now; lanes 1: a scalar */
-void em_store_at(struct em *, lval buffer, expr_id element, lval);
-
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
 expr_id em_loaded_index(struct em *, const struct node *, lval index, expr_id dim, expr_id cond);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
@@ -125,10 +119,6 @@ void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *con
 lval em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
 bool em_reduce_horizontal(struct em *, const struct node *);
 enum lop em_monoid(const char *monoid, enum elem);
-/* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
- * even with the number of results rounded up to a multiple of `tile`? */
-bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
-expr_id em_inside(struct em *, expr_id i, expr_id size);     /* 0 <= i < size */
 /* The dim of v along which memory is contiguous; -1: unknown. */
 int32_t em_fast_dim(struct em *, value_id v);
 

@@ -109,7 +109,7 @@ static lval divisor_checked(struct em *em, const struct node *n, lval d, struct 
     lval valid = ok;
     for (uint32_t s = 0; s < em->syms.n; s++) {
         lval mask = em->syms.data[s].mask;
-        if (mask.i && lf_type(em->f, mask).lanes == t.lanes && t.lanes > 1)
+        if (mask.i && em_visible(em, mask) && lf_type(em->f, mask).lanes == t.lanes && t.lanes > 1)
             valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, mask));
     }
     if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */

@@ -167,32 +167,6 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     st->n_in = n;
 }
 
-lval em_local(struct em *em, enum elem e, int64_t elements)
-{
-    struct ltype t = {e, 0};
-    lval buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
-    struct lblk *b = &em->f->blocks.data[em->level[0].i];
-    b->stmts.data[b->stmts.n - 1].imm = elements > 0 ? elements : 1;
-    em_set_depth(em, buffer, 0);
-    return buffer;
-}
-
-lval em_load_at(struct em *em, lval buffer, expr_id element, uint32_t lanes)
-{
-    lval in[2] = {buffer, em_index(em, element)};
-    lval v = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){lf_type(em->f, buffer).elem, lanes}, in, 2);
-    em_set_depth(em, v, em->top);
-    return v;
-}
-
-void em_store_at(struct em *em, lval buffer, expr_id element, lval value)
-{
-    lval in[3] = {buffer, em_index(em, element), value};
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_STORE);
-    s->in = lf_lvals(em->f, in, 3);
-    s->n_in = 3;
-}
-
 void em_store_out(struct em *em, const expr_id *idx, lval value)
 {
     value_id out = em->k->outs.data[0];
@@ -308,10 +282,12 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, expr_id dim
         lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
         if (ex_truth(em->x, cond) != TRUE_)
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
-        for (uint32_t s = 0; s < em->syms.n; s++)   /* lanes past the end hold nothing */
-            if (em->syms.data[s].mask.i && lf_type(em->f, em->syms.data[s].mask).lanes == lf_type(em->f, ok).lanes &&
+        for (uint32_t s = 0; s < em->syms.n; s++) {   /* lanes past the end hold nothing */
+            lval mask = em->syms.data[s].mask;
+            if (mask.i && em_visible(em, mask) && lf_type(em->f, mask).lanes == lf_type(em->f, ok).lanes &&
                 lf_type(em->f, ok).lanes > 1)
-                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em->syms.data[s].mask));
+                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, mask));
+        }
         em_check(em, ok, -9, n->src.i, "index out of range");
         /* The check leaves at the end of the chunk's index; until then stay inside. */
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);

@@ -620,9 +620,9 @@ static void require_roots(struct fuser *f)
     }
     for (uint32_t k = 0; k < g->outputs.n; k++)
         require(f, g->outputs.data[k].value);
-    for (uint32_t s = 1; s <= sym_count(f->x); s++) {
-        const struct symbol *sym = sym_get(f->x, (sym_id){s});
-        if (sym->kind == SYM_VALUE && sym->value && sym->value < f->m->n_values &&
+    for (sym_id s = sym_next(f->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(f->x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(f->x, s);
+        if (sym->value && sym->value < f->m->n_values &&
             !value_is_const(g, (value_id){sym->value}))
             require(f, (value_id){sym->value});
     }

@@ -8,7 +8,6 @@
  */
 #include "passes/access.h"
 #include "passes/kernel.h"
-#include "passes/winograd.h"
 
 #include <string.h>
 
@@ -113,10 +112,8 @@ static void want_blocks(struct layouter *l)
 }
 
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
-static void plan_halo(struct layouter *l, const struct kernel *kernel)
+static void plan_halo(struct layouter *l, const struct node *n)
 {
-    const struct node *n = graph_node(l->g, kernel->anchor);
-    int64_t tile = kernel->winograd ? kernel->winograd : 1;   /* read whole */
     value_id v = n->in[0];
     struct storage *s = &l->m->storage[v.i];
     const struct type *x = value_type(l->g, v), *y = value_type(l->g, n->out[0]), *w = value_type(l->g, n->in[1]);
@@ -132,7 +129,6 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
         if (!fixed(l, x->dims[d], &size) || !fixed(l, y->dims[d], &out) || !fixed(l, w->dims[d], &k) ||
             !fixed(l, pads[d - 2], &lo) || xdil[d - 2] != 1 || size <= 0 || out <= 0)
             return;
-        out = (out + tile - 1) / tile * tile;
         int64_t last = (out - 1) * strides[d - 2] + (k - 1) * dil[d - 2] - lo;
         need[d] = lo > 0 ? lo : 0;
         need[x->rank + d] = last > size - 1 ? last - (size - 1) : 0;
@@ -211,8 +207,6 @@ static void read_demands(struct layouter *l)
                 l->plain[view_plain(l->g, n->in[o]).i] = true;
             for (uint32_t o = 0; o < k->outs.n; o++)
                 l->plain[k->outs.data[o].i] = true;
-        } else if (n->op == OP_DOT) {
-            want_order(l, n);
         }
     }
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
@@ -222,10 +216,15 @@ static void read_demands(struct layouter *l)
         for (uint32_t i = 0; i < region->results.n; i++)
             l->plain[region->results.data[i].i] = true;
     }
-    for (uint32_t s = 1; s <= sym_count(l->x); s++) {
-        const struct symbol *sym = sym_get(l->x, (sym_id){s});
-        if (sym->kind == SYM_VALUE && sym->value && sym->value < l->m->n_values)
+    for (sym_id s = sym_next(l->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(l->x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(l->x, s);
+        if (sym->value && sym->value < l->m->n_values)
             l->plain[sym->value] = true;
+    }
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
+        const struct kernel *k = &l->m->kernels.data[i];
+        if (k->anchor.i && k->kind != KERNEL_OPAQUE && graph_node(l->g, k->anchor)->op == OP_DOT)
+            want_order(l, graph_node(l->g, k->anchor));
     }
 }
 
@@ -278,7 +277,7 @@ static void halo_kernels(struct layouter *l)
 
 /* ---- constants ------------------------------------------------------------------------------------------------------------- */
 
-/* Through views that move nothing, to the value that is stored; perm[d]: dim of the root that dim d of v is. */
+/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */
 static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
 {
     uint32_t count;
@@ -290,7 +289,7 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
         const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
         if (n->op == OP_TRANSPOSE) {
             const int64_t *p = node_ints(n, "perm", &count);
-            for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
+            for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
                 perm[d] = p[perm[d]];
         } else if (n->op != OP_IDENTITY && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
             return v;
@@ -434,15 +433,13 @@ bool layout_transform(struct module *m)
     read_demands(&l);
     if (m->layout != LAYOUT_NCHW && m->opt_level > 0)
         want_blocks(&l);
-    winograd_choose(m, l.blocked);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
-            plan_halo(&l, k);
+            plan_halo(&l, graph_node(m->g, k->anchor));
     }
     store_values(&l);
     halo_kernels(&l);
     store_constants(&l);
-    winograd_constants(m);
     return m->ctx->fail == FAIL_NONE;
 }

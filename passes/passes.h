@@ -21,6 +21,9 @@ struct legalize_options {
  * serve, then NULL. */
 struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
 
+/* Constants of equal type and bytes become one value: legal graph to legal graph (passes/merge_constants.c). */
+void merge_constants(struct graph *);
+
 /* --list-ops: the support matrix, from the table that legalize uses (passes/legalize/onnx.def). */
 void legalize_list_ops(struct strbuf *);
 

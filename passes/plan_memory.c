@@ -77,6 +77,34 @@ static void order_kernels(struct module *m)
     }
 }
 
+/* A loop that makes no trip hands its first values on as results: they live as long as those are read. */
+static bool extend_through_loop(struct planner *p, const struct node *n)
+{
+    int64_t carried = node_int(n, "n_carried", 0);
+    bool longer = false;
+    for (int64_t c = 0; c < carried; c++) {
+        const struct storage *in = &p->m->storage[view_plain(p->g, n->in[2 + c]).i], *out = &p->m->storage[n->out[c].i];
+        uint32_t last = out->place == PLACE_ARENA ? p->m->buffers.data[out->buffer].last : p->m->order.n;
+        if (in->place != PLACE_ARENA || p->m->buffers.data[in->buffer].last >= last)
+            continue;
+        p->m->buffers.data[in->buffer].last = last;
+        longer = true;
+    }
+    return longer;
+}
+
+static void extend_through_loops(struct planner *p)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 0; i < p->m->kernels.n; i++) {
+            const struct kernel *k = &p->m->kernels.data[i];
+            if (k->kind == KERNEL_CONTROL && graph_node(p->g, k->anchor)->op == OP_LOOP)
+                again |= extend_through_loop(p, graph_node(p->g, k->anchor));
+        }
+    }
+}
+
 static void lives(struct planner *p)
 {
     struct module *m = p->m;
@@ -111,6 +139,7 @@ static void lives(struct planner *p)
         for (uint32_t i = 0; owner && i < region->results.n; i++)
             touch(p, region->results.data[i], p->position[owner - 1]);
     }
+    extend_through_loops(p);
     /* What the program reads to bind a symbol is read right after the kernel that stores it: nothing to add. */
 }
 
@@ -127,13 +156,12 @@ static bool common_factor(const struct planner *p, sym_id *factor)
         if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
             continue;
         bool found = false;
-        for (uint32_t s = 1; s <= sym_count(p->x) && !found; s++) {
-            sym_id sym = {s};
-            if (sym_get(p->x, sym)->kind != SYM_SHAPE || !ex_uses(p->x, b->bytes, sym))
+        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found; sym = sym_next(p->x, SYM_SHAPE, sym)) {
+            if (!ex_uses(p->x, b->bytes, sym))
                 continue;
             if (!ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
                 return false;
-            if (factor->i && factor->i != s)
+            if (factor->i && factor->i != sym.i)
                 return false;
             *factor = sym;
             found = true;

@@ -187,9 +187,9 @@ void prog_bind_elements(struct prog *p, value_id v)
 {
     const struct value *value = graph_value(p->g, v);
     uint32_t node = value->def.i ? graph_node(p->g, value->def)->src.i : 0;
-    for (uint32_t i = 1; i <= sym_count(p->x); i++) {
-        const struct symbol *s = sym_get(p->x, (sym_id){i});
-        if (s->kind != SYM_VALUE || s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
+    for (sym_id id = sym_next(p->x, SYM_VALUE, (sym_id){0}); id.i; id = sym_next(p->x, SYM_VALUE, id)) {
+        const struct symbol *s = sym_get(p->x, id);
+        if (s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
             continue;
         lval e = prog_load(p, v, s->elem);
         const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo, (long long)s->hi);
@@ -197,7 +197,7 @@ void prog_bind_elements(struct prog *p, value_id v)
             prog_check(p, op2(p, L_LE, prog_const(p, s->lo), e), -9, node, text);
         if (s->hi != INT64_MAX)
             prog_check(p, op2(p, L_LE, e, prog_const(p, s->hi)), -9, node, text);
-        prog_bind(p, (sym_id){i}, e);
+        prog_bind(p, id, e);
     }
 }
 
@@ -237,9 +237,7 @@ static void launch(struct prog *p, struct kernel *k)
     }
     for (uint32_t i = 0; i < k->args.n; i++) {
         struct karg a = k->args.data[i];
-        args[n++] = a.value.i ? prog_buffer(p, a.value, value_type(p->g, a.value)->elem)
-                    : a.prepared ? offset(p, p->constants_base, ex_const(p->x, (int64_t)p->m->prepared.data[a.prepared - 1].offset), ELEM_F32)
-                    : sym_lval(p, a.sym);
+        args[n++] = a.value.i ? prog_buffer(p, a.value, value_type(p->g, a.value)->elem) : sym_lval(p, a.sym);
     }
     args[n++] = prog_index(p, k->count);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
@@ -296,9 +294,8 @@ void prog_region(struct prog *p, region_id r)
 
 static void bind_shape_symbols(struct prog *p)
 {
-    for (uint32_t i = 1; i <= sym_count(p->x); i++)
-        if (sym_get(p->x, (sym_id){i})->kind == SYM_SHAPE)
-            prog_bind(p, (sym_id){i}, lf_arg(p->f, INDEX, 0, 0, sym_get(p->x, (sym_id){i})->name));
+    for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
+        prog_bind(p, s, lf_arg(p->f, INDEX, 0, 0, sym_get(p->x, s)->name));
 }
 
 /* Elements narrower than a byte are packed at the ports and a byte each inside. */
@@ -361,7 +358,7 @@ static bool program(struct module *m, const char *suffix)
         p.out[k] = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 0, m->g->outputs.data[k].name);
     p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
-    p.constants_base = lf_arg(p.f, bytes, LARG_IN, 64, "constants");
+    lf_arg(p.f, bytes, LARG_IN, 64, "constants");
     bind_shape_symbols(&p);
     lval *packed = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
     ports_unpack(&p, packed);
@@ -430,15 +427,13 @@ static bool plan(struct module *m, const char *name)
     lval out = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_OUT, 0, "out");
     plan_bind(&p, dims);
     plan_check(&p, dims);
-    for (uint32_t i = 1; i <= sym_count(p.x); i++) {
-        if (sym_get(p.x, (sym_id){i})->kind != SYM_SHAPE)
-            continue;
+    for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
         bool bound = false;
         for (uint32_t j = 0; j < p.syms.n; j++)
-            bound |= p.syms.data[j].sym.i == i;
+            bound |= p.syms.data[j].sym.i == s.i;
         if (!bound)
-            prog_bind(&p, (sym_id){i}, prog_const(&p, 0));
-        plan_store(&p, out, &at, sym_lval(&p, (sym_id){i}));
+            prog_bind(&p, s, prog_const(&p, 0));
+        plan_store(&p, out, &at, sym_lval(&p, s));
     }
     plan_store(&p, out, &at, prog_index(&p, m->arena_bytes));
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {

@@ -17,7 +17,10 @@ enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */ };
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
-void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
+struct loop { int32_t dim; expr_id extent; expr_id var; };
+
+/* Flattens loops [0, n) into one parallel index. */
+static void parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
 {
     expr_id extents[RANK_MAX + 4], vars[RANK_MAX + 4], count = ex_const(em->x, 1), one = ex_const(em->x, 1);
     for (uint32_t i = 0; i < n; i++) {
@@ -103,7 +106,7 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
     em_for_end(em, &l, NULL, NULL);
 }
 
-lval em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
+static lval tail_mask(struct em *em, expr_id left, uint32_t lanes)
 {
     lval iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
     return em_op2(em, L_LT, iota, em_index(em, left));
@@ -130,7 +133,7 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
         bool guard = !ex_is_const(em->x, rest, &c);
         if (guard)
             em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, zero, rest)));
-        expr_id lane = em_lane(em, p->lanes, em_tail_mask(em, rest, p->lanes));
+        expr_id lane = em_lane(em, p->lanes, tail_mask(em, rest, p->lanes));
         idx[p->loop[at].dim] = ex_add(em->x, guard ? em_pin(em, base, 0, INT64_MAX) : base, lane);
         map_loops(em, p, at + 1, idx);
         if (guard)
@@ -139,7 +142,7 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
     }
     expr_id t = em_for_begin(em, &l, zero, ex_ceildiv(em->x, n, w), 1, NULL, 0);
     expr_id base = ex_mulc(em->x, t, p->lanes);
-    lval mask = em_tail_mask(em, ex_sub(em->x, n, base), p->lanes);
+    lval mask = tail_mask(em, ex_sub(em->x, n, base), p->lanes);
     idx[p->loop[at].dim] = ex_add(em->x, base, em_lane(em, p->lanes, mask));
     map_loops(em, p, at + 1, idx);
     em_for_end(em, &l, NULL, NULL);
@@ -186,7 +189,7 @@ static bool emit_map(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     map_plan_make(em, &p);
-    em_parallel_open(em, &par, p.loop, p.n_parallel);
+    parallel_open(em, &par, p.loop, p.n_parallel);
     for (uint32_t i = 0; i < p.n_parallel; i++)
         idx[p.loop[i].dim] = p.loop[i].var;
     map_loops(em, &p, p.n_parallel, idx);
@@ -213,20 +216,6 @@ struct tiling {
     expr_id row0;
 };
 
-void tile_store(struct em *em, const struct node *anchor, value_id domain, const expr_id *point, lval result)
-{
-    expr_id at[RANK_MAX], next[RANK_MAX];
-    memcpy(at, point, (size_t)value_type(em->g, anchor->out[0])->rank * sizeof *at);
-    for (uint32_t v = 0; v < em->k->path.n; v++) {
-        view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
-        memcpy(at, next, sizeof at);
-    }
-    em->anchor = anchor->out[0];
-    em->anchor_value = result;
-    em_store_out(em, at, domain.i == em->anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
-    em->anchor = (value_id){0};
-}
-
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS];
@@ -249,8 +238,18 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
-    for (uint32_t i = 0; i < n && !em->failed; i++)
-        tile_store(em, t->n, t->out, points[i], acc[i]);
+    for (uint32_t i = 0; i < n && !em->failed; i++) {
+        expr_id at[RANK_MAX], next[RANK_MAX];
+        memcpy(at, points[i], sizeof at);
+        for (uint32_t v = 0; v < em->k->path.n; v++) {
+            view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
+            memcpy(at, next, sizeof at);
+        }
+        em->anchor = t->n->out[0];
+        em->anchor_value = acc[i];
+        em_store_out(em, at, t->out.i == em->anchor.i ? acc[i] : em_value(em, t->out, at, cond));
+        em->anchor = (value_id){0};
+    }
 }
 
 /* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known, else whole tiles and single points. */
@@ -325,7 +324,7 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
         uint32_t w = 2;
         while (w < rest_lanes)
             w *= 2;
-        lval mask = w == rest_lanes ? (lval){0} : em_tail_mask(em, ex_const(em->x, rest_lanes), w);
+        lval mask = w == rest_lanes ? (lval){0} : tail_mask(em, ex_const(em->x, rest_lanes), w);
         t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
                                           (int64_t)vectors * t->lanes);
     }
@@ -343,7 +342,7 @@ static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     }
     if (!ex_is_const(em->x, t->t->dims[t->vec], &n)) {
         expr_id base = ex_mulc(em->x, block, t->lanes);
-        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
+        lval mask = tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
         t->piece[0] = ex_add(em->x, base, em_lane(em, t->lanes, mask));
         t->n_pieces = 1;
         tile_rows(em, t);
@@ -399,7 +398,7 @@ static bool emit_tiled(struct em *em)
         b_at = n_loops;
         loops[n_loops++] = (struct loop){-1, ex_const(em->x, nb / t.tb), {0}};
     }
-    em_parallel_open(em, &par, loops, n_loops);
+    parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         if (loops[i].dim >= 0)
             t.idx[loops[i].dim] = loops[i].var;
@@ -430,7 +429,7 @@ static bool emit_scan(struct em *em)
     for (int32_t d = 0; d < t->rank; d++)
         if (d != axis)
             loops[n_loops++] = (struct loop){d, t->dims[d], {0}};
-    em_parallel_open(em, &par, loops, n_loops);
+    parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         idx[loops[i].dim] = loops[i].var;
     lval init = em_const(em, em_reg_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
@@ -551,11 +550,11 @@ static bool emit_halo(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     bool blocked = em->m->storage[v.i].dim[1].block != 0;
-    em_parallel_open(em, &par, loops, 2);
+    parallel_open(em, &par, loops, 2);
     idx[0] = loops[0].var;
     expr_id base = ex_mulc(em->x, loops[1].var, lanes);
     /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
-    lval mask = blocked ? (lval){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
+    lval mask = blocked ? (lval){0} : tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
     idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
     halo_fill(em, v, 2, idx, false);
     em_parallel_end(em, &par);
@@ -573,15 +572,17 @@ static template_fn *const templates[] = {
 
 bool schedule(struct module *m, const struct machine *mach, const char *suffix)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
+    struct arena scratch;    /* of one kernel */
+    bool ok = true;
+    arena_init(&scratch, m->ctx);
+    for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
         struct em em;
         if (!templates[k->kind])
             continue;
-        k->args.n = 0;
-        template_fn *emit = k->winograd ? emit_winograd : templates[k->kind];
-        if (!em_begin(&em, m, k, mach, arena_printf(m->arena, "k%u%s", i, suffix)) || !emit(&em) || !em_finish(&em))
-            return false;
+        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[k->kind](&em) &&
+             em_finish(&em);
+        arena_release(&scratch);
     }
-    return m->ctx->fail == FAIL_NONE;
+    return ok && m->ctx->fail == FAIL_NONE;
 }

@@ -404,3 +404,20 @@ def test_stats_say_where_every_node_went(tmp_path):
     assert re.match(r"kernel k\d", fates["twice"]) and fates["abs"] == fates["twice"]
     assert "no output depends" in fates["unused"] and "vanished" in fates["same"]
     assert all("kernel" not in fates[name] or name in ("twice", "abs", "flat") for name in fates)
+
+
+def test_stats_name_what_fills_the_workspace(tmp_path):
+    """Two live products of 4 x 1000 and 4 x 3000 floats at the widest point of a chain."""
+    out = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "a"], ["p"], "narrow"),
+                                     helper.make_node("MatMul", ["p", "b"], ["q"], "wide"),
+                                     helper.make_node("MatMul", ["q", "c"], ["y"], "end")],
+               [value("x", [4, 8])], [value("y", [4, 2])],
+               {"a": np.ones((8, 1000), np.float32), "b": np.eye(1000, 3000, dtype=np.float32), "c": np.ones((3000, 2), np.float32)})
+    done = mcc(out, "--stats", "--variants=v3", "-o", tmp_path / "m.so")
+    text = done.stdout[done.stdout.index("workspace:"):].splitlines()
+    held = [line.split(maxsplit=1) for line in text[1:]]
+    assert "in the kernel of 'wide' (MatMul)" in text[0]
+    assert [name for _, name in held] == ["'wide' (MatMul)", "'narrow' (MatMul)"]
+    assert int(held[0][0]) >= 48000 and int(held[1][0]) >= 16000
+    alive = int(text[0].split("at most ")[1].split()[0])
+    assert alive == sum(int(n) for n, _ in held) <= int(text[0].split()[1])

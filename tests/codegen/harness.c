@@ -218,7 +218,7 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
         kernels[i].name = units[i].symbol;
     }
     units[n] = (struct codegen_unit){ &v->target, "main", program_of(s), { 0 } };
-    struct art_variant variant = { &v->target, v->target.cpu, 0, "main", NULL };
+    struct art_variant variant = { &v->target, v->target.cpu, 0, "main" };
     struct artifact a = { .name = "suite", .compiler = "", .target_text = "", .features = "",
                           .variants = &variant, .n_variants = 1, .kernels = kernels, .n_kernels = n, .plan = "main",
                           .weights = { 0, NULL, no_weights }, .units = units, .n_units = n + 1, .prefix = "" };

@@ -32,8 +32,8 @@ const struct type *drawn_type(struct draw *d, const struct drawn *v)
 int64_t draw_dim(struct draw *d, expr_id e)
 {
     int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
-    if (d->symbol.i)
-        symbols[d->symbol.i] = d->extent;
+    for (uint32_t i = 0; i < d->n_symbols; i++)
+        symbols[d->symbol[i].i] = d->extent[i];
     return ex_eval(d->x, e, symbols, &n) ? n : -1;
 }
 
@@ -48,12 +48,12 @@ int64_t draw_count(struct draw *d, const struct drawn *v)
 
 double elem_eps(enum elem e)
 {
-    return e == ELEM_F64 ? 0x1p-52 : e == ELEM_F32 ? 0x1p-23 : e == ELEM_F16 ? 0x1p-10 : 0;
+    return e == ELEM_F64 ? 0x1p-52 : e == ELEM_F32 ? 0x1p-23 : e == ELEM_F16 ? 0x1p-10 : e == ELEM_BF16 ? 0x1p-7 : 0;
 }
 
 static double elem_largest(enum elem e)
 {
-    return e == ELEM_F64 ? 1e200 : e == ELEM_F32 ? 1e30 : 3e4;
+    return e == ELEM_F64 ? 1e200 : e == ELEM_F16 ? 3e4 : 1e30;
 }
 
 bool drawn_exact(const struct drawn *v)
@@ -94,12 +94,13 @@ void draw_keep(struct draw *d, struct drawn v)
 enum elem draw_float(struct draw *d)
 {
     int64_t k = draw_int(d, 0, 99);
-    return k < 80 ? ELEM_F32 : k < 90 ? ELEM_F64 : ELEM_F16;
+    return k < 78 ? ELEM_F32 : k < 87 ? ELEM_F64 : k < 94 ? ELEM_F16 : ELEM_BF16;
 }
 
 static enum elem draw_elem(struct draw *d, const char *classes)
 {
-    static const enum elem all[] = {ELEM_I32, ELEM_I64, ELEM_I8, ELEM_U8, ELEM_I16, ELEM_U32, ELEM_BOOL};
+    static const enum elem all[] = {ELEM_I32, ELEM_I64, ELEM_I8,  ELEM_U8,  ELEM_I16,
+                                    ELEM_U16, ELEM_U32, ELEM_U64, ELEM_BOOL, ELEM_BOOL};
     if (strchr(classes, 'F') && draw_chance(d, 80))
         return draw_float(d);
     for (;;) {
@@ -115,14 +116,19 @@ expr_id draw_extent(struct draw *d)
     return ex_const(d->x, draw_chance(d, 70) ? DRAW_PICK(d, few) : DRAW_PICK(d, many));
 }
 
+expr_id draw_symbol(struct draw *d)
+{
+    return ex_sym(d->x, d->symbol[draw_int(d, 0, (int64_t)d->n_symbols - 1)]);
+}
+
 int32_t draw_shape(struct draw *d, int32_t least, expr_id *dims)
 {
     int32_t rank = (int32_t)draw_int(d, least, least > 3 ? least + 1 : 4);
     int64_t n = 1;
     for (int32_t i = 0; i < rank; i++) {
         dims[i] = draw_extent(d);
-        if (d->symbol.i && draw_chance(d, i == 0 ? 60 : 8))
-            dims[i] = ex_sym(d->x, d->symbol);
+        if (d->n_symbols && draw_chance(d, i == 0 ? 60 : 8))
+            dims[i] = draw_symbol(d);
         if (n * draw_dim(d, dims[i]) > DRAW_ELEMENTS)
             dims[i] = ex_const(d->x, 1);
         n *= draw_dim(d, dims[i]);
@@ -130,85 +136,137 @@ int32_t draw_shape(struct draw *d, int32_t least, expr_id *dims)
     return rank;
 }
 
-/* An input; data is row-major at graph width and is copied. */
-static value_id add_input(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, const int64_t *n, void *data)
+/* ---- elements ---- */
+
+static double draw_element(struct draw *d, enum elem e, int places)
+{
+    switch (elem_class(e)) {
+    case 'B': return (double)draw_int(d, 0, 1);
+    case 'U': return (double)draw_int(d, 0, 12);
+    case 'I': return (double)draw_int(d, -12, 12);
+    default: return ldexp((double)draw_int(d, -(3 << places), 3 << places), -places);
+    }
+}
+
+/* n elements at p, from the leaf's own random numbers: the choices that follow do not depend on n. */
+static void fill(struct draw *d, const struct drawn_data *how, enum elem e, char *p, int64_t n)
+{
+    uint64_t state = d->state;
+    uint32_t size = elem_size(e);
+    d->state = how->seed;
+    for (int64_t i = 0; i < n; i++, p += size) {
+        char class = elem_class(e);
+        if (how->indices)
+            elem_from_i64(e, draw_int(d, how->lo, how->hi), p);
+        else if (class == 'F')
+            elem_from_f64(e, draw_element(d, e, how->places), p);
+        else if (class != 'B' && draw_chance(d, 4))   /* any bits: what follows wraps */
+            elem_from_i64(e, (int64_t)draw_bits(d), p);
+        else
+            elem_from_i64(e, (int64_t)draw_element(d, e, how->places), p);
+    }
+    d->state = state;
+}
+
+static double leaf_mag(enum elem e)
+{
+    return elem_class(e) == 'F' ? 3 : elem_class(e) == 'B' ? 1 : 12;
+}
+
+/* ---- inputs and constants ---- */
+
+/* -1 where the extents do not fit the expression. */
+static int64_t dim_at(struct draw *d, expr_id e, const int64_t *extents)
+{
+    int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
+    for (uint32_t i = 0; i < d->n_symbols; i++)
+        symbols[d->symbol[i].i] = extents[i];
+    return ex_eval(d->x, e, symbols, &n) && n >= 0 ? n : -1;
+}
+
+void draw_bind(struct draw *d, const int64_t *extents)
+{
+    for (uint32_t k = 0; k < d->g->inputs.n; k++) {
+        const struct type *t = value_type(d->g, d->g->inputs.data[k].value);
+        struct tensor *in = &d->inputs[k];
+        int64_t n = 1;
+        *in = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .present = true, .n = 1};
+        in->dims = NEW_ARRAY(&d->g->arena, int64_t, t->rank + 1);
+        for (int32_t i = 0; i < t->rank; i++) {
+            in->dims[i] = dim_at(d, t->dims[i], extents);
+            if (in->dims[i] < 0)
+                in->dims[i] = 0;
+            n *= in->dims[i];
+        }
+        in->data = arena_alloc(&d->g->arena, (size_t)(n + 1) * elem_size(t->elem));
+        fill(d, &d->input_data[k], t->elem, in->data, n);
+    }
+}
+
+static value_id add_input(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, const struct drawn_data *how)
 {
     uint32_t k = d->g->inputs.n;
     const char *name = arena_printf(&d->g->arena, "in%u", k);
     struct type t = {.kind = TYPE_TENSOR, .elem = e, .rank = rank, .dims = dims};
     value_id v = graph_param(d->g, (region_id){1}, t, name);
     VEC_PUSH(&d->g->arena, &d->g->inputs, ((struct port){name, NULL, v}));
-    d->inputs[k] = (struct tensor){.kind = TYPE_TENSOR, .elem = e, .rank = rank, .data = data, .present = true, .n = 1};
-    d->inputs[k].dims = arena_copy(&d->g->arena, n, (size_t)(rank + 1) * sizeof *n);
+    d->input_data[k] = *how;
     return v;
 }
 
-static value_id add_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, void *data, bool constant)
+static value_id add_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, const struct drawn_data *how,
+                         bool constant)
 {
-    int64_t n[RANK_MAX + 1] = {0}, c;
+    int64_t dim[RANK_MAX + 1] = {0}, n = 1;
+    bool fixed = true;
     for (int32_t i = 0; i < rank; i++) {
-        n[i] = draw_dim(d, dims[i]);
-        constant &= ex_is_const(d->x, dims[i], &c);
+        fixed &= ex_is_const(d->x, dims[i], &dim[i]);
+        n *= dim[i];
     }
-    if (!constant && d->g->inputs.n < DRAW_INPUTS)
-        return add_input(d, e, dims, rank, n, data);
-    for (int32_t i = 0; i < rank; i++)
-        if (!ex_is_const(d->x, dims[i], &c))
-            return (value_id){0};
-    return b_const(&d->b, e, n, rank, data);
-}
-
-static double draw_element(struct draw *d, enum elem e, int places, double *mag)
-{
-    double v;
-    switch (elem_class(e)) {
-    case 'B': v = (double)draw_int(d, 0, 1); break;
-    case 'U': v = (double)draw_int(d, 0, 12); break;
-    case 'I': v = (double)draw_int(d, -12, 12); break;
-    default: v = ldexp((double)draw_int(d, -(3 << places), 3 << places), -places);
-    }
-    if (fabs(v) > *mag)
-        *mag = fabs(v);
-    return v;
-}
-
-struct drawn draw_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, bool constant)
-{
-    int64_t n = 1, c;
-    double mag = 0;
-    /* Few places: what follows stays exact for longer. Many: every product rounds. */
-    int places = elem_class(e) != 'F' ? 0 : draw_chance(d, 60) ? 2 : e == ELEM_F16 ? 4 : 18;
-    for (int32_t i = 0; i < rank; i++)
-        n *= draw_dim(d, dims[i]);
-    if (n > 4 * DRAW_ELEMENTS || n < 0)
-        return (struct drawn){0};
-    bool splat = constant && draw_chance(d, 15);
+    if (!(constant && fixed) && d->g->inputs.n < DRAW_INPUTS)
+        return add_input(d, e, dims, rank, how);
+    if (!fixed)
+        return (value_id){0};
     char *data = arena_alloc(&d->g->arena, (size_t)(n + 1) * elem_size(e));
-    for (int64_t i = 0; i < (splat ? 1 : n); i++) {
-        double v = draw_element(d, e, places, &mag);
-        if (elem_class(e) == 'F')
-            elem_from_f64(e, v, data + (size_t)i * elem_size(e));
-        else
-            elem_from_i64(e, (int64_t)v, data + (size_t)i * elem_size(e));
-    }
-    if (splat)
-        return drawn_make(d, b_broadcast(&d->b, b_const(&d->b, e, NULL, 0, data), dims, rank), mag, 0, places);
-    if (constant && rank > 0 && ex_is_const(d->x, dims[0], &c) && c > 1 && draw_chance(d, 10)) {   /* equal along dim 0 */
-        value_id v = add_leaf(d, e, dims + 1, rank - 1, data, true);
-        return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
-    }
-    return drawn_make(d, add_leaf(d, e, dims, rank, data, constant), mag, 0, places);
+    fill(d, how, e, data, n);
+    return b_const(&d->b, e, dim, rank, data);
 }
 
-struct drawn draw_indices(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi)
+static bool leaf_fits(struct draw *d, const expr_id *dims, int32_t rank)
 {
     int64_t n = 1;
     for (int32_t i = 0; i < rank; i++)
         n *= draw_dim(d, dims[i]);
-    char *data = arena_alloc(&d->g->arena, (size_t)(n + 1) * elem_size(e));
-    for (int64_t i = 0; i < n; i++)
-        elem_from_i64(e, draw_int(d, lo, hi), data + (size_t)i * elem_size(e));
-    return drawn_make(d, add_leaf(d, e, dims, rank, data, draw_chance(d, 50)), 64, 0, 0);
+    return n >= 0 && n <= 4 * DRAW_ELEMENTS;
+}
+
+struct drawn draw_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, bool constant)
+{
+    int64_t c;
+    /* Few places: what follows stays exact for longer. Many: every product rounds. */
+    int places = elem_class(e) != 'F' ? 0 : draw_chance(d, 60) ? 2 : e == ELEM_BF16 ? 4 : e == ELEM_F16 ? 4 : 18;
+    struct drawn_data how = {.seed = draw_bits(d), .places = places};
+    double mag = leaf_mag(e);
+    if (!leaf_fits(d, dims, rank))
+        return (struct drawn){0};
+    if (constant && draw_chance(d, 15)) {
+        value_id v = add_leaf(d, e, NULL, 0, &how, true);
+        return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
+    }
+    if (constant && rank > 0 && ex_is_const(d->x, dims[0], &c) && c > 1 && draw_chance(d, 10)) {   /* equal along dim 0 */
+        value_id v = add_leaf(d, e, dims + 1, rank - 1, &how, true);
+        return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
+    }
+    return drawn_make(d, add_leaf(d, e, dims, rank, &how, constant), mag, 0, places);
+}
+
+struct drawn draw_indices(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi)
+{
+    struct drawn_data how = {.seed = draw_bits(d), .indices = true, .lo = lo, .hi = hi};
+    bool constant = draw_chance(d, 50);
+    if (hi < lo || !leaf_fits(d, dims, rank))
+        return (struct drawn){0};
+    return drawn_make(d, add_leaf(d, e, dims, rank, &how, constant), 64, 0, 0);
 }
 
 struct drawn draw_const(struct draw *d, const struct drawn *like, double c)
@@ -236,9 +294,13 @@ struct drawn draw_value(struct draw *d, const char *classes, int32_t rank)
 
 /* ---- the graph ---------------------------------------------------------------------------------------------------- */
 
-static void draw_op(struct draw *d)
+void draw_op(struct draw *d)
 {
     int64_t k = draw_int(d, 0, 99);
+    if (draw_chance(d, 4)) {
+        draw_control(d);
+        return;
+    }
     if (k < 36)
         draw_map(d);
     else if (k < 56)
@@ -288,6 +350,9 @@ static void keep_output(struct draw *d, uint32_t only)
     for (uint32_t v = 1; v < d->g->values.n; v++)
         d->g->values.data[v].n_uses = 0;
     d->g->values.data[d->output[0].v.i].n_uses = 1;
+    for (uint32_t r = 2; r < d->g->regions.n; r++)
+        for (uint32_t k = 0; k < d->g->regions.data[r].results.n; k++)
+            d->g->values.data[d->g->regions.data[r].results.data[k].i].n_uses++;
     for (uint32_t i = 1; i < d->g->nodes.n; i++)
         for (uint32_t k = 0; k < d->g->nodes.data[i].n_in; k++)
             d->g->values.data[d->g->nodes.data[i].in[k].i].n_uses++;
@@ -302,11 +367,12 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
     d->x = ctx->exprs;
     d->state = seed * 0x2545f4914f6cdd1du + 1;
     d->b = (struct builder){.g = d->g, .region = {1}};
-    if (draw_chance(d, 30)) {
+    for (uint32_t i = 0; i < DRAW_SYMBOLS && draw_chance(d, i ? 20 : 40); i++) {
         static const int64_t extents[] = {1, 2, 3, 5, 7, 16, 19};
-        d->symbol = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
-        d->extent = DRAW_PICK(d, extents);
-        draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol)}, 1, false));   /* binds it */
+        d->symbol[i] = sym_new(d->x, SYM_SHAPE, i ? "m" : "n", draw_int(d, 0, 1), draw_chance(d, 50) ? 64 : INT64_MAX);
+        d->extent[i] = DRAW_PICK(d, extents);
+        d->n_symbols = i + 1;
+        draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol[i])}, 1, false));   /* binds it */
     }
     uint32_t most = (uint32_t)draw_int(d, 1, draw_chance(d, 80) ? 12 : 30);
     if (!n_ops)
@@ -318,5 +384,6 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
         return NULL;
     draw_outputs(d);
     keep_output(d, only);
+    draw_bind(d, d->extent);
     return d;
 }

@@ -1,16 +1,20 @@
 /* Random legal graphs, the same for one seed in every context: draw.c (choices, leaves), draw_map.c (elementwise),
- * draw_view.c (views, gathers, scatters), draw_sum.c (reductions, products, convolutions).
+ * draw_view.c (views, gathers, scatters), draw_sum.c (reductions, products, convolutions), draw_control.c (branches and
+ * loops).
  *
  * Every value carries what is known of its elements: their largest magnitude, how far an implementation may be off, and
  * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
  * exact, so even a convolution can be compared bit by bit, and only exact values reach discontinuous operators.
+ *
+ * What is drawn does not depend on the extents of symbolic dims: bounds hold for the largest ones, and draw_bind makes the
+ * inputs for others, so that one graph runs at several sizes.
  */
 #ifndef MCC_TESTS_FUZZ_DRAW_H
 #define MCC_TESTS_FUZZ_DRAW_H
 
 #include "ir/build.h"
 
-enum { DRAW_VALUES = 160, DRAW_ELEMENTS = 6000, DRAW_WORK = 400000, DRAW_INPUTS = 24 };
+enum { DRAW_VALUES = 160, DRAW_ELEMENTS = 6000, DRAW_WORK = 400000, DRAW_INPUTS = 24, DRAW_SYMBOLS = 2 };
 
 struct drawn {
     value_id v;
@@ -18,19 +22,24 @@ struct drawn {
     double err;        /* an element may be off by so much; 0: exact */
     int places;        /* exact floats are multiples of 2^-places */
 };
+/* How the elements of a leaf are made: its own random numbers; indices lo..hi, or what draw_element gives. */
+struct drawn_data { uint64_t seed; int places; bool indices; int64_t lo, hi; };
 struct draw {
     struct context *ctx;
     struct graph *g;
     struct exprs *x;
     struct builder b;
     uint64_t state;
-    sym_id symbol;               /* {0}: no symbolic dim */
-    int64_t extent;              /* the symbol's value in this run */
+    uint32_t n_symbols;
+    sym_id symbol[DRAW_SYMBOLS];
+    int64_t extent[DRAW_SYMBOLS];    /* the largest that these symbols get */
+    uint32_t nesting;            /* of regions, where one is being drawn */
     bool verbose;                /* kernels are shown too */
     double work;                 /* multiplications so far */
     uint32_t n;
     struct drawn value[DRAW_VALUES];
     struct tensor inputs[DRAW_INPUTS];
+    struct drawn_data input_data[DRAW_INPUTS];
     struct drawn output[DRAW_VALUES];    /* by graph output */
     uint32_t n_late;             /* outputs whose extents the data decides: they come last */
     struct drawn late[4];
@@ -39,6 +48,9 @@ struct draw {
 /* Draws a graph of n_ops steps (0: the seed says how many) with its inputs and outputs; of these only one stays when
  * `only` is the number of one. NULL when the seed gives none (a diagnostic tells why). */
 struct draw *draw_graph(struct context *, uint64_t seed, uint32_t n_ops, uint32_t only);
+
+/* Makes the inputs for these extents of the symbols, none above the one in draw.extent. */
+void draw_bind(struct draw *, const int64_t *extents);
 
 /* ---- choices ------------------------------------------------------------------------------------------------ */
 
@@ -50,7 +62,7 @@ bool draw_chance(struct draw *, int percent);
 /* ---- values --------------------------------------------------------------------------------------------------- */
 
 const struct type *drawn_type(struct draw *, const struct drawn *);
-int64_t draw_dim(struct draw *, expr_id);                      /* in this run */
+int64_t draw_dim(struct draw *, expr_id);                      /* at the largest extents */
 int64_t draw_count(struct draw *, const struct drawn *);
 double elem_eps(enum elem);
 /* Completes what is known about a result: rounds err up where it is not exact. */
@@ -65,6 +77,7 @@ struct drawn draw_leaf(struct draw *, enum elem, const expr_id *dims, int32_t ra
 /* Integers lo..hi, as an input or a constant. */
 struct drawn draw_indices(struct draw *, enum elem, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi);
 expr_id draw_extent(struct draw *);
+expr_id draw_symbol(struct draw *);          /* one of them; there must be some */
 int32_t draw_shape(struct draw *, int32_t least, expr_id *dims);
 /* The same values without rounding error or wide range: what follows a discontinuous operator. */
 enum elem draw_float(struct draw *);
@@ -78,6 +91,8 @@ void draw_reduce(struct draw *);
 void draw_product(struct draw *);
 void draw_rows(struct draw *);
 void draw_call(struct draw *);
+void draw_control(struct draw *);
+void draw_op(struct draw *);     /* any of these */
 struct drawn draw_binary(struct draw *, enum op, struct drawn, struct drawn);
 struct drawn draw_const(struct draw *, const struct drawn *like, double);    /* exact: few places */
 

@@ -166,10 +166,11 @@ static struct drawn feature_map(struct draw *d)
     }
     expr_id dims[5];
     int32_t rank = draw_chance(d, 70) ? 4 : draw_chance(d, 70) ? 3 : 5;
-    dims[0] = d->symbol.i && draw_chance(d, 60) ? ex_sym(d->x, d->symbol) : ex_const(d->x, draw_int(d, 1, 2));
+    dims[0] = d->n_symbols && draw_chance(d, 60) ? draw_symbol(d) : ex_const(d->x, draw_int(d, 1, 2));
     dims[1] = ex_const(d->x, draw_channels(d));
     for (int32_t i = 2; i < rank; i++)
-        dims[i] = ex_const(d->x, draw_int(d, 1, rank == 5 ? 5 : rank == 4 ? 9 : 20));
+        dims[i] = d->n_symbols && draw_chance(d, 12) ? draw_symbol(d)
+                                                     : ex_const(d->x, draw_int(d, 1, rank == 5 ? 5 : rank == 4 ? 9 : 20));
     return draw_leaf(d, draw_float(d), dims, rank, draw_chance(d, 5));
 }
 

@@ -74,6 +74,10 @@ static value_id slice(struct draw *d, const struct drawn *x, const struct type *
             starts[i] = ex_const(d->x, start);
             sizes[i] = ex_const(d->x, draw_int(d, (room + 1) / 2, room));
             steps[i] = back ? -step : step;
+        } else if (!ex_is_const(d->x, t->dims[i], &n) && draw_chance(d, 40)) {   /* the lower or the upper half */
+            sizes[i] = ex_div(d->x, t->dims[i], ex_const(d->x, 2));
+            if (draw_chance(d, 50))
+                starts[i] = ex_sub(d->x, t->dims[i], sizes[i]);
         }
     }
     return b_slice(&d->b, x->v, starts, sizes, steps);
@@ -140,7 +144,7 @@ static void iota(struct draw *d)
     int32_t rank = draw_shape(d, 1, dims);
     enum elem e = DRAW_PICK(d, elems);
     if (draw_chance(d, 30)) {
-        expr_id elements[3] = {ex_const(d->x, 3), d->symbol.i ? ex_sym(d->x, d->symbol) : ex_const(d->x, 5), ex_const(d->x, -2)};
+        expr_id elements[3] = {ex_const(d->x, 3), d->n_symbols ? draw_symbol(d) : ex_const(d->x, 5), ex_const(d->x, -2)};
         int64_t n = draw_int(d, 1, 3);
         draw_keep(d, drawn_make(d, b_from_exprs(&d->b, ELEM_I64, elements, (uint32_t)n, &n, 1), 64, 0, 0));
         return;
@@ -317,7 +321,7 @@ void draw_call(struct draw *d)
         draw_keep(d, drawn_make(d, out[1], DRAW_ELEMENTS, 0, 0));
         return;
     }
-    if (d->n_late == COUNT_OF(d->late))
+    if (d->n_late == COUNT_OF(d->late) || d->nesting)
         return;
     int64_t hi = INT32_MAX;
     ex_is_const(d->x, b_count(&d->b, x.v), &hi);

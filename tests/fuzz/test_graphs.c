@@ -1,9 +1,10 @@
 /* Random legal graphs: the reference interpreter, the loops that the passes emit for any level, layout and machine, and
- * the compiled artifact agree. Exact values are compared bit by bit, rounded ones within what their operators allow.
+ * the compiled artifact agree, at several extents of symbolic dims, for every CPU variant and with several threads. Exact
+ * values are compared bit by bit, rounded ones within what their operators allow.
  *
  *   test_graphs                       what `make check` runs: some hundred graphs
  *   test_graphs N SEED [--native]     graphs SEED .. SEED + N - 1
- *   test_graphs --show SEED [OPS [OUTPUT]]   one graph, its kernels and what is wrong with it
+ *   test_graphs --show SEED [OPS [OUTPUT [--native]]]   one graph, its kernels and what is wrong with it
  *
  * Each graph runs in a process of its own, so that a crash is a finding like any other. A failing one is cut to its
  * first steps and to one output before it is printed.
@@ -64,34 +65,81 @@ static bool same_tensor(const struct drawn *v, const struct tensor *want, const 
 
 static const struct machine machines[] = {{64, 32}, {32, 16}, {16, 16}};
 
-static int compare(struct draw *d, const struct way *w, struct strbuf *why)
+enum { MOST_SIZES = 4 };
+
+/* Extents for the symbols: the largest, none, one, and something between. */
+static uint32_t sizes_of(const struct draw *d, int64_t (*size)[DRAW_SYMBOLS])
 {
-    struct arena *arena = &d->ctx->session;
-    uint32_t n = d->g->outputs.n;
-    struct tensor *want = NEW_ARRAY(arena, struct tensor, n + 1), *have = NEW_ARRAY(arena, struct tensor, n + 1);
-    const char *text = "";
-    enum eval_status status = graph_eval(d->g, d->inputs, want, arena, &text);
-    if (status == EVAL_SHAPE)   /* extents that this run's symbol does not fit */
-        return EMPTY;
-    if (status != EVAL_OK) {
-        strbuf_printf(why, "reference: %s", text);
-        return FAILED;
+    memset(size, 0, MOST_SIZES * sizeof *size);
+    for (uint32_t i = 0; i < d->n_symbols; i++) {
+        size[0][i] = d->extent[i];
+        size[2][i] = 1;
+        size[3][i] = d->extent[i] - d->extent[i] / 3;
     }
-    const char *path = arena_printf(arena, "/proc/self/exe");
-    char self[400];
-    ssize_t length = readlink(path, self, sizeof self - 1);
-    if (length < 0)
+    return d->n_symbols ? MOST_SIZES : 1;
+}
+
+struct expected { enum eval_status status; struct tensor *out; const char *text; };
+
+/* One size; EMPTY when the reference fails there, and then anything may have come out but a wrong result. */
+static int compare_size(struct draw *d, const struct expected *want, bool ran, const struct tensor *have, struct strbuf *why)
+{
+    if (want->status != EVAL_OK)
+        return EMPTY;
+    if (!ran)
         return FAILED;
-    self[length] = 0;
-    path = arena_printf(arena, "%s.%ld.so", self, (long)getpid());
-    if (w->native ? !way_native(d, w, path, have, why) : !way_loops(d, w, have, why))
-        return FAILED;
-    for (uint32_t k = 0; k < n; k++)
-        if (!same_tensor(&d->output[k], &want[k], &have[k], why)) {
+    for (uint32_t k = 0; k < d->g->outputs.n; k++)
+        if (!same_tensor(&d->output[k], &want->out[k], &have[k], why)) {
             strbuf_printf(why, ", of output %u (%%%u)", k, d->output[k].v.i);
             return FAILED;
         }
     return PASSED;
+}
+
+static const char *artifact_path(struct arena *arena)
+{
+    char self[400];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = 0;
+    return arena_printf(arena, "%s.%ld.so", self, (long)getpid());
+}
+
+/* The reference runs first: the passes add to the graph. */
+static int compare(struct draw *d, const struct way *w, struct strbuf *why)
+{
+    struct arena *arena = &d->ctx->session;
+    int64_t size[MOST_SIZES][DRAW_SYMBOLS];
+    struct expected want[MOST_SIZES];
+    uint32_t n = sizes_of(d, size), n_out = d->g->outputs.n;
+    struct tensor *have = NEW_ARRAY(arena, struct tensor, n_out + 1);
+    int result = EMPTY;
+    for (uint32_t i = 0; i < n; i++) {
+        want[i] = (struct expected){.out = NEW_ARRAY(arena, struct tensor, n_out + 1), .text = ""};
+        draw_bind(d, size[i]);
+        want[i].status = graph_eval(d->g, d->inputs, want[i].out, arena, &want[i].text);
+        if (want[i].status == EVAL_OK || want[i].status == EVAL_SHAPE || (i && want[i].status == EVAL_VALUE))
+            continue;
+        strbuf_printf(why, "reference: %s", want[i].text);
+        return FAILED;
+    }
+    struct native *native = w->native ? native_make(d, w, artifact_path(arena), why) : NULL;
+    struct loops *loops = w->native ? NULL : loops_make(d, w, why);
+    if (!native && !loops)
+        return FAILED;
+    for (uint32_t i = 0; i < n && result != FAILED; i++) {
+        draw_bind(d, size[i]);
+        uint32_t said = why->n;
+        bool ran = native ? native_run(native, have) : loops_run(loops, have);
+        int r = compare_size(d, &want[i], ran, have, why);
+        if (r == FAILED)
+            strbuf_printf(why, ", extents %lld %lld", (long long)size[i][0], (long long)size[i][1]);
+        else if (want[i].status != EVAL_OK)
+            why->n = said;
+        if (r != EMPTY)
+            result = r;
+    }
+    native_close(native);
+    return result;
 }
 
 /* In a context of its own: the passes add to the graph. */
@@ -111,7 +159,7 @@ static int try_way(const struct subject *s, const struct way *w)
         struct draw *d = draw_graph(ctx, s->seed, s->n_ops, s->only);
         if (!d && s->show)
             diags_append(ctx, &why);
-        if (d && graph_verify(d->g) && !(w->native && d->n_late)) {
+        if (d && graph_verify(d->g)) {
             if (s->show)
                 graph_print(d->g, &graph, false);
             if (s->show && s->crashes) {
@@ -135,7 +183,7 @@ static int try_way(const struct subject *s, const struct way *w)
     return result;
 }
 
-/* Some ways of all that there are, by seed. */
+/* Some ways of all that there are, by seed. Native: one of the CPU variants that this machine runs. */
 static int try_ways(const struct subject *s)
 {
     uint64_t k = s->seed;
@@ -144,12 +192,25 @@ static int try_ways(const struct subject *s)
         {.level = 2, .layout = (enum layout_choice)((k + 1 + k / 12 % 3) % 4), .machine = machines[(k / 4 + 1) % 3]},
         {.level = (int)(k % 2), .layout = LAYOUT_AUTO, .machine = machines[k / 2 % 3]},
     };
+    static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
+    static const char *variants[COUNT_OF(all)] = {"native"};
+    uint32_t n_variants = 0;
+#if defined(__x86_64__)
+    const bool runs[] = {true, __builtin_cpu_supports("x86-64-v3"), __builtin_cpu_supports("x86-64-v4")};
+    for (uint32_t i = 0; i < COUNT_OF(all); i++)
+        if (runs[i])
+            variants[n_variants++] = all[i];
+#endif
+    n_variants += !n_variants;
     int result = EMPTY;
     uint32_t n = s->native ? 1 : k % 3 == 0 ? 3 : 2;
     for (uint32_t i = 0; i < n; i++) {
         ways[i].native = s->native;
-        if (s->native)
+        if (s->native) {
             ways[i].level = k % 5 == 0 ? 0 : k % 5 == 1 ? 3 : 2;
+            ways[i].variant = variants[k % n_variants];
+            ways[i].threads = 2 + (uint32_t)(k % 3);
+        }
         int r = try_way(s, &ways[i]);
         if (r == FAILED)
             return FAILED;
@@ -237,7 +298,7 @@ int main(int argc, char **argv)
         return codegen_worker();
     if (argc > 2 && strcmp(argv[1], "--show") == 0) {
         struct subject s = {strtoull(argv[2], NULL, 10), argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
-                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, false, true, true, true};
+                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, argc > 5, true, true, true};
         return try_ways(&s);
     }
     if (argc > 2)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/backend.h"
-#include "passes/winograd.h"
+#include "passes/access.h"
 #include "runtime/mcc.h"
 
 struct loops {
@@ -17,7 +17,7 @@ struct loops {
     struct context *ctx;
     struct arena *arena;
     int64_t *symbols;            /* by sym_id */
-    char *arena_base, *weights, *constants;
+    char *arena_base, *weights;
     int64_t arena_bytes;
     struct lfunc **kernel;       /* parsed */
     struct tensor *out;
@@ -28,10 +28,10 @@ void way_print(const struct way *w, struct strbuf *out)
 {
     static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
     strbuf_printf(out, "%s -O%d %s", w->native ? "native" : "loops", w->level, layouts[w->layout]);
-    if (!w->native)
+    if (w->native)
+        strbuf_printf(out, " %s, 1 and %u threads", w->variant, w->threads);
+    else
         strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
-    if (w->winograd)
-        strbuf_printf(out, " winograd %u", w->winograd);
 }
 
 int64_t tensor_elements(const struct tensor *t)
@@ -66,7 +66,9 @@ void diags_append(struct context *ctx, struct strbuf *out)
 static int less(enum elem e, const char *a, const char *b)
 {
     double x = elem_to_f64(e, a), y = elem_to_f64(e, b);
-    if (elem_class(e) == 'I' || elem_class(e) == 'U')
+    if (elem_class(e) == 'U')
+        return (uint64_t)elem_to_i64(e, a) < (uint64_t)elem_to_i64(e, b);
+    if (elem_class(e) == 'I')
         return elem_to_i64(e, a) < elem_to_i64(e, b);
     return x < y;
 }
@@ -114,6 +116,20 @@ static int64_t nonzero(enum elem e, const char *src, int64_t total, int64_t rank
     return found;
 }
 
+/* (slot {address, bytes}, bytes, keep): at least so many bytes; the first `keep` stay. */
+static int64_t call_grow(struct loops *l, const struct linterp_arg *a)
+{
+    int64_t *slot = a[0].buffer.data, keep = a[2].index;
+    if (slot[0] && a[1].index <= slot[1])
+        return slot[0];
+    char *p = memory(l->arena, a[1].index, 0xff);
+    if (slot[0] && keep > 0)
+        memcpy(p, (const void *)(intptr_t)slot[0], (size_t)keep);
+    slot[0] = (int64_t)(intptr_t)p;
+    slot[1] = a[1].index;
+    return slot[0];
+}
+
 static int64_t call_output(struct loops *l, const struct linterp_arg *a)
 {
     struct tensor *t = &l->out[a[0].index];
@@ -131,6 +147,10 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
         return (int64_t)(intptr_t)memory(l->arena, a[0].index, 0xff);
     if (!strcmp(name, "mcc_rt_output"))
         return call_output(l, a);
+    if (!strcmp(name, "mcc_rt_grow"))
+        return call_grow(l, a);
+    if (!strcmp(name, "mcc_rt_poll"))
+        return 0;
     if (!strcmp(name, "mcc_rt_sort"))
         return call_sort(a);
     if (!strcmp(name, "mcc_rt_nonzero_count"))
@@ -157,40 +177,6 @@ static void clip(struct loops *l, value_id v, struct lbuffer *b)
         b->bytes = (int64_t)l->m->weights.data[s->buffer].bytes;
     if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) && bytes < b->bytes)
         b->bytes = bytes;
-}
-
-/* Of the function that derives open-time constants. */
-static int on_derive(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
-{
-    struct loops *l = user;
-    (void)n;
-    for (uint32_t i = 0; i < l->m->prepare_kernels.n; i++) {
-        const char *text = l->m->prepare_kernels.data[i].text;
-        struct lfunc *f = strcmp(name, l->m->prepare_kernels.data[i].name) ? NULL : lf_parse(l->ctx, l->arena, &text);
-        struct linterp_result r = {.code = -100, .text = "does not parse"};
-        if (!f)
-            continue;
-        if (lf_finish(f))
-            r = lf_interpret(f, a, 0, count, NULL);
-        if (r.code)
-            strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
-        return r.code;
-    }
-    strbuf_printf(l->why, "launch of %s", name);
-    return -100;
-}
-
-static bool derive_constants(struct loops *l)
-{
-    l->constants = memory(l->arena, (int64_t)l->m->prepared_bytes, 0xff);
-    if (!l->m->prepare)
-        return true;
-    struct linterp_arg args[2] = {{{l->weights, (int64_t)l->m->weights_bytes}, 0}, {{l->constants, (int64_t)l->m->prepared_bytes}, 0}};
-    struct linterp_host host = {.user = l, .launch = on_derive};
-    struct linterp_result r = lf_interpret(l->m->prepare, args, 0, 1, &host);
-    if (r.code)
-        strbuf_printf(l->why, " prepare ends with %d: %s", r.code, r.text ? r.text : "");
-    return r.code == 0;
 }
 
 static int on_launch(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
@@ -246,11 +232,20 @@ static bool run_plan_function(struct loops *l)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             l->symbols[i] = out[at++];
     l->arena_bytes = out[at++];
+    if (l->arena_bytes < 0) {
+        strbuf_printf(l->why, "a workspace of %lld bytes", (long long)l->arena_bytes);
+        return false;
+    }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         const struct type *t = value_type(g, g->outputs.data[k].value);
         int64_t *n = NEW_ARRAY(l->arena, int64_t, t->rank + 1);
-        for (int32_t i = 0; i < t->rank; i++)
+        for (int32_t i = 0; i < t->rank; i++) {
             n[i] = out[at++];
+            if (n[i] < 0 && !late_type(l->ctx->exprs, t)) {   /* an assertion of the program is going to fail */
+                strbuf_printf(l->why, "output %u has a dim of %lld", k, (long long)n[i]);
+                return false;
+            }
+        }
         l->out[k] = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .dims = n, .present = true};
     }
     return true;
@@ -287,7 +282,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
     a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
-    a[n++].buffer = (struct lbuffer){l->constants, (int64_t)l->m->prepared_bytes};
+    a[n++].buffer = (struct lbuffer){NULL, 0};
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             a[n++].index = l->symbols[i];
@@ -297,43 +292,46 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
 static bool emit(struct loops *l, const struct way *w)
 {
     struct module *m = l->m;
-    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
-                         .winograd = w->winograd, .winograd_always = true};
-    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
-        emit_prepare(m, &w->machine, "_x"))
+    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level};
+    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x"))
         return true;
     strbuf_printf(l->why, "passes: ");
     diags_append(l->ctx, l->why);
     return false;
 }
 
-bool way_loops(struct draw *d, const struct way *w, struct tensor *out, struct strbuf *why)
+struct loops *loops_make(struct draw *d, const struct way *w, struct strbuf *why)
 {
-    struct module m;
-    struct loops l = {.d = d, .m = &m, .ctx = d->ctx, .arena = &d->ctx->session, .out = out, .why = why};
-    if (!emit(&l, w))
-        return false;
-    l.symbols = NEW_ARRAY(l.arena, int64_t, sym_count(l.ctx->exprs) + 1);
-    l.kernel = NEW_ARRAY(l.arena, struct lfunc *, m.kernels.n + 1);
-    if (!run_plan_function(&l))
-        return false;
-    l.arena_base = memory(l.arena, l.arena_bytes, 0xff);
-    l.weights = memory(l.arena, (int64_t)m.weights_bytes, 0xff);
-    struct sink sink = {l.weights};
-    struct weights_writer writer = weights_of(&m);
+    struct arena *arena = &d->ctx->session;
+    struct loops *l = NEW(arena, struct loops);
+    *l = (struct loops){.d = d, .m = NEW(arena, struct module), .ctx = d->ctx, .arena = arena, .why = why};
+    if (!emit(l, w))
+        return NULL;
+    l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->kernels.n + 1);
+    l->weights = memory(arena, (int64_t)l->m->weights_bytes, 0xff);
+    struct sink sink = {l->weights};
+    struct weights_writer writer = weights_of(l->m);
     if (!writer.write(writer.user, put_weights, &sink)) {
-        diags_append(l.ctx, why);
-        return false;
+        diags_append(l->ctx, why);
+        return NULL;
     }
-    if (!derive_constants(&l))
+    return l;
+}
+
+bool loops_run(struct loops *l, struct tensor *out)
+{
+    l->out = out;
+    l->symbols = NEW_ARRAY(l->arena, int64_t, sym_count(l->ctx->exprs) + 1);
+    if (!run_plan_function(l))
         return false;
+    l->arena_base = memory(l->arena, l->arena_bytes, 0xff);
     struct linterp_arg args[4 * DRAW_VALUES] = {{{0}, 0}};
-    program_args(&l, args);
-    struct linterp_host host = {.user = &l, .launch = on_launch, .call = on_call};
-    struct linterp_result r = lf_interpret(m.program, args, 0, 1, &host);
-    for (uint32_t k = 0; d->verbose && !r.code && k < m.kernels.n; k++)
-        strbuf_printf(why, "%s\n", m.kernels.data[k].text ? m.kernels.data[k].text : "");
+    program_args(l, args);
+    struct linterp_host host = {.user = l, .launch = on_launch, .call = on_call};
+    struct linterp_result r = lf_interpret(l->m->program, args, 0, 1, &host);
+    for (uint32_t k = 0; l->d->verbose && !r.code && k < l->m->kernels.n; k++)
+        strbuf_printf(l->why, "%s\n", l->m->kernels.data[k].text ? l->m->kernels.data[k].text : "");
     if (r.code)
-        strbuf_printf(why, " program ends with %d: %s", r.code, r.text ? r.text : "");
+        strbuf_printf(l->why, " program ends with %d: %s", r.code, r.text ? r.text : "");
     return r.code == 0;
 }

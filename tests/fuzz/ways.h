@@ -12,14 +12,22 @@ struct way {
     enum layout_choice layout;
     struct machine machine;      /* loops only */
     bool native;
-    uint32_t winograd;           /* m of F(m x m, 3 x 3) for every convolution that can be; 0: none */
+    const char *variant;         /* native only: of the CPU */
+    uint32_t threads;            /* native only: the larger number */
 };
 void way_print(const struct way *, struct strbuf *);
 
-/* Runs the graph; out: one tensor per output, in the context's memory. False: why says what broke. */
-bool way_loops(struct draw *, const struct way *, struct tensor *out, struct strbuf *why);
-/* The same through an artifact written to path. */
-bool way_native(struct draw *, const struct way *, const char *path, struct tensor *out, struct strbuf *why);
+/* Both: make, once for a graph, returns NULL when why says what broke. run takes the inputs that draw_bind made last, and
+ * gives one tensor per output, in the context's memory; false when why says what broke. */
+struct loops;
+struct loops *loops_make(struct draw *, const struct way *, struct strbuf *why);
+bool loops_run(struct loops *, struct tensor *out);
+
+/* An artifact, written to path and loaded for one and for several threads; run compares the two bit by bit. */
+struct native;
+struct native *native_make(struct draw *, const struct way *, const char *path, struct strbuf *why);
+bool native_run(struct native *, struct tensor *out);
+void native_close(struct native *);
 
 /* Element counts and memory for a result; data starts off alignments larger than the element's. */
 int64_t tensor_elements(const struct tensor *);

@@ -9,6 +9,7 @@ import concurrent.futures
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -146,3 +147,7 @@ def check(root, flags, only=""):
         print(f"{group}: {sum(n for s, n in count.items() if s not in ('with references', 'of these matched'))} models:",
               ", ".join(f"{n} {s}" for s, n in count.most_common()))
     return bad
+
+
+if __name__ == "__main__":
+    sys.exit(1 if check(pathlib.Path(sys.argv[1]), sys.argv[2:]) else 0)

@@ -193,3 +193,7 @@ def check(generator, only=""):
                 print(f"wrong           {row['file']:40} {row['wrong']}: {text}", flush=True)
     print(f"hostile: {len(rows)} files, {len(rows) - len(bad)} answered as the index says, {len(bad)} not")
     return bad
+
+
+if __name__ == "__main__":
+    sys.exit(1 if check(pathlib.Path(sys.argv[1])) else 0)

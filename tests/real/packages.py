@@ -1,5 +1,6 @@
 """Networks inside packages of PyPI, at pinned versions: fetched by pip, compiled, and compared with ONNX Runtime (graph
-optimisations off) for several sizes of one shared object, one line each. Skipped with a word where pip gets nothing.
+optimisations off) for several sizes of one shared object, one line each. Then the programs of
+examples/ that use them, beside the packages themselves. Skipped with a word where pip gets nothing.
 """
 import pathlib
 import subprocess
@@ -44,6 +45,10 @@ NETS = {
     "rapidocr_rec": (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", picture,
                      [(1, 48, 320), (2, 48, 501), (6, 48, 77)]),
 }
+
+
+# example -> package, variables for its Makefile
+PROGRAMS = {"filetype": (MAGIKA, ["FILES=250"])}
 
 
 def fetch(package, folder):
@@ -97,3 +102,18 @@ def check(names, folder, scratch, tools):
                    f"{artifact.stat().st_size / 1e6:6.2f} MB of {path.stat().st_size / 1e6:6.2f} MB, sizes "
                    f"{', '.join('x'.join(map(str, s)) for s in sizes)}: at most {most:.2g} of what is allowed")
         artifact.unlink()
+    for name, (package, variables) in PROGRAMS.items():
+        if not names or name in names or "packages" in names:
+            check_program(name, package, variables, folder, tools)
+
+
+def check_program(name, package, variables, folder, tools):
+    """`make compare` of an example: its exit status and its counts, of which it prints more itself."""
+    if not fetch(package, folder):
+        print(f"skip examples/{name}: pip gets no {package[0]} {package[1]} (no network?)", flush=True)
+        return
+    where = ["-C", tools.ROOT / "examples" / name, f"MCC_BUILD={tools.BUILD.resolve()}", f"BUILD={tools.BUILD.resolve() / name}"]
+    done = subprocess.run(["make", "-s", *where, *variables, "compare"], capture_output=True, text=True)
+    print(done.stdout, end="")
+    counts = [line for line in done.stdout.splitlines() if "as the package's" in line]
+    tools.line(f"examples/{name}", done.returncode == 0, (counts or done.stderr.splitlines()[-1:] or [""])[0])

@@ -69,7 +69,7 @@ class Port(c.Structure):
 
 class Node(c.Structure):
     _fields_ = [("name", c.c_char_p), ("op", c.c_char_p), ("source", c.c_char_p), ("flops", c.c_uint64),
-                ("bytes", c.c_uint64), ("reserved", c.c_uint64 * 2)]
+                ("bytes", c.c_uint64), ("kernels", c.c_uint64), ("next", c.c_uint64)]
 
 
 class Value(c.Structure):

@@ -69,7 +69,7 @@ class Model:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             options.log_severity_level = 3
             self.session = onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
-        return self.session.run(None, {i.name: x for i, x in zip(self.session.get_inputs(), feed)})
+        return self.session.run(None, {i.name: np.asarray(x) for i, x in zip(self.session.get_inputs(), feed)})
 
     def compare(self, feed, want=None, flags=("-O0", "-O2"), rtol=RTOL, atol=ATOL):
         """Every set of flags against want (default: ONNX Runtime); returns the outputs of the last."""

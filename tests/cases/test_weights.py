@@ -1,0 +1,188 @@
+"""Weights are stored once and never multiplied: sizes of artifacts, equal tensors, broadcasts of constants, and every
+form of MatMul and Gemm that could tempt a compiler to copy them."""
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+from support.compare import Model, difference, floats, ints, node
+from support.tool import mcc, save, value
+
+VARIANT = 250_000        # bytes of code and tables that one CPU variant may take
+F = np.float32
+
+
+def sized(model, *flags):
+    return model.compile(*flags).stat().st_size
+
+
+# ---- one Linear ----------------------------------------------------------------------------------------------------------
+
+def linear(folder, n):
+    folder.mkdir(exist_ok=True)
+    return save(folder / "linear.onnx", [node("MatMul", "x w", "h"), node("Add", "h b", "y")], [value("x", [n, 56, 56, 128])],
+                [value("y", [n, 56, 56, 512])], {"w": floats(128, 512, scale=0.1), "b": floats(512, seed=1)})
+
+
+def test_linear_is_as_large_as_its_weights(tmp_path):
+    """The default variants, N = 1, 2, 16, 64: at most 319,000 bytes, and all within 4 KB."""
+    sizes = []
+    for n in (1, 2, 16, 64):
+        output = tmp_path / f"{n}.so"
+        assert mcc(linear(tmp_path / str(n), n), "-o", output).returncode == 0
+        sizes.append(output.stat().st_size)
+    assert max(sizes) <= 319_000 and max(sizes) - min(sizes) < 4096, sizes
+
+
+def test_linear_is_right(tmp_path):
+    model = Model(tmp_path, path=linear(tmp_path, 2))
+    x = floats(2, 56, 56, 128)
+    initializers = {t.name: numpy_helper.to_array(t) for t in onnx.load(model.path).graph.initializer}
+    want = (x.reshape(-1, 128).astype(np.float64) @ initializers["w"] + initializers["b"]).reshape(2, 56, 56, 512)
+    assert not difference(want.astype(F), model.run([x])[0])
+
+
+# ---- equal tensors ----------------------------------------------------------------------------------------------------------
+
+W = floats(192, 192, scale=0.1)
+
+
+def chain(weights):
+    """x @ w0 @ w1 ...: nodes"""
+    return [node("MatMul", f"h{i} {w}", f"h{i + 1}") for i, w in enumerate(weights)]
+
+
+def shared_initializer():
+    return chain(["w"] * 6), ["n", 192], "h6", {"w": W}
+
+
+def equal_initializers():
+    return chain([f"w{i}" for i in range(6)]), ["n", 192], "h6", {f"w{i}": W for i in range(6)}
+
+
+def transposed_weight():
+    nodes = [node("Transpose", "w", "t", perm=[1, 0]), *chain(["t", "t"])]
+    return nodes, ["n", 192], "h2", {"w": W}
+
+
+def both_ways_round():
+    """The same tensor as it is and transposed."""
+    nodes = [node("Transpose", "w", "t", perm=[1, 0]), *chain(["w", "t", "w"])]
+    return nodes, ["n", 192], "h3", {"w": W}
+
+
+def constant_node():
+    nodes = [node("Constant", "", "c", value=numpy_helper.from_array(W)), *chain(["w", "c"])]
+    return nodes, ["n", 192], "h2", {"w": W}
+
+
+def branches():
+    """Both branches of an If carry the tensor, and the graph does."""
+    tensor = numpy_helper.from_array(W, "own")
+    then = helper.make_graph([node("MatMul", "h0 own", "t")], "then", [], [value("t", ["n", 192])], [tensor])
+    other = helper.make_graph([node("MatMul", "h1 own", "e")], "else", [], [value("e", ["n", 192])], [tensor])
+    nodes = [node("MatMul", "h0 w", "h1"), node("ReduceSum", "h1", "s", keepdims=0), node("Less", "zero s", "p"),
+             node("If", "p", "y", then_branch=then, else_branch=other)]
+    return nodes, ["n", 192], "y", {"w": W, "zero": F(0)}
+
+
+def branches_alone():
+    """As branches(), and nobody outside has it."""
+    nodes, shape, result, constants = branches()
+    nodes[0] = node("Tanh", "h0", "h1")
+    return nodes, shape, result, {"zero": constants["zero"]}
+
+
+CASES = [shared_initializer, equal_initializers, transposed_weight, both_ways_round, constant_node, branches, branches_alone]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[c.__name__ for c in CASES])
+def test_stored_once(case, tmp_path):
+    nodes, shape, result, constants = case()
+    model = Model(tmp_path, nodes, [value("h0", shape)], [value(result, shape)], constants)
+    assert W.nbytes < sized(model, "-O2") < W.nbytes + 60_000
+    for n in (1, 7):
+        model.compare([floats(n, 192, seed=n)], atol=1e-4)
+
+
+def test_tied_embedding(tmp_path):
+    """Rows gathered from a table whose transpose makes the logits."""
+    table = floats(500, 64, scale=0.2)
+    nodes = [node("Gather", "table tokens", "x"), node("Tanh", "x", "h"), node("Transpose", "table", "t", perm=[1, 0]), node("MatMul", "h t", "y")]
+    model = Model(tmp_path, nodes, [value("tokens", ["n", "s"], T.INT64)], [value("y", ["n", "s", 500])], {"table": table})
+    assert sized(model, "-O2") < table.nbytes + 60_000
+    model.compare([np.random.default_rng(0).integers(0, 500, (2, 9))])
+
+
+# ---- nothing multiplied ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("nodes, constants", [
+    ([node("Expand", "w shape", "e"), node("Add", "x e", "y")], {"w": floats(1, 1, 600), "shape": ints(32, 200, 600)}),
+    ([node("Tile", "w times", "e"), node("Add", "x e", "y")], {"w": floats(1, 1, 600), "times": ints(32, 200, 1)}),
+    ([node("ConstantOfShape", "shape", "e", value=numpy_helper.from_array(F([2.5]))), node("Add", "x e", "y")],
+     {"shape": ints(32, 200, 600)}),
+    ([node("Expand", "w shape", "e"), node("Transpose", "e", "t", perm=[0, 2, 1]), node("MatMul", "x t", "m"), node("Relu", "m", "y")],
+     {"w": floats(1, 200, 600, scale=0.05), "shape": ints(32, 200, 600)}),
+], ids=["expand", "tile", "constant of shape", "expanded operand of a product"])
+def test_broadcast_constants_stay_small(nodes, constants, tmp_path):
+    """15 MB when written out."""
+    out = [32, 200, 200] if nodes[-1].op_type == "Relu" else [32, 200, 600]
+    model = Model(tmp_path, nodes, [value("x", [32, 200, 600])], [value("y", out)], constants)
+    assert sized(model, "-O2") < sum(a.nbytes for a in constants.values()) + 100_000
+    model.compare([floats(32, 200, 600)], flags=["-O2"], atol=1e-3)
+
+
+def test_growth_is_warned_of_and_limited(tmp_path):
+    """Above 1.5 times: a warning with node and multiplier; above the limit: exit status 4, no output."""
+    path = save(tmp_path / "m.onnx", [node("Mul", "r c", "t", "outer"), node("MatMul", "x t", "y")], [value("x", [1, 600])],
+                [value("y", [1, 600])], {"r": floats(1, 600), "c": floats(600, 1)})
+    done = mcc(path, "--stats", "-o", tmp_path / "a.so")
+    if done.returncode == 0 and int(re.search(r"(\d+) bytes in the output", done.stdout)[1]) > 1.5 * 4800:
+        assert "outer" in done.stderr and "[-Wconstant-growth]" in done.stderr and "times" in done.stderr
+        done = mcc(path, "--max-constant-growth=2", "-o", tmp_path / "b.so")
+        assert done.returncode == 4 and "outer" in done.stderr and not (tmp_path / "b.so").exists()
+    done = mcc(path, "--max-output-size=5K", "-o", tmp_path / "c.so")
+    assert done.returncode == 4 and not (tmp_path / "c.so").exists()
+
+
+# ---- forms of products --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("a, b", [([5], [5]), ([5], [5, 3]), ([4, 5], [5]), ([4, 5], [5, 3]), ([2, 4, 5], [5, 3]), ([4, 5], [2, 5, 3]),
+                                  ([2, 1, 4, 5], [1, 3, 5, 6]), ([2, 3, 4, 5], [3, 5, 6]), ([1, 4, 5], [7, 5, 2]), ([0, 5], [5, 3]),
+                                  ([4, 0], [0, 3]), ([5], [2, 5, 3]), ([2, 4, 5], [5])])
+@pytest.mark.parametrize("constant", ["a", "b", ""])
+def test_matmul(a, b, constant, tmp_path):
+    values = {"a": floats(*a), "b": floats(*b, seed=1)}
+    want = np.asarray(np.matmul(values["a"], values["b"]))
+    free = [k for k in "ab" if k != constant]
+    model = Model(tmp_path, [node("MatMul", "a b", "y")], [value(k, values[k].shape) for k in free], [value("y", want.shape)],
+                  {constant: values[constant]} if constant else {})
+    model.compare([values[k] for k in free], [want], flags=["-O2"])
+
+
+@pytest.mark.parametrize("bias", [None, [], [1], [6], [1, 6], [4, 1], [4, 6]])
+@pytest.mark.parametrize("trans_a, trans_b", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_gemm(bias, trans_a, trans_b, tmp_path):
+    a, b = floats(*((5, 4) if trans_a else (4, 5))), floats(*((6, 5) if trans_b else (5, 6)), seed=1)
+    c = None if bias is None else floats(*bias, seed=2) if bias else F(1.5)
+    want = F(0.5) * ((a.T if trans_a else a) @ (b.T if trans_b else b)) + (0 if c is None else F(2) * c)
+    for fixed in (("b", "c"), ("a",)):
+        folder = tmp_path / fixed[0]
+        folder.mkdir()
+        values = {"a": a, "b": b} | ({} if c is None else {"c": np.asarray(c)})
+        free = [k for k in values if k not in fixed]
+        model = Model(folder, [node("Gemm", "a b" + ("" if c is None else " c"), "y", alpha=0.5, beta=2.0, transA=trans_a, transB=trans_b)],
+                      [value(k, values[k].shape) for k in free], [value("y", [4, 6])], {k: v for k, v in values.items() if k in fixed})
+        model.compare([values[k] for k in free], [want.astype(F)], flags=["-O2"])
+
+
+def test_rows_of_every_leading_dim_are_one_product(tmp_path):
+    """Rank 4 times rank 2 is one contraction over N*H*W rows."""
+    model = Model(tmp_path, [node("MatMul", "x w", "y")], [value("x", ["n", 7, 5, 64])], [value("y", ["n", 7, 5, 96])], {"w": floats(64, 96)})
+    kernels = [l for l in model.dump("fuse").splitlines() if l.startswith("k")]
+    assert len(kernels) == 1 and "contract" in kernels[0]
+    for n in (1, 3):
+        model.compare([floats(n, 7, 5, 64)], flags=["-O2"], atol=1e-4)
