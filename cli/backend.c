@@ -11,44 +11,48 @@
 
 /* ---- targets ------------------------------------------------------------------------------------------------- */
 
-struct variant_row {
-    const char *arch, *name;
-    struct target target;
-    uint64_t features;
-    struct machine machine;
-};
-static const struct variant_row variant_rows[] = {   /* best first */
-    {"x86_64", "x86-64-v4", {"x86_64-unknown-linux-gnu", "x86-64-v4", "-prefer-256-bit"}, RT_CPU_X86_V4, {64, 32}},
-    {"x86_64", "x86-64-v3", {"x86_64-unknown-linux-gnu", "x86-64-v3", ""}, RT_CPU_X86_V3, {32, 16}},
-    {"x86_64", "x86-64-v2", {"x86_64-unknown-linux-gnu", "x86-64-v2", ""}, RT_CPU_X86_V2, {16, 16}},
-    {"aarch64", "armv8-a", {"aarch64-unknown-linux-gnu", "generic", "+neon"}, 0, {16, 32}},
-    {"riscv64", "rv64gc", {"riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, 0, {16, 16}},
-};
+#define SAME(bit) ((int)CPU_##bit == (int)RT_CPU_##bit)
+_Static_assert(SAME(X86_V2) && SAME(X86_V3) && SAME(X86_V4) && SAME(X86_VNNI) && SAME(X86_BF16) && SAME(ARM_DOTPROD) &&
+               SAME(ARM_I8MM) && SAME(RISCV_V), "the table and the runtime name the same CPUs");
 
-static bool variant_wanted(const struct options *o, const struct variant_row *v)
+/* One variant: a row of the table, with -mattr's features behind its own. */
+struct variant { const struct target_row *row; struct target target; };
+
+/* Is word one of the words of a comma-separated list? */
+static bool listed(const char *list, const char *word)
 {
-    const char *arch = o->target ? o->target : "x86_64";
-    if (strncmp(arch, v->arch, strlen(v->arch)) != 0)
-        return false;
-    const char *list = o->variants ? o->variants : o->march ? o->march : NULL;
-    if (!list || strcmp(list, "all") == 0)
-        return true;
-    if (strcmp(list, "native") == 0)
-        return strcmp(v->arch, "x86_64") != 0 ||
-               (strcmp(v->name, "x86-64-v4") == 0 ? __builtin_cpu_supports("x86-64-v4")
-                : strcmp(v->name, "x86-64-v3") == 0 ? __builtin_cpu_supports("x86-64-v3") &&
-                                                        !__builtin_cpu_supports("x86-64-v4")
-                : !__builtin_cpu_supports("x86-64-v3"));
-    size_t n = strlen(v->name);
-    for (const char *p = strstr(list, v->name); p; p = strstr(p + 1, v->name))
-        if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
-            return true;
-    const char *tail = strrchr(v->name, '-');   /* "v3" for "x86-64-v3" */
-    n = tail ? strlen(tail + 1) : 0;
-    for (const char *p = tail ? strstr(list, tail + 1) : NULL; p; p = strstr(p + 1, tail + 1))
+    size_t n = strlen(word);
+    for (const char *p = strstr(list, word); p && n; p = strstr(p + 1, word))
         if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
             return true;
     return false;
+}
+
+/* What the name ends in: "v3" for "x86-64-v3". */
+static const char *short_name(const struct target_row *t)
+{
+    const char *tail = strrchr(t->name, '-');
+    return tail ? tail + 1 : t->name;
+}
+
+static bool is_native(const struct target_row *t, const char *arch)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_runs_here(&target_rows[i]))
+            return strncmp(arch, target_rows[i].arch, strlen(target_rows[i].arch)) == 0 ? &target_rows[i] == t : t->standard;
+    return t->standard;
+}
+
+static bool variant_wanted(const struct options *o, const struct target_row *t)
+{
+    const char *arch = o->target ? o->target : "x86_64", *list = o->variants ? o->variants : o->march;
+    if (strncmp(arch, t->arch, strlen(t->arch)) != 0)
+        return false;
+    if (!list || !strcmp(list, "all"))
+        return t->standard;
+    if (!strcmp(list, "native"))
+        return is_native(t, arch);
+    return listed(list, t->name) || listed(list, short_name(t));
 }
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
@@ -147,10 +151,10 @@ static uint32_t kernel_lead(const struct module *m, const struct kernel *k)
     return lead.i ? graph_node(m->g, lead)->src.i : 0;
 }
 
-static bool schedule_variant(struct compilation *c, const struct variant_row *v, const char *suffix)
+static bool schedule_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
-    struct machine mach = v->machine;
+    struct machine mach = v->row->machine;
     if (!schedule(m, &mach, suffix) || !emit_program(m, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
@@ -164,32 +168,30 @@ static bool schedule_variant(struct compilation *c, const struct variant_row *v,
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
-    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->features, .program = m->program->name};
+    struct art_variant row = {.target = &v->target, .name = v->row->name, .features = v->row->needs, .program = m->program->name};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
 }
 
-/* The row with -mattr's features behind its own. */
-static const struct variant_row *variant_tuned(struct compilation *c, const struct variant_row *v)
+static const struct variant *variant_new(struct compilation *c, const struct target_row *row)
 {
-    struct variant_row *own = arena_copy(&c->ctx->session, v, sizeof *v);
-    const char *more = c->options->mattr;
+    struct variant *v = NEW(&c->ctx->session, struct variant);
+    const char *more = c->options->mattr, *own = row->features;
+    *v = (struct variant){row, {row->triple, row->cpu, own}};
     if (more)
-        own->target.features = arena_printf(&c->ctx->session, "%s%s%s", v->target.features, *v->target.features ? "," : "", more);
-    return own;
+        v->target.features = arena_printf(&c->ctx->session, "%s%s%s", own, *own ? "," : "", more);
+    return v;
 }
 
 bool run_schedule(struct compilation *c)
 {
-    const struct variant_row *last = NULL;
-    for (uint32_t i = 0; i < COUNT_OF(variant_rows); i++) {
-        if (!variant_wanted(c->options, &variant_rows[i]))
+    const struct variant *last = NULL;
+    for (uint32_t i = 0; i < target_count; i++) {
+        if (!variant_wanted(c->options, &target_rows[i]))
             continue;
-        const struct variant_row *v = variant_tuned(c, &variant_rows[i]);
-        const char *tail = strrchr(v->name, '-');
-        if (!schedule_variant(c, v, arena_printf(&c->ctx->session, "_%s", tail ? tail + 1 : v->name)))
+        last = variant_new(c, &target_rows[i]);
+        if (!schedule_variant(c, last, arena_printf(&c->ctx->session, "_%s", short_name(&target_rows[i]))))
             return false;
-        last = v;
     }
     if (!last)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march");

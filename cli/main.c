@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/mccc.h"
 #include "codegen/codegen.h"
+#include "ir/target.h"
 
 static const struct command {
     const char *name;
@@ -139,6 +140,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
         options_reference(&text);
     else if (o->list_ops)
         legalize_list_ops(&text);
+    else if (o->march && !strcmp(o->march, "help"))
+        target_print(&text);
     else if (o->list_stages || o->dry_run)
         for (uint32_t i = 0; i < stage_count; i++)
             strbuf_printf(&text, "%s\n", stage_table[i].name);

@@ -186,6 +186,16 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
     return frame;
 }
 
+/* Read, data; locality 3 is the first-level cache, 2 the second. */
+static LLVMValueRef prefetch(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef p = address(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+    LLVMValueRef args[4] = { p, LLVMConstInt(e->i32, 0, 0), LLVMConstInt(e->i32, s->op == L_PREFETCH ? 3 : 2, 0),
+                             LLVMConstInt(e->i32, 1, 0) };
+    call_intrinsic(e, "llvm.prefetch", &e->ptr, 1, args, 4);
+    return NULL;
+}
+
 LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
 {
     struct access a;
@@ -194,6 +204,9 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
         return local(e, s);
     case L_OFFSET:
         return address(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+    case L_PREFETCH:
+    case L_PREFETCH2:
+        return prefetch(e, s);
     case L_ADDRESS:
         return LLVMBuildIntToPtr(e->b, e->values[s->in[0].i], e->ptr, "");
     default:

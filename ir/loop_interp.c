@@ -405,7 +405,7 @@ static void exec_block(struct interp *, lblock);
 
 static void exec_control(struct interp *in, const struct lstmt *s)
 {
-    (void)in, (void)s;   /* a yield: its owner fetches the operands */
+    (void)in, (void)s;   /* a yield: its owner fetches the operands; a prefetch: nothing to see */
 }
 
 static const struct lstmt *yield_of(const struct interp *in, lblock b)
@@ -570,7 +570,7 @@ static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_SPLAT] = exec_splat, [LRULE_EXTRACT] = exec_extract, [LRULE_INSERT] = exec_insert,
     [LRULE_SHUFFLE] = exec_shuffle, [LRULE_HREDUCE] = exec_hreduce, [LRULE_LOAD] = exec_load,
     [LRULE_STORE] = exec_store, [LRULE_LOCAL] = exec_local, [LRULE_OFFSET] = exec_offset,
-    [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for, [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
+    [LRULE_PREFETCH] = exec_control, [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for, [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
     [LRULE_YIELD] = exec_control, [LRULE_CHECK] = exec_check, [LRULE_CALL] = exec_call, [LRULE_LAUNCH] = exec_launch,
 };
 

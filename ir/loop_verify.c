@@ -277,6 +277,12 @@ static void rule_offset(struct verifier *v, const struct lstmt *s)
     v->root[s->out[0].i] = v->root[s->in[0].i];
 }
 
+/* Any address will do: nothing is read as far as the program can tell. */
+static void rule_prefetch(struct verifier *v, const struct lstmt *s)
+{
+    expect(v, s, type_of(v, s, 0).lanes == 0 && is_index(v, s, 1), 10, "types do not fit");
+}
+
 static void rule_address(struct verifier *v, const struct lstmt *s)
 {
     expect(v, s, result_of(v, s).lanes == 0 && is_index(v, s, 0), 10, "types do not fit");
@@ -389,7 +395,7 @@ static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_SPLAT] = rule_splat, [LRULE_EXTRACT] = rule_extract, [LRULE_INSERT] = rule_insert,
     [LRULE_SHUFFLE] = rule_shuffle, [LRULE_HREDUCE] = rule_hreduce, [LRULE_LOAD] = rule_load,
     [LRULE_STORE] = rule_store, [LRULE_LOCAL] = rule_local, [LRULE_OFFSET] = rule_offset,
-    [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for, [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
+    [LRULE_PREFETCH] = rule_prefetch, [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for, [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
     [LRULE_YIELD] = rule_yield, [LRULE_CHECK] = rule_check, [LRULE_CALL] = rule_call, [LRULE_LAUNCH] = rule_launch,
 };
 

@@ -46,6 +46,8 @@ struct em {
     value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
     lval anchor_value;           /* ... and its value there */
     expr_id cond;                /* of the elementwise value at hand: where it is wanted at all */
+    int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
+    expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };

@@ -266,6 +266,34 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
 }
 
+/* Where the second operand of a contraction without groups is read at point p and reduced index k. */
+static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t nb = 0, nc = 0, na = 0, count;
+    int32_t rank = value_type(em->g, n->in[1])->rank;
+    if (n->op == OP_CONV) {
+        at[0] = p[1];
+        at[1] = k[rank - 2];
+        for (int32_t d = 2; d < rank; d++)
+            at[d] = k[d - 2];
+        return;
+    }
+    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
+    node_ints(n, "contract_a", &na);
+    uint32_t free_dim = (uint32_t)value_type(em->g, n->in[0])->rank - na;
+    for (int32_t d = 0; d < rank; d++) {
+        at[d] = (expr_id){0};
+        for (count = 0; count < nb; count++)
+            if (batch[count] == d)
+                at[d] = p[count];
+        for (count = 0; count < nc; count++)
+            if (con[count] == d)
+                at[d] = k[count];
+        if (!at[d].i)
+            at[d] = p[free_dim++];
+    }
+}
+
 static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
 {
     const struct node *n = r->n;
@@ -384,8 +412,28 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
     acc[1] = select_lanes(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
 }
 
+/* Asks for the line of a later panel that lies where this step reads its own. */
+static void prefetch_panel(struct em *em, struct reduction *r, const expr_id *k)
+{
+    expr_id p[RANK_MAX], at[RANK_MAX];
+    value_id w = r->n->in[1];
+    const struct storage *s = &em->m->storage[w.i];
+    if (s->place != PLACE_WEIGHTS)
+        return;
+    memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
+    p[em->ahead_dim] = ex_add(em->x, p[em->ahead_dim], em->ahead);
+    operand_b_point(em, r->n, p, k, at);
+    expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(value_type(em->g, w)->elem));
+    lval in[2] = {em_buffer(em, w), em_index(em, bytes)};
+    struct lstmt *st = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
+    st->in = lf_lvals(em->f, in, 2);
+    st->n_in = 2;
+}
+
 static void step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
 {
+    if (em->ahead.i && r->n->n_in > 1)
+        prefetch_panel(em, r, k);
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
         switch (r->n->op) {

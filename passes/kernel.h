@@ -11,6 +11,7 @@
 #include "ir/build.h"
 #include "ir/graph.h"
 #include "ir/loop.h"
+#include "ir/target.h"
 
 /* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
 struct dim_layout {
@@ -67,10 +68,6 @@ struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slo
 struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; };
 
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
-struct machine {                 /* of the variant being emitted: from ir/target.def */
-    uint32_t vector_bytes;       /* 64, 32, 16 */
-    uint32_t registers;
-};
 
 struct module {
     struct context *ctx;

@@ -404,9 +404,11 @@ static void store_constants(struct layouter *l)
         for (uint32_t o = 0; o < n->n_in; o++)
             const_dense(l, n->in[o]);
     }
-    for (int pass = 0; pass < 2; pass++)   /* panels first: plain readers then read the panels */
-        for (uint32_t i = 0; i < l->m->kernels.n; i++) {
-            struct kernel *k = &l->m->kernels.data[i];
+    /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
+     * that what is asked for behind a kernel's last panel is the next kernel's first. */
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = l->m->kernels.n; i > 0; i--) {
+            struct kernel *k = &l->m->kernels.data[i - 1];
             for (uint32_t j = 0; j < k->nodes.n; j++) {
                 const struct node *n = graph_node(l->g, k->nodes.data[j]);
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT))

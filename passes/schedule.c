@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */ };
+enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, FEW_POINTS = 1024 };
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
@@ -368,6 +368,26 @@ static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     em_if_end(em, &iff);
 }
 
+/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
+ * asks for lines of the next block's panels, when these and its own fit the second-level cache. */
+static void tile_ahead(struct em *em, struct tiling *t)
+{
+    int64_t points = 1, n, slice;
+    em->ahead = (expr_id){0};
+    bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
+    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !t->fixed_b || groups)
+        return;
+    for (int32_t d = 0; d < t->t->rank; d++)
+        if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
+            return;
+    if (points > FEW_POINTS || !mul_i64((int64_t)tile_steps(em, t->n), (int64_t)t->nr * em->mach.vector_bytes, &slice) ||
+        slice > (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
+        return;
+    expr_id tile = ex_div(em->x, t->row0, ex_const(em->x, t->tb));
+    em->ahead_dim = t->vec;
+    em->ahead = ex_mulc(em->x, ex_addc(em->x, ex_mod(em->x, tile, ex_const(em->x, t->nr)), t->nr), t->lanes);
+}
+
 static bool emit_tiled(struct em *em)
 {
     struct tiling t;
@@ -406,6 +426,7 @@ static bool emit_tiled(struct em *em)
         t.row0 = ex_mulc(em->x, loops[b_at].var, t.tb);
         t.fixed_b = true;
     }
+    tile_ahead(em, &t);
     tile_vectors(em, &t, t.vec >= 0 ? loops[block_at].var : ex_const(em->x, 0));
     em_parallel_end(em, &par);
     em->k->ns = c.ns;

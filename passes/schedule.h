@@ -11,5 +11,6 @@ struct tile_choice {
     uint64_t flops;              /* of the whole kernel, 0 when symbolic */
 };
 struct tile_choice tile_choose(struct em *);
+uint64_t tile_steps(struct em *, const struct node *anchor);   /* of the reduction at one point; guesses where symbolic */
 
 #endif

@@ -6,9 +6,8 @@
  * included (docs/kernels.md). */
 #include "passes/schedule.h"
 
-enum { STEP = 10 /* to the cycle */, FMA_LATENCY = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2,
-       BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
-       VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */, NEAR_BYTES = 24 << 10, L2_BYTES = 640 << 10,
+enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
+       VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
        MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
 
 struct extent { int64_t n; bool known; };
@@ -25,8 +24,12 @@ static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
 struct step {
     bool shared;                 /* the points share the vectors: a contraction */
     uint64_t n;                  /* steps of the whole reduction */
-    int64_t vector_bytes;
+    const struct machine *mach;
 };
+
+/* What of a cache a tile's panels may fill and stay there. */
+static uint64_t l1_bytes(const struct machine *m) { return (uint64_t)m->l1_kib * 1024 * 3 / 4; }
+static uint64_t l2_bytes(const struct machine *m) { return (uint64_t)m->l2_kib * 1024 * 5 / 8; }
 
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
  * multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice Lake with
@@ -34,12 +37,12 @@ struct step {
  * 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
 static int64_t step_cost(int64_t mr, int64_t nr, const struct step *s)
 {
-    uint64_t panels = (uint64_t)(nr * s->vector_bytes) * s->n;
-    int64_t each = panels <= NEAR_BYTES ? STEP / LOADS_PER_CYCLE
-                                        : (panels <= L2_BYTES ? VECTOR_L2 : VECTOR_L3) * s->vector_bytes / 64;
-    int64_t fma = mr * nr * STEP / FMA_PER_CYCLE + (s->shared ? mr * BROADCAST : 0);
-    int64_t loads = s->shared ? nr * each : (mr * nr + nr) * STEP / LOADS_PER_CYCLE;
-    int64_t least = STEP * FMA_LATENCY;
+    const struct machine *m = s->mach;
+    uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
+    int64_t near = STEP / m->loads_per_cycle, far = (panels <= l2_bytes(m) ? VECTOR_L2 : VECTOR_L3) * (int64_t)m->vector_bytes / 64;
+    int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * BROADCAST : 0);
+    int64_t loads = s->shared ? nr * (panels <= l1_bytes(m) ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
+    int64_t least = STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) + LOOP_COST;
 }
@@ -127,7 +130,7 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         c->a = -1;
 }
 
-static uint64_t reduction_steps(struct em *em, const struct node *n)
+uint64_t tile_steps(struct em *em, const struct node *n)
 {
     uint64_t steps = 1;
     int64_t c;
@@ -164,7 +167,7 @@ struct tile_choice tile_choose(struct em *em)
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    struct step step = {contraction, reduction_steps(em, n), em->mach.vector_bytes};
+    struct step step = {contraction, tile_steps(em, n), &em->mach};
     int64_t regs = em->mach.registers, best = INT64_MAX;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)

@@ -2,6 +2,7 @@
 #include "runtime/rt_internal.h"
 
 #include "runtime/rt_libc.h"
+#include "runtime/rt_sys.h"
 
 #include <stdarg.h>
 
@@ -105,6 +106,9 @@ int64_t mcc_rt_poll(struct mcc_rt_run *run)
     return __atomic_load_n(&run->stop, __ATOMIC_RELAXED);
 }
 
+/* Where one page spans megabytes, a kernel that walks through many places of a workspace at once misses no translations. */
+enum { LARGE_PAGE = 2 << 20 };
+
 void *rt_alloc(const struct mcc_model *model, size_t bytes)
 {
     if (bytes == 0)
@@ -113,7 +117,11 @@ void *rt_alloc(const struct mcc_model *model, size_t bytes)
         return NULL;
     if (model->host.alloc)
         return model->host.alloc(model->host.user, bytes, RT_ALIGN);
-    return aligned_alloc(RT_ALIGN, (size_t)rt_round_up((int64_t)bytes));
+    size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;
+    void *p = aligned_alloc(whole > LARGE_PAGE ? LARGE_PAGE : RT_ALIGN, (size_t)rt_round_up((int64_t)bytes));
+    if (p && whole > LARGE_PAGE)
+        rt_large_pages(p, whole);   /* what is left over stays on small pages: nothing is committed that was not asked for */
+    return p;
 }
 
 void rt_release(const struct mcc_model *model, void *p, size_t bytes)

@@ -9,11 +9,11 @@
 
 /* Linux system call numbers: x86-64 has its own, aarch64 and riscv64 share the generic table. */
 #if defined(__x86_64__)
-enum { SYS_read = 0, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, SYS_munmap = 11, SYS_sigmask = 14,
+enum { SYS_read = 0, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, SYS_munmap = 11, SYS_sigmask = 14, SYS_madvise = 28,
        SYS_getpid = 39, SYS_futex = 202, SYS_getaffinity = 204, SYS_openat = 257 };
 #elif defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
 enum { SYS_openat = 56, SYS_close = 57, SYS_lseek = 62, SYS_read = 63, SYS_futex = 98, SYS_getaffinity = 123,
-       SYS_sigmask = 135, SYS_getpid = 172, SYS_munmap = 215, SYS_mmap = 222 };
+       SYS_sigmask = 135, SYS_getpid = 172, SYS_munmap = 215, SYS_mmap = 222, SYS_madvise = 233 };
 #else
 #error "no system call numbers for this architecture"
 #endif
@@ -51,6 +51,12 @@ static inline long rt_syscall(long n, long a, long b, long c, long d, long e, lo
     __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5) : "memory");
     return a0;
 #endif
+}
+
+/* Asks for large pages behind [p, p + bytes), which must lie on page boundaries; a kernel that has none ignores it. */
+static inline void rt_large_pages(void *p, size_t bytes)
+{
+    rt_syscall(SYS_madvise, (long)p, (long)bytes, 14 /* MADV_HUGEPAGE */, 0, 0, 0);
 }
 
 /* Sleeps while *word is `seen`; may also return for no reason. */

@@ -80,6 +80,8 @@ def test_version_help_and_lists():
         done = mcc(command, "--help")
         assert done.returncode == 0 and done.stdout.startswith("usage: mcc") and not done.stderr
     assert "legalize" in mcc("--list-stages").stdout.split()
+    targets = mcc("-mcpu=help").stdout
+    assert all(name in targets for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4-bf16", "armv8.6-a-i8mm", "rv64gcv")), targets
     operators = mcc("--list-ops").stdout
     assert "Conv" in operators and "Softmax" in operators
 

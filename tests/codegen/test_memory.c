@@ -36,6 +36,8 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
     lval at2 = op2(b, L_MUL, TINDEX, at, two), at3 = op2(b, L_MUL, TINDEX, at, three);
     lval mask = load(b, p, masks, at), place = load(b, v64, places, at), x = load(b, t, in, at);
     store(b, flags, at, mask);
+    op2(b, L_PREFETCH, none, in, op2(b, L_MUL, TINDEX, at, index_of(b, 1 << 20)));   /* anywhere: nothing happens */
+    op2(b, L_PREFETCH2, none, places, at);
     store(b, out[0], at, op3(b, L_LOAD, t, in, at, mask));
     store_masked(b, out[1], at, x, mask);
     lval far = op3(b, L_LOADS, t, in, at3, three), far_masked = op4(b, L_LOADS, t, in, at2, stride, mask);

@@ -63,7 +63,12 @@ static bool same_tensor(const struct drawn *v, const struct tensor *want, const 
 
 /* ---- one way --------------------------------------------------------------------------------------------------------- */
 
-static const struct machine machines[] = {{64, 32}, {32, 16}, {16, 16}};
+/* Vectors of 64, 32 and 16 bytes. */
+static struct machine machine_of(uint64_t k)
+{
+    static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
+    return target_find(names[k % COUNT_OF(names)])->machine;
+}
 
 enum { MOST_SIZES = 4 };
 
@@ -188,9 +193,9 @@ static int try_ways(const struct subject *s)
 {
     uint64_t k = s->seed;
     struct way ways[3] = {
-        {.level = 2, .layout = (enum layout_choice)(k % 4), .machine = machines[k / 4 % 3]},
-        {.level = 2, .layout = (enum layout_choice)((k + 1 + k / 12 % 3) % 4), .machine = machines[(k / 4 + 1) % 3]},
-        {.level = (int)(k % 2), .layout = LAYOUT_AUTO, .machine = machines[k / 2 % 3]},
+        {.level = 2, .layout = (enum layout_choice)(k % 4), .machine = machine_of(k / 4)},
+        {.level = 2, .layout = (enum layout_choice)((k + 1 + k / 12 % 3) % 4), .machine = machine_of(k / 4 + 1)},
+        {.level = (int)(k % 2), .layout = LAYOUT_AUTO, .machine = machine_of(k / 2)},
     };
     static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
     static const char *variants[COUNT_OF(all)] = {"native"};

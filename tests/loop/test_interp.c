@@ -239,6 +239,7 @@ static const struct { const char *body; int64_t out[4]; } good[] = {
     { "%10 = iota i64x4 %11 = const i64x4 1 scatter %1[%11], %10", { 0, 3, 0, 0 } },   /* in order: the last lane stays */
     { "%10 = iota i64x4 %11 = const i64x4 1 %12 = ne boolx4 %10, %11 store %1[%2], %10 mask %12", { 0, 0, 2, 3 } },
     { "%10 = offset buffer i32 %0, %5 %11 = load i32x4 %10[%2] %12 = convert i64x4 %11 store %1[%2], %12", { 11, 0, 12, 0 } },
+    { "%10 = const index 1099511627776 prefetch %0, %10 prefetch2 %0, %2 %11 = load i64 %0[%3] store %1[%2], %11", { 11, 0, 0, 0 } },
     { "%10 = const f32 0x1p+0 %11 = bitcast i32 %10 %12 = convert i64 %11 store %1[%2], %12", { 0x3f800000, 0, 0, 0 } },
     { "%10 = const i16x4 258 %11 = bitcast i64 %10 store %1[%2], %11", { 0x0102010201020102, 0, 0, 0 } },
     { "%10 = load i64x4 %0[%2] %11 = extract i64 %10 lane 3 %12 = insert i64x4 %10, %11 lane 0 store %1[%2], %12",

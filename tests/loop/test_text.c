@@ -108,6 +108,8 @@ static const char loops_and_ifs[] =
     "    %21 = splat boolx2 %4\n"
     "    scatter %0[%19], %20 mask %21 align 4\n"
     "    stores %0[%6] stride %3, %20 mask %21\n"
+    "    prefetch %0, %3\n"
+    "    prefetch2 %0, %6\n"
     "    check %21 code -9 node 12 \"index out of range\\n\"\n"
     "  }\n"
     "}\n";
