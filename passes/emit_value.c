@@ -22,7 +22,7 @@ bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
     if (t->kind != TYPE_TENSOR || !value_is_const(g, v))
         return false;
     char c = elem_class(t->elem);
-    if ((c != 'F' && c != 'I' && c != 'U' && c != 'B') || t->elem == ELEM_U64)
+    if (c != 'F' && c != 'I' && c != 'U' && c != 'B')
         return false;
     for (int32_t d = 0; d < t->rank; d++)
         if (!ex_is(g->ctx->exprs, t->dims[d], 1))
