@@ -1,18 +1,15 @@
-/* mcc bench: times an artifact. First whole runs, without looking inside; then as many again with the event callback,
- * for the table of kernels. Inputs that are not given are drawn.
+/* mcc bench: times an artifact. First whole runs, without looking inside; then again with the event callback, for the table
+ * of kernels or, with --roofline, for what they lose against the limits of the machine. Inputs that are not given are drawn.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "cli/bench.h"
 #include "cli/command.h"
-#include "cli/session.h"
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3, ROWS_MAX = 40 };
 #define AUTO_NS 2000000000.0       /* two seconds of timed runs when --runs is not given */
-
-struct kernel_time { uint32_t node; double ns, started; uint64_t calls; };
-struct profile { struct kernel_time *nodes; uint32_t n; };
 
 static double now_ns(void)
 {
@@ -31,7 +28,7 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
         k->started = (double)ns;
         return;
     }
-    k->ns += (double)ns - k->started;
+    k->now += (double)ns - k->started;
     k->calls++;
 }
 
@@ -45,6 +42,38 @@ static int by_time(const void *a, const void *b)
 {
     double x = ((const struct kernel_time *)a)->ns, y = ((const struct kernel_time *)b)->ns;
     return (x < y) - (x > y);
+}
+
+static int by_sample(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void profile_open(struct session *s, struct profile *p, uint32_t runs)
+{
+    p->runs = runs;
+    memset(p->nodes, 0, sizeof *p->nodes * p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->nodes[i].node = i;
+        p->nodes[i].sample = NEW_ARRAY(&s->ctx->session, float, runs);
+    }
+}
+
+static void profile_run(struct profile *p, uint32_t run)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->nodes[i].sample[run] = (float)p->nodes[i].now;
+        p->nodes[i].now = 0;
+    }
+}
+
+static void profile_close(struct profile *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        qsort(p->nodes[i].sample, p->runs, sizeof(float), by_sample);
+        p->nodes[i].ns = (double)p->nodes[i].sample[p->runs / 2];
+    }
 }
 
 /* Buffers for all outputs when plan knows their shapes; NULL when the data decides one: then runs allocate. */
@@ -95,64 +124,97 @@ static void print_times(struct session *s, double *ns, uint32_t n, size_t ctx_by
     terminal_print(&text);
 }
 
-static void print_kernels(struct session *s, struct profile *p, uint32_t runs)
+double profile_turns(const struct session *s, const struct profile *p, const struct kernel_time *k)
+{
+    uint32_t kernels = s->api->node[k->node].kernels;
+    return (double)k->calls / p->runs / (kernels ? kernels : 1);
+}
+
+static void print_kernels(struct session *s, struct profile *p)
 {
     struct strbuf text;
     double total = 0;
-    uint32_t rows = 0;
     strbuf_init(&text, &s->ctx->session);
     qsort(p->nodes, p->n, sizeof *p->nodes, by_time);
     for (uint32_t i = 0; i < p->n; i++)
         total += p->nodes[i].ns;
     strbuf_printf(&text, "%10s %6s %9s %9s %6s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", "source nodes");
-    for (; rows < p->n && rows < ROWS_MAX && p->nodes[rows].calls; rows++) {
-        const struct kernel_time *k = &p->nodes[rows];
+    for (uint32_t i = 0; i < p->n && i < ROWS_MAX && p->nodes[i].calls; i++) {
+        const struct kernel_time *k = &p->nodes[i];
         const mcc_node *node = &s->api->node[k->node];
-        double calls = (double)k->calls, each = k->ns * (double)(node->kernels ? node->kernels : 1) / calls;
-        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / runs / 1e3, total > 0 ? 100 * k->ns / total : 0,
-                      each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0, calls / runs);
+        double each = k->ns / profile_turns(s, p, k);
+        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0,
+                      each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0,
+                      (double)k->calls / p->runs);
         session_node(s, node, &text);
         strbuf_printf(&text, "\n");
     }
-    strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / runs / 1e3, 100.0);
+    strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / 1e3, 100.0);
     terminal_print(&text);
+}
+
+/* How often to run: --runs, or for AUTO_NS as the first runs say. 0 after a diagnostic. */
+static uint32_t count_runs(struct session *s, DLTensor **out, DLManagedTensorVersioned **managed)
+{
+    double start = now_ns();
+    for (int i = 0; i < WARM_UP; i++)
+        if (!run_once(s, out, managed))
+            return 0;
+    double each = (now_ns() - start) / WARM_UP, fit = AUTO_NS / (each > 1 ? each : 1);
+    if (s->options->runs)
+        return (uint32_t)s->options->runs;
+    return fit < RUNS_LEAST ? RUNS_LEAST : fit > RUNS_MOST ? RUNS_MOST : (uint32_t)fit;
 }
 
 static bool bench(struct session *s, struct profile *p, bool inside)
 {
     size_t ctx_bytes = 0;
-    const struct options *o = s->options;
     DLTensor **out = outputs_plan(s, &ctx_bytes);
     if (s->ctx->fail != FAIL_NONE)
         return false;
     DLManagedTensorVersioned **managed = NEW_ARRAY(&s->ctx->session, DLManagedTensorVersioned *, s->api->n_out + 1);
-    double start = now_ns();
-    for (int i = 0; i < WARM_UP; i++)
-        if (!run_once(s, out, managed))
-            return false;
-    double each = (now_ns() - start) / WARM_UP;
-    double fit = AUTO_NS / (each > 1 ? each : 1);
-    uint32_t n = o->runs ? (uint32_t)o->runs : fit < RUNS_LEAST ? RUNS_LEAST : fit > RUNS_MOST ? RUNS_MOST : (uint32_t)fit;
+    uint32_t n = count_runs(s, out, managed);
+    if (!n)
+        return false;
+    if (inside)
+        n = n < SAMPLES_MAX ? n : SAMPLES_MAX;
     double *ns = NEW_ARRAY(&s->ctx->session, double, n);
-    memset(p->nodes, 0, sizeof *p->nodes * p->n);
-    for (uint32_t i = 0; i < p->n; i++)
-        p->nodes[i].node = i;
+    profile_open(s, p, inside ? n : 1);
     for (uint32_t i = 0; i < n; i++) {
-        start = now_ns();
+        double start = now_ns();
         if (!run_once(s, out, managed))
             return false;
         ns[i] = now_ns() - start;
+        if (inside)
+            profile_run(p, i);
     }
-    if (inside)
-        print_kernels(s, p, n);
-    else
+    if (!inside) {
         print_times(s, ns, n, ctx_bytes);
+        return true;
+    }
+    profile_close(p);
+    if (!s->options->roofline) {
+        print_kernels(s, p);
+        return true;
+    }
+    struct calibration c;
+    calibrate(&c, (uint32_t)s->options->threads);
+    calibration_print(s->ctx, &c);
+    roofline_print(s, p, &c);
     return true;
 }
 
 enum fail command_bench(struct context *ctx, struct options *o)
 {
     struct profile profile = {0};
+    if (o->calibrate) {
+        struct calibration c;
+        calibrate(&c, (uint32_t)o->threads);
+        calibration_print(ctx, &c);
+        return ctx->fail;
+    }
+    if (o->roofline && !o->threads)
+        o->threads = 1;
     for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
         struct session s;
         mcc_host host = {

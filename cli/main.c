@@ -184,7 +184,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     if (o->files.items.n > 1)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
                  o->files.items.data[1]);
-    else if (o->files.items.n == 0 && command->needs_file)
+    else if (o->files.items.n == 0 && command->needs_file && !o->calibrate)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
     if (ctx->fail == FAIL_NONE)
         return command->run(ctx, o);

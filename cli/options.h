@@ -15,7 +15,7 @@ struct options {
     struct limits limits;
     int64_t level, jobs, worker_memory, threads, variant, runs;
     bool object, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats, time_passes;
-    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference;
+    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate;
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
 };

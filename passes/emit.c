@@ -567,6 +567,17 @@ lval em_buffer(struct em *em, value_id v)
     return (lval){1};
 }
 
+int64_t em_extent_least(const struct em *em, expr_id e)
+{
+    int64_t n = 0, *symbols = NEW_ARRAY(em->arena, int64_t, sym_count(em->x) + 1);
+    for (uint32_t i = 1; i <= sym_count(em->x); i++) {
+        const struct symbol *s = sym_get(em->x, (sym_id){i});
+        int64_t step = s->divisor > 1 ? s->divisor : 1, least = s->lo > 1 ? s->lo : 1;
+        symbols[i] = (least + step - 1) / step * step;
+    }
+    return ex_eval(em->x, e, symbols, &n) && n > 0 ? n : 0;
+}
+
 bool em_finish(struct em *em)
 {
     struct strbuf text;
@@ -591,9 +602,8 @@ bool em_finish(struct em *em)
     k->bytes = 0;
     for (uint32_t i = 0; i < em->args.n; i++) {   /* each buffer read or written once */
         value_id v = em->args.data[i].value;
-        int64_t n = 0;
-        if (v.i && ex_is_const(em->x, em->m->storage[v.i].size, &n))
-            k->bytes += (uint64_t)n * elem_size(value_type(em->g, v)->elem);
+        if (v.i)
+            k->bytes += (uint64_t)em_extent_least(em, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
     }
     k->name = arena_strdup(em->m->arena, em->f->name);
     k->text = arena_strndup(em->m->arena, text.data, text.n);

@@ -23,6 +23,7 @@ struct em_sym {
 };
 struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; lval result; };
 struct em_const { enum elem elem; uint32_t lanes; double f; int64_t i; lval v; };
+struct em_point { const expr_id *idx; int32_t rank; };
 struct em {
     struct module *m;
     struct kernel *k;
@@ -45,7 +46,8 @@ struct em {
     VEC(lval) arg_lval;
     value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
     lval anchor_value;           /* ... and its value there */
-    expr_id cond;                /* of the elementwise value at hand: where it is wanted at all */
+    expr_id cond;                /* of the elementwise value at hand: where it is wanted at all ... */
+    struct em_point at;          /* ... and its point */
     int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
     expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
@@ -55,6 +57,9 @@ struct em {
 /* scratch: everything but what em_finish leaves in the kernel (its text, its arguments) */
 bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, struct arena *scratch, const char *name);
 bool em_finish(struct em *);     /* verifies, prints into kernel.text */
+
+/* An extent where every symbol has its least value above 0: for what kernels cost in the artifact's table. */
+int64_t em_extent_least(const struct em *, expr_id);
 
 /* types */
 enum elem em_reg_elem(enum elem);     /* what registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit */
@@ -111,7 +116,9 @@ expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
 lval em_buffer(struct em *, value_id);
 
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
-expr_id em_loaded_index(struct em *, const struct node *, lval index, expr_id dim, expr_id cond);
+expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim, expr_id cond);
+/* Which lanes of a point exist, where a tail leaves some out; {0}: all. */
+lval em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
 lval em_load_fresh(struct em *, value_id, const expr_id *idx);
 

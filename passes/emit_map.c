@@ -106,12 +106,11 @@ static lval map_isinf(struct em *em, const struct node *n, const lval *in, struc
 static lval divisor_checked(struct em *em, const struct node *n, lval d, struct ltype t)
 {
     lval ok = em_op2(em, L_NE, d, em_const(em, t.elem, 1, 0, 0));
-    lval valid = ok;
-    for (uint32_t s = 0; s < em->syms.n; s++) {
-        lval mask = em->syms.data[s].mask;
-        if (mask.i && em_visible(em, mask) && lf_type(em->f, mask).lanes == t.lanes && t.lanes > 1)
-            valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, mask));
-    }
+    lval valid = ok, live = {0};
+    if (t.lanes > 1)
+        live = em_lanes_live(em, em->at.idx, em->at.rank);
+    if (live.i)
+        valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, live));
     if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
     em_check(em, valid, -9, n->src.i, "integer division by zero");

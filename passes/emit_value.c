@@ -265,13 +265,29 @@ static lval view_value(struct em *em, const struct node *n, const expr_id *idx, 
     return select_cond(em, c, em_value(em, n->in[0], at, ex_and(em->x, cond, c)), fill);
 }
 
+lval em_lanes_live(struct em *em, const expr_id *idx, int32_t rank)
+{
+    lval live = {0};
+    for (uint32_t s = 0; s < em->syms.n; s++) {
+        const struct em_sym *sym = &em->syms.data[s];
+        bool used = false;
+        for (int32_t d = 0; sym->mask.i && d < rank; d++)
+            used |= ex_uses(em->x, idx[d], sym->sym);
+        if (used)
+            live = mask_and(em, live, sym->mask);
+    }
+    return live;
+}
+
 /* An index that memory holds: negative ones count from the end, out of range fails the run. */
-expr_id em_loaded_index(struct em *em, const struct node *n, lval i, expr_id dim, expr_id cond)
+expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_point at, expr_id dim, expr_id cond)
 {
     struct ltype t = {ELEM_I64, lf_type(em->f, i).lanes};
     if (lf_type(em->f, i).elem != ELEM_I64)
         i = em_op(em, L_CONVERT, t, &i, 1);
-    lval size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0);
+    lval size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0), live = {0};
+    if (t.lanes > 1)
+        live = em_lanes_live(em, at.idx, at.rank);
     lval in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
     em_unify(em, in + 1, 2);
     i = em_op(em, L_SELECT, t, in, 3);
@@ -282,18 +298,17 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, expr_id dim
         lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
         if (ex_truth(em->x, cond) != TRUE_)
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
-        for (uint32_t s = 0; s < em->syms.n; s++) {   /* lanes past the end hold nothing */
-            lval mask = em->syms.data[s].mask;
-            if (mask.i && em_visible(em, mask) && lf_type(em->f, mask).lanes == lf_type(em->f, ok).lanes &&
-                lf_type(em->f, ok).lanes > 1)
-                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, mask));
-        }
+        if (live.i)   /* lanes past the end hold nothing */
+            ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
         em_check(em, ok, -9, n->src.i, "index out of range");
         /* The check leaves at the end of the chunk's index; until then stay inside. */
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
     }
     int64_t hi = ex_hi(em->x, dim);
-    return em_bind(em, i, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    expr_id bound = em_bind(em, i, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    if (live.i && em->syms.data[em->syms.n - 1].vector)   /* nor do they read: there may be no element at all */
+        em->syms.data[em->syms.n - 1].mask = live;
+    return bound;
 }
 
 static lval gather_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
@@ -309,7 +324,8 @@ static lval gather_value(struct em *em, const struct node *n, const expr_id *idx
         memcpy(at, idx, (size_t)batch * sizeof *at);
         for (int64_t j = 0; j < depth; j++) {
             iat[q - 1] = ex_const(em->x, j);
-            at[batch + j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), xt->dims[batch + j], cond);
+            at[batch + j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, q}, xt->dims[batch + j],
+                                            cond);
         }
         for (int32_t d = 0; d < xt->rank - (int32_t)(batch + depth); d++)
             at[batch + depth + d] = idx[q - 1 + d];
@@ -324,7 +340,7 @@ static lval gather_value(struct em *em, const struct node *n, const expr_id *idx
     } else {
         memcpy(iat, idx, (size_t)it->rank * sizeof *iat);
     }
-    at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), xt->dims[axis], cond);
+    at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, it->rank}, xt->dims[axis], cond);
     return em_value(em, n->in[0], at, cond);
 }
 
@@ -365,6 +381,7 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
         in[k] = em_value(em, n->in[k], idx, cond);
     em->cond = cond;
+    em->at = (struct em_point){idx, t->rank};
     return em_map(em, n, in);
 }
 

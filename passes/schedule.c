@@ -493,7 +493,7 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     if (n->op == OP_SCATTER_ELEMENTS) {
         int64_t axis = node_int(n, "axis", 0);
         memcpy(at, idx, (size_t)x->rank * sizeof *at);
-        at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], idx, one), x->dims[axis], one);
+        at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], idx, one), (struct em_point){idx, it->rank}, x->dims[axis], one);
     } else {
         int64_t depth = 0;
         int32_t q = it->rank;
@@ -501,7 +501,7 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
         memcpy(iat, idx, (size_t)(q - 1) * sizeof *iat);
         for (int64_t j = 0; j < depth; j++) {
             iat[q - 1] = ex_const(em->x, j);
-            at[j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, one), x->dims[j], one);
+            at[j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, one), (struct em_point){iat, q}, x->dims[j], one);
         }
         for (int32_t d = (int32_t)depth; d < x->rank; d++)
             at[d] = idx[q - 1 + d - depth];

@@ -189,7 +189,7 @@ struct tile_choice tile_choose(struct em *em)
     c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
-        points *= (uint64_t)extent_of(em, t, d).n;
+        points *= (uint64_t)em_extent_least(em, t->dims[d]);
     c.flops = 2 * points * steps;
     return c;
 }

@@ -1,0 +1,28 @@
+/* What this machine can do now, measured: the limits that mcc bench --roofline holds kernels against, and what tells
+ * whether the machine is quiet.
+ */
+#ifndef MCC_CLI_CALIBRATE_H
+#define MCC_CLI_CALIBRATE_H
+
+#include <stdint.h>
+
+/* Sizes of data from which reading is measured: the first levels of cache up to memory. */
+enum { CALIBRATE_LEVELS = 4, CALIBRATE_THREADS = 64 };
+struct calibration {
+    uint32_t threads;
+    double flops, flops_best;                /* f32 multiply-adds (2 each) a nanosecond, all threads together: mean, best burst */
+    double round_trip;                       /* ns of a cache line between the first two threads; 0: one thread */
+    uint64_t level_bytes[CALIBRATE_LEVELS];  /* rising; per thread */
+    double level_read[CALIBRATE_LEVELS];     /* bytes a nanosecond, all threads together */
+};
+
+/* Measures with so many threads, thread i on the i-th CPU that the process may use when there are several; about 0.1 s. */
+void calibrate(struct calibration *, uint32_t threads);
+/* Multiply-adds and the round trip alone; about 20 ms. */
+void calibrate_flops(struct calibration *, uint32_t threads);
+
+/* Least ns for so many operations and bytes: the nearer of the two limits, the bytes being read from the smallest level
+ * that holds them. *memory: the bytes are what limits. */
+double calibration_limit(const struct calibration *, uint64_t flops, uint64_t bytes, int *memory);
+
+#endif

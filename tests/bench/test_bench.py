@@ -1,0 +1,29 @@
+"""mcc bench: the calibration and the kernels of a network beside it."""
+import re
+
+from support.tool import DIGITS, mcc
+
+
+def test_calibration():
+    done = mcc("bench", "--calibrate", "--threads", 2)
+    assert done.returncode == 0, done.stderr
+    values = dict(line.split(None, 1) for line in done.stdout.splitlines())
+    assert values["threads"] == "2"
+    number = {k: float(v.split()[0]) for k, v in values.items()}
+    assert 0 < number["flops"] <= number["flops-best"] * 1.001
+    assert number["round-trip"] > 0
+    assert len([k for k in number if k.startswith("read-")]) == 4 and all(number[k] > 0 for k in number)
+
+
+def test_roofline(tmp_path):
+    assert mcc(DIGITS, "-o", tmp_path / "digits.so").returncode == 0
+    done = mcc("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")
+    assert done.returncode == 0, done.stderr
+    table = done.stdout[done.stdout.index("us/run"):].splitlines()
+    rows = [re.match(r"\s*([\d.]+)\s+(-?[\d.]+)\s+([\d.]+)%\s+([\d.]+)\s+([\d.]+)\s+(\d+)% (fma|memory)\s+(\d+)  (.*)", line)
+            for line in table[1:-1]]
+    assert rows and all(rows), table
+    lost = [float(r[2]) for r in rows]
+    assert lost == sorted(lost, reverse=True)
+    assert any("Conv" in r[9] and float(r[4]) > 0 for r in rows)
+    assert "all kernels" in table[-1]
