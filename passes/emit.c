@@ -141,6 +141,25 @@ expr_id em_lane(struct em *em, uint32_t lanes, lval mask)
                      (struct em_sym){.depth = mask.i ? depth_of(em, mask) : 0, .lanes = lanes, .mask = mask});
 }
 
+lval em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
+{
+    lval iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
+    return em_op2(em, L_LT, iota, em_index(em, left));
+}
+
+/* The lane stops where the dim does, as far as the simplifier is concerned: what lies behind is masked everywhere. */
+expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
+{
+    int64_t n;
+    bool known = ex_is_const(em->x, left, &n);
+    if (known && n == 1)
+        return base;
+    lval mask = em_tail_mask(em, left, lanes);
+    expr_id lane = sym_fresh(em, 0, known ? n - 1 : (int64_t)lanes - 1,
+                             (struct em_sym){.depth = depth_of(em, mask), .lanes = lanes, .mask = mask});
+    return ex_add(em->x, base, lane);
+}
+
 expr_id em_bind(struct em *em, lval index, int64_t lo, int64_t hi)
 {
     uint32_t lanes = lf_type(em->f, index).lanes;
@@ -554,6 +573,7 @@ bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct ma
         }
         VEC_PUSH(em->arena, &em->arg_lval, v);
     }
+    em_locals_begin(em);
     return true;
 }
 

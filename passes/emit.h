@@ -50,6 +50,7 @@ struct em {
     struct em_point at;          /* ... and its point */
     int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
     expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
+    struct em_local *locals;     /* one for each of the kernel's locals (emit_local.c) */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };
@@ -83,6 +84,9 @@ lval em_index_lanes(struct em *, expr_id, uint32_t lanes);
 lval em_cond(struct em *, expr_id);                      /* bool, or boolxN when it depends on a lane */
 uint32_t em_expr_lanes(const struct em *, expr_id);      /* 0: scalar */
 expr_id em_lane(struct em *, uint32_t lanes, lval mask); /* a fresh lane symbol */
+/* base + lane for the last `left` < lanes points of a dim: masked, or a scalar when there is but one. */
+expr_id em_tail(struct em *, expr_id base, expr_id left, uint32_t lanes);
+lval em_tail_mask(struct em *, expr_id left, uint32_t lanes);
 expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi);    /* a symbol for a computed index */
 
 /* loops */
@@ -108,12 +112,19 @@ expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
 /* values */
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
+lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond);    /* not from memory, nor from what was kept */
 lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
+lval em_load_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);
+void em_store_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, lval);
 void em_store(struct em *, value_id, const expr_id *idx, lval);
 void em_store_out(struct em *, const expr_id *idx, lval);    /* at a point of the kernel's domain */
 lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
 expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
 lval em_buffer(struct em *, value_id);
+
+/* values kept for the length of a row */
+void em_locals_begin(struct em *);
+bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lval *result);
 
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
 expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim, expr_id cond);

@@ -592,11 +592,9 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     if (fixed && n % lanes == 0)
         return;
     expr_id done = ex_mulc(em->x, vectors, lanes);
-    lval left = em_index(em, ex_sub(em->x, r->dim[d].extent, done));
-    lval iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
-    lval mask = em_op2(em, L_LT, iota, left);
-    expr_id tail = em_lane(em, lanes, mask);
-    k[d] = ex_add(em->x, done, tail);
+    expr_id left = ex_sub(em->x, r->dim[d].extent, done);
+    lval mask = em_tail_mask(em, left, lanes);
+    k[d] = em_tail(em, done, left, lanes);
     lval whole = acc[0], next = acc[0];
     step(em, r, k, &next);
     acc[0] = select_lanes(em, mask, next, whole);

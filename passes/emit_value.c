@@ -128,11 +128,15 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
     return to_reg(em, em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n), e);
 }
 
+lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
+{
+    struct reach r = reach_address(em, em_address(em, s, idx), cond);
+    return load_reached(em, buffer, e, &r);
+}
+
 lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
-    const struct storage *s = &em->m->storage[v.i];
-    struct reach r = reach_address(em, em_address(em, s, idx), cond);
-    return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r);
+    return em_load_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, cond);
 }
 
 lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
@@ -145,18 +149,13 @@ lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
     return to_reg(em, value, e);
 }
 
-void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
+void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)
 {
-    const struct storage *s = &em->m->storage[v.i];
     static const enum lop op[] = {L_STORE, L_STORE, L_STORES, L_SCATTER};
     struct reach r = reach_address(em, em_address(em, s, idx), ex_const(em->x, 1));
-    lval in[5] = {em_buffer(em, v), r.index};
+    lval in[5] = {buffer, r.index};
     uint32_t n = 2;
-    value = em_splat(em, to_mem(em, value, value_type(em->g, v)->elem), r.lanes);
-    if (lf_type(em->f, value).lanes != r.lanes) {   /* more elements than the address has */
-        em->failed = true;
-        error_internal(em->m->ctx, (src_id){0}, "kernel %s: %u lanes go to %u", em->f->name, lf_type(em->f, value).lanes, r.lanes);
-    }
+    value = em_splat(em, to_mem(em, value, e), r.lanes);
     if (r.how == REACH_STRIDE)
         in[n++] = r.stride;
     in[n++] = value;
@@ -165,6 +164,11 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     struct lstmt *st = lf_stmt(em->f, em->level[em->top], op[r.how]);
     st->in = lf_lvals(em->f, in, n);
     st->n_in = n;
+}
+
+void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
+{
+    em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
 
 void em_store_out(struct em *em, const expr_id *idx, lval value)
@@ -386,7 +390,7 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
 }
 
 enum { MAX_NESTING = 600 };
-static lval compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+lval em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
     switch (op_shape(n->op)) {
@@ -409,6 +413,10 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
     if (r.i && em_visible(em, r))
         return r;
+    if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
+        memo_put(em, v, idx, cond, r);
+        return r;
+    }
     bool mine = false;
     for (uint32_t k = 0; k < em->k->outs.n; k++)
         mine |= em->k->outs.data[k].i == v.i;
@@ -419,7 +427,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     } else {
         if (++em->nesting > MAX_NESTING)
             context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "more than %d operators lie between stored values", MAX_NESTING);
-        r = compute(em, v, idx, cond);
+        r = em_compute(em, v, idx, cond);
         em->nesting--;
     }
     memo_put(em, v, idx, cond, r);

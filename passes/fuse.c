@@ -18,7 +18,10 @@
 
 #define NONE 0u
 #define MANY UINT32_MAX
-enum { MAX_INLINE = 48 /* values computed inside one another: bounds the emitter's recursion and a kernel's size */ };
+enum {
+    MAX_INLINE = 48,         /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    ROWS_LEAST = 8, ROW_LONG = 1 << 15
+};
 struct demand {
     uint32_t kernel;         /* id + 1, or NONE, or MANY */
     bool hard;               /* memory wanted: stored, or a cheap view of something stored */
@@ -240,6 +243,19 @@ static void demand_reduce_operand(struct fuser *f, node_id id, const struct dema
     demand_at(f, n->in[0], id, d, idx, false, id.i);
 }
 
+/* So few rows that threads would stand idle, and so long ones that they matter? */
+static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mask)
+{
+    const struct type *t = value_type(f->g, k->domain);
+    int64_t rows = 1, inner = 1, n;
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t *side = mask >> i & 1 ? &rows : &inner;
+        if (!ex_is_const(f->x, t->dims[i], &n) || mul_i64(*side, n, side) == false)
+            return false;
+    }
+    return rows < ROWS_LEAST && inner > ROW_LONG;
+}
+
 static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 {
     const struct node *n = graph_node(f->g, id);
@@ -249,7 +265,8 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
         return false;
     if (!row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
         return false;
-    if (mask == (rank >= 32 ? UINT32_MAX : (1u << rank) - 1) || (k->has_rows && k->row_mask != mask))
+    if (mask == (rank >= 32 ? UINT32_MAX : (1u << rank) - 1) || (k->has_rows && k->row_mask != mask) ||
+        (!k->has_rows && few_rows(f, k, mask)))
         return false;
     k->has_rows = true;
     k->row_mask = mask;
@@ -270,8 +287,81 @@ static bool is_expensive(enum op op)
     }
 }
 
+static const bool is_dear[OP_COUNT] = {   /* ten statements and more, or a long latency */
+    [OP_EXP] = true, [OP_EXPM1] = true, [OP_LOG] = true, [OP_LOG1P] = true, [OP_SIN] = true, [OP_COS] = true,
+    [OP_TAN] = true, [OP_ASIN] = true, [OP_ACOS] = true, [OP_ATAN] = true, [OP_ATAN2] = true, [OP_SINH] = true,
+    [OP_COSH] = true, [OP_TANH] = true, [OP_ASINH] = true, [OP_ACOSH] = true, [OP_ATANH] = true, [OP_ERF] = true,
+    [OP_SIGMOID] = true, [OP_POW] = true, [OP_DIV] = true, [OP_MOD] = true, [OP_REM] = true, [OP_SQRT] = true,
+    [OP_GATHER] = true, [OP_GATHER_ELEMENTS] = true, [OP_GATHER_ND] = true,
+};
+
+enum { DEAR_DEPTH = 6, LOCAL_BYTES_MAX = 128 << 10 };
+/* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
+static bool dear(const struct fuser *f, value_id v, int depth)
+{
+    const struct value *value = graph_value(f->g, v);
+    if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
+        return false;
+    const struct node *n = graph_node(f->g, value->def);
+    if (is_dear[n->op])
+        return true;
+    if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (n->in[k].i && dear(f, n->in[k], depth + 1))
+            return true;
+    return false;
+}
+
+/* What two stages of a row want (the terms of a sum and the quotients, say) is kept in scratch if it is dear: the row's
+ * indices stand still, the others address the buffer. What v is computed from is then wanted by v alone. */
+static void local_make(struct fuser *f, node_id id, struct demand *d)
+{
+    value_id v = graph_node(f->g, id)->out[0];
+    const struct type *t = value_type(f->g, v);
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
+    int32_t domain_rank = value_type(f->g, k->domain)->rank;
+    int64_t bytes = elem_size(t->elem), n;
+    if (d->context != UINT32_MAX || k->kind != KERNEL_MAP || !k->has_rows || !d->idx || f->m->opt_level == 0 ||
+        t->rank > 31 || elem_size(t->elem) < 4 || !dear(f, v, 0))
+        return;
+    for (int32_t i = 0; i < t->rank; i++) {
+        bool row = false, other = false;
+        for (int32_t j = 0; j < domain_rank; j++)
+            if (ex_uses(f->x, d->idx[i], (sym_id){first + (uint32_t)j}))
+                *(k->row_mask >> j & 1 ? &row : &other) = true;
+        if (row && other)
+            return;
+        if (row || ex_is_const(f->x, d->idx[i], &n))
+            continue;
+        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > LOCAL_BYTES_MAX || (bytes *= n) > LOCAL_BYTES_MAX)
+            return;
+        inner |= 1u << i;
+    }
+    if (!inner)
+        return;
+    VEC_PUSH(f->m->arena, &k->locals, ((struct row_local){v, inner}));
+    d->context = id.i;
+}
+
+/* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */
+static bool outer_dims(const struct fuser *f, const struct kernel *k, uint32_t mask)
+{
+    const struct type *t = value_type(f->g, k->domain);
+    bool others = false;
+    for (int32_t i = 0; i < t->rank && i < 32; i++) {
+        if (ex_is(f->x, t->dims[i], 1))
+            continue;
+        if ((mask >> i & 1) && others)
+            return false;
+        others |= !(mask >> i & 1);
+    }
+    return true;
+}
+
 /* A value smaller than its kernel's domain would be recomputed along the dims that broadcast adds: fine when those are
- * inner loops of a row kernel (hoisted), else only for the cheapest operators. */
+ * inner loops (hoisted), else only for the cheapest operators. */
 static bool inline_repeats(const struct fuser *f, const struct node *n, const struct demand *d)
 {
     if (d->bijective)
@@ -279,7 +369,7 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
     int32_t rank = value_type(f->g, n->out[0])->rank;
     uint32_t mask;
-    if (row_mask(f, d, rank, &mask) && k->has_rows && mask == k->row_mask)
+    if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
         return false;
     expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
     const struct type *dom = value_type(f->g, k->domain);
@@ -344,6 +434,7 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
         return;
     }
     kernel_add(f, d->kernel, id);
+    local_make(f, id, d);
     demand_operands(f, id, d);
 }
 

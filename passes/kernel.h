@@ -41,6 +41,8 @@ enum kernel_kind {
     KERNEL_CONTROL,              /* if, loop, assert: code in the program */
     KERNEL_HALO                  /* zeros around a stored value */
 };
+/* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
+struct row_local { value_id value; uint32_t inner; };
 struct karg { value_id value; sym_id sym; };     /* one of the two */
 struct kernel {
     enum kernel_kind kind;
@@ -52,6 +54,7 @@ struct kernel {
     VEC(node_id) nodes;          /* all nodes computed inside, any order */
     uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
+    VEC(struct row_local) locals;    /* values kept for the length of a row */
     region_id region;
     uint32_t order;              /* position in the region after scheduling */
     /* after emission */

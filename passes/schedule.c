@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, FEW_POINTS = 1024 };
+enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, FEW_POINTS = 1024,
+       MAP_GRAIN_MAX = 65536 /* elements at most */ };
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
@@ -106,12 +107,6 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
     em_for_end(em, &l, NULL, NULL);
 }
 
-static lval tail_mask(struct em *em, expr_id left, uint32_t lanes)
-{
-    lval iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
-    return em_op2(em, L_LT, iota, em_index(em, left));
-}
-
 static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last)
 {
     expr_id n = p->loop[at].extent, w = ex_const(em->x, p->lanes), zero = ex_const(em->x, 0);
@@ -133,8 +128,7 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
         bool guard = !ex_is_const(em->x, rest, &c);
         if (guard)
             em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, zero, rest)));
-        expr_id lane = em_lane(em, p->lanes, tail_mask(em, rest, p->lanes));
-        idx[p->loop[at].dim] = ex_add(em->x, guard ? em_pin(em, base, 0, INT64_MAX) : base, lane);
+        idx[p->loop[at].dim] = em_tail(em, guard ? em_pin(em, base, 0, INT64_MAX) : base, rest, p->lanes);
         map_loops(em, p, at + 1, idx);
         if (guard)
             em_if_end(em, &iff);
@@ -142,7 +136,7 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
     }
     expr_id t = em_for_begin(em, &l, zero, ex_ceildiv(em->x, n, w), 1, NULL, 0);
     expr_id base = ex_mulc(em->x, t, p->lanes);
-    lval mask = tail_mask(em, ex_sub(em->x, n, base), p->lanes);
+    lval mask = em_tail_mask(em, ex_sub(em->x, n, base), p->lanes);
     idx[p->loop[at].dim] = ex_add(em->x, base, em_lane(em, p->lanes, mask));
     map_loops(em, p, at + 1, idx);
     em_for_end(em, &l, NULL, NULL);
@@ -175,8 +169,9 @@ static void map_plan_make(struct em *em, struct map_plan *p)
     uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : p->n_loops;
     while (p->n_parallel > 0) {
         const struct loop *l = &p->loop[p->n_parallel - 1];
-        bool known = ex_is_const(em->x, l->extent, &(int64_t){0});
-        if (p->n_parallel <= rows && l->dim != p->vec && (!known || inner >= MAP_GRAIN))
+        int64_t n = 1;
+        bool known = ex_is_const(em->x, l->extent, &n);
+        if (p->n_parallel <= rows && l->dim != p->vec && (!known || inner >= MAP_GRAIN || n > MAP_GRAIN_MAX / (inner > 0 ? inner : 1)))
             break;
         inner *= extent_hint(em, l->extent);
         p->n_parallel--;
@@ -324,7 +319,7 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
         uint32_t w = 2;
         while (w < rest_lanes)
             w *= 2;
-        lval mask = w == rest_lanes ? (lval){0} : tail_mask(em, ex_const(em->x, rest_lanes), w);
+        lval mask = w == rest_lanes ? (lval){0} : em_tail_mask(em, ex_const(em->x, rest_lanes), w);
         t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
                                           (int64_t)vectors * t->lanes);
     }
@@ -342,7 +337,7 @@ static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     }
     if (!ex_is_const(em->x, t->t->dims[t->vec], &n)) {
         expr_id base = ex_mulc(em->x, block, t->lanes);
-        lval mask = tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
+        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
         t->piece[0] = ex_add(em->x, base, em_lane(em, t->lanes, mask));
         t->n_pieces = 1;
         tile_rows(em, t);
@@ -575,7 +570,7 @@ static bool emit_halo(struct em *em)
     idx[0] = loops[0].var;
     expr_id base = ex_mulc(em->x, loops[1].var, lanes);
     /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
-    lval mask = blocked ? (lval){0} : tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
+    lval mask = blocked ? (lval){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
     idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
     halo_fill(em, v, 2, idx, false);
     em_parallel_end(em, &par);

@@ -311,13 +311,25 @@ value_id v_affine(struct builder *b, value_id v, double scale, double shift)
     return shift != 0 ? b_binary_f64(b, OP_ADD, v, shift) : v;
 }
 
+/* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000 would
+ * else make a denormal of every masked place, and each one costs the CPU a hundred cycles, here and in what reads it. */
+static value_id softmax_terms(struct builder *b, value_id shifted)
+{
+    enum elem e = v_elem(b, shifted);
+    if (e != ELEM_F32 && e != ELEM_F64)
+        return b_unary(b, OP_EXP, shifted);
+    double least = e == ELEM_F32 ? -87 : -708;
+    value_id exp = b_unary(b, OP_EXP, b_binary_f64(b, OP_MAX, shifted, least));
+    return b_select(b, b_binary_f64(b, OP_LT, shifted, least), b_splat_like(b, exp, 0), exp);
+}
+
 value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
 {
     value_id max = b_reduce(b, x, axes, n, "max", true);
     value_id shifted = b_binary(b, OP_SUB, x, max);
-    value_id e = b_unary(b, OP_EXP, shifted);
+    value_id e = softmax_terms(b, shifted);
     value_id sum = b_reduce(b, e, axes, n, "sum", true);
     if (log)
         return b_binary(b, OP_SUB, shifted, b_unary(b, OP_LOG, sum));
-    return b_binary(b, OP_DIV, e, sum);
+    return b_binary(b, OP_MUL, e, b_binary(b, OP_DIV, b_splat_like(b, sum, 1), sum));
 }
