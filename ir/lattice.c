@@ -183,9 +183,25 @@ static bool lat_select(struct lat *l)
     return true;
 }
 
+/* Floats are not tracked, but where they are constants their conversion is known: sizes that exporters scale as floats. */
+static bool convert_floats(struct lat *l, enum elem from)
+{
+    const struct tensor_data *data = value_is_const(l->g, l->node->in[0]) ? value_fold(l->g, l->node->in[0]) : NULL;
+    const struct attr *round = node_attr(l->node, "round");
+    for (uint32_t k = 0; data && k < l->n; k++) {
+        int64_t out = 0;
+        elems_convert(from, (const char *)data->bytes.data + k * elem_size(from), l->elem, &out, 1,
+                      node_int(l->node, "saturate", 1) != 0, round ? round->u.s : "even");
+        l->elems[k] = from_data(l, l->elem, &out);
+    }
+    return data != NULL;
+}
+
 static bool lat_convert(struct lat *l)
 {
     enum elem from = value_type(l->g, l->node->in[0])->elem;
+    if (elem_class(from) == 'F')
+        return convert_floats(l, from);
     for (uint32_t k = 0; l->in[0] && k < l->n; k++) {
         expr_id a = l->in[0][k];
         int64_t v;
