@@ -146,8 +146,8 @@ def test_training_mode_is_executed_or_refused(tmp_path):
     """Dropout in training mode with ratio 0 and a seed, BatchNormalization that returns its new statistics; the form without a settled
     meaning is refused by name."""
     (tmp_path / "dropout").mkdir()
-    model = Model(tmp_path / "dropout", [node("Dropout", "x r t", "y m", seed=3)], [value("x", ["n", 50])], [value("y", ["n", 50]), value("m", ["n", 50], T.BOOL)],
-                  {"r": F(0.5), "t": np.array(True)})
+    model = Model(tmp_path / "dropout", [node("Dropout", "x r t", "y m", seed=3)], [value("x", ["n", 50])],
+                  [value("y", ["n", 50]), value("m", ["n", 50], T.BOOL)], {"r": F(0.5), "t": np.array(True)})
     x = np.ones((40, 50), F)
     y, mask = model.run([x], "-O2")
     assert set(np.unique(y)) == {0, 2} and 0.4 < mask.mean() < 0.6 and np.array_equal(y != 0, mask)
