@@ -43,13 +43,25 @@ static bool is_native(const struct target_row *t, const char *arch)
     return t->standard;
 }
 
-static bool variant_wanted(const struct options *o, const struct target_row *t)
+/* Is the row's dot product what a contraction of the module wants? Then the row is made unasked. */
+static bool has_use(const struct module *m, const struct target_row *t)
+{
+    uint32_t group = t->machine.dot_bf16 ? 2 : t->machine.dot_u8 ? 4 : 0;
+    for (uint32_t i = 0; group && i < m->kernels.n; i++) {
+        node_id anchor = m->kernels.data[i].anchor;
+        if (anchor.i && dot_group(m, graph_node(m->g, anchor)) == group)
+            return true;
+    }
+    return false;
+}
+
+static bool variant_wanted(const struct options *o, const struct module *m, const struct target_row *t)
 {
     const char *arch = o->target ? o->target : "x86_64", *list = o->variants ? o->variants : o->march;
     if (strncmp(arch, t->arch, strlen(t->arch)) != 0)
         return false;
     if (!list || !strcmp(list, "all"))
-        return t->standard;
+        return t->standard || has_use(m, t);
     if (!strcmp(list, "native"))
         return is_native(t, arch);
     return listed(list, t->name) || listed(list, short_name(t));
@@ -187,7 +199,7 @@ bool run_schedule(struct compilation *c)
 {
     const struct variant *last = NULL;
     for (uint32_t i = 0; i < target_count; i++) {
-        if (!variant_wanted(c->options, &target_rows[i]))
+        if (!variant_wanted(c->options, c->module, &target_rows[i]))
             continue;
         last = variant_new(c, &target_rows[i]);
         if (!schedule_variant(c, last, arena_printf(&c->ctx->session, "_%s", short_name(&target_rows[i]))))

@@ -21,6 +21,8 @@ struct machine {
     enum arch arch;
     bool fma;                      /* fused multiply-add is an instruction */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
+    bool dot_u8, dot_bf16;         /* AVX-512 (or AVX) VNNI, AVX-512 BF16 */
+    bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
     const char *vector_width;      /* prefer-vector-width */
     struct machine *next;
@@ -77,6 +79,7 @@ LLVMValueRef small_to_f32(struct emitter *, LLVMValueRef bits, enum elem from, u
 LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32_t lanes, struct conversion);
 /* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
 LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
+LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* llvm_dot.c: DOT */
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */

@@ -419,7 +419,7 @@ LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
         [L_DIV] = emit_divide, [L_REM] = emit_divide, [L_FLOORDIV] = emit_floordiv, [L_FLOORMOD] = emit_floordiv,
         [L_MIN] = emit_extreme, [L_MAX] = emit_extreme, [L_MINNUM] = emit_extreme, [L_MAXNUM] = emit_extreme,
         [L_AND] = emit_arith, [L_OR] = emit_arith, [L_XOR] = emit_arith, [L_SHL] = emit_shift, [L_SHR] = emit_shift,
-        [L_FMA] = emit_fma, [L_EQ] = emit_compare, [L_NE] = emit_compare, [L_LT] = emit_compare, [L_LE] = emit_compare,
+        [L_FMA] = emit_fma, [L_DOT] = emit_dot, [L_EQ] = emit_compare, [L_NE] = emit_compare, [L_LT] = emit_compare, [L_LE] = emit_compare,
         [L_SELECT] = emit_select, [L_CONVERT] = emit_convert_stmt, [L_BITCAST] = emit_bitcast, [L_SPLAT] = emit_splat,
         [L_IOTA] = emit_iota, [L_EXTRACT] = emit_extract, [L_INSERT] = emit_insert, [L_SHUFFLE] = emit_shuffle,
         [L_HREDUCE] = emit_hreduce, [L_LOAD] = emit_memory, [L_LOADS] = emit_memory, [L_GATHER] = emit_memory,

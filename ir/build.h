@@ -56,6 +56,7 @@ value_id b_squeeze(struct builder *, value_id, int32_t axis);
 value_id b_reduce(struct builder *, value_id, const int64_t *axes, uint32_t n, const char *monoid, bool keepdims);
 value_id b_mean(struct builder *, value_id, const int64_t *axes, uint32_t n, bool keepdims);
 value_id b_matmul(struct builder *, value_id a, value_id b);    /* numpy matmul semantics */
+value_id b_matmul_acc(struct builder *, value_id a, value_id b, enum elem acc);    /* sums of that type; ELEM_NONE: the operands' */
 value_id b_gather(struct builder *, value_id x, value_id idx, int32_t axis);
 
 /* shapes and symbols */

@@ -243,15 +243,16 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
     return b_binary(b, OP_DIV, sum, divisor);
 }
 
-static value_id dot(struct builder *b, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
+struct product { struct builder *b; enum elem acc; };
+static value_id dot(const struct product *p, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
 {
     int64_t axes[RANK_MAX];
     for (uint32_t i = 0; i < batch; i++)
         axes[i] = i;
     value_id in[2] = { x, y };
     struct attr attrs[] = { attr_ints("batch_a", axes, batch), attr_ints("batch_b", axes, batch),
-                            attr_ints("contract_a", &cx, 1), attr_ints("contract_b", &cy, 1) };
-    return b_op(b, OP_DOT, in, 2, attrs, 4);
+                            attr_ints("contract_a", &cx, 1), attr_ints("contract_b", &cy, 1), attr_elem("acc", p->acc) };
+    return b_op(p->b, OP_DOT, in, 2, attrs, p->acc == ELEM_NONE ? 4 : 5);
 }
 
 /* Are all dims before the last two 1? */
@@ -264,11 +265,12 @@ static bool no_batch(struct builder *b, const struct type *t)
 }
 
 /* Both of rank >= 2. */
-static value_id batched_matmul(struct builder *b, value_id x, value_id y, const struct type *tx, const struct type *ty)
+static value_id batched_matmul(const struct product *p, value_id x, value_id y, const struct type *tx, const struct type *ty)
 {
+    struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
     if (ty->rank <= tx->rank && no_batch(b, ty))    /* the usual weights: rows of x are all one matrix */
-        return dot(b, x, b_reshape(b, y, ty->dims + ty->rank - 2, 2), 0, tx->rank - 1, 0);
+        return dot(p, x, b_reshape(b, y, ty->dims + ty->rank - 2, 2), 0, tx->rank - 1, 0);
     int32_t n = b_broadcast_dims(b, tx->dims, tx->rank - 2, ty->dims, ty->rank - 2, batch);
     if (n < 0)
         return (value_id){0};
@@ -277,11 +279,12 @@ static value_id batched_matmul(struct builder *b, value_id x, value_id y, const 
     x = b_broadcast(b, x, dims, n + 2);
     memcpy(dims + n, ty->dims + ty->rank - 2, 2 * sizeof *dims);
     y = b_broadcast(b, y, dims, n + 2);
-    return dot(b, x, y, (uint32_t)n, n + 1, n);
+    return dot(p, x, y, (uint32_t)n, n + 1, n);
 }
 
-value_id b_matmul(struct builder *b, value_id x, value_id y)
+value_id b_matmul_acc(struct builder *b, value_id x, value_id y, enum elem acc)
 {
+    struct product p = { b, acc };
     struct type tx, ty;
     if (!is_tensor(b, x, &tx) || !is_tensor(b, y, &ty))
         return (value_id){0};
@@ -290,10 +293,12 @@ value_id b_matmul(struct builder *b, value_id x, value_id y)
         return (value_id){0};
     }
     if (tx.rank == 1 && ty.rank == 1)
-        return dot(b, x, y, 0, 0, 0);
+        return dot(&p, x, y, 0, 0, 0);
     if (ty.rank == 1)
-        return dot(b, x, y, 0, tx.rank - 1, 0);
+        return dot(&p, x, y, 0, tx.rank - 1, 0);
     if (tx.rank == 1)
-        return dot(b, y, x, 0, ty.rank - 2, 0);
-    return batched_matmul(b, x, y, &tx, &ty);
+        return dot(&p, y, x, 0, ty.rank - 2, 0);
+    return batched_matmul(&p, x, y, &tx, &ty);
 }
+
+value_id b_matmul(struct builder *b, value_id x, value_id y) { return b_matmul_acc(b, x, y, ELEM_NONE); }

@@ -51,6 +51,8 @@ enum lop {
     L_AND, L_OR, L_XOR,
     L_SHL, L_SHR,                  /* amounts >= width give 0 (shr of signed: sign) */
     L_FMA,                         /* a * b + c: fused where the target has it, else two roundings */
+    L_DOT,        /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N and
+                   * i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused) */
     L_EQ, L_NE, L_LT, L_LE,        /* result bool of the operands' lanes; ordered (NaN: false; NE: true) */
     L_SELECT,                      /* (bool or boolxN, a, b) */
     L_CONVERT,                     /* value conversion to the result's elem, same lanes; rules of OP_CONVERT, saturate = imm */

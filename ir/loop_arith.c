@@ -235,6 +235,29 @@ void loop_compute(enum lop op, enum elem e, uint32_t n, const void *a, const voi
     }
 }
 
+static float bf16_lane(const void *lanes, uint32_t i)
+{
+    uint32_t bits = (uint32_t)loop_int_lane(ELEM_U16, lanes, i) << 16;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+void loop_dot(enum elem e, uint32_t n, const void *a, const void *b, const void *c, void *r)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (e == ELEM_F32) {
+            float sum = fmaf(bf16_lane(a, 2 * i + 1), bf16_lane(b, 2 * i + 1), ((const float *)c)[i]);
+            ((float *)r)[i] = fmaf(bf16_lane(a, 2 * i), bf16_lane(b, 2 * i), sum);
+            continue;
+        }
+        uint32_t sum = (uint32_t)loop_int_lane(ELEM_I32, c, i);
+        for (uint32_t k = 4 * i; k < 4 * i + 4; k++)
+            sum += (uint32_t)(loop_int_lane(ELEM_U8, a, k) * loop_int_lane(ELEM_I8, b, k));
+        memcpy((uint8_t *)r + 4 * (size_t)i, &sum, sizeof sum);
+    }
+}
+
 static bool compare_floats(enum lop op, double a, double b)
 {
     switch (op) {

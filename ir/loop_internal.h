@@ -9,7 +9,7 @@ enum lform {
     LFORM_LOCAL, LFORM_FOR, LFORM_IF, LFORM_CHECK, LFORM_CALL, LFORM_COUNT
 };
 enum lrule {
-    LRULE_CONST, LRULE_SAME, LRULE_COMPARE, LRULE_SELECT, LRULE_CONVERT, LRULE_BITCAST, LRULE_SPLAT, LRULE_EXTRACT,
+    LRULE_CONST, LRULE_SAME, LRULE_DOT, LRULE_COMPARE, LRULE_SELECT, LRULE_CONVERT, LRULE_BITCAST, LRULE_SPLAT, LRULE_EXTRACT,
     LRULE_INSERT, LRULE_SHUFFLE, LRULE_HREDUCE, LRULE_LOAD, LRULE_STORE, LRULE_LOCAL, LRULE_OFFSET, LRULE_PREFETCH, LRULE_ADDRESS,
     LRULE_FOR, LRULE_PARALLEL, LRULE_IF, LRULE_YIELD, LRULE_CHECK, LRULE_CALL, LRULE_LAUNCH, LRULE_COUNT
 };
@@ -49,6 +49,8 @@ void loop_layout_locals(struct lfunc *);
 /* Lane arithmetic of the interpreter (ir/loop_arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands may
  * be NULL. A zero divisor gives 0 here: the caller checks first. */
 void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
+void loop_dot(enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* r[i] = 0 or 1. */
 void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
 /* Element i of an array of integers or bools, sign- or zero-extended. */

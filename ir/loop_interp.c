@@ -183,6 +183,20 @@ static void exec_same(struct interp *in, const struct lstmt *s)
     merge_undef(in, s);
 }
 
+/* A lane of the result is undefined where a lane that it sums is. */
+static void exec_dot(struct interp *in, const struct lstmt *s)
+{
+    const struct slot *a = slot_in(in, s, 0), *b = slot_in(in, s, 1), *c = slot_in(in, s, 2);
+    struct slot *r = slot_out(in, s);
+    uint32_t group = a->lanes / r->lanes;
+    loop_dot(r->elem, r->lanes, a->data, b->data, c->data, r->data);
+    all_defined(r);
+    for (uint32_t i = 0; i < a->lanes && (a->any_undef || b->any_undef || c->any_undef); i++) {
+        r->undef[i / group] |= a->undef[i] | b->undef[i] | c->undef[i / group];
+        r->any_undef |= r->undef[i / group];
+    }
+}
+
 static void exec_compare(struct interp *in, const struct lstmt *s)
 {
     const struct slot *a = slot_in(in, s, 0);
@@ -566,7 +580,7 @@ static void exec_launch(struct interp *in, const struct lstmt *s)
 
 static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_CONST] = exec_const, [LRULE_SAME] = exec_same, [LRULE_COMPARE] = exec_compare,
-    [LRULE_SELECT] = exec_select, [LRULE_CONVERT] = exec_convert, [LRULE_BITCAST] = exec_bitcast,
+    [LRULE_DOT] = exec_dot, [LRULE_SELECT] = exec_select, [LRULE_CONVERT] = exec_convert, [LRULE_BITCAST] = exec_bitcast,
     [LRULE_SPLAT] = exec_splat, [LRULE_EXTRACT] = exec_extract, [LRULE_INSERT] = exec_insert,
     [LRULE_SHUFFLE] = exec_shuffle, [LRULE_HREDUCE] = exec_hreduce, [LRULE_LOAD] = exec_load,
     [LRULE_STORE] = exec_store, [LRULE_LOCAL] = exec_local, [LRULE_OFFSET] = exec_offset,

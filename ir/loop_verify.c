@@ -29,6 +29,7 @@
  *      count an index.
  *  18  local: at least one element; in the body or the parallel block, never inside other blocks; at most 64 KiB in
  *      all outside kernels. address: not in kernels.
+ *  19  dot: i32 lanes of four u8, four i8 and an i32 each, or f32 lanes of two bf16 twice and an f32.
  */
 #include "ir/loop_internal.h"
 
@@ -146,6 +147,16 @@ static void rule_same(struct verifier *v, const struct lstmt *s)
     for (uint32_t i = 0; i < s->n_in; i++)
         same = same && ltype_equal(type_of(v, s, i), t);
     expect(v, s, same, 5, "operand or element types do not fit");
+}
+
+static void rule_dot(struct verifier *v, const struct lstmt *s)
+{
+    struct ltype t = result_of(v, s), a = type_of(v, s, 0), b = type_of(v, s, 1);
+    bool bytes = t.elem == ELEM_I32 && a.elem == ELEM_U8 && b.elem == ELEM_I8;
+    bool halves = t.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
+    uint32_t lanes = t.lanes * (bytes ? 4 : 2);
+    expect(v, s, (bytes || halves) && t.lanes > 0 && a.lanes == lanes && b.lanes == lanes &&
+           ltype_equal(type_of(v, s, 2), t), 19, "types do not fit");
 }
 
 static void rule_compare(struct verifier *v, const struct lstmt *s)
@@ -391,7 +402,7 @@ static void rule_launch(struct verifier *v, const struct lstmt *s)
 
 static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_CONST] = rule_const, [LRULE_SAME] = rule_same, [LRULE_COMPARE] = rule_compare,
-    [LRULE_SELECT] = rule_select, [LRULE_CONVERT] = rule_convert, [LRULE_BITCAST] = rule_bitcast,
+    [LRULE_DOT] = rule_dot, [LRULE_SELECT] = rule_select, [LRULE_CONVERT] = rule_convert, [LRULE_BITCAST] = rule_bitcast,
     [LRULE_SPLAT] = rule_splat, [LRULE_EXTRACT] = rule_extract, [LRULE_INSERT] = rule_insert,
     [LRULE_SHUFFLE] = rule_shuffle, [LRULE_HREDUCE] = rule_hreduce, [LRULE_LOAD] = rule_load,
     [LRULE_STORE] = rule_store, [LRULE_LOCAL] = rule_local, [LRULE_OFFSET] = rule_offset,

@@ -6,7 +6,8 @@
 
 const struct target_row target_rows[] = {
 #define TARGET(arch, name, standard, triple, cpu, features, needs, bytes, registers, fma, latency, loads, l1, l2, l3) \
-    {arch, name, standard, triple, cpu, features, needs, {bytes, registers, fma, latency, loads, l1, l2, l3}},
+    {arch, name, standard, triple, cpu, features, needs, {bytes, registers, fma, latency, loads, l1, l2, l3, \
+     ((needs) & CPU_X86_VNNI) != 0, ((needs) & CPU_X86_BF16) != 0}},
 #include "ir/target.def"
 };
 const uint32_t target_count = COUNT_OF(target_rows);

@@ -13,6 +13,7 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
     uint32_t registers;          /* of vectors */
     uint32_t fma_per_cycle, fma_latency, loads_per_cycle;   /* whole vectors */
     uint32_t l1_kib, l2_kib, l3_kib;                        /* data, one core's share */
+    bool dot_u8, dot_bf16;       /* L_DOT is an instruction */
 };
 struct target_row {
     const char *arch, *name;

@@ -133,6 +133,14 @@ lval em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
 lval em_load_fresh(struct em *, value_id, const expr_id *idx);
 
+/* What was computed before for this value, point and condition and is still visible; {0}: nothing. */
+lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond);
+void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, lval);
+/* acc plus the products of a group of elements (emit_dot.c): operand o at idx[o] and the `size` - 1 points behind it along
+ * dim[o], of which `valid` exist. acc: i32 or f32, a scalar or lanes. */
+struct em_group { expr_id *idx[2]; int32_t dim[2]; uint32_t size, valid; };
+lval em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b, lval acc);
+
 /* reductions: the anchor's value at n points at once, sharing what they share */
 void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);
 /* one point, lanes along the innermost reduced dim when that is where memory is contiguous */

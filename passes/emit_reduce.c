@@ -16,6 +16,7 @@ struct reduction {
     struct rdim dim[MAX_RDIMS];
     enum lop combine;
     enum elem acc;               /* register element of the accumulators */
+    uint32_t group, valid;       /* steps at once along the innermost dim (emit_dot.c), and those that exist; 1: one by one */
     uint32_t n_points, n_acc;    /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
@@ -148,9 +149,11 @@ static void dims_of(struct em *em, struct reduction *r)
     if (n->op == OP_CONV) {
         dims_of_conv(em, r);
     } else if (n->op == OP_DOT) {
-        const int64_t *c = node_ints(n, "contract_a", &count);
-        for (uint32_t i = 0; i < count; i++)
-            rdim_add(r, value_type(em->g, n->in[0])->dims[c[i]], 0);
+        const int64_t *ca = node_ints(n, "contract_a", &count), *cb = node_ints(n, "contract_b", &count);
+        for (uint32_t i = 0; i < count; i++) {    /* equal, but one may be known and the other not */
+            expr_id a = value_type(em->g, n->in[0])->dims[ca[i]], b = value_type(em->g, n->in[1])->dims[cb[i]];
+            rdim_add(r, ex_is_const(em->x, b, &(int64_t){0}) ? b : a, 0);
+        }
     } else if (n->op == OP_REDUCE) {
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
@@ -172,7 +175,11 @@ static void choose_unroll(struct em *em, struct reduction *r)
                   (r->n->op == OP_CONV && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
     int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
     for (uint32_t d = r->n_dims; d > 0; d--) {
-        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || c > budget || r->dim[d - 1].block)
+        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].block)
+            break;
+        if (d == r->n_dims)
+            c = (c + r->group - 1) / r->group;
+        if (c > budget)
             break;
         r->dim[d - 1].unroll = true;
         budget /= c;
@@ -254,6 +261,10 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     enum truth t = ex_truth(em->x, cond);
     if (t == FALSE_)
         return acc;
+    if (r->group > 1) {
+        struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
+        return em_dot_group(em, n, &at, cond, r->cond, acc);
+    }
     lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
@@ -300,6 +311,7 @@ static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const
     expr_id at[2][RANK_MAX];
     static const char *const batch_name[2] = {"batch_a", "batch_b"}, *const contract_name[2] = {"contract_a", "contract_b"};
     uint32_t n_batch = 0, n_contract = 0, free_dim = 0;
+    int32_t last[2] = {0, 0};
     node_ints(n, "batch_a", &n_batch);
     free_dim = n_batch;
     for (int o = 0; o < 2; o++) {
@@ -315,6 +327,11 @@ static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const
                     i = k[j];
             at[o][d] = i.i ? i : p[free_dim++];
         }
+        last[o] = n_contract ? (int32_t)con[n_contract - 1] : 0;
+    }
+    if (r->group > 1) {
+        struct em_group g = {{at[0], at[1]}, {last[0], last[1]}, r->group, r->valid};
+        return em_dot_group(em, n, &g, r->cond, r->cond, acc);
     }
     lval in[3] = {to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc),
                   to_acc(em, em_value(em, n->in[1], at[1], r->cond), r->acc), acc};
@@ -465,10 +482,61 @@ static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *
     em_for_end(em, &l, inner, acc);
 }
 
+/* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */
+static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *acc, expr_id base, int64_t extent, bool unroll)
+{
+    uint32_t d = r->n_dims - 1;
+    int64_t whole = extent / r->group;
+    r->valid = r->group;
+    if (unroll) {
+        for (int64_t i = 0; i < whole; i++) {
+            k[d] = ex_addc(em->x, base, i * r->group);
+            step(em, r, k, acc);
+        }
+    } else if (whole) {
+        struct em_for l;
+        expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        lval inner[EM_POINTS];
+        memcpy(inner, l.params, r->n_acc * sizeof *inner);
+        k[d] = ex_add(em->x, base, ex_mulc(em->x, i, r->group));
+        step(em, r, k, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (extent % r->group) {
+        r->valid = (uint32_t)(extent % r->group);
+        k[d] = ex_addc(em->x, base, whole * r->group);
+        step(em, r, k, acc);
+    }
+}
+
+/* The innermost dim by groups: over the blocks in which it is stored, or in one run. */
+static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *acc)
+{
+    const struct rdim *dim = &r->dim[r->n_dims - 1];
+    expr_id zero = ex_const(em->x, 0);
+    int64_t n = 0;
+    ex_is_const(em->x, dim->extent, &n);
+    if (!dim->block || n < dim->block) {
+        nest_groups(em, r, k, acc, zero, n, dim->unroll || n <= dim->block);
+        return;
+    }
+    struct em_for l;
+    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->block), 1, acc, r->n_acc);
+    lval inner[EM_POINTS];
+    memcpy(inner, l.params, r->n_acc * sizeof *inner);
+    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->block), dim->block, true);
+    em_for_end(em, &l, inner, acc);
+    nest_groups(em, r, k, acc, ex_const(em->x, n / dim->block * dim->block), n % dim->block, true);
+}
+
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
 {
     if (d == r->n_dims) {
         step(em, r, k, acc);
+        return;
+    }
+    if (r->group > 1 && d + 1 == r->n_dims) {
+        nest_grouped(em, r, k, acc);
         return;
     }
     struct rdim *dim = &r->dim[d];
@@ -509,6 +577,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
     r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
                  : arg ? L_MAX : L_ADD;
+    r->group = r->valid = dot_group(em->m, n);
     dims_of(em, r);
 }
 

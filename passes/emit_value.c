@@ -222,6 +222,14 @@ static void memo_put(struct em *em, value_id v, const expr_id *idx, expr_id cond
     *e = (struct em_memo){key, v, arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx), cond, result};
 }
 
+lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
+    return r.i && em_visible(em, r) ? r : (lval){0};
+}
+
+void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval r) { memo_put(em, v, idx, cond, r); }
+
 /* ---- computed values --------------------------------------------------------------------------------------------------- */
 
 static lval zero_of(struct em *em, value_id v)
@@ -410,8 +418,8 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     int64_t i = 0;
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
-    lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
-    if (r.i && em_visible(em, r))
+    lval r = em_recall(em, v, idx, cond);
+    if (r.i)
         return r;
     if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
         memo_put(em, v, idx, cond, r);

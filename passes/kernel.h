@@ -102,6 +102,7 @@ bool schedule(struct module *, const struct machine *, const char *suffix);  /* 
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
 
 /* Helpers shared by the passes. */
+uint32_t dot_group(const struct module *, const struct node *);    /* elements that one L_DOT sums per lane; 1: no L_DOT */
 value_id view_base(const struct module *, value_id);       /* through views to the first non-view value */
 value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
 bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */

@@ -298,14 +298,18 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
     }
 }
 
-static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense)
+/* group > 1: so many elements of the innermost dim of the order lie together in each lane of block_dim. */
+static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense, uint32_t group)
 {
     struct storage *s = &l->m->storage[root.i];
     const struct type *t = value_type(l->g, root);
     uint32_t invariant = dense ? 0 : value_const_invariant(l->g, root);
     storage_new(l, root);
     s->place = PLACE_WEIGHTS;
-    int64_t stride = block_dim >= 0 && !(invariant >> block_dim & 1) ? BLOCK : 1, n;
+    bool panels = block_dim >= 0 && !(invariant >> block_dim & 1), grouped = panels && group > 1;
+    if (grouped)
+        invariant &= ~(1u << order[s->rank - 1]);
+    int64_t stride = (panels ? BLOCK : 1) * (grouped ? (int64_t)group : 1), n;
     for (int32_t i = s->rank - 1; i >= 0; i--) {
         int32_t d = order[i];
         if (!fixed(l, t->dims[d], &n))
@@ -317,8 +321,12 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
         s->dim[d].outer = ex_const(l->x, stride);
         if (d == block_dim) {
             s->dim[d].block = BLOCK;
-            s->dim[d].inner = 1;
+            s->dim[d].inner = grouped ? group : 1;
             n = (n + BLOCK - 1) / BLOCK;
+        } else if (grouped && i == s->rank - 1) {
+            s->dim[d].block = group;
+            s->dim[d].inner = 1;
+            n = (n + group - 1) / group;
         }
         if (!mul_i64(stride, n, &stride))
             context_unwind(l->m->ctx, FAIL_LIMIT, (src_id){0}, "a constant of more than 2^63 bytes");
@@ -365,7 +373,7 @@ static void const_pack(struct layouter *l, const struct node *n)
         for (uint32_t i = 0; i < nc; i++)
             order[r++] = (int32_t)perm[con[i]];
     }
-    const_store(l, root, order, l->m->layout == LAYOUT_NCHW && n->op == OP_CONV ? -1 : lanes, false);
+    const_store(l, root, order, l->m->layout == LAYOUT_NCHW && n->op == OP_CONV ? -1 : lanes, false, dot_group(l->m, n));
 }
 
 static void const_plain(struct layouter *l, value_id v)
@@ -380,7 +388,7 @@ static void const_plain(struct layouter *l, value_id v)
     if (l->m->storage[root.i].place != PLACE_NONE || op == OP_IOTA || op == OP_FROM_EXPRS)
         return;
     order_default(value_type(l->g, root)->rank, -1, order);
-    const_store(l, root, order, -1, false);
+    const_store(l, root, order, -1, false, 1);
 }
 
 /* What a runtime call or a region reads has to lie row-major and whole, a splat too. */
@@ -391,7 +399,7 @@ static void const_dense(struct layouter *l, value_id v)
         l->m->storage[v.i].place != PLACE_NONE)
         return;
     order_default(value_type(l->g, v)->rank, -1, order);
-    const_store(l, v, order, -1, true);
+    const_store(l, v, order, -1, true, 1);
 }
 
 static void store_constants(struct layouter *l)

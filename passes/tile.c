@@ -155,6 +155,14 @@ uint64_t tile_steps(struct em *em, const struct node *n)
     return steps;
 }
 
+/* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
+ * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
+static int64_t more_registers(struct em *em, uint64_t group, bool contraction, int64_t nr)
+{
+    bool native = group == 4 ? em->mach.dot_u8 : em->mach.dot_bf16;
+    return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
+}
+
 struct tile_choice tile_choose(struct em *em)
 {
     const struct node *n = graph_node(em->g, em->k->anchor);
@@ -167,13 +175,14 @@ struct tile_choice tile_choose(struct em *em)
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    struct step step = {contraction, tile_steps(em, n), &em->mach};
+    uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
+    struct step step = {contraction, (products + group - 1) / group, &em->mach};
     int64_t regs = em->mach.registers, best = INT64_MAX;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? MAX_TA : 1) && (ta <= a.n || ta == 1); ta++) {
-                int64_t mr = ta * tb, need = mr * nr + (contraction ? nr + 1 : 4);
+                int64_t mr = ta * tb, need = mr * nr + more_registers(em, group, contraction, nr);
                 if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
@@ -190,6 +199,6 @@ struct tile_choice tile_choose(struct em *em)
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)em_extent_least(em, t->dims[d]);
-    c.flops = 2 * points * steps;
+    c.flops = 2 * points * products;
     return c;
 }

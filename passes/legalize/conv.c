@@ -95,24 +95,36 @@ static value_id conv_op(struct builder *b, value_id x, value_id w, const struct 
     return b_op(b, OP_CONV, in, 2, attrs, acc == ELEM_NONE ? 6 : 7);
 }
 
-value_id rule_conv_core(struct rule *r, value_id x, value_id w, enum elem acc)
+value_id conv_build(struct builder *b, value_id x, value_id w, const struct spatial *s, int64_t groups, enum elem acc)
+{
+    int64_t ones[RANK_MAX];
+    for (int32_t i = 0; i < s->n; i++)
+        ones[i] = 1;
+    return conv_op(b, x, w, s, ones, groups, acc);
+}
+
+bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s)
 {
     struct exprs *ex = b_exprs(r->b);
     int32_t rank, rank_w;
     const expr_id *dims = b_dims(r->b, x, &rank), *wdims = b_dims(r->b, w, &rank_w);
-    struct spatial s;
-    int64_t ones[RANK_MAX];
     if (!dims || !wdims)
-        return (value_id){0};
+        return false;
     if (rank < 3 || rank != rank_w)
-        return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w), (value_id){0};
-    if (!spatial_read(r, rank - 2, &s) || !kernel_check(r, wdims, s.n))
+        return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
+    if (!spatial_read(r, rank - 2, s) || !kernel_check(r, wdims, s->n))
+        return false;
+    for (int32_t i = 0; i < s->n; i++)
+        spatial_same(ex, s, i, dims[2 + i], spatial_reach(ex, s, i, wdims[2 + i]));
+    return true;
+}
+
+value_id rule_conv_core(struct rule *r, value_id x, value_id w, enum elem acc)
+{
+    struct spatial s;
+    if (!rule_conv_spatial(r, x, w, &s))
         return (value_id){0};
-    for (int32_t i = 0; i < s.n; i++) {
-        ones[i] = 1;
-        spatial_same(ex, &s, i, dims[2 + i], spatial_reach(ex, &s, i, wdims[2 + i]));
-    }
-    return conv_op(r->b, x, w, &s, ones, rule_int(r, "group", 1), acc);
+    return conv_build(r->b, x, w, &s, rule_int(r, "group", 1), acc);
 }
 
 /* f16 sums are rounded once, after the bias. */

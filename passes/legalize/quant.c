@@ -144,18 +144,31 @@ static value_id centred(struct builder *b, value_id x, value_id zero, int32_t ax
     return b_binary(b, OP_SUB, y, zero);
 }
 
-bool rule_matmul_integer(struct rule *r)
+/* Sums of products of operands less their zero points; bytes stay bytes (bytes.c). */
+static value_id integer_matmul(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
 {
     struct builder *b = r->b;
-    value_id a = centred(b, rule_in(r, 0), rule_in(r, 2), -2), w = centred(b, rule_in(r, 1), rule_in(r, 3), -1);
-    return rule_result(r, b_matmul(b, a, w));
+    if (x.i && w.i && rule_is_bytes(r, x, w) && v_rank(b, x) > 1 && v_rank(b, w) > 1)
+        return rule_matmul_bytes(r, x, zx, w, zw);
+    return b_matmul(b, centred(b, x, zx, -2), centred(b, w, zw, -1));
+}
+
+static value_id integer_conv(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
+{
+    struct builder *b = r->b;
+    if (x.i && w.i && rule_is_bytes(r, x, w) && rule_int(r, "group", 1) == 1)
+        return rule_conv_bytes(r, x, zx, w, zw);
+    return rule_conv_core(r, centred(b, x, zx, 1), centred(b, w, zw, 0), ELEM_I32);
+}
+
+bool rule_matmul_integer(struct rule *r)
+{
+    return rule_result(r, integer_matmul(r, rule_in(r, 0), rule_in(r, 2), rule_in(r, 1), rule_in(r, 3)));
 }
 
 bool rule_conv_integer(struct rule *r)
 {
-    struct builder *b = r->b;
-    value_id x = centred(b, rule_in(r, 0), rule_in(r, 2), 1), w = centred(b, rule_in(r, 1), rule_in(r, 3), 0);
-    return rule_result(r, rule_conv_core(r, x, w, ELEM_I32));
+    return rule_result(r, integer_conv(r, rule_in(r, 0), rule_in(r, 2), rule_in(r, 1), rule_in(r, 3)));
 }
 
 /* sum (i32) * scale -> rounded, saturated. */
@@ -185,7 +198,7 @@ bool rule_qlinear_matmul(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    value_id sum = b_matmul(b, centred(b, in[0], in[2], -2), centred(b, in[3], in[5], -1));
+    value_id sum = integer_matmul(r, in[0], in[2], in[3], in[5]);
     int32_t rank = v_rank(b, sum);
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], rank > 1 ? rank - 2 : 0, rank),
                               scale_along(b, in[4], rank - 1, rank));
@@ -201,7 +214,7 @@ bool rule_qlinear_conv(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    value_id sum = rule_conv_core(r, centred(b, in[0], in[2], 1), centred(b, in[3], in[5], 0), ELEM_I32);
+    value_id sum = integer_conv(r, in[0], in[2], in[3], in[5]);
     if (!sum.i)
         return false;
     int32_t rank = v_rank(b, sum);

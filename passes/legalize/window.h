@@ -21,6 +21,14 @@ expr_id spatial_reach(struct exprs *, const struct spatial *, int32_t i, expr_id
 void spatial_same(struct exprs *, struct spatial *, int32_t i, expr_id size, expr_id reach);
 /* Convolution by the node's attributes; acc: ELEM_I32 for integers. */
 value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
+/* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator itself. */
+bool rule_conv_spatial(struct rule *, value_id x, value_id w, struct spatial *);
+value_id conv_build(struct builder *, value_id x, value_id w, const struct spatial *, int64_t groups, enum elem acc);
+/* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32 (bytes.c).
+ * Matrices of rank 2 or more; convolutions of one group. */
+bool rule_is_bytes(struct rule *, value_id x, value_id w);
+value_id rule_matmul_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
+value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 /* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);

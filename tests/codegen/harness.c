@@ -161,13 +161,15 @@ void store_masked(struct build b, lval buffer, lval at, lval value, lval mask)
 
 /* ---- compiling ---- */
 
-/* The first three run where the CPU allows; all are compiled and linked, which fails when an object wants a function
+/* The first four run where the CPU allows; all are compiled and linked, which fails when an object wants a function
  * of a compiler's library. */
 struct variant { struct target target; bool fma; };
 static const struct variant variants[] = {
     { { "x86_64-unknown-linux-gnu", "x86-64-v2", "" }, false },
     { { "x86_64-unknown-linux-gnu", "x86-64-v3", "" }, true },
     { { "x86_64-unknown-linux-gnu", "x86-64-v4", "" }, true },
+    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni" }, true },
+    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16" }, true },
     { { "aarch64-linux-gnu", "generic", "" }, true },
     { { "riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c" }, true },
 };
@@ -176,7 +178,7 @@ static bool cpu_runs(size_t variant)
 {
     if (variant == 1)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (variant > 2)
+    if (variant > 3 || (variant == 3 && !__builtin_cpu_supports("avx512vnni")))
         return false;
     return variant == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"));

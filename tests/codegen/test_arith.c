@@ -123,6 +123,35 @@ static void test_integers(void **state)
     suite_free(s);
 }
 
+/* Products of bytes and of bf16, in every width; halves hold small integers, so that no order and no rounding shows. */
+static void test_dots(void **state)
+{
+    static const uint32_t lanes[] = { 1, 2, 4, 8, 16, 32 };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t w = 0; w < COUNT_OF(lanes); w++) {
+        char name[32];
+        uint32_t n = lanes[w], elements = 4 * n * COUNT;
+        snprintf(name, sizeof name, "dot_%u", n);
+        struct kernel_case *k = case_new(s, name);
+        lval a = case_buffer(s, k, ELEM_U8, LARG_IN, elements), b = case_buffer(s, k, ELEM_I8, LARG_IN, elements), i;
+        lval c = case_buffer(s, k, ELEM_I32, LARG_IN, n * COUNT), d = case_buffer(s, k, ELEM_I16, LARG_IN, n * COUNT);
+        lval whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT), real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
+        k->count = COUNT;
+        struct build f = case_parallel(k, &i);
+        struct ltype word = { ELEM_I32, n }, single = { ELEM_F32, n }, half = { ELEM_BF16, 2 * n };
+        lval at = op2(f, L_MUL, TINDEX, i, index_of(f, n)), four = op2(f, L_MUL, TINDEX, i, index_of(f, 4 * n));
+        store(f, whole, at, op3(f, L_DOT, word, load(f, (struct ltype){ ELEM_U8, 4 * n }, a, four),
+                                load(f, (struct ltype){ ELEM_I8, 4 * n }, b, four), load(f, word, c, at)));
+        lval x = op1(f, L_CONVERT, half, load(f, (struct ltype){ ELEM_U8, 2 * n }, a, four));
+        lval y = op1(f, L_CONVERT, half, load(f, (struct ltype){ ELEM_I8, 2 * n }, b, four));
+        lval z = op1(f, L_CONVERT, single, load(f, (struct ltype){ ELEM_I16, n }, d, at));
+        store(f, real, at, op3(f, L_DOT, single, x, y, z));
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
 static struct lstmt *last(struct build b)
 {
     struct lblk *blk = &b.f->blocks.data[b.b.i];
@@ -219,7 +248,7 @@ static void test_bitcast(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_floats), cmocka_unit_test(test_integers), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_floats), cmocka_unit_test(test_integers), cmocka_unit_test(test_dots), cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_bools), cmocka_unit_test(test_bitcast)
     };
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
