@@ -165,7 +165,12 @@ check-real: all $(VENV)/bin/pytest
 check-large: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/large/run.py
 
-bench: all $(VENV)/bin/pytest
+$(BUILD)/tests/bench/calls: tests/bench/calls.c runtime/mcc_load.c $(wildcard runtime/*.h)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -Iruntime -o $@ $(filter %.c,$^) -ldl
+
+bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py
 	@$(TEST_ENV) $(PYTHON) tests/bench/run.py
 
 N ?= 20000

@@ -1,6 +1,9 @@
 """mcc bench: the calibration and the kernels of a network beside it."""
+import os
 import re
+import subprocess
 
+from bench import calls
 from support.tool import DIGITS, mcc
 
 
@@ -27,3 +30,13 @@ def test_roofline(tmp_path):
     assert lost == sorted(lost, reverse=True)
     assert any("Conv" in r[9] and float(r[4]) > 0 for r in rows)
     assert "all kernels" in table[-1]
+
+
+def test_calls(tmp_path):
+    """The driver runs what it is to time; its figures are for a quiet machine, so here they only are in order."""
+    runtime = calls.HERE.parents[1] / "runtime"
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-O2", "-D_GNU_SOURCE", f"-I{runtime}", calls.HERE / "calls.c",
+                    runtime / "mcc_load.c", "-o", tmp_path / "calls", "-ldl"], check=True)
+    for name, model in calls.networks(tmp_path).items():
+        times = calls.time_call(tmp_path / "calls", model)
+        assert 0 < times[0] <= times[1] <= times[2], name
