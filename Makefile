@@ -231,6 +231,13 @@ install: all
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
 	install -m 644 runtime/mcc_load.c $(DESTDIR)$(PREFIX)/share/mcc/
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 man/man3 man/man5 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BUILD)/mcc --generate=mcc.1 >$(DESTDIR)$(PREFIX)/share/man/man1/mcc.1
+	$(BUILD)/mcc --generate=mcc.yaml.5 >$(DESTDIR)$(PREFIX)/share/man/man5/mcc.yaml.5
+	install -m 644 docs/mcc_model.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	$(BUILD)/mcc --generate=bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcc
+	$(BUILD)/mcc --generate=zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcc
+	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
 
 # ---- help -----------------------------------------------------------------------------------------------------
 

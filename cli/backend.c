@@ -208,13 +208,26 @@ bool run_schedule(struct compilation *c)
     if (!last)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march");
     unit_add(c, &last->target, "plan", print_function(c, c->module->plan));
-    return true;
+    const struct options *o = c->options;
+    return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
 }
 
 void print_loops(const struct compilation *c, struct strbuf *out)
 {
     for (uint32_t i = 0; i < c->units.n; i++)
         strbuf_printf(out, "# %s\n%s\n", c->units.data[i].target->cpu, c->units.data[i].text);
+}
+
+/* Every function's text parses back and obeys the rules of the loop IR. */
+bool verify_loops(struct compilation *c)
+{
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        const char *text = c->units.data[i].text;
+        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        if (!f || !lf_finish(f))
+            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", c->units.data[i].symbol);
+    }
+    return true;
 }
 
 /* ---- objects ------------------------------------------------------------------------------------------------------- */

@@ -13,8 +13,12 @@ bool run_schedule(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
 const char *kernel_kind_name(enum kernel_kind);
+/* Remarks about the scheduled module, and the record of all of them (remarks.c). */
+bool remarks_report(struct compilation *);
+typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);
 void print_kernels(const struct compilation *, struct strbuf *);
 void print_storage(const struct compilation *, struct strbuf *);
+bool verify_loops(struct compilation *);
 void print_loops(const struct compilation *, struct strbuf *);
 
 /* The weights segment of a module, written in order (weights.c). */

@@ -9,6 +9,12 @@ struct report terminal_report(void);
 /* Data for standard output. Failed writes are found when the process ends. */
 void terminal_print(const struct strbuf *);
 
+/* A sub-command as manual pages and completions show it. */
+struct command_row { const char *name; char where; const char *usage, *help; };
+/* generate.c: candidates for "WORD" or "COMMAND,WORD"; the text called `what` (the words of --generate), false: unknown. */
+void generate_completions(const char *request, const struct command_row *, uint32_t n, struct strbuf *);
+bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);
+
 enum fail command_compile(struct context *, struct options *);
 enum fail command_check(struct context *, struct options *);
 enum fail command_eval(struct context *, struct options *);

@@ -59,16 +59,16 @@ static bool verify_graph(struct compilation *c)
 }
 
 const struct stage stage_table[] = {
-    {"import", run_import, print_graph, verify_graph},
-    {"legalize", run_legalize, print_graph, verify_graph},
-    {"merge-constants", run_merge, print_graph, verify_graph},
-    {"fuse", run_fuse, print_kernels, NULL},
-    {"layout-transform", run_layout, print_storage, NULL},
-    {"plan", run_plan, print_storage, NULL},
-    {"sizes", run_sizes, NULL, NULL},
-    {"schedule", run_schedule, print_loops, NULL},
-    {"codegen", run_codegen, NULL, NULL},
-    {"link", run_link, NULL, NULL},
+    {"import", run_import, print_graph, verify_graph, true},
+    {"legalize", run_legalize, print_graph, verify_graph, true},
+    {"merge-constants", run_merge, print_graph, verify_graph, false},
+    {"fuse", run_fuse, print_kernels, verify_graph, false},
+    {"layout-transform", run_layout, print_storage, verify_graph, false},
+    {"plan", run_plan, print_storage, verify_graph, false},
+    {"sizes", run_sizes, NULL, NULL, false},
+    {"schedule", run_schedule, print_loops, verify_loops, false},
+    {"codegen", run_codegen, NULL, NULL, false},
+    {"link", run_link, NULL, NULL, false},
 };
 const uint32_t stage_count = COUNT_OF(stage_table);
 
@@ -78,22 +78,6 @@ static void report_text(const struct compilation *c, int kind, const struct strb
 {
     if (text->n)
         c->report.put(c->report.user, kind, text->data, text->n);
-}
-
-void report_diagnostics(struct context *ctx, struct report report, bool quiet)
-{
-    struct strbuf line;
-    strbuf_init(&line, &ctx->session);
-    for (uint32_t i = 0; i < ctx->diags.n; i++) {
-        const struct diag *d = &ctx->diags.data[i];
-        if (quiet && d->severity < SEV_ERROR)
-            continue;
-        line.n = 0;
-        diag_render(ctx, d, &line);
-        strbuf_append(&line, "\n", 1);
-        report.put(report.user, (int)d->severity, line.data, line.n);
-    }
-    ctx->diags.n = 0;
 }
 
 static bool names_stage(const struct text_list *list, const char *name)
@@ -120,8 +104,6 @@ static bool stages_known(struct context *ctx, const struct options *o)
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 
-struct stage_cost { double ms; int64_t heap; };
-
 static double now_ms(void)
 {
     struct timespec t;
@@ -143,14 +125,30 @@ static void report_times(const struct compilation *c, const struct stage_cost *c
     report_text(c, TEXT_LOG, &text);
 }
 
-static void report_program(const struct compilation *c, const struct stage *stage)
+/* What -print-after, -print-changed and -save-temps show of a stage's program. */
+static bool report_program(struct compilation *c, const struct stage *stage)
 {
-    struct strbuf text;
+    const struct options *o = c->options;
+    bool all = o->print_after_all || names_stage(&o->print_after, stage->name);
+    struct strbuf text, head;
+    if (!all && !o->print_changed && !o->save_temps)
+        return true;
     strbuf_init(&text, &c->ctx->session);
-    strbuf_printf(&text, "// after %s\n", stage->name);
+    strbuf_init(&head, &c->ctx->session);
     if (stage->print)
         stage->print(c, &text);
-    report_text(c, TEXT_LOG, &text);
+    uint64_t hash = hash_bytes(text.data ? text.data : "", text.n);
+    bool changed = stage->print && hash != c->printed;
+    strbuf_printf(&head, "// after %s%s\n", stage->name, all || changed ? "" : ": no change");
+    if (all || o->print_changed)
+        report_text(c, TEXT_LOG, &head);
+    if (all || (o->print_changed && changed))
+        report_text(c, TEXT_LOG, &text);
+    c->printed = stage->print ? hash : c->printed;
+    if (!o->save_temps || !stage->print || !c->output)
+        return true;
+    const char *suffix = arena_printf(&c->ctx->session, "%02d-%s.txt", (int)(stage - stage_table) + 1, stage->name);
+    return output_write(c->ctx, output_beside(c->ctx, c->output, suffix), text.data ? text.data : "", text.n);
 }
 
 static void report_census(const struct compilation *c, const struct stage *stage)
@@ -167,6 +165,7 @@ static bool stage_run(struct compilation *c, const struct stage *stage, struct s
     double start = now_ms();
     int64_t heap = c->ctx->heap_used;
     bool ok = stage->run(c) && c->ctx->fail == FAIL_NONE;
+    cost->start = start;
     cost->ms = now_ms() - start;
     cost->heap = c->ctx->heap_used - heap;
     if (!ok)
@@ -174,9 +173,9 @@ static bool stage_run(struct compilation *c, const struct stage *stage, struct s
     const struct options *o = c->options;
     if (o->stats && (stage->run == run_import || stage->run == run_legalize))
         report_census(c, stage);
-    if (o->print_after_all || names_stage(&o->print_after, stage->name))
-        report_program(c, stage);
-    return !stage->verify || stage->verify(c);
+    if (!report_program(c, stage))
+        return false;
+    return !stage->verify || !(o->verify_each || stage->always) || stage->verify(c);
 }
 
 static bool write_stopped(struct compilation *c, const struct stage *stage)
@@ -193,7 +192,7 @@ static bool write_stopped(struct compilation *c, const struct stage *stage)
 
 static bool stages_run(struct compilation *c, const char *last)
 {
-    struct stage_cost cost[COUNT_OF(stage_table)] = {{0, 0}};
+    struct stage_cost cost[COUNT_OF(stage_table)] = {{0, 0, 0}};
     const struct options *o = c->options;
     bool ok = true;
     uint32_t n = 0;
@@ -213,7 +212,7 @@ static bool stages_run(struct compilation *c, const char *last)
     }
     if (o->time_passes)
         report_times(c, cost, n);
-    return ok;
+    return ok && (!o->time_trace || !c->output || trace_write(c, cost, n));
 }
 
 /* Everything of a compilation below its unwind point. `last`: a stage, or NULL for the whole way to an output. */
@@ -242,12 +241,14 @@ static enum fail compile_guarded(struct compilation *c, const char *model, const
     struct context *ctx = c->ctx;
     jmp_buf here, *outer = ctx->unwind;
     ctx->limits = c->options->limits;
+    ctx->kind_limit = (uint32_t)c->options->error_limit;
+    ctx->werror = c->options->werror;
     ctx->model_path = model;
     ctx->unwind = &here;
     if (setjmp(here) == 0 && !compile_run(c, last) && ctx->fail == FAIL_NONE)
         error_internal(ctx, (src_id){0}, "a stage failed without saying why");
     if (setjmp(here) == 0)
-        report_diagnostics(ctx, c->report, c->options->quiet);
+        report_diagnostics(ctx, c->report, c->options);
     ctx->unwind = outer;
     return ctx->fail;
 }

@@ -29,6 +29,7 @@ struct compilation {
     VEC(struct art_kernel) kernel_rows;
     VEC(struct art_variant) variants;
     int64_t scratch;                 /* bytes per thread */
+    uint64_t printed;                /* hash of the last stage's text, for -print-changed */
     int64_t constants_in;            /* bytes of the file's constants */
 };
 
@@ -37,17 +38,22 @@ struct stage {
     bool (*run)(struct compilation *);
     void (*print)(const struct compilation *, struct strbuf *);
     bool (*verify)(struct compilation *);
+    bool always;                 /* verified without -verify-each */
 };
 extern const struct stage stage_table[];
 extern const uint32_t stage_count;
+
+struct stage_cost { double start, ms; int64_t heap; };   /* start: of the monotonic clock */
+/* Writes OUTPUT.json for -ftime-trace (trace.c). */
+bool trace_write(struct compilation *, const struct stage_cost *, uint32_t n);
 
 /* Runs the stages on `model` up to and including `last` (NULL: all). Returns the class of the failure, FAIL_NONE when
  * done; the diagnostics have been reported. sets ctx->unwind. `check`: nothing is generated. */
 enum fail compile_model(struct context *, const struct options *, const char *model, const char *last, struct report);
 /* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */
 struct graph *compile_graph(struct context *, const struct options *, const char *model, struct report);
-/* Reports the diagnostics that were recorded since the last call. */
-void report_diagnostics(struct context *, struct report, bool quiet);
+/* Reports the diagnostics that were recorded since the last call, as --quiet and -fdiagnostics-format say (diagnose.c). */
+void report_diagnostics(struct context *, struct report, const struct options *);
 
 /* ---- spec.c ------------------------------------------------------------------------------------------------ */
 

@@ -6,7 +6,7 @@
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
 
-static void print_spelling(struct strbuf *out, const struct option *def)
+void option_spelling(struct strbuf *out, const struct option *def)
 {
     if (def->letter && def->letter != def->name[0])
         strbuf_printf(out, "-%c, ", def->letter);
@@ -49,7 +49,7 @@ static void print_wrapped(struct strbuf *out, const char *text)
     strbuf_append(out, "\n", 1);
 }
 
-static void print_default(struct strbuf *out, const struct option *def)
+void option_meaning(struct strbuf *out, const struct option *def)
 {
     if (def->kind == OPTION_ONE_OF)
         strbuf_printf(out, "%s (default: %s)", def->help, def->preset_text);
@@ -63,11 +63,11 @@ void options_help(struct strbuf *out, char where)
 {
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
-        if (!strchr(def->where, where))
+        if (!strchr(def->where, where) || strchr(def->where, 'h'))
             continue;
         size_t start = out->n;
         strbuf_printf(out, "  ");
-        print_spelling(out, def);
+        option_spelling(out, def);
         size_t width = out->n - start;
         if (width + 2 > HELP_COLUMN)
             strbuf_printf(out, "\n%*s", HELP_COLUMN, "");
@@ -75,7 +75,7 @@ void options_help(struct strbuf *out, char where)
             strbuf_printf(out, "%*s", (int)(HELP_COLUMN - width), "");
         struct strbuf text;
         strbuf_init(&text, out->arena);
-        print_default(&text, def);
+        option_meaning(&text, def);
         print_wrapped(out, text.data);
     }
 }
@@ -90,8 +90,10 @@ void options_reference(struct strbuf *out)
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         struct strbuf cell;
+        if (strchr(def->where, 'h'))
+            continue;
         strbuf_init(&cell, out->arena);
-        print_spelling(&cell, def);
+        option_spelling(&cell, def);
         strbuf_printf(out, "| `");
         for (const char *p = cell.data; *p; p++)
             strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
@@ -103,7 +105,7 @@ void options_reference(struct strbuf *out)
                 comma = ", ";
             }
         strbuf_printf(out, " | ");
-        print_default(out, def);
+        option_meaning(out, def);
         strbuf_printf(out, " |\n");
     }
 }

@@ -93,7 +93,7 @@ PUBLIC int mccc_set(mccc *c, const char *name, const char *value)
     if (setjmp(here) == 0)
         set_option(c, name, value);
     if (setjmp(here) == 0)
-        report_diagnostics(c->ctx, c->report, c->options.quiet);
+        report_diagnostics(c->ctx, c->report, &c->options);
     c->ctx->unwind = NULL;
     return (int)c->ctx->fail;
 }

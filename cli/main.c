@@ -132,10 +132,17 @@ static void print_help(struct context *ctx, const struct command *command)
 enum fail command_compile(struct context *ctx, struct options *o)
 {
     struct strbuf text;
+    struct command_row rows[COUNT_OF(commands)];
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        rows[i] = (struct command_row){commands[i].name, commands[i].where, commands[i].usage, commands[i].help};
     strbuf_init(&text, &ctx->session);
     const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
     if (o->version)
         strbuf_printf(&text, "mcc %s\n", MCCC_VERSION);
+    else if (o->autocomplete)
+        generate_completions(o->autocomplete, rows, COUNT_OF(rows), &text);
+    else if (o->generate && !generate_text(o->generate, rows, COUNT_OF(rows), &text))
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'generate' makes mcc.1, mcc.yaml.5, bash, zsh or fish, not '%s'", o->generate);
     else if (o->reference)
         options_reference(&text);
     else if (o->list_ops)
@@ -147,13 +154,13 @@ enum fail command_compile(struct context *ctx, struct options *o)
             strbuf_printf(&text, "%s\n", stage_table[i].name);
     if (o->dry_run && model)
         strbuf_printf(&text, "%s -> %s\n", model, o->output ? o->output : output_default(ctx, o, model));
-    if (text.n) {
+    if (text.n || o->autocomplete || ctx->fail != FAIL_NONE) {
         terminal_print(&text);
-        return FAIL_NONE;
+        return ctx->fail;
     }
     if (!model) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no model given (--help says how)");
-        report_diagnostics(ctx, terminal_report(), o->quiet);
+        report_diagnostics(ctx, terminal_report(), o);
         return FAIL_USAGE;
     }
     return compile_model(ctx, o, model, NULL, terminal_report());
@@ -210,7 +217,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
             ctx->fail = fail;
     }
     if (setjmp(here) == 0)
-        report_diagnostics(ctx, terminal_report(), false);
+        report_diagnostics(ctx, terminal_report(), options);
     ctx->unwind = NULL;
     free(options);
     return ctx->fail;

@@ -277,7 +277,9 @@ static bool parse_option(struct context *ctx, const struct arguments *args, uint
     const char *text = arg + (arg[1] == '-' ? 2 : 1);
     const char *equals = strchr(text, '=');
     const char *name = equals ? arena_strndup(&ctx->session, text, (size_t)(equals - text)) : text;
-    struct setting s = {option_find(name, where), equals ? equals + 1 : NULL};
+    struct setting s = {option_find(text, where), NULL};    /* a spelling that holds '=' itself */
+    if (!s.def)
+        s = (struct setting){option_find(name, where), equals ? equals + 1 : NULL};
     if (!s.def && arg[1] != '-' && (s.def = find_letter(text[0], where))) {
         s.value = text[1] ? text + 1 + (text[1] == '=') : NULL;
         if (s.def->kind == OPTION_FLAG && s.value)

@@ -11,9 +11,11 @@ struct text_list { VEC(const char *) items; };
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *prefix, *config, *depend_file;
     const char *stop_after, *worker, *format, *weights;
+    const char *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
     struct text_list inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
-    int64_t level, jobs, worker_memory, threads, variant, runs;
+    int64_t level, jobs, error_limit, worker_memory, threads, variant, runs;
+    bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
     bool object, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats, time_passes;
     bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate;
     const char *self;              /* path of the running program, for workers; main sets it */
@@ -54,6 +56,9 @@ bool options_parse(struct context *, struct options *, int argc, char **argv, ch
  * "FILE:LINE:COLUMN", where the diagnostic belongs. */
 bool config_load(struct context *, struct options *, const char *path, char where);
 
+/* "-o, --output=FILE"; the help text with the default. */
+void option_spelling(struct strbuf *, const struct option *);
+void option_meaning(struct strbuf *, const struct option *);
 /* The options that `where` takes, as --help prints them. */
 void options_help(struct strbuf *, char where);
 /* All options with all sub-commands, as Markdown (docs/commands.md). */

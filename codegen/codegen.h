@@ -20,6 +20,8 @@ struct codegen_unit {         /* one LLVM module: one kernel, program or plan fo
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
     struct span object;       /* result, arena-owned */
+    double began, ended;      /* milliseconds of the monotonic clock; 0: shares another unit's object */
+    uint32_t worker;          /* which one made it */
 };
 struct codegen_options {
     const char *self;         /* path of the mcc binary for workers */

@@ -94,7 +94,14 @@ bool codegen_objects(struct context *ctx, struct arena *arena, const struct code
     }
     if (n_jobs && !spawn_jobs(ctx, arena, options, jobs, n_jobs))
         return false;
-    for (uint32_t i = 0; i < n; i++)
-        units[i].object = jobs[at[first ? first[i] : i]].result;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct job *job = &jobs[at[first ? first[i] : i]];
+        units[i].object = job->result;
+        if (first && first[i] != i)
+            continue;
+        units[i].began = job->began;
+        units[i].ended = job->ended;
+        units[i].worker = job->worker;
+    }
     return true;
 }

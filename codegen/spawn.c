@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codegen/wire.h"
@@ -160,6 +161,13 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
 
 /* ---- the state of one worker ---- */
 
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
 static void give_job(struct pool *p, struct worker *w)
 {
     struct span bytes;
@@ -168,6 +176,8 @@ static void give_job(struct pool *p, struct worker *w)
         return;
     }
     w->job = p->next++;
+    p->jobs[w->job].began = now_ms();
+    p->jobs[w->job].worker = (uint32_t)(w - p->worker);
     bytes = job_bytes(p->arena, &p->jobs[w->job]);
     w->out = bytes.data;
     w->out_left = bytes.size;
@@ -211,6 +221,7 @@ static void worker_finish(struct pool *p, struct worker *w)
     struct job *job = &p->jobs[w->job];
     w->answered = true;
     p->n_done++;
+    job->ended = now_ms();
     switch (w->head.status) {
     case WIRE_OK:
         job->result = (struct span){ w->body, w->head.size };

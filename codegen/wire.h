@@ -34,6 +34,8 @@ struct job {
     const struct span *parts;
     const char *what;          /* for messages: "kernel 'k7_conv1'" */
     struct span result;        /* arena-owned */
+    double began, ended;       /* milliseconds of the monotonic clock */
+    uint32_t worker;
 };
 /* Runs jobs on up to options->jobs workers. False after a diagnostic; then some results are empty. */
 bool spawn_jobs(struct context *, struct arena *, const struct codegen_options *, struct job *, uint32_t n);

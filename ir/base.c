@@ -296,6 +296,7 @@ struct context *context_new(void)
     if (!ctx)
         return NULL;
     ctx->limits = limits_default;
+    ctx->kind_limit = 20;
     ctx->model_path = "";
     arena_init(&ctx->session, ctx);
     if (context_fill(ctx))

@@ -144,6 +144,8 @@ struct context {
     VEC(struct diag) diags;
     enum fail fail;             /* class of the first error; FAIL_NONE: fine so far */
     uint32_t n_errors;
+    uint32_t kind_limit;        /* errors or warnings of one kind that are recorded, the rest is counted; 0: no limit */
+    bool werror;                /* warnings are errors */
     src_id at;                  /* the node at work: what failures too deep to know are about */
     jmp_buf *unwind;            /* set by whoever called into the compiler */
     int64_t heap_used;          /* bytes of all arena blocks */
@@ -160,7 +162,7 @@ src_id source_add(struct context *, struct source);
 const struct source *source_get(const struct context *, src_id);
 
 /* Record a diagnostic; false, so that `return error_model(...)` reads well. Equal texts at one source are
- * counted, not repeated; after 20 errors of one kind the rest is counted. */
+ * counted, not repeated; after kind_limit errors of one kind the rest is counted. */
 bool error_at(struct context *, enum fail, src_id, const char *tensor, const char *fmt, ...) PRINTF_LIKE(5, 6);
 #define error_model(ctx, src, ...) error_at((ctx), FAIL_MODEL, (src), NULL, __VA_ARGS__)
 #define error_limit(ctx, src, ...) error_at((ctx), FAIL_LIMIT, (src), NULL, __VA_ARGS__)

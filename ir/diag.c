@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = 900, NAME_MAX_SHOWN = 200, LINE_MAX_SHOWN = 999, PER_KIND = 20 };
+enum { TEXT_MAX = 900, NAME_MAX_SHOWN = 200, LINE_MAX_SHOWN = 999 };
 
 /* ---- escaping ------------------------------------------------------------------------------------ */
 
@@ -115,7 +115,7 @@ static bool same_tensor(const char *a, const char *b)
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-/* Counts d where an equal one, or PER_KIND of its kind, are there already. */
+/* Counts d where an equal one, or kind_limit of its kind, are there already. */
 static bool diag_counted(struct context *ctx, const struct diag *d)
 {
     struct diag *last = NULL;
@@ -131,7 +131,7 @@ static bool diag_counted(struct context *ctx, const struct diag *d)
         last = old;
         kin++;
     }
-    if (kin < PER_KIND)
+    if (d->severity == SEV_REMARK || ctx->kind_limit == 0 || kin < ctx->kind_limit)
         return false;
     last->similar++;
     return true;
@@ -175,7 +175,8 @@ void warn_at(struct context *ctx, src_id src, const char *flag, const char *fmt,
 {
     va_list args;
     va_start(args, fmt);
-    diag_record(ctx, (struct diag){.severity = SEV_WARNING, .src = src, .flag = flag}, fmt, args);
+    enum severity severity = ctx->werror ? SEV_ERROR : SEV_WARNING;
+    diag_record(ctx, (struct diag){.severity = severity, .fail = FAIL_MODEL, .src = src, .flag = flag}, fmt, args);
     va_end(args);
 }
 
@@ -239,8 +240,9 @@ void diag_render(const struct context *ctx, const struct diag *d, struct strbuf 
         n += snprintf(tail, 40, " (%u times)", d->repeats + 1);
     if (d->similar)
         n += snprintf(tail + n, 60, " (and %u more of this kind)", d->similar);
+    static const char *const tails[] = {" [-R%.40s]", " [-R%.40s]", " [-W%.40s]", " [-Werror=%.40s]"};
     if (d->flag)
-        snprintf(tail + n, sizeof tail - (size_t)n, d->severity == SEV_REMARK ? " [-R%.40s]" : " [-W%.40s]", d->flag);
+        snprintf(tail + n, sizeof tail - (size_t)n, tails[d->severity], d->flag);
     size_t room = LINE_MAX_SHOWN - strlen(tail) - (out->n - start);
     strbuf_escaped(out, d->text, room);
     strbuf_append(out, tail, strlen(tail));

@@ -18,6 +18,7 @@ const struct row *row_find(const char *domain, const char *op, int32_t version);
 /* Operators that could not be served, one record per (domain, operator, version, reason). */
 struct refusal {
     const char *domain, *op, *reason;
+    const char *types;           /* of the first one's operands: "f32[n,4], i64[]" */
     int32_t version;
     uint32_t count;
     src_id first[3];

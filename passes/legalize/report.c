@@ -26,9 +26,54 @@ const struct row *row_find(const char *domain, const char *op, int32_t version)
 
 /* ---- what could not be served ----------------------------------------------------------------------------- */
 
-void legalize_refuse(struct legalizer *lg, const struct node *node, const char *reason)
+static void operand_print(const struct legalizer *lg, value_id imported, struct strbuf *out)
+{
+    const struct lval *l = imported.i ? &lg->map[imported.i] : NULL;
+    if (!l || l->kind != LVAL_VALUE || !l->v.i || value_type(lg->to, l->v)->kind != TYPE_TENSOR) {
+        strbuf_printf(out, l && l->kind == LVAL_VALUE ? "?" : l && l->kind == LVAL_LIST ? "sequence" : "-");
+        return;
+    }
+    const struct type *t = value_type(lg->to, l->v);
+    strbuf_printf(out, "%s[", elem_name(t->elem));
+    if (t->rank < 0)
+        strbuf_printf(out, "...");
+    for (int32_t d = 0; d < t->rank; d++) {
+        strbuf_printf(out, d ? "," : "");
+        ex_print(lg->ctx->exprs, t->dims[d], out);
+    }
+    strbuf_printf(out, "]");
+}
+
+/* Operand types, cut where they get long. */
+static const char *operands_text(const struct legalizer *lg, const struct node *node)
+{
+    enum { LONG = 100 };
+    struct strbuf out;
+    strbuf_init(&out, lg->arena);
+    for (uint32_t i = 0; i < node->n_in && out.n < LONG; i++) {
+        strbuf_printf(&out, i ? ", " : "");
+        operand_print(lg, node->in[i], &out);
+    }
+    if (out.n > LONG) {
+        out.n = LONG;
+        strbuf_printf(&out, "...");
+    }
+    return out.n ? out.data : "";
+}
+
+/* The version of the node's operator, or of what the model imports where there is no such operator. */
+static int32_t version_of(const struct legalizer *lg, const struct node *node)
 {
     int32_t version = source_get(lg->ctx, node->src)->version;
+    for (uint32_t i = 0; i < lg->from->opsets.n && version <= 0; i++)
+        if (strcmp(lg->from->opsets.data[i].domain, node->domain) == 0)
+            return (int32_t)lg->from->opsets.data[i].version;
+    return version;
+}
+
+void legalize_refuse(struct legalizer *lg, const struct node *node, const char *reason)
+{
+    int32_t version = version_of(lg, node);
     struct refusal *found = NULL;
     for (uint32_t i = 0; i < lg->refusals.n && !found; i++) {
         struct refusal *f = &lg->refusals.data[i];
@@ -38,7 +83,7 @@ void legalize_refuse(struct legalizer *lg, const struct node *node, const char *
     }
     if (!found) {
         struct refusal f = {.domain = node->domain, .op = node->op_type, .version = version,
-                            .reason = arena_strdup(lg->arena, reason)};
+                            .reason = arena_strdup(lg->arena, reason), .types = operands_text(lg, node)};
         VEC_PUSH(lg->arena, &lg->refusals, f);
         found = &lg->refusals.data[lg->refusals.n - 1];
     }
@@ -55,7 +100,18 @@ static void refusal_print(const struct legalizer *lg, const struct refusal *f, s
         const char *name = s->name && *s->name ? s->name : s->output ? s->output : "";
         strbuf_printf(out, "%s'%.60s'", i ? ", " : "", name);
     }
-    strbuf_printf(out, "%s): %s", f->count > COUNT_OF(f->first) ? ", ..." : "", f->reason);
+    strbuf_printf(out, "%s", f->count > COUNT_OF(f->first) ? ", ..." : "");
+    strbuf_printf(out, *f->types ? " of %s): %s" : "%s): %s", f->types, f->reason);
+}
+
+/* Domains whose operators are specified somewhere: nobody can write those as functions of the model but their makers. */
+static bool is_custom(const char *domain)
+{
+    static const char *const known[] = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"};
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (strcmp(domain, known[i]) == 0)
+            return false;
+    return true;
 }
 
 /* One message when it fits into a line (diag.c keeps lines short), else one per piece of the list. */
@@ -75,8 +131,11 @@ void legalize_report(struct legalizer *lg)
         }
         strbuf_printf(&piece, "%s%s", piece.n ? "; " : "", one.data);
     }
-    error_model(lg->ctx, (src_id){0}, "unsupported operators: %s (`mcc --list-ops` prints what is supported)",
-                piece.data);
+    bool custom = false;
+    for (uint32_t i = 0; i < lg->refusals.n; i++)
+        custom |= is_custom(lg->refusals.data[i].domain);
+    error_model(lg->ctx, (src_id){0}, "unsupported operators: %s (`mcc --list-ops` prints what is supported)%s",
+                piece.data, custom ? "; an operator of your own can come as a model function (docs/model-functions.md)" : "");
 }
 
 /* ---- the support matrix ------------------------------------------------------------------------------------ */

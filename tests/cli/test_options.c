@@ -329,6 +329,8 @@ static void test_help_names_every_option(void **state)
         options_help(&help, *c);
     options_reference(&reference);
     for (uint32_t i = 0; i < option_count; i++) {
+        if (strchr(option_table[i].where, 'h'))
+            continue;
         assert_non_null(strstr(help.data, option_table[i].name));
         assert_non_null(strstr(reference.data, option_table[i].name));
     }

@@ -216,14 +216,14 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
         struct strbuf text;
         strbuf_init(&text, arena);
         lf_print(s->cases.data[i].f, &text);
-        units[i] = (struct codegen_unit){ &v->target, symbol_of(s, i), text.data, { 0 } };
+        units[i] = (struct codegen_unit){ .target = &v->target, .symbol = symbol_of(s, i), .text = text.data };
         kernels[i].name = units[i].symbol;
     }
-    units[n] = (struct codegen_unit){ &v->target, "main", program_of(s), { 0 } };
-    struct art_variant variant = { &v->target, v->target.cpu, 0, "main" };
+    units[n] = (struct codegen_unit){ .target = &v->target, .symbol = "main", .text = program_of(s) };
+    struct art_variant variant = { .target = &v->target, .name = v->target.cpu, .program = "main" };
     struct artifact a = { .name = "suite", .compiler = "", .target_text = "", .features = "",
                           .variants = &variant, .n_variants = 1, .kernels = kernels, .n_kernels = n, .plan = "main",
-                          .weights = { 0, NULL, no_weights }, .units = units, .n_units = n + 1, .prefix = "" };
+                          .weights = { .write = no_weights }, .units = units, .n_units = n + 1, .prefix = "" };
     return codegen_objects(s->ctx, arena, &options, units, n + 1) &&
            codegen_link(s->ctx, &options, &a, OUTPUT_SHARED, path);
 }

@@ -102,19 +102,19 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
     static const struct art_variant variants[] = { { &v3, "x86-64-v3", RT_CPU_X86_V3, "program.v3" },
                                                    { &v2, "x86-64-v2", RT_CPU_X86_V2, "program.v2" } };
     static const struct art_kernel kernels[] = { { "scale.v3", 0, 1, 8 }, { "scale.v2", 0, 1, 8 } };
-    units[0] = (struct codegen_unit){ &v3, "scale.v3", kernel_text, { 0 } };
-    units[1] = (struct codegen_unit){ &v2, "scale.v2", kernel_text, { 0 } };
-    units[2] = (struct codegen_unit){ &v3, "program.v3", NULL, { 0 } };
+    units[0] = (struct codegen_unit){ .target = &v3, .symbol = "scale.v3", .text = kernel_text };
+    units[1] = (struct codegen_unit){ .target = &v2, .symbol = "scale.v2", .text = kernel_text };
+    units[2] = (struct codegen_unit){ .target = &v3, .symbol = "program.v3", .text = NULL };
     units[2].text = arena_printf(&ctx->session, program_text, "program.v3", "scale.v3");
-    units[3] = (struct codegen_unit){ &v2, "program.v2", NULL, { 0 } };
+    units[3] = (struct codegen_unit){ .target = &v2, .symbol = "program.v2", .text = NULL };
     units[3].text = arena_printf(&ctx->session, program_text, "program.v2", "scale.v2");
-    units[4] = (struct codegen_unit){ &v2, "plan", plan_text, { 0 } };
+    units[4] = (struct codegen_unit){ .target = &v2, .symbol = "plan", .text = plan_text };
     *options = (struct codegen_options){ .self = "/proc/self/exe", .jobs = jobs, .opt_level = 2 };
     *a = (struct artifact){ .name = "scale", .compiler = "test", .target_text = "x86_64", .features = "",
                             .in = &in, .out = &out, .n_in = 1, .n_out = 1, .sym = &symbol, .n_sym = 1, .node = &node,
                             .n_node = 1, .variants = variants, .n_variants = 2, .kernels = kernels, .n_kernels = 2,
                             .plan = "plan", .n_in_dims = 1, .n_out_dims = 1, .scratch_bytes = 64,
-                            .weights = { weights_size, NULL, write_weights }, .units = units, .n_units = 5,
+                            .weights = { .size = weights_size, .write = write_weights }, .units = units, .n_units = 5,
                             .prefix = "" };
 }
 

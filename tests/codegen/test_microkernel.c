@@ -86,7 +86,7 @@ static char *assembly(struct suite *s, const struct kernel_case *k, const char *
         fail_msg("unwound");
     strbuf_init(&text, &s->ctx->session);
     lf_print(k->f, &text);
-    struct codegen_unit unit = { &target, "kernel", text.data, { 0 } };
+    struct codegen_unit unit = { .target = &target, .symbol = "kernel", .text = text.data };
     assert_true(codegen_objects(s->ctx, &s->ctx->session, &options, &unit, 1));
     return arena_strndup(&s->ctx->session, unit.object.data, unit.object.size);
 }

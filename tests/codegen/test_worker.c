@@ -31,7 +31,7 @@ static struct outcome compile(const struct codegen_options *options, const struc
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         for (uint32_t i = 0; i < n; i++)
-            units[i] = (struct codegen_unit){ target, "k", text, { 0 } };
+            units[i] = (struct codegen_unit){ .target = target, .symbol = "k", .text = text };
         r.ok = codegen_objects(ctx, &ctx->session, options, units, n);
         r.size = units[0].object.size;
     }

@@ -1,0 +1,132 @@
+/* How diagnostics are shown: lines of text, JSON (an object a line) or SARIF 2.1.0 (one log for all of them). */
+#include <string.h>
+
+#include "cli/compile.h"
+#include "cli/json.h"
+#include "cli/mccc.h"
+
+static const char *const severity_words[] = {"note", "remark", "warning", "error"};
+static const char *const class_words[] = {"none", "model", "usage", "environment", "limit", "internal"};
+
+static bool shown(const struct diag *d, const struct options *o)
+{
+    return !o->quiet || d->severity == SEV_ERROR;
+}
+
+static void put(struct report report, const struct diag *d, struct strbuf *line)
+{
+    strbuf_append(line, "\n", 1);
+    report.put(report.user, d ? (int)d->severity : TEXT_LOG, line->data, line->n);
+    line->n = 0;
+}
+
+static void put_text(struct context *ctx, struct report report, const struct options *o)
+{
+    struct strbuf line;
+    strbuf_init(&line, &ctx->session);
+    for (uint32_t i = 0; i < ctx->diags.n; i++) {
+        const struct diag *d = &ctx->diags.data[i];
+        if (!shown(d, o))
+            continue;
+        diag_render(ctx, d, &line);
+        put(report, d, &line);
+    }
+}
+
+static void member(struct strbuf *out, const char *name, const char *text)
+{
+    if (!text || !*text)
+        return;
+    strbuf_printf(out, ",\"%s\":", name);
+    json_string(out, text);
+}
+
+static void put_json(struct context *ctx, struct report report, const struct options *o)
+{
+    struct strbuf line;
+    strbuf_init(&line, &ctx->session);
+    for (uint32_t i = 0; i < ctx->diags.n; i++) {
+        const struct diag *d = &ctx->diags.data[i];
+        const struct source *s = d->src.i ? source_get(ctx, d->src) : NULL;
+        if (!shown(d, o))
+            continue;
+        strbuf_printf(&line, "{\"severity\":\"%s\"", severity_words[d->severity]);
+        if (d->severity == SEV_ERROR)
+            member(&line, "class", class_words[d->fail]);
+        member(&line, "file", ctx->model_path);
+        if (s) {
+            member(&line, "node", s->name);
+            member(&line, "operator", s->op);
+            member(&line, "domain", s->domain);
+            member(&line, "result", s->output);
+            member(&line, "source", s->origin);
+            if (s->version > 0)
+                strbuf_printf(&line, ",\"version\":%d", s->version);
+        }
+        member(&line, "tensor", d->tensor);
+        member(&line, "flag", d->flag);
+        member(&line, "message", d->text);
+        strbuf_printf(&line, ",\"times\":%u,\"more\":%u}", d->repeats + 1, d->similar);
+        put(report, d, &line);
+    }
+}
+
+/* A path as a URI reference: what is neither a letter, a digit nor one of -._~/ becomes %NN. */
+static void put_uri(struct strbuf *out, const char *path)
+{
+    strbuf_append(out, "\"", 1);
+    for (const char *p = path; *p; p++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("-._~/", *p);
+        strbuf_printf(out, plain ? "%c" : "%%%02X", (unsigned char)*p);
+    }
+    strbuf_append(out, "\"", 1);
+}
+
+static void put_result(const struct context *ctx, const struct diag *d, struct strbuf *out)
+{
+    static const char *const levels[] = {"note", "note", "warning", "error"};
+    const struct source *s = d->src.i ? source_get(ctx, d->src) : NULL;
+    strbuf_printf(out, "{\"ruleId\":");
+    json_string(out, d->flag ? d->flag : class_words[d->fail]);
+    strbuf_printf(out, ",\"level\":\"%s\",\"message\":{\"text\":", levels[d->severity]);
+    json_string(out, d->text);
+    strbuf_printf(out, "},\"occurrenceCount\":%u,\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":", d->repeats + 1);
+    put_uri(out, ctx->model_path);
+    strbuf_printf(out, "}}");
+    const char *name = s && s->name && *s->name ? s->name : s ? s->output : d->tensor;
+    if (name) {
+        strbuf_printf(out, ",\"logicalLocations\":[{\"name\":");
+        json_string(out, name);
+        strbuf_printf(out, ",\"kind\":\"%s\"}]", s ? "element" : "variable");
+    }
+    strbuf_printf(out, "}]}");
+}
+
+static void put_sarif(struct context *ctx, struct report report, const struct options *o)
+{
+    struct strbuf log;
+    const char *comma = "";
+    strbuf_init(&log, &ctx->session);
+    strbuf_printf(&log, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\"runs\":[{\"tool\":{\"driver\":"
+                        "{\"name\":\"mcc\",\"version\":\"" MCCC_VERSION "\"}},\"results\":[");
+    for (uint32_t i = 0; i < ctx->diags.n; i++) {
+        if (!shown(&ctx->diags.data[i], o))
+            continue;
+        strbuf_printf(&log, "%s", comma);
+        put_result(ctx, &ctx->diags.data[i], &log);
+        comma = ",";
+    }
+    strbuf_printf(&log, "]}]}");
+    put(report, NULL, &log);
+}
+
+void report_diagnostics(struct context *ctx, struct report report, const struct options *o)
+{
+    static const struct { const char *name; void (*put)(struct context *, struct report, const struct options *); } formats[] = {
+        {"text", put_text}, {"json", put_json}, {"sarif", put_sarif},
+    };
+    for (size_t i = 0; i < COUNT_OF(formats) && ctx->diags.n; i++)
+        if (strcmp(o->diagnostics, formats[i].name) == 0)
+            formats[i].put(ctx, report, o);
+    ctx->diags.n = 0;
+}

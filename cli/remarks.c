@@ -1,0 +1,156 @@
+/* Optimisation remarks: what fuse, layout-transform and schedule decided, for -Rpass= and -fsave-optimization-record.
+ *
+ * They are read off the finished module, not recorded by the passes, so asking for them changes nothing that is compiled.
+ */
+#include <regex.h>
+#include <string.h>
+
+#include "cli/backend.h"
+
+enum kind { PASSED, MISSED, ANALYSIS };
+static const char *const kind_tags[] = {"Passed", "Missed", "Analysis"};
+static const char *const kind_flags[] = {"pass", "pass-missed", "pass-analysis"};
+
+struct remarks {
+    struct compilation *c;
+    regex_t regex[3];
+    bool wanted[3];              /* printed where the pass's name matches */
+    struct strbuf record;        /* YAML, as LLVM writes it */
+};
+
+static const char *text_of(struct remarks *r, kernel_text_fn *fn, uint32_t kernel)
+{
+    struct strbuf text;
+    strbuf_init(&text, &r->c->ctx->session);
+    fn(r->c->module, kernel, &text);
+    return text.n ? text.data : NULL;
+}
+
+static void remark(struct remarks *r, enum kind kind, const char *pass, const char *name, uint32_t kernel, const char *text)
+{
+    const struct module *m = r->c->module;
+    const struct kernel *k = &m->kernels.data[kernel];
+    src_id src = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src : (src_id){0};
+    if (!text)
+        return;
+    if (r->wanted[kind] && regexec(&r->regex[kind], pass, 0, NULL, 0) == 0)
+        remark_at(r->c->ctx, src, arena_printf(&r->c->ctx->session, "%s=%s", kind_flags[kind], pass), "%s", text);
+    if (!r->c->options->save_record)
+        return;
+    strbuf_printf(&r->record, "--- !%s\nPass:            %s\nName:            %s\nFunction:        k%u\nArgs:\n  - String: ",
+                  kind_tags[kind], pass, name, kernel);
+    strbuf_quoted(&r->record, text);
+    strbuf_printf(&r->record, "\n...\n");
+}
+
+/* ---- what there is to say ------------------------------------------------------------------------------------ */
+
+static const char *source_label(const struct module *m, uint32_t index)
+{
+    const struct source *s = source_get(m->ctx, (src_id){index});
+    return s->name && *s->name ? s->name : s->output && *s->output ? s->output : s->op;
+}
+
+/* "3 nodes in one kernel (contract): conv1, bias, relu1"; nothing where there is one node only. */
+static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    enum { SHOWN = 12 };
+    const struct kernel *k = &m->kernels.data[kernel];
+    uint32_t *src = NEW_ARRAY(out->arena, uint32_t, k->nodes.n + 1), n = 0;
+    for (uint32_t i = k->nodes.n; i > 0; i--) {
+        uint32_t s = graph_node(m->g, k->nodes.data[i - 1])->src.i, at = 0;
+        while (at < n && src[at] != s)
+            at++;
+        if (at == n && s && n < SHOWN)
+            src[n++] = s;
+    }
+    if (n < 2)
+        return;
+    strbuf_printf(out, "%u%s nodes in one kernel k%u (%s): ", n, n == SHOWN ? " or more" : "", kernel, kernel_kind_name(k->kind));
+    for (uint32_t i = 0; i < n; i++)
+        strbuf_printf(out, "%s%s", i ? ", " : "", source_label(m, src[i]));
+}
+
+static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    const struct kernel *k = &m->kernels.data[kernel];
+    for (uint32_t i = 0; i < k->outs.n; i++) {
+        const struct storage *s = &m->storage[k->outs.data[i].i];
+        uint32_t uses = graph_value(m->g, k->outs.data[i])->n_uses;
+        if (s->place != PLACE_ARENA && s->place != PLACE_SEGMENT)
+            continue;
+        strbuf_printf(out, "%sthe result of k%u goes through memory to %u use%s", out->n ? "; " : "", kernel, uses, uses == 1 ? "" : "s");
+    }
+}
+
+static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    const struct kernel *k = &m->kernels.data[kernel];
+    for (uint32_t i = 0; i < k->outs.n; i++) {
+        const struct storage *s = &m->storage[k->outs.data[i].i];
+        for (int32_t d = 0; s->dim && d < s->rank; d++)
+            if (s->dim[d].block)
+                strbuf_printf(out, "%sthe result of k%u is stored in blocks of %lld along dimension %d", out->n ? "; " : "", kernel,
+                              (long long)s->dim[d].block, d);
+    }
+}
+
+static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    const struct kernel *k = &m->kernels.data[kernel];
+    if (k->flops || k->bytes)
+        strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
+                      (unsigned long long)k->bytes);
+}
+
+/* ---- asking for it -------------------------------------------------------------------------------------------- */
+
+static bool compile_patterns(struct remarks *r)
+{
+    const struct options *o = r->c->options;
+    const char *const patterns[] = {o->rpass, o->rpass_missed, o->rpass_analysis};
+    for (size_t i = 0; i < COUNT_OF(patterns); i++) {
+        if (!patterns[i])
+            continue;
+        if (regcomp(&r->regex[i], patterns[i], REG_EXTENDED | REG_NOSUB) != 0)
+            return error_at(r->c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is no regular expression", patterns[i]);
+        r->wanted[i] = true;
+    }
+    return true;
+}
+
+static void remark_all(struct remarks *r)
+{
+    static const struct { enum kind kind; const char *pass, *name; kernel_text_fn *text; } rows[] = {
+        {PASSED, "fuse", "Fused", fused}, {MISSED, "fuse", "Stored", stored},
+        {ANALYSIS, "layout-transform", "Blocked", blocked}, {ANALYSIS, "schedule", "Cost", cost},
+    };
+    for (uint32_t k = 0; k < r->c->module->kernels.n; k++)
+        for (size_t i = 0; i < COUNT_OF(rows); i++)
+            remark(r, rows[i].kind, rows[i].pass, rows[i].name, k, text_of(r, rows[i].text, k));
+}
+
+bool remarks_report(struct compilation *c)
+{
+    struct remarks r = {.c = c};
+    strbuf_init(&r.record, &c->ctx->session);
+    bool ok = compile_patterns(&r);
+    /* regcomp's memory is not the arena's: an unwinding passes through here to release it. */
+    jmp_buf *outer = c->ctx->unwind, here;
+    volatile bool unwound = true;
+    c->ctx->unwind = &here;
+    if (setjmp(here) == 0) {
+        if (ok)
+            remark_all(&r);
+        unwound = false;
+    }
+    c->ctx->unwind = outer;
+    for (size_t i = 0; i < COUNT_OF(r.regex); i++)
+        if (r.wanted[i])
+            regfree(&r.regex[i]);
+    if (unwound)
+        longjmp(*outer, 1);
+    if (ok && c->options->save_record && c->output)
+        ok = output_write(c->ctx, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "", r.record.n);
+    return ok;
+}

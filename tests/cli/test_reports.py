@@ -1,0 +1,171 @@
+"""What the command says beside its product: diagnostics as JSON and SARIF, remarks, traces, kept stages, completions."""
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from support.tool import DIGITS, MCC, ROOT, dense, mcc, save, value
+
+
+@pytest.fixture
+def model(tmp_path):
+    return dense(tmp_path / "net.onnx")
+
+
+@pytest.fixture
+def growing(tmp_path):
+    """Two vectors whose sum is a matrix: a warning."""
+    row = np.arange(256, dtype=np.float32)
+    return save(tmp_path / "grow ü.onnx", [helper.make_node("Add", ["r", "c"], ["t"], 'ta"ble'), helper.make_node("MatMul", ["x", "t"], ["y"])],
+                [value("x", [1, 256])], [value("y", [1, 256])], {"r": row[None], "c": row[:, None]})
+
+
+@pytest.fixture
+def refused(tmp_path):
+    graph = helper.make_graph([helper.make_node("Nosuch", ["x"], ["y"], "one")], "g", [value("x", [2])], [value("y", [2])])
+    path = tmp_path / "bad.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_json_diagnostics(growing, refused, tmp_path):
+    done = mcc(growing, "-fdiagnostics-format=json", "-o", tmp_path / "a.so")
+    rows = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 0 and [(r["severity"], r["flag"], r["node"], r["file"]) for r in rows] == \
+        [("warning", "constant-growth", 'ta"ble', str(growing))]
+    done = mcc("check", refused, "-fdiagnostics-format=json")
+    row, = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 1 and row["severity"] == "error" and row["class"] == "model" and "Nosuch" in row["message"]
+    row = json.loads(mcc("-fdiagnostics-format=json").stderr)
+    assert row["class"] == "usage"
+
+
+def test_sarif_diagnostics(growing, tmp_path):
+    done = mcc(growing, "-fdiagnostics-format=sarif", "-o", tmp_path / "a.so")
+    log = json.loads(done.stderr)
+    result, = log["runs"][0]["results"]
+    place = result["locations"][0]
+    assert log["version"] == "2.1.0" and result["level"] == "warning" and result["ruleId"] == "constant-growth"
+    assert place["physicalLocation"]["artifactLocation"]["uri"].endswith("grow%20%C3%BC.onnx")
+    assert place["logicalLocations"][0]["name"] == 'ta"ble'
+
+
+def test_warnings_as_errors(growing, tmp_path):
+    done = mcc(growing, "-Werror", "-o", tmp_path / "a.so")
+    assert done.returncode == 1 and "[-Werror=constant-growth]" in done.stderr and not (tmp_path / "a.so").exists()
+    done = mcc(growing, "-q", "-o", tmp_path / "a.so")
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_error_limit(tmp_path):
+    nodes = [helper.make_node("Concat", ["x", "x"], [f"t{i}"], f"n{i}", axis=7) for i in range(40)]
+    graph = helper.make_graph(nodes, "g", [value("x", [2])], [value(f"t{i}", [2]) for i in range(40)])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    texts = {n: mcc("check", path, f"-ferror-limit={n}").stderr for n in (1, 7, 20, 0)}
+    assert {n: text.count("out of range") for n, text in texts.items()} == {1: 1, 7: 7, 20: 20, 0: 40}
+    assert "and 33 more of this kind" in texts[7]
+    assert mcc("check", path, "-ferror-limit=x").returncode == 2
+
+
+def test_no_colour_without_a_terminal(refused):
+    assert "\x1b" not in mcc("check", refused).stderr
+
+
+def test_remarks(tmp_path):
+    done = mcc(DIGITS, "-Rpass=^fuse$", "-Rpass-analysis=.", "-o", tmp_path / "a.so")
+    assert done.returncode == 0
+    fused = [line for line in done.stderr.splitlines() if line.endswith("[-Rpass=fuse]")]
+    assert any("conv1, relu1" in line for line in fused) and all("remark: " in line for line in fused)
+    assert "[-Rpass-analysis=layout-transform]" in done.stderr and "[-Rpass-analysis=schedule]" in done.stderr
+    assert "[-Rpass-missed" not in done.stderr
+    assert "[-Rpass-missed=fuse]" in mcc(DIGITS, "-Rpass-missed=fuse", "-o", tmp_path / "a.so").stderr
+    assert mcc(DIGITS, "-Rpass=(", "-o", tmp_path / "b.so").returncode == 2
+    assert mcc(DIGITS, "-Rpass=nosuch", "-o", tmp_path / "b.so").stderr == ""
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_optimization_record(tmp_path):
+    assert mcc(DIGITS, "-fsave-optimization-record", "-o", tmp_path / "a.so").stderr == ""
+    text = (tmp_path / "a.opt.yaml").read_text()
+    records = re.findall(r"^--- !(\w+)\nPass: +([\w-]+)\nName: +(\w+)\nFunction: +(k\d+)\nArgs:\n  - String: \"(.*)\"\n\.\.\.\n", text, re.M)
+    assert text.count("---") == len(records) and {"Passed", "Missed", "Analysis"} == {r[0] for r in records}
+
+
+def test_time_trace(tmp_path):
+    assert mcc(DIGITS, "-ftime-trace", "-o", tmp_path / "a.so").returncode == 0
+    events = json.loads((tmp_path / "a.json").read_text())["traceEvents"]
+    names = [e["name"] for e in events]
+    assert "legalize" in names and "link" in names and any(n.startswith("k0_") for n in names)
+    assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")
+
+
+@pytest.mark.parametrize("flag", ["-save-temps", "-save-temps=obj"])
+def test_kept_stages(tmp_path, flag):
+    assert mcc(DIGITS, flag, "-o", tmp_path / "a.so").returncode == 0
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert "a.02-legalize.txt" in names and any(n.endswith("-schedule.txt") for n in names)
+    legal = mcc(DIGITS, "-stop-after=legalize", "-o", "-").stdout
+    assert (tmp_path / "a.02-legalize.txt").read_text() == legal
+
+
+def test_print_changed(tmp_path):
+    text = mcc(DIGITS, "-print-changed", "-verify-each", "-o", tmp_path / "a.so").stderr
+    assert "// after legalize\n" in text and "// after link: no change\n" in text
+
+
+def test_unsupported_operators_have_types_and_a_way_out(tmp_path):
+    nodes = [helper.make_node("Clamp01", ["x"], ["a"], "one", domain="my.domain"),
+             helper.make_node("Clamp01", ["a"], ["y"], "two", domain="my.domain")]
+    graph = helper.make_graph(nodes, "g", [value("x", ["n", 4])], [value("y", ["n", 4])])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my.domain", 3)]
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    done = mcc("check", path)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    for word in ("my.domain.Clamp01-3 x 2", "'one', 'two'", "f32[n,4]", "--list-ops", "docs/model-functions.md"):
+        assert word in done.stderr, word
+    page = (ROOT / "docs/model-functions.md").read_text()
+    code = re.search(r"```python\n(.*?)```", page, re.S)[1].replace('"net.onnx"', repr(str(path)))
+    exec(code, {})
+    assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
+    np.save(tmp_path / "x.npy", np.array([[-1, 0.5, 2, 1]], np.float32))
+    assert mcc("run", "net.so", "-i", "x=x.npy", "-o", "out", cwd=tmp_path).returncode == 0
+    assert np.load(tmp_path / "out/y.npy").tolist() == [[0, 0.5, 1, 1]]
+
+
+# ---- made from the option table ---------------------------------------------------------------------------------------
+
+def test_autocomplete():
+    assert mcc("--autocomplete=--layout=NC").stdout.split() == ["--layout=NCHW", "--layout=NC16c"]
+    assert [line.split("\t")[0] for line in mcc("--autocomplete=run,--dum").stdout.splitlines()] == ["--dump="]
+    assert mcc("--autocomplete=insp").stdout.startswith("inspect\t")
+    assert mcc("--autocomplete=zzz").stdout == ""
+
+
+def test_bash_completion(tmp_path):
+    script = tmp_path / "mcc.bash"
+    script.write_text(mcc("--generate=bash").stdout)
+    run = f'source {script}; compopt() {{ :; }}; COMP_WORDS=({MCC} --layo); COMP_CWORD=1; COMP_LINE="{MCC} --layo"; COMP_POINT=${{#COMP_LINE}}; ' \
+          '_mcc; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", run], capture_output=True, text=True)
+    assert done.stdout.split() == ["--layout="], done.stderr
+    for shell in ("zsh", "fish"):
+        assert "--autocomplete=" in mcc(f"--generate={shell}").stdout
+
+
+def test_manual_pages():
+    options = set(re.findall(r"^\| `([^`]*)`", mcc("--reference").stdout, re.M))
+    page = mcc("--generate=mcc.1").stdout.replace("\\-", "-").replace("\\e", "\\")
+    for option in options:
+        assert option.replace("\\|", "|") in page, option
+    assert "max\\-constant\\-growth" in mcc("--generate=mcc.yaml.5").stdout
+    if shutil.which("man"):
+        done = subprocess.run(["man", "--warnings", "-l", "-"], input=mcc("--generate=mcc.1").stdout, capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr
+    assert mcc("--generate=nosuch").returncode == 2
