@@ -1,4 +1,4 @@
-"""Pad, Squeeze, Unsqueeze and If in every form, and the networks of the ReflectionPad3d case. References: ONNX Runtime where
+"""Pad, Squeeze, Unsqueeze and If in every form, and the networks of the ReflectionPad3d case. References: PyTorch (torch.npz), ONNX Runtime where
 it has the form, numpy or what is written here where it has not (mixed signs on one axis, reflection that turns round more
 than once: docs/numerics.md)."""
 import ml_dtypes
@@ -7,11 +7,13 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
+from cases import torch_references
 from support.artifact import ModelError
 from support.compare import Model, floats, ints, node
-from support.tool import value
+from support.tool import ROOT, value
 
 F = np.float32
+STORED = np.load(ROOT / "tests/cases/torch.npz")
 
 
 def periodic(n, k, mode):
@@ -48,6 +50,12 @@ def padded(x, pads, mode="constant", fill=0, axes=None):
 def operators(model):
     """Of the legal graph."""
     return {l.split("= ")[1].split("(")[0] for l in model.dump("legalize").splitlines() if " = " in l}
+
+
+def test_mixed_signs_are_torchs():
+    """padded() is what PyTorch answers: pad on the original, then crop."""
+    for k, pads in enumerate(torch_references.PADS):
+        assert np.array_equal(padded(np.arange(5, dtype=F), pads, "reflect"), STORED[f"pad{k}"])
 
 
 def pad_model(folder, x, pads, mode, fill=None, axes=None, opset=21, symbolic=True):
@@ -270,8 +278,8 @@ def test_reflection_pad_and_squeeze(chain, shape, want, tmp_path):
         constants["pads"] = ints(*[0] * (rank - 3), 0, -43, 0, *[0] * (rank - 3), -46, 0, 0)
     model = Model(tmp_path, nodes, [value("x", shape)], [value("y", None)], constants, 13)
     assert operators(model) <= {"pad", "reshape", "slice", "reverse"}
-    x = floats(*shape)
-    got = model.compare([x], [x[..., :1, 43:, :].reshape(want)])
+    x = torch_references.drawn(5, *shape)
+    got = model.compare([x], [STORED[f"reflection{rank}"]])
     assert got[0].shape == want
 
 
