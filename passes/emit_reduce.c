@@ -5,11 +5,12 @@
  * summation is fixed by the shape, never by threads.
  */
 #include "passes/emit.h"
+#include "passes/emit_split.h"
 
 #include <string.h>
 
 enum { MAX_RDIMS = RANK_MAX, UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
-struct rdim { expr_id extent; int64_t block; bool unroll; };
+struct rdim { expr_id extent; struct channel_order order; bool unroll; };
 struct reduction {
     const struct node *n;
     uint32_t n_dims;
@@ -125,7 +126,7 @@ bool em_reduce_horizontal(struct em *em, const struct node *n)
 
 static void rdim_add(struct reduction *r, expr_id extent, int64_t block)
 {
-    r->dim[r->n_dims++] = (struct rdim){.extent = extent, .block = block};
+    r->dim[r->n_dims++] = (struct rdim){.extent = extent, .order = {.residues = 1, .block = block}};
 }
 
 static int64_t channel_block(struct em *em, value_id v, int32_t d)
@@ -139,7 +140,10 @@ static void dims_of_conv(struct em *em, struct reduction *r)
     const struct type *w = value_type(em->g, r->n->in[1]);
     for (int32_t d = 2; d < w->rank; d++)
         rdim_add(r, w->dims[d], 0);
-    rdim_add(r, w->dims[1], node_int(r->n, "groups", 1) == 1 ? channel_block(em, r->n->in[0], 1) : 0);
+    bool groups = node_int(r->n, "groups", 1) != 1;
+    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, r->n->in[0], 1));
+    if (!groups && r->group == 1)
+        r->dim[r->n_dims - 1].order = em_channel_order(em, r->n->in[0]);
 }
 
 static void dims_of(struct em *em, struct reduction *r)
@@ -175,7 +179,7 @@ static void choose_unroll(struct em *em, struct reduction *r)
                   (r->n->op == OP_CONV && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
     int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
     for (uint32_t d = r->n_dims; d > 0; d--) {
-        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].block)
+        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block || r->dim[d - 1].order.residues > 1)
             break;
         if (d == r->n_dims)
             c = (c + r->group - 1) / r->group;
@@ -470,14 +474,16 @@ static void step(struct em *em, struct reduction *r, const expr_id *k, lval *acc
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc);
 
-static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, expr_id base, expr_id lo,
-                       expr_id hi)
+/* A piece of one dim's loop: indices (base + i) * every + first for i in [0, n). */
+struct run { expr_id base; int64_t every, first; };
+
+static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, struct run run, expr_id n)
 {
     struct em_for l;
-    expr_id i = em_for_begin(em, &l, lo, hi, 1, acc, r->n_acc);
+    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), n, 1, acc, r->n_acc);
     lval inner[EM_POINTS];
     memcpy(inner, l.params, r->n_acc * sizeof *inner);
-    k[d] = ex_add(em->x, base, i);
+    k[d] = ex_addc(em->x, ex_mulc(em->x, ex_add(em->x, run.base, i), run.every), run.first);
     nest(em, r, d + 1, k, inner);
     em_for_end(em, &l, inner, acc);
 }
@@ -516,17 +522,41 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *a
     expr_id zero = ex_const(em->x, 0);
     int64_t n = 0;
     ex_is_const(em->x, dim->extent, &n);
-    if (!dim->block || n < dim->block) {
-        nest_groups(em, r, k, acc, zero, n, dim->unroll || n <= dim->block);
+    if (!dim->order.block || n < dim->order.block) {
+        nest_groups(em, r, k, acc, zero, n, dim->unroll || n <= dim->order.block);
         return;
     }
     struct em_for l;
-    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->block), 1, acc, r->n_acc);
+    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), 1, acc, r->n_acc);
     lval inner[EM_POINTS];
     memcpy(inner, l.params, r->n_acc * sizeof *inner);
-    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->block), dim->block, true);
+    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, true);
     em_for_end(em, &l, inner, acc);
-    nest_groups(em, r, k, acc, ex_const(em->x, n / dim->block * dim->block), n % dim->block, true);
+    nest_groups(em, r, k, acc, ex_const(em->x, n / dim->order.block * dim->order.block), n % dim->order.block, true);
+}
+
+/* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
+ * rest. */
+static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every, int64_t first)
+{
+    const struct channel_order *o = &r->dim[d].order;
+    int64_t phase = o->phase[first], lead = phase ? o->block - phase : 0;
+    if (lead > n)
+        lead = n;
+    int64_t whole = (n - lead) / o->block, rest = (n - lead) % o->block;
+    if (lead)
+        nest_range(em, r, d, k, acc, (struct run){ex_const(em->x, 0), every, first}, ex_const(em->x, lead));
+    if (whole) {
+        struct em_for l;
+        expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        lval inner[EM_POINTS];
+        memcpy(inner, l.params, r->n_acc * sizeof *inner);
+        expr_id base = ex_addc(em->x, ex_mulc(em->x, b, o->block), lead);
+        nest_range(em, r, d, k, inner, (struct run){base, every, first}, ex_const(em->x, o->block));
+        em_for_end(em, &l, inner, acc);
+    }
+    if (rest)
+        nest_range(em, r, d, k, acc, (struct run){ex_const(em->x, lead + whole * o->block), every, first}, ex_const(em->x, rest));
 }
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
@@ -549,20 +579,16 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lva
             k[d] = ex_const(em->x, i);
             nest(em, r, d + 1, k, acc);
         }
-    } else if (dim->block && ex_is_const(em->x, dim->extent, &n)) {
-        if (n / dim->block) {
-            struct em_for l;
-            expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->block), 1, acc, r->n_acc);
-            lval inner[EM_POINTS];
-            memcpy(inner, l.params, r->n_acc * sizeof *inner);
-            nest_range(em, r, d, k, inner, ex_mulc(em->x, b, dim->block), zero, ex_const(em->x, dim->block));
-            em_for_end(em, &l, inner, acc);
+    } else if (ex_is_const(em->x, dim->extent, &n) && (dim->order.block || dim->order.residues > 1)) {
+        int64_t g = dim->order.residues;
+        for (int64_t i = 0; i < g; i++) {
+            if (dim->order.block)
+                nest_blocks(em, r, d, k, acc, n / g, g, i);
+            else
+                nest_range(em, r, d, k, acc, (struct run){zero, g, i}, ex_const(em->x, n / g));
         }
-        if (n % dim->block)
-            nest_range(em, r, d, k, acc, ex_const(em->x, n / dim->block * dim->block), zero,
-                       ex_const(em->x, n % dim->block));
     } else {
-        nest_range(em, r, d, k, acc, zero, zero, dim->extent);
+        nest_range(em, r, d, k, acc, (struct run){zero, 1, 0}, dim->extent);
     }
 }
 

@@ -174,6 +174,33 @@ static struct drawn feature_map(struct draw *d)
     return draw_leaf(d, draw_float(d), dims, rank, draw_chance(d, 5));
 }
 
+/* What networks put in front of a convolution: a channel shuffle, a part of the channels. */
+static struct drawn channels_regrouped(struct draw *d, struct drawn x)
+{
+    const struct type t = *drawn_type(d, &x);
+    int64_t c, g = draw_int(d, 2, 4), perm[RANK_MAX];
+    expr_id split[RANK_MAX];
+    if (!ex_is_const(d->x, t.dims[1], &c) || !draw_chance(d, 25))
+        return x;
+    if (c % g == 0) {
+        for (int32_t i = 0; i < t.rank; i++) {
+            split[i + (i > 1)] = t.dims[i];
+            perm[i + (i > 1)] = i + (i > 1);
+        }
+        split[1] = ex_const(d->x, g);
+        split[2] = ex_const(d->x, c / g);
+        perm[1] = 2;
+        perm[2] = 1;
+        value_id v = b_reshape(&d->b, b_transpose(&d->b, b_reshape(&d->b, x.v, split, t.rank + 1), perm), t.dims, t.rank);
+        x.v = v;
+    }
+    if (x.v.i && c > 1 && draw_chance(d, 40)) {
+        int64_t from = draw_int(d, 0, c - 1);
+        x.v = b_slice_axis(&d->b, x.v, 1, ex_const(d->x, from), ex_const(d->x, draw_int(d, 1, c - from)));
+    }
+    return x;
+}
+
 /* Bias per channel, an activation, a residual: what networks put behind a convolution. */
 static struct drawn epilogue(struct draw *d, struct drawn r, struct drawn x)
 {
@@ -201,6 +228,8 @@ static void conv(struct draw *d)
     struct spatial s;
     struct attr a[8];
     int64_t c;
+    if (x.v.i)
+        x = channels_regrouped(d, x);
     if (!x.v.i)
         return;
     const struct type t = *drawn_type(d, &x);
