@@ -2,6 +2,7 @@
 #include "cli/backend.h"
 
 #include "cli/mccc.h"
+#include "passes/winograd.h"
 #include "runtime/mcc.h"
 #include "passes/access.h"
 #include "runtime/rt.h"
@@ -79,6 +80,7 @@ bool run_fuse(struct compilation *c)
     m->opt_level = (int)o->level;
     m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
+    m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
     c->module = m;
     return fuse(m);
 }
@@ -167,7 +169,7 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
 {
     struct module *m = c->module;
     struct machine mach = v->row->machine;
-    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix))
+    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &mach, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
@@ -179,8 +181,17 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
                                  .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
+    for (uint32_t i = 0; i < m->prepare_kernels.n; i++) {
+        const struct function_text *k = &m->prepare_kernels.data[i];
+        unit_add(c, &v->target, k->name, k->text);
+        scratch_need(c, k->local_bytes);
+        VEC_PUSH(&c->ctx->session, &c->kernel_rows, ((struct art_kernel){.name = k->name}));
+    }
+    if (m->prepare)
+        unit_add(c, &v->target, m->prepare->name, print_function(c, m->prepare));
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
-    struct art_variant row = {.target = &v->target, .name = v->row->name, .features = v->row->needs, .program = m->program->name};
+    struct art_variant row = {.target = &v->target, .name = v->row->name, .features = v->row->needs, .program = m->program->name,
+                              .prepare = m->prepare ? m->prepare->name : NULL};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
 }
@@ -412,7 +423,8 @@ bool run_link(struct compilation *c)
         .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
         .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name,
         .variants = c->variants.data, .n_variants = c->variants.n, .kernels = c->kernel_rows.data,
-        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch, .weights = weights_of(c->module),
+        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch,
+        .const_bytes = (int64_t)c->module->prepared_bytes, .weights = weights_of(c->module),
         .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
     if (!c->output)
         return true;

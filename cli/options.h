@@ -9,7 +9,7 @@
 struct text_list { VEC(const char *) items; };
 
 struct options {
-    const char *output, *target, *march, *mattr, *variants, *layout, *prefix, *config, *depend_file;
+    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *prefix, *config, *depend_file;
     const char *stop_after, *worker, *format, *weights;
     const char *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
     struct text_list inputs, overridable, print_after, feeds, dims, dump;

@@ -41,7 +41,13 @@ struct art_dim { int64_t extent; int32_t symbol; const char *expr; };    /* mcc_
 struct art_port { const char *name; enum elem elem; int32_t rank; const struct art_dim *dims; uint64_t flags; };
 struct art_symbol { const char *name; int64_t min, max, step; };
 struct art_node { const char *name, *op, *source; uint64_t flops, bytes, kernels, next; };    /* as mcc_node */
-struct art_variant { const struct target *target; const char *name; uint64_t features; const char *program; /* symbol */ };
+struct art_variant {
+    const struct target *target;
+    const char *name;
+    uint64_t features;
+    const char *program;              /* symbol */
+    const char *prepare;              /* symbol of what fills the open-time constants; NULL: there are none */
+};
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
 struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
 /* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
@@ -67,8 +73,7 @@ struct artifact {
     struct weights_writer weights;
     const struct codegen_unit *units; uint32_t n_units;
     const char *prefix;               /* of mcc_query; "" by default */
-    const char *prepare;              /* symbol of the function that fills the open-time constants; NULL: none */
-    int64_t const_bytes;              /* of them */
+    int64_t const_bytes;              /* of open-time constants */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
 /* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */

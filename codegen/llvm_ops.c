@@ -224,6 +224,12 @@ static LLVMValueRef select_extreme(struct emitter *e, LLVMValueRef a, LLVMValueR
     return LLVMBuildSelect(e->b, c, a, b, "");
 }
 
+/* A constant of which no lane is NaN: comparing constants gives a constant. */
+static bool never_nan(struct emitter *e, LLVMValueRef v)
+{
+    return LLVMIsConstant(v) && LLVMIsNull(LLVMBuildFCmp(e->b, LLVMRealUNO, v, v, ""));
+}
+
 static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVMValueRef a, LLVMValueRef b)
 {
     bool is_min = op == L_MIN || op == L_MINNUM, is_signed = elem_is_signed(t.elem);
@@ -237,6 +243,8 @@ static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVM
         return select_extreme(e, a, b, is_min);
     if (e->machine->arch == ARCH_AARCH64)
         return call_intrinsic(e, is_min ? "llvm.minimum" : "llvm.maximum", &type, 1, args, 2);
+    if (never_nan(e, a) || never_nan(e, b))   /* the second operand wins when either is NaN: one instruction */
+        return never_nan(e, a) ? select_extreme(e, a, b, is_min) : select_extreme(e, b, a, is_min);
     LLVMValueRef nan = LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, "");
     return LLVMBuildSelect(e->b, nan, a, select_extreme(e, a, b, is_min), "");
 }

@@ -145,6 +145,8 @@ static uint64_t put_variants(struct table *t)
         uint64_t row = at + i * sizeof *rows;
         point_text(t, AT(row, struct mcc_rt_variant, name), t->a->variants[i].name);
         point_out(t, AT(row, struct mcc_rt_variant, program), t->a->variants[i].program);
+        if (t->a->variants[i].prepare)
+            point_out(t, AT(row, struct mcc_rt_variant, prepare), t->a->variants[i].prepare);
     }
     return at;
 }
@@ -210,8 +212,6 @@ static void put_model(struct table *t)
     point_to(t, AT(at, struct mcc_rt_desc, variants), ELF_RELRO, put_variants(t));
     point_to(t, AT(at, struct mcc_rt_desc, kernels), ELF_RELRO, put_kernels(t));
     point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, put_port_flags(t));
-    if (a->prepare)
-        point_out(t, AT(at, struct mcc_rt_desc, prepare), a->prepare);
     if (beside) {
         const char *slash = strrchr(a->weights.sidecar, '/');
         point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);

@@ -531,6 +531,10 @@ static void collect(struct em *em)
         else if (em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
+    if (em->k->prepared) {   /* in place of the weights themselves */
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->prepared}));
+        c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
+    }
     while (c.work.n) {
         value_id v = c.work.data[--c.work.n];
         if (c.seen_value[v.i])
@@ -567,6 +571,8 @@ bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct ma
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
             v = lf_arg(em->f, t, out ? LARG_OUT | LARG_IN | LARG_NOALIAS : LARG_IN | LARG_NOALIAS, 0, NULL);
+        } else if (a.prepared) {
+            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
         } else {
             v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
             VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
@@ -598,6 +604,16 @@ int64_t em_extent_least(const struct em *em, expr_id e)
     return ex_eval(em->x, e, symbols, &n) && n > 0 ? n : 0;
 }
 
+lval em_prepared(struct em *em)
+{
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].prepared)
+            return em->arg_lval.data[i];
+    em->failed = true;
+    error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
+    return (lval){1};
+}
+
 bool em_finish(struct em *em)
 {
     struct strbuf text;
@@ -624,6 +640,8 @@ bool em_finish(struct em *em)
         value_id v = em->args.data[i].value;
         if (v.i)
             k->bytes += (uint64_t)em_extent_least(em, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
+        if (em->args.data[i].prepared)
+            k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
     }
     k->name = arena_strdup(em->m->arena, em->f->name);
     k->text = arena_strndup(em->m->arena, text.data, text.n);

@@ -126,6 +126,13 @@ lval em_buffer(struct em *, value_id);
 void em_locals_begin(struct em *);
 bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lval *result);
 
+/* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
+ * ended before one that loads is opened. */
+lval em_scratch(struct em *, enum elem, int64_t elements);
+lval em_prepared(struct em *);   /* the kernel's open-time constant */
+lval em_scratch_load(struct em *, lval buffer, expr_id element, uint32_t lanes);      /* here and now; lanes 1: a scalar */
+void em_scratch_store(struct em *, lval buffer, expr_id element, lval);
+
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
 expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim, expr_id cond);
 /* Which lanes of a point exist, where a tail leaves some out; {0}: all. */
@@ -147,6 +154,10 @@ void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *con
 lval em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
 bool em_reduce_horizontal(struct em *, const struct node *);
 enum lop em_monoid(const char *monoid, enum elem);
+/* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
+ * even with the number of results rounded up to a multiple of `tile`? */
+bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
+expr_id em_inside(struct em *, expr_id i, expr_id size);     /* 0 <= i < size */
 /* The dim of v along which memory is contiguous; -1: unknown. */
 int32_t em_fast_dim(struct em *, value_id v);
 

@@ -207,14 +207,14 @@ static expr_id tap(struct em *em, expr_id o, int64_t stride, expr_id lo, expr_id
     return ex_sub(em->x, ex_add(em->x, ex_mulc(em->x, o, stride), ex_mulc(em->x, k, dilation)), lo);
 }
 
-static expr_id inside(struct em *em, expr_id i, expr_id size)
+expr_id em_inside(struct em *em, expr_id i, expr_id size)
 {
     return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
 }
 
 /* Does the stored operand carry enough zeros around it that every tap may be read unconditionally? layout_transform
  * plans the halo for exactly the convolutions that read it. */
-static bool halo_covers(struct em *em, const struct node *n, int32_t d)
+bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
     const struct type *x = value_type(em->g, n->in[0]), *y = value_type(em->g, n->out[0]),
@@ -226,6 +226,7 @@ static bool halo_covers(struct em *em, const struct node *n, int32_t d)
     if (!ex_is_const(em->x, node_exprs(n, "lo", &c)[d], &lo) || !ex_is_const(em->x, x->dims[2 + d], &size) ||
         !ex_is_const(em->x, y->dims[2 + d], &out) || !ex_is_const(em->x, w->dims[2 + d], &k))
         return false;
+    out = (out + tile - 1) / tile * tile;
     int64_t last = (out - 1) * node_ints(n, "strides", &c)[d] + (k - 1) * node_ints(n, "dilations", &c)[d] - lo;
     return s->halo[2 + d] >= lo && s->halo[s->rank + 2 + d] >= last - (size - 1);
 }
@@ -259,8 +260,8 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
             i = ex_div(em->x, i, e);
         }
         xi[2 + d] = i;
-        if (splat || !halo_covers(em, n, d))
-            cond = ex_and(em->x, cond, inside(em, i, x->dims[2 + d]));
+        if (splat || !em_halo_covers(em, n, d, 1))
+            cond = ex_and(em->x, cond, em_inside(em, i, x->dims[2 + d]));
     }
     enum truth t = ex_truth(em->x, cond);
     if (t == FALSE_)
@@ -370,7 +371,7 @@ static lval window_operand(struct em *em, struct reduction *r, const expr_id *p,
     memcpy(at, p, (size_t)lead * sizeof *at);
     for (uint32_t d = 0; d < c; d++) {
         at[lead + (int32_t)d] = tap(em, p[lead + (int32_t)d], strides[d], lo[d], k[d], dil[d]);
-        *cond = ex_and(em->x, *cond, inside(em, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
+        *cond = ex_and(em->x, *cond, em_inside(em, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
     }
     return em_value(em, n->in[0], at, *cond);
 }

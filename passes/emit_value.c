@@ -171,6 +171,32 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
 
+lval em_scratch(struct em *em, enum elem e, int64_t elements)
+{
+    struct ltype t = {e, 0};
+    lval buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
+    struct lblk *b = &em->f->blocks.data[em->level[0].i];
+    b->stmts.data[b->stmts.n - 1].imm = elements > 0 ? elements : 1;
+    em_set_depth(em, buffer, 0);
+    return buffer;
+}
+
+lval em_scratch_load(struct em *em, lval buffer, expr_id element, uint32_t lanes)
+{
+    lval in[2] = {buffer, em_index(em, element)};
+    lval v = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){lf_type(em->f, buffer).elem, lanes}, in, 2);
+    em_set_depth(em, v, em->top);
+    return v;
+}
+
+void em_scratch_store(struct em *em, lval buffer, expr_id element, lval value)
+{
+    lval in[3] = {buffer, em_index(em, element), value};
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_STORE);
+    s->in = lf_lvals(em->f, in, 3);
+    s->n_in = 3;
+}
+
 void em_store_out(struct em *em, const expr_id *idx, lval value)
 {
     value_id out = em->k->outs.data[0];

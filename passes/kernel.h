@@ -43,7 +43,7 @@ enum kernel_kind {
 };
 /* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
 struct row_local { value_id value; uint32_t inner; };
-struct karg { value_id value; sym_id sym; };     /* one of the two */
+struct karg { value_id value; sym_id sym; uint32_t prepared; };     /* one of the three; prepared: as in struct kernel */
 struct kernel {
     enum kernel_kind kind;
     node_id anchor;              /* {0}: none (KERNEL_MAP) */
@@ -55,6 +55,8 @@ struct kernel {
     uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     VEC(struct row_local) locals;    /* values kept for the length of a row */
+    uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/winograd.h) */
+    uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
     region_id region;
     uint32_t order;              /* position in the region after scheduling */
     /* after emission */
@@ -69,6 +71,9 @@ struct kernel {
 
 struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slot; bool segment; };
 struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; };
+/* An open-time constant: what open derives from the stored constant `value` (emit_prepare). */
+struct prepared { value_id value; uint32_t winograd; int64_t ic, blocks, stride[4]; uint64_t offset, bytes; };
+struct function_text { const char *name, *text; int64_t local_bytes; };
 
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
@@ -78,6 +83,8 @@ struct module {
     struct arena *arena;
     enum layout_choice layout;
     int opt_level;
+    uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
+    bool winograd_always;        /* wherever it is possible, whatever it costs (tests) */
     struct machine machine;
     uint32_t n_values;
     bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
@@ -88,8 +95,12 @@ struct module {
     VEC(struct buffer) buffers;
     VEC(struct weight) weights;
     uint64_t weights_bytes;
+    VEC(struct prepared) prepared;
+    uint64_t prepared_bytes;
     expr_id arena_bytes;
     struct lfunc *program, *plan;
+    struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
+    VEC(struct function_text) prepare_kernels;   /* what it launches */
 };
 
 /* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */

@@ -8,6 +8,7 @@
  */
 #include "passes/access.h"
 #include "passes/kernel.h"
+#include "passes/winograd.h"
 
 #include <string.h>
 
@@ -112,8 +113,10 @@ static void want_blocks(struct layouter *l)
 }
 
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
-static void plan_halo(struct layouter *l, const struct node *n)
+static void plan_halo(struct layouter *l, const struct kernel *kernel)
 {
+    const struct node *n = graph_node(l->g, kernel->anchor);
+    int64_t tile = kernel->winograd ? kernel->winograd : 1;   /* read whole */
     value_id v = n->in[0];
     struct storage *s = &l->m->storage[v.i];
     const struct type *x = value_type(l->g, v), *y = value_type(l->g, n->out[0]), *w = value_type(l->g, n->in[1]);
@@ -129,6 +132,7 @@ static void plan_halo(struct layouter *l, const struct node *n)
         if (!fixed(l, x->dims[d], &size) || !fixed(l, y->dims[d], &out) || !fixed(l, w->dims[d], &k) ||
             !fixed(l, pads[d - 2], &lo) || xdil[d - 2] != 1 || size <= 0 || out <= 0)
             return;
+        out = (out + tile - 1) / tile * tile;
         int64_t last = (out - 1) * strides[d - 2] + (k - 1) * dil[d - 2] - lo;
         need[d] = lo > 0 ? lo : 0;
         need[x->rank + d] = last > size - 1 ? last - (size - 1) : 0;
@@ -443,13 +447,15 @@ bool layout_transform(struct module *m)
     read_demands(&l);
     if (m->layout != LAYOUT_NCHW && m->opt_level > 0)
         want_blocks(&l);
+    winograd_choose(m, l.blocked);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
-            plan_halo(&l, graph_node(m->g, k->anchor));
+            plan_halo(&l, k);
     }
     store_values(&l);
     halo_kernels(&l);
     store_constants(&l);
+    winograd_constants(m);
     return m->ctx->fail == FAIL_NONE;
 }

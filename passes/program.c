@@ -237,7 +237,9 @@ static void launch(struct prog *p, struct kernel *k)
     }
     for (uint32_t i = 0; i < k->args.n; i++) {
         struct karg a = k->args.data[i];
-        args[n++] = a.value.i ? prog_buffer(p, a.value, value_type(p->g, a.value)->elem) : sym_lval(p, a.sym);
+        args[n++] = a.value.i ? prog_buffer(p, a.value, value_type(p->g, a.value)->elem)
+                    : a.prepared ? offset(p, p->constants_base, ex_const(p->x, (int64_t)p->m->prepared.data[a.prepared - 1].offset), ELEM_F32)
+                    : sym_lval(p, a.sym);
     }
     args[n++] = prog_index(p, k->count);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
@@ -358,7 +360,7 @@ static bool program(struct module *m, const char *suffix)
         p.out[k] = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 0, m->g->outputs.data[k].name);
     p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
-    lf_arg(p.f, bytes, LARG_IN, 64, "constants");
+    p.constants_base = lf_arg(p.f, bytes, LARG_IN, 64, "constants");
     bind_shape_symbols(&p);
     lval *packed = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
     ports_unpack(&p, packed);

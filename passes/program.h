@@ -18,7 +18,7 @@ struct prog {
     struct lfunc *f;
     lblock block;                    /* where statements go now */
     const char *suffix;              /* of kernel names of this variant */
-    lval *in, *out, arena_base, weights_base;
+    lval *in, *out, arena_base, weights_base, constants_base;
     lval *pointer;                   /* by value: its bytes, where they are not at a fixed place ({0}: see storage) */
     lval *handle;                    /* by value: address of the runtime's value, of what is no plain tensor */
     struct prog_grow *grow;          /* by value; slot {0}: it does not grow */

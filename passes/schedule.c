@@ -18,10 +18,7 @@ enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, FEW_POINT
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
-struct loop { int32_t dim; expr_id extent; expr_id var; };
-
-/* Flattens loops [0, n) into one parallel index. */
-static void parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
+void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
 {
     expr_id extents[RANK_MAX + 4], vars[RANK_MAX + 4], count = ex_const(em->x, 1), one = ex_const(em->x, 1);
     for (uint32_t i = 0; i < n; i++) {
@@ -184,7 +181,7 @@ static bool emit_map(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     map_plan_make(em, &p);
-    parallel_open(em, &par, p.loop, p.n_parallel);
+    em_parallel_open(em, &par, p.loop, p.n_parallel);
     for (uint32_t i = 0; i < p.n_parallel; i++)
         idx[p.loop[i].dim] = p.loop[i].var;
     map_loops(em, &p, p.n_parallel, idx);
@@ -211,6 +208,20 @@ struct tiling {
     expr_id row0;
 };
 
+void tile_store(struct em *em, const struct node *anchor, value_id domain, const expr_id *point, lval result)
+{
+    expr_id at[RANK_MAX], next[RANK_MAX];
+    memcpy(at, point, (size_t)value_type(em->g, anchor->out[0])->rank * sizeof *at);
+    for (uint32_t v = 0; v < em->k->path.n; v++) {
+        view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
+        memcpy(at, next, sizeof at);
+    }
+    em->anchor = anchor->out[0];
+    em->anchor_value = result;
+    em_store_out(em, at, domain.i == em->anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
+    em->anchor = (value_id){0};
+}
+
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS];
@@ -233,18 +244,8 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
-    for (uint32_t i = 0; i < n && !em->failed; i++) {
-        expr_id at[RANK_MAX], next[RANK_MAX];
-        memcpy(at, points[i], sizeof at);
-        for (uint32_t v = 0; v < em->k->path.n; v++) {
-            view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
-            memcpy(at, next, sizeof at);
-        }
-        em->anchor = t->n->out[0];
-        em->anchor_value = acc[i];
-        em_store_out(em, at, t->out.i == em->anchor.i ? acc[i] : em_value(em, t->out, at, cond));
-        em->anchor = (value_id){0};
-    }
+    for (uint32_t i = 0; i < n && !em->failed; i++)
+        tile_store(em, t->n, t->out, points[i], acc[i]);
 }
 
 /* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known, else whole tiles and single points. */
@@ -413,7 +414,7 @@ static bool emit_tiled(struct em *em)
         b_at = n_loops;
         loops[n_loops++] = (struct loop){-1, ex_const(em->x, nb / t.tb), {0}};
     }
-    parallel_open(em, &par, loops, n_loops);
+    em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         if (loops[i].dim >= 0)
             t.idx[loops[i].dim] = loops[i].var;
@@ -445,7 +446,7 @@ static bool emit_scan(struct em *em)
     for (int32_t d = 0; d < t->rank; d++)
         if (d != axis)
             loops[n_loops++] = (struct loop){d, t->dims[d], {0}};
-    parallel_open(em, &par, loops, n_loops);
+    em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         idx[loops[i].dim] = loops[i].var;
     lval init = em_const(em, em_reg_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
@@ -566,7 +567,7 @@ static bool emit_halo(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     bool blocked = em->m->storage[v.i].dim[1].block != 0;
-    parallel_open(em, &par, loops, 2);
+    em_parallel_open(em, &par, loops, 2);
     idx[0] = loops[0].var;
     expr_id base = ex_mulc(em->x, loops[1].var, lanes);
     /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
@@ -596,8 +597,8 @@ bool schedule(struct module *m, const struct machine *mach, const char *suffix)
         struct em em;
         if (!templates[k->kind])
             continue;
-        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[k->kind](&em) &&
-             em_finish(&em);
+        template_fn *emit = k->winograd ? emit_winograd : templates[k->kind];
+        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && emit(&em) && em_finish(&em);
         arena_release(&scratch);
     }
     return ok && m->ctx->fail == FAIL_NONE;

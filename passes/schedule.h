@@ -4,6 +4,13 @@
 
 #include "passes/emit.h"
 
+/* Flattens loops [0, extent) into one parallel index; sets each var. */
+struct loop { int32_t dim; expr_id extent; expr_id var; };
+void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
+/* The anchor's result at a point is known: evaluates what the kernel does behind it, and stores that. */
+void tile_store(struct em *, const struct node *anchor, value_id domain, const expr_id *point, lval result);
+bool emit_winograd(struct em *);     /* emit_winograd.c */
+
 struct tile_choice {
     int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
     uint32_t lanes, nr, ta, tb;

@@ -27,6 +27,7 @@ struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
     uint64_t features;             /* RT_CPU_* bits all of which must be present; 0: any CPU of the architecture */
     mcc_rt_fn *program;
+    mcc_rt_fn *prepare;            /* fills the open-time constants: args (weights, constants); NULL: there are none */
 };
 /* By kernel index, for events and errors. node (here, in mcc_rt_fail and in mcc_host.event): index into mcc_api.node;
  * a row whose name and op are both "" stands for no node. */
@@ -43,7 +44,6 @@ struct mcc_rt_desc {
     uint64_t weights_hash;         /* XXH64, seed 0, of the weights */
     const char *weights_file;      /* sidecar's file name without folder, or NULL */
     int64_t const_bytes;           /* open-time constants */
-    mcc_rt_fn *prepare;            /* fills them: args (weights, constants); NULL if const_bytes is 0 */
     const uint64_t *port_flags;    /* n_in + n_out: MCC_PORT_*, the same as mcc_port.flags; may be NULL */
     const struct mcc_rt_kernel *kernels;     /* by the kernel index that mcc_rt_launch gets */
     uint32_t n_kernels, pad;

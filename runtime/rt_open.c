@@ -41,23 +41,26 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
                     desc->variants[asked ? asked - 1 : desc->n_variants - 1].name);
 }
 
-/* Open-time constants: computed by the artifact, alone in this thread. */
+/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none. */
 static int prepare_constants(struct mcc_model *model, mcc_error *error)
 {
     const struct mcc_rt_desc *desc = model->desc;
-    if (desc->const_bytes <= 0 || !desc->prepare)
+    if (desc->const_bytes <= 0 || !model->variant->prepare)
         return MCC_OK;
-    size_t scratch_bytes = 2 * (size_t)model->scratch;
+    size_t scratch_bytes = ((size_t)model->threads + 1) * (size_t)model->scratch;
     model->constants = rt_alloc(model, (size_t)desc->const_bytes);
     char *scratch = rt_alloc(model, scratch_bytes);
     if (!model->constants || !scratch) {
         rt_release(model, scratch, scratch_bytes);
         return rt_error(error, MCC_E_NOMEM, -1, "open: out of memory for constants");
     }
-    struct mcc_rt_run run = { .model = model, .threads = 1, .scratch = scratch };
+    struct mcc_rt_run run = { .model = model, .threads = model->threads, .scratch = scratch };
+    void (*event)(void *, uint32_t, int, uint64_t) = model->host.event;
     int64_t args[2] = { (int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants };
     struct rt_fp fp = rt_fp_enter();
-    desc->prepare(args, 0, 0, scratch + model->scratch, &run);
+    model->host.event = NULL;
+    model->variant->prepare(args, 0, 0, scratch + model->threads * (size_t)model->scratch, &run);
+    model->host.event = event;
     rt_fp_leave(fp);
     rt_release(model, scratch, scratch_bytes);
     return rt_error_run(&run, error);
@@ -97,6 +100,7 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
     if (!code)
         code = prepare_constants(model, error);
     if (code) {
+        rt_pool_close(model);
         rt_model_drop(model);
         return code;
     }

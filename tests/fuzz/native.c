@@ -50,7 +50,10 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     c->options = o;
     c->output = path;
     c->graph = d->g;
-    if (run_fuse(c) && run_layout(c) && run_plan(c) && run_schedule(c)) {
+    bool fused = run_fuse(c);
+    c->module->winograd = w->winograd;
+    c->module->winograd_always = true;
+    if (fused && run_layout(c) && run_plan(c) && run_schedule(c)) {
         for (uint32_t i = 0; i < c->units.n; i++)
             c->units.data[i].text = grains_raise(&d->ctx->session, c->units.data[i].text);
         if (run_codegen(c) && run_link(c))

@@ -9,6 +9,7 @@
 
 #include "cli/backend.h"
 #include "passes/access.h"
+#include "passes/winograd.h"
 #include "runtime/mcc.h"
 
 struct loops {
@@ -17,7 +18,7 @@ struct loops {
     struct context *ctx;
     struct arena *arena;
     int64_t *symbols;            /* by sym_id */
-    char *arena_base, *weights;
+    char *arena_base, *weights, *constants;
     int64_t arena_bytes;
     struct lfunc **kernel;       /* parsed */
     struct tensor *out;
@@ -32,6 +33,8 @@ void way_print(const struct way *w, struct strbuf *out)
         strbuf_printf(out, " %s, 1 and %u threads", w->variant, w->threads);
     else
         strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
+    if (w->winograd)
+        strbuf_printf(out, " winograd %u", w->winograd);
 }
 
 int64_t tensor_elements(const struct tensor *t)
@@ -179,6 +182,40 @@ static void clip(struct loops *l, value_id v, struct lbuffer *b)
         b->bytes = bytes;
 }
 
+/* Of the function that derives open-time constants. */
+static int on_derive(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
+{
+    struct loops *l = user;
+    (void)n;
+    for (uint32_t i = 0; i < l->m->prepare_kernels.n; i++) {
+        const char *text = l->m->prepare_kernels.data[i].text;
+        struct lfunc *f = strcmp(name, l->m->prepare_kernels.data[i].name) ? NULL : lf_parse(l->ctx, l->arena, &text);
+        struct linterp_result r = {.code = -100, .text = "does not parse"};
+        if (!f)
+            continue;
+        if (lf_finish(f))
+            r = lf_interpret(f, a, 0, count, NULL);
+        if (r.code)
+            strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
+        return r.code;
+    }
+    strbuf_printf(l->why, "launch of %s", name);
+    return -100;
+}
+
+static bool derive_constants(struct loops *l)
+{
+    l->constants = memory(l->arena, (int64_t)l->m->prepared_bytes, 0xff);
+    if (!l->m->prepare)
+        return true;
+    struct linterp_arg args[2] = {{{l->weights, (int64_t)l->m->weights_bytes}, 0}, {{l->constants, (int64_t)l->m->prepared_bytes}, 0}};
+    struct linterp_host host = {.user = l, .launch = on_derive};
+    struct linterp_result r = lf_interpret(l->m->prepare, args, 0, 1, &host);
+    if (r.code)
+        strbuf_printf(l->why, " prepare ends with %d: %s", r.code, r.text ? r.text : "");
+    return r.code == 0;
+}
+
 static int on_launch(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
 {
     struct loops *l = user;
@@ -282,7 +319,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
     a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
-    a[n++].buffer = (struct lbuffer){NULL, 0};
+    a[n++].buffer = (struct lbuffer){l->constants, (int64_t)l->m->prepared_bytes};
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             a[n++].index = l->symbols[i];
@@ -292,8 +329,10 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
 static bool emit(struct loops *l, const struct way *w)
 {
     struct module *m = l->m;
-    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level};
-    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x"))
+    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
+                         .winograd = w->winograd, .winograd_always = true};
+    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
+        emit_prepare(m, &w->machine, "_x"))
         return true;
     strbuf_printf(l->why, "passes: ");
     diags_append(l->ctx, l->why);
@@ -315,6 +354,8 @@ struct loops *loops_make(struct draw *d, const struct way *w, struct strbuf *why
         diags_append(l->ctx, why);
         return NULL;
     }
+    if (!derive_constants(l))
+        return NULL;
     return l;
 }
 

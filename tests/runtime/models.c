@@ -92,8 +92,8 @@ static const mcc_api pair_api = {
     .run_values = mcc_rt_run_values, .value_release = mcc_rt_value_release,
 };
 static const struct mcc_rt_variant pair_variants[] = {
-    { "impossible", (uint64_t)1 << 63, pair_program },
-    { "any", 0, pair_program },
+    { "impossible", (uint64_t)1 << 63, pair_program, NULL },
+    { "any", 0, pair_program, NULL },
 };
 static const struct mcc_rt_kernel pair_kernels[] = { { "scale", 1, 0, 0 }, { "total", 2, 0, 0 } };
 struct mcc_rt_desc pair_desc = {
@@ -164,7 +164,7 @@ static const mcc_api pick_api = {
     .abi = MCC_ABI, .n_in = 3, .n_out = 4, .n_sym = 1, .n_node = 3, .size = sizeof(mcc_api), .name = "pick",
     .in = pick_in, .out = pick_out, .sym = pick_sym, .node = pair_nodes,
 };
-static const struct mcc_rt_variant pick_variants[] = { { "any", 0, pick_program } };
+static const struct mcc_rt_variant pick_variants[] = { { "any", 0, pick_program, NULL } };
 struct mcc_rt_desc pick_desc = {
     .api = &pick_api, .n_sym = 1, .n_out_dims = 2, .n_in_dims = 2, .n_variants = 1, .plan = pick_plan,
     .variants = pick_variants,
@@ -201,7 +201,7 @@ static const mcc_port loose_out[] = {
 static const mcc_api loose_api = {
     .abi = MCC_ABI, .n_in = 1, .n_out = 2, .size = sizeof(mcc_api), .name = "loose", .in = loose_in, .out = loose_out,
 };
-static const struct mcc_rt_variant loose_variants[] = { { "any", 0, loose_program } };
+static const struct mcc_rt_variant loose_variants[] = { { "any", 0, loose_program, NULL } };
 struct mcc_rt_desc loose_desc = {
     .api = &loose_api, .n_out_dims = 2, .n_variants = 1, .plan = loose_plan, .variants = loose_variants,
 };

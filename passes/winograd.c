@@ -1,0 +1,158 @@
+/* Which convolutions are computed by Winograd's form, and which m: by cost.
+ *
+ * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
+ * makes the same choice and shares the transformed weights. Three terms decide: the products, which are fewer the larger
+ * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the transformed weights, which
+ * are alpha^2 / 9 times as large as the plain ones and come from memory in each run. */
+#include "passes/winograd.h"
+
+#include "passes/access.h"
+
+#include <string.h>
+
+enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64 };
+static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
+struct transform_cost { uint32_t m; double input, output; };     /* cycles per tile and 16 channels */
+static const struct transform_cost transform_costs[] = {{2, 28, 22}, {4, 110, 75}, {6, 260, 180}};
+
+struct conv_shape { int64_t images, ic, oc, out[2]; };
+
+static int64_t extent(struct module *m, expr_id e)
+{
+    int64_t n;
+    return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
+}
+
+/* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
+static bool is_candidate(struct module *m, const struct kernel *k, const bool *blocked, struct conv_shape *s)
+{
+    if (k->kind != KERNEL_CONTRACT)
+        return false;
+    const struct node *n = graph_node(m->g, k->anchor);
+    struct exprs *x = m->ctx->exprs;
+    uint32_t c;
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4 || !blocked[n->in[0].i])
+        return false;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
+    const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]), *in = value_type(m->g, n->in[0]);
+    for (int32_t d = 0; d < 2; d++) {
+        if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
+            return false;
+        s->out[d] = extent(m, y->dims[2 + d]);
+    }
+    s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
+    double f;
+    int64_t i;
+    return in->elem == ELEM_F32 && w->elem == ELEM_F32 && y->elem == ELEM_F32 && ex_is_const(x, w->dims[0], &s->oc) &&
+           ex_is_const(x, w->dims[1], &s->ic) && s->oc >= 1 && s->ic >= 1 && value_is_const(m->g, n->in[1]) &&
+           !value_is_splat(m->g, n->in[1], &f, &i);
+}
+
+static double blocks_of(int64_t channels) { return (double)((channels + PANEL - 1) / PANEL); }
+
+static double direct_cost(const struct conv_shape *s)
+{
+    double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) / 2;
+    return products * 1.1 + 9.0 * (double)s->ic * (double)s->oc * 4 / bytes_per_cycle;
+}
+
+static double form_cost(const struct conv_shape *s, const struct transform_cost *t)
+{
+    double m = t->m, alpha = m + 2;
+    double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
+    double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
+    double weights = alpha * alpha * (double)s->ic * blocks_of(s->oc) * PANEL * 4 / bytes_per_cycle;
+    return products * 1.15 + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
+}
+
+void winograd_choose(struct module *m, const bool *blocked)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        struct kernel *k = &m->kernels.data[i];
+        struct conv_shape s;
+        if (!m->winograd || !is_candidate(m, k, blocked, &s))
+            continue;
+        if (!m->winograd_always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+            continue;
+        double best = direct_cost(&s);
+        for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
+            double cost = form_cost(&s, &transform_costs[j]);
+            if (transform_costs[j].m > m->winograd || (cost >= best && !m->winograd_always))
+                continue;
+            best = cost;
+            k->winograd = transform_costs[j].m;
+        }
+    }
+}
+
+/* ---- what open derives --------------------------------------------------------------------------------------------- */
+
+/* Strides of the weights in elements: per block of 16 output channels, row, column, input channel. */
+static bool weight_strides(const struct module *m, value_id w, int64_t stride[4], value_id *root)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t perm[RANK_MAX] = {0, 1, 2, 3};
+    uint32_t count;
+    while (m->storage[w.i].place == PLACE_NONE && (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)) {
+        const struct node *n = graph_node(m->g, graph_value(m->g, w)->def);
+        const int64_t *p = n->op == OP_TRANSPOSE ? node_ints(n, "perm", &count) : NULL;
+        for (int32_t d = 0; p && d < 4; d++)
+            perm[d] = p[perm[d]];
+        w = n->in[0];
+    }
+    const struct storage *s = &m->storage[w.i];
+    static const int32_t order[4] = {0, 2, 3, 1};
+    if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != PANEL || s->dim[perm[0]].inner != 1)
+        return false;
+    for (int32_t i = 0; i < 4; i++)
+        if (!ex_is_const(x, s->dim[perm[order[i]]].outer, &stride[i]) || (i > 0 && s->dim[perm[order[i]]].block))
+            return false;
+    *root = w;
+    return true;
+}
+
+/* Channels and bytes: [point][block of 16 output channels][input channel][16]. */
+static bool prepared_size(const struct module *m, const struct kernel *k, struct prepared *p)
+{
+    const struct type *w = value_type(m->g, graph_node(m->g, k->anchor)->in[1]);
+    const struct winograd_form *f = winograd_form(k->winograd);
+    int64_t oc = 0, n;
+    if (!ex_is_const(m->ctx->exprs, w->dims[0], &oc) || !ex_is_const(m->ctx->exprs, w->dims[1], &p->ic))
+        return false;
+    p->blocks = (oc + PANEL - 1) / PANEL;
+    if (!mul_i64(p->blocks * PANEL, p->ic, &n) || !mul_i64(n, (int64_t)f->alpha * f->alpha * 4, &n))
+        return false;
+    p->bytes = (uint64_t)n;
+    return true;
+}
+
+static uint32_t prepared_find(const struct module *m, const struct prepared *p)
+{
+    for (uint32_t i = 0; i < m->prepared.n; i++) {
+        const struct prepared *q = &m->prepared.data[i];
+        if (q->value.i == p->value.i && q->winograd == p->winograd && q->ic == p->ic && q->blocks == p->blocks &&
+            !memcmp(q->stride, p->stride, sizeof p->stride))
+            return i + 1;
+    }
+    return 0;
+}
+
+void winograd_constants(struct module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        struct kernel *k = &m->kernels.data[i];
+        struct prepared p = {.winograd = k->winograd, .offset = m->prepared_bytes};
+        if (!k->winograd)
+            continue;
+        if (!weight_strides(m, graph_node(m->g, k->anchor)->in[1], p.stride, &p.value) || !prepared_size(m, k, &p)) {
+            k->winograd = 0;
+            continue;
+        }
+        k->prepared = prepared_find(m, &p);
+        if (k->prepared)
+            continue;
+        VEC_PUSH(m->arena, &m->prepared, p);
+        k->prepared = m->prepared.n;
+        m->prepared_bytes += (p.bytes + 63) / 64 * 64;
+    }
+}

@@ -1,0 +1,40 @@
+/* Winograd convolution: a 3 x 3 convolution of stride 1 as products at alpha x alpha points.
+ *
+ * For a tile of m x m results, d the alpha x alpha operand elements that it reads (alpha = m + 2) and g the weights:
+ *     Y = A' [ (G g G') * (B' d B) ] A       (* element by element, summed over input channels)
+ * so the sum over channels becomes a matrix product per point, of alpha^2 / m^2 multiplications a result instead of 9.
+ * The matrices are interpolation at the points of the table; B' and A' are kept as straight-line programs with their
+ * common subexpressions named, G as numbers, since U = G g G' is computed once, when a model is opened.
+ */
+#ifndef MCC_PASSES_WINOGRAD_H
+#define MCC_PASSES_WINOGRAD_H
+
+#include "passes/kernel.h"
+
+enum { WINOGRAD_ALPHA_MAX = 8, WINOGRAD_STEPS_MAX = 40 };
+
+/* Value number n_in + k = value a + c * value b, for the k-th step; values below n_in are the operands. */
+struct winograd_step { uint8_t a, b; double c; };
+struct winograd_side {               /* a vector of n_in elements -> one of n_out: one dim of a transform */
+    uint32_t n_in, n_out;
+    const struct winograd_step *steps;
+    uint8_t out[WINOGRAD_ALPHA_MAX]; /* value numbers */
+};
+struct winograd_form {
+    uint32_t m, alpha;
+    double points[WINOGRAD_ALPHA_MAX];          /* infinity: the leading coefficient */
+    struct winograd_side input, output;         /* B' and A' */
+    double g[WINOGRAD_ALPHA_MAX][3];
+};
+/* m: 2, 4 or 6; NULL: there is no such form. */
+const struct winograd_form *winograd_form(uint32_t m);
+
+/* Decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before halos are planned:
+ * the operand has to reach as far as whole tiles do. */
+void winograd_choose(struct module *, const bool *blocked);
+/* After constants have their places: registers what open has to derive (module.prepared), or gives the form up. */
+void winograd_constants(struct module *);
+/* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
+bool emit_prepare(struct module *, const struct machine *, const char *suffix);
+
+#endif

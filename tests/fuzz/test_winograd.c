@@ -1,0 +1,254 @@
+/* Winograd convolutions: the tables against matrices derived from their points, and random shapes with every remainder
+ * (channels, edges, padding, batches, symbolic extents, what follows a convolution) interpreted as loops, and compiled,
+ * against the reference interpreter.
+ *
+ *   test_winograd [graphs seed [--native]]
+ */
+#include "tests/fuzz/ways.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+#include "passes/winograd.h"
+
+/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+
+/* Coefficients of the product of (x - p) over all finite points but `skip`. */
+static void polynomial(const struct winograd_form *f, uint32_t skip, double *c)
+{
+    uint32_t degree = 0;
+    memset(c, 0, (WINOGRAD_ALPHA_MAX + 1) * sizeof *c);
+    c[0] = 1;
+    for (uint32_t i = 0; i < f->alpha; i++) {
+        if (i == skip || isinf(f->points[i]))
+            continue;
+        for (uint32_t k = ++degree; k > 0; k--)
+            c[k] = c[k - 1] - f->points[i] * c[k];
+        c[0] *= -f->points[i];
+    }
+}
+
+static void run_side(const struct winograd_side *s, const double *in, double *out)
+{
+    double v[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {0};
+    uint32_t last = 0;
+    memcpy(v, in, s->n_in * sizeof *v);
+    for (uint32_t j = 0; j < s->n_out; j++)
+        last = s->out[j] > last ? s->out[j] : last;
+    for (uint32_t k = s->n_in; k <= last; k++)
+        v[k] = v[s->steps[k - s->n_in].a] + s->steps[k - s->n_in].c * v[s->steps[k - s->n_in].b];
+    for (uint32_t j = 0; j < s->n_out; j++)
+        out[j] = v[s->out[j]];
+}
+
+static int table_matches(uint32_t m)
+{
+    const struct winograd_form *f = winograd_form(m);
+    double c[WINOGRAD_ALPHA_MAX + 1], unit[WINOGRAD_ALPHA_MAX], have[WINOGRAD_ALPHA_MAX];
+    int bad = 0;
+    for (uint32_t i = 0; i < f->alpha; i++) {   /* column i of each matrix */
+        memset(unit, 0, sizeof unit);
+        unit[i] = 1;
+        run_side(&f->input, unit, have);
+        for (uint32_t row = 0; row < f->alpha; row++) {   /* exact: every coefficient is a short binary fraction */
+            polynomial(f, row, c);
+            bad += have[row] != (m == 2 && row == 0 ? -c[i] : c[i]);   /* 0 - 2 is cheaper: G has the sign */
+        }
+        run_side(&f->output, unit, have);
+        for (uint32_t k = 0; k < f->m; k++)
+            bad += have[k] != (isinf(f->points[i]) ? k + 1 == f->m : pow(f->points[i], k));
+        polynomial(f, i, c);
+        double at = 0, sign = m == 2 && i == 0 ? -1 : 1;
+        for (uint32_t k = f->alpha; k-- > 0;)
+            at = at * (isinf(f->points[i]) ? 0 : f->points[i]) + c[k];
+        for (uint32_t k = 0; k < 3; k++) {
+            double want = isinf(f->points[i]) ? k == 2 : sign * pow(f->points[i], k) / at;
+            bad += !(fabs(f->g[i][k] - want) <= 1e-15);
+        }
+    }
+    if (bad)
+        printf("F(%u x %u): %d entries differ from what the points give\n", m, m, bad);
+    return bad;
+}
+
+/* ---- random convolutions ------------------------------------------------------------------------------------------------ */
+
+static value_id convolution(struct draw *d, value_id x, int64_t channels)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(&d->b, x, &rank);
+    expr_id w[4] = {ex_const(d->x, channels), dims[1], ex_const(d->x, 3), ex_const(d->x, 3)}, lo[2], hi[2];
+    const int64_t one[2] = {1, 1};
+    for (int i = 0; i < 2; i++) {
+        int64_t size = draw_dim(d, dims[2 + i]), least = size < 3 ? 3 - size : 0;
+        lo[i] = ex_const(d->x, draw_int(d, 0, 2));
+        hi[i] = ex_const(d->x, draw_int(d, least, least + 2));
+    }
+    struct attr a[] = {attr_ints("strides", one, 2), attr_exprs("lo", lo, 2), attr_exprs("hi", hi, 2),
+                       attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", 1)};
+    value_id in[2] = {x, draw_leaf(d, ELEM_F32, w, 4, true).v};
+    return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
+}
+
+/* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may follow them. */
+static bool build(struct draw *d)
+{
+    static const int64_t channels[] = {8, 9, 16, 17, 24, 31, 32, 33, 40, 48};
+    int64_t h = draw_int(d, 1, 14), w = draw_int(d, 1, 14), n = draw_int(d, 1, 2);
+    bool symbolic = draw_chance(d, 30);
+    d->extent[0] = draw_int(d, 1, 9);
+    if (symbolic)
+        d->symbol[d->n_symbols++] = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
+    bool batch = draw_chance(d, 60);
+    expr_id dims[4] = {ex_const(d->x, n), ex_const(d->x, DRAW_PICK(d, channels)), ex_const(d->x, h), ex_const(d->x, w)};
+    if (symbolic)
+        dims[batch ? 0 : draw_int(d, 2, 3)] = ex_sym(d->x, d->symbol[0]);
+    value_id x = draw_leaf(d, ELEM_F32, dims, 4, false).v;
+    x = x.i ? b_binary_f64(&d->b, OP_ADD, x, 0.25) : x;
+    for (int64_t i = draw_int(d, 1, 2); i > 0 && x.i; i--) {
+        value_id y = convolution(d, x, DRAW_PICK(d, channels));
+        int32_t rank;
+        if (!y.i)
+            return false;
+        expr_id c[3] = {b_dims(&d->b, y, &rank)[1], ex_const(d->x, 1), ex_const(d->x, 1)};
+        if (draw_chance(d, 60))
+            y = b_binary(&d->b, OP_ADD, y, draw_leaf(d, ELEM_F32, c, 3, true).v);
+        if (y.i && type_same_shape(value_type(d->g, x), value_type(d->g, y)) && draw_chance(d, 60))
+            y = b_binary(&d->b, OP_ADD, y, x);
+        if (y.i && draw_chance(d, 50))
+            y = b_binary_f64(&d->b, OP_MAX, y, 0);
+        x = y;
+    }
+    if (!x.i)
+        return false;
+    graph_add_result(d->g, (region_id){1}, x);
+    VEC_PUSH(&d->g->arena, &d->g->outputs, ((struct port){"y", NULL, x}));
+    d->g->legal = true;
+    draw_bind(d, d->extent);
+    return true;
+}
+
+/* Largest error over largest value; not a number when anything is not finite. */
+static double error_of(const struct tensor *want, const struct tensor *have)
+{
+    const float *a = want->data, *b = have->data;
+    double scale = 1e-30, worst = 0;
+    for (int64_t i = 0; i < tensor_elements(want); i++) {
+        double e = fabs((double)a[i] - (double)b[i]);
+        scale = fabs((double)a[i]) > scale ? fabs((double)a[i]) : scale;
+        worst = e <= worst ? worst : e;
+    }
+    return worst / scale;
+}
+
+/* Runs graph number `seed`; false after a line that tells why. */
+static bool agrees(struct draw *d, const struct way *way, struct strbuf *why, double *error)
+{
+    struct tensor want = {0}, have = {0};
+    struct arena *arena = &d->ctx->session;
+    const char *text = "";
+    char self[400] = "";
+    if (graph_eval(d->g, d->inputs, &want, arena, &text) != EVAL_OK) {
+        strbuf_printf(why, "reference: %s", text);
+        return false;
+    }
+    if (readlink("/proc/self/exe", self, sizeof self - 40) <= 0)
+        return false;
+    const char *path = arena_printf(arena, "%s.%ld.so", self, (long)getpid());
+    struct native *native = way->native ? native_make(d, way, path, why) : NULL;
+    struct loops *loops = way->native ? NULL : loops_make(d, way, why);
+    bool ran = native ? native_run(native, &have) : loops && loops_run(loops, &have);
+    if (native)
+        native_close(native);
+    if (!ran)
+        return false;
+    static const double limits[] = {[2] = 3e-6, [4] = 2e-5, [6] = 5e-5};
+    *error = error_of(&want, &have);
+    if (*error <= limits[way->winograd])
+        return true;
+    strbuf_printf(why, "error %g of the largest value", *error);
+    return false;
+}
+
+struct totals { uint32_t used; double worst; };
+static bool try_graph(uint64_t seed, bool native, struct totals *t)
+{
+    struct context *ctx = context_new();
+    struct draw *d = NEW(&ctx->session, struct draw);
+    static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
+    struct way way = {.level = 2, .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine,
+                      .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3), .native = native, .variant = "native", .threads = 3};
+    struct strbuf why;
+    jmp_buf unwind;
+    volatile bool ok = false, built = false;
+    double error = 0;
+    strbuf_init(&why, &ctx->session);
+    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = seed * 0x2545f4914f6cdd1du + 1};
+    d->b = (struct builder){.g = d->g, .region = {1}};
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        built = build(d);
+        ok = built && agrees(d, &way, &why, &error);
+    }
+    t->used += built;
+    t->worst = error > t->worst ? error : t->worst;
+    if (!ok && (built || ctx->fail != FAIL_NONE)) {
+        strbuf_printf(&why, "\n");
+        graph_print(d->g, &why, false);
+        diags_append(ctx, &why);
+        way_print(&way, &why);
+        printf("# seed %llu: %s\n", (unsigned long long)seed, why.data);
+    }
+    ok |= !built && ctx->fail == FAIL_NONE;
+    context_free(ctx);
+    return ok;
+}
+
+static uint32_t try_many(uint64_t n, uint64_t seed, bool native)
+{
+    struct totals t = {0, 0};
+    uint32_t bad = 0;
+    for (uint64_t i = 0; i < n && bad < 5; i++)
+        bad += !try_graph(seed + i, native, &t);
+    printf("# %u graphs %s, largest error %.2g of scale\n", t.used, native ? "compiled" : "interpreted", t.worst);
+    return bad + (t.used < n / 2);
+}
+
+static void test_tables(void **state)
+{
+    (void)state;
+    for (uint32_t m = 2; m <= 6; m += 2)
+        assert_int_equal(table_matches(m), 0);
+    assert_null(winograd_form(3));
+}
+
+static void test_loops(void **state)
+{
+    (void)state;
+    assert_int_equal(try_many(60, 1, false), 0);
+}
+
+static void test_native(void **state)
+{
+    (void)state;
+    assert_int_equal(try_many(24, 1000, true), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    if (argc > 2)
+        return try_many(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
