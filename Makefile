@@ -169,9 +169,17 @@ $(BUILD)/tests/bench/calls: tests/bench/calls.c runtime/mcc_load.c $(wildcard ru
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -Iruntime -o $@ $(filter %.c,$^) -ldl
 
-bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest
+# Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
+$(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
+	$(call say,VENV,$(BUILD)/peers)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check \
+	    -r tests/requirements.txt -r $<
+	@touch $@
+
+THREADS ?= 1
+bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/peers/done)
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py
-	@$(TEST_ENV) $(PYTHON) tests/bench/run.py
+	@$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
+	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(NETS)
 
 N ?= 20000
 SEED ?= 1
@@ -252,7 +260,8 @@ help:
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
-	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench)'
+	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 NETS="resnet50 bert"'
+	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'
 	@echo 'make install       PREFIX=/usr/local DESTDIR='

@@ -209,7 +209,7 @@ enum fail command_bench(struct context *ctx, struct options *o)
     struct profile profile = {0};
     if (o->calibrate) {
         struct calibration c;
-        calibrate(&c, (uint32_t)o->threads);
+        (o->roofline ? calibrate : calibrate_flops)(&c, (uint32_t)o->threads);
         calibration_print(ctx, &c);
         return ctx->fail;
     }

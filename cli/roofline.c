@@ -22,7 +22,7 @@ void calibration_print(struct context *ctx, const struct calibration *c)
     strbuf_printf(&text, "threads %u\nflops %.1f GFLOP/s\nflops-best %.1f GFLOP/s\n", c->threads, c->flops, c->flops_best);
     if (c->threads > 1)
         strbuf_printf(&text, "round-trip %.0f ns\n", c->round_trip);
-    for (int i = 0; i < CALIBRATE_LEVELS; i++)
+    for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++)
         strbuf_printf(&text, "read-%lluK %.1f GB/s\n", (unsigned long long)c->level_bytes[i] >> 10, c->level_read[i]);
     terminal_print(&text);
 }

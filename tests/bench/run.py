@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""The figures that the project states, measured beside ONNX Runtime in the same run.
+"""Networks beside ONNX Runtime and others in one run, on a machine that is looked at before and after every turn.
 
-usage: run.py [--threads N] [--rounds N] [NET...]       (make deps-bench for the exports)
+usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [NET | FILE.onnx ...]
 
-For each network: compile time and the largest sum of resident memory over mcc and its workers, size of the artifact, the
-median time of a run with batch 1 of both, taking turns in every round, and the ratio. Times of a busy machine mean
-nothing: the load is printed first.
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [NETS="resnet50 bert"]; make deps-bench for the exports.
+
+For each network, batch 1, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
+goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
+median), the largest difference of outputs over their scale, the time to compile, the largest sum of resident memory over
+mcc and its workers, the sizes of the artifact and of the file; then the ratio of ONNX Runtime's time to each other peer's.
+Peers take turns in every round, another one first in each; turns of a busy machine are tried again and never counted
+(gate.py). --competitor keeps the second CPU busy instead. Outputs are compared before any time is believed.
 """
 import argparse
+import math
 import os
 import pathlib
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,19 +23,26 @@ import threading
 import time
 
 import numpy as np
-import onnxruntime
+import onnx
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
 
-from support.artifact import Artifact  # noqa: E402
-from support.tool import BUILD, DIGITS, MCC  # noqa: E402
+from gate import Gate, load  # noqa: E402
+from peers import Peer, cpus  # noqa: E402
+from support.tool import BUILD, MCC  # noqa: E402
 
-NETS = ["resnet50", "mobilenet_v2", "mobilenet_v3_small", "bert", "convnext_tiny"]
-RATIO_LIMIT = 1.5
-COMPILE_LIMIT = {"resnet50": 2.0, "mobilenet_v3_small": 1.0, "bert": 4.0, "digits": 0.2}
+# Ratio to ONNX Runtime with one thread that docs/performance.md states as goal.
+GOALS = {"vgg16": 2.7, "resnet18": 2.0, "resnet50": 1.32, "squeezenet1_1": 1.4, "densenet121": 1.3, "efficientnet_b0": 1.4,
+         "mobilenet_v3_small": 1.35, "mobilenet_v3_large": 1.28, "mobilenet_v2": 1.18, "shufflenet_v2_x1_0": 1.4,
+         "swin_t": 1.2, "convnext_tiny": 1.18, "bert": 1.15, "vit_b_16": 1.09}
+COMPETITOR_NETS, COMPETITOR_GOAL = ["resnet50", "densenet121", "mobilenet_v2"], 2.0
+ERROR_LIMIT = {"MNN": 1e-3}
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
+
+# ---- compiling ------------------------------------------------------------------------------------------------------
 
 def resident(pid):
     """Bytes of pid and all its children now."""
@@ -67,82 +79,180 @@ def compile_net(path, output):
     return seconds, peak
 
 
-def reference(path, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+# ---- the network ----------------------------------------------------------------------------------------------------
+
+def draw_inputs(model):
+    weights, rng, inputs = {t.name for t in model.graph.initializer}, np.random.default_rng(1), []
+    for port in model.graph.input:
+        if port.name in weights:
+            continue
+        kind = port.type.tensor_type
+        shape = [d.dim_value if d.HasField("dim_value") else 1 for d in kind.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        inputs.append(rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 30000, shape).astype(dtype))
+    return inputs
 
 
-def clock(run, seconds):
-    """Times of single runs for about so long, at least five."""
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - start) * 1e3)
-    return times
+def count_flops(model, inputs):
+    """Twice the multiply-adds of convolutions and products, as the file has them; None where a shape is not known."""
+    ports = [p for p in model.graph.input if p.name not in {t.name for t in model.graph.initializer}]
+    for port, x in zip(ports, inputs):
+        for d, n in zip(port.type.tensor_type.shape.dim, x.shape):
+            d.dim_value = n
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    dims = {t.name: list(t.dims) for t in inferred.initializer}
+    for v in [*inferred.value_info, *inferred.input, *inferred.output]:
+        dims[v.name] = [d.dim_value for d in v.type.tensor_type.shape.dim]
+    total = 0
+    for node in inferred.node:
+        if node.op_type not in ("Conv", "Gemm", "MatMul"):
+            continue
+        out, b = dims.get(node.output[0]), dims.get(node.input[1])
+        if not out or not b or 0 in out:
+            return None
+        trans = any(a.name == "transB" and a.i for a in node.attribute)
+        terms = math.prod(b[1:]) if node.op_type == "Conv" else b[-1] if trans else b[-2] if len(b) > 1 else b[0]
+        total += 2 * math.prod(out) * terms
+    return total
 
 
-def input_of(session):
-    port = session.get_inputs()[0]
-    shape = [1 if not isinstance(d, int) else d for d in port.shape]
-    rng = np.random.default_rng(1)
-    return rng.integers(0, 30000, shape) if "int" in port.type else rng.standard_normal(shape).astype(np.float32)
+def worst_error(folder, reference, name):
+    """Largest difference over the scale of the output; infinite where shapes differ."""
+    want, have = np.load(folder / f"{reference}.npz"), np.load(folder / f"{name}.npz")
+    if len(want.files) != len(have.files):
+        return math.inf
+    worst = 0.0
+    for k in want.files:
+        w, h = want[k].astype(np.float64), have[k].astype(np.float64)
+        if w.size != h.size:
+            return math.inf
+        worst = max(worst, float(np.abs(w - h.reshape(w.shape)).max() / max(np.abs(w).max(), 1e-30)))
+    return worst
 
 
-def measure(name, path, args, folder):
-    output = folder / f"{name}.so"
-    seconds, peak = compile_net(path, output)
-    weights = path.stat().st_size
-    ort = reference(path, args.threads)
-    x = input_of(ort)
-    feed = {ort.get_inputs()[0].name: x}
-    with Artifact(output, threads=args.threads) as a:
-        outputs = a.run([x])
-        wanted = ort.run(None, feed)
-        error = max(float(np.abs(w - o).max() / max(np.abs(w).max(), 1e-30)) for w, o in zip(wanted, outputs))
-        mine, theirs = [], []
+# ---- measuring ------------------------------------------------------------------------------------------------------
+
+def start_peers(args, path, folder):
+    peers = []
+    for name in ["mcc", "ort", *args.peers]:
+        model = folder / "net.so" if name == "mcc" else path
+        peer = Peer(name, model, args.threads, folder, args.peer_python if name in args.peers else sys.executable)
+        if peer.info is None:
+            print(f"  {name} cannot load {path.name}: {(folder / (name + '.log')).read_text().strip().splitlines()[-1:]}", flush=True)
+            continue
+        peers.append(peer)
+    return {p.name: p for p in peers}
+
+
+def measure(name, path, args, gate):
+    with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
+        folder = pathlib.Path(scratch)
+        seconds, memory = compile_net(path, folder / "net.so")
+        model = onnx.load(path)
+        inputs = draw_inputs(model)
+        np.savez(folder / "inputs.npz", **{f"arr_{i}": x for i, x in enumerate(inputs)})
+        flops = count_flops(model, inputs)
+        del model
+        peers = start_peers(args, path.resolve(), folder)
+        if not {"mcc", "ort"} <= set(peers):
+            sys.exit(f"{name}: nothing to compare")
+        errors = {p: worst_error(folder, "ort", p) for p in peers}
+        size = (folder / "net.so").stat().st_size
+        order = list(peers.values())
         for turn in range(args.rounds):
-            pair = [(mine, lambda: a.run_into([x], outputs)), (theirs, lambda: ort.run(None, feed))]
-            for times, run in pair if turn % 2 else reversed(pair):
-                times.append(statistics.median(clock(run, args.seconds)))
-    ratio = statistics.median(m / t for m, t in zip(mine, theirs))
-    memory_limit = 1.2 * weights + 250e6
-    verdict = []
-    if name in NETS and ratio > RATIO_LIMIT:
-        verdict.append(f"slower than {RATIO_LIMIT} x")
-    if seconds > COMPILE_LIMIT.get(name, np.inf):
-        verdict.append(f"compiled in more than {COMPILE_LIMIT[name]} s")
-    if peak > memory_limit:
-        verdict.append(f"more than {memory_limit / 1e6:.0f} MB")
-    print(f"{name:20} {statistics.median(mine):9.3f} {statistics.median(theirs):9.3f} {ratio:6.2f}  {error:7.1e} {seconds:8.2f} "
-          f"{peak / 1e6:9.0f} {output.stat().st_size / 1e6:8.2f} {weights / 1e6:8.2f}  {', '.join(verdict) or 'ok'}", flush=True)
-    output.unlink()
-    return not verdict
+            first = turn % len(order)
+            for p in order[first:] + order[:first]:
+                if errors[p.name] <= ERROR_LIMIT.get(p.name, 1e-4):
+                    times = gate.turn(p, args.seconds, 5, args.tries, not args.ungated and not args.competitor)
+                    p.turns += [times] if times else []
+        for p in order:
+            p.close()
+        return report(name, path, args, gate, peers, errors, flops, seconds, memory, size)
 
 
-def main():
+def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
+    """Prints the row; {peer: ONNX Runtime's time over its}."""
+    ort, mine = peers["ort"].median, peers["mcc"].median
+    ratios = {p: ort / peers[p].median for p in peers if p != "ort" and ort and peers[p].median}
+    goal = COMPETITOR_GOAL if args.competitor else GOALS.get(name, 0) * (0.88 if args.threads > 1 else 1)
+    cost = f"{errors['mcc']:7.1e} {seconds:7.2f} {memory / 1e6:8.0f} {size / 1e6:8.2f} {path.stat().st_size / 1e6:8.2f}"
+    others = " ".join(f"{ratios[p]:9.2f}" if p in ratios else f"{'-':>9}" for p in args.peers)
+    if errors["mcc"] > 1e-4:
+        print(f"{name:20} outputs differ: {errors['mcc']:.1e} of their scale", flush=True)
+        return {}
+    if "mcc" not in ratios:
+        print(f"{name:20} not measurable on this machine today ({gate.describe()})  {cost} {others}", flush=True)
+        return {}
+    low, high = peers["mcc"].spread()
+    share = f"{100 * flops / (mine * 1e6) / (gate.peak * args.threads):5.0f}%" if flops else f"{'-':>6}"
+    print(f"{name:20} {ort:9.3f} {mine:9.3f} {ratios['mcc']:6.2f} {goal:6.2f} {share} {low:+5.1f} {high:+5.1f}%  {cost} {others}",
+          flush=True)
+    return ratios
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
+    parser.add_argument("--tries", type=int, default=8, help="for a quiet turn")
+    parser.add_argument("--peers", type=lambda s: [p for p in s.split(",") if p], default=[])
+    parser.add_argument("--peer-python", default=sys.executable, help="that has the peers' packages")
+    parser.add_argument("--competitor", action="store_true", help="a busy process on the second CPU; two threads")
+    parser.add_argument("--ungated", action="store_true", help="times of a busy machine count too")
+    parser.add_argument("--scratch", help="folder for artifacts; default: the system's")
     parser.add_argument("nets", nargs="*")
     args = parser.parse_args()
+    if args.competitor:
+        args.threads = 2
+    return args
+
+
+def find_nets(args):
+    """{name: file}; what is missing is exported."""
     folder = pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets"))
-    nets = args.nets or ["digits", *NETS]
-    missing = [n for n in nets if n != "digits" and not (folder / f"{n}.onnx").exists()]
+    names = args.nets or (COMPETITOR_NETS if args.competitor else list(GOALS))
+    found = {pathlib.Path(n).stem.removesuffix("_static"): pathlib.Path(n) for n in names if n.endswith(".onnx")}
+    static = [n for n in names if not n.endswith(".onnx")]
+    missing = [f"{n}_static" for n in static if not (folder / f"{n}_static.onnx").exists()]
     if missing:
         subprocess.run(["/usr/bin/python3", HERE.parent / "real/export.py", folder, *missing], check=True)
-    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs, {args.threads} thread(s), batch 1, f32; "
-          f"onnxruntime {onnxruntime.__version__}")
-    print(f"{'network':20} {'mcc ms':>9} {'ort ms':>9} {'ratio':>6}  {'error':>7} {'compile s':>8} {'peak MB':>9} {'.so MB':>8} "
-          f"{'onnx MB':>8}")
-    with tempfile.TemporaryDirectory() as scratch:
-        good = [measure(n, DIGITS if n == "digits" else folder / f"{n}.onnx", args, pathlib.Path(scratch)) for n in nets]
-    print(f"{sum(good)} of {len(good)} within the stated limits")
-    return 0 if all(good) else 1
+    return found | {n: folder / f"{n}_static.onnx" for n in static}
+
+
+def main():
+    args = arguments()
+    nets = find_nets(args)
+    gate = Gate(MCC, args.threads)
+    busy = None
+    if args.competitor:
+        busy = subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                                preexec_fn=lambda: os.sched_setaffinity(0, cpus(2)[-1:]))
+    print(f"{load()}, {args.threads} thread(s), batch 1, f32; multiply-add peak {gate.peak:.1f} GFLOP/s a thread"
+          f"{', second CPU busy' if busy else ''}{', UNGATED' if args.ungated else ''}")
+    print(f"{'network':20} {'ort ms':>9} {'mcc ms':>9} {'ratio':>6} {'goal':>6} {'% peak':>6} {'p10':>5} {'p90':>6}  {'error':>7} "
+          f"{'compile':>7} {'peak MB':>8} {'.so MB':>8} {'onnx MB':>8} " + " ".join(f"{p:>9}" for p in args.peers))
+    rows = {}
+    try:
+        for name, path in nets.items():
+            rows[name] = measure(name, path, args, gate)
+    finally:
+        if busy:
+            busy.kill()
+    good = {n: r for n, r in rows.items() if r}
+    for p in ["mcc", *args.peers]:
+        values = [r[p] for r in good.values() if p in r]
+        if values:
+            print(f"geometric mean of ONNX Runtime's time over that of {p}: {geometric_mean(values):.3f} ({len(values)} networks)")
+    if args.peers and good:
+        best = [r["mcc"] / max(r.get(p, 0) for p in args.peers) for r in good.values() if any(p in r for p in args.peers)]
+        if best:
+            print(f"mcc against the fastest of {', '.join(args.peers)}: {geometric_mean(best):.3f}, least {min(best):.3f}")
+    return 0 if len(good) == len(nets) else 1
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from support.tool import DIGITS, mcc
 
 
 def test_calibration():
-    done = mcc("bench", "--calibrate", "--threads", 2)
+    done = mcc("bench", "--calibrate", "--roofline", "--threads", 2)
     assert done.returncode == 0, done.stderr
     values = dict(line.split(None, 1) for line in done.stdout.splitlines())
     assert values["threads"] == "2"

@@ -1,0 +1,202 @@
+"""The programs that take part in the bench, each in a process of its own that keeps one network loaded.
+
+A worker (python peers.py NAME MODEL THREADS FOLDER) writes its outputs for the inputs in FOLDER to FOLDER/NAME.npz, says
+how long loading took, and then answers each line "SECONDS RUNS" with the times of single runs in milliseconds. All
+compute in f32; versions are those of requirements.txt beside this file. "mcc" takes the artifact MODEL.so.
+"""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRATCH_NAMES = ("param", "bin", "pnnx.param", "pnnx.bin")
+
+
+# ---- loaders: (model, threads, inputs) -> (run, outputs); run() is what is timed ------------------------------------
+
+def load_mcc(model, threads, inputs):
+    import ctypes
+    sys.path.insert(0, str(HERE.parent))
+    from support.artifact import Artifact
+    artifact = Artifact(model, threads=threads)
+    results, keep = artifact.run(inputs), []
+    given, wanted = artifact.tensors(inputs, keep), []
+    outputs = [np.ascontiguousarray(r) for r in results]
+    wanted = artifact.tensors(outputs, keep)
+    call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
+
+    def run():
+        if call(ctx, given, wanted, error):
+            sys.exit(f"mcc: {artifact.error.text}")
+    return run, lambda: outputs
+
+
+def load_ort(model, threads, inputs):
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    binding = session.io_binding()
+    for port, x in zip(session.get_inputs(), inputs):
+        binding.bind_ortvalue_input(port.name, onnxruntime.OrtValue.ortvalue_from_numpy(x))
+    for port in session.get_outputs():
+        binding.bind_output(port.name)
+    return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+
+
+def load_openvino(model, threads, inputs):
+    import openvino
+    core = openvino.Core()
+    net = core.read_model(str(model))
+    net.reshape({p.any_name: list(x.shape) for p, x in zip(net.inputs, inputs)})
+    compiled = core.compile_model(net, "CPU", {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1,
+                                               "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
+    request = compiled.create_infer_request()
+    for i, x in enumerate(inputs):
+        request.set_input_tensor(i, openvino.Tensor(x))
+    return request.infer, lambda: [t.data for t in request.output_tensors]
+
+
+def load_ncnn(model, threads, inputs):
+    """Converted by pnnx; every half-precision option is off, Winograd and the like are as they come."""
+    import ncnn
+    import pnnx
+    base = pathlib.Path.cwd() / pathlib.Path(model).stem
+    shapes = ",".join(f"[{','.join(map(str, x.shape))}]{'i64' if x.dtype == np.int64 else 'f32'}" for x in inputs)
+    tool = pathlib.Path(pnnx.__file__).parent / "bin/pnnx"
+    tool = tool if tool.exists() else pathlib.Path(sys.executable).parent / "pnnx"
+    subprocess.run([str(tool), str(model), f"inputshape={shapes}", "fp16=0", f"ncnnparam={base}.ncnn.param",
+                    f"ncnnbin={base}.ncnn.bin", f"ncnnpy={base}_ncnn.py", f"pnnxparam={base}.pnnx.param", f"pnnxbin={base}.pnnx.bin",
+                    f"pnnxpy={base}_pnnx.py", f"pnnxonnx={base}.pnnx.onnx"], check=True, stdout=subprocess.DEVNULL)
+    net = ncnn.Net()
+    net.opt.num_threads = threads
+    for name in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage", "use_vulkan_compute"):
+        setattr(net.opt, name, False)
+    if net.load_param(f"{base}.ncnn.param") or net.load_model(f"{base}.ncnn.bin"):
+        raise RuntimeError("ncnn cannot load what pnnx made")
+    mats = [ncnn.Mat(x[0] if x.dtype == np.float32 else x[0].astype(np.int32)).clone() for x in inputs]
+    names = [f"out{i}" for i in range(len(net.output_names()))]
+    result = []
+
+    def run():
+        extractor = net.create_extractor()
+        for i, m in enumerate(mats):
+            extractor.input(f"in{i}", m)
+        result[:] = [extractor.extract(n)[1] for n in names]
+    return run, lambda: [np.array(m)[None] for m in result]
+
+
+def load_MNN(model, threads, inputs):
+    """Converted in this process: importing MNN.tools would install another package."""
+    import _tools
+    import MNN
+    converted = str(pathlib.Path.cwd() / (pathlib.Path(model).stem + ".mnn"))
+    _tools.mnnconvert(["MNNConvert", "-f", "ONNX", "--modelFile", str(model), "--MNNModel", converted, "--bizCode", "bench"])
+    interpreter = MNN.Interpreter(converted)
+    session = interpreter.createSession({"backend": "CPU", "numThread": threads, "precision": "high"})
+    ports = interpreter.getSessionInputAll(session)
+    types = {np.dtype(np.float32): MNN.Halide_Type_Float, np.dtype(np.int64): MNN.Halide_Type_Int, np.dtype(np.int32): MNN.Halide_Type_Int}
+    for port, x in zip(ports.values(), inputs):
+        value = x.astype(np.int32) if x.dtype == np.int64 else x
+        tensor = MNN.Tensor(x.shape, types[x.dtype], value, MNN.Tensor_DimensionType_Caffe)
+        interpreter.resizeTensor(port, tuple(x.shape))
+        interpreter.resizeSession(session)
+        port.copyFrom(tensor)
+
+    def outputs():
+        found = []
+        for t in interpreter.getSessionOutputAll(session).values():
+            host = MNN.Tensor(t.getShape(), MNN.Halide_Type_Float, np.zeros(t.getShape(), np.float32), MNN.Tensor_DimensionType_Caffe)
+            t.copyToHostTensor(host)
+            found.append(np.array(host.getData(), np.float32).reshape(t.getShape()))
+        return found
+    return lambda: interpreter.runSession(session), outputs
+
+
+LOADERS = {"mcc": load_mcc, "ort": load_ort, "openvino": load_openvino, "ncnn": load_ncnn, "MNN": load_MNN}
+
+
+# ---- the worker -----------------------------------------------------------------------------------------------------
+
+def work(name, model, threads, folder):
+    stored = np.load(folder / "inputs.npz")
+    inputs = [np.ascontiguousarray(stored[k]) for k in sorted(stored.files, key=lambda k: int(k[4:]))]
+    reply = os.fdopen(os.dup(1), "w")          # the peers' own messages go elsewhere
+    os.dup2(2, 1)
+    (folder / name).mkdir(exist_ok=True)
+    os.chdir(folder / name)
+    start = time.perf_counter()
+    run, outputs = LOADERS[name](model, threads, inputs)
+    load_ms = (time.perf_counter() - start) * 1e3
+    run()
+    np.savez(folder / f"{name}.npz", *[np.asarray(o) for o in outputs()])
+    print(json.dumps({"load_ms": load_ms}), file=reply, flush=True)
+    for line in sys.stdin:
+        seconds, least = (float(x) for x in line.split())
+        run()
+        end, times = time.perf_counter() + seconds, []
+        while len(times) < least or (time.perf_counter() < end and len(times) < 100000):
+            start = time.perf_counter()
+            run()
+            times.append((time.perf_counter() - start) * 1e3)
+        print(json.dumps(times), file=reply, flush=True)
+
+
+class Peer:
+    """The other end. info is None when the peer could not load the network."""
+
+    def __init__(self, name, model, threads, folder, python):
+        self.name, self.log = name, open(folder / f"{name}.log", "w")
+        self.process = subprocess.Popen([python, __file__, name, str(model), str(threads), str(folder)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, cpus(threads)))
+        self.info = json.loads(self.process.stdout.readline() or "null")
+        self.turns = []                    # lists of times
+
+    def turn(self, seconds, runs):
+        self.process.stdin.write(f"{seconds} {runs}\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def cpu(self):
+        """Seconds that the process has used so far."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settle(self):
+        """Waits until its threads sleep: spinning ones look like a busy machine to whoever is next."""
+        for _ in range(30):
+            before = self.cpu()
+            time.sleep(0.03)
+            if self.cpu() == before:
+                return
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.log.close()
+
+    @property
+    def median(self):
+        return statistics.median(statistics.median(t) for t in self.turns) if self.turns else None
+
+    def spread(self):
+        """p10 .. p90 of single runs over the median, in per cent."""
+        times = sorted(t for turn in self.turns for t in turn)
+        return [100 * (times[int(q * (len(times) - 1))] / statistics.median(times) - 1) for q in (0.1, 0.9)] if times else [0, 0]
+
+
+def cpus(threads):
+    return sorted(os.sched_getaffinity(0))[:threads]
+
+
+if __name__ == "__main__":
+    work(sys.argv[1], sys.argv[2], int(sys.argv[3]), pathlib.Path(sys.argv[4]))
