@@ -172,7 +172,7 @@ $(BUILD)/tests/bench/calls: tests/bench/calls.c runtime/mcc_load.c $(wildcard ru
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
 	$(call say,VENV,$(BUILD)/peers)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check \
-	    -r tests/requirements.txt -r $<
+	    -r tests/requirements.txt -r $< && $(@D)/bin/pip install -q --disable-pip-version-check --no-deps pnnx==20261020
 	@touch $@
 
 THREADS ?= 1

@@ -15,7 +15,6 @@ import time
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-SCRATCH_NAMES = ("param", "bin", "pnnx.param", "pnnx.bin")
 
 
 # ---- loaders: (model, threads, inputs) -> (run, outputs); run() is what is timed ------------------------------------
@@ -24,10 +23,9 @@ def load_mcc(model, threads, inputs):
     import ctypes
     sys.path.insert(0, str(HERE.parent))
     from support.artifact import Artifact
-    artifact = Artifact(model, threads=threads)
-    results, keep = artifact.run(inputs), []
-    given, wanted = artifact.tensors(inputs, keep), []
-    outputs = [np.ascontiguousarray(r) for r in results]
+    artifact, keep = Artifact(model, threads=threads), []
+    outputs = [np.ascontiguousarray(r) for r in artifact.run(inputs)]
+    given = artifact.tensors(inputs, keep)
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
 
@@ -67,12 +65,11 @@ def load_openvino(model, threads, inputs):
 
 def load_ncnn(model, threads, inputs):
     """Converted by pnnx; every half-precision option is off, Winograd and the like are as they come."""
+    import importlib.util
     import ncnn
-    import pnnx
     base = pathlib.Path.cwd() / pathlib.Path(model).stem
     shapes = ",".join(f"[{','.join(map(str, x.shape))}]{'i64' if x.dtype == np.int64 else 'f32'}" for x in inputs)
-    tool = pathlib.Path(pnnx.__file__).parent / "bin/pnnx"
-    tool = tool if tool.exists() else pathlib.Path(sys.executable).parent / "pnnx"
+    tool = pathlib.Path(importlib.util.find_spec("pnnx").origin).parent / "pnnx"     # the package itself wants torch
     subprocess.run([str(tool), str(model), f"inputshape={shapes}", "fp16=0", f"ncnnparam={base}.ncnn.param",
                     f"ncnnbin={base}.ncnn.bin", f"ncnnpy={base}_ncnn.py", f"pnnxparam={base}.pnnx.param", f"pnnxbin={base}.pnnx.bin",
                     f"pnnxpy={base}_pnnx.py", f"pnnxonnx={base}.pnnx.onnx"], check=True, stdout=subprocess.DEVNULL)
