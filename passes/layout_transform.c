@@ -199,6 +199,14 @@ static void want_order(struct layouter *l, const struct node *n)
         l->fastest[b.i] = last_free + 1;
 }
 
+/* Too few to be blocked: groups of channels lie together where the channels are innermost. */
+static bool few_channels(const struct layouter *l, value_id x)
+{
+    int64_t c;
+    return l->m->stored[x.i] && l->m->storage[x.i].place == PLACE_ARENA && !l->plain[x.i] &&
+           fixed(l, value_type(l->g, x)->dims[1], &c) && c < MIN_BLOCKED;
+}
+
 static void read_demands(struct layouter *l)
 {
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {
@@ -227,8 +235,11 @@ static void read_demands(struct layouter *l)
     }
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
         const struct kernel *k = &l->m->kernels.data[i];
-        if (k->anchor.i && k->kind != KERNEL_OPAQUE && graph_node(l->g, k->anchor)->op == OP_DOT)
-            want_order(l, graph_node(l->g, k->anchor));
+        const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;
+        if (n && n->op == OP_DOT)
+            want_order(l, n);
+        else if (n && n->op == OP_CONV && dot_group(l->m, n) > 1 && few_channels(l, n->in[0]))
+            l->fastest[n->in[0].i] = 2;
     }
 }
 

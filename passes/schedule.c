@@ -376,7 +376,8 @@ static void tile_ahead(struct em *em, struct tiling *t)
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
             return;
-    if (points > FEW_POINTS || !mul_i64((int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n)), (int64_t)t->nr * em->mach.vector_bytes, &slice) ||
+    int64_t steps = (int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n));
+    if (points > FEW_POINTS || !mul_i64(steps, (int64_t)t->nr * em->mach.vector_bytes, &slice) ||
         slice > (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
         return;
     expr_id tile = ex_div(em->x, t->row0, ex_const(em->x, t->tb));

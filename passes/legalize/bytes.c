@@ -97,6 +97,23 @@ static value_id window_sums(struct builder *b, value_id x, value_id w, const str
     return b_op(b, OP_WINDOW, &sum, 1, attrs, 6);
 }
 
+/* How many channels fill a group of four bytes where there are fewer than four: 0 otherwise. */
+static int64_t missing_channels(struct builder *b, value_id w)
+{
+    int64_t channels;
+    return ex_is_const(b_exprs(b), b_dim(b, w, 1), &channels) && channels > 0 && channels < 4 ? 4 - channels : 0;
+}
+
+static value_id with_channels(struct builder *b, value_id v, int64_t more)
+{
+    expr_id lo[RANK_MAX], hi[RANK_MAX];
+    for (int32_t i = 0; i < v_rank(b, v); i++) {
+        lo[i] = ex_const(b_exprs(b), 0);
+        hi[i] = ex_const(b_exprs(b), i == 1 ? more : 0);
+    }
+    return more && v.i ? b_pad(b, v, (value_id){0}, lo, hi, "constant") : v;
+}
+
 /* x with the zero point around it, and no pads left to do. */
 static value_id padded(struct builder *b, value_id x, value_id fill, struct spatial *s)
 {
@@ -128,9 +145,10 @@ value_id rule_conv_bytes(struct rule *r, value_id x, value_id zx, value_id w, va
             return rule_refuse(r, "weights of open size with a zero point"), (value_id){0};
     x = turned(b, x, ELEM_U8);
     w = turned(b, w, ELEM_I8);
-    if (zx.i)
-        x = padded(b, x, zx, &s);
-    value_id sum = conv_build(b, x, w, &s, 1, ELEM_I32);
+    int64_t more = missing_channels(b, w);
+    if (zx.i || more)
+        x = padded(b, x, zx.i ? zx : b_scalar_i64(b, ELEM_I32, 0), &s);
+    value_id sum = conv_build(b, with_channels(b, x, more), with_channels(b, w, more), &s, 1, ELEM_I32);
     if (!sum.i)
         return sum;
     value_id of_weights = zx.i ? weight_sums(b, w, axes, (uint32_t)s.n + 1, zw) : zx;    /* [M, 1, ...] */

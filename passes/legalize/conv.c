@@ -140,6 +140,9 @@ bool rule_conv(struct rule *r)
 {
     value_id x = rule_in(r, 0), w = rule_in(r, 1);
     enum elem e = v_elem(r->b, x);
+    value_id exact;
+    if (rule_conv_dequantized(r, &exact))
+        return exact.i && conv_finish(r, exact, 2, e);
     if (rule_has(r, 2)) {
         x = v_widen(r->b, x);
         w = v_widen(r->b, w);

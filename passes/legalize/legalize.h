@@ -16,12 +16,15 @@
 /* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never
  * reach the graph unless a run-time operator or a graph output wants them. */
 enum lval_kind { LVAL_NONE, LVAL_POISON, LVAL_VALUE, LVAL_LIST, LVAL_OPTIONAL };
+/* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis. */
+struct quantized { value_id q, scale, zero; int32_t axis; };
 struct lval {
     enum lval_kind kind;
     value_id v;                  /* LVAL_VALUE: tensor, or run-time sequence or optional */
     const struct lval *items;    /* LVAL_LIST: the elements; LVAL_OPTIONAL: the content when n is 1 */
     uint32_t n;
     enum elem elem;              /* LVAL_LIST, LVAL_OPTIONAL: element type; ELEM_NONE where an empty one leaves it open */
+    const struct quantized *quantized;    /* LVAL_VALUE: where it comes from, for products of bytes; NULL: elsewhere */
 };
 
 struct legalizer;

@@ -1,11 +1,14 @@
 /* MatMul, Gemm, Einsum and their integer forms: all become `dot`.
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/window.h"
 
 #include <string.h>
 
 bool rule_matmul(struct rule *r)
 {
+    value_id exact;
+    if (rule_matmul_dequantized(r, &exact))
+        return rule_result(r, exact);
     return rule_result(r, b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
 }
 

@@ -101,7 +101,14 @@ bool rule_dequantize(struct rule *r)
     if (zero.i)
         y = b_binary(b, OP_SUB, y, b_convert(b, spread(r, zero, x), v_elem(b, y)));
     y = b_binary(b, OP_MUL, b_convert(b, y, ELEM_F32), b_convert(b, spread(r, scale, x), ELEM_F32));
-    return rule_result(r, b_convert(b, y, to));
+    if (!rule_result(r, b_convert(b, y, to)))
+        return false;
+    if (to == ELEM_F32 && v_elem(b, scale) == ELEM_F32 && ints && !rule_int(r, "block_size", 0)) {
+        int64_t axis = rule_int(r, "axis", 1), rank = v_rank(b, x);
+        struct quantized q = {x, scale, zero, (int32_t)(axis < 0 ? axis + rank : axis)};   /* unchecked where there is one scale */
+        r->out[0].quantized = arena_copy(&b->g->arena, &q, sizeof q);
+    }
+    return true;
 }
 
 /* u8 over the range of x, stretched to hold 0; an all-zero x has scale 0 and quantizes to the zero point. */
@@ -222,4 +229,57 @@ bool rule_qlinear_conv(struct rule *r)
         sum = b_binary(b, OP_ADD, sum, v_along(b, rule_in(r, 8), 1, rank));
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], 1, rank), scale_along(b, in[4], 1, rank));
     return rule_result(r, requantize(b, sum, scale, in[6], in[7]));
+}
+
+/* ---- products of dequantized operands --------------------------------------------------------------------------------- */
+
+/* Is there one scale, and one zero point, or are they along this axis? */
+static bool scaled_along(struct builder *b, const struct quantized *q, int32_t axis, bool *several)
+{
+    int64_t n, zeros = 1;
+    if (!ex_is_const(b_exprs(b), b_count(b, q->scale), &n) || (q->zero.i && !ex_is_const(b_exprs(b), b_count(b, q->zero), &zeros)))
+        return false;
+    *several = n != 1;
+    return (n == 1 || (v_rank(b, q->scale) == 1 && q->axis == axis)) && (zeros == 1 || (v_rank(b, q->zero) == 1 && zeros == n));
+}
+
+/* Bytes of which the second, w, has its scales along axis_w, and the first has one. */
+static bool byte_operands(struct rule *r, int32_t axis_w, const struct quantized *q[2])
+{
+    bool several_x, several_w;
+    for (uint32_t i = 0; i < 2; i++) {
+        q[i] = i < r->n_in ? r->arg[i].quantized : NULL;
+        if (!q[i])
+            return false;
+    }
+    return rule_is_bytes(r, q[0]->q, q[1]->q) && scaled_along(r->b, q[0], -1, &several_x) && !several_x &&
+           scaled_along(r->b, q[1], axis_w, &several_w);
+}
+
+/* The sum in f32, times both scales; those of w lie along axis of the result. */
+static value_id rescaled(struct builder *b, value_id sum, const struct quantized *q[2], int32_t axis)
+{
+    value_id w = scale_along(b, q[1]->scale, axis, v_rank(b, sum));
+    return sum.i ? b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32), b_binary(b, OP_MUL, scale_along(b, q[0]->scale, 0, 1), w)) : sum;
+}
+
+bool rule_conv_dequantized(struct rule *r, value_id *y)
+{
+    const struct quantized *q[2];
+    if (!byte_operands(r, 0, q) || rule_int(r, "group", 1) != 1)
+        return false;
+    *y = rescaled(r->b, rule_conv_bytes(r, q[0]->q, q[0]->zero, q[1]->q, q[1]->zero), q, 1);
+    return true;
+}
+
+bool rule_matmul_dequantized(struct rule *r, value_id *y)
+{
+    const struct quantized *q[2];
+    if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized)
+        return false;
+    int32_t rank_x = v_rank(r->b, r->arg[0].quantized->q), rank_w = v_rank(r->b, r->arg[1].quantized->q);
+    if (rank_x < 2 || rank_w != 2 || !byte_operands(r, 1, q))
+        return false;
+    *y = rescaled(r->b, rule_matmul_bytes(r, q[0]->q, q[0]->zero, q[1]->q, q[1]->zero), q, rank_x - 1);
+    return true;
 }

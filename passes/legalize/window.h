@@ -29,6 +29,10 @@ value_id conv_build(struct builder *, value_id x, value_id w, const struct spati
 bool rule_is_bytes(struct rule *, value_id x, value_id w);
 value_id rule_matmul_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
+/* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in i32,
+ * scaled in f32. False: they don't, and nothing was done. */
+bool rule_conv_dequantized(struct rule *, value_id *y);
+bool rule_matmul_dequantized(struct rule *, value_id *y);
 /* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);

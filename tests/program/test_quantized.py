@@ -131,3 +131,25 @@ def test_dynamic(seed, tmp_path):
                      symbolic=bool(seed % 3 == 0))
     equal(want[::2], got[::2])
     np.testing.assert_allclose(got[1], want[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_dequantized(seed, tmp_path):
+    """Conv and MatMul of dequantized bytes: summed as integers, so as exact as f32 allows."""
+    rng = np.random.default_rng(500 + seed)
+    a, b = ((np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.uint8))[seed % 3]
+    conv = seed % 2
+    xs, ws, attrs = conv_case(rng)
+    if not conv:
+        xs, ws, attrs = (3, int(rng.integers(2, 70))), None, {}
+        ws = (xs[1], int(rng.integers(1, 40)))
+    axis = 0 if conv else 1
+    several = seed % 4 > 1
+    x, w = draw(rng, a, xs), draw(rng, b, ws)
+    shape = (ws[axis],) if several else ()
+    fixed = {"w": w, "sx": np.float32(0.03), "zx": zero(rng, a), "sw": rng.uniform(0.01, 0.05, shape).astype(np.float32),
+             "zw": zero(rng, b, shape)}
+    nodes = [h.make_node("DequantizeLinear", ["x", "sx", "zx"], ["xf"]), h.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wf"], axis=axis),
+             h.make_node("Conv" if conv else "MatMul", ["xf", "wf"], ["y"], **attrs)]
+    want, got = both(tmp_path, nodes, {"x": x}, {k: np.asarray(v) for k, v in fixed.items()}, [("y", T.FLOAT)], march=MARCH[seed % 4])
+    np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=2e-5 * np.abs(want[0]).max())
