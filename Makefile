@@ -230,6 +230,8 @@ deps-bench: deps
 
 # ---- installation --------------------------------------------------------------------------------------------
 
+VERSION = $(shell sed -n 's/^.define MCCC_VERSION "\(.*\)"/\1/p' cli/mccc.h)
+
 .PHONY: install
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/mcc
@@ -239,6 +241,11 @@ install: all
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
 	install -m 644 runtime/mcc_load.c $(DESTDIR)$(PREFIX)/share/mcc/
+	install -m 644 runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
+	install -m 644 cli/package/mcc-config.cmake $(DESTDIR)$(PREFIX)/lib/cmake/mcc/
+	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc-config-version.cmake.in >$(DESTDIR)$(PREFIX)/lib/cmake/mcc/mcc-config-version.cmake
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 man/man3 man/man5 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(BUILD)/mcc --generate=mcc.1 >$(DESTDIR)$(PREFIX)/share/man/man1/mcc.1
 	$(BUILD)/mcc --generate=mcc.yaml.5 >$(DESTDIR)$(PREFIX)/share/man/man5/mcc.yaml.5

@@ -437,5 +437,7 @@ bool run_link(struct compilation *c)
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
     artifact_nodes(c, &a);
+    if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
+        return false;
     return codegen_link(c->ctx, &o, &a, output_kind(c->options, c->output), c->output);
 }

@@ -13,6 +13,8 @@ bool run_schedule(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
 const char *kernel_kind_name(enum kernel_kind);
+/* Writes OUTPUT.h, a typed function over the table (header.c). */
+bool header_write(struct compilation *, const struct artifact *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
 bool remarks_report(struct compilation *);
 typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);

@@ -1,0 +1,370 @@
+"""Calls networks that mcc compiled, from Python: this one file, ctypes and numpy.
+
+    import mcc
+    m = mcc.load("model.so")
+    y = m(x)                    # numpy arrays, or anything with __dlpack__ (torch, JAX); by position or m(image=x)
+    m.inputs, m.outputs         # ports: name, dtype, shape
+    m.plan(x)                   # output shapes and bytes of working memory for these inputs, without running
+    m.profile(x)                # time of each kernel, most expensive first
+    mcc.compile("model.onnx")   # runs the mcc command; the path of the shared object
+
+One output comes as it is, several as a tuple. Outputs are numpy arrays over memory that the model allocated; types that
+numpy lacks (bfloat16, 8-bit floats, ...) come as mcc.Tensor, which has __dlpack__. Nothing is copied on the way in or out
+unless the model has to: inputs may have any strides. Calls drop the GIL; a model may be used by several threads at once.
+Models with sequence, optional, map or string ports need the C interface (mcc_api.run_values).
+"""
+import collections
+import ctypes as c
+import os
+import subprocess
+import weakref
+
+import numpy as np
+
+__all__ = ["Error", "Model", "Port", "Tensor", "compile", "load"]
+
+# ---- the structures of mcc.h -------------------------------------------------------------------------------------
+
+_SPECIAL = 15       # flags of ports that carry no plain tensor
+
+
+class _Type(c.Structure):
+    _fields_ = [("code", c.c_uint8), ("bits", c.c_uint8), ("lanes", c.c_uint16)]
+
+
+class _DLTensor(c.Structure):
+    _fields_ = [("data", c.c_void_p), ("device_type", c.c_int32), ("device_id", c.c_int32), ("ndim", c.c_int32), ("dtype", _Type),
+                ("shape", c.POINTER(c.c_int64)), ("strides", c.POINTER(c.c_int64)), ("byte_offset", c.c_uint64)]
+
+
+class _Managed(c.Structure):      # DLManagedTensorVersioned
+    pass
+
+
+class _Unversioned(c.Structure):  # DLManagedTensor
+    pass
+
+
+_Deleter, _OldDeleter = c.CFUNCTYPE(None, c.POINTER(_Managed)), c.CFUNCTYPE(None, c.POINTER(_Unversioned))
+_Managed._fields_ = [("major", c.c_uint32), ("minor", c.c_uint32), ("ctx", c.c_void_p), ("deleter", _Deleter), ("flags", c.c_uint64),
+                     ("tensor", _DLTensor)]
+_Unversioned._fields_ = [("tensor", _DLTensor), ("ctx", c.c_void_p), ("deleter", _OldDeleter)]
+
+
+class _Error(c.Structure):
+    _fields_ = [("code", c.c_int32), ("node", c.c_int32), ("text", c.c_char * 248)]
+
+
+class _Symbol(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("min", c.c_int64), ("max", c.c_int64), ("step", c.c_int64), ("reserved", c.c_uint64 * 2)]
+
+
+class _Dim(c.Structure):
+    _fields_ = [("extent", c.c_int64), ("symbol", c.c_int32), ("pad", c.c_int32), ("expr", c.c_char_p)]
+
+
+class _Port(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("dims", c.POINTER(_Dim)), ("ndim", c.c_int32), ("dtype", _Type), ("flags", c.c_uint64),
+                ("reserved", c.c_uint64 * 2)]
+
+
+class _Node(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("op", c.c_char_p), ("source", c.c_char_p), ("flops", c.c_uint64), ("bytes", c.c_uint64),
+                ("reserved", c.c_uint64 * 2)]
+
+
+_Event = c.CFUNCTYPE(None, c.c_void_p, c.c_uint32, c.c_int, c.c_uint64)
+
+
+class _Host(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("user", c.c_void_p), ("threads", c.c_uint32), ("flags", c.c_uint32), ("alloc", c.c_void_p),
+                ("release", c.c_void_p), ("parallel", c.c_void_p), ("event", _Event), ("weights_path", c.c_char_p),
+                ("weights", c.c_void_p), ("weights_size", c.c_size_t)]
+
+
+_Tensors = c.POINTER(c.POINTER(_DLTensor))
+_ErrorP = c.POINTER(_Error)
+
+
+class _Api(c.Structure):
+    _fields_ = [("abi", c.c_uint32), ("n_in", c.c_uint32), ("n_out", c.c_uint32), ("n_sym", c.c_uint32), ("n_node", c.c_uint32),
+                ("pad", c.c_uint32), ("size", c.c_size_t), ("name", c.c_char_p), ("compiler", c.c_char_p), ("target", c.c_char_p),
+                ("features", c.c_char_p), ("meta", c.c_void_p), ("inputs", c.POINTER(_Port)), ("outputs", c.POINTER(_Port)),
+                ("sym", c.POINTER(_Symbol)), ("node", c.POINTER(_Node)),
+                ("open", c.CFUNCTYPE(c.c_int, c.POINTER(_Host), c.POINTER(c.c_void_p), _ErrorP)), ("close", c.CFUNCTYPE(None, c.c_void_p)),
+                ("plan", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, c.POINTER(c.POINTER(c.c_int64)), c.POINTER(c.c_size_t), _ErrorP)),
+                ("ctx_new", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(c.c_void_p), _ErrorP)),
+                ("ctx_free", c.CFUNCTYPE(None, c.c_void_p)), ("run", c.c_void_p),
+                ("run_dlpack", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, c.POINTER(c.POINTER(_Managed)), _ErrorP))]
+
+
+# ---- element types -------------------------------------------------------------------------------------------------
+
+_NUMPY = {(0, 8): "int8", (0, 16): "int16", (0, 32): "int32", (0, 64): "int64", (1, 8): "uint8", (1, 16): "uint16", (1, 32): "uint32",
+          (1, 64): "uint64", (2, 16): "float16", (2, 32): "float32", (2, 64): "float64", (5, 64): "complex64", (5, 128): "complex128",
+          (6, 8): "bool"}
+_OTHER = {(4, 16): "bfloat16", (3, 128): "string", (10, 8): "float8_e4m3fn", (11, 8): "float8_e4m3fnuz", (12, 8): "float8_e5m2",
+          (13, 8): "float8_e5m2fnuz", (14, 8): "float8_e8m0fnu", (17, 4): "float4_e2m1fn", (0, 4): "int4", (1, 4): "uint4",
+          (0, 2): "int2", (1, 2): "uint2"}
+_CODES = {np.dtype(name): key for key, name in _NUMPY.items()}
+
+
+def _type_name(t):
+    key = (t.code, t.bits)
+    return _NUMPY.get(key) or _OTHER.get(key) or f"type{key}"
+
+
+class Error(Exception):
+    """What the model answered: .code is an MCC_E_* number, .node the index of the node it is about or -1."""
+
+    def __init__(self, error):
+        super().__init__(error.text.decode(errors="replace"))
+        self.code, self.node = error.code, error.node
+
+
+# ---- tensors in and out --------------------------------------------------------------------------------------------------
+
+_py = c.pythonapi
+_py.PyCapsule_IsValid.argtypes, _py.PyCapsule_IsValid.restype = [c.py_object, c.c_char_p], c.c_int
+_py.PyCapsule_GetPointer.argtypes, _py.PyCapsule_GetPointer.restype = [c.py_object, c.c_char_p], c.c_void_p
+_CapsuleEnd = c.PYFUNCTYPE(None, c.c_void_p)
+_py.PyCapsule_New.argtypes, _py.PyCapsule_New.restype = [c.c_void_p, c.c_char_p, _CapsuleEnd], c.py_object
+# The same functions on a bare address: a capsule that is being destroyed must not get new references.
+_raw_valid = c.PYFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p)(("PyCapsule_IsValid", _py))
+_raw_pointer = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetPointer", _py))
+
+
+def _borrow(value):
+    """(DLTensor, what must live as long) of an array, a scalar or anything with __dlpack__."""
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        try:
+            capsule = value.__dlpack__(max_version=(1, 3))
+        except TypeError:       # from before versions
+            capsule = value.__dlpack__()
+        for name, kind in ((b"dltensor_versioned", _Managed), (b"dltensor", _Unversioned)):
+            if _py.PyCapsule_IsValid(capsule, name):
+                managed = c.cast(_py.PyCapsule_GetPointer(capsule, name), c.POINTER(kind))
+                return managed.contents.tensor, capsule
+        raise TypeError("__dlpack__ gave no capsule of a tensor")
+    array = np.asarray(value)
+    if array.dtype not in _CODES or not array.dtype.isnative:
+        raise TypeError(f"mcc takes no arrays of {array.dtype}")
+    if any(s % array.itemsize for s in array.strides):
+        array = np.ascontiguousarray(array)
+    n, (code, bits) = array.ndim, _CODES[array.dtype]
+    shape = (c.c_int64 * max(n, 1))(*array.shape)
+    strides = (c.c_int64 * max(n, 1))(*(s // array.itemsize for s in array.strides))
+    tensor = _DLTensor(array.ctypes.data, 1, 0, n, _Type(code, bits, 1), shape, strides, 0)
+    return tensor, (array, shape, strides)
+
+
+class Tensor:
+    """An output in memory that the model allocated. dtype is a name; consumers take it through __dlpack__."""
+    _given = {}                 # address of what was handed out -> (structure, tensor), until its deleter is called
+
+    def __init__(self, managed):
+        self._managed = managed
+        t = managed.contents.tensor
+        self.shape, self.dtype = tuple(t.shape[i] for i in range(t.ndim)), _type_name(t.dtype)
+        self._finalizer = weakref.finalize(self, managed.contents.deleter, managed)
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
+        tensor = self._managed.contents.tensor
+        if max_version is not None and max_version[0] >= 1:
+            name, given = b"dltensor_versioned", _Managed(1, 1, None, _forget, 0, tensor)
+        else:
+            name, given = b"dltensor", _Unversioned(tensor, None, _forget_old)
+        Tensor._given[c.addressof(given)] = given, self
+        return _py.PyCapsule_New(c.addressof(given), name, _end_capsule)
+
+    def numpy(self):
+        """The elements as a numpy array; raw bytes of the element's size where numpy lacks the type."""
+        t = self._managed.contents.tensor
+        if t.dtype.bits % 8 or t.dtype.code == 3:
+            raise TypeError(f"numpy cannot hold {self.dtype}")
+        kind = np.dtype(_NUMPY.get((t.dtype.code, t.dtype.bits), f"V{t.dtype.bits // 8}"))
+        count = int(np.prod(self.shape, dtype=np.int64))
+        if count == 0 or not t.data:
+            return np.zeros(self.shape, kind)
+        memory = (c.c_char * (count * kind.itemsize)).from_address(t.data + t.byte_offset)
+        memory._owner = self    # the array's base keeps the tensor
+        return np.frombuffer(memory, kind).reshape(self.shape)
+
+
+@_Deleter
+def _forget(managed):
+    Tensor._given.pop(c.addressof(managed.contents), None)
+
+
+@_OldDeleter
+def _forget_old(managed):
+    Tensor._given.pop(c.addressof(managed.contents), None)
+
+
+@_CapsuleEnd
+def _end_capsule(capsule):
+    for name in (b"dltensor_versioned", b"dltensor"):
+        if _raw_valid(capsule, name):      # nobody consumed it
+            Tensor._given.pop(_raw_pointer(capsule, name), None)
+
+
+
+# ---- models ------------------------------------------------------------------------------------------------------------
+
+Port = collections.namedtuple("Port", "name dtype shape")
+Plan = collections.namedtuple("Plan", "shapes bytes")
+Row = collections.namedtuple("Row", "name op ms calls flops bytes")
+
+
+class _Open:
+    """An open model and its contexts."""
+
+    def __init__(self, api, host):
+        self.api, self.host, self.idle = api, host, []
+        self.model, error = c.c_void_p(), _Error()
+        if api.open(c.byref(host), c.byref(self.model), c.byref(error)):
+            raise Error(error)
+        weakref.finalize(self, _Open._end, api, self.model, self.idle)
+
+    @staticmethod
+    def _end(api, model, idle):
+        for ctx in idle:
+            api.ctx_free(ctx)
+        api.close(model)
+
+    def run(self, tensors):
+        error, out = _Error(), (c.POINTER(_Managed) * max(self.api.n_out, 1))()
+        try:
+            ctx = self.idle.pop()
+        except IndexError:
+            ctx = c.c_void_p()
+            if self.api.ctx_new(self.model, None, 0, c.byref(ctx), c.byref(error)):
+                raise Error(error) from None
+        try:
+            if self.api.run_dlpack(ctx, tensors, out, c.byref(error)):
+                raise Error(error)
+        finally:
+            self.idle.append(ctx)
+        return [Tensor(out[i]) for i in range(self.api.n_out)]
+
+
+class Model:
+    """A compiled network. See the module's text."""
+
+    def __init__(self, path, threads=0, variant=0, weights=None, verify=False, prefix=""):
+        # One that is loaded stays loaded: its outputs may outlive the model.
+        query = getattr(c.CDLL(os.path.abspath(path)), f"{prefix}_mcc_query" if prefix else "mcc_query")
+        query.argtypes, query.restype = [c.c_uint32], c.POINTER(_Api)
+        table = query(1)
+        if not table:
+            raise OSError(f"{path}: serves another version of the interface")
+        self._api = table.contents
+        self._host = dict(threads=threads, flags=variant | (0x100 if verify else 0), weights_path=os.fsencode(weights) if weights else None)
+        self._open = _Open(self._api, _Host(size=c.sizeof(_Host), **self._host))
+        self.name = self._api.name.decode(errors="replace")
+        self.inputs = [self._port(self._api.inputs[i]) for i in range(self._api.n_in)]
+        self.outputs = [self._port(self._api.outputs[i]) for i in range(self._api.n_out)]
+        self.metadata = self._meta()
+
+    def _port(self, port):
+        def extent(d):
+            if d.extent >= 0:
+                return d.extent
+            if d.extent == -1:
+                return self._api.sym[d.symbol].name.decode() if d.symbol >= 0 else None
+            return d.expr.decode() if d.expr else None
+        shape = tuple(extent(port.dims[i]) for i in range(port.ndim)) if port.ndim >= 0 else None
+        return Port(port.name.decode(errors="replace"), _type_name(port.dtype), shape)
+
+    def _meta(self):
+        at, texts = self._api.meta, []
+        while at and (key := c.string_at(at)):
+            value = c.string_at(at + len(key) + 1)
+            texts.append((key.decode(errors="replace"), value.decode(errors="replace")))
+            at += len(key) + len(value) + 2
+        return dict(texts)
+
+    def _bind(self, args, named):
+        """(array of DLTensor pointers, what must live during the call)."""
+        names = [p.name for p in self.inputs]
+        if len(args) > len(names) or set(named) - set(names[len(args):]):
+            raise TypeError(f"the model takes {', '.join(names)}")
+        values = [*args, *(named[name] for name in names[len(args):] if name in named)]
+        if len(values) < len(names):
+            raise TypeError(f"input missing: the model takes {', '.join(names)}")
+        if any(self._api.inputs[i].flags & _SPECIAL for i in range(self._api.n_in)):
+            raise TypeError("sequences, optionals, maps and strings need the C interface")
+        borrowed = [_borrow(v) for v in values]
+        pointers = (c.POINTER(_DLTensor) * max(len(borrowed), 1))(*(c.pointer(t) for t, _ in borrowed))
+        return pointers, borrowed
+
+    def __call__(self, *args, **named):
+        tensors, alive = self._bind(args, named)
+        results = [t.numpy() if t.dtype in _CODES_BY_NAME else t for t in self._open.run(tensors)]
+        del alive
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def plan(self, *args, **named):
+        """Plan(shapes, bytes): output shapes (None: the data decides) and working memory of a run on these inputs."""
+        tensors, alive = self._bind(args, named)
+        error, size, n = _Error(), c.c_size_t(), self._api.n_out
+        rank = [max(self._api.outputs[i].ndim, 0) for i in range(n)]
+        rows = [(c.c_int64 * max(r, 1))() for r in rank]
+        pointers = (c.POINTER(c.c_int64) * max(n, 1))(*(c.cast(r, c.POINTER(c.c_int64)) for r in rows))
+        if self._api.plan(self._open.model, tensors, pointers, c.byref(size), c.byref(error)):
+            raise Error(error)
+        del alive
+        shapes = {p.name: None if p.shape is None else tuple(None if row[d] < 0 else row[d] for d in range(r))
+                  for p, row, r in zip(self.outputs, rows, rank)}
+        return Plan(shapes, size.value)
+
+    def profile(self, *args, runs=10, **named):
+        """Rows (name, op, ms a run, calls a run, flops, bytes) for every kernel, most expensive first."""
+        spent, started = collections.defaultdict(lambda: [0, 0]), {}
+
+        @_Event
+        def event(_, node, end, ns):
+            if not end:
+                started[node] = ns
+            else:
+                spent[node][0] += ns - started.get(node, ns)
+                spent[node][1] += 1
+        tensors, alive = self._bind(args, named)
+        model = _Open(self._api, _Host(size=c.sizeof(_Host), event=event, **self._host))
+        model.run(tensors)
+        spent.clear()
+        for _ in range(runs):
+            model.run(tensors)
+        del model, alive
+        rows = []
+        for index, (ns, calls) in spent.items():
+            node = self._api.node[index]
+            rows.append(Row(node.name.decode(errors="replace"), node.op.decode(errors="replace"), ns / runs / 1e6, calls / runs,
+                            node.flops, node.bytes))
+        return sorted(rows, key=lambda row: -row.ms)
+
+    def __repr__(self):
+        def ports(rows):
+            return ", ".join(f"{p.name}: {p.dtype}{list(p.shape) if p.shape is not None else '[...]'}" for p in rows)
+        return f"<mcc model {self.name}({ports(self.inputs)}) -> {ports(self.outputs)}>"
+
+
+_CODES_BY_NAME = set(_NUMPY.values())
+
+
+def load(path, threads=0, variant=0, weights=None, verify=False, prefix=""):
+    """The model in the shared object `path`. threads 0: as many as the process may use; variant: number of the CPU variant,
+    0 the best; weights: the sidecar file when it is not beside the library; verify: hash all weights; prefix: of --prefix."""
+    return Model(path, threads, variant, weights, verify, prefix)
+
+
+def compile(model, output=None, *options):
+    """Runs the mcc command (of the environment's MCC, else on the path) and returns the output's path. Raises
+    subprocess.CalledProcessError whose stderr says what is wrong."""
+    output = os.fspath(output) if output else os.path.splitext(os.fspath(model))[0] + ".so"
+    command = [os.environ.get("MCC", "mcc"), os.fspath(model), "-o", output, *options]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return output

@@ -1,0 +1,248 @@
+"""Compiled networks from other builds and languages: the typed header, Python, pkg-config, CMake; all as installed."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from support.tool import BUILD, DIGITS, MCC, ROOT, dense, mcc, save, value
+
+
+def run(*command, **more):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """A tree as `make install` makes it; what is installed has been built."""
+    folder = tmp_path_factory.mktemp("usr")
+    run("make", "-s", "-C", ROOT, "-o", "all", "install", f"BUILD={BUILD.resolve()}", f"PREFIX={folder}")
+    return folder
+
+
+def wanted(model, x):
+    tensors = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(model).graph.initializer}
+    return np.maximum(x @ tensors["w"] + tensors["b"], 0)
+
+
+# ---- --emit=header ---------------------------------------------------------------------------------------------------
+
+MAIN = """
+#define NET_IMPLEMENTATION
+#include "net.h"
+#include <stdio.h>
+int main(void)
+{
+    static const float x[2][4] = {{1, 2, 3, 4}, {0, -1, 5, 2}};
+    float y[2][3];
+    if (net_run(2, x, y))
+        return puts(net_error()), 1;
+    for (int i = 0; i < 6; i++)
+        printf("%.6f ", y[i / 3][i % 3]);
+    if (net_run(-1, x, y) != MCC_E_SHAPE || !*net_error())
+        return 2;
+    net_close();
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler,flags", [("gcc", ["-std=c11", "-Wall", "-Wextra", "-Wpedantic"]), ("g++", ["-x", "c++", "-std=c++17", "-Wall"])])
+@pytest.mark.parametrize("suffix,more", [("a", []), ("so", []), ("o", ["--prefix=net"])])
+def test_header(tmp_path, prefix, compiler, flags, suffix, more):
+    model = dense(tmp_path / "net.onnx")
+    assert mcc(model, "--emit=header", "-o", tmp_path / f"net.{suffix}", *more).returncode == 0
+    assert "int net_run(int64_t n, const float x[][4], float y[][3]);" in (tmp_path / "net.h").read_text()
+    (tmp_path / "main.c").write_text('#include "net.h"\n' + MAIN)
+    run(compiler, *flags, "-Werror", f"-I{prefix}/include", "-o", tmp_path / "main", tmp_path / "main.c", "-x", "none",
+        tmp_path / f"net.{suffix}", f"-Wl,-rpath,{tmp_path}")
+    x = np.array([[1, 2, 3, 4], [0, -1, 5, 2]], np.float32)
+    np.testing.assert_allclose([float(v) for v in run(tmp_path / "main").split()], wanted(model, x).ravel(), rtol=1e-5)
+
+
+def test_header_spells_fixed_shapes_and_odd_names(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["for", "a b"], ["for:0"]), helper.make_node("ReduceSum", ["for"], ["s"], keepdims=0)],
+                [value("for", [2, 3]), value("a b", [2, 3])], [value("for:0", [2, 3]), value("s", [])])
+    assert mcc(path, "--emit=header", "-o", tmp_path / "my-net.o").returncode == 0
+    text = (tmp_path / "my-net.h").read_text()
+    assert "int my_net_run(const float for_[2][3], const float a_b[2][3], float for_0[2][3], float *s);" in text
+    (tmp_path / "m.c").write_text('#define MY_NET_IMPLEMENTATION\n#include "my-net.h"\n')
+    run("gcc", "-Wall", "-Werror", f"-I{ROOT}/runtime", "-c", "-o", tmp_path / "out.o", tmp_path / "m.c")
+
+
+def test_header_with_derived_shapes(tmp_path):
+    path = save(tmp_path / "net.onnx", [helper.make_node("Concat", ["x", "x"], ["y"], axis=0)], [value("x", ["n", 4])], [value("y", None)])
+    assert mcc(path, "--emit=header", "-o", tmp_path / "net.a").returncode == 0
+    (tmp_path / "m.c").write_text('#define NET_IMPLEMENTATION\n#include "net.h"\nint main(void) { float x[2][4] = {{1}, {2}}, y[4][4]; '
+                                  "return net_run(2, x, y) || y[0][0] != 1 || y[3][0] != 2; }\n")
+    run("gcc", "-Wall", "-Werror", f"-I{ROOT}/runtime", "-o", tmp_path / "m", tmp_path / "m.c", tmp_path / "net.a")
+    run(tmp_path / "m")
+
+
+def test_header_refuses_what_c_cannot_carry(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("NonZero", ["x"], ["y"])], [value("x", [4])], [value("y", None, TensorProto.INT64)])
+    done = mcc(path, "--emit=header", "-o", tmp_path / "m.so")
+    assert done.returncode == 1 and "data decides" in done.stderr and not (tmp_path / "m.so").exists()
+
+
+# ---- Python -----------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def module(prefix):
+    sys.path.insert(0, str(prefix / "share/mcc"))
+    os.environ.setdefault("MCC", MCC)
+    import mcc as found
+    yield found
+    sys.path.remove(str(prefix / "share/mcc"))
+
+
+@pytest.fixture
+def net(module, tmp_path):
+    model = dense(tmp_path / "net.onnx")
+    return module.load(module.compile(model))
+
+
+def test_python_calls(net, tmp_path):
+    x = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    want = wanted(tmp_path / "net.onnx", x)
+    np.testing.assert_allclose(net(x), want, rtol=1e-5)
+    np.testing.assert_allclose(net(x=x[::-1]), want[::-1], rtol=1e-5)            # negative strides
+    np.testing.assert_allclose(net(np.asfortranarray(x)), want, rtol=1e-5)
+    assert net.inputs == [("x", "float32", ("n", 4))] and net.outputs[0].shape == ("n", 3)
+    assert net.plan(x).shapes == {"y": (5, 3)} and net.plan(x).bytes >= 0
+    rows = net.profile(x)
+    assert rows and all(r.ms >= 0 and r.calls >= 1 for r in rows)
+    kept = [net(x) for _ in range(50)]
+    del net
+    assert all((k == kept[0]).all() for k in kept)      # outputs outlive the model
+
+
+def test_python_errors(module, net, tmp_path):
+    with pytest.raises(module.Error) as caught:
+        net(np.zeros((2, 5), np.float32))
+    assert caught.value.code == -2 and "x" in str(caught.value)
+    with pytest.raises(module.Error) as caught:
+        net(np.zeros((2, 4), np.int32))
+    assert caught.value.code == -3
+    for args, named in (((), {}), ((1, 2), {}), ((), {"z": 1})):
+        with pytest.raises(TypeError):
+            net(*args, **named)
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        module.compile(tmp_path / "none.onnx")
+    assert "none.onnx" in failed.value.stderr
+
+
+class Versioned:
+    """A producer of DLPack; old: it knows nothing of versions."""
+
+    def __init__(self, array, old):
+        self.array, self.old = array, old
+
+    def __dlpack__(self, **named):
+        if self.old and named:
+            raise TypeError("unexpected argument")
+        return self.array.__dlpack__() if self.old else self.array.__dlpack__(**named)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_python_takes_and_gives_dlpack(net, old):
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    if not old and np.lib.NumpyVersion(np.__version__) < "2.1.0":
+        pytest.skip("this numpy knows only the unversioned capsule")
+    want = net(x)
+    assert (net(Versioned(x, old)) == want).all()
+    assert (np.from_dlpack(net(x)) == want).all()
+
+
+def test_python_tensors_that_numpy_lacks(module, tmp_path):
+    path = save(tmp_path / "b.onnx", [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)], [value("x", [3])],
+                [value("y", [3], TensorProto.BFLOAT16)])
+    y = module.load(module.compile(path))(np.array([1, -2, 0.5], np.float32))
+    assert y.dtype == "bfloat16" and y.shape == (3,) and y.numpy().view(np.uint16).tolist() == [0x3f80, 0xc000, 0x3f00]
+    before = len(module.Tensor._given)
+    capsules = [y.__dlpack__(), y.__dlpack__(max_version=(1, 3))]
+    assert len(module.Tensor._given) == before + 2
+    del capsules
+    assert len(module.Tensor._given) == before          # nobody consumed them
+
+
+def test_python_threads(net):
+    from concurrent.futures import ThreadPoolExecutor
+    xs = [np.full((i % 7 + 1, 4), i, np.float32) for i in range(64)]
+    want = [net(x) for x in xs]
+    with ThreadPoolExecutor(4) as pool:
+        assert all((a == b).all() for a, b in zip(pool.map(net, xs), want))
+
+
+# ---- pkg-config, CMake ----------------------------------------------------------------------------------------------------
+
+def test_pkg_config(prefix):
+    if not shutil.which("pkg-config"):
+        pytest.skip("no pkg-config")
+    env = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
+    assert run("pkg-config", "--cflags", "--libs", "mcc", env=env).split() == [f"-I{prefix}/include"]
+    assert run("pkg-config", "--variable=compiler", "mcc", env=env).strip() == f"{prefix}/bin/mcc"
+    assert "mcc " + run("pkg-config", "--modversion", "mcc", env=env) == mcc("--version").stdout
+
+
+def test_installed_manuals_and_completions(prefix):
+    for name in ("man/man1/mcc.1", "man/man3/mcc_model.3", "man/man5/mcc.yaml.5", "bash-completion/completions/mcc",
+                 "zsh/site-functions/_mcc", "fish/vendor_completions.d/mcc.fish", "mcc/mcc.py", "mcc/mcc_load.c"):
+        assert (prefix / "share" / name).stat().st_size > 100
+
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.20)
+project(user C)
+find_package(mcc 0.1 REQUIRED)
+mcc_add_model(net SOURCE net.onnx CONFIG net.yaml OPTIONS -O1 TYPE @TYPE@ HEADER)
+add_executable(main main.c)
+target_link_libraries(main PRIVATE net)
+add_executable(loads loads.c)
+target_link_libraries(loads PRIVATE mcc::loader)
+"""
+LOADS = '#include "mcc_load.h"\nint main(void) { mcc_lib *lib; mcc_error error; return mcc_load("nothing.so", 0, &lib, &error) != MCC_E_IO; }\n'
+
+
+@pytest.mark.parametrize("kind", ["SHARED", "STATIC", "OBJECT"])
+def test_cmake(tmp_path, prefix, kind):
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    model = dense(tmp_path / "net.onnx", save_as_external_data=True, location="net.weights", size_threshold=0)
+    (tmp_path / "net.yaml").write_text("layout: NCHW\n")
+    (tmp_path / "main.c").write_text(MAIN)
+    (tmp_path / "loads.c").write_text(LOADS)
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE.replace("@TYPE@", kind))
+    build = tmp_path / "build"
+    run("cmake", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", build)
+    first = run(build / "main")
+    run(build / "loads")
+    suffix = {"SHARED": "so", "STATIC": "a", "OBJECT": "o"}[kind]
+    product = build / f"mcc/net/net.{suffix}"
+
+    def age(path, seconds):
+        os.utime(path, (time.time() - seconds,) * 2)
+
+    def rebuilds(touched):
+        for path in (prefix / "bin/mcc", *tmp_path.glob("net.*")):
+            age(path, 100)
+        before = product.stat().st_mtime_ns
+        if touched:
+            os.utime(tmp_path / touched)
+        run("cmake", "--build", build)
+        return product.stat().st_mtime_ns != before
+
+    assert not rebuilds(None)
+    if kind == "STATIC":
+        assert rebuilds("net.weights") and rebuilds("net.yaml") and rebuilds("net.onnx")
+        assert not rebuilds("main.c")
+    assert run(build / "main") == first
