@@ -124,6 +124,9 @@ lval em_buffer(struct em *, value_id);
 
 /* values kept for the length of a row */
 void em_locals_begin(struct em *);
+bool em_local_ride(struct em *, value_id, const int64_t *axes, uint32_t n_axes);
+bool em_local_rides(struct em *, value_id);
+void em_local_ride_end(struct em *, value_id);
 bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lval *result);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have

@@ -1,6 +1,7 @@
-/* Values kept for the length of a row: scratch that one loop fills before the first stage that reads it (fuse.c decides
- * which values; docs/kernels.md). The row's indices are the same at the filling and at every use; the others address the
- * buffer. A use at another row, or where the filling cannot be seen, computes the value as ever. */
+/* Values kept for the length of a row: scratch that is filled by the first stage that wants it, when that is a reduction
+ * over exactly these points, else by a loop before it (fuse.c decides which values; docs/kernels.md). The row's indices are
+ * the same at the filling and at every use; the others address the buffer. A use at another row, or where the filling
+ * cannot be seen, computes the value as ever. */
 #include "passes/emit.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ struct em_local {
     struct storage storage;
     lval buffer;
     bool filling, full;
+    bool riding;                 /* the reduction at hand passes every point once, and stores what it computes */
     int depth;                   /* level of the filling loop, ... */
     lblock home;                 /* ... and its block */
     expr_id row[RANK_MAX];
@@ -134,16 +136,70 @@ static void fill(struct em *em, struct em_local *l, int depth, const expr_id *id
     em->top = top;
 }
 
+static struct em_local *local_of(struct em *em, value_id v)
+{
+    for (uint32_t i = 0; i < em->k->locals.n; i++)
+        if (em->locals[i].value.i == v.i)
+            return &em->locals[i];
+    return NULL;
+}
+
+static bool local_seen(const struct em *em, const struct em_local *l)
+{
+    return l->full && l->depth <= em->top && em->level[l->depth].i == l->home.i;
+}
+
+/* A reduction of v over the given dims is about to run its loops in the level now on top: true when it fills v's buffer on
+ * the way. em_local_ride_end follows its loops. */
+bool em_local_ride(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes)
+{
+    struct em_local *l = local_of(em, v);
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < n_axes; i++)
+        mask |= axes[i] < 32 ? 1u << axes[i] : 0;
+    if (!l || l->filling || l->riding || l->inner != mask || local_seen(em, l))
+        return false;
+    l->riding = true;
+    l->full = false;
+    l->depth = em->top;
+    l->home = em->level[em->top];
+    return true;
+}
+
+bool em_local_rides(struct em *em, value_id v)
+{
+    const struct em_local *l = local_of(em, v);
+    return l && l->riding && !l->filling;
+}
+
+void em_local_ride_end(struct em *em, value_id v)
+{
+    struct em_local *l = local_of(em, v);
+    l->riding = false;
+    l->full = true;
+}
+
+static lval ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id cond)
+{
+    l->filling = true;           /* the value itself, not from the buffer */
+    lval v = em_compute(em, l->value, idx, cond);
+    l->filling = false;
+    memcpy(l->row, idx, (size_t)l->storage.rank * sizeof *idx);
+    em_store_at(em, l->buffer, &l->storage, lf_type(em->f, l->buffer).elem, idx, v);
+    return v;
+}
+
 /* Is v one of them, and can it be had from its buffer at this point? */
 bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval *result)
 {
-    struct em_local *l = NULL;
-    for (uint32_t i = 0; i < em->k->locals.n && !l; i++)
-        if (em->locals[i].value.i == v.i)
-            l = &em->locals[i];
+    struct em_local *l = local_of(em, v);
     if (!l || l->filling)
         return false;
-    bool seen = l->full && l->depth <= em->top && em->level[l->depth].i == l->home.i;
+    if (l->riding) {
+        *result = ride(em, l, idx, cond);
+        return true;
+    }
+    bool seen = local_seen(em, l);
     if (seen && !same_row(l, idx))
         return false;
     if (!seen) {

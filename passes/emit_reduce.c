@@ -790,7 +790,12 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
         lval acc[8];
         for (uint32_t u = 0; u < unroll; u++)
             acc[u] = identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
+        uint32_t n_axes;
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        bool rides = ex_truth(em->x, cond) == TRUE_ && em_local_ride(em, n->in[0], axes, n_axes);
         horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
+        if (rides)
+            em_local_ride_end(em, n->in[0]);
         for (uint32_t half = unroll / 2; half > 0; half /= 2)
             for (uint32_t u = 0; u < half; u++)
                 acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);

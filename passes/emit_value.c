@@ -445,7 +445,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
     lval r = em_recall(em, v, idx, cond);
-    if (r.i)
+    if (r.i && !(em->k->locals.n && em_local_rides(em, v)))   /* a ride has to store each point */
         return r;
     if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
         memo_put(em, v, idx, cond, r);

@@ -303,7 +303,7 @@ static bool dear(const struct fuser *f, value_id v, int depth)
     if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
         return false;
     const struct node *n = graph_node(f->g, value->def);
-    if (is_dear[n->op])
+    if (is_dear[n->op] && !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
         return true;
     if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
         return false;

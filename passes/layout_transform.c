@@ -34,6 +34,17 @@ static void storage_new(struct layouter *l, value_id v)
     s->origin = ex_const(l->x, 0);
 }
 
+/* Vectors that cross cache lines cost twice: a contraction's copy of its second operand, which only it reads, has rows of
+ * whole vectors. */
+static bool pads_rows(const struct layouter *l, value_id v)
+{
+    const struct value *value = graph_value(l->g, v);
+    int64_t n;
+    int32_t d = l->fastest[v.i] - 1;
+    return d >= 0 && value->n_uses == 1 && value_op(l->g, v) == OP_IDENTITY && elem_size(value_type(l->g, v)->elem) == 4 &&
+           fixed(l, value_type(l->g, v)->dims[d], &n) && n > 2 * BLOCK;
+}
+
 /* Strides for dims in the given order, outermost first; halo widths are added to the extents. */
 static void storage_strides(struct layouter *l, value_id v, const int32_t *order, int32_t block_dim)
 {
@@ -44,6 +55,8 @@ static void storage_strides(struct layouter *l, value_id v, const int32_t *order
         int32_t d = order[i];
         expr_id extent = t->dims[d];
         s->dim[d].outer = stride;
+        if (i == s->rank - 1 && pads_rows(l, v))
+            extent = ex_mulc(l->x, ex_ceildiv(l->x, extent, ex_const(l->x, BLOCK)), BLOCK);
         if (d == block_dim) {
             s->dim[d].block = BLOCK;
             s->dim[d].inner = 1;

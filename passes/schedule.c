@@ -95,7 +95,7 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
         return;
     }
     if (p->loop[at].dim == p->vec) {
-        map_vectors(em, p, at, idx, at + 1 == p->n_loops);
+        map_vectors(em, p, at, idx, at + 2 >= p->n_loops);
         return;
     }
     struct em_for l;
@@ -139,6 +139,28 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
     em_for_end(em, &l, NULL, NULL);
 }
 
+/* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1: none. */
+static int32_t source_dim(struct em *em, const struct map_plan *p)
+{
+    node_id def = graph_value(em->g, p->out)->def;
+    const struct node *n = def.i ? graph_node(em->g, def) : NULL;
+    if (!n || p->vec < 0 || em->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && op_shape(n->op) != SHAPE_MAP))
+        return -1;
+    int32_t d = em_fast_dim(em, n->in[0]);
+    return d >= 0 && d < p->rank && d != p->vec && extent_hint(em, value_type(em->g, p->out)->dims[d]) > 1 ? d : -1;
+}
+
+/* Moves the loop over dim to the end. */
+static void loop_last(struct map_plan *p, int32_t dim)
+{
+    for (uint32_t i = 0; i + 1 < p->n_loops; i++)
+        if (p->loop[i].dim == dim) {
+            struct loop l = p->loop[i];
+            p->loop[i] = p->loop[i + 1];
+            p->loop[i + 1] = l;
+        }
+}
+
 static void map_plan_make(struct em *em, struct map_plan *p)
 {
     const struct kernel *k = em->k;
@@ -161,6 +183,11 @@ static void map_plan_make(struct em *em, struct map_plan *p)
                 continue;
             p->loop[p->n_loops++] = (struct loop){order[i], t->dims[order[i]], {0}};
         }
+    int32_t source = source_dim(em, p);
+    if (source >= 0) {   /* lanes stride: the lines and pages that they touch serve the whole inner loop */
+        loop_last(p, p->vec);
+        loop_last(p, source);
+    }
     int64_t inner = 1;
     p->n_parallel = p->n_loops;
     uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : p->n_loops;

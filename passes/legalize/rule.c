@@ -318,9 +318,8 @@ static value_id softmax_terms(struct builder *b, value_id shifted)
     enum elem e = v_elem(b, shifted);
     if (e != ELEM_F32 && e != ELEM_F64)
         return b_unary(b, OP_EXP, shifted);
-    double least = e == ELEM_F32 ? -87 : -708;
-    value_id exp = b_unary(b, OP_EXP, b_binary_f64(b, OP_MAX, shifted, least));
-    return b_select(b, b_binary_f64(b, OP_LT, shifted, least), b_splat_like(b, exp, 0), exp);
+    value_id far = b_binary_f64(b, OP_LT, shifted, e == ELEM_F32 ? -87 : -708), zero = b_splat_like(b, shifted, 0);
+    return b_select(b, far, zero, b_unary(b, OP_EXP, b_select(b, far, zero, shifted)));
 }
 
 value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)

@@ -80,11 +80,11 @@ def test_rows(case, level, tmp_path):
     assert np.array_equal(results[0], results[1])
 
 
-@pytest.mark.parametrize("case", [(masked, (3, 2, 49), -1), (normalized, (7, 65), (1,)), (twice_kept, (6, 50), 1)],
-                         ids=lambda c: c[0].__name__)
-def test_one_kernel(case, tmp_path):
-    """Each is one kernel, and computes what is dear once: two locals at most, one loop for each."""
+@pytest.mark.parametrize("case, kept", [((masked, (3, 2, 49), -1), 1), ((normalized, (7, 65), (1,)), 0),
+                                        ((twice_kept, (6, 50), 1), 2)])
+def test_one_kernel(case, kept, tmp_path):
+    """Each is one kernel; what is dear is computed once and kept, a difference of two numbers is not worth the room."""
     build(case, tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=schedule", "-o", tmp_path / "net.loops")
     text = (tmp_path / "net.loops").read_text()
     assert len(re.findall(r"^kernel ", text, re.M)) == 1
-    assert 1 <= len(re.findall(r" = local buffer ", text)) <= 2
+    assert len(re.findall(r" = local buffer ", text)) == kept
