@@ -99,8 +99,8 @@ static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     const struct kernel *k = &m->kernels.data[kernel];
     if (k->flops || k->bytes)
-        strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
-                      (unsigned long long)k->bytes);
+        strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes%s%s", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
+                      (unsigned long long)k->bytes, k->choice ? "; " : "", k->choice ? k->choice : "");
 }
 
 /* ---- asking for it -------------------------------------------------------------------------------------------- */

@@ -62,6 +62,7 @@ struct kernel {
     /* after emission */
     const char *name;
     const char *text;
+    const char *choice;          /* the tile, in words; NULL: nothing was chosen */
     VEC(struct karg) args;
     expr_id count;               /* parallel indices */
     int64_t ns;                  /* estimated per index */

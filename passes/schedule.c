@@ -412,6 +412,14 @@ static void tile_ahead(struct em *em, struct tiling *t)
     em->ahead = ex_mulc(em->x, ex_addc(em->x, ex_mod(em->x, tile, ex_const(em->x, t->nr)), t->nr), t->lanes);
 }
 
+/* What was chosen, for the remarks. */
+static void choice_note(struct em *em, const struct tiling *t)
+{
+    em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points by %u vector%s of %u lanes%s", t->tb, t->ta, t->nr,
+                                 t->nr == 1 ? "" : "s", t->lanes,
+                                 em->ahead.i ? ", panels asked for a block early" : "");
+}
+
 static bool emit_tiled(struct em *em)
 {
     struct tiling t;
@@ -451,6 +459,7 @@ static bool emit_tiled(struct em *em)
         t.fixed_b = true;
     }
     tile_ahead(em, &t);
+    choice_note(em, &t);
     tile_vectors(em, &t, t.vec >= 0 ? loops[block_at].var : ex_const(em->x, 0));
     em_parallel_end(em, &par);
     em->k->ns = c.ns;
