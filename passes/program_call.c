@@ -137,31 +137,94 @@ static void call_rng(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_rng", in, 7, true);
 }
 
-/* Functions of strings: spread (broadcasts, copies), equal, concat. */
-static void call_string(struct prog *p, const struct node *n)
+/* ---- strings ------------------------------------------------------------------------------------------------------- */
+
+enum { STRING_BYTES = 16 };
+
+/* Constant strings lie packed as bytes (rt_ops.h): a list of them in memory of the run. */
+static lval string_list(struct prog *p, value_id packed)
+{
+    lval in = operand(p, packed), at = prog_call(p, "mcc_rt_str_list", &in, 1, true);
+    return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
+}
+
+static lval operand_count(struct prog *p, value_id v)
+{
+    const struct type *t = value_type(p->g, v);
+    return prog_index(p, shape_count(p->x, t->dims, t->rank));
+}
+
+static void string_spread(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
-    const char *fn = node_str(n, "fn", "");
-    lval count = prog_index(p, shape_count(p->x, y->dims, y->rank));
+    lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x), result(p, n, 0),
+                  prog_const(p, y->rank), prog_dims(p, y)};
+    prog_call(p, "mcc_rt_str_spread", in, 6, false);
+}
+
+static void string_equal(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    prog_call(p, "mcc_rt_str_equal", in, 4, false);
+}
+
+static void string_concat(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    prog_call(p, "mcc_rt_str_concat", in, 4, true);
+}
+
+/* Counts of the pieces; their largest becomes a dim of what `split` gives. */
+static void string_split_count(struct prog *p, const struct node *n)
+{
+    lval in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", -1)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_str_split_count", in, 5, false));
+}
+
+static void string_split(struct prog *p, const struct node *n)
+{
+    const struct type *y = value_type(p->g, n->out[0]);
+    lval in[6] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", -1)), prog_index(p, y->dims[y->rank - 1]), result(p, n, 0)};
+    prog_call(p, "mcc_rt_str_split", in, 6, false);
+}
+
+/* Room for every string, and for the empty one that stands for none. */
+static void string_normalize(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]);
+    lval count = operand_count(p, n->in[0]);
+    expr_id room = ex_addc(p->x, shape_count(p->x, x->dims, x->rank), 1);
+    if (!p->pointer[n->out[0].i].i)
+        p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
+    lval in[7] = {operand(p, n->in[0]), count, prog_const(p, node_int(n, "mapping", 0)), string_list(p, n->in[1]),
+                  prog_load(p, n->in[2], 0), prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_str_normalize", in, 7, true));
+}
+
+/* Which node's result is placed by its call, since its size is not known before. */
+static bool is_string_fn(const struct node *n, const char *fn) { return n->op == OP_STRING && !strcmp(node_str(n, "fn", ""), fn); }
+
+static void call_string(struct prog *p, const struct node *n)
+{
+    static const struct { const char *fn; uint32_t n_in; prog_call_fn *call; } table[] = {
+        {"spread", 1, string_spread}, {"equal", 2, string_equal}, {"concat", 2, string_concat},
+        {"split_count", 2, string_split_count}, {"split", 3, string_split}, {"normalize", 3, string_normalize},
+    };
     for (uint32_t k = 0; k < n->n_in; k++)
-        if (value_is_const(p->g, n->in[k])) {
+        if (value_is_const(p->g, n->in[k]) && value_type(p->g, n->in[k])->elem == ELEM_STR) {
             p->failed = true;
             error_model(p->m->ctx, n->src, "constants of strings are not supported in compiled code");
             return;
         }
-    if (!strcmp(fn, "spread") && n->n_in == 1) {
-        lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x), result(p, n, 0),
-                      prog_const(p, y->rank), prog_dims(p, y)};
-        prog_call(p, "mcc_rt_str_spread", in, 6, false);
-        return;
-    }
-    if (n->n_in != 2 || (strcmp(fn, "equal") && strcmp(fn, "concat"))) {
-        p->failed = true;
-        error_model(p->m->ctx, n->src, "the function '%s' of strings is not supported", fn);
-        return;
-    }
-    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), count};
-    prog_call(p, !strcmp(fn, "equal") ? "mcc_rt_str_equal" : "mcc_rt_str_concat", in, 4, strcmp(fn, "equal") != 0);
+    for (size_t i = 0; i < COUNT_OF(table); i++)
+        if (is_string_fn(n, table[i].fn) && n->n_in == table[i].n_in) {
+            table[i].call(p, n);
+            return;
+        }
+    p->failed = true;
+    error_model(p->m->ctx, n->src, "the function '%.40s' of strings is not supported", node_str(n, "fn", ""));
 }
 
 static prog_call_fn *const calls[OP_COUNT] = {
@@ -181,7 +244,7 @@ void prog_opaque(struct prog *p, struct kernel *k)
         return;
     }
     bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS || n->op == OP_SEQ_AT ||
-                      n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET;   /* the call says where the result is, or how large */
+                      n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET || is_string_fn(n, "normalize");   /* the call says where the result is, or how large */
     for (uint32_t r = 0; r < n->n_out && !bound_late; r++)
         prog_place(p, n->out[r]);
     calls[n->op](p, n);

@@ -103,6 +103,8 @@ int64_t mcc_rt_str_concat(struct mcc_rt_run *, const struct rt_string *a, const 
 /* Broadcasts, aligned at the last dims: each dim of src is 1 or the same in dst. rank at most 32. */
 int64_t mcc_rt_str_spread(struct mcc_rt_run *, const struct rt_string *src, int64_t src_rank, const int64_t *src_dims,
                           struct rt_string *dst, int64_t rank, const int64_t *dims);
+/* The address of as many strings as a constant holds: u32 count, then for each u32 bytes and the bytes; fails. */
+int64_t mcc_rt_str_list(struct mcc_rt_run *, const uint8_t *packed);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
@@ -111,7 +113,7 @@ int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src,
 int64_t mcc_rt_str_split(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
                          const struct rt_string *delimiter, int64_t max_splits, int64_t width, struct rt_string *dst);
 /* StringNormalizer of n strings: drops stop words (compared without case unless case_sensitive), then maps ASCII letters:
- * mapping 0 none, 1 lower, 2 upper. Nothing left: one empty string. dst has room for max(n, 1); gives the count; fails */
+ * mapping 0 none, 1 lower, 2 upper; other letters fail. Nothing left: one empty string. dst has room for max(n, 1); gives the count; fails */
 int64_t mcc_rt_str_normalize(struct mcc_rt_run *, const struct rt_string *src, int64_t n, int64_t mapping,
                              const struct rt_string *stop, int64_t n_stop, int64_t case_sensitive,
                              struct rt_string *dst);

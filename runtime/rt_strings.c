@@ -1,5 +1,6 @@
 /* String operators: Equal, StringConcat-20, StringSplit-20, StringNormalizer-10. Elements are {pointer, bytes}; those of
- * results point into operands or into memory of the run. Case is that of ASCII: other letters stay as they are.
+ * results point into operands or into memory of the run. Case is that of ASCII: where it matters, other letters fail the run,
+ * since what their case is depends on a locale that no artifact carries.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
@@ -35,6 +36,22 @@ int64_t mcc_rt_str_concat(struct mcc_rt_run *run, const struct rt_string *a, con
         dst[i] = (struct rt_string){ text, bytes };
     }
     return 0;
+}
+
+int64_t mcc_rt_str_list(struct mcc_rt_run *run, const uint8_t *packed)
+{
+    uint32_t n, bytes;
+    memcpy(&n, packed, sizeof n);
+    struct rt_string *list = rt_run_alloc(run, ((int64_t)n + 1) * (int64_t)sizeof *list);
+    if (!list)
+        return MCC_E_NOMEM;
+    packed += sizeof n;
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(&bytes, packed, sizeof bytes);
+        list[i] = (struct rt_string){ (const char *)packed + sizeof bytes, bytes };
+        packed += sizeof bytes + bytes;
+    }
+    return (int64_t)(intptr_t)list;
 }
 
 /* ---- split ------------------------------------------------------------------------------------------------------ */
@@ -139,6 +156,14 @@ static bool equal_letters(const struct rt_string *a, const struct rt_string *b)
     return true;
 }
 
+static bool is_ascii(const struct rt_string *s)
+{
+    for (size_t i = 0; i < s->bytes; i++)
+        if ((unsigned char)s->utf8[i] >= 0x80)
+            return false;
+    return true;
+}
+
 static bool is_stop(const struct rt_string *s, const struct rt_string *stop, int64_t n, bool case_sensitive)
 {
     for (int64_t i = 0; i < n; i++)
@@ -153,6 +178,10 @@ int64_t mcc_rt_str_normalize(struct mcc_rt_run *run, const struct rt_string *src
 {
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
+        if ((mapping != 0 || (n_stop > 0 && case_sensitive == 0)) && !is_ascii(&src[i])) {
+            mcc_rt_fail(run, MCC_E_VALUE, 0, "upper and lower case of letters outside ASCII", 0);
+            return MCC_E_VALUE;
+        }
         if (is_stop(&src[i], stop, n_stop, case_sensitive != 0))
             continue;
         struct rt_string result = src[i];

@@ -1,5 +1,9 @@
-/* Operators on strings: equality and concatenation, with broadcasting, as functions over whole buffers. */
+/* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, splitting,
+ * normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of runtime/rt_ops.h).
+ */
 #include "passes/legalize/legalize.h"
+
+#include <string.h>
 
 static value_id spread(struct rule *r, value_id v, const expr_id *dims, int32_t rank)
 {
@@ -36,4 +40,82 @@ bool rule_string_binary(struct rule *r)
     struct attr attrs[] = {attr_str("fn", equal ? "equal" : "concat"), attr_elem("elem", equal ? ELEM_BOOL : ELEM_STR),
                            attr_exprs("dims", dims, (uint32_t)rank)};
     return rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
+}
+
+/* ---- strings of attributes ------------------------------------------------------------------------------------------- */
+
+static value_id packed(struct builder *b, const char *const *list, uint32_t n)
+{
+    size_t bytes = sizeof n;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += sizeof n + strlen(list[i]);
+    uint8_t *data = arena_alloc(&b->g->arena, bytes), *at = data + sizeof n;
+    memcpy(data, &n, sizeof n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t size = (uint32_t)strlen(list[i]);
+        memcpy(at, &size, sizeof size);
+        memcpy(at + sizeof size, list[i], size);
+        at += sizeof size + size;
+    }
+    int64_t dim = (int64_t)bytes;
+    return b_const_borrow(b, ELEM_U8, &dim, 1, (struct span){(const char *)data, bytes});
+}
+
+static expr_id fresh(struct rule *r, const char *what, int64_t hi)
+{
+    struct exprs *ex = b_exprs(r->b);
+    return ex_sym(ex, sym_new(ex, SYM_VALUE, arena_printf(&r->b->g->arena, "%s%u", what, sym_count(ex)), 0, hi));
+}
+
+/* The pieces of each string on a new last axis, and how many there are of each. */
+bool rule_string_split(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    const char *delimiter = rule_str(r, "delimiter", "");
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id out[RANK_MAX + 1], width = fresh(r, "pieces", INT32_MAX);
+    if (!dims)
+        return false;
+    if (!v_is_string(b, x) || rank >= RANK_MAX)
+        return rule_bad(r, "the operand is no tensor of strings");
+    memcpy(out, dims, (size_t)rank * sizeof *out);
+    out[rank] = width;
+    value_id in[3] = {x, packed(b, &delimiter, 1)};
+    struct attr counts[] = {attr_str("fn", "split_count"), attr_elem("elem", ELEM_I64), attr_exprs("dims", dims, (uint32_t)rank),
+                            attr_expr("count", width), attr_int("option", rule_int(r, "maxsplit", -1))};
+    in[2] = b_op(b, OP_STRING, in, 2, counts, 5);
+    struct attr pieces[] = {attr_str("fn", "split"), attr_elem("elem", ELEM_STR), attr_exprs("dims", out, (uint32_t)rank + 1),
+                            attr_int("option", rule_int(r, "maxsplit", -1))};
+    rule_out(r, 0, in[2].i ? b_op(b, OP_STRING, in, 3, pieces, 4) : in[2]);
+    rule_out(r, 1, in[2]);
+    return in[2].i != 0;
+}
+
+/* Strings (C) or (1, C) without the stop words, upper, lower or as they are. */
+bool rule_string_normalizer(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    const struct attr *words = node_attr(r->node, "stopwords");
+    bool lower = rule_str_is(r, "case_change_action", "NONE", "LOWER"), upper = rule_str_is(r, "case_change_action", "NONE", "UPPER");
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
+    if (!dims)
+        return false;
+    if (!v_is_string(b, x) || rank < 1 || rank > 2 || (rank == 2 && !ex_is(b_exprs(b), dims[0], 1)))
+        return rule_bad(r, "the operand must be strings of shape (C) or (1, C)");
+    if (!lower && !upper && !rule_str_is(r, "case_change_action", "NONE", "NONE"))
+        return rule_bad(r, "case_change_action is \"%.20s\"", rule_str(r, "case_change_action", ""));
+    if (ex_is_const(b_exprs(b), dims[rank - 1], &known) && known < 1)
+        known = 1;
+    expr_id left = fresh(r, "left", known), out[2] = {dims[0], left};
+    value_id in[3] = {x, packed(b, n_words ? (const char *const *)words->u.strs : NULL, (uint32_t)n_words),
+                      b_scalar_i64(b, ELEM_I64, n_words)};
+    struct attr attrs[] = {attr_str("fn", "normalize"), attr_elem("elem", ELEM_STR),
+                           attr_exprs("dims", rank == 1 ? &left : out, (uint32_t)rank), attr_expr("count", left),
+                           attr_int("option", rule_int(r, "is_case_sensitive", 0)), attr_int("mapping", lower ? 1 : upper ? 2 : 0)};
+    return rule_result(r, b_op(b, OP_STRING, in, 3, attrs, 6));
 }
