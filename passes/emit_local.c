@@ -13,6 +13,7 @@ struct em_local {
     lval buffer;
     bool filling, full;
     bool riding;                 /* the reduction at hand passes every point once, and stores what it computes */
+    bool partial;                /* ... but some of its points only under a condition */
     int depth;                   /* level of the filling loop, ... */
     lblock home;                 /* ... and its block */
     expr_id row[RANK_MAX];
@@ -160,7 +161,7 @@ bool em_local_ride(struct em *em, value_id v, const int64_t *axes, uint32_t n_ax
     if (!l || l->filling || l->riding || l->inner != mask || local_seen(em, l))
         return false;
     l->riding = true;
-    l->full = false;
+    l->full = l->partial = false;
     l->depth = em->top;
     l->home = em->level[em->top];
     return true;
@@ -176,11 +177,12 @@ void em_local_ride_end(struct em *em, value_id v)
 {
     struct em_local *l = local_of(em, v);
     l->riding = false;
-    l->full = true;
+    l->full = !l->partial;
 }
 
 static lval ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id cond)
 {
+    l->partial |= ex_truth(em->x, cond) != TRUE_;
     l->filling = true;           /* the value itself, not from the buffer */
     lval v = em_compute(em, l->value, idx, cond);
     l->filling = false;
@@ -202,7 +204,9 @@ bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond,
     bool seen = local_seen(em, l);
     if (seen && !same_row(l, idx))
         return false;
-    if (!seen) {
+    if (!seen) {   /* outside of a pad or of a concat's piece there is nothing to fill the row with */
+        if (ex_truth(em->x, cond) != TRUE_)
+            return false;
         int depth = row_depth(em, l, idx);
         if (!depth || depth > em->top)
             return false;

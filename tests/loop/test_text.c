@@ -67,6 +67,10 @@ static const char every_kernel_statement[] =
     "    %58 = shuffle f32x2 %13, %20 [0, 7]\n"
     "    %59 = hreduce f32 add %13\n"
     "    %60 = hreduce bool or %16\n"
+    "    %61 = bitcast i8x16 %13\n"
+    "    %62 = dot i32x4 %54, %61, %15\n"
+    "    %63 = bitcast bf16x8 %13\n"
+    "    %64 = dot f32x4 %63, %63, %13\n"
     "  }\n"
     "}\n";
 
