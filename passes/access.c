@@ -48,11 +48,15 @@ static void reshape_index(struct exprs *x, const struct type *from, const expr_i
         out[same] = idx[same];
         same++;
     }
+    /* And so do equal trailing ones. */
+    int32_t nf = from->rank, nt = to->rank;
+    while (nf > same && nt > same && from->dims[nf - 1].i == to->dims[nt - 1].i)
+        out[--nt] = idx[--nf];
     expr_id one = ex_const(x, 1);
-    for (int32_t d = same; d < to->rank; d++)
+    for (int32_t d = same; d < nt; d++)
         dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
-    expr_id linear = point_linear(x, idx + same, from->dims + same, from->rank - same);
-    point_split(x, linear, dims + same, to->rank - same, out + same);
+    expr_id linear = point_linear(x, idx + same, from->dims + same, nf - same);
+    point_split(x, linear, dims + same, nt - same, out + same);
 }
 
 /* Position in [0, n) that a periodic reflection without edge repeat (period 2(n-1)) assigns to i. */
@@ -251,4 +255,31 @@ static uint32_t invariant(struct graph *g, value_id v, int depth)
 uint32_t value_const_invariant(struct graph *g, value_id v)
 {
     return invariant(g, v, 0);
+}
+
+/* ---- convolutions -------------------------------------------------------------------------------------------------- */
+
+/* The last window begins where it still fits, so it reaches no further than the upper padding; less far where the stride
+ * leaves some of it over, which is known for known extents. */
+bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above)
+{
+    struct exprs *ex = g->ctx->exprs;
+    const struct type *x = value_type(g, n->in[0]), *y = value_type(g, n->out[0]), *w = value_type(g, n->in[1]);
+    uint32_t c;
+    int64_t lo, hi, size, out, k;
+    if (node_ints(n, "xdil", &c)[d] != 1 || !ex_is_const(ex, node_exprs(n, "lo", &c)[d], &lo) ||
+        !ex_is_const(ex, node_exprs(n, "hi", &c)[d], &hi))
+        return false;
+    *below = lo > 0 ? lo : 0;
+    int64_t stride = node_ints(n, "strides", &c)[d];
+    if (ex_is_const(ex, x->dims[2 + d], &size) && ex_is_const(ex, y->dims[2 + d], &out) && ex_is_const(ex, w->dims[2 + d], &k)) {
+        if (size <= 0 || out <= 0)
+            return false;
+        out = (out + tile - 1) / tile * tile;
+        hi = (out - 1) * stride + (k - 1) * node_ints(n, "dilations", &c)[d] - lo - (size - 1);
+    } else {
+        hi += (tile - 1) * stride;
+    }
+    *above = hi > 0 ? hi : 0;
+    return true;
 }

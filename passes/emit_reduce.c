@@ -217,18 +217,9 @@ expr_id em_inside(struct em *em, expr_id i, expr_id size)
 bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
-    const struct type *x = value_type(em->g, n->in[0]), *y = value_type(em->g, n->out[0]),
-                      *w = value_type(em->g, n->in[1]);
-    uint32_t c;
-    int64_t lo, size, out, k;
-    if (!s->halo || node_ints(n, "xdil", &c)[d] != 1)
-        return false;
-    if (!ex_is_const(em->x, node_exprs(n, "lo", &c)[d], &lo) || !ex_is_const(em->x, x->dims[2 + d], &size) ||
-        !ex_is_const(em->x, y->dims[2 + d], &out) || !ex_is_const(em->x, w->dims[2 + d], &k))
-        return false;
-    out = (out + tile - 1) / tile * tile;
-    int64_t last = (out - 1) * node_ints(n, "strides", &c)[d] + (k - 1) * node_ints(n, "dilations", &c)[d] - lo;
-    return s->halo[2 + d] >= lo && s->halo[s->rank + 2 + d] >= last - (size - 1);
+    int64_t below, above;
+    return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
+           s->halo[s->rank + 2 + d] >= above;
 }
 
 static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)

@@ -132,32 +132,21 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
     int64_t tile = kernel->winograd ? kernel->winograd : 1;   /* read whole */
     value_id v = n->in[0];
     struct storage *s = &l->m->storage[v.i];
-    const struct type *x = value_type(l->g, v), *y = value_type(l->g, n->out[0]), *w = value_type(l->g, n->in[1]);
-    uint32_t c;
-    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c),
-                  *xdil = node_ints(n, "xdil", &c);
-    const expr_id *pads = node_exprs(n, "lo", &c);
-    int64_t need[2 * RANK_MAX] = {0}, size, out, k, lo;
+    int32_t rank = value_type(l->g, v)->rank;
+    int64_t need[2 * RANK_MAX] = {0};
     bool any = false;
     if (s->place != PLACE_ARENA || l->plain[v.i] || l->fastest[v.i])
         return;
-    for (int32_t d = 2; d < x->rank; d++) {
-        if (!fixed(l, x->dims[d], &size) || !fixed(l, y->dims[d], &out) || !fixed(l, w->dims[d], &k) ||
-            !fixed(l, pads[d - 2], &lo) || xdil[d - 2] != 1 || size <= 0 || out <= 0)
+    for (int32_t d = 2; d < rank; d++) {
+        if (!conv_reach(l->g, n, d - 2, tile, &need[d], &need[rank + d]) || need[d] > 64 || need[rank + d] > 64)
             return;
-        out = (out + tile - 1) / tile * tile;
-        int64_t last = (out - 1) * strides[d - 2] + (k - 1) * dil[d - 2] - lo;
-        need[d] = lo > 0 ? lo : 0;
-        need[x->rank + d] = last > size - 1 ? last - (size - 1) : 0;
-        if (need[d] > 64 || need[x->rank + d] > 64)
-            return;
-        any |= need[d] || need[x->rank + d];
+        any |= need[d] || need[rank + d];
     }
     if (!any)
         return;
     if (!s->halo)
-        s->halo = NEW_ARRAY(l->m->arena, int64_t, 2 * x->rank);
-    for (int32_t d = 0; d < 2 * x->rank; d++)
+        s->halo = NEW_ARRAY(l->m->arena, int64_t, 2 * rank);
+    for (int32_t d = 0; d < 2 * rank; d++)
         if (need[d] > s->halo[d])
             s->halo[d] = need[d];
 }

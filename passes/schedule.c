@@ -161,6 +161,35 @@ static void loop_last(struct map_plan *p, int32_t dim)
         }
 }
 
+/* Is there work for several threads in loops [0, n)? */
+static bool has_many(struct em *em, const struct map_plan *p, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!ex_is(em->x, p->loop[i].extent, 1))
+            return true;
+    return false;
+}
+
+/* Which loops are flattened into the parallel one: the outer ones, so that what is inside is worth an index. Of unknown
+ * extents one goes inside, since an index costs some divisions. */
+static void map_split(struct em *em, struct map_plan *p)
+{
+    const struct kernel *k = em->k;
+    uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : p->n_loops;
+    int64_t inner = 1;
+    bool unknown = false;
+    for (p->n_parallel = p->n_loops; p->n_parallel > 0; p->n_parallel--) {
+        const struct loop *l = &p->loop[p->n_parallel - 1];
+        int64_t n = 1;
+        bool known = ex_is_const(em->x, l->extent, &n), may = known || (!unknown && has_many(em, p, p->n_parallel - 1));
+        bool free = l->dim != p->vec || (unknown && !k->has_rows);
+        if (p->n_parallel <= rows && free && (!may || inner >= MAP_GRAIN || n > MAP_GRAIN_MAX / (inner > 0 ? inner : 1)))
+            break;
+        inner *= extent_hint(em, l->extent);
+        unknown |= !known;
+    }
+}
+
 static void map_plan_make(struct em *em, struct map_plan *p)
 {
     const struct kernel *k = em->k;
@@ -188,18 +217,16 @@ static void map_plan_make(struct em *em, struct map_plan *p)
         loop_last(p, p->vec);
         loop_last(p, source);
     }
-    int64_t inner = 1;
-    p->n_parallel = p->n_loops;
-    uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : p->n_loops;
-    while (p->n_parallel > 0) {
-        const struct loop *l = &p->loop[p->n_parallel - 1];
-        int64_t n = 1;
-        bool known = ex_is_const(em->x, l->extent, &n);
-        if (p->n_parallel <= rows && l->dim != p->vec && (!known || inner >= MAP_GRAIN || n > MAP_GRAIN_MAX / (inner > 0 ? inner : 1)))
-            break;
-        inner *= extent_hint(em, l->extent);
-        p->n_parallel--;
-    }
+    map_split(em, p);
+}
+
+/* Lanes of the vector that a parallel index names. */
+static expr_id map_parallel_lanes(struct em *em, const struct map_plan *p, expr_id vector)
+{
+    expr_id n = value_type(em->g, p->out)->dims[p->vec], base = ex_mulc(em->x, vector, p->lanes);
+    bool whole = ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, p->lanes)), 0);
+    lval mask = whole ? (lval){0} : em_tail_mask(em, ex_sub(em->x, n, base), p->lanes);
+    return ex_add(em->x, base, em_lane(em, p->lanes, mask));
 }
 
 static bool emit_map(struct em *em)
@@ -208,9 +235,12 @@ static bool emit_map(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     map_plan_make(em, &p);
+    for (uint32_t i = 0; i < p.n_parallel; i++)      /* an index for each vector */
+        if (p.loop[i].dim == p.vec)
+            p.loop[i].extent = ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, p.lanes));
     em_parallel_open(em, &par, p.loop, p.n_parallel);
     for (uint32_t i = 0; i < p.n_parallel; i++)
-        idx[p.loop[i].dim] = p.loop[i].var;
+        idx[p.loop[i].dim] = p.loop[i].dim == p.vec ? map_parallel_lanes(em, &p, p.loop[i].var) : p.loop[i].var;
     map_loops(em, &p, p.n_parallel, idx);
     em_parallel_end(em, &par);
     int64_t work = 1;
