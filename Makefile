@@ -156,6 +156,23 @@ check: all tests $(VENV)/bin/pytest
 check-unit: all tests
 	@$(TEST_ENV) python3 tests/run.py --build $(BUILD) --no-pytest $(TESTS)
 
+# Compiler and C tests with address and undefined-behaviour checks, files made to be bad given to that compiler, and the
+# runtime's tests with the thread checker. Builds beside $(BUILD).
+RUNTIME_TESTS := $(filter tests/runtime/%,$(TEST_SOURCES:%.c=%))
+.PHONY: check-sanitize
+check-sanitize: $(VENV)/bin/pytest
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-thread SANITIZE=thread OPT="-O1 -g1" $(RUNTIME_TESTS:%=$(BUILD)-thread/%)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-address SANITIZE=address,undefined OPT="-O1 -g1" $(BUILD)-address/mcc tests
+	@MCC_BUILD=$(abspath $(BUILD)-thread) python3 tests/run.py --build $(BUILD)-thread --no-pytest $(RUNTIME_TESTS:%=$(BUILD)-thread/%)
+	@MCC_BUILD=$(abspath $(BUILD)-address) MCC=$(abspath $(BUILD)-address)/mcc PYTHONDONTWRITEBYTECODE=1 \
+	    $(PYTHON) tests/run.py --build $(BUILD)-address --only tests/hostile $(TESTS:$(BUILD)/%=$(BUILD)-address/%)
+
+# Every float through the vector functions, against libm's double: some minutes for each, two at a time.
+MATH ?= exp log tanh sigmoid erf
+.PHONY: check-math
+check-math: $(BUILD)/tests/codegen/test_math
+	@printf '%s\n' $(MATH) | xargs -P 2 -I OP $(BUILD)/tests/codegen/test_math --every OP
+
 conformance: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py
 
@@ -263,6 +280,8 @@ help:
 	@echo 'make demo          deps, build, compile examples/digits and run it on pictures it never saw'
 	@echo 'make check         every test; the last line is "N passed, N failed, N skipped"'
 	@echo 'make check-unit    the C tests alone'
+	@echo 'make check-sanitize  C tests and bad files under ASan and UBSan, the runtime under TSan'
+	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
 	@echo 'make conformance   the ONNX 1.22.0 suite, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'

@@ -154,7 +154,7 @@ static bool commit(struct sink *s, const char *temporary, const char *folder)
 bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool (*fill)(void *user, struct sink *),
                void *user)
 {
-    const char *volatile *known = temporary_slot(ctx);
+    const char *volatile *volatile known = temporary_slot(ctx);
     jmp_buf *outer = ctx->unwind, here;
     volatile bool ok = false, unwound = false;
     struct sink s = { .ctx = ctx, .ok = true };

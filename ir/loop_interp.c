@@ -77,9 +77,9 @@ static void slot_init(struct interp *in, uint32_t value)
     if (bytes == 0)
         return;
     x->data = arena_alloc(&in->arena, 2 * (bytes + t.lanes));
-    x->undef = x->data + bytes;
-    x->spare = x->undef + t.lanes;
-    x->spare_undef = x->spare + bytes;
+    x->spare = x->data + bytes;      /* aligned as the elements want it */
+    x->undef = x->spare + bytes;
+    x->spare_undef = x->undef + t.lanes;
 }
 
 static void all_defined(struct slot *x)
@@ -285,7 +285,7 @@ static void exec_hreduce(struct interp *in, const struct lstmt *s)
     const struct slot *a = slot_in(in, s, 0);
     struct slot *r = slot_out(in, s);
     uint32_t size = elem_size(a->elem);
-    uint8_t lanes[LANES_MAX * 8];
+    _Alignas(8) uint8_t lanes[LANES_MAX * 8];
     memcpy(lanes, a->data, (size_t)a->lanes * size);
     for (uint32_t n = a->lanes / 2; n > 0; n /= 2)
         loop_compute((enum lop)s->imm, a->elem, n, lanes, lanes + (size_t)n * size, NULL, lanes);

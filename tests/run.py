@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every test and sums the results up: cmocka programs (TAP), then pytest over tests/.
 
-usage: run.py --build BUILD [--no-pytest] PROGRAM...
+usage: run.py --build BUILD [--no-pytest | --only FOLDER] PROGRAM...
 
 A program that dies or that names fewer tests than it planned counts as one more failure. Failed tests are printed with
 what they said; the last line of all is "N passed, N failed, N skipped".
@@ -59,10 +59,11 @@ def run_programs(paths):
     return total
 
 
-def run_pytest(build):
+def run_pytest(build, only):
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
-    tests = sorted(str(p) for p in pathlib.Path(__file__).parent.glob("*/test_*.py"))
+    here = pathlib.Path(__file__).parent
+    tests = [str(only)] if only else sorted(str(p) for p in here.glob("*/test_*.py"))
     if not tests:
         return [0, 0, 0]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
@@ -83,12 +84,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--no-pytest", action="store_true")
+    parser.add_argument("--only", type=pathlib.Path, help="of the Python tests, those of this folder")
     parser.add_argument("programs", nargs="*")
     args = parser.parse_args()
     total = run_programs(args.programs)
     if not args.no_pytest:
         sys.stdout.flush()
-        total = [a + b for a, b in zip(total, run_pytest(args.build))]
+        total = [a + b for a, b in zip(total, run_pytest(args.build, args.only))]
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] or not total[0] else 0
 

@@ -1,8 +1,14 @@
 /* The vector mathematics as machine code against the interpreter, bit for bit where the target fuses multiplications. How
- * good the results are, tests/loop/test_math.c measures. */
+ * good the results are, tests/loop/test_math.c measures on samples.
+ *
+ *   test_math --every OP [STRIDE]     the machine code on every float (of which STRIDE takes some) against libm's double:
+ *                                     fails beyond the bound that docs/numerics.md states (make check-math)
+ */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -77,12 +83,92 @@ static void test_f64_vector(void **state)
     run_all(ELEM_F64, 8);
 }
 
+/* ---- every float ------------------------------------------------------------------------------------------------- */
+
+static double sigmoid(double x)
+{
+    return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+}
+
+static const struct bound { enum op op; double (*reference)(double); double ulps; } bounds[] = {
+    { OP_EXP, exp, 1 }, { OP_LOG, log, 1 }, { OP_TANH, tanh, 1.5 }, { OP_SIGMOID, sigmoid, 2 }, { OP_ERF, erf, 2 },
+    { OP_EXPM1, expm1, 1.5 }, { OP_LOG1P, log1p, 1 }, { OP_SIN, sin, 1.6 }, { OP_COS, cos, 1.6 }
+};
+static const struct bound *every;          /* what the hook measures */
+static uint64_t stride = 1;
+
+/* An ULP is the distance of floats at the exact result; infinity stands for 2^128 beside a finite number. */
+static double ulps(float got, double want)
+{
+    int e;
+    if (isnan(want) || isnan(got))
+        return isnan(want) && isnan(got) ? 0 : INFINITY;
+    if (isinf((float)want) && isinf(got))
+        return (got > 0) == (want > 0) ? 0 : INFINITY;
+    if (isinf(want) || fabs(want) > 0x1p129)
+        return INFINITY;
+    frexp(want, &e);
+    return fabs((isinf(got) ? copysign(0x1p128, got) : got) - want) * ldexp(1, 24 - (e < -125 ? -125 : e));
+}
+
+static void measure(int64_t count, mcc_rt_fn *fn, const int64_t *args, const char *cpu)
+{
+    float *x = (float *)(intptr_t)args[0];
+    const float *y = (const float *)(intptr_t)args[2];
+    size_t n = (size_t)count * 16;
+    double worst = 0;
+    float at = 0;
+    static bool done;                      /* all variants that fuse give the same bits */
+    if (done || strcmp(cpu, __builtin_cpu_supports("x86-64-v4") ? "x86-64-v4" : "x86-64-v3") != 0)
+        return;
+    done = true;
+    for (uint64_t bits = 0; bits <= UINT32_MAX;) {
+        for (size_t i = 0; i < n; i++, bits += stride) {
+            uint32_t b = (uint32_t)bits;
+            memcpy(&x[i], &b, sizeof b);
+        }
+        fn(args, 0, count, NULL, NULL);
+        for (size_t i = 0; i < n; i++) {
+            double u = ulps(y[i], every->reference(x[i]));
+            if (u > worst) {
+                worst = u;
+                at = x[i];
+            }
+        }
+    }
+    printf("%-8s %s: at most %.4f ulp, at %a; stated: %g\n", op_name(every->op), cpu, worst, (double)at, every->ulps);
+    fflush(stdout);
+    if (worst > every->ulps)
+        fail_msg("%s: %g ulp", op_name(every->op), worst);
+}
+
+static void test_every(void **state)
+{
+    (void)state;
+    struct suite *s = suite_new();
+    add_case(s, every->op, 1, ELEM_F32, 16);
+    s->cases.data[0].hook = measure;
+    suite_run(s);
+    suite_free(s);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32_vector), cmocka_unit_test(test_f32_scalar), cmocka_unit_test(test_f64_vector)
     };
+    const struct CMUnitTest all[] = { cmocka_unit_test(test_every) };
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc < 3 || strcmp(argv[1], "--every") != 0)
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    for (size_t i = 0; i < COUNT_OF(bounds); i++)
+        if (strcmp(op_name(bounds[i].op), argv[2]) == 0)
+            every = &bounds[i];
+    stride = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    if (!every || !stride) {
+        fprintf(stderr, "no bound is stated for %s\n", argv[2]);
+        return 2;
+    }
+    return cmocka_run_group_tests(all, NULL, NULL);
 }
