@@ -71,6 +71,16 @@ static int row_depth(const struct em *em, const struct em_local *l, const expr_i
     return depth;
 }
 
+/* Filling computes the whole row, so the row must be one that the value has: behind a pad or a concat it need not be. */
+static bool row_inside(const struct em *em, const struct em_local *l, const expr_id *idx)
+{
+    const struct type *t = value_type(em->g, l->value);
+    for (int32_t d = 0; d < l->storage.rank; d++)
+        if (!(l->inner >> d & 1) && (ex_lo(em->x, idx[d]) < 0 || ex_cmp_lt(em->x, idx[d], t->dims[d]) != TRUE_))
+            return false;
+    return true;
+}
+
 static void fill_point(struct em *em, struct em_local *l, expr_id *idx)
 {
     lval v = em_compute(em, l->value, idx, ex_const(em->x, 1));
@@ -208,7 +218,7 @@ bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond,
         if (ex_truth(em->x, cond) != TRUE_)
             return false;
         int depth = row_depth(em, l, idx);
-        if (!depth || depth > em->top)
+        if (!depth || depth > em->top || (ex_truth(em->x, cond) != TRUE_ && !row_inside(em, l, idx)))
             return false;
         fill(em, l, depth, idx);
     }
