@@ -156,13 +156,31 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
 
 /* The node that a kernel goes by: its reduction's, else that of what it stores. A kernel that only fills the halo of
  * another's result goes by that one's. */
-static uint32_t kernel_lead(const struct module *m, const struct kernel *k)
+uint32_t kernel_lead(const struct module *m, const struct kernel *k)
 {
     node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
     if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
         k = &m->kernels.data[m->kernel_of[made.i] - 1];
     node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
     return lead.i ? graph_node(m->g, lead)->src.i : 0;
+}
+
+/* --break-kernel=N, for the tests of mcc diff and mcc reduce: another operation where kernel N first computes a float. */
+static const char *broken_text(struct compilation *c, const char *text)
+{
+    static const char *const swaps[][2] = {{" = add f", " = sub f"}, {" = sub f", " = add f"}, {" = mul f", " = add f"}, {" = max f", " = min f"}};
+    char *copy = arena_strdup(&c->ctx->session, text), *first = NULL;
+    size_t which = 0;
+    for (size_t i = 0; i < COUNT_OF(swaps); i++) {
+        char *at = strstr(copy, swaps[i][0]);
+        if (at && (!first || at < first)) {
+            first = at;
+            which = i;
+        }
+    }
+    if (first)
+        memcpy(first, swaps[which][1], strlen(swaps[which][1]));
+    return copy;
 }
 
 static bool schedule_variant(struct compilation *c, const struct variant *v, const char *suffix)
@@ -175,7 +193,8 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
         const struct kernel *k = &m->kernels.data[i];
         if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL)
             continue;
-        unit_add(c, &v->target, k->name, k->text);
+        const char *number = arena_printf(&c->ctx->session, "%u", i), *broken = c->options->break_kernel;
+        unit_add(c, &v->target, k->name, broken && strcmp(broken, number) == 0 ? broken_text(c, k->text) : k->text);
         scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
                                  .node = kernel_lead(m, k)};

@@ -12,6 +12,8 @@ bool run_plan(struct compilation *);
 bool run_schedule(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
+/* The source node that a kernel goes by, 0: none. */
+uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_kind_name(enum kernel_kind);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */
 bool header_write(struct compilation *, const struct artifact *);

@@ -20,6 +20,7 @@ enum fail command_check(struct context *, struct options *);
 enum fail command_eval(struct context *, struct options *);
 enum fail command_run(struct context *, struct options *);
 enum fail command_bench(struct context *, struct options *);
+enum fail command_diff(struct context *, struct options *);
 enum fail command_inspect(struct context *, struct options *);
 
 #endif

@@ -260,6 +260,11 @@ enum fail compile_model(struct context *ctx, const struct options *o, const char
     return compile_guarded(&c, model, last);
 }
 
+enum fail compile_keep(struct compilation *c, const char *model)
+{
+    return compile_guarded(c, model, NULL);
+}
+
 struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)
 {
     struct compilation c = {.ctx = ctx, .options = o, .report = report};

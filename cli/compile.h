@@ -50,6 +50,8 @@ bool trace_write(struct compilation *, const struct stage_cost *, uint32_t n);
 /* Runs the stages on `model` up to and including `last` (NULL: all). Returns the class of the failure, FAIL_NONE when
  * done; the diagnostics have been reported. sets ctx->unwind. `check`: nothing is generated. */
 enum fail compile_model(struct context *, const struct options *, const char *model, const char *last, struct report);
+/* The same for a compilation whose ctx, options and report are set, and whose graph and module stay with the caller. */
+enum fail compile_keep(struct compilation *, const char *model);
 /* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */
 struct graph *compile_graph(struct context *, const struct options *, const char *model, struct report);
 /* Reports the diagnostics that were recorded since the last call, as --quiet and -fdiagnostics-format say (diagnose.c). */

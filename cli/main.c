@@ -29,6 +29,8 @@ static const struct command {
     {"bench", 'B', "bench MODEL.so", "times a compiled network and its kernels", command_bench, true},
     {"inspect", 'I', "inspect MODEL.so", "prints ports, symbols, kernels and sizes of a compiled network", command_inspect,
      true},
+    {"diff", 'D', "diff MODEL.onnx [-i NAME=FILE ...] [--against NAME=FILE]",
+     "compares a network's compiled code with the reference interpreter, kernel by kernel", command_diff, true},
     {"eval", 'E', "eval MODEL.onnx -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
      command_eval, true},
 };

@@ -11,7 +11,9 @@ struct text_list { VEC(const char *) items; };
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *prefix, *config, *depend_file;
     const char *stop_after, *worker, *format, *weights;
-    const char *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
+    struct text_list against;
+    double tolerance;
+    const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
     struct text_list inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t level, jobs, error_limit, worker_memory, threads, variant, runs;
