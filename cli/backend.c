@@ -165,7 +165,18 @@ uint32_t kernel_lead(const struct module *m, const struct kernel *k)
     return lead.i ? graph_node(m->g, lead)->src.i : 0;
 }
 
-/* --break-kernel=N, for the tests of mcc diff and mcc reduce: another operation where kernel N first computes a float. */
+/* --break-kernel=NODE: is NODE computed in kernel k? */
+static bool is_to_break(const struct compilation *c, const struct kernel *k)
+{
+    for (uint32_t i = 0; c->options->break_kernel && i < k->nodes.n; i++) {
+        const char *name = source_get(c->ctx, graph_node(c->module->g, k->nodes.data[i])->src)->name;
+        if (name && strcmp(name, c->options->break_kernel) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* For the tests of mcc diff and mcc reduce: another operation where the kernel first computes a float. */
 static const char *broken_text(struct compilation *c, const char *text)
 {
     static const char *const swaps[][2] = {{" = add f", " = sub f"}, {" = sub f", " = add f"}, {" = mul f", " = add f"}, {" = max f", " = min f"}};
@@ -193,8 +204,7 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
         const struct kernel *k = &m->kernels.data[i];
         if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL)
             continue;
-        const char *number = arena_printf(&c->ctx->session, "%u", i), *broken = c->options->break_kernel;
-        unit_add(c, &v->target, k->name, broken && strcmp(broken, number) == 0 ? broken_text(c, k->text) : k->text);
+        unit_add(c, &v->target, k->name, is_to_break(c, k) ? broken_text(c, k->text) : k->text);
         scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
                                  .node = kernel_lead(m, k)};

@@ -84,7 +84,7 @@ void options_reference(struct strbuf *out)
 {
     static const struct { char letter; const char *name; } commands[] = {
         {'C', "compile"}, {'K', "check"}, {'E', "eval"}, {'R', "run"}, {'B', "bench"}, {'I', "inspect"},
-        {'D', "diff"}, {'F', "configuration file"},
+        {'D', "diff"}, {'X', "reduce"}, {'F', "configuration file"},
     };
     strbuf_printf(out, "| option | in | meaning |\n|---|---|---|\n");
     for (uint32_t i = 0; i < option_count; i++) {

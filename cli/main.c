@@ -31,6 +31,8 @@ static const struct command {
      true},
     {"diff", 'D', "diff MODEL.onnx [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel", command_diff, true},
+    {"reduce", 'X', "reduce MODEL.onnx [-o FILE] -- COMMAND ...",
+     "finds the smallest part of a network for which COMMAND, given its path, ends with status 0", command_reduce, true},
     {"eval", 'E', "eval MODEL.onnx -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
      command_eval, true},
 };
@@ -190,7 +192,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         terminal_print(&text);
         return FAIL_NONE;
     }
-    if (o->files.items.n > 1)
+    if (o->files.items.n > 1 && command->run != command_reduce)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
                  o->files.items.data[1]);
     else if (o->files.items.n == 0 && command->needs_file && !o->calibrate)

@@ -1,0 +1,107 @@
+"""When something is wrong: mcc diff names the kernel, mcc reduce cuts the network down to it."""
+import re
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from support.tool import DIGITS, MCC, dense, mcc, save, value
+
+
+def chain(path, blocks=20):
+    """3 nodes a block: a matrix product and a bias, then a nonlinearity, then a row sum's difference; batch 8."""
+    rng = np.random.default_rng(3)
+    nodes, constants, last = [], {}, "x"
+    for i in range(blocks):
+        constants[f"w{i}"] = (rng.standard_normal((16, 16)) / 4).astype(np.float32)
+        nodes += [helper.make_node("MatMul", [last, f"w{i}"], [f"m{i}"], f"product{i}"),
+                  helper.make_node("Tanh", [f"m{i}"], [f"t{i}"], f"tanh{i}"),
+                  helper.make_node("ReduceMax", [f"t{i}"], [f"r{i}"], f"most{i}", axes=[1], keepdims=1),
+                  helper.make_node("Sub", [f"t{i}", f"r{i}"], [f"s{i}"], f"shift{i}")]
+        last = f"s{i}"
+    return save(path, nodes, [value("x", [8, 16])], [value(last, [8, 16])], constants)
+
+
+def test_diff_of_a_right_network(tmp_path):
+    for model in (DIGITS, dense(tmp_path / "net.onnx")):
+        for more in ([], ["-O0"], ["-O1", "--layout=NCHW"]):
+            done = mcc("diff", model, *more, cwd=tmp_path)
+            assert done.returncode == 0 and "none differs" in done.stdout and done.stderr == "", done.stderr
+            compared, kernels = map(int, re.match(r"(\d+) of (\d+) kernels", done.stdout).groups())
+            assert 0 < compared <= kernels
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx"]
+
+
+@pytest.mark.parametrize("node", ["conv1", "conv2", "pool1"])
+def test_diff_names_the_kernel(tmp_path, node):
+    done = mcc("diff", DIGITS, f"--break-kernel={node}", "-o", tmp_path / "operands", "--dim=n=3")
+    assert done.returncode == 5, done.stderr
+    named = re.search(r"kernel k\d+ \((.*?)\) differs", done.stderr)[1]
+    assert node in named.split("; ")[1].split(", ")
+    written = {p.name: np.load(p) for p in (tmp_path / "operands").iterdir()}
+    assert any(a.shape[:1] == (3,) for a in written.values())          # the data
+    assert node == "pool1" or any(a.shape[1:] == (1, 3, 3) or a.shape[1:] == (16, 3, 3) for a in written.values())    # the weights
+
+
+def test_diff_takes_inputs_and_references(tmp_path):
+    model = dense(tmp_path / "net.onnx")
+    x = np.array([[1, 2, 3, 4]], np.float32)
+    tensors = {t.name: numpy_helper.to_array(t) for t in onnx.load(model).graph.initializer}
+    y = np.maximum(x @ tensors["w"] + tensors["b"], 0)
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "y.pb").write_bytes(numpy_helper.from_array(y, "y").SerializeToString())
+    (tmp_path / "bad.pb").write_bytes(numpy_helper.from_array(y + 1, "y").SerializeToString())
+    (tmp_path / "shape.pb").write_bytes(numpy_helper.from_array(y[0], "y").SerializeToString())
+    for name, status in (("y.pb", 0), ("bad.pb", 5), ("shape.pb", 5), ("none.pb", 3)):
+        done = mcc("diff", model, "-i", "x=x.npy", "--against", f"y={name}", cwd=tmp_path)
+        assert done.returncode == status, (name, done.stderr)
+    assert mcc("diff", model, "-i", "x=x.npy", "--against", "z=y.pb", cwd=tmp_path).returncode == 2
+    assert mcc("diff", model, "-i", "x=x.npy", "--against", "y=bad.pb", "--tolerance=100", cwd=tmp_path).returncode == 0
+
+
+def test_reduce_finds_the_node(tmp_path):
+    """A network of 80 nodes, one kernel of which is compiled wrong."""
+    model = chain(tmp_path / "net.onnx")
+    assert len(onnx.load(model).graph.node) >= 50
+    done = mcc("diff", model, "--break-kernel=most11", "-o", tmp_path / "operands")
+    assert done.returncode == 5 and "most11" in done.stderr
+    script = tmp_path / "wrong.py"
+    script.write_text(f"import subprocess, sys\nsys.exit(subprocess.run([{MCC!r}, 'diff', '-q', '-O0', '-march=x86-64-v2', '--break-kernel=most11', "
+                      f"'-o', {str(tmp_path / 'o')!r}, sys.argv[1]]).returncode != 5)\n")
+    done = mcc("reduce", model, "-o", tmp_path / "small.onnx", "--", sys.executable, script, timeout=300)
+    assert done.returncode == 0, done.stderr
+    small = onnx.load(tmp_path / "small.onnx")
+    onnx.checker.check_model(small)
+    names = [n.name for n in small.graph.node]
+    assert "most11" in names and len(names) <= 3
+    assert f"{len(names)} of 80 nodes" in done.stdout
+    assert [d.dim_value for d in small.graph.input[0].type.tensor_type.shape.dim][0] == 1      # the batch of 8
+    assert len(small.graph.initializer) <= 1
+
+
+def test_reduce_keeps_subgraphs_whole(tmp_path):
+    """What a branch takes from around it becomes an input of the small network."""
+    def branch(op):
+        return helper.make_graph([helper.make_node(op, ["a"], [f"{op}_out"])], op, [], [value(f"{op}_out", [2])])
+    nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"), helper.make_node("If", ["c"], ["i"], "if", then_branch=branch("Neg"), else_branch=branch("Exp")),
+             helper.make_node("Sqrt", ["i"], ["y"], "sqrt")]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", [2]), value("c", [], onnx.TensorProto.BOOL)], [value("y", [2])])
+    script = tmp_path / "has_if.py"
+    script.write_text("import sys\nsys.exit(b'then_branch' not in open(sys.argv[-1], 'rb').read())\n")
+    assert mcc("reduce", model, "-o", tmp_path / "small.onnx", "--", sys.executable, script).returncode == 0
+    small = onnx.load(tmp_path / "small.onnx")
+    assert [n.name for n in small.graph.node] == ["if"] and {i.name for i in small.graph.input} == {"c", "a"}
+    onnx.checker.check_model(small)
+
+
+def test_reduce_errors(tmp_path):
+    model = dense(tmp_path / "net.onnx")
+    assert mcc("reduce", model).returncode == 2
+    assert mcc("reduce", model, "--", "false", cwd=tmp_path).returncode == 2
+    assert mcc("reduce", model, "--", tmp_path / "no such program", cwd=tmp_path).returncode == 3
+    assert mcc("reduce", tmp_path / "none.onnx", "--", "true").returncode == 3
+    done = mcc("reduce", model, "--", "test", "-s", "{}", cwd=tmp_path)
+    assert done.returncode == 0 and len(onnx.load(tmp_path / "reduced.onnx").graph.node) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "reduced.onnx"]
