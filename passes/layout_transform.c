@@ -294,6 +294,16 @@ static void halo_kernels(struct layouter *l)
 
 /* ---- constants ------------------------------------------------------------------------------------------------------------- */
 
+/* v = a conversion of narrower floats (f16 or bf16 weights that the arithmetic wants as f32): those are stored, and
+ * widened where they are read. */
+static bool widens(const struct layouter *l, const struct node *n)
+{
+    if (n->op != OP_CONVERT)
+        return false;
+    enum elem from = value_type(l->g, n->in[0])->elem, to = value_type(l->g, n->out[0])->elem;
+    return (from == ELEM_F16 || from == ELEM_BF16) && to == ELEM_F32;
+}
+
 /* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */
 static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
 {
@@ -308,7 +318,7 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
             const int64_t *p = node_ints(n, "perm", &count);
             for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
                 perm[d] = p[perm[d]];
-        } else if (n->op != OP_IDENTITY && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
+        } else if (n->op != OP_IDENTITY && !widens(l, n) && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
             return v;
         }
         v = n->in[0];

@@ -1,7 +1,8 @@
-"""Weights are stored once and never multiplied: sizes of artifacts, equal tensors, broadcasts of constants, and every
-form of MatMul and Gemm that could tempt a compiler to copy them."""
+"""Weights are stored once and never multiplied: sizes of artifacts, equal tensors, broadcasts of constants, f16 and
+bf16, and every form of MatMul and Gemm that could tempt a compiler to copy them."""
 import re
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -146,6 +147,24 @@ def test_growth_is_warned_of_and_limited(tmp_path):
         assert done.returncode == 4 and "outer" in done.stderr and not (tmp_path / "b.so").exists()
     done = mcc(path, "--max-output-size=5K", "-o", tmp_path / "c.so")
     assert done.returncode == 4 and not (tmp_path / "c.so").exists()
+
+
+# ---- narrow types keep their width ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("dtype, elem", [(np.float16, T.FLOAT16), (ml_dtypes.bfloat16, T.BFLOAT16)])
+@pytest.mark.parametrize("raw", [True, False])
+def test_width(dtype, elem, raw, tmp_path):
+    """Weights that a Cast makes f32 are stored as they are in the file, and widened where they are read."""
+    w = floats(400, 300, scale=0.1).astype(dtype)
+    tensor = helper.make_tensor("w", elem, w.shape, w.tobytes() if raw else w.astype(F).reshape(-1).tolist(), raw=raw)
+    graph = helper.make_graph([node("Cast", "w", "wf", to=T.FLOAT), node("MatMul", "x wf", "y")], "g", [value("x", ["n", 400])],
+                              [value("y", ["n", 300])], [tensor])
+    path = tmp_path / "net.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
+    model = Model(tmp_path, path=path)
+    assert sized(model, "-O2") < w.nbytes + 60_000
+    for n in (1, 3, 40):
+        model.compare([floats(n, 400)], [floats(n, 400) @ w.astype(F)], atol=1e-3)
 
 
 # ---- forms of products --------------------------------------------------------------------------------------------------------
