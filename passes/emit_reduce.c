@@ -141,9 +141,9 @@ static void dims_of_conv(struct em *em, struct reduction *r)
     for (int32_t d = 2; d < w->rank; d++)
         rdim_add(r, w->dims[d], 0);
     bool groups = node_int(r->n, "groups", 1) != 1;
-    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, r->n->in[0], 1));
+    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, conv_data(em->m, r->n), 1));
     if (!groups && r->group == 1)
-        r->dim[r->n_dims - 1].order = em_channel_order(em, r->n->in[0]);
+        r->dim[r->n_dims - 1].order = em_channel_order(em, conv_data(em->m, r->n));
 }
 
 static void dims_of(struct em *em, struct reduction *r)
@@ -261,8 +261,12 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
         struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
         return em_dot_group(em, n, &at, cond, r->cond, acc);
     }
-    lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
+    value_id data = n->in[0], scale;
+    bool scaled = conv_scale(em->m, n, &data, &scale);
+    lval a = to_acc(em, em_value(em, data, xi, cond), r->acc);
     lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
+    if (scaled)
+        b = em_op2(em, L_MUL, b, to_acc(em, em_value(em, scale, xi, cond), r->acc));
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
         lval in[3] = {em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0)};
         em_unify(em, in, 3);

@@ -106,8 +106,9 @@ static void want_blocks(struct layouter *l)
         const struct node *n = graph_node(l->g, k->anchor);
         if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank && may_block(l, k->outs.data[0]))
             l->blocked[k->outs.data[0].i] = true;
-        if (may_block(l, n->in[0]))
-            l->blocked[n->in[0].i] = true;
+        value_id data = conv_data(l->m, n);
+        if (may_block(l, data))
+            l->blocked[data.i] = true;
     }
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
     for (int pass = 0; pass < 2; pass++)
