@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "mcc_load.h"
+#include "runtime/mcc_load.h"
 
 enum { BLOCKS = 41, PORTS_MAX = 16, RANK_MAX = 16 };
 static const double BLOCK_NS = 2e6;
