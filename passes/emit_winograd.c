@@ -1,8 +1,10 @@
-/* The Winograd template: a kernel of three stages over a chunk of tiles, with two local buffers between them.
+/* The Winograd template: a kernel of stages over a chunk of tiles, with local buffers between them.
  *
  *   input     B' d B of every tile and vector of input channels       -> V[vector][point][tile][lane]
- *   products  for every point, V times the transformed weights        -> M[vector][point][tile][lane]
- *   output    A' M A of every tile and vector of output channels, then whatever the kernel does behind the convolution
+ *   then, for as many output channels as a register tile is wide:
+ *   weights   G g G' of a slice of input channels, unless open has done it  -> U[point][channel][vector][lane]
+ *   products  for every point, V times the slice of U, added up       -> M[vector][point][tile][lane]
+ *   output    A' M A of every tile, then whatever the kernel does behind the convolution
  *
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
  * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. The first
@@ -12,8 +14,8 @@
 
 #include <string.h>
 
-enum { PANEL = 16, SPARE_REGISTERS = 8, MAX_MR = 14, MAX_NR = 6, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, FMA_LATENCY = 4,
-       STEP_OVERHEAD = 1, CHUNK_BYTES = 768 << 10, MIN_CHUNKS = 4, UNKNOWN_TILES = 256 };
+enum { PANEL = 16, SPARE_REGISTERS = 8, MAX_MR = 14, MAX_NR = 4, FMA_PER_CYCLE = 2, LOADS_PER_CYCLE = 2, FMA_LATENCY = 4,
+       STEP_OVERHEAD = 1, CHUNK_BYTES = 512 << 10, MIN_CHUNKS = 4, UNKNOWN_TILES = 256, SLICE_BYTES = 320 << 10 };
 
 struct wino {
     struct em *em;
@@ -30,7 +32,9 @@ struct wino {
     expr_id th, tw, tiles;           /* per image; in all */
     expr_id first, here;             /* of the chunk at hand */
     expr_id group0;                  /* first vector of its output channels */
-    lval v, m, u;
+    lval v, m, u, weights;           /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
+    int64_t slice;                   /* vectors of input channels of which u is at hand */
+    int64_t stride[4];               /* of the plain weights */
     /* of the tile at hand */
     expr_id image, y0, x0, t, vec, lane;
     struct em_if row;
@@ -56,7 +60,7 @@ static int64_t known_tiles(const struct wino *w)
 /* Tiles of a chunk: what the caches near the core hold of V and M, split evenly, in whole register tiles. */
 static int64_t chunk_tiles(const struct wino *w, int64_t mr)
 {
-    int64_t tiles = known_tiles(w), most = CHUNK_BYTES / (w->points * (w->icv + w->ocv) * w->lanes * 4);
+    int64_t tiles = known_tiles(w), most = CHUNK_BYTES / (w->points * (w->icv + 2) * w->lanes * 4);
     if (most < 2 * mr)
         most = 2 * mr;
     if (most > tiles)
@@ -94,6 +98,11 @@ static void choose_group(struct wino *w)
         w->group /= 2;
 }
 
+/* Lines between the points of V or M, and elements between those of U: no power of two, or all points of a tile would
+ * compete for one set of the cache. */
+static int64_t tile_stride(const struct wino *w) { return w->ct | 1; }
+static int64_t weight_stride(const struct wino *w, int64_t nr) { return (w->slice * w->lanes * nr | 1) * w->lanes; }
+
 static void wino_init(struct wino *w, struct em *em)
 {
     struct exprs *x = em->x;
@@ -113,6 +122,12 @@ static void wino_init(struct wino *w, struct em *em)
     w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
     choose_tile(w);
     choose_group(w);
+    w->slice = w->icv;
+    while (!em->k->prepared && w->ic % w->lanes == 0 && w->slice > 1 &&
+           w->points * weight_stride(w, w->nr) * 4 > SLICE_BYTES)
+        do
+            w->slice--;
+        while (w->icv % w->slice);
 }
 
 /* ---- transforms ------------------------------------------------------------------------------------------------------------ */
@@ -173,7 +188,7 @@ static expr_id place(const struct wino *w, expr_id vector, expr_id point, expr_i
 {
     struct exprs *x = w->em->x;
     expr_id at = ex_add(x, ex_mulc(x, vector, w->points), point);
-    return ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ct), tile), w->lanes);
+    return ex_mulc(x, ex_add(x, ex_mulc(x, at, tile_stride(w)), tile), w->lanes);
 }
 
 static expr_id split_pin(struct em *em, expr_id e, expr_id size)
@@ -248,24 +263,75 @@ static void input_stage(struct wino *w, expr_id rows)
     em_for_end(em, &t, NULL, NULL);
 }
 
-struct product { expr_id point, vector, tile; int64_t nr; };     /* a register tile: vector counts within the group */
+/* The register tiles at hand: vectors of output channels from `vector` of the group on; the slice of input channels. */
+struct product { expr_id point, vector, row, tile, slice, next; int64_t nr; bool first; };
+
+/* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
+static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
+{
+    struct exprs *x = w->em->x;
+    expr_id panel = ex_const(x, PANEL), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    if (w->weights.i) {
+        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
+        return ex_add(x, ex_mulc(x, p->point, weight_stride(w, p->nr)), at);
+    }
+    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
+    expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
+    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), PANEL), ex_mod(x, oc, panel));
+}
+
+/* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
+static expr_id plain_at(const struct wino *w, expr_id vector, expr_id channel)
+{
+    struct exprs *x = w->em->x;
+    expr_id panel = ex_const(x, PANEL), oc = ex_mulc(x, vector, w->lanes);
+    expr_id at = ex_add(x, ex_mulc(x, ex_div(x, oc, panel), w->stride[0]), ex_mod(x, oc, panel));
+    return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
+}
+
+/* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
+static expr_id next_slice(const struct wino *w, const struct product *p)
+{
+    struct exprs *x = w->em->x;
+    expr_id slices = ex_const(x, w->icv / w->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
+    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
+    return plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
+}
+
+/* Asks for a few lines of the next slice's plain weights: over all points and tiles of the products, for all of them. */
+static void prefetch_step(struct wino *w, const struct product *p, expr_id ic)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    int64_t tiles = w->ct / w->mr, lines = 9 * p->nr, trips = w->points * tiles;
+    for (int64_t i = 0; i * trips < lines; i++) {
+        expr_id q = ex_addc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->row), i * trips);
+        q = ex_mod(x, q, ex_const(x, lines));
+        expr_id tap = ex_mod(x, q, ex_const(x, 9)), three = ex_const(x, 3), oc = ex_mulc(x, ex_div(x, q, ex_const(x, 9)), w->lanes);
+        expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, PANEL)), w->stride[0]));
+        at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
+        at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
+        at = ex_mulc(x, ex_add(x, at, ex_mulc(x, ic, w->stride[3])), 4);
+        lval in[2] = {w->weights, em_index(em, at)};
+        struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
+        s->in = lf_lvals(em->f, in, 2);
+        s->n_in = 2;
+    }
+}
 
 static void product_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane, lval *acc)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct ltype vector = {ELEM_F32, w->lanes};
+    expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
     lval b[MAX_NR];
-    expr_id panel = ex_const(x, PANEL), blocks = ex_ceildiv(x, ex_const(x, w->oc), panel);
-    expr_id ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
-    for (int64_t j = 0; j < p->nr; j++) {
-        expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
-        expr_id at = ex_add(x, ex_mul(x, p->point, blocks), ex_div(x, oc, panel));
-        at = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), PANEL), ex_mod(x, oc, panel));
-        b[j] = em_scratch_load(em, w->u, at, w->lanes);
-    }
+    if (w->weights.i)
+        prefetch_step(w, p, ex_add(x, ex_mulc(x, vec, w->lanes), lane));
+    for (int64_t j = 0; j < p->nr; j++)
+        b[j] = em_scratch_load(em, w->u, weight_at(w, p, vec, lane, j), w->lanes);
     for (int64_t i = 0; i < w->mr; i++) {
-        lval a = em_scratch_load(em, w->v, ex_add(x, place(w, vec, p->point, ex_addc(x, p->tile, i)), lane), 1);
+        lval a = em_scratch_load(em, w->v, ex_add(x, place(w, of_v, p->point, ex_addc(x, p->tile, i)), lane), 1);
         for (int64_t j = 0; j < p->nr; j++) {
             lval in[3] = {em_splat(em, a, w->lanes), b[j], acc[i * p->nr + j]};
             acc[i * p->nr + j] = em_op(em, L_FMA, vector, in, 3);
@@ -286,6 +352,11 @@ static void product_channels(struct wino *w, const struct product *p, expr_id ve
     em_for_end(em, &l, inner, acc);
 }
 
+static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)
+{
+    return place(w, ex_const(w->em->x, j), p->point, ex_addc(w->em->x, p->tile, i));
+}
+
 static void product_tile(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
@@ -293,9 +364,10 @@ static void product_tile(struct wino *w, const struct product *p)
     struct em_for l;
     lval acc[EM_POINTS], inner[EM_POINTS];
     uint32_t count = (uint32_t)(w->mr * p->nr);
-    int64_t whole = w->ic / w->lanes, rest = w->ic % w->lanes;
+    int64_t rest = w->ic % w->lanes, whole = w->slice - (rest != 0);
     for (uint32_t i = 0; i < count; i++)
-        acc[i] = em_const(em, ELEM_F32, w->lanes, 0, 0);
+        acc[i] = p->first ? em_const(em, ELEM_F32, w->lanes, 0, 0)
+                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->lanes);
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
@@ -304,31 +376,73 @@ static void product_tile(struct wino *w, const struct product *p)
     }
     if (rest)
         product_channels(w, p, ex_const(x, whole), rest, acc);
-    for (int64_t i = 0; i < w->mr; i++)
-        for (int64_t j = 0; j < p->nr; j++)
-            em_scratch_store(em, w->m, place(w, ex_addc(x, p->vector, j), p->point, ex_addc(x, p->tile, i)), acc[i * p->nr + j]);
+    for (uint32_t i = 0; i < count; i++)
+        em_scratch_store(em, w->m, product_place(w, p, i / p->nr, i % p->nr), acc[i]);
 }
 
-static void product_stage(struct wino *w, expr_id rows)
+struct weight_put { struct wino *w; const struct product *p; expr_id at; };
+static void weight_store(void *user, uint32_t point, lval v)
+{
+    const struct weight_put *to = user;
+    const struct wino *w = to->w;
+    em_scratch_store(w->em, w->u, ex_addc(w->em->x, to->at, (int64_t)point * weight_stride(w, to->p->nr)), v);
+}
+
+/* U of the slice: every input channel of it and every vector of output channels. */
+static void weight_stage(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
-    struct em_for p, v, t;
-    expr_id zero = ex_const(x, 0), point = em_for_begin(em, &p, zero, ex_const(x, w->points), 1, NULL, 0);
-    int64_t whole = w->group / w->nr, rest = w->group % w->nr;
-    for (int part = 0; part < 2; part++) {
-        struct product tile = {.point = point, .nr = part ? rest : w->nr};
-        int64_t trips = part ? rest != 0 : whole;
-        if (!trips)
-            continue;
-        expr_id i = em_for_begin(em, &v, zero, ex_const(x, trips), 1, NULL, 0);
-        tile.vector = part ? ex_const(x, whole * w->nr) : ex_mulc(x, i, w->nr);
-        tile.tile = ex_mulc(x, em_for_begin(em, &t, zero, rows, 1, NULL, 0), w->mr);
-        product_tile(w, &tile);
-        em_for_end(em, &t, NULL, NULL);
-        em_for_end(em, &v, NULL, NULL);
+    struct em_for c, v;
+    lval g[3][3];
+    int64_t channels = w->slice * w->lanes < w->ic ? w->slice * w->lanes : w->ic;
+    expr_id zero = ex_const(x, 0);
+    expr_id j = em_for_begin(em, &v, zero, ex_const(x, p->nr), 1, NULL, 0);
+    expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
+    expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
+    expr_id from = plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
+    for (int64_t r = 0; r < 3; r++)
+        for (int64_t k = 0; k < 3; k++)
+            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->lanes);
+    struct weight_put to = {w, p, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->lanes)};
+    emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->lanes}, g, weight_store, &to);
+    em_for_end(em, &c, NULL, NULL);
+    em_for_end(em, &v, NULL, NULL);
+}
+
+static void product_slice(struct wino *w, struct product *p, expr_id rows)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l, t;
+    expr_id zero = ex_const(x, 0);
+    if (w->weights.i) {
+        weight_stage(w, p);
+        p->next = next_slice(w, p);
+        if (!ex_is_const(x, p->next, &(int64_t){0}))
+            p->next = em_pin(em, p->next, 0, INT64_MAX);
     }
-    em_for_end(em, &p, NULL, NULL);
+    p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
+    p->row = em_for_begin(em, &t, zero, rows, 1, NULL, 0);
+    p->tile = ex_mulc(x, p->row, w->mr);
+    product_tile(w, p);
+    em_for_end(em, &t, NULL, NULL);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+static void product_stage(struct wino *w, expr_id vector, int64_t nr, expr_id rows)
+{
+    struct em *em = w->em;
+    struct em_for l;
+    struct product p = {.vector = vector, .nr = nr, .slice = ex_const(em->x, 0), .first = true};
+    int64_t slices = w->icv / w->slice;
+    product_slice(w, &p, rows);
+    if (slices == 1)
+        return;
+    p.first = false;
+    p.slice = em_for_begin(em, &l, ex_const(em->x, 1), ex_const(em->x, slices), 1, NULL, 0);
+    product_slice(w, &p, rows);
+    em_for_end(em, &l, NULL, NULL);
 }
 
 static lval output_load(struct wino *w, uint32_t row, uint32_t column)
@@ -362,18 +476,37 @@ static void output_store(struct wino *w, uint32_t row, uint32_t column, lval v)
     }
 }
 
-static void output_stage(struct wino *w)
+static void output_stage(struct wino *w, expr_id vector, int64_t nr)
 {
     struct em *em = w->em;
     struct em_for t, v;
     expr_id zero = ex_const(em->x, 0);
     tile_at(w, em_for_begin(em, &t, zero, w->here, 1, NULL, 0), false);
-    expr_id vec = em_for_begin(em, &v, zero, ex_const(em->x, w->group), 1, NULL, 0);
-    lanes_at(w, ex_add(em->x, w->group0, vec), w->oc);
+    expr_id vec = em_for_begin(em, &v, zero, ex_const(em->x, nr), 1, NULL, 0);
+    lanes_at(w, ex_add(em->x, ex_add(em->x, w->group0, vector), vec), w->oc);
     w->vec = vec;
     transform(w, &w->f->output, transform_group(w, &w->f->output), output_load, output_store);
     em_for_end(em, &v, NULL, NULL);
     em_for_end(em, &t, NULL, NULL);
+}
+
+/* All output channels of the group: whole register tiles, then what is left. */
+static void column_stages(struct wino *w, expr_id rows)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    int64_t whole = w->group / w->nr, rest = w->group % w->nr;
+    if (whole) {
+        expr_id vector = ex_mulc(x, em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, NULL, 0), w->nr);
+        product_stage(w, vector, w->nr, rows);
+        output_stage(w, vector, w->nr);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    if (rest) {
+        product_stage(w, ex_const(x, whole * w->nr), rest, rows);
+        output_stage(w, ex_const(x, whole * w->nr), rest);
+    }
 }
 
 /* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
@@ -395,9 +528,17 @@ bool emit_winograd(struct em *em)
     wino_init(&w, em);
     expr_id ct = ex_const(x, w.ct);
     struct loop loops[2] = {{0, ex_const(x, w.ocv / w.group), {0}}, {0, ex_ceildiv(x, w.tiles, ct), {0}}};
-    w.v = em_scratch(em, ELEM_F32, w.icv * w.points * w.ct * w.lanes);
-    w.m = em_scratch(em, ELEM_F32, w.group * w.points * w.ct * w.lanes);
-    w.u = em_prepared(em);
+    w.v = em_scratch(em, ELEM_F32, w.icv * w.points * tile_stride(&w) * w.lanes);
+    w.m = em_scratch(em, ELEM_F32, w.nr * w.points * tile_stride(&w) * w.lanes);
+    if (em->k->prepared) {
+        w.u = em_prepared(em);
+    } else {
+        value_id stored;
+        if (!winograd_weights(em->m, w.n->in[1], &stored, w.stride))
+            return false;
+        w.weights = em_buffer(em, stored);
+        w.u = em_scratch(em, ELEM_F32, w.points * weight_stride(&w, w.nr));
+    }
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, loops[0].var, w.group);
     w.first = ex_mulc(x, loops[1].var, w.ct);
@@ -406,8 +547,7 @@ bool emit_winograd(struct em *em)
         w.here = em_pin(em, w.here, 1, w.ct);
     expr_id rows = ex_ceildiv(x, w.here, ex_const(x, w.mr));
     input_stage(&w, rows);
-    product_stage(&w, rows);
-    output_stage(&w);
+    column_stages(&w, rows);
     em_parallel_end(em, &par);
     wino_cost(&w);
     return !em->failed;

@@ -16,19 +16,40 @@ struct derive {
     lval w, u;
     expr_id ic, blocks, stride[4];   /* arguments */
     expr_id block, channel;          /* at hand */
+    int64_t sub;
 };
 
-static lval scaled_sum(struct derive *d, const double *c, const lval *v)
+static lval scaled_sum(struct em *em, struct ltype t, const double *c, const lval *v)
 {
-    struct ltype t = {ELEM_F64, d->lanes};
     lval sum = {0};
     for (int i = 0; i < 3; i++) {
         if (c[i] == 0)
             continue;
-        lval in[3] = {v[i], em_const(d->em, ELEM_F64, d->lanes, c[i], 0), sum};
-        sum = sum.i ? em_op(d->em, L_FMA, t, in, 3) : c[i] == 1 ? v[i] : em_op(d->em, L_MUL, t, in, 2);
+        double k = t.elem == ELEM_F32 ? (double)(float)c[i] : c[i];
+        lval in[3] = {v[i], em_const(em, t.elem, t.lanes, k, 0), sum};
+        sum = sum.i ? em_op(em, L_FMA, t, in, 3) : c[i] == 1 ? v[i] : em_op(em, L_MUL, t, in, 2);
     }
     return sum;
+}
+
+void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct ltype t, lval g[3][3], winograd_put *put, void *user)
+{
+    for (uint32_t a = 0; a < f->alpha; a++) {
+        lval row[3];
+        for (int c = 0; c < 3; c++)
+            row[c] = scaled_sum(em, t, f->g[a], g[c]);
+        for (uint32_t b = 0; b < f->alpha; b++)
+            put(user, a * f->alpha + b, scaled_sum(em, t, f->g[b], row));
+    }
+}
+
+static void derive_put(void *user, uint32_t point, lval v)
+{
+    struct derive *d = user;
+    struct exprs *x = d->em->x;
+    expr_id at = ex_add(x, ex_mulc(x, d->blocks, point), d->block);
+    at = ex_addc(x, ex_mulc(x, ex_add(x, ex_mul(x, at, d->ic), d->channel), PANEL), d->sub);
+    em_scratch_store(d->em, d->u, at, em_op(d->em, L_CONVERT, (struct ltype){ELEM_F32, d->lanes}, &v, 1));
 }
 
 /* All points of the output channels at sub .. sub + lanes of the block. */
@@ -36,25 +57,17 @@ static void derive_lanes(struct derive *d, int64_t sub)
 {
     struct em *em = d->em;
     struct exprs *x = em->x;
-    struct ltype narrow = {ELEM_F32, d->lanes}, wide = {ELEM_F64, d->lanes};
-    lval g[3][3], row[3];
+    struct ltype wide = {ELEM_F64, d->lanes};
+    lval g[3][3];
     expr_id from = ex_add(x, ex_mul(x, d->block, d->stride[0]), ex_mul(x, d->channel, d->stride[3]));
+    d->sub = sub;
     for (int64_t r = 0; r < 3; r++)
         for (int64_t c = 0; c < 3; c++) {
             expr_id at = ex_add(x, ex_mulc(x, d->stride[1], r), ex_mulc(x, d->stride[2], c));
             lval v = em_scratch_load(em, d->w, ex_addc(x, ex_add(x, from, at), sub), d->lanes);
             g[c][r] = em_op(em, L_CONVERT, wide, &v, 1);
         }
-    for (uint32_t a = 0; a < d->f->alpha; a++) {
-        for (int c = 0; c < 3; c++)
-            row[c] = scaled_sum(d, d->f->g[a], g[c]);
-        for (uint32_t b = 0; b < d->f->alpha; b++) {
-            lval v = scaled_sum(d, d->f->g[b], row);
-            expr_id at = ex_add(x, ex_mulc(x, d->blocks, (int64_t)a * d->f->alpha + b), d->block);
-            at = ex_addc(x, ex_mulc(x, ex_add(x, ex_mul(x, at, d->ic), d->channel), PANEL), sub);
-            em_scratch_store(em, d->u, at, em_op(em, L_CONVERT, narrow, &v, 1));
-        }
-    }
+    emit_winograd_weights(em, d->f, wide, g, derive_put, d);
 }
 
 static expr_id index_arg(struct em *em, const char *label, int64_t least)

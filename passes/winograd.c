@@ -2,18 +2,21 @@
  *
  * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
  * makes the same choice and shares the transformed weights. Three terms decide: the products, which are fewer the larger
- * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the transformed weights, which
- * are alpha^2 / 9 times as large as the plain ones and come from memory in each run. */
+ * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from memory
+ * in each run and are transformed in each chunk of tiles. */
 #include "passes/winograd.h"
 
 #include "passes/access.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64 };
+enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, MIN_TILES = 16,
+       L2_BYTES = 1 << 20 };
 static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
-struct transform_cost { uint32_t m; double input, output; };     /* cycles per tile and 16 channels */
-static const struct transform_cost transform_costs[] = {{2, 28, 22}, {4, 110, 75}, {6, 260, 180}};
+/* Measured on whole layers, traffic of operand and result included. */
+struct transform_cost { uint32_t m; double input, output, weights; };     /* cycles per tile and 16 channels; per 16 weights */
+static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1200, 1100, 240}};
 
 struct conv_shape { int64_t images, ic, oc, out[2]; };
 
@@ -61,8 +64,10 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double m = t->m, alpha = m + 2;
     double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
-    double weights = alpha * alpha * (double)s->ic * blocks_of(s->oc) * PANEL * 4 / bytes_per_cycle;
-    return products * 1.15 + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
+    double chunks = ceil(tiles / CHUNK_TILES);
+    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * PANEL * 4 / bytes_per_cycle);
+    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
+    return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
 
 void winograd_choose(struct module *m, const bool *blocked)
@@ -87,8 +92,7 @@ void winograd_choose(struct module *m, const bool *blocked)
 
 /* ---- what open derives --------------------------------------------------------------------------------------------- */
 
-/* Strides of the weights in elements: per block of 16 output channels, row, column, input channel. */
-static bool weight_strides(const struct module *m, value_id w, int64_t stride[4], value_id *root)
+bool winograd_weights(const struct module *m, value_id w, value_id *stored, int64_t stride[4])
 {
     struct exprs *x = m->ctx->exprs;
     int64_t perm[RANK_MAX] = {0, 1, 2, 3};
@@ -107,7 +111,7 @@ static bool weight_strides(const struct module *m, value_id w, int64_t stride[4]
     for (int32_t i = 0; i < 4; i++)
         if (!ex_is_const(x, s->dim[perm[order[i]]].outer, &stride[i]) || (i > 0 && s->dim[perm[order[i]]].block))
             return false;
-    *root = w;
+    *stored = w;
     return true;
 }
 
@@ -137,6 +141,18 @@ static uint32_t prepared_find(const struct module *m, const struct prepared *p)
     return 0;
 }
 
+/* Kept from open on, or derived again in each chunk of a run? Deriving costs about as much as reading the result at 40
+ * bytes a cycle: it pays but where a cache near the core holds the result and many chunks use it. */
+static bool is_kept(struct module *m, const struct kernel *k, const struct prepared *p)
+{
+    const struct type *y = value_type(m->g, graph_node(m->g, k->anchor)->out[0]);
+    int64_t images, tile = k->winograd, size[2];
+    images = ex_is_const(m->ctx->exprs, y->dims[0], &images) ? images : 1;
+    for (int32_t d = 0; d < 2; d++)
+        size[d] = (extent(m, y->dims[2 + d]) + tile - 1) / tile;
+    return p->bytes <= KEPT_BYTES && (double)images * (double)size[0] * (double)size[1] >= KEPT_TILES;
+}
+
 void winograd_constants(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
@@ -144,12 +160,12 @@ void winograd_constants(struct module *m)
         struct prepared p = {.winograd = k->winograd, .offset = m->prepared_bytes};
         if (!k->winograd)
             continue;
-        if (!weight_strides(m, graph_node(m->g, k->anchor)->in[1], p.stride, &p.value) || !prepared_size(m, k, &p)) {
+        if (!winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &p.value, p.stride) || !prepared_size(m, k, &p)) {
             k->winograd = 0;
             continue;
         }
-        k->prepared = prepared_find(m, &p);
-        if (k->prepared)
+        k->prepared = is_kept(m, k, &p) ? prepared_find(m, &p) : 0;
+        if (k->prepared || !is_kept(m, k, &p))
             continue;
         VEC_PUSH(m->arena, &m->prepared, p);
         k->prepared = m->prepared.n;

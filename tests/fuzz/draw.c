@@ -237,7 +237,7 @@ static bool leaf_fits(struct draw *d, const expr_id *dims, int32_t rank)
     int64_t n = 1;
     for (int32_t i = 0; i < rank; i++)
         n *= draw_dim(d, dims[i]);
-    return n >= 0 && n <= 4 * DRAW_ELEMENTS;
+    return n >= 0 && n <= (d->largest_leaf ? d->largest_leaf : 4 * DRAW_ELEMENTS);
 }
 
 struct drawn draw_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t rank, bool constant)

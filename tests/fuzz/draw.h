@@ -36,6 +36,7 @@ struct draw {
     uint32_t nesting;            /* of regions, where one is being drawn */
     bool verbose;                /* kernels are shown too */
     double work;                 /* multiplications so far */
+    int64_t largest_leaf;        /* in elements; 0: 4 * DRAW_ELEMENTS */
     uint32_t n;
     struct drawn value[DRAW_VALUES];
     struct tensor inputs[DRAW_INPUTS];

@@ -99,23 +99,33 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }
 
+/* Small images with any number of channels; so many channels that transformed weights come in slices; so many tiles that
+ * they are kept from open on. */
+struct kind { int64_t channels[10], least, most; };
+static const struct kind kinds[] = {
+    {{8, 9, 16, 17, 24, 31, 32, 33, 40, 48}, 1, 14},
+    {{64, 72, 80, 96, 100, 112, 128, 144, 160, 192}, 1, 6},
+    {{8, 9, 16, 16, 16, 17, 20, 24, 24, 32}, 40, 46},
+};
+
 /* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may follow them. */
 static bool build(struct draw *d)
 {
-    static const int64_t channels[] = {8, 9, 16, 17, 24, 31, 32, 33, 40, 48};
-    int64_t h = draw_int(d, 1, 14), w = draw_int(d, 1, 14), n = draw_int(d, 1, 2);
+    const struct kind *kind = &kinds[draw_chance(d, 75) ? 0 : draw_chance(d, 60) ? 1 : 2];
+    const int64_t *channels = kind->channels, most = COUNT_OF(kind->channels) - 1;
+    int64_t h = draw_int(d, kind->least, kind->most), w = draw_int(d, kind->least, kind->most), n = draw_int(d, 1, 2);
     bool symbolic = draw_chance(d, 30);
     d->extent[0] = draw_int(d, 1, 9);
     if (symbolic)
         d->symbol[d->n_symbols++] = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
     bool batch = draw_chance(d, 60);
-    expr_id dims[4] = {ex_const(d->x, n), ex_const(d->x, DRAW_PICK(d, channels)), ex_const(d->x, h), ex_const(d->x, w)};
+    expr_id dims[4] = {ex_const(d->x, n), ex_const(d->x, channels[draw_int(d, 0, most)]), ex_const(d->x, h), ex_const(d->x, w)};
     if (symbolic)
         dims[batch ? 0 : draw_int(d, 2, 3)] = ex_sym(d->x, d->symbol[0]);
     value_id x = draw_leaf(d, ELEM_F32, dims, 4, false).v;
     x = x.i ? b_binary_f64(&d->b, OP_ADD, x, 0.25) : x;
     for (int64_t i = draw_int(d, 1, 2); i > 0 && x.i; i--) {
-        value_id y = convolution(d, x, DRAW_PICK(d, channels));
+        value_id y = convolution(d, x, channels[draw_int(d, 0, most)]);
         int32_t rank;
         if (!y.i)
             return false;
@@ -192,7 +202,7 @@ static bool try_graph(uint64_t seed, bool native, struct totals *t)
     volatile bool ok = false, built = false;
     double error = 0;
     strbuf_init(&why, &ctx->session);
-    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = seed * 0x2545f4914f6cdd1du + 1};
+    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = seed * 0x2545f4914f6cdd1du + 1, .largest_leaf = 1 << 19};
     d->b = (struct builder){.g = d->g, .region = {1}};
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
