@@ -395,12 +395,13 @@ static void chain_nodes(const struct compilation *c, struct art_node *node)
     }
 }
 
-static void artifact_nodes(struct compilation *c, struct artifact *a)
+struct art_node *source_rows(struct compilation *c, uint32_t *n)
 {
     struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
     for (uint32_t i = 0; i < c->ctx->sources.n; i++) {
         const struct source *s = &c->ctx->sources.data[i];
-        node[i] = (struct art_node){.name = s->name ? s->name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
+        const char *name = s->name && *s->name ? s->name : s->output;
+        node[i] = (struct art_node){.name = name ? name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
     uint32_t per_variant = c->variants.n ? c->kernel_rows.n / c->variants.n : 0;
@@ -413,8 +414,8 @@ static void artifact_nodes(struct compilation *c, struct artifact *a)
         }
     }
     chain_nodes(c, node);
-    a->node = node;
-    a->n_node = c->ctx->sources.n;
+    *n = c->ctx->sources.n;
+    return node;
 }
 
 /* -S, -emit-llvm: the text of all modules, one after the other. */
@@ -465,7 +466,7 @@ bool run_link(struct compilation *c)
     a.meta = artifact_meta(c);
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
-    artifact_nodes(c, &a);
+    a.node = source_rows(c, &a.n_node);
     if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
         return false;
     return codegen_link(c->ctx, &o, &a, output_kind(c->options, c->output), c->output);

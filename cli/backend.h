@@ -15,6 +15,8 @@ bool run_link(struct compilation *);
 /* The source node that a kernel goes by, 0: none. */
 uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_kind_name(enum kernel_kind);
+/* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
+struct art_node *source_rows(struct compilation *, uint32_t *n);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */
 bool header_write(struct compilation *, const struct artifact *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
@@ -27,6 +29,8 @@ void print_loops(const struct compilation *, struct strbuf *);
 
 /* The weights segment of a module, written in order (weights.c). */
 struct weights_writer weights_of(struct module *);
+/* Bytes of a stored constant that hold its elements: the rest of weight.bytes is padding. */
+uint64_t weight_elements_bytes(const struct module *, const struct weight *);
 /* Is it stored row-major, as it is? */
 bool weight_is_dense(struct module *, const struct weight *);
 /* The sidecar's table of tensors: weights_writer.entries (sidecar.c). */

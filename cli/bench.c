@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "cli/command.h"
+#include "cli/compile.h"
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3, ROWS_MAX = 40 };
 #define AUTO_NS 2000000000.0       /* two seconds of timed runs when --runs is not given */
@@ -193,6 +194,8 @@ static bool bench(struct session *s, struct profile *p, bool inside)
         return true;
     }
     profile_close(p);
+    if (s->options->profile && !profile_write(s, p, s->options->profile))
+        return false;
     if (!s->options->roofline) {
         print_kernels(s, p);
         return true;
@@ -202,6 +205,14 @@ static bool bench(struct session *s, struct profile *p, bool inside)
     calibration_print(s->ctx, &c);
     roofline_print(s, p, &c);
     return true;
+}
+
+/* The profile can be written and would not replace the artifact. */
+static bool profile_path_ok(struct context *ctx, const struct options *o)
+{
+    struct file_list read = {0};
+    VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
+    return output_check(ctx, o->profile) && output_differs(ctx, o->profile, &read, NULL);
 }
 
 enum fail command_bench(struct context *ctx, struct options *o)
@@ -215,6 +226,8 @@ enum fail command_bench(struct context *ctx, struct options *o)
     }
     if (o->roofline && !o->threads)
         o->threads = 1;
+    if (o->profile && !profile_path_ok(ctx, o))
+        return ctx->fail;
     for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
         struct session s;
         mcc_host host = {

@@ -21,6 +21,8 @@ struct profile { struct kernel_time *nodes; uint32_t n, runs; };
 double profile_turns(const struct session *, const struct profile *, const struct kernel_time *);
 /* Kernels against the limits of the machine, those first that lose most time to them. */
 void roofline_print(struct session *, struct profile *, const struct calibration *);
+/* --profile: writes the times by source node, whole or not at all (profile.c, which has the form). */
+bool profile_write(struct session *, const struct profile *, const char *path);
 /* One line for each thing that was measured. */
 void calibration_print(struct context *, const struct calibration *);
 

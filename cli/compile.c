@@ -260,9 +260,9 @@ enum fail compile_model(struct context *ctx, const struct options *o, const char
     return compile_guarded(&c, model, last);
 }
 
-enum fail compile_keep(struct compilation *c, const char *model)
+enum fail compile_keep(struct compilation *c, const char *model, const char *last)
 {
-    return compile_guarded(c, model, NULL);
+    return compile_guarded(c, model, last);
 }
 
 struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)

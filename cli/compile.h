@@ -51,7 +51,7 @@ bool trace_write(struct compilation *, const struct stage_cost *, uint32_t n);
  * done; the diagnostics have been reported. sets ctx->unwind. `check`: nothing is generated. */
 enum fail compile_model(struct context *, const struct options *, const char *model, const char *last, struct report);
 /* The same for a compilation whose ctx, options and report are set, and whose graph and module stay with the caller. */
-enum fail compile_keep(struct compilation *, const char *model);
+enum fail compile_keep(struct compilation *, const char *model, const char *last);
 /* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */
 struct graph *compile_graph(struct context *, const struct options *, const char *model, struct report);
 /* Reports the diagnostics that were recorded since the last call, as --quiet and -fdiagnostics-format say (diagnose.c). */
@@ -63,6 +63,12 @@ void report_diagnostics(struct context *, struct report, const struct options *)
  * (and divisor: h=32..1024%32), an expression, or ? (as the file says). Later specs of a name replace earlier ones.
  * False after a usage diagnostic. */
 bool input_specs_parse(struct context *, const struct text_list *, struct input_spec **out, uint32_t *n);
+
+/* ---- text_file.c ------------------------------------------------------------------------------------------- */
+
+/* All bytes of a regular file, with a NUL behind them, into the session. `what` it is, for messages. False after a
+ * diagnostic: FAIL_ENV, or FAIL_MODEL when it has more than `most` bytes. */
+bool text_file_read(struct context *, const char *path, const char *what, size_t most, struct span *out);
 
 /* ---- output.c ------------------------------------------------------------------------------------------------ */
 

@@ -7,14 +7,10 @@
  * Numbers and true/false are plain scalars in the spelling of the command line; nothing is guessed: `no` is a text.
  * Anchors, aliases, tags, merge keys, several documents and nesting beyond 16 are refused. The only user of libyaml.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <yaml.h>
 
-#include "cli/options.h"
+#include "cli/compile.h"
 
 enum { CONFIG_MAX = 1 << 20, DEPTH_MAX = 16, KEYS_MAX = 4096 };
 
@@ -209,44 +205,12 @@ static bool document(struct reader *r)
     return true;
 }
 
-/* The file's bytes into the session; false after a diagnostic. */
-static bool read_config(struct context *ctx, const char *path, struct span *out)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        int why = fd < 0 ? errno : EINVAL;
-        if (fd >= 0)
-            close(fd);
-        return error_env(ctx, "cannot read the configuration: %s", why == EINVAL ? "not a regular file" : strerror(why));
-    }
-    if (st.st_size > CONFIG_MAX) {
-        close(fd);
-        return error_model(ctx, (src_id){0}, "larger than 1 MiB");
-    }
-    size_t size = (size_t)st.st_size, n = 0;
-    char *data = arena_alloc(&ctx->session, size + 1);
-    while (n < size) {
-        ssize_t got = read(fd, data + n, size - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
-    close(fd);
-    if (n < size)
-        return error_env(ctx, "cannot read the configuration");
-    *out = (struct span){data, size};
-    return true;
-}
-
 bool config_load(struct context *ctx, struct options *o, const char *path, char where)
 {
     const char *model_path = ctx->model_path;
     struct span text;
     ctx->model_path = path;
-    if (!read_config(ctx, path, &text))
+    if (!text_file_read(ctx, path, "configuration", CONFIG_MAX, &text))
         return false;
     struct reader *r = NEW(&ctx->session, struct reader);
     *r = (struct reader){.ctx = ctx, .options = o, .path = path, .where = where};

@@ -352,7 +352,7 @@ static void diff_model(struct diff *d, struct options *o, const char *model, con
     running.output = NULL;
     d->c.options = &compiling;
     mcc_host host = {.size = sizeof host, .user = d, .threads = 1, .event = on_event, .flags = (uint32_t)o->variant};
-    if (compile_keep(&d->c, model) != FAIL_NONE)
+    if (compile_keep(&d->c, model, NULL) != FAIL_NONE)
         return;
     d->c.options = o;
     if (!session_open(&d->s, ctx, &running, library, &host))

@@ -10,7 +10,7 @@ struct text_list { VEC(const char *) items; };
 
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *prefix, *config, *depend_file;
-    const char *stop_after, *worker, *format, *weights;
+    const char *stop_after, *worker, *profile, *format, *weights;
     struct text_list against;
     double tolerance;
     const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;

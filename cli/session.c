@@ -137,7 +137,8 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *out)
 void session_node(const struct session *s, const mcc_node *node, struct strbuf *out)
 {
     const mcc_api *api = s->api;
-    strbuf_printf(out, "%s (%s", node->name, node->op);
+    strbuf_escaped(out, node->name, 200);
+    strbuf_printf(out, " (%s", node->op);
     uint32_t shown = 0;
     for (uint64_t i = node->next; i && i < api->n_node && shown <= OPS_SHOWN; i = api->node[i].next, shown++)
         strbuf_printf(out, shown < OPS_SHOWN ? " + %s" : " + ...", api->node[i].op);

@@ -249,7 +249,20 @@ bool weight_is_dense(struct module *m, const struct weight *w)
     return is_dense(&p);
 }
 
+uint64_t weight_elements_bytes(const struct module *m, const struct weight *w)
+{
+    const struct type *t = value_type(m->g, w->value);
+    uint64_t bytes = elem_size(t->elem);
+    int64_t n = 0;
+    for (int32_t d = 0; d < t->rank && ex_is_const(m->ctx->exprs, t->dims[d], &n); d++)
+        bytes *= (uint64_t)n;
+    return bytes < w->bytes ? bytes : w->bytes;
+}
+
 struct weights_writer weights_of(struct module *m)
 {
-    return (struct weights_writer){.size = m->weights_bytes, .user = m, .write = write_all};
+    uint64_t padding = m->weights_bytes;
+    for (uint32_t i = 0; i < m->weights.n; i++)
+        padding -= weight_elements_bytes(m, &m->weights.data[i]);
+    return (struct weights_writer){.size = m->weights_bytes, .padding = padding, .user = m, .write = write_all};
 }

@@ -52,7 +52,7 @@ struct art_variant {
 struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
 /* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
 struct weights_writer {
-    uint64_t size;
+    uint64_t size, padding;   /* padding: bytes of size that hold no element */
     void *user;
     bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink);
     const char *sidecar;      /* path of the file that takes the weights; NULL: they lie in the artifact */

@@ -145,6 +145,7 @@ static void seal(struct image *im, uint64_t cut, uint64_t embedded, uint64_t fil
     note->file_size = file_size;
     note->weights_offset = embedded ? cut : file_size;
     note->weights_size = embedded;
+    note->weights_padding = im->writer->padding;
     memset(note->query, 0, sizeof note->query);
     memcpy(note->query, query, strlen(query));
     note->hash = 0;

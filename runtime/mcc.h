@@ -127,9 +127,9 @@ typedef struct {
     uint64_t flags, reserved[2];
 } mcc_port;
 
-/* A node of the source model. Row 0 may stand for none: its name is "". A node that leads kernels (mcc_host.event names
- * it) has their number, their flops and bytes when each runs once, and next: the row of a further node that the same
- * kernels compute, whose next is another one, and so on to 0. */
+/* A node of the source model; one without a name goes by that of its first output. Row 0 may stand for none: its name is
+ * "". A node that leads kernels (mcc_host.event names it) has their number, their flops and bytes when each runs once, and
+ * next: the row of a further node that the same kernels compute, whose next is another one, and so on to 0. */
 typedef struct { const char *name, *op, *source; uint64_t flops, bytes, kernels, next; } mcc_node;
 
 /* What a port carries when a plain tensor is not enough. */

@@ -360,8 +360,9 @@ def test_run_refuses_wrong_feeds(model, tmp_path):
 
 
 def test_run_refuses_what_is_no_artifact(model, tmp_path):
+    shutil.copy(model, tmp_path / "net.so")
     for command in ("run", "bench", "inspect"):
-        assert mcc(command, model).returncode == 3
+        assert mcc(command, tmp_path / "net.so").returncode == 3
         assert mcc(command, tmp_path / "none.so").returncode == 3
 
 
