@@ -148,7 +148,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench
+.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench bench-models
 # Ends with the line "N passed, N failed, N skipped".
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
@@ -175,7 +175,7 @@ check-math: $(BUILD)/tests/codegen/test_math
 	@printf '%s\n' $(MATH) | xargs -P 2 -I OP $(BUILD)/tests/codegen/test_math --every OP
 
 conformance: all $(VENV)/bin/pytest
-	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py
+	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased
 
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/real/run.py
@@ -198,6 +198,10 @@ bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py
 	@$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(NETS)
+
+# The collection beside the project (../shared/models), a line each, in processor time; MODELS="audio rnn" names parts of it.
+bench-models: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/models.py $(MODELS)
 
 N ?= 20000
 SEED ?= 1
@@ -283,12 +287,13 @@ help:
 	@echo 'make check-unit    the C tests alone'
 	@echo 'make check-sanitize  C tests and bad files under ASan and UBSan, the runtime under TSan'
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
-	@echo 'make conformance   the ONNX 1.22.0 suite, counts by reason'
+	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
+	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'
 	@echo 'make install       PREFIX=/usr/local DESTDIR='

@@ -283,3 +283,13 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
     *above = hi > 0 ? hi : 0;
     return true;
 }
+
+bool conv_pixel_lanes(const struct module *m, const struct node *n)
+{
+    enum { BLOCK = 16 };
+    int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;
+    if (n->op != OP_CONV || m->layout == LAYOUT_NCHW)
+        return n->op == OP_CONV;
+    return groups > 1 && m->layout == LAYOUT_AUTO && ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) &&
+           channels != groups && channels / groups % BLOCK != 0;
+}

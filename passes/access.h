@@ -23,4 +23,9 @@ expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);
 
+/* Does convolution n take its lanes along the last spatial dim, with data in plain layout? Always where the layout is NCHW;
+ * else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose groups have
+ * one channel, have no such trouble. */
+bool conv_pixel_lanes(const struct module *, const struct node *n);
+
 #endif

@@ -212,6 +212,16 @@ expr_id em_inside(struct em *em, expr_id i, expr_id size)
     return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
 }
 
+/* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the last
+ * one end at size + hi: without padding there is nothing to ask. */
+static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_id i, expr_id size)
+{
+    uint32_t c;
+    expr_id yes = ex_const(em->x, 1), zero = ex_const(em->x, 0);
+    bool below = ex_hi(em->x, node_exprs(n, "lo", &c)[d]) > 0, above = ex_hi(em->x, node_exprs(n, "hi", &c)[d]) > 0;
+    return ex_and(em->x, below ? ex_le(em->x, zero, i) : yes, above ? ex_lt(em->x, i, size) : yes);
+}
+
 /* Does the stored operand carry enough zeros around it that every tap may be read unconditionally? layout_transform
  * plans the halo for exactly the convolutions that read it. */
 bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
@@ -252,7 +262,7 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
         }
         xi[2 + d] = i;
         if (splat || !em_halo_covers(em, n, d, 1))
-            cond = ex_and(em->x, cond, em_inside(em, i, x->dims[2 + d]));
+            cond = ex_and(em->x, cond, tap_inside(em, n, (uint32_t)d, i, x->dims[2 + d]));
     }
     enum truth t = ex_truth(em->x, cond);
     if (t == FALSE_)
@@ -366,7 +376,7 @@ static lval window_operand(struct em *em, struct reduction *r, const expr_id *p,
     memcpy(at, p, (size_t)lead * sizeof *at);
     for (uint32_t d = 0; d < c; d++) {
         at[lead + (int32_t)d] = tap(em, p[lead + (int32_t)d], strides[d], lo[d], k[d], dil[d]);
-        *cond = ex_and(em->x, *cond, em_inside(em, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
+        *cond = ex_and(em->x, *cond, tap_inside(em, n, d, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
     }
     return em_value(em, n->in[0], at, *cond);
 }

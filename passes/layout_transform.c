@@ -96,6 +96,18 @@ static bool is_windowed(const struct node *n)
     return n->op == OP_CONV || n->op == OP_WINDOW || n->op == OP_ARGWINDOW;
 }
 
+/* What a convolution with lanes of pixels reads and writes. */
+static void shun_blocks(struct layouter *l)
+{
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
+        const struct kernel *k = &l->m->kernels.data[i];
+        if (!k->anchor.i || !conv_pixel_lanes(l->m, graph_node(l->g, k->anchor)))
+            continue;
+        l->blocked[k->outs.data[0].i] = false;
+        l->blocked[conv_data(l->m, graph_node(l->g, k->anchor)).i] = false;
+    }
+}
+
 static void want_blocks(struct layouter *l)
 {
     struct module *m = l->m;
@@ -110,6 +122,7 @@ static void want_blocks(struct layouter *l)
         if (may_block(l, data))
             l->blocked[data.i] = true;
     }
+    shun_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = m->kernels.n; i > 0; i--) {
@@ -124,6 +137,7 @@ static void want_blocks(struct layouter *l)
                         l->blocked[k->outs.data[0].i] = true;
             }
         }
+    shun_blocks(l);
 }
 
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
@@ -401,7 +415,7 @@ static void const_pack(struct layouter *l, const struct node *n)
         for (uint32_t i = 0; i < nc; i++)
             order[r++] = (int32_t)perm[con[i]];
     }
-    const_store(l, root, order, l->m->layout == LAYOUT_NCHW && n->op == OP_CONV ? -1 : lanes, false, dot_group(l->m, n));
+    const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
 }
 
 static void const_plain(struct layouter *l, value_id v)

@@ -113,8 +113,8 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
         return;
     }
-    /* A convolution's weights are packed along the output channels, unless everything stays in plain layout. */
-    int32_t fast = n->op == OP_CONV && !is_depthwise(em, n) ? (em->m->layout == LAYOUT_NCHW ? last : 1)
+    /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
+    int32_t fast = n->op == OP_CONV && !is_depthwise(em, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
                                                             : em_fast_dim(em, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The ONNX 1.22.0 suite: every model compiled by mcc from the model alone, run through the C table, compared by the
-official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong.
+official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong. --erased:
+every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
+the list is passing_erased.txt then.
 
-usage: run.py [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...']
+usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...']
 """
 import argparse
 import collections
@@ -17,18 +19,20 @@ import sys
 import tempfile
 import threading
 
+import onnx
+
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from conformance import suite  # noqa: E402
 
-PASSING = HERE / "passing.txt"
+PASSING, PASSING_ERASED = HERE / "passing.txt", HERE / "passing_erased.txt"
 COMPILE_SECONDS, RUN_SECONDS = 120, 120
 CLASSES = {1: "refused", 2: "usage", 3: "environment", 4: "limit", 5: "internal error"}
 
 
-def passing():
-    return [l for l in PASSING.read_text().splitlines() if l and not l.startswith("#")] if PASSING.exists() else []
+def passing(path=PASSING):
+    return [l for l in path.read_text().splitlines() if l and not l.startswith("#")] if path.exists() else []
 
 
 class Runner:
@@ -57,9 +61,9 @@ class Runner:
 local = threading.local()
 
 
-def compile_case(mcc, case, flags, output):
+def compile_case(mcc, case, flags, model, output):
     try:
-        done = subprocess.run([mcc, *flags, "-q", "-j1", str(case.model), "-o", output], capture_output=True, text=True,
+        done = subprocess.run([mcc, *flags, "-q", "-j1", str(model), "-o", output], capture_output=True, text=True,
                               errors="replace", timeout=COMPILE_SECONDS)
     except subprocess.TimeoutExpired:
         return "compile hung", f"{COMPILE_SECONDS} s"
@@ -68,12 +72,15 @@ def compile_case(mcc, case, flags, output):
     name = CLASSES.get(done.returncode, "compiler crashed")
     lines = done.stderr.strip().splitlines()
     text = lines[0] if lines else f"ended with {done.returncode}"
-    return name, text.removeprefix(f"{case.model}: ")
+    return name, text.removeprefix(f"{model}: ")
 
 
-def run_case(mcc, case, flags, folder):
+def run_case(mcc, case, flags, folder, erased):
     output = os.path.join(folder, case.name.replace("/", "_") + ".so")
-    status, text = compile_case(mcc, case, flags, output)
+    model = suite.erase(onnx.load(case.model), output + ".onnx") if erased else case.model
+    status, text = compile_case(mcc, case, flags, model, output)
+    if erased:
+        os.unlink(model)
     if status != "compiled":
         return case.name, status, text
     if not hasattr(local, "runner"):
@@ -87,14 +94,14 @@ def run_case(mcc, case, flags, folder):
 FLAGS = ("-march=native",)
 
 
-def run(names, flags=FLAGS, jobs=None, progress=None):
+def run(names, flags=FLAGS, jobs=None, progress=None, erased=False):
     """{case: (status, text)}"""
     mcc = os.environ["MCC"]
     known = suite.cases()
     results = {}
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         for done in concurrent.futures.as_completed(
-                [pool.submit(run_case, mcc, known[n], flags, folder) for n in names if n in known]):
+                [pool.submit(run_case, mcc, known[n], flags, folder, erased) for n in names if n in known]):
             name, status, text = done.result()
             results[name] = (status, text)
             if progress:
@@ -119,27 +126,30 @@ def main():
     parser.add_argument("--listed", action="store_true", help="only the cases of passing.txt")
     parser.add_argument("--details", action="store_true", help="one line for each case that does not pass")
     parser.add_argument("--flags", default=" ".join(FLAGS), help="options for mcc (--flags='-O0 -march=native')")
+    parser.add_argument("--erased", action="store_true", help="without the shapes of inputs and outputs")
     args = parser.parse_args()
-    names = [n for n in (passing() if args.listed else suite.cases()) if args.only in n]
+    path = PASSING_ERASED if args.erased else PASSING
+    names = [n for n in (passing(path) if args.listed else suite.cases()) if args.only in n]
 
     def show(name, status, text):
         if args.details and status != "passed":
             print(f"{status:14} {name}: {text}", flush=True)
 
-    results = run(names, args.flags.split(), progress=show)
+    results = run(names, args.flags.split(), progress=show, erased=args.erased)
     by_status = collections.Counter(s for s, _ in results.values())
     for text, count in collections.Counter(reason(*r) for r in results.values()).most_common(60):
         print(f"{count:6}  {text}")
     draws = sum(results.get(n, ("",))[0] == "passed" for n in suite.RANDOM)
-    print("in all:", ", ".join(f"{n} {s}" for s, n in by_status.most_common()), f"of {len(results)};",
+    print("shapes erased:" if args.erased else "in all:", ", ".join(f"{n} {s}" for s, n in by_status.most_common()), f"of {len(results)};",
           f"{draws} of the passed are random draws judged by shape, type and range")
     passed = sorted(n for n, (s, _) in results.items() if s == "passed")
-    lost = sorted(set(passing()) & set(results) - set(passed))
+    lost = sorted(set(passing(path)) & set(results) - set(passed))
     for name in lost:
         print(f"lost: {name}: {': '.join(results[name])}")
     if args.update and not args.only:
-        PASSING.write_text("# Cases of the ONNX 1.22.0 suite that pass; made by tests/conformance/run.py --update\n"
-                           + "".join(n + "\n" for n in passed))
+        made = "run.py --erased --update" if args.erased else "run.py --update"
+        path.write_text(f"# Cases of the ONNX 1.22.0 suite that pass; made by tests/conformance/{made}\n"
+                        + "".join(n + "\n" for n in passed))
     bad = [n for n, (s, _) in results.items() if s not in ("passed", "refused", "limit")]
     for name in sorted(bad):
         print(f"{results[name][0]}: {name}: {results[name][1]}")

@@ -35,6 +35,20 @@ def cases():
     return found
 
 
+def erase(model, path):
+    """Saves the model with every dim of every graph input a symbol of its own and no shapes on outputs; returns path."""
+    given = {i.name for i in model.graph.initializer}
+    for k, port in enumerate(p for p in model.graph.input if p.name not in given):
+        if port.type.WhichOneof("value") == "tensor_type":
+            for i, d in enumerate(port.type.tensor_type.shape.dim):
+                d.dim_param = f"in{k}_{i}"
+    for port in model.graph.output:
+        if port.type.WhichOneof("value") == "tensor_type":
+            port.type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
+    return path
+
+
 def object_of_proto(proto, type_proto):
     kind = type_proto.WhichOneof("value")
     if kind == "sequence_type":

@@ -87,26 +87,12 @@ class Server:
             return "crash", f"signal {-self.process.wait()}", []
 
 
-def erase(model, ports, folder):
-    """A copy of the model in which every dim of every input is a symbol of its own and outputs have no shape."""
-    for k, port in enumerate(ports):
-        if port.type.WhichOneof("value") == "tensor_type":
-            for i, d in enumerate(port.type.tensor_type.shape.dim):
-                d.dim_param = f"in{k}_{i}"
-    for port in model.graph.output:
-        if port.type.WhichOneof("value") == "tensor_type":
-            port.type.tensor_type.ClearField("shape")
-    path = pathlib.Path(folder) / "erased.onnx"
-    onnx.save(model, path)
-    return path
-
-
 def judge(server, case, folder=None):
     feeds, expected = suite.inputs_and_outputs(case)
     model = onnx.load(case.model)
     given = {i.name for i in model.graph.initializer}
     ports = [i for i in model.graph.input if i.name not in given]
-    path = erase(model, ports, folder) if folder else case.model
+    path = suite.erase(model, pathlib.Path(folder, "erased.onnx")) if folder else case.model
     status, text, got = server.ask(path, feeds, ports)
     if status != "ok":
         return status, text

@@ -1,5 +1,5 @@
 """What mobile networks put around convolutions, compiled for every CPU level, beside ONNX Runtime: squeeze-and-excitation on
-maps larger than a cache, channel shuffles, parts of channels. The rows of the profile say which kernels were made."""
+maps larger than a cache, channel shuffles, parts of channels, groups that fill no whole blocks. The rows of the profile say which kernels were made."""
 import numpy as np
 import onnxruntime
 import pytest
@@ -34,7 +34,21 @@ def shuffle(channels, groups, first, last, kernel=1):
              "whole": np.array([1, channels, 9, 9]), "first": np.array([first]), "last": np.array([last]), "axis": np.array([1])})
 
 
-CASES = {"se_large": squeeze_and_excite(137), "se_two_images": squeeze_and_excite(100, 16, 2), "se_small": squeeze_and_excite(9),
+def grouped(channels, groups, stride):
+    """Groups of channels / groups between a dense and a depthwise convolution, with a shuffle and a residual sum."""
+    side = (9 + stride - 1) // stride
+    nodes = [N("Conv", ["x", "v"], ["c"]), N("Relu", ["c"], ["r"]), N("Conv", ["r", "g"], ["s"], group=groups),
+             N("Reshape", ["s", "split"], ["a"]), N("Transpose", ["a"], ["b"], perm=[0, 2, 1, 3, 4]),
+             N("Reshape", ["b", "whole"], ["e"]), N("Conv", ["e", "d"], ["f"], group=channels, pads=[1] * 4),
+             N("Add", ["f", "r"], ["u"]), N("Conv", ["u", "w"], ["y"], group=groups, pads=[1] * 4, strides=[stride] * 2)]
+    return (nodes, [1, 8, 9, 9], [1, channels, side, side],
+            {"v": weights(channels, 8, 1, 1), "g": weights(channels, channels // groups, 1, 1), "d": weights(channels, 1, 3, 3),
+             "w": weights(channels, channels // groups, 3, 3), "split": np.array([1, groups, channels // groups, 9, 9]),
+             "whole": np.array([1, channels, 9, 9])})
+
+
+CASES = {"groups_of_10": grouped(40, 4, 1), "groups_of_34": grouped(136, 4, 2), "groups_of_16": grouped(48, 3, 2),
+         "se_large": squeeze_and_excite(137), "se_two_images": squeeze_and_excite(100, 16, 2), "se_small": squeeze_and_excite(9),
          "shuffle": shuffle(40, 2, 0, 40), "shuffle_half": shuffle(116, 2, 58, 116), "shuffle_4": shuffle(64, 4, 20, 52),
          "part": shuffle(40, 1, 5, 38), "shuffle_3x3": shuffle(48, 3, 3, 48, 3)}
 
@@ -66,3 +80,20 @@ def test_scale_in_weights(name, merged, tmp_path):
     assert done.returncode == 0, done.stderr
     kernels = [line.split("remark:")[-1] for line in done.stderr.splitlines()]
     assert any("(contract)" in k and "scale" in k for k in kernels) == merged, done.stderr
+
+
+@pytest.mark.parametrize("kernel,stride,dilation", [(5, 3, 1), (2, 2, 1), (3, 1, 2)])
+def test_unpadded_windows_of_any_size(kernel, stride, dilation, tmp_path):
+    """Nothing is asked at the end of a line when there is no padding: the last window ends inside it, whatever is left over."""
+    about = {"strides": [stride] * 2, "dilations": [dilation] * 2}
+    nodes = [N("Conv", ["x", "w"], ["c"], **about), N("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], strides=[2, 1])]
+    model = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 3, "h", "w"])], [value("y", ["n", 20, "p", "q"])],
+                 {"w": weights(20, 3, kernel, kernel)})
+    done = mcc(model, "-march=native", "-o", tmp_path / "net.so")
+    assert done.returncode == 0, done.stderr
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    with Artifact(tmp_path / "net.so") as a:
+        for h, w in ((11, 11), (12, 17), (13, 40), (35, 12), (20, 21)):
+            x = np.random.RandomState(h).randn(2, 3, h, w).astype(np.float32)
+            want, got = session.run(None, {"x": x})[0], a.run([x])[0]
+            assert got.shape == want.shape and np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), (h, w)

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""A folder of networks (../shared/models, without ops/ and negative/) beside ONNX Runtime, one thread, in processor time:
+a line each, with the compile time and the artifact's size against their limits.
+
+usage: models.py [--root FOLDER] [--rounds N] [--all] [SUBSTRING...]
+
+A turn is as many calls as fill 20 ms; turns of the two alternate, and the middle turn of each counts. Processor time, so
+that a busy machine may be measured too. Inputs are those stored beside the network, else drawn. What is asked for:
+float32 networks that take ONNX Runtime at least 0.2 ms: at most 1.2 times its time; STEPS, called step by step: at most
+half of it; quantized ones and those with other elements: printed only. Compiling: 1 s and 3 s for 100 MB of weights, in
+processor time over this machine's processors. Artifact: 1.02 times the weights and 300 KB for each variant.
+"""
+import argparse
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "real"))
+
+from collection import OPTIONS  # noqa: E402  (tests/real)
+from conformance import suite  # noqa: E402
+from judge import drawn, ports_of  # noqa: E402
+from peers import load_mcc, load_ort  # noqa: E402
+from support.tool import MCC, ROOT  # noqa: E402
+
+STEPS = ("audio/dtln_1", "audio/gtcrn_simple", "audio/silero_vad_16k_op15")
+TURN, LEAST_MS, MOST, MOST_STEP = 0.02, 0.2, 1.2, 0.5
+
+
+def inputs_of(path, model):
+    """The inputs stored beside the network, by name; else drawn ones."""
+    for data in sorted([*path.parent.glob("generated_data_set_*"), *path.parent.glob("test_data_set_*")]):
+        files = [data / f"input_{i}.pb" for i in range(len(ports_of(model)))]
+        if all(f.exists() for f in files):
+            return {p.name: suite.read(f, p.type) for f, p in zip(files, ports_of(model))}
+    return drawn(model)
+
+
+def is_float(model):
+    """No tensor of another element type than float32, but for indices, conditions and the like."""
+    names = {n.op_type for n in model.graph.node}
+    other = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.INT8, onnx.TensorProto.UINT8,
+             onnx.TensorProto.DOUBLE}
+    return (not any("Quant" in n or "QLinear" in n or "Integer" in n for n in names)
+            and not any(t.data_type in other for t in model.graph.initializer)
+            and not any(p.type.tensor_type.elem_type in other for p in ports_of(model)))
+
+
+def weights_of(path, model):
+    external = sum(f.stat().st_size for f in path.parent.iterdir() if f.is_file() and f.suffix not in (".onnx", ".pb"))
+    return path.stat().st_size + external
+
+
+def compile_net(path, output, options):
+    """(processor seconds over the number of processors, wall seconds, first line of a failure)"""
+    start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([MCC, "-q", *options, path, "-o", output], capture_output=True, text=True, errors="replace")
+    after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    text = "" if done.returncode == 0 else (done.stderr.splitlines() or [f"exit {done.returncode}"])[0]
+    return spent / os.cpu_count(), seconds, text
+
+
+def variants_of(artifact):
+    done = subprocess.run([MCC, "inspect", artifact], capture_output=True, text=True, errors="replace")
+    return max(sum(l.startswith("variant ") for l in done.stdout.splitlines()), 1)
+
+
+def turn(run, calls):
+    start = time.process_time()
+    for _ in range(calls):
+        run()
+    return (time.process_time() - start) / calls
+
+
+def alternate(runs, rounds):
+    """The middle turn's seconds a call, of each."""
+    calls = []
+    for run in runs:
+        turn(run, 2)
+        calls.append(max(1, int(TURN / max(turn(run, 3), 1e-7))))
+    times = [[turn(run, n) for run, n in zip(runs, calls)] for _ in range(rounds)]
+    return [statistics.median(t[i] for t in times) for i in range(len(runs))]
+
+
+def measure(path, name, rounds, folder):
+    """The row of one network and whether all that is asked for holds."""
+    model = onnx.load(path, load_external_data=False)
+    output = pathlib.Path(folder, name.replace("/", "_") + ".so")
+    spent, wall, text = compile_net(path, output, OPTIONS.get(name, ()))
+    if text:
+        return f"{name:44} not compiled: {text[:100]}", True
+    size, weights, variants = output.stat().st_size, weights_of(path, model), variants_of(output)
+    asked = [] if size <= 1.02 * weights + 300e3 * variants else ["size"]
+    asked += [] if spent <= 1 + 3 * weights / 100e6 else ["compile time"]
+    os.chdir(path.parent)
+    feeds = inputs_of(path, model)
+    mine, theirs, ratio, kind = 0, 0, 0, "f32" if is_float(model) else "other"
+    try:
+        peers = [load_mcc(output, 1, list(feeds.values())), load_ort(path, 1, list(feeds.values()))]   # own their outputs
+        mine, theirs = (1e3 * t for t in alternate([run for run, _ in peers], rounds))
+        ratio = mine / theirs
+    except (Exception, SystemExit) as e:
+        kind = f"not timed: {str(e).splitlines()[0][:60]}"
+    if name in STEPS and ratio > MOST_STEP or kind == "f32" and theirs >= LEAST_MS and ratio > MOST:
+        asked.append("speed")
+    row = f"{name:44} {theirs:9.4f} {mine:9.4f} {ratio:6.2f} {spent:8.2f} {wall:6.2f} {size / 1e3:9.0f} {weights / 1e3:9.0f} {variants:2}"
+    return f"{row} {kind}{' STEP' if name in STEPS else ''}{'  MISSED: ' + ', '.join(asked) if asked else ''}", not asked
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=pathlib.Path, default=ROOT.parent / "shared/models")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--all", action="store_true", help="ops/ and negative/ too")
+    parser.add_argument("only", nargs="*")
+    args = parser.parse_args()
+    if not args.root.exists():
+        print(f"{args.root} is not there: skipped")
+        return 0
+    print(f"{'network':44} {'ort ms':>9} {'mcc ms':>9} {'ratio':>6} {'compile':>8} {'wall':>6} {'.so KB':>9} {'onnx KB':>9} variants")
+    good = True
+    with tempfile.TemporaryDirectory() as folder:
+        for path in sorted(args.root.resolve().rglob("*.onnx")):
+            name = str(path.parent.relative_to(args.root.resolve()))
+            if not args.all and name.startswith(("ops/", "negative/")) or not any(o in name for o in args.only or [""]):
+                continue
+            row, fine = measure(path, name, args.rounds, folder)
+            print(row, flush=True)
+            good &= fine
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
