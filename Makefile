@@ -185,7 +185,7 @@ check-large: all $(VENV)/bin/pytest
 
 $(BUILD)/tests/bench/calls: tests/bench/calls.c runtime/mcc_load.c $(wildcard runtime/*.h)
 	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -Iruntime -o $@ $(filter %.c,$^) -ldl
+	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -o $@ $(filter %.c,$^) -ldl
 
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest

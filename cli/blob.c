@@ -2,14 +2,13 @@
 #include "cli/blob.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/compile.h"
+#include "ir/file.h"
 
 enum { DESCRIBE_MAX = 8 };
 
@@ -213,54 +212,28 @@ static bool npy_format(struct context *ctx, const struct blob *b, struct strbuf 
 /* ---- TensorProto --------------------------------------------------------------------------------------------- */
 
 /* Fields of TensorProto (onnx.proto): dims 1, data_type 2, raw_data 9; wire types 0 varint, 2 bytes. */
-static void pb_varint(struct strbuf *out, uint64_t v)
-{
-    unsigned char byte;
-    do {
-        byte = (unsigned char)((v & 127) | (v > 127 ? 128 : 0));
-        strbuf_append(out, &byte, 1);
-        v >>= 7;
-    } while (v);
-}
-
 static void pb_format(const struct blob *b, struct strbuf *out)
 {
     for (int32_t i = 0; i < b->rank; i++) {
-        pb_varint(out, 1 << 3);
-        pb_varint(out, (uint64_t)b->dims[i]);
+        strbuf_varint(out, 1 << 3);
+        strbuf_varint(out, (uint64_t)b->dims[i]);
     }
-    pb_varint(out, 2 << 3);
-    pb_varint(out, (uint64_t)elem_onnx(b->elem));
-    pb_varint(out, 9 << 3 | 2);
-    pb_varint(out, b->size);
+    strbuf_varint(out, 2 << 3);
+    strbuf_varint(out, (uint64_t)elem_onnx(b->elem));
+    strbuf_varint(out, 9 << 3 | 2);
+    strbuf_varint(out, b->size);
     strbuf_append(out, b->data, b->size);
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
-static bool file_bytes(struct context *ctx, const char *path, struct span *out)
+static bool tensor_file(struct context *ctx, const char *path, struct span *out)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct stat st;
-    if (fd < 0)
-        return error_env(ctx, "cannot read '%s': %s", path, strerror(errno));
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return error_env(ctx, "cannot read '%s': not a regular file", path);
-    }
-    size_t size = (size_t)st.st_size, n = 0;
-    char *data = arena_alloc(&ctx->session, size + 1);
-    while (n < size) {
-        ssize_t got = read(fd, data + n, size - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        n += (size_t)got;
-    }
-    close(fd);
-    *out = (struct span){data, n};
-    return n == size || error_env(ctx, "cannot read '%s'", path);
+    struct file_bytes file;
+    if (file_whole(ctx, path, INT64_MAX, &file) != FILE_OK)
+        return file.why && error_env(ctx, "cannot read '%s': %s", path, file.why);
+    *out = (struct span){file.data, file.size};
+    return true;
 }
 
 static bool has_suffix(const char *path, const char *suffix)
@@ -294,7 +267,7 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
         elems_pack(out->elem, tensor.bytes.data, tensor.bytes.size, out->data);
         return true;
     }
-    if (!file_bytes(ctx, path, &file))
+    if (!tensor_file(ctx, path, &file))
         return false;
     if (file.size >= 6 && memcmp(file.data, npy_magic, 6) == 0)
         return npy_parse(ctx, path, file, out);

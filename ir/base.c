@@ -149,6 +149,18 @@ char *arena_strdup(struct arena *a, const char *s)
     return arena_strndup(a, s, strlen(s));
 }
 
+void *arena_try(struct arena *a, size_t size)
+{
+    jmp_buf here, *outer = a->ctx->unwind;
+    void *volatile p = NULL;
+    if (setjmp(here) == 0) {
+        a->ctx->unwind = &here;
+        p = arena_alloc(a, size);
+    }
+    a->ctx->unwind = outer;
+    return p;
+}
+
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
     va_list args;
@@ -239,6 +251,15 @@ void strbuf_append(struct strbuf *b, const void *data, size_t n)
         memcpy(b->data + b->n, data, n);
     b->n += n;
     b->data[b->n] = 0;
+}
+
+void strbuf_varint(struct strbuf *b, uint64_t v)
+{
+    do {
+        unsigned char byte = (unsigned char)((v & 127) | (v > 127 ? 128 : 0));
+        strbuf_append(b, &byte, 1);
+        v >>= 7;
+    } while (v);
 }
 
 void strbuf_printf(struct strbuf *b, const char *fmt, ...)

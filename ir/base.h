@@ -29,6 +29,9 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *, size_t size);              /* zeroed, 16-aligned, never NULL */
+/* For use under foreign frames and beside open descriptors: NULL, with the diagnostic recorded, where arena_alloc would
+ * unwind. */
+void *arena_try(struct arena *, size_t size);
 void *arena_alloc_array(struct arena *, size_t n, size_t size); /* overflow-checked n * size */
 void *arena_copy(struct arena *, const void *, size_t size);
 char *arena_strdup(struct arena *, const char *);
@@ -60,6 +63,7 @@ struct strbuf { struct arena *arena; char *data; size_t n, cap; };   /* data sta
 void strbuf_init(struct strbuf *, struct arena *);
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
+void strbuf_varint(struct strbuf *, uint64_t v);     /* as protobuf writes it: 7 bits a byte, low ones first */
 /* Appends s with control bytes, bad UTF-8 and bidirectional marks as \xNN, cut to max bytes of output. */
 void strbuf_escaped(struct strbuf *, const char *s, size_t max);
 /* Appends s as a quoted literal: \" \\ \n, control bytes, bad UTF-8 and bidirectional marks as \xNN. */

@@ -293,3 +293,19 @@ bool conv_pixel_lanes(const struct module *m, const struct node *n)
     return groups > 1 && m->layout == LAYOUT_AUTO && ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) &&
            channels != groups && channels / groups % BLOCK != 0;
 }
+
+int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[RANK_MAX])
+{
+    uint32_t n_list[2];
+    const int64_t *list[2] = {node_ints(n, "batch_b", &n_list[0]), node_ints(n, "contract_b", &n_list[1])};
+    int32_t count = 0;
+    for (int32_t d = 0; d < value_type(g, n->in[1])->rank; d++) {
+        bool bound = false;
+        for (int k = 0; k < 2; k++)
+            for (uint32_t i = 0; i < n_list[k]; i++)
+                bound |= list[k][i] == d;
+        if (!bound)
+            free_dim[count++] = d;
+    }
+    return count;
+}

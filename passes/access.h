@@ -19,6 +19,9 @@ bool late_type(struct exprs *, const struct type *);
 /* Product of dims. */
 expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
+/* The dims of a contraction's second operand that are neither batch nor contracted, in order; their number. */
+int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
+
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);

@@ -609,20 +609,11 @@ static void results_separate(struct fuser *f)
 static bool lanes_contiguous(const struct fuser *f, const struct node *n)
 {
     value_id b = n->in[1];
-    uint32_t nb, nc, count;
-    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
-    int32_t d = value_type(f->g, b)->rank - 1;
-    for (; d >= 0; d--) {
-        bool bound = false;
-        for (uint32_t i = 0; i < nb; i++)
-            bound |= batch[i] == d;
-        for (uint32_t i = 0; i < nc; i++)
-            bound |= con[i] == d;
-        if (!bound)
-            break;
-    }
-    if (d < 0)
+    uint32_t count;
+    int32_t free_dim[RANK_MAX], n_free = dot_free(f->g, n, free_dim);
+    if (n_free == 0)
         return true;
+    int32_t d = free_dim[n_free - 1];
     while (graph_value(f->g, b)->def.i) {
         const struct node *v = graph_node(f->g, graph_value(f->g, b)->def);
         if (v->op == OP_TRANSPOSE)

@@ -198,22 +198,10 @@ static void place_ports(struct layouter *l)
 /* The second operand of a contraction wants its last free dim contiguous: that is where the lanes go. */
 static void want_order(struct layouter *l, const struct node *n)
 {
-    uint32_t nb, nc;
-    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
+    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
     value_id b = n->in[1];
-    const struct type *t = value_type(l->g, b);
-    int32_t last_free = -1;
-    for (int32_t d = 0; d < t->rank; d++) {
-        bool bound = false;
-        for (uint32_t i = 0; i < nb; i++)
-            bound |= batch[i] == d;
-        for (uint32_t i = 0; i < nc; i++)
-            bound |= con[i] == d;
-        if (!bound)
-            last_free = d;
-    }
-    if (last_free >= 0 && l->m->stored[b.i] && l->m->storage[b.i].place == PLACE_ARENA && !l->plain[b.i])
-        l->fastest[b.i] = last_free + 1;
+    if (count > 0 && l->m->stored[b.i] && l->m->storage[b.i].place == PLACE_ARENA && !l->plain[b.i])
+        l->fastest[b.i] = free_dim[count - 1] + 1;
 }
 
 /* Too few to be blocked: groups of channels lie together where the channels are innermost. */
@@ -399,17 +387,11 @@ static void const_pack(struct layouter *l, const struct node *n)
     } else {
         uint32_t nb, nc;
         const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
+        int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
         for (uint32_t i = 0; i < nb; i++)
             order[r++] = (int32_t)perm[batch[i]];
-        for (int32_t d = 0; d < t->rank; d++) {
-            bool bound = false;
-            for (uint32_t i = 0; i < nb; i++)
-                bound |= batch[i] == d;
-            for (uint32_t i = 0; i < nc; i++)
-                bound |= con[i] == d;
-            if (!bound)
-                lanes = order[r++] = (int32_t)perm[d];
-        }
+        for (int32_t i = 0; i < count; i++)
+            lanes = order[r++] = (int32_t)perm[free_dim[i]];
         if (r == (int32_t)nb)   /* no free dim: no lanes */
             return;
         for (uint32_t i = 0; i < nc; i++)

@@ -182,26 +182,16 @@ uint32_t onnx_cut_nodes(const struct onnx_cut *c)
 
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
-static void put_varint(struct strbuf *out, uint64_t v)
-{
-    unsigned char byte;
-    do {
-        byte = (unsigned char)((v & 127) | (v > 127 ? 128 : 0));
-        strbuf_append(out, &byte, 1);
-        v >>= 7;
-    } while (v);
-}
-
 static void put_number(struct strbuf *out, uint32_t field, uint64_t v)
 {
-    put_varint(out, field << 3 | WIRE_VARINT);
-    put_varint(out, v);
+    strbuf_varint(out, field << 3 | WIRE_VARINT);
+    strbuf_varint(out, v);
 }
 
 static void put_bytes(struct strbuf *out, uint32_t field, const void *data, size_t size)
 {
-    put_varint(out, field << 3 | WIRE_BYTES);
-    put_varint(out, size);
+    strbuf_varint(out, field << 3 | WIRE_BYTES);
+    strbuf_varint(out, size);
     strbuf_append(out, data, size);
 }
 

@@ -1,71 +1,29 @@
-/* Reading the model file: whole, into memory, never mapped (a mapped file that is cut short kills the reader), and only
- * when it is a regular file; opening does not wait for the writer of a FIFO. Also: guessing what a wrong file is.
- */
+/* Reading the model file, and guessing what a wrong file is. */
 #include "frontend/onnx/scan.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
+#include "ir/file.h"
+
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Protobuf's own limit: a message has at most 2 GiB - 1. */
 #define FILE_MAX (((int64_t)1 << 31) - 1)
 
-void *arena_try(struct arena *a, size_t size)
-{
-    jmp_buf here, *outer = a->ctx->unwind;
-    void *volatile p = NULL;
-    if (setjmp(here) == 0) {
-        a->ctx->unwind = &here;
-        p = arena_alloc(a, size);
-    }
-    a->ctx->unwind = outer;
-    return p;
-}
-
-static bool fd_read(struct context *ctx, int fd, struct span *out)
-{
-    struct stat st;
-    if (fstat(fd, &st) != 0)
-        return error_env(ctx, "cannot read the file: %s", strerror(errno));
-    if (!S_ISREG(st.st_mode))
-        return error_env(ctx, "not a regular file");
-    if (st.st_size == 0)
-        return error_model(ctx, (src_id){0}, "empty file");
-    if (st.st_size > FILE_MAX)
-        return error_model(ctx, (src_id){0}, "the file has %lld bytes, the limit is %lld (2 GiB - 1); larger models keep "
-                           "their weights in external data", (long long)st.st_size, (long long)FILE_MAX);
-    size_t size = (size_t)st.st_size, done = 0;
-    char *data = arena_try(&ctx->session, size);
-    if (!data)
-        return false;
-    while (done < size) {
-        ssize_t n = read(fd, data + done, size - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return error_env(ctx, "cannot read the file: %s", strerror(errno));
-        if (n == 0)
-            return error_env(ctx, "the file was cut short while it was read");
-        done += (size_t)n;
-    }
-    char extra;
-    if (read(fd, &extra, 1) > 0)
-        return error_env(ctx, "the file grew while it was read");
-    *out = (struct span){data, size};
-    return true;
-}
-
 bool file_read(struct context *ctx, const char *path, struct span *out)
 {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0)
-        return error_env(ctx, "cannot open the file: %s", strerror(errno));
-    bool ok = fd_read(ctx, fd, out);
-    close(fd);
-    return ok;
+    struct file_bytes file;
+    switch (file_whole(ctx, path, FILE_MAX, &file)) {
+    case FILE_FAILED:
+        return file.why && error_env(ctx, "cannot read the file: %s", file.why);
+    case FILE_LARGE:
+        return error_model(ctx, (src_id){0}, "the file has %lld bytes, the limit is %lld (2 GiB - 1); larger models keep "
+                           "their weights in external data", (long long)file.size, (long long)FILE_MAX);
+    case FILE_OK:
+        break;
+    }
+    if (file.size == 0)
+        return error_model(ctx, (src_id){0}, "empty file");
+    *out = (struct span){file.data, file.size};
+    return true;
 }
 
 /* ---- what a wrong file is ------------------------------------------------------------------------------ */

@@ -20,10 +20,6 @@ const char *file_looks_like(struct span);
  * memory of `pool`. False after a diagnostic with the byte offset. */
 bool scan_model(struct context *, struct span file, struct arena *pool, struct span *out);
 
-/* arena_alloc for use under or beside foreign frames and open descriptors: NULL, with the diagnostic recorded, where
- * arena_alloc would unwind. */
-void *arena_try(struct arena *, size_t size);
-
 /* Scans and decodes; the messages live in `pool`. NULL after a diagnostic. */
 Onnx__ModelProto *model_decode(struct context *, struct span file, struct arena *pool);
 

@@ -129,20 +129,26 @@ static value_id padded(struct builder *b, value_id x, value_id fill, struct spat
     return any ? b_pad(b, x, b_convert(b, fill, ELEM_U8), lo, hi, "constant") : x;
 }
 
+bool rule_conv_is_bytes(struct rule *r, value_id x, value_id w)
+{
+    int64_t known;
+    bool fits = rule_is_bytes(r, x, w) && rule_int(r, "group", 1) == 1;
+    for (int32_t i = 2; fits && i < v_rank(r->b, w); i++)
+        fits = ex_is_const(b_exprs(r->b), b_dim(r->b, w, i), &known);
+    return fits;
+}
+
 value_id rule_conv_bytes(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
 {
     struct builder *b = r->b;
     struct spatial s;
-    int64_t axes[RANK_MAX], known;
+    int64_t axes[RANK_MAX];
     if (!rule_conv_spatial(r, x, w, &s))
         return (value_id){0};
     zx = zero_point(r, zx, v_elem(b, x), ELEM_U8);
     zw = along(b, zero_point(r, zw, v_elem(b, w), ELEM_I8), 0, s.n + 2);
     for (int32_t i = 0; i <= s.n; i++)
         axes[i] = 1 + i;
-    for (int32_t i = 0; i < s.n; i++)
-        if (zw.i && !ex_is_const(b_exprs(b), b_dim(b, w, 2 + i), &known))
-            return rule_refuse(r, "weights of open size with a zero point"), (value_id){0};
     x = turned(b, x, ELEM_U8);
     w = turned(b, w, ELEM_I8);
     int64_t more = missing_channels(b, w);

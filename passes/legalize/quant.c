@@ -163,7 +163,7 @@ static value_id integer_matmul(struct rule *r, value_id x, value_id zx, value_id
 static value_id integer_conv(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
 {
     struct builder *b = r->b;
-    if (x.i && w.i && rule_is_bytes(r, x, w) && rule_int(r, "group", 1) == 1)
+    if (x.i && w.i && rule_conv_is_bytes(r, x, w))
         return rule_conv_bytes(r, x, zx, w, zw);
     return rule_conv_core(r, centred(b, x, zx, 1), centred(b, w, zw, 0), ELEM_I32);
 }
@@ -266,7 +266,7 @@ static value_id rescaled(struct builder *b, value_id sum, const struct quantized
 bool rule_conv_dequantized(struct rule *r, value_id *y)
 {
     const struct quantized *q[2];
-    if (!byte_operands(r, 0, q) || rule_int(r, "group", 1) != 1)
+    if (!byte_operands(r, 0, q) || !rule_conv_is_bytes(r, q[0]->q, q[1]->q))
         return false;
     *y = rescaled(r->b, rule_conv_bytes(r, q[0]->q, q[0]->zero, q[1]->q, q[1]->zero), q, 1);
     return true;

@@ -35,7 +35,7 @@ def test_roofline(tmp_path):
 def test_calls(tmp_path):
     """The driver runs what it is to time; its figures are for a quiet machine, so here they only are in order."""
     runtime = calls.HERE.parents[1] / "runtime"
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-O2", "-D_GNU_SOURCE", f"-I{runtime}", calls.HERE / "calls.c",
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-O2", "-D_GNU_SOURCE", f"-I{runtime.parent}", calls.HERE / "calls.c",
                     runtime / "mcc_load.c", "-o", tmp_path / "calls", "-ldl"], check=True)
     for name, model in calls.networks(tmp_path).items():
         times = calls.time_call(tmp_path / "calls", model)
