@@ -15,6 +15,7 @@ Models with sequence, optional, map or string ports need the C interface (mcc_ap
 """
 import collections
 import ctypes as c
+import hashlib
 import os
 import subprocess
 import weakref
@@ -219,6 +220,20 @@ Plan = collections.namedtuple("Plan", "shapes bytes")
 Row = collections.namedtuple("Row", "name op ms calls flops bytes")
 
 
+def _own_name(path):
+    """A path to the file that no other file can have had: the dynamic linker takes a name that it has seen for the library that
+    it has loaded, also after the network has been compiled again. So the file's identity goes in, a bit as "/." or "//."."""
+    path = os.path.abspath(path)
+    folder, name = os.path.split(path)
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    identity = repr((status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size)).encode()
+    bits = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
+    return folder.rstrip("/") + "".join("//." if bits >> i & 1 else "/." for i in range(64)) + "/" + name
+
+
 class _Open:
     """An open model and its contexts."""
 
@@ -256,7 +271,7 @@ class Model:
 
     def __init__(self, path, threads=0, variant=0, weights=None, verify=False, prefix=""):
         # One that is loaded stays loaded: its outputs may outlive the model.
-        query = getattr(c.CDLL(os.path.abspath(path)), f"{prefix}_mcc_query" if prefix else "mcc_query")
+        query = getattr(c.CDLL(_own_name(path)), f"{prefix}_mcc_query" if prefix else "mcc_query")
         query.argtypes, query.restype = [c.c_uint32], c.POINTER(_Api)
         table = query(1)
         if not table:

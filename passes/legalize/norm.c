@@ -76,9 +76,12 @@ bool rule_batch_norm(struct rule *r)
         return false;
     if (r->version < 9 && !rule_int(r, "spatial", 1))
         return rule_refuse(r, "statistics per activation (spatial = 0)");
-    if (r->version >= 14 && rule_int(r, "training_mode", 0))
+    if (r->version >= 14 && rule_int(r, "training_mode", 0)) {
+        warn_at(b->g->ctx, r->node->src, "training", "normalises by the statistics of the batch at hand, as in training; networks "
+                "are meant to be exported in evaluation mode");
         return v_rank(b, x) < 2 ? rule_bad(r, "input of rank %d", (int)v_rank(b, x))
                                 : batch_train(r, x, &s, eps, v_elem(b, in));
+    }
     for (uint32_t i = 1; i < r->n_out; i++)
         if (rule_wants(r, i))
             return rule_refuse(r, "training mode of version %d", (int)r->version);
@@ -300,6 +303,9 @@ bool rule_dropout(struct rule *r)
             rule_out(r, 1, mask_ones(b, x, ELEM_BOOL));
         return true;
     }
+    if (train_known)
+        warn_at(b->g->ctx, r->node->src, "training", "drops elements at random, as in training; networks are meant to be exported in "
+                "evaluation mode");
     struct attr attrs[7] = {
         attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
         attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1),

@@ -125,6 +125,17 @@ def test_python_calls(net, tmp_path):
     assert all((k == kept[0]).all() for k in kept)      # outputs outlive the model
 
 
+def test_python_loads_what_is_there_now(module, tmp_path):
+    """The same path, compiled again in the same process: the new network, not the one that is loaded."""
+    path, shapes = tmp_path / "net.so", []
+    for spec in ("x:f32[n,4]", "x:f32[3,4]", "x:f32[n,4]", "x:f32[5,4]"):
+        module.compile(dense(tmp_path / "net.onnx"), path, f"--input={spec}")
+        shapes.append(module.load(path).inputs[0].shape)
+    assert shapes == [("n", 4), (3, 4), ("n", 4), (5, 4)]
+    with pytest.raises(OSError, match="none.so"):
+        module.load(tmp_path / "none.so")
+
+
 def test_python_errors(module, net, tmp_path):
     with pytest.raises(module.Error) as caught:
         net(np.zeros((2, 5), np.float32))
