@@ -159,7 +159,7 @@ check-unit: all tests
 
 # Compiler and C tests with address and undefined-behaviour checks, files made to be bad given to that compiler, and the
 # runtime's tests with the thread checker. Builds beside $(BUILD).
-RUNTIME_TESTS := $(filter tests/runtime/%,$(TEST_SOURCES:%.c=%))
+RUNTIME_TESTS := $(addprefix tests/runtime/test_,api ops threads values)
 .PHONY: check-sanitize
 check-sanitize: $(VENV)/bin/pytest
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-thread SANITIZE=thread OPT="-O1 -g1" $(RUNTIME_TESTS:%=$(BUILD)-thread/%)

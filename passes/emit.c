@@ -595,13 +595,14 @@ lval em_buffer(struct em *em, value_id v)
 
 int64_t em_extent_least(const struct em *em, expr_id e)
 {
-    int64_t n = 0, *symbols = NEW_ARRAY(em->arena, int64_t, sym_count(em->x) + 1);
-    for (uint32_t i = 1; i <= sym_count(em->x); i++) {
-        const struct symbol *s = sym_get(em->x, (sym_id){i});
-        int64_t step = s->divisor > 1 ? s->divisor : 1, least = s->lo > 1 ? s->lo : 1;
-        symbols[i] = (least + step - 1) / step * step;
+    struct module *m = em->m;
+    int64_t n = 0;
+    for (uint32_t i = m->least.n; i <= sym_count(em->x); i++) {
+        const struct symbol *s = i ? sym_get(em->x, (sym_id){i}) : NULL;
+        int64_t step = s && s->divisor > 1 ? s->divisor : 1, least = s && s->lo > 1 ? s->lo : 1;
+        VEC_PUSH(m->arena, &m->least, (least + step - 1) / step * step);
     }
-    return ex_eval(em->x, e, symbols, &n) && n > 0 ? n : 0;
+    return ex_eval(em->x, e, m->least.data, &n) && n > 0 ? n : 0;
 }
 
 lval em_prepared(struct em *em)

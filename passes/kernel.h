@@ -102,6 +102,7 @@ struct module {
     struct lfunc *program, *plan;
     struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
     VEC(struct function_text) prepare_kernels;   /* what it launches */
+    VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
 
 /* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */
