@@ -202,7 +202,7 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
-        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL)
+        if (!k->text)   /* code of the program, or inside the kernel of a loop */
             continue;
         unit_add(c, &v->target, k->name, is_to_break(c, k) ? broken_text(c, k->text) : k->text);
         scratch_need(c, k->local_bytes);
@@ -219,6 +219,8 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
     if (m->prepare)
         unit_add(c, &v->target, m->prepare->name, print_function(c, m->prepare));
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
+    if (!c->variants.n)
+        c->first_rows = c->kernel_rows.n;
     struct art_variant row = {.target = &v->target, .name = v->row->name, .features = v->row->needs, .program = m->program->name,
                               .prepare = m->prepare ? m->prepare->name : NULL};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
@@ -404,8 +406,7 @@ struct art_node *source_rows(struct compilation *c, uint32_t *n)
         node[i] = (struct art_node){.name = name ? name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
-    uint32_t per_variant = c->variants.n ? c->kernel_rows.n / c->variants.n : 0;
-    for (uint32_t i = 0; i < per_variant; i++) {
+    for (uint32_t i = 0; i < c->first_rows; i++) {
         const struct art_kernel *k = &c->kernel_rows.data[i];
         if (k->node < c->ctx->sources.n) {
             node[k->node].flops += k->flops;

@@ -27,6 +27,7 @@ struct compilation {
     struct module *module;           /* kernels, from fuse on (passes/kernel.h) */
     VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
     VEC(struct art_kernel) kernel_rows;
+    uint32_t first_rows;             /* of these that belong to the first variant */
     VEC(struct art_variant) variants;
     int64_t scratch;                 /* bytes per thread */
     uint64_t printed;                /* hash of the last stage's text, for -print-changed */

@@ -77,18 +77,24 @@ static void order_kernels(struct module *m)
     }
 }
 
-/* A loop that makes no trip hands its first values on as results: they live as long as those are read. */
+/* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip, its
+ * first value have: they live as long as that is read. */
 static bool extend_through_loop(struct planner *p, const struct node *n)
 {
     int64_t carried = node_int(n, "n_carried", 0);
+    const struct region *body = graph_get_region(p->g, n->region[0]);
     bool longer = false;
     for (int64_t c = 0; c < carried; c++) {
-        const struct storage *in = &p->m->storage[view_plain(p->g, n->in[2 + c]).i], *out = &p->m->storage[n->out[c].i];
+        const struct storage *out = &p->m->storage[n->out[c].i];
         uint32_t last = out->place == PLACE_ARENA ? p->m->buffers.data[out->buffer].last : p->m->order.n;
-        if (in->place != PLACE_ARENA || p->m->buffers.data[in->buffer].last >= last)
-            continue;
-        p->m->buffers.data[in->buffer].last = last;
-        longer = true;
+        value_id from[3] = {view_plain(p->g, n->in[2 + c]), body->params.data[2 + c], body->results.data[1 + c]};
+        for (int k = 0; k < 3; k++) {
+            const struct storage *s = &p->m->storage[from[k].i];
+            if (s->place != PLACE_ARENA || p->m->buffers.data[s->buffer].last >= last)
+                continue;
+            p->m->buffers.data[s->buffer].last = last;
+            longer = true;
+        }
     }
     return longer;
 }

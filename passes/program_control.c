@@ -2,8 +2,9 @@
  *
  * A branch writes its results straight into the buffers of the If's results. A loop-carried value lives in three places
  * that take turns: what the trip reads, what it writes, and what the next trip will write; so the first value is never
- * overwritten and nothing is copied. Where a size differs between branches or from trip to trip, memory that grows by
- * doubling takes the place of buffers, and the dims travel beside it; scan outputs grow so, too.
+ * overwritten and nothing is copied. The last two are the places that the plan gives to the body's parameter and result.
+ * Scan outputs of known length are written where they stay. Where a size differs between branches or from trip to trip, memory that grows by
+ * doubling takes the place of buffers, and the dims travel beside it; scan outputs whose length the run decides grow so, too.
  */
 #include "passes/program.h"
 
@@ -123,7 +124,7 @@ static void control_if(struct prog *p, struct kernel *k)
  * and per scan output whose rows' dims only the body knows: the dims of a row. */
 struct frame { VEC(lval) init; lval *param, *yield, *out; };
 struct carried { enum travel how; uint32_t at; value_id init, param, next, out; };
-struct scan { bool late; uint32_t at; lval slot; value_id row, out; };
+struct scan { bool late, known; uint32_t at; lval slot; value_id row, out; };
 struct looper {
     const struct node *n;
     const struct region *body;
@@ -134,6 +135,12 @@ struct looper {
 };
 
 static void carry(struct prog *p, struct looper *l, lval v) { VEC_PUSH(p->arena, &l->f.init, v); }
+
+/* v's place in the workspace; {0}: it has none there. */
+static lval own_place(struct prog *p, value_id v)
+{
+    return p->m->storage[v.i].place == PLACE_ARENA && !p->pointer[v.i].i ? prog_buffer(p, v, ELEM_U8) : (lval){0};
+}
 
 static void carried_init(struct prog *p, struct looper *l, uint32_t c)
 {
@@ -150,8 +157,10 @@ static void carried_init(struct prog *p, struct looper *l, uint32_t c)
     lval bytes = value_bytes(p, v->init);
     v->how = same ? FIXED : SLOT;
     carry(p, l, prog_buffer(p, v->init, ELEM_U8));
-    for (int i = 0; i < 2; i++)
-        carry(p, l, same ? prog_memory(p, bytes) : prog_slot(p));
+    for (int i = 0; i < 2; i++) {
+        lval own = same ? own_place(p, i ? v->next : v->param) : (lval){0};
+        carry(p, l, own.i ? own : same ? prog_memory(p, bytes) : prog_slot(p));
+    }
     for (int32_t d = 0; !same && d < t->rank; d++)
         carry(p, l, prog_index(p, t->dims[d]));
 }
@@ -160,10 +169,13 @@ static void scan_init(struct prog *p, struct looper *l, uint32_t i)
 {
     struct scan *s = &l->scan[i];
     *s = (struct scan){.at = l->f.init.n, .row = l->body->results.data[1 + l->n_carried + i],
-                       .out = l->n->out[l->n_carried + i], .slot = prog_slot(p)};
+                       .out = l->n->out[l->n_carried + i]};
     const struct type *row = value_type(p->g, s->row), *out = value_type(p->g, s->out);
     for (int32_t d = 0; d < row->rank; d++)
         s->late |= row->dims[d].i != out->dims[d + 1].i;
+    s->known = !s->late && p->m->storage[s->out.i].place == PLACE_ARENA && !p->pointer[s->out.i].i;
+    if (!s->known)
+        s->slot = prog_slot(p);
     for (int32_t d = 0; s->late && d < row->rank; d++)
         carry(p, l, prog_const(p, 0));
 }
@@ -189,8 +201,18 @@ static void loop_enter(struct prog *p, struct looper *l, lval iter)
         for (int32_t d = 0; v->how == SLOT && d < t->rank; d++)
             prog_bind_dim(p, t->dims[d], param[v->at + 3 + (uint32_t)d], l->n->src.i);
     }
-    for (uint32_t i = 0; i < l->n_scan; i++)
-        p->grow[l->scan[i].row.i] = (struct prog_grow){.slot = l->scan[i].slot, .trip = iter};
+    for (uint32_t i = 0; i < l->n_scan; i++) {
+        const struct scan *s = &l->scan[i];
+        lval at[2] = {iter, {0}}, row[2];
+        if (!s->known) {
+            p->grow[s->row.i] = (struct prog_grow){.slot = s->slot, .trip = iter};
+            continue;
+        }
+        at[1] = value_bytes(p, s->row);
+        row[0] = prog_buffer(p, s->out, ELEM_U8);
+        row[1] = prog_op(p, L_MUL, INDEX, at, 2);
+        p->pointer[s->row.i] = prog_op(p, L_OFFSET, (struct ltype){ELEM_U8, 0}, row, 2);
+    }
     for (uint32_t i = 0; i < l->body->params.n; i++)
         prog_bind_elements(p, l->body->params.data[i]);
 }
@@ -279,8 +301,36 @@ static void loop_receive(struct prog *p, struct looper *l)
         const struct type *t = value_type(p->g, s->out);
         for (int32_t d = 0; s->late && d + 1 < t->rank; d++)
             prog_bind_dim(p, t->dims[d + 1], out[s->at + (uint32_t)d], l->n->src.i);
-        p->pointer[s->out.i] = prog_grow(p, s->slot, prog_const(p, 0), prog_const(p, 0));
+        if (!s->known)
+            p->pointer[s->out.i] = prog_grow(p, s->slot, prog_const(p, 0), prog_const(p, 0));
     }
+}
+
+/* After a loop that ran elsewhere: which of the three places holds the last of each carried value. */
+static void loop_results(struct prog *p, struct looper *l, lval trips)
+{
+    struct ltype flag = {ELEM_BOOL, 1};
+    lval one = prog_const(p, 1), zero = prog_const(p, 0), and[2] = {trips, one}, some[2] = {zero, trips};
+    lval odd = to_bool(p, prog_op(p, L_AND, INDEX, and, 2)), any = prog_op(p, L_LT, flag, some, 2);
+    l->f.out[1] = trips;
+    for (uint32_t c = 0; c < l->n_carried; c++) {
+        const struct carried *v = &l->carried[c];
+        const lval *place = &l->f.init.data[v->at];
+        lval last[3] = {odd, place[1], place[2]}, in[3] = {any, {0}, place[0]};
+        in[1] = prog_op(p, L_SELECT, lf_type(p->f, place[1]), last, 3);
+        l->f.out[v->at] = prog_op(p, L_SELECT, lf_type(p->f, place[0]), in, 3);
+    }
+}
+
+/* Nothing travels but addresses of fixed size. */
+static bool loop_is_fixed(const struct looper *l)
+{
+    bool fixed = true;
+    for (uint32_t c = 0; c < l->n_carried; c++)
+        fixed &= l->carried[c].how == FIXED;
+    for (uint32_t i = 0; i < l->n_scan; i++)
+        fixed &= l->scan[i].known;
+    return fixed;
 }
 
 static void loop_begin(struct prog *p, struct looper *l)
@@ -300,6 +350,7 @@ static void control_loop(struct prog *p, struct kernel *k)
 {
     const struct node *n = graph_node(p->g, k->anchor);
     struct looper *l = NEW(p->arena, struct looper);
+    k->text = NULL;
     l->n = n;
     l->body = graph_get_region(p->g, n->region[0]);
     l->n_carried = (uint32_t)node_int(n, "n_carried", 0);
@@ -321,14 +372,13 @@ static void control_loop(struct prog *p, struct kernel *k)
         in[2 + i] = l->f.init.data[i];
         l->f.out[i] = lf_value(p->f, lf_type(p->f, in[2 + i]));
     }
-    struct lstmt *s = lf_stmt(p->f, p->block, L_FOR);
-    s->in = lf_lvals(p->f, in, n_carry + 2);
-    s->n_in = n_carry + 2;
-    s->out = lf_lvals(p->f, l->f.out, n_carry);
-    s->n_out = n_carry;
-    s->imm = 1;
-    s->flags = L_FLAG_WHILE;
-    s->block[0] = body;
+    struct lstmt s = {.op = L_FOR, .in = in, .n_in = n_carry + 2, .out = lf_lvals(p->f, l->f.out, n_carry), .n_out = n_carry,
+                      .imm = 1, .flags = L_FLAG_WHILE, .block = {body}};
+    lval ran = loop_is_fixed(l) ? prog_loop_kernel(p, k, &s) : (lval){0};
+    if (ran.i)
+        loop_results(p, l, ran);
+    else
+        *lf_stmt(p->f, p->block, L_FOR) = s;
     loop_receive(p, l);
 }
 

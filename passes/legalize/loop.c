@@ -9,6 +9,9 @@
 #include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
+/* The steps of a layer are alike and depend on one another: more than these stay a loop, which becomes one kernel. */
+enum { COUNTED_UNROLLED = 2 };
+
 /* A loop to build, whatever its source: body() gives next condition, carried values and scan elements. */
 struct loop;
 typedef bool body_fn(struct rule *, struct loop *, struct lval iter, struct lval cond, const struct lval *carried,
@@ -279,7 +282,8 @@ static bool loop_build(struct rule *r, struct loop *l)
         l->cond = (value_id){0};
     if (start == FALSE_ || (known && trips <= 0))
         return loop_empty(r, l);
-    if (start == TRUE_ && known && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
+    bool few = !l->counted || trips <= COUNTED_UNROLLED;
+    if (start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
         struct lval *carried = arena_copy(&b->g->arena, l->carried, (l->n_carried + 1) * sizeof *carried);
         enum unrolled u = loop_unroll(r, l, trips);
         if (u != NOT_UNROLLED)

@@ -73,7 +73,7 @@ def compile_net(path, output, options):
 
 def variants_of(artifact):
     done = subprocess.run([MCC, "inspect", artifact], capture_output=True, text=True, errors="replace")
-    return max(sum(l.startswith("variant ") for l in done.stdout.splitlines()), 1)
+    return max(sum("code of variant" in l for l in done.stdout.splitlines()), 1)
 
 
 def turn(run, calls):

@@ -237,8 +237,9 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
         if (l->m->kernels.data[k].args.data[i].value.i)
             clip(l, l->m->kernels.data[k].args.data[i].value, &args[i].buffer);
     int64_t step = count < 4 ? 1 : count / 4;
+    struct linterp_host host = {.user = l, .call = on_call};   /* the kernel of a loop asks whether the run goes on */
     for (int64_t end = count; end > 0; end -= step) {
-        struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, NULL);
+        struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, &host);
         if (r.code) {
             strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
             if (l->d->verbose)
