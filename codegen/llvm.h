@@ -82,6 +82,7 @@ LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lan
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* llvm_dot.c: DOT */
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
+LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index);   /* llvm_address.c */
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
 /* ---- modules ---- */

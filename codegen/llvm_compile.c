@@ -2,7 +2,8 @@
  *
  * No IR passes run: the emitted IR has phis, explicit vectors and aligned accesses, which is all that instruction
  * selection wants; a pass pipeline costs several times the code generation and gives nothing. The machine scheduler
- * is off: it hoists loads across a micro-kernel's accumulators and spills them.
+ * is off: it hoists loads across a micro-kernel's accumulators and spills them. So is loop strength reduction, which
+ * takes as long as everything else together; llvm_address.c does what these loops need of it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static struct machine *machines;      /* a worker's cache; a process of its own,
 
 void llvm_start(void)
 {
-    static const char *const options[] = { "mcc", "-enable-misched=false" };
+    static const char *const options[] = { "mcc", "-enable-misched=false", "-disable-lsr" };
     LLVMParseCommandLineOptions((int)COUNT_OF(options), options, NULL);
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();

@@ -38,11 +38,6 @@ static struct access access_of(struct emitter *e, const struct lstmt *s)
     return a;
 }
 
-static LLVMValueRef address(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
-{
-    return LLVMBuildGEP2(e->b, scalar, base, &index, 1, "");
-}
-
 static LLVMValueRef to_memory(struct emitter *e, const struct access *a)
 {
     return a->type.elem == ELEM_BOOL ? LLVMBuildZExt(e->b, a->value, a->vector, "") : a->value;
@@ -102,7 +97,7 @@ static void masked_store(struct emitter *e, const struct access *a, LLVMValueRef
 
 static LLVMValueRef load(struct emitter *e, const struct access *a)
 {
-    LLVMValueRef pointer = address(e, a->scalar, a->base, a->index), v;
+    LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index), v;
     if (a->mask)
         return from_memory(e, a, masked_load(e, a, pointer));
     v = LLVMBuildLoad2(e->b, a->vector, pointer, "");
@@ -112,7 +107,7 @@ static LLVMValueRef load(struct emitter *e, const struct access *a)
 
 static void store(struct emitter *e, const struct access *a)
 {
-    LLVMValueRef pointer = address(e, a->scalar, a->base, a->index);
+    LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index);
     if (a->mask)
         masked_store(e, a, pointer);
     else
@@ -125,7 +120,7 @@ static void store(struct emitter *e, const struct access *a)
  * x86 takes as 32-bit gather indices beside a scalar base. */
 static LLVMValueRef strided_pointers(struct emitter *e, const struct access *a)
 {
-    LLVMValueRef lane[256], first = address(e, a->scalar, a->base, a->index), offsets;
+    LLVMValueRef lane[256], first = address_of(e, a->scalar, a->base, a->index), offsets;
     bool fixed = LLVMIsAConstantInt(a->stride) != NULL;
     int64_t stride = fixed ? LLVMConstIntGetSExtValue(a->stride) : 1;
     bool narrow = fixed && stride < INT32_MAX / 256 && stride > INT32_MIN / 256;
@@ -134,7 +129,7 @@ static LLVMValueRef strided_pointers(struct emitter *e, const struct access *a)
     offsets = LLVMConstVector(lane, a->type.lanes);
     if (!narrow)
         offsets = LLVMBuildMul(e->b, offsets, value_splat(e, a->stride, a->type.lanes), "");
-    return address(e, a->scalar, first, offsets);
+    return LLVMBuildGEP2(e->b, a->scalar, first, &offsets, 1, "");
 }
 
 static LLVMValueRef all_lanes(struct emitter *e, const struct access *a)
@@ -169,7 +164,7 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
             *at = e->local_next;
             e->local_next += bytes;
         }
-        return address(e, e->i8, e->scratch, LLVMConstInt(e->i64, (uint64_t)*at, false));
+        return address_of(e, e->i8, e->scratch, LLVMConstInt(e->i64, (uint64_t)*at, false));
     }
     if (*at >= 0)
         return e->values[s->out[0].i];
@@ -189,7 +184,7 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
 /* Read, data; locality 3 is the first-level cache, 2 the second. */
 static LLVMValueRef prefetch(struct emitter *e, const struct lstmt *s)
 {
-    LLVMValueRef p = address(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+    LLVMValueRef p = address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
     LLVMValueRef args[4] = { p, LLVMConstInt(e->i32, 0, 0), LLVMConstInt(e->i32, s->op == L_PREFETCH ? 3 : 2, 0),
                              LLVMConstInt(e->i32, 1, 0) };
     call_intrinsic(e, "llvm.prefetch", &e->ptr, 1, args, 4);
@@ -203,7 +198,7 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     case L_LOCAL:
         return local(e, s);
     case L_OFFSET:
-        return address(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+        return address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
     case L_PREFETCH:
     case L_PREFETCH2:
         return prefetch(e, s);
@@ -216,7 +211,7 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     bool indexed = a.type.lanes > 1 && s->op != L_LOAD && s->op != L_STORE;
     LLVMValueRef pointers = NULL;
     if (indexed)
-        pointers = a.stride ? strided_pointers(e, &a) : address(e, a.scalar, a.base, a.index);
+        pointers = a.stride ? strided_pointers(e, &a) : address_of(e, a.scalar, a.base, a.index);
     if (!a.value)
         return indexed ? gather(e, &a, pointers) : load(e, &a);
     if (indexed)

@@ -120,6 +120,22 @@ def test_inner_loops(template, variant, tmp_path):
     assert tiles or template in ("pool", "norm"), "no loop of multiply-adds was found: does the test still see the code?"
 
 
+@pytest.mark.parametrize("template", ["gemm", "conv1x1"])
+def test_addresses_leave_the_loop(template, tmp_path):
+    """What a tile's loop does not change is in the bases of its addresses: it counts, scales the panels' index and jumps."""
+    model, out = tmp_path / "m.onnx", tmp_path / "m.o"
+    TEMPLATES[template](model)
+    done = mcc(model, "-c", "--variants=v4", "-o", out)
+    assert done.returncode == 0, done.stderr
+    loops = [loop for code in functions(out).values() for loop in innermost(code)
+             if sum(bool(FMA.match(t)) for t in loop) > 8]
+    assert loops
+    for loop in loops:
+        steps = sum(bool(FMA.match(t)) for t in loop)
+        scalar = [t for t in loop if not t.startswith(("v", "prefetch"))]
+        assert len(scalar) <= 6 or len(scalar) * 5 <= steps, (scalar, loop)
+
+
 def test_undefined_symbols(tmp_path):
     for template in ("conv3x3", "attention"):
         out = tmp_path / f"{template}.o"

@@ -1,0 +1,81 @@
+/* Addresses: base + index, with what a loop does not change in the base.
+ *
+ * An index is a sum whose parts were placed at the depth of the loops that they depend on, the inner part last:
+ * (outer + inner) + constant. LLVM sees no more of it than an addition in the loop. Here the outer part is added to the
+ * base where it is known, once for all accesses that share both, so that the loop is left with base + inner * size +
+ * constant, which x86 addresses without an instruction. LLVM's own pass for this (loop strength reduction) costs as much
+ * time as all the rest of code generation and gains nothing beyond it on these loops, so it is off (llvm_compile.c).
+ */
+#include "codegen/llvm.h"
+
+enum { MAX_USES = 32 };   /* looked at for an address that is there already */
+
+static LLVMValueRef gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
+{
+    return LLVMBuildGEP2(e->b, scalar, base, &index, 1, "");
+}
+
+static bool is_sum(LLVMValueRef v)
+{
+    return LLVMIsAInstruction(v) && LLVMGetInstructionOpcode(v) == LLVMAdd &&
+           LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMIntegerTypeKind;
+}
+
+/* Is v an instruction of another block than the one that is being written? */
+static bool is_outer(const struct emitter *e, LLVMValueRef v)
+{
+    return LLVMIsAInstruction(v) && LLVMGetInstructionParent(v) != LLVMGetInsertBlock(e->b);
+}
+
+/* Can base be used at the end of a block that follows `entry` or is it? */
+static bool is_known_in(const struct emitter *e, LLVMValueRef base, LLVMBasicBlockRef block)
+{
+    if (LLVMIsAArgument(base))
+        return true;
+    return LLVMIsAInstruction(base) &&
+           (LLVMGetInstructionParent(base) == e->entry || LLVMGetInstructionParent(base) == block);
+}
+
+/* base + outer, computed at the end of the block of `outer`; NULL: not possible there. */
+static LLVMValueRef outer_base(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef outer)
+{
+    LLVMBasicBlockRef home = LLVMGetInstructionParent(outer), here = LLVMGetInsertBlock(e->b);
+    LLVMValueRef end = LLVMGetBasicBlockTerminator(home);
+    uint32_t seen = 0;
+    if (!end || !is_known_in(e, base, home))
+        return NULL;
+    for (LLVMUseRef u = LLVMGetFirstUse(outer); u && seen < MAX_USES; u = LLVMGetNextUse(u), seen++) {
+        LLVMValueRef v = LLVMGetUser(u);
+        if (LLVMIsAGetElementPtrInst(v) && LLVMGetInstructionParent(v) == home && LLVMGetOperand(v, 0) == base &&
+            LLVMGetOperand(v, 1) == outer && LLVMGetGEPSourceElementType(v) == scalar)
+            return v;
+    }
+    LLVMPositionBuilderBefore(e->b, end);
+    LLVMValueRef v = gep(e, scalar, base, outer);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return v;
+}
+
+LLVMValueRef address_of(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
+{
+    LLVMValueRef sum = index, rest = NULL;
+    if (is_sum(sum) && !is_outer(e, sum) && LLVMIsAConstantInt(LLVMGetOperand(sum, 1))) {
+        rest = LLVMGetOperand(sum, 1);
+        sum = LLVMGetOperand(sum, 0);
+    }
+    if (!is_sum(sum) || is_outer(e, sum))
+        return gep(e, scalar, base, index);
+    LLVMValueRef outer = LLVMGetOperand(sum, 0), inner = LLVMGetOperand(sum, 1);
+    if (!is_outer(e, outer)) {
+        LLVMValueRef swap = outer;
+        outer = inner;
+        inner = swap;
+    }
+    if (!is_outer(e, outer))
+        return gep(e, scalar, base, index);
+    LLVMValueRef from = outer_base(e, scalar, base, outer);
+    if (!from)
+        return gep(e, scalar, base, index);
+    from = gep(e, scalar, from, inner);
+    return rest ? gep(e, scalar, from, rest) : from;
+}
