@@ -214,7 +214,7 @@ def object_of(v):
 
 
 class Artifact:
-    def __init__(self, path, threads=0, flags=0, event=None):
+    def __init__(self, path, threads=0, flags=0, event=None, alloc=None, release=None):
         self.library = c.CDLL(str(path))
         query = self.library.mcc_query
         query.restype, query.argtypes = c.POINTER(Api), [c.c_uint32]
@@ -223,7 +223,9 @@ class Artifact:
             raise ModelError("mcc_query", Error(code=-1, text=b"ABI 1 is not served"))
         self.api = table[0]
         self.event = EVENT(event) if event else EVENT()
-        self.host = Host(size=c.sizeof(Host), threads=threads, flags=flags, event=self.event)
+        self.host = Host(size=c.sizeof(Host), threads=threads, flags=flags, event=self.event,
+                         alloc=c.cast(alloc, c.c_void_p) if alloc else None,
+                         release=c.cast(release, c.c_void_p) if release else None)
         self.model, self.ctx, self.error = c.c_void_p(), c.c_void_p(), Error()
         self.check("open", self.api.open(c.byref(self.host), c.byref(self.model), c.byref(self.error)))
         self.check("ctx_new", self.api.ctx_new(self.model, None, 0, c.byref(self.ctx), c.byref(self.error)))
