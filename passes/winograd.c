@@ -11,12 +11,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, MIN_TILES = 16,
+enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16,
        L2_BYTES = 1 << 20 };
 static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
 /* Measured on whole layers, traffic of operand and result included. */
 struct transform_cost { uint32_t m; double input, output, weights; };     /* cycles per tile and 16 channels; per 16 weights */
-static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1200, 1100, 240}};
+static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1550, 1400, 240}};
 
 struct conv_shape { int64_t images, ic, oc, out[2]; };
 
@@ -64,7 +64,9 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double m = t->m, alpha = m + 2;
     double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
-    double chunks = ceil(tiles / CHUNK_TILES);
+    double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * PANEL * 4;
+    /* How often U is derived: never if it is kept, in spans where it is resident (emit_winograd.c), else for each chunk. */
+    double chunks = u > KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
     double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * PANEL * 4 / bytes_per_cycle);
     double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
     return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;

@@ -1,0 +1,143 @@
+/* The matrix products of the Winograd template: for every point, a block of tiles times a slice of U (emit_winograd.h).
+ * Where the kernel derives U itself, the steps ask for the plain weights of the next slice. */
+#include "passes/emit_winograd.h"
+
+#include <string.h>
+
+/* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
+static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
+{
+    struct exprs *x = w->em->x;
+    expr_id panel = ex_const(x, WINO_PANEL), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    if (w->weights.i) {
+        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
+        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, wino_u_stride(w, p->nr))), at);
+    }
+    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
+    expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
+    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), WINO_PANEL), ex_mod(x, oc, panel));
+}
+
+/* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
+static expr_id next_slice(const struct wino *w, const struct product *p)
+{
+    struct exprs *x = w->em->x;
+    expr_id slices = ex_const(x, w->icv / w->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
+    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
+    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
+}
+
+/* Asks for a few lines of the next slice's plain weights: over all points and tiles of the products, for all of them. */
+static void prefetch_step(struct wino *w, const struct product *p, expr_id ic)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    int64_t tiles = w->ct / w->mr, lines = 9 * p->nr, trips = w->points * tiles;
+    for (int64_t i = 0; i * trips < lines; i++) {
+        expr_id q = ex_addc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), i * trips);
+        q = ex_mod(x, q, ex_const(x, lines));
+        expr_id tap = ex_mod(x, q, ex_const(x, 9)), three = ex_const(x, 3), oc = ex_mulc(x, ex_div(x, q, ex_const(x, 9)), w->lanes);
+        expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, WINO_PANEL)), w->stride[0]));
+        at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
+        at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
+        at = ex_mulc(x, ex_add(x, at, ex_mulc(x, ic, w->stride[3])), 4);
+        lval in[2] = {w->weights, em_index(em, at)};
+        struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
+        s->in = lf_lvals(em->f, in, 2);
+        s->n_in = 2;
+    }
+}
+
+static void product_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane, lval *acc)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct ltype vector = {ELEM_F32, w->lanes};
+    expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
+    lval b[EM_POINTS];
+    if (w->weights.i && !w->resident)
+        prefetch_step(w, p, ex_add(x, ex_mulc(x, vec, w->lanes), lane));
+    for (int64_t j = 0; j < p->nr; j++)
+        b[j] = em_scratch_load(em, w->u, weight_at(w, p, vec, lane, j), w->lanes);
+    for (int64_t i = 0; i < w->mr; i++) {
+        lval a = em_scratch_load(em, w->v, ex_add(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), lane), 1);
+        for (int64_t j = 0; j < p->nr; j++) {
+            lval in[3] = {em_splat(em, a, w->lanes), b[j], acc[i * p->nr + j]};
+            acc[i * p->nr + j] = em_op(em, L_FMA, vector, in, 3);
+        }
+    }
+}
+
+/* Input channels of vector vec, the first n of them. */
+static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
+{
+    struct em *em = w->em;
+    struct em_for l;
+    lval inner[EM_POINTS];
+    uint32_t count = (uint32_t)(w->mr * p->nr);
+    expr_id lane = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, n), 1, acc, count);
+    memcpy(inner, l.params, count * sizeof *inner);
+    product_step(w, p, vec, lane, inner);
+    em_for_end(em, &l, inner, acc);
+}
+
+static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)
+{
+    return wino_m_at(w, p->block, p->point, ex_const(w->em->x, j), ex_const(w->em->x, i));
+}
+
+static void product_tile(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval acc[EM_POINTS], inner[EM_POINTS];
+    uint32_t count = (uint32_t)(w->mr * p->nr);
+    int64_t rest = w->ic % w->lanes, whole = w->slice - (rest != 0);
+    for (uint32_t i = 0; i < count; i++)
+        acc[i] = p->first ? em_const(em, ELEM_F32, w->lanes, 0, 0)
+                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->lanes);
+    if (whole) {
+        expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
+        memcpy(inner, l.params, count * sizeof *inner);
+        product_channels(w, p, vec, w->lanes, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (rest)
+        product_channels(w, p, ex_const(x, whole), rest, acc);
+    for (uint32_t i = 0; i < count; i++)
+        em_scratch_store(em, w->m, product_place(w, p, i / p->nr, i % p->nr), acc[i]);
+}
+
+static void product_slice(struct wino *w, struct product *p, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l, t;
+    expr_id zero = ex_const(x, 0);
+    if (w->weights.i && !w->resident) {
+        wino_weights(w, p);
+        p->next = next_slice(w, p);
+        if (!ex_is_const(x, p->next, &(int64_t){0}))
+            p->next = em_pin(em, p->next, 0, INT64_MAX);
+    }
+    p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
+    p->block = em_for_begin(em, &t, zero, blocks, 1, NULL, 0);
+    product_tile(w, p);
+    em_for_end(em, &t, NULL, NULL);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+void wino_products(struct wino *w, struct product *p, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct em_for l;
+    int64_t slices = w->icv / w->slice;
+    product_slice(w, p, blocks);
+    if (slices == 1)
+        return;
+    p->first = false;
+    p->slice = em_for_begin(em, &l, ex_const(em->x, 1), ex_const(em->x, slices), 1, NULL, 0);
+    product_slice(w, p, blocks);
+    em_for_end(em, &l, NULL, NULL);
+}
