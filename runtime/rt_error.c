@@ -113,12 +113,13 @@ void *rt_alloc(const struct mcc_model *model, size_t bytes)
 {
     if (bytes == 0)
         bytes = RT_ALIGN;
-    if (bytes > (size_t)INT64_MAX - RT_ALIGN)
+    if (bytes > (size_t)INT64_MAX - LARGE_PAGE)
         return NULL;
     if (model->host.alloc)
         return model->host.alloc(model->host.user, bytes, RT_ALIGN);
     size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;
-    void *p = aligned_alloc(whole > LARGE_PAGE ? LARGE_PAGE : RT_ALIGN, (size_t)rt_round_up((int64_t)bytes));
+    size_t align = whole > LARGE_PAGE ? LARGE_PAGE : RT_ALIGN;
+    void *p = aligned_alloc(align, (bytes + align - 1) / align * align);   /* C11 wants a multiple */
     if (p && whole > LARGE_PAGE)
         rt_large_pages(p, whole);   /* what is left over stays on small pages: nothing is committed that was not asked for */
     return p;
