@@ -216,11 +216,13 @@ static node_id enclosing(const struct graph *g, node_id n, region_id in)
     }
 }
 
+/* What may share its bytes with another value (identity's operand) or lives elsewhere is never recycled. */
 static void note_use(struct eval *e, value_id v, node_id user)
 {
     node_id def = graph_value(e->g, v)->def;
-    enum op_shape shape = op_shape(graph_node(e->g, user)->op);
-    if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || !def.i)
+    enum op op = graph_node(e->g, user)->op;
+    enum op_shape shape = op_shape(op);
+    if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || op == OP_IDENTITY || !def.i)
         e->shared[v.i] = true;
     else
         e->last_node[v.i] = enclosing(e->g, user, graph_node(e->g, def)->parent).i;

@@ -34,6 +34,17 @@ def test_diff_of_a_right_network(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx"]
 
 
+def test_diff_keeps_what_copies_share(tmp_path):
+    """A copy in front of a depthwise convolution shares its bytes with its operand in the interpreter; the Relu wants as many."""
+    rng = np.random.default_rng(1)
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["c"]), helper.make_node("Conv", ["c", "w"], ["y"], "conv", strides=[2, 2], pads=[1] * 4, group=32),
+             helper.make_node("Relu", ["z"], ["r"])]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 16, 2, 6, 6]), value("z", [1, 32, 6, 6])], [value("y", None), value("r", None)],
+                 {"to": np.array([1, 32, 6, 6]), "w": rng.standard_normal((32, 1, 3, 3)).astype(np.float32)})
+    done = mcc("diff", model, cwd=tmp_path)
+    assert done.returncode == 0 and "4 of 4 kernels" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("node", ["conv1", "conv2", "pool1"])
 def test_diff_names_the_kernel(tmp_path, node):
     done = mcc("diff", DIGITS, f"--break-kernel={node}", "-o", tmp_path / "operands", "--dim=n=3")
