@@ -46,7 +46,7 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 SOURCES := runtime/mcc_load.c $(wildcard ir/*.c passes/*.c passes/legalize/*.c frontend/*.c frontend/onnx/*.c codegen/*.c cli/*.c)
 # The command's own files; everything else is the library.
-COMMAND := $(addprefix cli/,main.c diff.c reduce.c eval.c run.c bench.c roofline.c calibrate.c profile.c \
+COMMAND := $(addprefix cli/,main.c diff.c difference.c reduce.c eval.c run.c bench.c roofline.c calibrate.c profile.c \
            inspect.c inspect_size.c inspect_model.c draw.c graphviz.c)
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \

@@ -1,88 +1,55 @@
 /* mcc diff: the compiled network against the reference interpreter, kernel by kernel.
  *
  * The network is compiled as always; nothing is added to the code. It runs on one thread, and after each kernel's end
- * (mcc_host.event) what the kernel has stored is read where the plan put it, in the arena or an output, through its storage
- * function, and held against the interpreter's value. The first kernel that differs is named and its operands, as the
- * interpreter has them, go into files. Kernels inside loops and branches, and what only the data sizes, are judged by the
- * outputs behind them.
+ * (mcc_host.event) what the kernel has stored is copied from where the plan put it, the arena or an output, through its storage
+ * function. Then the interpreter computes the same values. Each is held against the copy, and where they agree the interpreter
+ * goes on from the copy: so every kernel is judged by its own work, and what earlier ones rounded otherwise does not add up. The
+ * first kernel that differs is named and its operands go into files. Kernels inside loops and branches, and what only the data
+ * sizes, are judged by the outputs behind them.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/backend.h"
 #include "cli/command.h"
+#include "cli/difference.h"
 #include "cli/session.h"
 #include "runtime/rt_internal.h"
 
 enum { OPERANDS_SHOWN = 64 };
 
-struct difference { int64_t count, total, at; double largest, scale, got, want; };
-
 struct diff {
     struct compilation c;
     struct session s;
     struct tensor **want;          /* by value: the interpreter's, NULL where not asked for */
+    struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
+    uint32_t *maker;               /* by value: the kernel that stored got */
     bool *seen;                    /* by kernel */
     uint32_t n_seen;
     int64_t *symbols;              /* by symbol id; meaningful where known */
     uint32_t worst;                /* the first kernel that differs; UINT32_MAX: none */
-    value_id where;
     struct difference difference;
 };
 
 /* ---- comparing ------------------------------------------------------------------------------------------------- */
 
-/* What a type's arithmetic may be off by, as a part of the tensor's largest element. */
-static double tolerance(const struct options *o, enum elem elem)
+/* What kernel k's results may be off by: its least exact float type decides, also where that is inside only. */
+static struct closeness kernel_closeness(const struct diff *d, const struct kernel *k, enum elem elem)
 {
-    switch (elem) {
-    case ELEM_F32: case ELEM_F64: case ELEM_C64: case ELEM_C128: return o->tolerance;
-    case ELEM_F16: return 10 * o->tolerance;
-    default: return elem_class(elem) == 'F' ? 80 * o->tolerance : 0;
-    }
-}
-
-static bool same_number(double a, double b)
-{
-    return a == b || (isnan(a) && isnan(b));
-}
-
-/* Counts elements i of `got` (at address(i)) that are too far from `want`. */
-static bool differs(const struct options *o, const struct tensor *want, int64_t n, const void *(*address)(void *, int64_t), void *user,
-                    struct difference *out)
-{
-    uint32_t size = elem_size(want->elem);
-    const char *data = want->data;
-    *out = (struct difference){.total = n, .at = -1};
-    for (int64_t i = 0; i < n; i++) {
-        double w = fabs(elem_to_f64(want->elem, data + i * size));
-        if (isfinite(w) && w > out->scale)
-            out->scale = w;
-    }
-    double allowed = tolerance(o, want->elem) * out->scale;
-    for (int64_t i = 0; i < n; i++) {
-        double g = elem_to_f64(want->elem, address(user, i)), w = elem_to_f64(want->elem, data + i * size), d = fabs(g - w);
-        if (same_number(g, w) || d <= allowed)
-            continue;
-        out->count++;
-        if (out->at < 0 || !(d <= out->largest)) {
-            out->largest = d;
-            out->at = i;
-            out->got = g;
-            out->want = w;
+    const struct graph *g = d->c.graph;
+    double loose = elem_looseness(elem);
+    bool from_float = false;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        for (uint32_t j = 0; j < n->n_in + n->n_out; j++) {
+            value_id v = j < n->n_in ? n->in[j] : n->out[j - n->n_in];
+            double one = v.i && value_type(g, v)->kind == TYPE_TENSOR ? elem_looseness(value_type(g, v)->elem) : 0;
+            from_float |= one > 0;
+            loose = loose > 0 && one > loose ? one : loose;
         }
     }
-    return out->count > 0;
-}
-
-static int64_t element_count(const struct tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        n *= t->dims[d];
-    return n;
+    return (struct closeness){loose * d->c.options->tolerance, loose == 0 && from_float};
 }
 
 /* ---- a stored value ----------------------------------------------------------------------------------------------- */
@@ -141,26 +108,68 @@ static bool stored_find(const struct diff *d, value_id v, const struct tensor *t
     return true;
 }
 
-static void check_kernel(struct diff *d, uint32_t index)
+/* The extents of value v in the run in progress; NULL: the data decides them. */
+static int64_t *value_dims(const struct diff *d, const struct type *t)
+{
+    int64_t *dims = NEW_ARRAY(&d->c.ctx->session, int64_t, t->rank > 0 ? t->rank : 1);
+    for (int32_t k = 0; k < t->rank; k++)
+        if (!known(d, t->dims[k], &dims[k]) || dims[k] < 0)
+            return NULL;
+    return dims;
+}
+
+/* Copies value v, row-major, from where the kernel that has just ended put it. */
+static void capture(struct diff *d, uint32_t index, value_id v)
+{
+    struct arena *arena = &d->c.ctx->session;
+    const struct type *t = value_type(d->c.graph, v);
+    struct stored place;
+    bool plain = t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->elem != ELEM_NONE && t->rank >= 0 && t->rank <= RANK_MAX;
+    int64_t *dims = plain ? value_dims(d, t) : NULL;
+    struct tensor *copy = NEW(arena, struct tensor);
+    if (!dims)
+        return;
+    *copy = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .dims = dims};
+    int64_t n = tensor_elements(copy);
+    if (!stored_find(d, v, copy, &place))
+        return;
+    copy->data = arena_alloc_array(arena, (size_t)n + 1, place.size);
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)copy->data + i * place.size, stored_address(&place, i), place.size);
+    d->got[v.i] = copy;
+    d->maker[v.i] = index;
+}
+
+static void capture_kernel(struct diff *d, uint32_t index)
 {
     const struct kernel *k = &d->c.module->kernels.data[index];
     d->seen[index] = true;
     d->n_seen++;
-    for (uint32_t i = 0; i < k->outs.n && d->worst == UINT32_MAX && !k->piece && k->kind != KERNEL_HALO; i++) {
-        const struct tensor *t = d->want[k->outs.data[i].i];
-        struct stored place;
-        struct difference found;
-        bool plain = t && t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->data;
-        if (!plain || !stored_find(d, k->outs.data[i], t, &place) ||
-            !differs(d->c.options, t, element_count(t), stored_address, &place, &found))
-            continue;
-        d->worst = index;
-        d->where = k->outs.data[i];
+    for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
+        capture(d, index, k->outs.data[i]);
+}
+
+/* The interpreter has computed v. */
+static void on_value(void *user, value_id v, const struct tensor *t)
+{
+    struct diff *d = user;
+    const struct tensor *got = d->got[v.i];
+    struct difference found;
+    bool same_shape = got && t->kind == TYPE_TENSOR && t->elem == got->elem && t->rank == got->rank;
+    for (int32_t k = 0; same_shape && k < t->rank; k++)
+        same_shape = t->dims[k] == got->dims[k];
+    if (!same_shape || d->worst != UINT32_MAX)
+        return;
+    if (tensor_differs(t, got->data, kernel_closeness(d, &d->c.module->kernels.data[d->maker[v.i]], t->elem), &found)) {
+        d->worst = d->maker[v.i];
         d->difference = found;
+    } else if (found.total > 0) {
+        memcpy(t->data, got->data, (size_t)found.total * elem_size(t->elem));
     }
 }
 
-/* Which kernel has ended: of those that bear this node and are still to come the first. */
+/* Which kernel has ended: of those that bear this node and are still to come the first. Where kernels inside of a loop or a
+ * branch bear it too, that cannot be told. */
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct diff *d = user;
@@ -169,13 +178,15 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
     (void)ns;
     for (uint32_t i = 0; end && i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
-        uint32_t src = kernel_lead(m, k);
-        bool top = k->region.i == 1 && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL;
-        if (top && src == node && !d->seen[i] && (found == UINT32_MAX || k->order < m->kernels.data[found].order))
+        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || kernel_lead(m, k) != node)
+            continue;
+        if (k->region.i != 1)
+            return;
+        if (!d->seen[i] && (found == UINT32_MAX || k->order < m->kernels.data[found].order))
             found = i;
     }
     if (found != UINT32_MAX)
-        check_kernel(d, found);
+        capture_kernel(d, found);
 }
 
 /* ---- the two runs ---------------------------------------------------------------------------------------------------- */
@@ -206,9 +217,10 @@ static bool interpret(struct diff *d)
     for (uint32_t i = 0; i < g->outputs.n; i++)
         want_value(d, g->outputs.data[i].value);
     const char *text = "";
-    enum eval_status status = graph_eval_values(g, in, d->want, &ctx->session, &text);
+    enum eval_status status = graph_eval_watched(g, in, d->want, on_value, d, &ctx->session, &text);
     return status == EVAL_OK || error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL,
-                                         "the interpreter: %s (status %d)", text ? text : "failed", (int)status);
+                                         "the interpreter: %s (status %d)%s", text ? text : "failed", (int)status,
+                                         d->s.api->n_sym ? "; --dim=NAME=N draws inputs of another size" : "");
 }
 
 static void bind_symbols(struct diff *d)
@@ -224,12 +236,6 @@ static void bind_symbols(struct diff *d)
     for (uint32_t i = 1; i <= sym_count(x); i++)
         if (sym_get(x, (sym_id){i})->kind == SYM_SHAPE)
             d->symbols[i] = values[n++];
-}
-
-static const void *plain_address(void *user, int64_t i)
-{
-    const struct stored *s = user;
-    return s->base + i * (int64_t)s->size;
 }
 
 /* ---- the verdict ---------------------------------------------------------------------------------------------------- */
@@ -267,7 +273,7 @@ static bool write_operands(const struct diff *d, const char *folder)
             continue;
         const char *name = graph_value(d->c.graph, v)->name;
         const char *file = arena_printf(&d->c.ctx->session, "%s%s%u", name ? name : "value", name ? "." : "", v.i);
-        bool numpy = tolerance(d->c.options, t->elem) <= 10 * d->c.options->tolerance && elem_bits(t->elem) >= 8;
+        bool numpy = elem_looseness(t->elem) <= 10 && elem_bits(t->elem) >= 8;
         if (!blob_pack(d->c.ctx, t, &blob) || !blob_write(d->c.ctx, folder, file, numpy ? "npy" : "pb", &blob))
             return false;
     }
@@ -305,11 +311,11 @@ static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
         bool shape = want.rank == wide.rank && want.elem == wide.elem;
         for (int32_t k = 0; shape && k < want.rank; k++)
             shape = want.dims[k] == wide.dims[k];
-        struct stored place = {.base = wide.data, .size = elem_size(wide.elem)};
+        struct closeness close = {elem_looseness(want.elem) * d->c.options->tolerance, false};
         const char *what = arena_printf(&d->c.ctx->session, "output '%s'", names[i]);
         if (!shape)
             return error_at(d->c.ctx, FAIL_INTERNAL, (src_id){0}, NULL, "%s has another type or shape than the reference", what);
-        if (differs(d->c.options, &want, element_count(&want), plain_address, &place, &f))
+        if (tensor_differs(&want, wide.data, close, &f))
             return report(d, what, &f, file ? " (of the file)" : "");
     }
     return true;
@@ -321,20 +327,21 @@ static bool compare(struct diff *d)
     uint32_t n = d->s.api->n_out;
     DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
     d->seen = NEW_ARRAY(&ctx->session, bool, d->c.module->kernels.n + 1);
+    d->got = NEW_ARRAY(&ctx->session, struct tensor *, d->c.graph->values.n + 1);
+    d->maker = NEW_ARRAY(&ctx->session, uint32_t, d->c.graph->values.n + 1);
     d->worst = UINT32_MAX;
     bind_symbols(d);
-    if (!interpret(d))
-        return false;
-    if (d->s.api->run_dlpack(d->s.run, d->s.in_pointer, out, &d->s.error) != MCC_OK)
-        return session_error(&d->s, "run");
-    bool ok = true;
+    bool ran = d->s.api->run_dlpack(d->s.run, d->s.in_pointer, out, &d->s.error) == MCC_OK, ok = interpret(d);
+    if (d->worst == UINT32_MAX && (!ran || !ok))
+        return ran ? false : session_error(&d->s, "run");
+    ok = ran || d->worst != UINT32_MAX;
     if (d->worst != UINT32_MAX) {
         const char *folder = d->c.options->output ? d->c.options->output : "mcc-diff";
         const char *note = arena_printf(&ctx->session, "; its operands are in '%s'", folder);
         ok = write_operands(d, folder) && report(d, kernel_label(d, d->worst), &d->difference, note);
     }
     ok = ok && check_outputs(d, out);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && ran; i++)
         out[i]->deleter(out[i]);
     struct strbuf line;
     strbuf_init(&line, &ctx->session);

@@ -162,8 +162,11 @@ enum eval_status eval_set(struct eval *e, value_id v, const struct tensor *t)
     const struct type *type = value_type(e->g, v);
     e->vals[v.i] = *t;
     e->set[v.i] = true;
-    if (e->wanted && e->wanted[v.i])
+    if (e->wanted && e->wanted[v.i]) {
         *e->wanted[v.i] = *t;
+        if (e->watch)
+            e->watch(e->user, v, t);
+    }
     if (type->kind != TYPE_TENSOR)
         return EVAL_OK;
     if (t->kind != TYPE_TENSOR || t->elem != type->elem || (type->rank != RANK_UNKNOWN && t->rank != type->rank))
@@ -353,10 +356,10 @@ enum eval_status eval_region(struct eval *e, region_id r)
     return EVAL_OK;
 }
 
-enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted,
-                                   struct arena *arena, const char **text)
+enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
+                                    struct arena *arena, const char **text)
 {
-    struct eval e = { .text = "" };
+    struct eval e = { .text = "", .watch = watch, .user = user };
     enum eval_status status = EVAL_OK;
     eval_prepare(&e, g, arena, g->values.n, g->nodes.n);
     prepare_symbols(&e);
@@ -377,6 +380,11 @@ done:
     if (text)
         *text = e.text;
     return status;
+}
+
+enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted, struct arena *arena, const char **text)
+{
+    return graph_eval_watched(g, in, wanted, NULL, NULL, arena, text);
 }
 
 enum eval_status graph_eval(struct graph *g, const struct tensor *in, struct tensor *out, struct arena *arena,

@@ -14,6 +14,8 @@ struct eval {
     struct tensor *vals;         /* by value id */
     bool *set;                   /* by value id */
     struct tensor **wanted;      /* by value id; NULL entries: not asked */
+    eval_watch *watch;           /* of graph_eval_watched; NULL: none */
+    void *user;
     int64_t *sym;                /* value by symbol */
     uint32_t n_sym;
     uint32_t *sym_owner;         /* by symbol: the value whose dims bind it, 0: none */

@@ -267,6 +267,11 @@ enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tens
 /* As graph_eval, keeping every value that wanted[value.i] asks for (NULL entries: not asked). */
 enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted,
                                    struct arena *arena, const char **text);
+/* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from which the
+ * interpreter then goes on. */
+typedef void eval_watch(void *user, value_id, const struct tensor *);
+enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
+                                    struct arena *arena, const char **text);
 /* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
  * EVAL_VALUE on an integer zero divisor. */
 enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);

@@ -45,6 +45,51 @@ def test_diff_keeps_what_copies_share(tmp_path):
     assert done.returncode == 0 and "4 of 4 kernels" in done.stdout, done.stderr
 
 
+LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n,4] x, int64 trips, bool c) => (float[n,4] y, float[k,n,4] scans, float[n,4] z)
+{
+  t = If (c) <then_branch = g1 () => (float[n,4] a) { a = Relu(x) }, else_branch = g2 () => (float[n,4] b) { b = Exp(x) }>
+  y, scans = Loop (trips, c, t) <body = b (int64 i, bool ci, float[n,4] v) => (bool co, float[n,4] w, float[n,4] u)
+    { co = Identity(ci) w = Add(v, x) u = Mul(w, v) }>
+  z = Tanh(y)
+}
+"""
+
+
+def test_diff_of_loops_and_branches(tmp_path):
+    """Kernels in bodies run as often as they like; what they store is judged behind them."""
+    onnx.save(onnx.parser.parse_model(LOOP), tmp_path / "m.onnx")
+    for trips in (0, 3):
+        for c in (False, True):
+            np.save(tmp_path / "t.npy", np.array(trips))
+            np.save(tmp_path / "c.npy", np.array(c))
+            done = mcc("diff", "m.onnx", "-i", "trips=t.npy", "-i", "c=c.npy", "--dim=n=5", cwd=tmp_path)
+            assert done.returncode == 0 and "3 outputs compared" in done.stdout, done.stderr
+
+
+def test_diff_judges_each_kernel_by_its_own_work(tmp_path):
+    """float16 inside of a kernel, and rounding to integers where the float is near a tie, in a chain that would add both up."""
+    rng = np.random.default_rng(2)
+    nodes, last, constants = [], "x", {"s": np.float32(0.05), "z": np.int8(0)}
+    for i in range(6):
+        constants[f"w{i}"] = rng.standard_normal((32, 32)).astype(np.float16)
+        nodes += [helper.make_node("Cast", [last], [f"h{i}"], to=onnx.TensorProto.FLOAT16), helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"m{i}"]),
+                  helper.make_node("Cast", [f"m{i}"], [f"f{i}"], to=onnx.TensorProto.FLOAT), helper.make_node("QuantizeLinear", [f"f{i}", "s", "z"], [f"q{i}"]),
+                  helper.make_node("DequantizeLinear", [f"q{i}", "s", "z"], [f"d{i}"])]
+        last = f"d{i}"
+    model = save(tmp_path / "m.onnx", nodes, [value("x", ["n", 32])], [value(last, ["n", 32])], constants)
+    done = mcc("diff", model, "--dim=n=64", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_diff_with_sizes_that_do_not_work(tmp_path):
+    model = save(tmp_path / "m.onnx", [helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[4, 4])], [value("x", [1, 1, "h", "h"])], [value("y", None)])
+    done = mcc("diff", model)
+    assert done.returncode == 1 and "--dim=NAME=N" in done.stderr
+    assert mcc("diff", model, "--dim=h=9").returncode == 0
+
+
 @pytest.mark.parametrize("node", ["conv1", "conv2", "pool1"])
 def test_diff_names_the_kernel(tmp_path, node):
     done = mcc("diff", DIGITS, f"--break-kernel={node}", "-o", tmp_path / "operands", "--dim=n=3")
