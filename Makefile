@@ -272,6 +272,8 @@ install: all
 	$(BUILD)/mcc --generate=mcc.1 >$(DESTDIR)$(PREFIX)/share/man/man1/mcc.1
 	$(BUILD)/mcc --generate=mcc.yaml.5 >$(DESTDIR)$(PREFIX)/share/man/man5/mcc.yaml.5
 	install -m 644 docs/mcc_model.3 $(DESTDIR)$(PREFIX)/share/man/man3/
+	install -d $(DESTDIR)$(PREFIX)/share/doc/mcc
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mcc/
 	$(BUILD)/mcc --generate=bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcc
 	$(BUILD)/mcc --generate=zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcc
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish

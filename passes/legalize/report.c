@@ -29,11 +29,11 @@ const struct row *row_find(const char *domain, const char *op, int32_t version)
 static void operand_print(const struct legalizer *lg, value_id imported, struct strbuf *out)
 {
     const struct lval *l = imported.i ? &lg->map[imported.i] : NULL;
-    if (!l || l->kind != LVAL_VALUE || !l->v.i || value_type(lg->to, l->v)->kind != TYPE_TENSOR) {
-        strbuf_printf(out, l && l->kind == LVAL_VALUE ? "?" : l && l->kind == LVAL_LIST ? "sequence" : "-");
+    const struct type *t = l && l->kind == LVAL_VALUE && l->v.i ? value_type(lg->to, l->v) : NULL;
+    if (!t || t->kind != TYPE_TENSOR || t->elem == ELEM_NONE) {
+        strbuf_printf(out, !l ? "nothing" : l->kind == LVAL_LIST ? "sequence" : "unknown type");    /* of a node that is refused itself */
         return;
     }
-    const struct type *t = value_type(lg->to, l->v);
     strbuf_printf(out, "%s[", elem_name(t->elem));
     if (t->rank < 0)
         strbuf_printf(out, "...");

@@ -123,8 +123,9 @@ def test_check_names_everything_unsupported(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("my.dom", 3)]), path)
     done = mcc("check", path)
     assert done.returncode == 1 and done.stdout == ""
-    for word in ("Nosuch", "Other", "my.dom", "2"):
+    for word in ("my.dom.Nosuch-3 x 2 ('one', 'two' of f32[2])", "my.dom.Other-3 x 1 ('three' of unknown type)", "--list-ops", "docs/model-functions.md"):
         assert word in done.stderr
+    assert mcc(path, "-o", tmp_path / "m.so").returncode == 1 and not (tmp_path / "m.so").exists()
 
 
 # ---- usage, configuration ----------------------------------------------------------------------------------------
