@@ -248,7 +248,7 @@ bool run_schedule(struct compilation *c)
             return false;
     }
     if (!last)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march");
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
     unit_add(c, &last->target, "plan", print_function(c, c->module->plan));
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);

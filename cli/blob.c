@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -373,12 +374,39 @@ bool feeds_known(struct context *ctx, const struct text_list *list, const char *
     for (uint32_t i = 0; i < list->items.n; i++) {
         const char *text = list->items.data[i];
         bool found = false;
+        if (!strchr(text, '='))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' says no value: NAME=FILE", text);
         for (uint32_t k = 0; k < n && !found; k++)
             found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' names nothing that the model has", text);
     }
     return true;
+}
+
+bool dims_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+{
+    for (uint32_t i = 0; i < list->items.n; i++) {
+        const char *text = list->items.data[i];
+        bool found = false;
+        for (uint32_t k = 0; k < n && !found; k++)
+            found = names[k] && strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
+        if (!found)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
+                            "name" : "--dim %s: NAME=N", text);
+    }
+    return true;
+}
+
+bool feed_seed(struct context *ctx, const char *feed, uint64_t otherwise, uint64_t *out)
+{
+    char *end;
+    *out = otherwise;
+    if (!feed || strncmp(feed, "random:", 7) != 0)
+        return true;
+    *out = strtoull(feed + 7, &end, 10);
+    return (feed[7] >= '0' && feed[7] <= '9' && *end == 0) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a seed is a whole number", feed);
 }
 
 bool dim_find(struct context *ctx, const struct text_list *list, const char *name, int64_t *out)

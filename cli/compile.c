@@ -104,6 +104,19 @@ static bool stages_known(struct context *ctx, const struct options *o)
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 
+/* What the option table cannot say of --prefix (a C name) and -mattr (features to add or to take away). */
+static bool words_known(struct context *ctx, const struct options *o)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+    const char *p = o->prefix;
+    if (p && (p[strspn(p, letters)] || (*p >= '0' && *p <= '9')))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'prefix' takes letters, digits and _, not '%s'", p);
+    for (p = o->mattr; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
+        if ((*p != '+' && *p != '-') || strcspn(p, ",") < 2)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr' takes features such as +avx512vnni,-fma, not '%s'", o->mattr);
+    return true;
+}
+
 static double now_ms(void)
 {
     struct timespec t;
@@ -148,7 +161,7 @@ static bool report_program(struct compilation *c, const struct stage *stage)
     if (!o->save_temps || !stage->print || !c->output)
         return true;
     const char *suffix = arena_printf(&c->ctx->session, "%02d-%s.txt", (int)(stage - stage_table) + 1, stage->name);
-    return output_write(c->ctx, output_beside(c->ctx, c->output, suffix), text.data ? text.data : "", text.n);
+    return side_write(c, output_beside(c->ctx, c->output, suffix), text.data ? text.data : "", text.n);
 }
 
 static void report_census(const struct compilation *c, const struct stage *stage)
@@ -219,12 +232,14 @@ static bool stages_run(struct compilation *c, const char *last)
 static bool compile_run(struct compilation *c, const char *last)
 {
     const struct options *o = c->options;
-    if (!stages_known(c->ctx, o))
+    if (!stages_known(c->ctx, o) || !words_known(c->ctx, o))
         return false;
     if (o->stop_after)
         c->output = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;
     else if (!last)
         c->output = o->output ? o->output : output_default(c->ctx, o, c->ctx->model_path);
+    if (c->output && strcmp(c->output, "-") == 0)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "the output is a file: only -stop-after writes to standard output");
     if (c->output) {
         struct file_list model = {0};
         VEC_PUSH(&c->ctx->session, &model.paths, c->ctx->model_path);

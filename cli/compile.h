@@ -87,6 +87,9 @@ bool output_check(struct context *, const char *path);
 bool output_differs(struct context *, const char *path, const struct file_list *, const char *config);
 /* Writes size bytes to path, whole or not at all: temporary file beside it, fsync, rename. */
 bool output_write(struct context *, const char *path, const char *data, size_t size);
+/* The same for a file that comes with the output (-MF, -ftime-trace, ...): FAIL_USAGE where it would replace the output or
+ * one of the files read. */
+bool side_write(struct compilation *, const char *path, const char *data, size_t size);
 /* The make rule of -MD, -MF, -MP. */
 bool depend_write(struct compilation *, const char *output);
 

@@ -356,6 +356,8 @@ static void diff_model(struct diff *d, struct options *o, const char *model, con
     struct context *ctx = d->c.ctx;
     struct options compiling = *o, running = *o;
     compiling.output = library;
+    compiling.emit = "none";           /* nothing but the library goes into the folder, which is removed with it */
+    compiling.weights = "embedded";
     running.output = NULL;
     d->c.options = &compiling;
     mcc_host host = {.size = sizeof host, .user = d, .threads = 1, .event = on_event, .flags = (uint32_t)o->variant};

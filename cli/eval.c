@@ -17,6 +17,11 @@ static bool port_shape(struct context *ctx, const struct options *o, const struc
     *out = (struct blob){.elem = type->elem, .rank = type->rank};
     uint32_t n = sym_count(ctx->exprs);
     int64_t *values = NEW_ARRAY(&ctx->session, int64_t, n + 1);
+    const char **names = NEW_ARRAY(&ctx->session, const char *, n + 1);
+    for (uint32_t i = 1; i <= n; i++)
+        names[i - 1] = sym_get(ctx->exprs, (sym_id){i})->name;
+    if (!dims_known(ctx, &o->dims, names, n))
+        return false;
     for (uint32_t i = 1; i <= n; i++) {
         const struct symbol *s = sym_get(ctx->exprs, (sym_id){i});
         values[i] = s->lo > 1 ? s->lo : 1;
@@ -42,7 +47,10 @@ static bool port_feed(struct context *ctx, const struct options *o, const struct
     if (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':')) {
         if (!blob_alloc(ctx, &blob))
             return false;
-        blob_random(&blob, feed[6] ? strtoull(feed + 7, NULL, 10) : index + 1);
+        uint64_t seed;
+        if (!feed_seed(ctx, feed, index + 1, &seed))
+            return false;
+        blob_random(&blob, seed);
     } else if (!blob_read(ctx, feed, &blob)) {
         return false;
     }

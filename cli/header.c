@@ -245,5 +245,5 @@ bool header_write(struct compilation *c, const struct artifact *a)
     put_declarations(&h);
     put_bodies(&h, a->prefix && *a->prefix ? arena_printf(&c->ctx->session, "%s_mcc_query", a->prefix) : "mcc_query");
     strbuf_printf(&h.out, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");
-    return output_write(c->ctx, output_beside(c->ctx, c->output, "h"), h.out.data, h.out.n);
+    return side_write(c, output_beside(c->ctx, c->output, "h"), h.out.data, h.out.n);
 }

@@ -197,6 +197,8 @@ static enum fail command_start(struct context *ctx, const struct command *comman
                  o->files.items.data[1]);
     else if (o->files.items.n == 0 && command->needs_file && !o->calibrate)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
+    else if (o->files.items.n && (!strcmp(o->files.items.data[0], "-") || !*o->files.items.data[0]))
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a file's name is needed: nothing is read from standard input");
     if (ctx->fail == FAIL_NONE)
         return command->run(ctx, o);
     return ctx->fail;

@@ -99,6 +99,14 @@ bool output_write(struct context *ctx, const char *path, const char *data, size_
     return sink_bytes(ctx, &ctx->session, path, (struct span){data, size});
 }
 
+bool side_write(struct compilation *c, const char *path, const char *data, size_t size)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && c->output && is_same_file(&st, c->output))
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is the output already", path);
+    return output_differs(c->ctx, path, &c->files, c->options->config) && output_write(c->ctx, path, data, size);
+}
+
 /* A file name as make reads it in a rule. */
 static void depend_name(struct strbuf *out, const char *path)
 {
@@ -135,5 +143,5 @@ bool depend_write(struct compilation *c, const char *output)
         strbuf_printf(&text, ":\n");
     }
     const char *path = c->options->depend_file ? c->options->depend_file : output_beside(c->ctx, output, "d");
-    return output_write(c->ctx, path, text.data, text.n);
+    return side_write(c, path, text.data, text.n);
 }

@@ -249,6 +249,11 @@ enum fail command_reduce(struct context *ctx, struct options *o)
     r->cut = r->legal ? onnx_cut_open(ctx, o->files.items.data[0]) : NULL;
     if (!r->cut)
         return ctx->fail;
+    struct file_list read = {0};
+    const char *output = o->output ? o->output : "reduced.onnx";
+    VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
+    if (!output_check(ctx, output) || !output_differs(ctx, output, &read, o->config))
+        return ctx->fail;
     char *temp = arena_printf(&ctx->session, "%s/mcc-reduce-XXXXXX", folder && *folder ? folder : "/tmp");
     if (!mkdtemp(temp)) {
         error_env(ctx, "cannot make a folder '%s'", temp);

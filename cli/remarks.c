@@ -151,6 +151,6 @@ bool remarks_report(struct compilation *c)
     if (unwound)
         longjmp(*outer, 1);
     if (ok && c->options->save_record && c->output)
-        ok = output_write(c->ctx, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "", r.record.n);
+        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "", r.record.n);
     return ok;
 }

@@ -49,6 +49,11 @@ void session_close(struct session *s)
 
 bool session_symbols(struct session *s, int64_t *out)
 {
+    const char **names = NEW_ARRAY(&s->ctx->session, const char *, s->api->n_sym + 1);
+    for (uint32_t i = 0; i < s->api->n_sym; i++)
+        names[i] = s->api->sym[i].name;
+    if (!dims_known(s->ctx, &s->options->dims, names, s->api->n_sym))
+        return false;
     for (uint32_t i = 0; i < s->api->n_sym; i++) {
         const mcc_symbol *sym = &s->api->sym[i];
         int64_t step = sym->step > 1 ? sym->step : 1, least = sym->min > 1 ? sym->min : 1;
@@ -80,7 +85,10 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
         return blob_read(s->ctx, feed, b);
     if (!blob_alloc(s->ctx, b))
         return false;
-    blob_random(b, feed && feed[6] ? strtoull(feed + 7, NULL, 10) : index + 1);
+    uint64_t seed;
+    if (!feed_seed(s->ctx, feed, index + 1, &seed))
+        return false;
+    blob_random(b, seed);
     return true;
 }
 

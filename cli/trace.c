@@ -25,5 +25,5 @@ bool trace_write(struct compilation *c, const struct stage_cost *cost, uint32_t 
             put_event(&out, u->worker + 1, u->symbol, u->target->cpu, u->began - begin, u->ended - u->began);
     }
     strbuf_printf(&out, "\n],\"displayTimeUnit\":\"ms\"}\n");
-    return output_write(c->ctx, output_beside(c->ctx, c->output, "json"), out.data, out.n);
+    return side_write(c, output_beside(c->ctx, c->output, "json"), out.data, out.n);
 }

@@ -26,7 +26,7 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
     uint64_t features = rt_cpu_features();
     uint32_t asked = model->host.flags & MCC_HOST_VARIANT;
     if (asked > desc->n_variants)
-        return rt_error(error, MCC_E_ARG, -1, "open: CPU variant %lld of %lld", (long long)asked - 1,
+        return rt_error(error, MCC_E_ARG, -1, "open: there is no CPU variant %lld, only %lld", (long long)asked,
                         (long long)desc->n_variants);
     for (uint32_t i = 0; i < desc->n_variants; i++) {
         const struct mcc_rt_variant *variant = &desc->variants[i];

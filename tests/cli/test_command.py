@@ -137,6 +137,33 @@ def test_usage_errors_are_2(args, tmp_path):
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and done.stdout == ""
 
 
+def test_files_beside_the_output_replace_nothing(model, tmp_path):
+    """-MF, --emit=header, -ftime-trace, -save-temps and the record of remarks must not take the place of what was read or written."""
+    config = tmp_path / "net.opt.yaml"
+    config.write_text("O: 1\n")
+    for name in ("net.h", "net.json", "net.01-import.txt"):
+        shutil.copy(model, tmp_path / name)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for args in ([model, "-MF", model], [model, "-MF", "net.so"], [model, f"--config={config}", "-fsave-optimization-record"],
+                 ["net.h", "--emit=header"], ["net.json", "-ftime-trace"], ["net.01-import.txt", "-save-temps"]):
+        done = mcc(*args, "-o", "net.so", cwd=tmp_path)
+        assert done.returncode == 2 and "already" in done.stderr or "is the " in done.stderr, (args, done)
+        assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name in before} == before, args
+
+
+def test_wrong_words(model, tmp_path):
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    for word, *args in (("letters", model, "--prefix=1x"), ("letters", model, "--prefix=a-b"), ("features", model, "-mattr=avx2"),
+                        ("features", model, "-mattr=+avx2,-"), ("standard output", model, "-o", "-"), ("name", "-"), ("name", ""),
+                        ("NAME=FILE", "run", "net.so", "-i", "x"), ("NAME=N", "run", "net.so", "-i", "x=random", "--dim=n"),
+                        ("no symbolic", "run", "net.so", "-i", "x=random", "--dim=m=3"), ("seed", "run", "net.so", "-i", "x=random:2x"),
+                        ("no symbolic", "eval", model, "-i", "x=random", "--dim=m=3"), ("seed", "eval", model, "-i", "x=random:")):
+        done = mcc(*args, cwd=tmp_path)
+        assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, (args, done)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "net.so"]
+    assert "no CPU variant 9, only 3" in mcc("bench", "net.so", "--variant=9", cwd=tmp_path).stderr
+
+
 def test_input_specification(model, tmp_path):
     assert mcc(model, "--input=x:f32[n=1..7,4]", "-o", tmp_path / "a.so").returncode == 0
     text = mcc("inspect", tmp_path / "a.so").stdout

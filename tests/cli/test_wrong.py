@@ -154,6 +154,8 @@ def test_reduce_keeps_subgraphs_whole(tmp_path):
 
 def test_reduce_errors(tmp_path):
     model = dense(tmp_path / "net.onnx")
+    before = model.read_bytes()
+    assert mcc("reduce", model, "-o", model, "--", "true").returncode == 2 and model.read_bytes() == before
     assert mcc("reduce", model).returncode == 2
     assert mcc("reduce", model, "--", "false", cwd=tmp_path).returncode == 2
     assert mcc("reduce", model, "--", tmp_path / "no such program", cwd=tmp_path).returncode == 3
