@@ -38,25 +38,47 @@ void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t r
 }
 
 /* A division needs a divisor >= 1: an empty dim has no points, so any divisor serves there. */
+/* The smallest leading parts of two lists of dims with one product. */
+static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt, int32_t *part_f,
+                         int32_t *part_t)
+{
+    expr_id f[RANK_MAX + 1], t[RANK_MAX + 1];
+    f[0] = t[0] = ex_const(x, 1);
+    for (int32_t i = 0; i < nf; i++)
+        f[i + 1] = ex_mul(x, f[i], from[i]);
+    for (int32_t i = 0; i < nt; i++)
+        t[i + 1] = ex_mul(x, t[i], to[i]);
+    *part_f = nf;
+    *part_t = nt;
+    for (int32_t sum = 2; sum < nf + nt; sum++)
+        for (int32_t i = sum > nt ? sum - nt : 1; i < sum && i <= nf; i++)
+            if (f[i].i == t[sum - i].i) {
+                *part_f = i;
+                *part_t = sum - i;
+                return;
+            }
+}
+
+/* Parts of equal extent map to one another, each by itself: that keeps symbolic dims out of the arithmetic of others. */
 static void reshape_index(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
                           expr_id *out)
 {
-    expr_id dims[RANK_MAX];
-    /* Equal leading dims map to themselves: keeps symbolic batch dims out of the arithmetic. */
-    int32_t same = 0;
-    while (same < from->rank && same < to->rank && from->dims[same].i == to->dims[same].i) {
-        out[same] = idx[same];
-        same++;
-    }
-    /* And so do equal trailing ones. */
-    int32_t nf = from->rank, nt = to->rank;
-    while (nf > same && nt > same && from->dims[nf - 1].i == to->dims[nt - 1].i)
+    expr_id dims[RANK_MAX], one = ex_const(x, 1);
+    int32_t f = 0, t = 0, nf = from->rank, nt = to->rank, pf, pt;
+    while (nf > 0 && nt > 0 && from->dims[nf - 1].i == to->dims[nt - 1].i)
         out[--nt] = idx[--nf];
-    expr_id one = ex_const(x, 1);
-    for (int32_t d = same; d < nt; d++)
-        dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
-    expr_id linear = point_linear(x, idx + same, from->dims + same, nf - same);
-    point_split(x, linear, dims + same, nt - same, out + same);
+    for (; f < nf || t < nt; f += pf, t += pt) {
+        if (f < nf && t < nt && from->dims[f].i == to->dims[t].i) {
+            out[t] = idx[f];
+            pf = pt = 1;
+            continue;
+        }
+        reshape_part(x, from->dims + f, nf - f, to->dims + t, nt - t, &pf, &pt);
+        for (int32_t d = t; d < t + pt; d++)
+            dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
+        expr_id linear = point_linear(x, idx + f, from->dims + f, pf);
+        point_split(x, linear, dims + t, pt, out + t);
+    }
 }
 
 /* Position in [0, n) that a periodic reflection without edge repeat (period 2(n-1)) assigns to i. */

@@ -305,8 +305,27 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         tile_store(em, t->n, t->out, points[i], acc[i]);
 }
 
-/* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known, else whole tiles and single points. */
 typedef void tile_fn(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
+
+/* Whole tiles of an extent that the run knows, then small tiles, then single points: one point alone waits for each of its
+ * sums, so a short line of them takes as long as a tile would. */
+static void tile_open(struct em *em, struct tiling *t, expr_id n, uint32_t size, tile_fn *fn, void *arg)
+{
+    uint32_t sizes[3] = {size, size >= 8 ? 4 : size >= 4 ? 2 : 1, 1};
+    expr_id zero = ex_const(em->x, 0), done = zero;
+    for (uint32_t k = 0; k < 3; k++) {
+        struct em_for l;
+        if (k > 0 && sizes[k] == sizes[k - 1])
+            continue;
+        expr_id count = ex_div(em->x, ex_sub(em->x, n, done), ex_const(em->x, sizes[k]));
+        expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
+        fn(em, t, ex_add(em->x, done, ex_mulc(em->x, i, sizes[k])), sizes[k], arg);
+        em_for_end(em, &l, NULL, NULL);
+        done = ex_add(em->x, done, ex_mulc(em->x, count, sizes[k]));
+    }
+}
+
+/* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, tile_fn *fn, void *arg)
 {
     expr_id zero = ex_const(em->x, 0), n;
@@ -318,15 +337,7 @@ static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t si
     }
     n = t->t->dims[dim];
     if (!ex_is_const(em->x, n, &c)) {
-        expr_id full = ex_div(em->x, n, ex_const(em->x, size));
-        expr_id i = em_for_begin(em, &l, zero, full, 1, NULL, 0);
-        fn(em, t, ex_mulc(em->x, i, size), size, arg);
-        em_for_end(em, &l, NULL, NULL);
-        if (size > 1) {
-            i = em_for_begin(em, &l, ex_mulc(em->x, full, size), n, 1, NULL, 0);
-            fn(em, t, i, 1, arg);
-            em_for_end(em, &l, NULL, NULL);
-        }
+        tile_open(em, t, n, size, fn, arg);
         return;
     }
     if (c <= 0)

@@ -1,8 +1,9 @@
 /* Convolutions: Conv, ConvTranspose, and what their quantized forms share.
  *
- * ConvTranspose is `conv` with input dilation over the flipped weights with exchanged channel dims: views, so that
- * nothing is copied and no zero is stored. Output sizes and pads follow the text of ConvTranspose-11/22; a total of
- * derived pads is halved towards minus infinity, so that a negative one adds rows at the end.
+ * ConvTranspose is a few ordinary convolutions whose results alternate (phases.c). Where that does not do, it is `conv` with
+ * input dilation over the flipped weights with exchanged channel dims: views, so that nothing is copied and no zero is
+ * stored. Output sizes and pads follow the text of ConvTranspose-11/22; a total of derived pads is halved towards minus
+ * infinity, so that a negative one adds rows at the end.
  */
 #include "passes/legalize/window.h"
 
@@ -244,10 +245,17 @@ bool rule_conv_transpose(struct rule *r)
         return false;
     for (int32_t i = 0; i < d.s.n; i++) {
         deconv_pads(r, &d, i, dims[2 + i], spatial_reach(ex, &d.s, i, wdims[2 + i]));
+    }
+    enum elem e = v_elem(b, x);
+    value_id y;
+    x = v_widen(b, x);
+    w = v_widen(b, w);
+    if (conv_by_phases(b, x, w, &d.s, groups, &y))
+        return y.i && conv_finish(r, y, 2, e);
+    for (int32_t i = 0; i < d.s.n; i++) {
         xdil[i] = d.s.strides[i];
         d.s.strides[i] = 1;
     }
-    enum elem e = v_elem(b, x);
-    value_id y = conv_op(b, v_widen(b, x), v_widen(b, weights_turn(b, w, groups, d.s.n)), &d.s, xdil, groups, ELEM_NONE);
+    y = conv_op(b, x, weights_turn(b, w, groups, d.s.n), &d.s, xdil, groups, ELEM_NONE);
     return y.i && conv_finish(r, y, 2, e);
 }

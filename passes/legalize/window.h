@@ -24,6 +24,10 @@ value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
 /* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator itself. */
 bool rule_conv_spatial(struct rule *, value_id x, value_id w, struct spatial *);
 value_id conv_build(struct builder *, value_id x, value_id w, const struct spatial *, int64_t groups, enum elem acc);
+/* Transposed convolution of x by w (C, M / groups, k...), phase by phase: s has its strides, and the pads of the input-dilated
+ * convolution that it equals. False: that takes another form (gaps between taps, dilation, extents not known), nothing was
+ * built. (phases.c) */
+bool conv_by_phases(struct builder *, value_id x, value_id w, const struct spatial *s, int64_t groups, value_id *y);
 /* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32 (bytes.c).
  * Matrices of rank 2 or more; convolutions of one group. */
 bool rule_is_bytes(struct rule *, value_id x, value_id w);

@@ -14,6 +14,7 @@ from support.compare import Model, difference, floats, node
 from support.tool import ROOT, mcc, value
 
 STORED = np.load(ROOT / "tests/cases/torch.npz")
+F = np.float32
 MODES = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
@@ -188,3 +189,19 @@ def test_a_half_type(tmp_path):
     model = Model(tmp_path, [node("ConvTranspose", "x w", "y", strides=[2, 2])], [value("x", ["n", 4, 5, 5], T.FLOAT16)],
                   [value("y", ["n", 3, None, None], T.FLOAT16)], {"w": w})
     model.compare([x], [definition(x, w, strides=[2, 2]).astype(np.float16)], rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kernel,stride,pads,extra,groups,channels", [
+    ((2, 2), (2, 2), (0, 0, 0, 0), (0, 0), 1, 24), ((4, 4), (2, 2), (1, 1, 1, 1), (0, 0), 1, 32), ((3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1, 5),
+    ((5, 4), (3, 2), (2, 0, 1, 1), (1, 0), 2, 6), ((4, 2), (4, 1), (0, 1, 3, 0), (0, 0), 2, 16), ((6, 3), (2, 3), (5, 0, 2, 1), (1, 0), 3, 3)])
+def test_phases_of_any_size(kernel, stride, pads, extra, groups, channels, tmp_path):
+    """A stride is made of ordinary convolutions, whatever the sizes: nothing is dilated."""
+    attributes = {"kernel_shape": list(kernel), "strides": list(stride), "pads": list(pads), "output_padding": list(extra), "group": groups}
+    w, bias = floats(2 * groups, channels, *kernel, seed=3), floats(channels * groups, seed=4)
+    nodes = [node("Relu", "x", "r"), node("ConvTranspose", "r w b", "c", **attributes), node("LeakyRelu", "c", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 2 * groups, "h", "q"])], [value("y", None)], {"w": w, "b": bias})
+    assert "xdil=[1, 1]" in model.dump("legalize") and not any(f"xdil=[{a}, {b}]" in model.dump("legalize") for a, b in [stride])
+    for n, h, q in ((1, 6, 6), (2, 5, 9), (1, 17, 4)):
+        x = floats(n, 2 * groups, h, q, seed=h)
+        y = definition(np.maximum(x, 0), w, bias, groups, list(stride), extra=list(extra), pads=list(pads))
+        model.compare([x], [np.where(y < 0, F(0.01) * y, y)])
