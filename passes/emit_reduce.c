@@ -541,6 +541,39 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *a
     nest_groups(em, r, k, acc, ex_const(em->x, n / dim->order.block * dim->order.block), n % dim->order.block, true);
 }
 
+/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than what
+ * the cache's own prefetching follows. Asks for the lines of the block that begins with channel `next`, while this one's are used. */
+static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_id next)
+{
+    const struct node *n = r->n;
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    const struct type *x = value_type(em->g, n->in[0]);
+    uint32_t count;
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || s->place == PLACE_NONE || (int32_t)d != x->rank - 2)
+        return;
+    const int64_t *strides = node_ints(n, "strides", &count);
+    const expr_id *lo = node_exprs(n, "lo", &count);
+    expr_id at[RANK_MAX], last = {0};
+    for (uint32_t i = 0; i < d; i++)
+        if (!ex_is(em->x, r->dim[i].extent, 1))
+            return;
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        const expr_id *p = r->points[i];
+        at[0] = p[0];
+        at[1] = next;
+        for (int32_t k = 2; k < x->rank; k++)
+            at[k] = ex_sub(em->x, ex_mulc(em->x, p[k], strides[k - 2]), lo[k - 2]);
+        expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(x->elem));
+        if (i > 0 && bytes.i == last.i)
+            continue;
+        lval in[2] = {em_buffer(em, n->in[0]), em_index(em, bytes)};
+        struct lstmt *st = lf_stmt(em->f, em->level[em->top], L_PREFETCH);
+        st->in = lf_lvals(em->f, in, 2);
+        st->n_in = 2;
+        last = bytes;
+    }
+}
+
 /* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
  * rest. */
 static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every, int64_t first)
@@ -558,6 +591,7 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
         lval inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         expr_id base = ex_addc(em->x, ex_mulc(em->x, b, o->block), lead);
+        prefetch_block(em, r, d, ex_addc(em->x, ex_mulc(em->x, ex_addc(em->x, base, o->block), every), first));
         nest_range(em, r, d, k, inner, (struct run){base, every, first}, ex_const(em->x, o->block));
         em_for_end(em, &l, inner, acc);
     }

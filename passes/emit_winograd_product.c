@@ -86,6 +86,21 @@ static expr_id product_place(const struct wino *w, const struct product *p, int6
     return wino_m_at(w, p->block, p->point, ex_const(w->em->x, j), ex_const(w->em->x, i));
 }
 
+/* Asks for the block of V that follows: vector `vec` of the slice's input channels. */
+static void prefetch_tiles(struct wino *w, const struct product *p, expr_id vec)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
+    for (int64_t i = 0; i < w->mr; i += 64 / (w->lanes * 4)) {
+        expr_id at = ex_mulc(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), 4);
+        lval in[2] = {w->v, em_index(em, at)};
+        struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_PREFETCH);
+        s->in = lf_lvals(em->f, in, 2);
+        s->n_in = 2;
+    }
+}
+
 static void product_tile(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
@@ -100,6 +115,7 @@ static void product_tile(struct wino *w, const struct product *p)
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
+        prefetch_tiles(w, p, ex_addc(x, vec, 1));
         product_channels(w, p, vec, w->lanes, inner);
         em_for_end(em, &l, inner, acc);
     }

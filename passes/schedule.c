@@ -262,6 +262,7 @@ struct tiling {
     expr_id piece[8];                /* index along vec of each vector of the tile at hand */
     uint32_t n_pieces;
     bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
+    bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
     expr_id row0;
 };
 
@@ -295,6 +296,10 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
                     p[t->a] = ex_addc(em->x, a0, i);
                 if (t->b >= 0)
                     p[t->b] = ex_addc(em->x, b0, j);
+                if (t->flat) {
+                    p[t->b] = ex_div(em->x, p[t->a], t->t->dims[t->a]);
+                    p[t->a] = ex_mod(em->x, p[t->a], t->t->dims[t->a]);
+                }
                 points[n++] = p;
             }
     if (n == 1 && t->vec < 0)
@@ -367,9 +372,39 @@ static void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, 
     tile_split(em, t, t->a, t->ta, tile_a, &b);
 }
 
+static int64_t flat_points(struct em *em, const struct tiling *t)
+{
+    int64_t rows = 0, columns = 0;
+    ex_is_const(em->x, t->t->dims[t->b], &rows);
+    ex_is_const(em->x, t->t->dims[t->a], &columns);
+    return rows * columns;
+}
+
+/* Tile number row0 of an even split of all points: the first ones have a point more. */
+static void tile_flat(struct em *em, struct tiling *t)
+{
+    struct exprs *x = em->x;
+    int64_t n = flat_points(em, t), tiles = (n + t->ta - 1) / t->ta, small = n / tiles, large = n % tiles;
+    struct em_if iff;
+    expr_id zero = ex_const(x, 0), border = ex_const(x, large);
+    if (large) {
+        em_if_begin(em, &iff, em_cond(em, ex_lt(x, t->row0, border)));
+        expr_id i = em_pin(em, t->row0, 0, large - 1);
+        tile_body(em, t, ex_mulc(x, i, small + 1), (uint32_t)small + 1, zero, 1);
+        em_if_end(em, &iff);
+        em_if_begin(em, &iff, em_cond(em, ex_le(x, border, t->row0)));
+    }
+    expr_id i = large ? em_pin(em, t->row0, large, tiles - 1) : t->row0;
+    tile_body(em, t, ex_addc(x, ex_mulc(x, i, small), large), (uint32_t)small, zero, 1);
+    if (large)
+        em_if_end(em, &iff);
+}
+
 static void tile_rows(struct em *em, struct tiling *t)
 {
-    if (t->fixed_b)
+    if (t->flat)
+        tile_flat(em, t);
+    else if (t->fixed_b)
         tile_b(em, t, t->row0, t->tb, NULL);
     else
         tile_split(em, t, t->b, t->tb, tile_b, NULL);
@@ -439,7 +474,7 @@ static void tile_ahead(struct em *em, struct tiling *t)
     int64_t points = 1, n, slice;
     em->ahead = (expr_id){0};
     bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
-    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !t->fixed_b || groups)
+    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !(t->fixed_b || t->flat) || groups)
         return;
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
@@ -456,7 +491,7 @@ static void tile_ahead(struct em *em, struct tiling *t)
 /* What was chosen, for the remarks. */
 static void choice_note(struct em *em, const struct tiling *t)
 {
-    em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points by %u vector%s of %u lanes%s", t->tb, t->ta, t->nr,
+    em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
                                  t->nr == 1 ? "" : "s", t->lanes,
                                  em->ahead.i ? ", panels asked for a block early" : "");
 }
@@ -469,7 +504,7 @@ static bool emit_tiled(struct em *em)
     uint32_t n_loops = 0, block_at = 0, b_at = 0;
     struct tile_choice c = tile_choose(em);
     t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .out = em->k->domain, .vec = c.vec, .a = c.a,
-                        .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb};
+                        .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
     t.t = value_type(em->g, t.n->out[0]);
     for (int32_t d = 0; d < t.t->rank; d++) {
         t.idx[d] = ex_const(em->x, 0);
@@ -486,19 +521,22 @@ static bool emit_tiled(struct em *em)
                                                         ex_const(em->x, (int64_t)t.nr * t.lanes)), {0}};
     }
     int64_t nb = 0;
-    bool split_b = t.b >= 0 && ex_is_const(em->x, t.t->dims[t.b], &nb) && nb % t.tb == 0;
+    bool split_b = !t.flat && t.b >= 0 && ex_is_const(em->x, t.t->dims[t.b], &nb) && nb % t.tb == 0;
     if (split_b) {   /* rows divide evenly: parallel over them */
         b_at = n_loops;
         loops[n_loops++] = (struct loop){-1, ex_const(em->x, nb / t.tb), {0}};
+    }
+    if (t.flat) {
+        b_at = n_loops;
+        loops[n_loops++] = (struct loop){-1, ex_const(em->x, (flat_points(em, &t) + t.ta - 1) / t.ta), {0}};
     }
     em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         if (loops[i].dim >= 0)
             t.idx[loops[i].dim] = loops[i].var;
-    if (split_b) {
+    if (split_b || t.flat)
         t.row0 = ex_mulc(em->x, loops[b_at].var, t.tb);
-        t.fixed_b = true;
-    }
+    t.fixed_b = split_b;
     tile_ahead(em, &t);
     choice_note(em, &t);
     tile_vectors(em, &t, t.vec >= 0 ? loops[block_at].var : ex_const(em->x, 0));

@@ -14,6 +14,7 @@ bool emit_winograd(struct em *);     /* emit_winograd.c */
 struct tile_choice {
     int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
     uint32_t lanes, nr, ta, tb;
+    bool flat;                   /* points of b and a are numbered through and tiled as one dim of ta points */
     int64_t ns;                  /* estimated per parallel index */
     uint64_t flops;              /* of the whole kernel, at the least extents */
 };

@@ -130,6 +130,25 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         c->a = -1;
 }
 
+/* May the points of an image be numbered through? A convolution that reads just the point that it computes, of an operand
+ * whose rows lie one behind the other: a register tile may then begin in one row and end in the next. */
+static bool is_flat(struct em *em, const struct node *n, const struct tile_choice *c)
+{
+    if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
+        return false;
+    const struct type *in = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]), *y = value_type(em->g, n->out[0]);
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    uint32_t count;
+    const int64_t *strides = node_ints(n, "strides", &count);
+    int64_t rows, columns;
+    for (int32_t d = c->b; d <= c->a; d++)
+        if (!ex_is(em->x, w->dims[d], 1) || strides[d - 2] != 1 || s->place == PLACE_NONE || s->dim[d].block ||
+            in->dims[d].i != y->dims[d].i)
+            return false;
+    return ex_is_const(em->x, y->dims[c->b], &rows) && ex_is_const(em->x, y->dims[c->a], &columns) && rows > 1 && columns > 1 &&
+           s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i;
+}
+
 uint64_t tile_steps(struct em *em, const struct node *n)
 {
     uint64_t steps = 1;
@@ -173,6 +192,11 @@ struct tile_choice tile_choose(struct em *em)
     c.lanes = em->mach.vector_bytes / (elem_size(e) > 4 ? 8 : 4);
     struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
+    c.flat = is_flat(em, n, &c);
+    if (c.flat) {
+        a.n *= b.n;
+        b.n = 1;
+    }
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);

@@ -1,6 +1,6 @@
 /* Winograd convolutions: the tables against matrices derived from their points, and random shapes with every remainder
  * (channels, edges, padding, batches, symbolic extents, what follows a convolution) interpreted as loops, and compiled,
- * against the reference interpreter.
+ * against the reference interpreter. Some convolutions between them have one tap.
  *
  *   test_winograd [graphs seed [--native]]
  */
@@ -86,12 +86,13 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
 {
     int32_t rank;
     const expr_id *dims = b_dims(&d->b, x, &rank);
-    expr_id w[4] = {ex_const(d->x, channels), dims[1], ex_const(d->x, 3), ex_const(d->x, 3)}, lo[2], hi[2];
+    expr_id taps = ex_const(d->x, draw_chance(d, 20) ? 1 : 3);     /* 1: tiles that begin in one row and end in another */
+    expr_id w[4] = {ex_const(d->x, channels), dims[1], taps, taps}, lo[2], hi[2];
     const int64_t one[2] = {1, 1};
     for (int i = 0; i < 2; i++) {
         int64_t size = draw_dim(d, dims[2 + i]), least = size < 3 ? 3 - size : 0;
-        lo[i] = ex_const(d->x, draw_int(d, 0, 2));
-        hi[i] = ex_const(d->x, draw_int(d, least, least + 2));
+        lo[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, 0, 2));
+        hi[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, least, least + 2));
     }
     struct attr a[] = {attr_ints("strides", one, 2), attr_exprs("lo", lo, 2), attr_exprs("hi", hi, 2),
                        attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", 1)};
