@@ -12,6 +12,7 @@ static const char *const fills[] = {
 struct dot {
     const struct graph *g;
     struct strbuf *out;
+    struct strbuf arrows;        /* put behind all clusters: an arrow written inside one would draw its ends into it */
 };
 
 /* Inside a quoted label: quotes and backslashes escaped, hostile bytes as \\xNN. */
@@ -25,9 +26,10 @@ static void put_label(struct dot *d, const char *s)
 
 static void put_shape(struct dot *d, value_id v)
 {
+    struct dot arrows = {.g = d->g, .out = &d->arrows};
     const struct type *t = value_type(d->g, v);
     if (t->kind != TYPE_TENSOR) {
-        strbuf_printf(d->out, t->kind == TYPE_UNKNOWN ? "" : "handle");
+        strbuf_printf(&d->arrows, t->kind == TYPE_UNKNOWN ? "" : "handle");
         return;
     }
     struct strbuf dims;
@@ -38,7 +40,7 @@ static void put_shape(struct dot *d, value_id v)
         ex_print(d->g->ctx->exprs, t->dims[i], &dims);
     }
     strbuf_printf(&dims, t->rank < 0 ? "*]" : "]");
-    put_label(d, dims.data);
+    put_label(&arrows, dims.data);
 }
 
 static void put_edges(struct dot *d, node_id id, const struct node *node)
@@ -47,10 +49,10 @@ static void put_edges(struct dot *d, node_id id, const struct node *node)
         if (!node->in[i].i)
             continue;
         const struct value *v = graph_value(d->g, node->in[i]);
-        strbuf_printf(d->out, v->def.i ? "n%u -> n%u [label=\"" : "v%u -> n%u [label=\"",
+        strbuf_printf(&d->arrows, v->def.i ? "n%u -> n%u [label=\"" : "v%u -> n%u [label=\"",
                       v->def.i ? v->def.i : node->in[i].i, id.i);
         put_shape(d, node->in[i]);
-        strbuf_printf(d->out, "\"];\n");
+        strbuf_printf(&d->arrows, "\"];\n");
     }
 }
 
@@ -95,20 +97,22 @@ static void put_region(struct dot *d, region_id r)
         uint32_t def = graph_value(d->g, v)->def.i;
         strbuf_printf(d->out, "r%u_%u [shape=oval, label=\"", r.i, i);
         put_label(d, r.i == 1 && i < d->g->outputs.n ? d->g->outputs.data[i].name : "result");
-        strbuf_printf(d->out, def ? "\"];\nn%u -> r%u_%u [label=\"" : "\"];\nv%u -> r%u_%u [label=\"",
-                      def ? def : v.i, r.i, i);
-        put_shape(d, v);
         strbuf_printf(d->out, "\"];\n");
+        strbuf_printf(&d->arrows, def ? "n%u -> r%u_%u [label=\"" : "v%u -> r%u_%u [label=\"", def ? def : v.i, r.i, i);
+        put_shape(d, v);
+        strbuf_printf(&d->arrows, "\"];\n");
     }
 }
 
 void graph_dot(const struct graph *g, struct strbuf *out)
 {
-    struct dot d = {g, out};
+    struct dot d = {.g = g, .out = out};
+    strbuf_init(&d.arrows, out->arena);
     strbuf_printf(out, "digraph \"");
     put_label(&d, g->name);
     strbuf_printf(out, "\" {\nnode [shape=box, style=filled, fillcolor=white, fontname=sans];\n"
                        "edge [fontname=sans, fontsize=9];\n");
     put_region(&d, (region_id){1});
+    strbuf_append(out, d.arrows.data ? d.arrows.data : "", d.arrows.n);
     strbuf_printf(out, "}\n");
 }
