@@ -8,6 +8,7 @@
  */
 #include "passes/access.h"
 #include "passes/kernel.h"
+#include "passes/layout_pieces.h"
 #include "passes/winograd.h"
 
 #include <string.h>
@@ -474,6 +475,8 @@ bool layout_transform(struct module *m)
             plan_halo(&l, k);
     }
     store_values(&l);
+    if (m->opt_level > 0)
+        layout_pieces(m, l.plain, l.fastest);
     halo_kernels(&l);
     store_constants(&l);
     winograd_constants(m);
