@@ -57,7 +57,8 @@ static struct kernel *kernel_launched(const struct outline *o, const struct lstm
 {
     unsigned long i = strtoul(s->name + 1, NULL, 10);   /* "k12_v3" */
     struct module *m = o->p->m;
-    return s->name[0] == 'k' && i < m->kernels.n && m->kernels.data[i].text && strcmp(m->kernels.data[i].name, s->name) == 0 ? &m->kernels.data[i] : NULL;
+    struct kernel *k = s->name[0] == 'k' && i < m->kernels.n ? &m->kernels.data[i] : NULL;
+    return k && k->text && strcmp(k->name, s->name) == 0 ? k : NULL;
 }
 
 /* Is the launch so small that one thread runs it? Where only the run knows, the guard asks. */
