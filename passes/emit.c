@@ -1,6 +1,7 @@
 /* The emission engine's core: types, statements placed by depth, loops, index expressions. Values and loads are in
  * emit_value.c, scalar functions in emit_map.c, reductions in emit_reduce.c. */
 #include "passes/emit.h"
+#include "passes/layout_pieces.h"
 
 #include <string.h>
 
@@ -526,9 +527,14 @@ static void collect(struct em *em)
         value_id v = em->k->outs.data[i];
         collect_buffer(&c, v);
         c.seen_value[v.i] = true;
-        if (em->k->piece)
+        if (em->k->piece) {   /* pieces of equal shape then have equal code */
+            const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+            expr_id start;
+            if (piece_start(em->m, n, em->k->piece - 1, &start) && !ex_is(em->x, start, 0))
+                em->args.data[em->args.n - 1].start = ex_min(em->x, start, em->m->storage[v.i].size);   /* may be empty */
             VEC_PUSH(em->arena, &c.work, em->k->domain);
-        else if (em->k->kind != KERNEL_HALO)
+        }
+        if (!em->k->piece && em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     if (em->k->prepared) {   /* in place of the weights themselves */

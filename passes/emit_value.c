@@ -202,7 +202,10 @@ void em_store_out(struct em *em, const expr_id *idx, lval value)
     value_id out = em->k->outs.data[0];
     expr_id at[RANK_MAX];
     memcpy(at, idx, (size_t)value_type(em->g, out)->rank * sizeof *at);
-    if (em->k->piece) {   /* behind the operands before it */
+    bool moved = false;   /* what is passed begins with the piece */
+    for (uint32_t i = 0; i < em->args.n; i++)
+        moved |= em->args.data[i].value.i == out.i && em->args.data[i].start.i;
+    if (em->k->piece && !moved) {   /* behind the operands before it */
         const struct node *n = graph_node(em->g, graph_value(em->g, out)->def);
         int64_t axis = node_int(n, "axis", 0);
         for (uint32_t j = 0; j + 1 < em->k->piece; j++)

@@ -43,7 +43,8 @@ enum kernel_kind {
 };
 /* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
 struct row_local { value_id value; uint32_t inner; };
-struct karg { value_id value; sym_id sym; uint32_t prepared; };     /* one of the three; prepared: as in struct kernel */
+/* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}: none. */
+struct karg { value_id value; sym_id sym; uint32_t prepared; expr_id start; };
 struct kernel {
     enum kernel_kind kind;
     node_id anchor;              /* {0}: none (KERNEL_MAP) */

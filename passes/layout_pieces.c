@@ -23,25 +23,30 @@ static bool is_plain_arena(const struct module *m, value_id v, const bool *plain
            !late_expr(m->ctx->exprs, s->size);
 }
 
-/* Elements from the result's first one to the piece's; false where the piece cannot lie there. */
-static bool piece_origin(const struct module *m, const struct node *concat, uint32_t piece, expr_id *origin)
+bool piece_start(const struct module *m, const struct node *concat, uint32_t piece, expr_id *start)
 {
     struct exprs *x = m->ctx->exprs;
-    int64_t axis = node_int(concat, "axis", 0), first, size;
-    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis], *own = &m->storage[concat->in[piece].i].dim[axis];
+    int64_t axis = node_int(concat, "axis", 0), first;
+    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
     expr_id at = ex_const(x, 0);
     for (uint32_t k = 0; k < piece; k++)
         at = ex_add(x, at, value_type(m->g, concat->in[k])->dims[axis]);
-    if (whole->block != own->block)
-        return false;
-    if (whole->block) {   /* in whole blocks: a kernel may write all of a block's lanes */
-        if (!ex_is_const(x, at, &first) || !ex_is_const(x, value_type(m->g, concat->in[piece])->dims[axis], &size) ||
-            first % whole->block || size % whole->block)
+    if (whole->block) {
+        if (!ex_is_const(x, at, &first) || first % whole->block)
             return false;
         at = ex_const(x, first / whole->block);
     }
-    *origin = ex_mul(x, at, whole->outer);
+    *start = ex_mul(x, at, whole->outer);
     return true;
+}
+
+/* Blocks that only the piece has: a kernel may write all lanes of one. */
+static bool fills_blocks(const struct module *m, const struct node *concat, uint32_t piece)
+{
+    int64_t axis = node_int(concat, "axis", 0), size;
+    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    return !whole->block ||
+           (ex_is_const(m->ctx->exprs, value_type(m->g, concat->in[piece])->dims[axis], &size) && size % whole->block == 0);
 }
 
 /* Gives operand `piece` its place in the result; false: it keeps its own. */
@@ -53,7 +58,7 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
     for (int32_t d = 0; d < own->rank; d++)
         if (own->dim[d].block != whole->dim[d].block || own->dim[d].inner != whole->dim[d].inner)
             return false;
-    if (own->rank != whole->rank || !piece_origin(m, concat, piece, &origin))
+    if (own->rank != whole->rank || !fills_blocks(m, concat, piece) || !piece_start(m, concat, piece, &origin))
         return false;
     memcpy(own->dim, whole->dim, (size_t)own->rank * sizeof *own->dim);
     own->origin = ex_add(m->ctx->exprs, whole->origin, origin);

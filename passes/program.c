@@ -237,7 +237,9 @@ static void launch(struct prog *p, struct kernel *k)
     }
     for (uint32_t i = 0; i < k->args.n; i++) {
         struct karg a = k->args.data[i];
-        args[n++] = a.value.i ? prog_buffer(p, a.value, value_type(p->g, a.value)->elem)
+        enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
+        args[n++] = a.start.i ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
+                    : a.value.i ? prog_buffer(p, a.value, e)
                     : a.prepared ? offset(p, p->constants_base, ex_const(p->x, (int64_t)p->m->prepared.data[a.prepared - 1].offset), ELEM_F32)
                     : sym_lval(p, a.sym);
     }

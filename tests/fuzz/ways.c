@@ -170,16 +170,19 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
 
 /* Cuts a kernel's buffer to the bytes that belong to its value. */
-static void clip(struct loops *l, value_id v, struct lbuffer *b)
+static void clip(struct loops *l, struct karg a, struct lbuffer *b)
 {
-    int64_t bytes;
+    value_id v = a.value;
+    int64_t bytes, start = 0;
+    if (a.start.i && ex_eval(l->ctx->exprs, a.start, l->symbols, &start))
+        start *= elem_size(value_type(l->m->g, v)->elem);
     if (l->m->storage[v.i].place == PLACE_NONE)
         v = view_plain(l->m->g, v);
     const struct storage *s = &l->m->storage[v.i];
     if (s->place == PLACE_WEIGHTS && (int64_t)l->m->weights.data[s->buffer].bytes < b->bytes)
         b->bytes = (int64_t)l->m->weights.data[s->buffer].bytes;
-    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) && bytes < b->bytes)
-        b->bytes = bytes;
+    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) && bytes - start < b->bytes)
+        b->bytes = bytes - start;
 }
 
 /* Of the function that derives open-time constants. */
@@ -235,7 +238,7 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
     memcpy(args, a, n * sizeof *a);
     for (uint32_t i = 0; i < n; i++)
         if (l->m->kernels.data[k].args.data[i].value.i)
-            clip(l, l->m->kernels.data[k].args.data[i].value, &args[i].buffer);
+            clip(l, l->m->kernels.data[k].args.data[i], &args[i].buffer);
     int64_t step = count < 4 ? 1 : count / 4;
     struct linterp_host host = {.user = l, .call = on_call};   /* the kernel of a loop asks whether the run goes on */
     for (int64_t end = count; end > 0; end -= step) {
