@@ -554,134 +554,6 @@ static void fuse_region(struct fuser *f, region_id r)
     }
 }
 
-/* Gives v a copy of its own, made by a node at the end of region r. */
-static value_id copy_value(struct fuser *f, region_id r, value_id v)
-{
-    struct type t = *value_type(f->g, v);
-    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem), attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
-    bool strings = t.elem == ELEM_STR;   /* no kernel moves them */
-    node_id id = graph_append(f->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t, 1);
-    return graph_node(f->g, id)->out[0];
-}
-
-/* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second use
- * or the result of a call gets a copy. */
-static bool needs_copy(const struct fuser *f, region_id r, const value_id *before, uint32_t n_before, value_id v)
-{
-    const struct value *value = graph_value(f->g, v);
-    if (!value->def.i || value_is_const(f->g, v))
-        return true;
-    const struct node *n = graph_node(f->g, value->def);
-    if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
-        (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
-        return true;
-    if (n->op == OP_SEQ_AT || n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET)   /* lies where the runtime has it */
-        return true;
-    for (uint32_t j = 0; j < n_before; j++)
-        if (before[j].i == v.i)
-            return true;
-    return false;
-}
-
-static void results_separate(struct fuser *f)
-{
-    struct graph *g = f->g;
-    for (uint32_t r = 1; r < g->regions.n; r++) {
-        struct region *region = graph_get_region(g, (region_id){r});
-        for (uint32_t k = 0; k < region->results.n; k++) {
-            value_id v = region->results.data[k];
-            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 || !needs_copy(f, (region_id){r}, region->results.data, k, v))
-                continue;
-            value_id c = copy_value(f, (region_id){r}, v);
-            region = graph_get_region(g, (region_id){r});
-            region->results.data[k] = c;
-            graph_value(g, c)->n_uses++;
-            graph_value(g, v)->n_uses--;
-            if (r == 1 && k < g->outputs.n)
-                g->outputs.data[k].value = c;
-        }
-    }
-}
-
-/* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
- * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
- * view (so that it can have a halo, and the channel blocks). */
-static bool lanes_contiguous(const struct fuser *f, const struct node *n)
-{
-    value_id b = n->in[1];
-    uint32_t count;
-    int32_t free_dim[RANK_MAX], n_free = dot_free(f->g, n, free_dim);
-    if (n_free == 0)
-        return true;
-    int32_t d = free_dim[n_free - 1];
-    while (graph_value(f->g, b)->def.i) {
-        const struct node *v = graph_node(f->g, graph_value(f->g, b)->def);
-        if (v->op == OP_TRANSPOSE)
-            d = (int32_t)node_ints(v, "perm", &count)[d];
-        else if (v->op == OP_RESHAPE && d == value_type(f->g, v->out[0])->rank - 1 &&
-                 value_type(f->g, v->in[0])->rank > 0 &&
-                 value_type(f->g, v->in[0])->dims[value_type(f->g, v->in[0])->rank - 1].i ==
-                     value_type(f->g, v->out[0])->dims[d].i)
-            d = value_type(f->g, v->in[0])->rank - 1;
-        else if (v->op != OP_IDENTITY)
-            break;
-        b = v->in[0];
-    }
-    return d == value_type(f->g, b)->rank - 1 && op_shape(value_op(f->g, b)) != SHAPE_VIEW;
-}
-
-static bool is_padded(const struct fuser *f, const struct node *n)
-{
-    uint32_t c;
-    const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
-    for (uint32_t d = 0; d < c; d++)
-        if (!ex_is(f->x, lo[d], 0) || !ex_is(f->x, hi[d], 0))
-            return true;
-    return false;
-}
-
-/* Does the contracted dim of a run over several dims of what is stored (a flattened feature map)? */
-static bool flattened(const struct fuser *f, const struct node *n)
-{
-    value_id a = n->in[0];
-    const struct value *v = graph_value(f->g, a);
-    if (!v->def.i || graph_node(f->g, v->def)->op != OP_RESHAPE)
-        return false;
-    value_id from = graph_node(f->g, v->def)->in[0];
-    const struct type *t = value_type(f->g, from), *to = value_type(f->g, a);
-    int32_t last = t->rank - 1;
-    while (last > 0 && ex_is(f->x, t->dims[last], 1))
-        last--;
-    return t->rank > 0 && to->rank > 0 && t->dims[last].i != to->dims[to->rank - 1].i;
-}
-
-static void operand_copy(struct fuser *f, node_id id, uint32_t k)
-{
-    value_id v = graph_node(f->g, id)->in[k];
-    struct type t = *value_type(f->g, v);
-    node_id c = graph_insert_before(f->g, id, OP_IDENTITY, graph_node(f->g, id)->src, &v, 1, NULL, 0, &t, 1);
-    graph_set_operand(f->g, id, k, graph_node(f->g, c)->out[0]);
-}
-
-static void operands_prepare(struct fuser *f)
-{
-    uint32_t n_nodes = f->g->nodes.n;
-    for (uint32_t i = 1; i < n_nodes; i++) {
-        const struct node *n = graph_node(f->g, (node_id){i});
-        if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
-            continue;
-        value_id x = n->in[0];
-        const struct value *xv = graph_value(f->g, x);
-        bool view = !xv->def.i || op_shape(value_op(f->g, x)) == SHAPE_VIEW;
-        bool copy_x = !value_is_const(f->g, x) && (n->op == OP_CONV ? view && is_padded(f, n) : flattened(f, n));
-        bool copy_b = n->op == OP_DOT && !value_is_const(f->g, n->in[1]) && !lanes_contiguous(f, n);
-        if (copy_x)
-            operand_copy(f, (node_id){i}, 0);
-        if (copy_b)
-            operand_copy(f, (node_id){i}, 1);
-    }
-}
-
 static void require(struct fuser *f, value_id v)
 {
     if (v.i)
@@ -737,9 +609,9 @@ static bool kernels_movable(struct module *m)
 bool fuse(struct module *m)
 {
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
-    results_separate(&f);
+    results_separate(m);
     if (m->opt_level > 0)
-        operands_prepare(&f);
+        operands_prepare(m);
     m->n_values = m->g->values.n;
     m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
     m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);

@@ -108,6 +108,9 @@ struct module {
 
 /* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */
 bool fuse(struct module *);              /* decides stored[], kernels, order */
+/* fuse_prepare.c: every result of a region a value of its own; copies of operands in the order in which they are read */
+void results_separate(struct module *);
+void operands_prepare(struct module *);
 bool layout_transform(struct module *);  /* decides storage[] of every stored value */
 bool plan_memory(struct module *);       /* places arena buffers and weights */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */

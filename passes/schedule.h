@@ -1,4 +1,4 @@
-/* Between schedule.c and its cost model. */
+/* Between schedule.c, its templates and their cost model. */
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
 
@@ -9,7 +9,16 @@ struct loop { int32_t dim; expr_id extent; expr_id var; };
 void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
 /* The anchor's result at a point is known: evaluates what the kernel does behind it, and stores that. */
 void tile_store(struct em *, const struct node *anchor, value_id domain, const expr_id *point, lval result);
-bool emit_winograd(struct em *);     /* emit_winograd.c */
+
+/* The templates: a kernel's loop IR, false after a diagnostic. */
+typedef bool template_fn(struct em *);
+template_fn emit_map;                           /* schedule_map.c */
+template_fn emit_tiled;                         /* schedule_tiled.c */
+template_fn emit_scan, emit_scatter, emit_halo; /* schedule_serial.c */
+template_fn emit_winograd;                      /* emit_winograd.c */
+enum { FEW_POINTS = 1024 };
+int64_t em_extent_hint(struct em *, expr_id);   /* the extent; a guess where it is open */
+uint32_t em_vector_lanes(const struct em *, value_id);
 
 struct tile_choice {
     int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */

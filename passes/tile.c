@@ -47,7 +47,7 @@ static int64_t step_cost(int64_t mr, int64_t nr, const struct step *s)
     return (cost > least ? cost : least) + LOOP_COST;
 }
 
-/* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of schedule.c). */
+/* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of schedule_tiled.c). */
 static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
     if (!e.known)

@@ -1,0 +1,28 @@
+/* Between the loops of a reduction (emit_reduce.c) and what they do at each step (emit_step.c). */
+#ifndef MCC_PASSES_EMIT_REDUCE_H
+#define MCC_PASSES_EMIT_REDUCE_H
+
+#include "passes/emit.h"
+#include "passes/emit_split.h"
+
+enum { MAX_RDIMS = RANK_MAX };
+struct rdim { expr_id extent; struct channel_order order; bool unroll; };
+struct reduction {
+    const struct node *n;
+    uint32_t n_dims;
+    struct rdim dim[MAX_RDIMS];
+    enum lop combine;
+    enum elem acc;               /* register element of the accumulators */
+    uint32_t group, valid;       /* steps at once along the innermost dim (emit_dot.c), and those that exist; 1: one by one */
+    uint32_t n_points, n_acc;    /* argument reductions keep two per point */
+    expr_id *const *points;
+    expr_id cond;
+};
+
+/* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
+void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);
+lval select_lanes(struct em *, lval cond, lval a, lval b);
+/* What an accumulator of element type acc starts from, for a result of type e. */
+lval reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
+
+#endif

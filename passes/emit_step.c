@@ -1,0 +1,290 @@
+/* One step of a reduction: what reduce, window, dot and conv read at a point and a reduced index, and how that goes into
+ * the accumulators.
+ */
+#include "passes/emit_reduce.h"
+
+#include <string.h>
+
+static lval to_acc(struct em *em, lval v, enum elem acc)
+{
+    struct ltype t = lf_type(em->f, v);
+    if (t.elem == acc)
+        return v;
+    t.elem = acc;
+    return em_op(em, L_CONVERT, t, &v, 1);
+}
+
+/* Position along a spatial dim that window tap k of output o reads; cond: it exists. */
+static expr_id tap(struct em *em, expr_id o, int64_t stride, expr_id lo, expr_id k, int64_t dilation)
+{
+    return ex_sub(em->x, ex_add(em->x, ex_mulc(em->x, o, stride), ex_mulc(em->x, k, dilation)), lo);
+}
+
+expr_id em_inside(struct em *em, expr_id i, expr_id size)
+{
+    return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
+}
+
+/* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the last
+ * one end at size + hi: without padding there is nothing to ask. */
+static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_id i, expr_id size)
+{
+    uint32_t c;
+    expr_id yes = ex_const(em->x, 1), zero = ex_const(em->x, 0);
+    bool below = ex_hi(em->x, node_exprs(n, "lo", &c)[d]) > 0, above = ex_hi(em->x, node_exprs(n, "hi", &c)[d]) > 0;
+    return ex_and(em->x, below ? ex_le(em->x, zero, i) : yes, above ? ex_lt(em->x, i, size) : yes);
+}
+
+/* Does the stored operand carry enough zeros around it that every tap may be read unconditionally? layout_transform
+ * plans the halo for exactly the convolutions that read it. */
+bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
+{
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    int64_t below, above;
+    return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
+           s->halo[s->rank + 2 + d] >= above;
+}
+
+static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
+    uint32_t c;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c),
+                  *xdil = node_ints(n, "xdil", &c);
+    const expr_id *lo = node_exprs(n, "lo", &c);
+    int64_t groups = node_int(n, "groups", 1);
+    int32_t sp = x->rank - 2;
+    bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0});   /* of which memory is never read */
+    expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
+    wi[0] = p[1];
+    wi[1] = ic;
+    xi[0] = p[0];
+    xi[1] = ic;
+    if (groups > 1) {
+        expr_id per_out = ex_div(em->x, w->dims[0], ex_const(em->x, groups));
+        xi[1] = ex_add(em->x, ex_mul(em->x, ex_div(em->x, p[1], per_out), w->dims[1]), ic);
+    }
+    for (int32_t d = 0; d < sp; d++) {
+        expr_id i = tap(em, p[2 + d], strides[d], lo[d], k[d], dil[d]);
+        wi[2 + d] = k[d];
+        if (xdil[d] > 1) {
+            expr_id e = ex_const(em->x, xdil[d]);
+            cond = ex_and(em->x, cond, ex_eq(em->x, ex_mod(em->x, i, e), ex_const(em->x, 0)));
+            i = ex_div(em->x, i, e);
+        }
+        xi[2 + d] = i;
+        if (splat || !em_halo_covers(em, n, d, 1))
+            cond = ex_and(em->x, cond, tap_inside(em, n, (uint32_t)d, i, x->dims[2 + d]));
+    }
+    enum truth t = ex_truth(em->x, cond);
+    if (t == FALSE_)
+        return acc;
+    if (r->group > 1) {
+        struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
+        return em_dot_group(em, n, &at, cond, r->cond, acc);
+    }
+    value_id data = n->in[0], scale;
+    bool scaled = conv_scale(em->m, n, &data, &scale);
+    lval a = to_acc(em, em_value(em, data, xi, cond), r->acc);
+    lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
+    if (scaled)
+        b = em_op2(em, L_MUL, b, to_acc(em, em_value(em, scale, xi, cond), r->acc));
+    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
+        lval in[3] = {em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0)};
+        em_unify(em, in, 3);
+        a = em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
+    }
+    lval in[3] = {a, b, acc};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+/* Where the second operand of a contraction without groups is read at point p and reduced index k. */
+static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t nb = 0, nc = 0, na = 0, count;
+    int32_t rank = value_type(em->g, n->in[1])->rank;
+    if (n->op == OP_CONV) {
+        at[0] = p[1];
+        at[1] = k[rank - 2];
+        for (int32_t d = 2; d < rank; d++)
+            at[d] = k[d - 2];
+        return;
+    }
+    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
+    node_ints(n, "contract_a", &na);
+    uint32_t free_dim = (uint32_t)value_type(em->g, n->in[0])->rank - na;
+    for (int32_t d = 0; d < rank; d++) {
+        at[d] = (expr_id){0};
+        for (count = 0; count < nb; count++)
+            if (batch[count] == d)
+                at[d] = p[count];
+        for (count = 0; count < nc; count++)
+            if (con[count] == d)
+                at[d] = k[count];
+        if (!at[d].i)
+            at[d] = p[free_dim++];
+    }
+}
+
+static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    const struct node *n = r->n;
+    expr_id at[2][RANK_MAX];
+    static const char *const batch_name[2] = {"batch_a", "batch_b"}, *const contract_name[2] = {"contract_a", "contract_b"};
+    uint32_t n_batch = 0, n_contract = 0, free_dim = 0;
+    int32_t last[2] = {0, 0};
+    node_ints(n, "batch_a", &n_batch);
+    free_dim = n_batch;
+    for (int o = 0; o < 2; o++) {
+        const int64_t *batch = node_ints(n, batch_name[o], &n_batch), *con = node_ints(n, contract_name[o], &n_contract);
+        int32_t rank = value_type(em->g, n->in[o])->rank;
+        for (int32_t d = 0; d < rank; d++) {
+            expr_id i = {0};
+            for (uint32_t j = 0; j < n_batch; j++)
+                if (batch[j] == d)
+                    i = p[j];
+            for (uint32_t j = 0; j < n_contract; j++)
+                if (con[j] == d)
+                    i = k[j];
+            at[o][d] = i.i ? i : p[free_dim++];
+        }
+        last[o] = n_contract ? (int32_t)con[n_contract - 1] : 0;
+    }
+    if (r->group > 1) {
+        struct em_group g = {{at[0], at[1]}, {last[0], last[1]}, r->group, r->valid};
+        return em_dot_group(em, n, &g, r->cond, r->cond, acc);
+    }
+    lval in[3] = {to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc),
+                  to_acc(em, em_value(em, n->in[1], at[1], r->cond), r->acc), acc};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t n_axes = 1;
+    int64_t axis = node_int(n, "axis", 0);
+    const int64_t *axes = n->op == OP_REDUCE ? node_ints(n, "axes", &n_axes) : &axis;
+    uint32_t a = 0, o = 0;
+    for (int32_t d = 0; d < value_type(em->g, n->in[0])->rank; d++) {
+        if (a < n_axes && axes[a] == d)
+            at[d] = k[a++];
+        else
+            at[d] = p[o++];
+    }
+}
+
+/* Operand value and validity of window tap k at output point p. */
+static lval window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at, expr_id *cond)
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]);
+    uint32_t c;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
+    const expr_id *lo = node_exprs(n, "lo", &c);
+    int32_t lead = x->rank - (int32_t)c;
+    *cond = r->cond;
+    memcpy(at, p, (size_t)lead * sizeof *at);
+    for (uint32_t d = 0; d < c; d++) {
+        at[lead + (int32_t)d] = tap(em, p[lead + (int32_t)d], strides[d], lo[d], k[d], dil[d]);
+        *cond = ex_and(em->x, *cond, tap_inside(em, n, d, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
+    }
+    return em_value(em, n->in[0], at, *cond);
+}
+
+lval select_lanes(struct em *em, lval c, lval a, lval b)
+{
+    lval in[3] = {c, a, b};
+    em_unify(em, in, 3);
+    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
+}
+
+static lval step_window(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    expr_id at[RANK_MAX], cond;
+    lval v = to_acc(em, window_operand(em, r, p, k, at, &cond), r->acc);
+    enum truth t = ex_truth(em->x, cond);
+    if (t == FALSE_)
+        return acc;
+    if (t != TRUE_)
+        v = select_lanes(em, em_cond(em, cond), v,
+                         reduction_identity(em, r->combine, r->acc, value_type(em->g, r->n->in[0])->elem, 1));
+    return em_op2(em, r->combine, acc, v);
+}
+
+/* Argument reductions: (best value, its index or -1). NaN beats everything. */
+static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc[2])
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]);
+    expr_id at[RANK_MAX], cond = r->cond, index = k[0];
+    lval v;
+    bool max = true, last = false;
+    if (n->op == OP_ARGREDUCE) {
+        reduce_operand_point(em, n, p, k, at);
+        v = em_value(em, n->in[0], at, cond);
+        max = node_int(n, "max", 1);
+        last = node_int(n, "last", 0);
+    } else {
+        v = window_operand(em, r, p, k, at, &cond);
+        index = point_linear(em->x, at + x->rank - (int32_t)r->n_dims, x->dims + x->rank - (int32_t)r->n_dims,
+                             (int32_t)r->n_dims);
+    }
+    v = to_acc(em, v, r->acc);
+    lval best = acc[0];
+    lval take = last ? (max ? em_op2(em, L_LE, best, v) : em_op2(em, L_LE, v, best))
+                     : (max ? em_op2(em, L_LT, best, v) : em_op2(em, L_LT, v, best));
+    if (elem_class(r->acc) == 'F') {
+        lval nan = em_op2(em, L_NE, v, v);
+        if (!last)
+            nan = em_op2(em, L_AND, nan, em_op2(em, L_EQ, best, best));
+        else
+            take = em_op2(em, L_AND, take, em_op2(em, L_EQ, best, best));
+        take = em_op2(em, L_OR, take, nan);
+    }
+    take = em_op2(em, L_OR, take, em_op2(em, L_LT, acc[1], em_const(em, ELEM_I64, 1, 0, 0)));
+    if (ex_truth(em->x, cond) != TRUE_)
+        take = em_op2(em, L_AND, take, em_cond(em, cond));
+    uint32_t lanes = em_expr_lanes(em, index);
+    acc[0] = select_lanes(em, take, v, acc[0]);
+    acc[1] = select_lanes(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
+}
+
+/* Asks for the line of a later panel that lies where this step reads its own. */
+static void prefetch_panel(struct em *em, struct reduction *r, const expr_id *k)
+{
+    expr_id p[RANK_MAX], at[RANK_MAX];
+    value_id w = r->n->in[1];
+    const struct storage *s = &em->m->storage[w.i];
+    if (s->place != PLACE_WEIGHTS)
+        return;
+    memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
+    p[em->ahead_dim] = ex_add(em->x, p[em->ahead_dim], em->ahead);
+    operand_b_point(em, r->n, p, k, at);
+    expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(value_type(em->g, w)->elem));
+    lval in[2] = {em_buffer(em, w), em_index(em, bytes)};
+    struct lstmt *st = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
+    st->in = lf_lvals(em->f, in, 2);
+    st->n_in = 2;
+}
+
+void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
+{
+    if (em->ahead.i && r->n->n_in > 1)
+        prefetch_panel(em, r, k);
+    expr_id at[RANK_MAX];
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        switch (r->n->op) {
+        case OP_CONV: acc[i] = step_conv(em, r, r->points[i], k, acc[i]); break;
+        case OP_DOT: acc[i] = step_dot(em, r, r->points[i], k, acc[i]); break;
+        case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
+        case OP_REDUCE:
+            reduce_operand_point(em, r->n, r->points[i], k, at);
+            acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
+            break;
+        default: step_arg(em, r, r->points[i], k, acc + 2 * i); break;
+        }
+    }
+}

@@ -1,0 +1,301 @@
+/* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit_reduce.c). With accumulators in
+ * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
+ */
+#include "passes/emit.h"
+#include "passes/schedule.h"
+
+#include <string.h>
+
+struct tiling {
+    const struct node *n;
+    value_id out;
+    const struct type *t;            /* of the anchor's result */
+    int32_t vec, a, b;               /* dims; -1: none */
+    uint32_t lanes, nr, ta, tb;
+    expr_id idx[RANK_MAX];
+    expr_id piece[8];                /* index along vec of each vector of the tile at hand */
+    uint32_t n_pieces;
+    bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
+    bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
+    expr_id row0;
+};
+
+void tile_store(struct em *em, const struct node *anchor, value_id domain, const expr_id *point, lval result)
+{
+    expr_id at[RANK_MAX], next[RANK_MAX];
+    memcpy(at, point, (size_t)value_type(em->g, anchor->out[0])->rank * sizeof *at);
+    for (uint32_t v = 0; v < em->k->path.n; v++) {
+        view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
+        memcpy(at, next, sizeof at);
+    }
+    em->anchor = anchor->out[0];
+    em->anchor_value = result;
+    em_store_out(em, at, domain.i == em->anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
+    em->anchor = (value_id){0};
+}
+
+static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
+{
+    expr_id *points[EM_POINTS];
+    lval acc[EM_POINTS];
+    uint32_t n = 0;
+    expr_id cond = ex_const(em->x, 1);
+    for (uint32_t j = 0; j < tb; j++)
+        for (uint32_t i = 0; i < ta; i++)
+            for (uint32_t v = 0; v < t->n_pieces; v++) {
+                expr_id *p = arena_copy(em->arena, t->idx, sizeof t->idx);
+                if (t->vec >= 0)
+                    p[t->vec] = t->piece[v];
+                if (t->a >= 0)
+                    p[t->a] = ex_addc(em->x, a0, i);
+                if (t->b >= 0)
+                    p[t->b] = ex_addc(em->x, b0, j);
+                if (t->flat) {
+                    p[t->b] = ex_div(em->x, p[t->a], t->t->dims[t->a]);
+                    p[t->a] = ex_mod(em->x, p[t->a], t->t->dims[t->a]);
+                }
+                points[n++] = p;
+            }
+    if (n == 1 && t->vec < 0)
+        acc[0] = em_reduce_one(em, t->n, points[0], cond);
+    else
+        em_reduce_points(em, t->n, n, points, cond, acc);
+    for (uint32_t i = 0; i < n && !em->failed; i++)
+        tile_store(em, t->n, t->out, points[i], acc[i]);
+}
+
+typedef void tile_fn(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
+
+/* Whole tiles of an extent that the run knows, then small tiles, then single points: one point alone waits for each of its
+ * sums, so a short line of them takes as long as a tile would. */
+static void tile_open(struct em *em, struct tiling *t, expr_id n, uint32_t size, tile_fn *fn, void *arg)
+{
+    uint32_t sizes[3] = {size, size >= 8 ? 4 : size >= 4 ? 2 : 1, 1};
+    expr_id zero = ex_const(em->x, 0), done = zero;
+    for (uint32_t k = 0; k < 3; k++) {
+        struct em_for l;
+        if (k > 0 && sizes[k] == sizes[k - 1])
+            continue;
+        expr_id count = ex_div(em->x, ex_sub(em->x, n, done), ex_const(em->x, sizes[k]));
+        expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
+        fn(em, t, ex_add(em->x, done, ex_mulc(em->x, i, sizes[k])), sizes[k], arg);
+        em_for_end(em, &l, NULL, NULL);
+        done = ex_add(em->x, done, ex_mulc(em->x, count, sizes[k]));
+    }
+}
+
+/* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known. */
+static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, tile_fn *fn, void *arg)
+{
+    expr_id zero = ex_const(em->x, 0), n;
+    struct em_for l;
+    int64_t c;
+    if (dim < 0) {
+        fn(em, t, zero, 1, arg);
+        return;
+    }
+    n = t->t->dims[dim];
+    if (!ex_is_const(em->x, n, &c)) {
+        tile_open(em, t, n, size, fn, arg);
+        return;
+    }
+    if (c <= 0)
+        return;
+    int64_t tiles = (c + size - 1) / size, small = c / tiles, large = c % tiles;
+    if (large) {
+        expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, large), 1, NULL, 0);
+        fn(em, t, ex_mulc(em->x, i, small + 1), (uint32_t)small + 1, arg);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, tiles - large), 1, NULL, 0);
+    fn(em, t, ex_addc(em->x, ex_mulc(em->x, i, small), large * (small + 1)), (uint32_t)small, arg);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+struct b_tile { expr_id at; uint32_t count; };
+static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
+{
+    const struct b_tile *b = arg;
+    tile_body(em, t, at, count, b->at, b->count);
+}
+
+static void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
+{
+    struct b_tile b = {at, count};
+    (void)arg;
+    tile_split(em, t, t->a, t->ta, tile_a, &b);
+}
+
+static int64_t flat_points(struct em *em, const struct tiling *t)
+{
+    int64_t rows = 0, columns = 0;
+    ex_is_const(em->x, t->t->dims[t->b], &rows);
+    ex_is_const(em->x, t->t->dims[t->a], &columns);
+    return rows * columns;
+}
+
+/* Tile number row0 of an even split of all points: the first ones have a point more. */
+static void tile_flat(struct em *em, struct tiling *t)
+{
+    struct exprs *x = em->x;
+    int64_t n = flat_points(em, t), tiles = (n + t->ta - 1) / t->ta, small = n / tiles, large = n % tiles;
+    struct em_if iff;
+    expr_id zero = ex_const(x, 0), border = ex_const(x, large);
+    if (large) {
+        em_if_begin(em, &iff, em_cond(em, ex_lt(x, t->row0, border)));
+        expr_id i = em_pin(em, t->row0, 0, large - 1);
+        tile_body(em, t, ex_mulc(x, i, small + 1), (uint32_t)small + 1, zero, 1);
+        em_if_end(em, &iff);
+        em_if_begin(em, &iff, em_cond(em, ex_le(x, border, t->row0)));
+    }
+    expr_id i = large ? em_pin(em, t->row0, large, tiles - 1) : t->row0;
+    tile_body(em, t, ex_addc(x, ex_mulc(x, i, small), large), (uint32_t)small, zero, 1);
+    if (large)
+        em_if_end(em, &iff);
+}
+
+static void tile_rows(struct em *em, struct tiling *t)
+{
+    if (t->flat)
+        tile_flat(em, t);
+    else if (t->fixed_b)
+        tile_b(em, t, t->row0, t->tb, NULL);
+    else
+        tile_split(em, t, t->b, t->tb, tile_b, NULL);
+}
+
+static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t vectors, uint32_t rest_lanes)
+{
+    expr_id base = ex_mulc(em->x, block, (int64_t)t->nr * t->lanes);
+    t->n_pieces = 0;
+    for (uint32_t v = 0; v < vectors; v++)
+        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, t->lanes, (lval){0})),
+                                          (int64_t)v * t->lanes);
+    if (rest_lanes == 1) {   /* a dim of one index may vanish in a view: no lanes then */
+        t->piece[t->n_pieces++] = ex_addc(em->x, base, (int64_t)vectors * t->lanes);
+    } else if (rest_lanes) {   /* a narrower register where the rest is a power of two, else a mask */
+        uint32_t w = 2;
+        while (w < rest_lanes)
+            w *= 2;
+        lval mask = w == rest_lanes ? (lval){0} : em_tail_mask(em, ex_const(em->x, rest_lanes), w);
+        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
+                                          (int64_t)vectors * t->lanes);
+    }
+    tile_rows(em, t);
+}
+
+/* Blocks of NR vectors along vec: whole ones, then what is left. */
+static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
+{
+    int64_t n;
+    if (t->vec < 0) {
+        t->n_pieces = 1;
+        tile_rows(em, t);
+        return;
+    }
+    if (!ex_is_const(em->x, t->t->dims[t->vec], &n)) {
+        expr_id base = ex_mulc(em->x, block, t->lanes);
+        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
+        t->piece[0] = ex_add(em->x, base, em_lane(em, t->lanes, mask));
+        t->n_pieces = 1;
+        tile_rows(em, t);
+        return;
+    }
+    int64_t width = (int64_t)t->nr * t->lanes, whole = n / width, rest = n % width;
+    uint32_t rest_vectors = (uint32_t)(rest / t->lanes), rest_lanes = (uint32_t)(rest % t->lanes);
+    if (!rest) {
+        tile_pieces(em, t, block, t->nr, 0);
+        return;
+    }
+    if (!whole) {
+        tile_pieces(em, t, ex_const(em->x, 0), rest_vectors, rest_lanes);
+        return;
+    }
+    struct em_if iff;
+    expr_id last = ex_const(em->x, whole);
+    em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, block, last)));
+    tile_pieces(em, t, em_pin(em, block, 0, whole - 1), t->nr, 0);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_cond(em, ex_eq(em->x, block, last)));
+    tile_pieces(em, t, em_pin(em, last, whole, whole), rest_vectors, rest_lanes);
+    em_if_end(em, &iff);
+}
+
+/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
+ * asks for lines of the next block's panels, when these and its own fit the second-level cache. */
+static void tile_ahead(struct em *em, struct tiling *t)
+{
+    int64_t points = 1, n, slice;
+    em->ahead = (expr_id){0};
+    bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
+    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !(t->fixed_b || t->flat) || groups)
+        return;
+    for (int32_t d = 0; d < t->t->rank; d++)
+        if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
+            return;
+    int64_t steps = (int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n));
+    if (points > FEW_POINTS || !mul_i64(steps, (int64_t)t->nr * em->mach.vector_bytes, &slice) ||
+        slice > (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
+        return;
+    expr_id tile = ex_div(em->x, t->row0, ex_const(em->x, t->tb));
+    em->ahead_dim = t->vec;
+    em->ahead = ex_mulc(em->x, ex_addc(em->x, ex_mod(em->x, tile, ex_const(em->x, t->nr)), t->nr), t->lanes);
+}
+
+/* What was chosen, for the remarks. */
+static void choice_note(struct em *em, const struct tiling *t)
+{
+    em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
+                                 t->nr == 1 ? "" : "s", t->lanes,
+                                 em->ahead.i ? ", panels asked for a block early" : "");
+}
+
+bool emit_tiled(struct em *em)
+{
+    struct tiling t;
+    struct loop loops[RANK_MAX + 4];
+    struct em_for par;
+    uint32_t n_loops = 0, block_at = 0, b_at = 0;
+    struct tile_choice c = tile_choose(em);
+    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .out = em->k->domain, .vec = c.vec, .a = c.a,
+                        .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
+    t.t = value_type(em->g, t.n->out[0]);
+    for (int32_t d = 0; d < t.t->rank; d++) {
+        t.idx[d] = ex_const(em->x, 0);
+        if (d != t.vec && d != t.a && d != t.b)
+            loops[n_loops++] = (struct loop){d, t.t->dims[d], {0}};
+    }
+    int64_t n = 0;
+    if (t.vec >= 0) {
+        bool known = ex_is_const(em->x, t.t->dims[t.vec], &n);
+        if (!known)
+            t.nr = 1;
+        block_at = n_loops;
+        loops[n_loops++] = (struct loop){-1, ex_ceildiv(em->x, t.t->dims[t.vec],
+                                                        ex_const(em->x, (int64_t)t.nr * t.lanes)), {0}};
+    }
+    int64_t nb = 0;
+    bool split_b = !t.flat && t.b >= 0 && ex_is_const(em->x, t.t->dims[t.b], &nb) && nb % t.tb == 0;
+    if (split_b) {   /* rows divide evenly: parallel over them */
+        b_at = n_loops;
+        loops[n_loops++] = (struct loop){-1, ex_const(em->x, nb / t.tb), {0}};
+    }
+    if (t.flat) {
+        b_at = n_loops;
+        loops[n_loops++] = (struct loop){-1, ex_const(em->x, (flat_points(em, &t) + t.ta - 1) / t.ta), {0}};
+    }
+    em_parallel_open(em, &par, loops, n_loops);
+    for (uint32_t i = 0; i < n_loops; i++)
+        if (loops[i].dim >= 0)
+            t.idx[loops[i].dim] = loops[i].var;
+    if (split_b || t.flat)
+        t.row0 = ex_mulc(em->x, loops[b_at].var, t.tb);
+    t.fixed_b = split_b;
+    tile_ahead(em, &t);
+    choice_note(em, &t);
+    tile_vectors(em, &t, t.vec >= 0 ? loops[block_at].var : ex_const(em->x, 0));
+    em_parallel_end(em, &par);
+    em->k->ns = c.ns;
+    em->k->flops = c.flops;
+    return !em->failed;
+}
