@@ -8,7 +8,7 @@
 
 enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
        VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
-       MAX_TA = 28, MAX_TB = 4, MAX_NR = 8 };
+       MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8 };
 
 struct extent { int64_t n; bool known; };
 
@@ -130,23 +130,28 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         c->a = -1;
 }
 
-/* May the points of an image be numbered through? A convolution that reads just the point that it computes, of an operand
- * whose rows lie one behind the other: a register tile may then begin in one row and end in the next. */
-static bool is_flat(struct em *em, const struct node *n, const struct tile_choice *c)
+/* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row and
+ * end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each point
+ * of the tile has an address of its own: few then, or they would not stay in registers. */
+static bool is_flat(struct em *em, const struct node *n, const struct tile_choice *c, int64_t *most)
 {
     if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
         return false;
     const struct type *in = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]), *y = value_type(em->g, n->out[0]);
     const struct storage *s = &em->m->storage[n->in[0].i];
     uint32_t count;
-    const int64_t *strides = node_ints(n, "strides", &count);
+    const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
-    for (int32_t d = c->b; d <= c->a; d++)
-        if (!ex_is(em->x, w->dims[d], 1) || strides[d - 2] != 1 || s->place == PLACE_NONE || s->dim[d].block ||
-            in->dims[d].i != y->dims[d].i)
+    bool same = true;
+    for (int32_t d = c->b; d <= c->a; d++) {
+        if (!ex_is(em->x, w->dims[d], 1) || xdil[d - 2] != 1 || s->place == PLACE_NONE || s->dim[d].block)
             return false;
-    return ex_is_const(em->x, y->dims[c->b], &rows) && ex_is_const(em->x, y->dims[c->a], &columns) && rows > 1 && columns > 1 &&
-           s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i;
+        same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
+    }
+    if (!ex_is_const(em->x, y->dims[c->b], &rows) || !ex_is_const(em->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
+        return false;
+    *most = same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i ? MAX_TA : MAX_SCATTERED;
+    return true;
 }
 
 uint64_t tile_steps(struct em *em, const struct node *n)
@@ -192,7 +197,8 @@ struct tile_choice tile_choose(struct em *em)
     c.lanes = em->mach.vector_bytes / (elem_size(e) > 4 ? 8 : 4);
     struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
-    c.flat = is_flat(em, n, &c);
+    int64_t max_ta = MAX_TA;
+    c.flat = is_flat(em, n, &c, &max_ta);
     if (c.flat) {
         a.n *= b.n;
         b.n = 1;
@@ -205,7 +211,7 @@ struct tile_choice tile_choose(struct em *em)
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
-            for (int64_t ta = 1; ta <= (c.a >= 0 ? MAX_TA : 1) && (ta <= a.n || ta == 1); ta++) {
+            for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
                 int64_t mr = ta * tb, need = mr * nr + more_registers(em, group, contraction, nr);
                 if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
                     continue;
