@@ -37,12 +37,12 @@ static int64_t known_tiles(const struct wino *w)
 static int64_t u_bytes(const struct wino *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
 static int64_t v_bytes(const struct wino *w) { return w->points * w->icv * w->lanes * 4; }
 
-/* Tiles of a chunk, split evenly, in whole register tiles: one where U is resident, else what half of the second cache holds
+/* Tiles of a chunk, split evenly, in whole register tiles: one where all of U stays near, else what half of the second cache holds
  * of V and M. Where that is so little that deriving U for each chunk would outweigh it, V comes from the third cache. */
 static int64_t chunk_tiles(const struct wino *w, int64_t mr)
 {
     int64_t tiles = known_tiles(w), most = l2_bytes(w) / 2 / (v_bytes(w) + w->points * 2 * w->lanes * 4);
-    if (w->resident)
+    if (w->resident || (w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8))
         return mr;
     if (most < MAX_MR && tiles * v_bytes(w) <= FAR_BYTES)
         most = tiles;
