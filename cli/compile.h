@@ -65,6 +65,12 @@ void report_diagnostics(struct context *, struct report, const struct options *)
  * False after a usage diagnostic. */
 bool input_specs_parse(struct context *, const struct text_list *, struct input_spec **out, uint32_t *n);
 
+/* ---- tiles.c ------------------------------------------------------------------------------------------------- */
+
+/* Reads --tile into the module; false after a usage diagnostic. After schedule: warns of those that met no kernel. */
+bool tile_wishes_read(struct compilation *);
+void tile_wishes_check(struct compilation *);
+
 /* ---- text_file.c ------------------------------------------------------------------------------------------- */
 
 /* All bytes of a regular file, with a NUL behind them, into the session. `what` it is, for messages. False after a

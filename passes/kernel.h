@@ -79,6 +79,9 @@ struct function_text { const char *name, *text; int64_t local_bytes; };
 
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
+/* A register tile that the user asks for: tb x ta points by nr vectors (struct tile_choice) for the kernel that computes `node`. */
+struct tile_wish { const char *node; uint32_t tb, ta, nr; bool met; };
+
 struct module {
     struct context *ctx;
     struct graph *g;
@@ -88,6 +91,7 @@ struct module {
     uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     bool winograd_always;        /* wherever it is possible, whatever it costs (tests) */
     struct machine machine;
+    VEC(struct tile_wish) tile_wishes;
     uint32_t n_values;
     bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
