@@ -195,9 +195,9 @@ $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
 
 THREADS ?= 1
 bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/peers/done)
-	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py
-	@$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
-	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(NETS)
+	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
+	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
+	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(NETS) && exit $$calls
 
 # The collection beside the project (../shared/models), a line each, in processor time; MODELS="audio rnn" names parts of it.
 bench-models: all $(VENV)/bin/pytest
