@@ -59,6 +59,16 @@ def run_programs(paths):
     return total
 
 
+def forget_outer_make():
+    """A make that a test starts is a user's: flags and variables of the make around the tests are not for it."""
+    for word in os.environ.pop("MAKEFLAGS", "").split():
+        name, sign, _ = word.partition("=")
+        if sign and not word.startswith("-"):
+            os.environ.pop(name, None)
+    for name in ("MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
+        os.environ.pop(name, None)
+
+
 def run_pytest(build, only):
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
@@ -81,6 +91,7 @@ def run_pytest(build, only):
 
 def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    forget_outer_make()
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--no-pytest", action="store_true")

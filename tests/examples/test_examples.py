@@ -19,8 +19,7 @@ def project(tmp_path):
 
 
 def make(folder, *args):
-    env = {k: v for k, v in os.environ.items() if k != "MAKEFLAGS"}     # those of make -s check are not this make's
-    done = subprocess.run(["make", f"MCC={os.path.abspath(MCC)}", f"MCC_RUNTIME={ROOT}/runtime", *args], cwd=folder, env=env,
+    done = subprocess.run(["make", f"MCC={os.path.abspath(MCC)}", f"MCC_RUNTIME={ROOT}/runtime", *args], cwd=folder,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
