@@ -31,6 +31,7 @@ sys.path.insert(0, str(HERE))
 
 from gate import Gate, load  # noqa: E402
 from peers import Peer, cpus  # noqa: E402
+from support import memory  # noqa: E402
 from support.tool import BUILD, MCC  # noqa: E402
 
 # Ratio to ONNX Runtime with one thread that docs/performance.md states as goal.
@@ -39,22 +40,9 @@ GOALS = {"vgg16": 2.7, "resnet18": 2.0, "resnet50": 1.32, "squeezenet1_1": 1.4, 
          "swin_t": 1.2, "convnext_tiny": 1.18, "bert": 1.15, "vit_b_16": 1.09}
 COMPETITOR_NETS, COMPETITOR_GOAL = ["resnet50", "densenet121", "mobilenet_v2"], 2.0
 ERROR_LIMIT = {"MNN": 1e-3}
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 # ---- compiling ------------------------------------------------------------------------------------------------------
-
-def resident(pid):
-    """Bytes of pid and all its children now."""
-    total = 0
-    try:
-        total += int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            total += sum(resident(int(child)) for child in (task / "children").read_text().split())
-    except (OSError, IndexError):
-        pass
-    return total
-
 
 def compile_net(path, output):
     """(seconds, bytes at the peak)"""
@@ -65,7 +53,7 @@ def compile_net(path, output):
     def watch():
         nonlocal peak
         while not done.is_set():
-            peak = max(peak, resident(process.pid))
+            peak = max(peak, memory.of_family(process.pid, "VmRSS"))
             time.sleep(0.005)
 
     watcher = threading.Thread(target=watch)

@@ -23,6 +23,7 @@ from onnx import TensorProto, helper
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from support import memory  # noqa: E402
 from support.tool import BUILD, MCC, value  # noqa: E402
 
 GIB = 1 << 30
@@ -81,28 +82,6 @@ def build(folder, tables):
     return path, offset
 
 
-def status(pid, key):
-    try:
-        for text in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-            if text.startswith(key):
-                return int(text.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
-
-
-def family(pid):
-    """A process and everything below it."""
-    found = [pid]
-    try:
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                found += family(int(child))
-    except OSError:
-        pass
-    return found
-
-
 def watched(command):
     """(exit code, seconds, largest sum of anonymous memory over the family in bytes, its words)
 
@@ -114,7 +93,7 @@ def watched(command):
 
     def watch():
         while process.poll() is None:
-            peak[0] = max(peak[0], sum(status(p, "RssAnon:") for p in family(process.pid)))
+            peak[0] = max(peak[0], memory.of_family(process.pid, "RssAnon"))
             time.sleep(0.02)
 
     watcher = threading.Thread(target=watch)
@@ -127,9 +106,9 @@ def watched(command):
 def use(so, tables):
     """Runs in a process of its own: opens, runs twice, checks, prints its memory."""
     from support.artifact import Artifact
-    before = status("self", "RssAnon:")
+    before = memory.field("self", "RssAnon")
     with Artifact(so, threads=1) as a:
-        opened = status("self", "RssAnon:") - before
+        opened = memory.field("self", "RssAnon") - before
         rows = np.array([0, ROWS - 1, ROWS // 2], np.int64)
         x = np.zeros((2, DEEP), np.float32)
         x[0, 0] = x[1, DEEP - 1] = 1
@@ -138,7 +117,7 @@ def use(so, tables):
             for i, r in enumerate(rows):
                 assert (got[k][i] == row(k, int(r), WIDTH)).all(), f"tensor {k}, row {r}"
         assert (got[tables][0] == row(tables, 0, WIDE)).all() and (got[tables][1] == row(tables, DEEP - 1, WIDE)).all()
-        print(f"{opened / 1e6:.0f} MB at open, {(status('self', 'RssAnon:') - before) / 1e6:.0f} MB after a run (mapped weights apart)")
+        print(f"{opened / 1e6:.0f} MB at open, {(memory.field('self', 'RssAnon') - before) / 1e6:.0f} MB after a run (mapped weights apart)")
         assert opened < 64_000_000
 
 
