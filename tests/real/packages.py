@@ -12,7 +12,7 @@ import numpy as np
 import judge
 
 RTOL, ATOL = 1e-3, 1e-5
-MAGIKA, OCR = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4")
+MAGIKA, OCR, SILERO = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4"), ("silero-vad", "6.2.3")
 FONT = pathlib.Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
 PAPER, INK = 1.0, -1.0
 
@@ -36,6 +36,14 @@ def picture(rng, n, height, width):
     return [x]
 
 
+def sound(rng, n):
+    """A window of 32 ms with the 4 ms before it, the LSTM's state, the sample rate."""
+    return [rng.standard_normal((n, 576)).astype(np.float32) * 0.1, rng.standard_normal((2, n, 128)).astype(np.float32),
+            np.array(16000, np.int64)]
+
+
+# What a file leaves open and its rank depends on.
+OPTIONS = {"silero_vad_16k_op15": ["--input", "input:f32[batch,576]"]}
 # name -> package, path in it, how inputs are drawn, the sizes
 NETS = {
     "magika": (MAGIKA, "magika/models/standard_v3_3/model.onnx", bytes_of_files, [(1,), (2,), (7,)]),
@@ -45,6 +53,7 @@ NETS = {
                      [(1, 48, 192), (2, 48, 320), (5, 64, 100)]),
     "rapidocr_rec": (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", picture,
                      [(1, 48, 320), (2, 48, 501), (6, 48, 77)]),
+    "silero_vad_16k_op15": (SILERO, "silero_vad/data/silero_vad_16k_op15.onnx", sound, [(1,), (2,), (5,)]),
 }
 
 
@@ -93,7 +102,7 @@ def check(names, folder, scratch, tools):
             print(f"skip {name}: pip gets no {package[0]} {package[1]} (no network?)", flush=True)
             continue
         path = extract(wheel, member, pathlib.Path(scratch) / f"{name}.onnx")
-        artifact, seconds, _, text = tools.compile_model(path, pathlib.Path(scratch), "-q")
+        artifact, seconds, _, text = tools.compile_model(path, pathlib.Path(scratch), "-q", *OPTIONS.get(name, []))
         if not artifact:
             tools.line(name, False, text)
             continue
