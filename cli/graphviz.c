@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/inspect.h"
+#include "ir/file.h"
 
 extern char **environ;
 
@@ -22,20 +23,6 @@ static int nameless_file(struct context *ctx)
     else
         unlink(name);
     return fd;
-}
-
-static bool write_all(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t n = write(fd, data, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        data += n;
-        size -= (size_t)n;
-    }
-    return lseek(fd, 0, SEEK_SET) == 0;
 }
 
 static bool read_all(int fd, struct strbuf *out)
@@ -83,7 +70,7 @@ bool graphviz_run(struct context *ctx, const struct strbuf *text, const char *fo
 {
     int from = nameless_file(ctx), to = from < 0 ? -1 : nameless_file(ctx);
     bool ok = to >= 0;
-    if (ok && !write_all(from, text->data, text->n))
+    if (ok && (!fd_write(from, text->data, text->n) || lseek(from, 0, SEEK_SET) != 0))
         ok = error_env(ctx, "cannot write the drawing for Graphviz: %s", strerror(errno));
     int status = ok ? run_dot(format, from, to) : 0;
     if (ok && (status == 127 || (status < 0 && errno == ENOENT)))

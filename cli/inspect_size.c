@@ -8,25 +8,10 @@
 #include <unistd.h>
 
 #include "cli/inspect.h"
+#include "ir/file.h"
 #include "runtime/mcc_note.h"
 
 enum { SYMBOLS_MAX = 1 << 22 };
-
-static bool read_at(int fd, void *out, size_t size, uint64_t offset)
-{
-    char *to = out;
-    while (size) {
-        ssize_t n = pread(fd, to, size, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        to += n;
-        size -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return true;
-}
 
 /* The variant whose function `name` is: kernels end in the last word of its name ("_v3" of x86-64-v3); -1: none. */
 static int variant_of(const char *features, const char *name)
@@ -51,11 +36,11 @@ static bool symbols_read(struct session *s, int fd, const Elf64_Ehdr *head, cons
     uint64_t n = section->sh_size / sizeof(Elf64_Sym);
     if (section->sh_link >= head->e_shnum || n > SYMBOLS_MAX)
         return true;
-    if (!read_at(fd, &names, sizeof names, head->e_shoff + (uint64_t)section->sh_link * sizeof names) || names.sh_size > out->file)
+    if (!fd_pread(fd, &names, sizeof names, head->e_shoff + (uint64_t)section->sh_link * sizeof names) || names.sh_size > out->file)
         return false;
     Elf64_Sym *sym = NEW_ARRAY(&s->ctx->session, Elf64_Sym, n + 1);
     char *text = arena_alloc(&s->ctx->session, (size_t)names.sh_size + 1);
-    if (!read_at(fd, sym, n * sizeof *sym, section->sh_offset) || !read_at(fd, text, names.sh_size, names.sh_offset))
+    if (!fd_pread(fd, sym, n * sizeof *sym, section->sh_offset) || !fd_pread(fd, text, names.sh_size, names.sh_offset))
         return false;
     for (uint64_t k = 0; k < n; k++) {
         bool code = ELF64_ST_TYPE(sym[k].st_info) == STT_FUNC && sym[k].st_name < names.sh_size;
@@ -71,7 +56,7 @@ static bool note_read(int fd, const Elf64_Shdr *section, struct sizes *out)
     struct mcc_note note;
     if (section->sh_size < sizeof note)
         return true;
-    if (!read_at(fd, &note, sizeof note, section->sh_offset))
+    if (!fd_pread(fd, &note, sizeof note, section->sh_offset))
         return false;
     if (memcmp(note.owner, "mcc", 4) == 0) {
         out->weights = note.weights_size;
@@ -84,7 +69,7 @@ static bool note_read(int fd, const Elf64_Shdr *section, struct sizes *out)
 static bool section_read(struct session *s, int fd, const Elf64_Ehdr *head, uint32_t index, struct sizes *out)
 {
     Elf64_Shdr section;
-    if (!read_at(fd, &section, sizeof section, head->e_shoff + (uint64_t)index * sizeof section))
+    if (!fd_pread(fd, &section, sizeof section, head->e_shoff + (uint64_t)index * sizeof section))
         return false;
     if (section.sh_type == SHT_NULL || section.sh_type == SHT_NOBITS)
         return true;
@@ -105,7 +90,7 @@ bool sizes_read(struct session *s, const char *path, struct sizes *out)
     struct stat st;
     Elf64_Ehdr head;
     *out = (struct sizes){0};
-    bool ok = fd >= 0 && fstat(fd, &st) == 0 && read_at(fd, &head, sizeof head, 0);
+    bool ok = fd >= 0 && fstat(fd, &st) == 0 && fd_pread(fd, &head, sizeof head, 0);
     if (ok) {
         out->file = (uint64_t)st.st_size;
         out->headers = sizeof head + (uint64_t)head.e_phnum * sizeof(Elf64_Phdr) + (uint64_t)head.e_shnum * sizeof(Elf64_Shdr);

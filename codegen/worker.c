@@ -18,45 +18,16 @@
 
 #include "codegen/llvm.h"
 #include "codegen/wire.h"
+#include "ir/file.h"
 
 enum { CPU_SECONDS = 1200, EXIT_TOLD = 70 };
 
 static int result_fd = -1;      /* the process is a worker: its one connection */
 
-static bool read_all(int fd, void *data, size_t size)
-{
-    char *p = data;
-    while (size > 0) {
-        ssize_t n = read(fd, p, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *data, size_t size)
-{
-    const char *p = data;
-    while (size > 0) {
-        ssize_t n = write(fd, p, size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        p += n;
-        size -= (size_t)n;
-    }
-    return true;
-}
-
 static bool send_result(enum wire_status status, const void *data, size_t size)
 {
     struct wire_result r = { WIRE_MAGIC, status, size };
-    return write_all(result_fd, &r, sizeof r) && write_all(result_fd, data, size);
+    return fd_write(result_fd, &r, sizeof r) && fd_write(result_fd, data, size);
 }
 
 static bool send_text(enum wire_status status, const char *text)
@@ -88,12 +59,12 @@ static bool read_parts(struct parts *p)
     if (!p->data || !p->size)
         on_no_memory();
     for (uint64_t i = 0; i < p->n; i++) {
-        if (!read_all(0, &p->size[i], sizeof p->size[i]) || p->size[i] > SIZE_MAX / 4)
+        if (!fd_read(0, &p->size[i], sizeof p->size[i]) || p->size[i] > SIZE_MAX / 4)
             return false;
         p->data[i] = malloc(p->size[i] + 1);
         if (!p->data[i])
             on_no_memory();
-        if (!read_all(0, p->data[i], p->size[i]))
+        if (!fd_read(0, p->data[i], p->size[i]))
             return false;
         p->data[i][p->size[i]] = 0;
     }
@@ -149,7 +120,7 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
 static int memory_file(const char *data, size_t size)
 {
     int fd = memfd_create("mcc", 0);
-    if (fd >= 0 && !write_all(fd, data, size)) {
+    if (fd >= 0 && !fd_write(fd, data, size)) {
         close(fd);
         return -1;
     }
@@ -242,7 +213,7 @@ int codegen_worker(void)
         return FAIL_ENV;
     LLVMInstallFatalErrorHandler(on_fatal);
     lld_on_no_memory(on_no_memory);
-    while (good && read_all(0, &head, sizeof head)) {
+    while (good && fd_read(0, &head, sizeof head)) {
         struct parts p = { NULL, NULL, head.n_parts };
         if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
             return FAIL_USAGE;

@@ -1,4 +1,4 @@
-/* Reading a file: see file.h. */
+/* Reading and writing files and descriptors whole: see file.h. */
 #include "ir/file.h"
 
 #include <errno.h>
@@ -6,6 +6,47 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+bool fd_write(int fd, const void *data, size_t size)
+{
+    for (const char *p = data; size > 0;) {
+        ssize_t n = write(fd, p, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+/* How many bytes came; offset < 0: from where the descriptor stands. -1: failed. */
+static ssize_t read_until(int fd, char *to, size_t size, off_t offset)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = offset < 0 ? read(fd, to + done, size - done) : pread(fd, to + done, size - done, offset + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+bool fd_read(int fd, void *data, size_t size)
+{
+    return read_until(fd, data, size, -1) == (ssize_t)size;
+}
+
+bool fd_pread(int fd, void *data, size_t size, uint64_t offset)
+{
+    return offset <= INT64_MAX - size && read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
+}
 
 static enum file_status failed(struct file_bytes *out, const char *why)
 {
@@ -23,24 +64,18 @@ static enum file_status fd_whole(struct context *ctx, int fd, int64_t max, struc
     out->size = (size_t)st.st_size;
     if (st.st_size > max)
         return FILE_LARGE;
-    size_t done = 0;
     char *data = arena_try(&ctx->session, out->size + 1);
     if (!data)
         return failed(out, NULL);
-    while (done < out->size) {
-        ssize_t n = read(fd, data + done, out->size - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return failed(out, strerror(errno));
-        if (n == 0)
-            return failed(out, "it was cut short while it was read");
-        done += (size_t)n;
-    }
+    ssize_t done = read_until(fd, data, out->size, -1);
+    if (done < 0)
+        return failed(out, strerror(errno));
+    if ((size_t)done < out->size)
+        return failed(out, "it was cut short while it was read");
     char extra;
     if (read(fd, &extra, 1) > 0)
         return failed(out, "it grew while it was read");
-    data[done] = 0;
+    data[out->size] = 0;
     out->data = data;
     return FILE_OK;
 }

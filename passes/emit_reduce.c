@@ -128,9 +128,9 @@ static void dims_of_conv(struct em *em, struct reduction *r)
     for (int32_t d = 2; d < w->rank; d++)
         rdim_add(r, w->dims[d], 0);
     bool groups = node_int(r->n, "groups", 1) != 1;
-    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, conv_data(em->m, r->n), 1));
+    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, r->n->in[0], 1));
     if (!groups && r->group == 1)
-        r->dim[r->n_dims - 1].order = em_channel_order(em, conv_data(em->m, r->n));
+        r->dim[r->n_dims - 1].order = em_channel_order(em, r->n->in[0]);
 }
 
 static void dims_of(struct em *em, struct reduction *r)

@@ -84,12 +84,8 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
         struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
         return em_dot_group(em, n, &at, cond, r->cond, acc);
     }
-    value_id data = n->in[0], scale;
-    bool scaled = conv_scale(em->m, n, &data, &scale);
-    lval a = to_acc(em, em_value(em, data, xi, cond), r->acc);
+    lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
-    if (scaled)
-        b = em_op2(em, L_MUL, b, to_acc(em, em_value(em, scale, xi, cond), r->acc));
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
         lval in[3] = {em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0)};
         em_unify(em, in, 3);

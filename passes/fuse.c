@@ -474,15 +474,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
         demand_reduce_operand(f, id, &at);
         return;
     }
-    value_id data, scale;
-    uint32_t first = 0;
-    if (conv_scale(f->m, n, &data, &scale)) {   /* the product is nobody else's: it is never made */
-        kernel_add(f, d->kernel, graph_value(f->g, n->in[0])->def);
-        demand_hard(f, data, d->kernel, 0);
-        demand_hard(f, scale, d->kernel, 0);
-        first = 1;
-    }
-    for (uint32_t k = first; k < n->n_in; k++)
+    for (uint32_t k = 0; k < n->n_in; k++)
         demand_hard(f, n->in[k], d->kernel, 0);
 }
 

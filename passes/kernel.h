@@ -122,10 +122,6 @@ void plan_report(const struct module *, struct strbuf *out);
 bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
 
-/* Is a convolution's operand a product that it takes apart, data * scale with a scale for each channel (conv_scale.c)? */
-bool conv_scale(const struct module *, const struct node *, value_id *data, value_id *scale);
-value_id conv_data(const struct module *, const struct node *);   /* what a convolution reads: the data, else its operand */
-
 /* Helpers shared by the passes. */
 uint32_t dot_group(const struct module *, const struct node *);    /* elements that one L_DOT sums per lane; 1: no L_DOT */
 value_id view_base(const struct module *, value_id);       /* through views to the first non-view value */

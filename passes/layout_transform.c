@@ -105,7 +105,7 @@ static void shun_blocks(struct layouter *l)
         if (!k->anchor.i || !conv_pixel_lanes(l->m, graph_node(l->g, k->anchor)))
             continue;
         l->blocked[k->outs.data[0].i] = false;
-        l->blocked[conv_data(l->m, graph_node(l->g, k->anchor)).i] = false;
+        l->blocked[graph_node(l->g, k->anchor)->in[0].i] = false;
     }
 }
 
@@ -119,9 +119,8 @@ static void want_blocks(struct layouter *l)
         const struct node *n = graph_node(l->g, k->anchor);
         if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank && may_block(l, k->outs.data[0]))
             l->blocked[k->outs.data[0].i] = true;
-        value_id data = conv_data(l->m, n);
-        if (may_block(l, data))
-            l->blocked[data.i] = true;
+        if (may_block(l, n->in[0]))
+            l->blocked[n->in[0].i] = true;
     }
     shun_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */

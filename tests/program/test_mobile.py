@@ -70,30 +70,3 @@ def test_beside_onnxruntime(name, tmp_path):
         except ModelError as e:
             assert e.code == -6, e   # a level that this CPU lacks
     assert ran
-
-
-@pytest.mark.parametrize("name,merged", [("se_large", True), ("se_small", False)])
-def test_scale_in_weights(name, merged, tmp_path):
-    nodes, shape, out, constants = CASES[name]
-    model = save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", out)], constants)
-    done = mcc("-Rpass=fuse", model, "-o", tmp_path / "net.so")
-    assert done.returncode == 0, done.stderr
-    kernels = [line.split("remark:")[-1] for line in done.stderr.splitlines()]
-    assert any("(contract)" in k and "scale" in k for k in kernels) == merged, done.stderr
-
-
-@pytest.mark.parametrize("kernel,stride,dilation", [(5, 3, 1), (2, 2, 1), (3, 1, 2)])
-def test_unpadded_windows_of_any_size(kernel, stride, dilation, tmp_path):
-    """Nothing is asked at the end of a line when there is no padding: the last window ends inside it, whatever is left over."""
-    about = {"strides": [stride] * 2, "dilations": [dilation] * 2}
-    nodes = [N("Conv", ["x", "w"], ["c"], **about), N("MaxPool", ["c"], ["y"], kernel_shape=[2, 2], strides=[2, 1])]
-    model = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 3, "h", "w"])], [value("y", ["n", 20, "p", "q"])],
-                 {"w": weights(20, 3, kernel, kernel)})
-    done = mcc(model, "-march=native", "-o", tmp_path / "net.so")
-    assert done.returncode == 0, done.stderr
-    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    with Artifact(tmp_path / "net.so") as a:
-        for h, w in ((11, 11), (12, 17), (13, 40), (35, 12), (20, 21)):
-            x = np.random.RandomState(h).randn(2, 3, h, w).astype(np.float32)
-            want, got = session.run(None, {"x": x})[0], a.run([x])[0]
-            assert got.shape == want.shape and np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), (h, w)

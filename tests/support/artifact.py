@@ -215,8 +215,7 @@ def object_of(v):
 
 class Artifact:
     def __init__(self, path, threads=0, flags=0, event=None, alloc=None, release=None):
-        self.library = c.CDLL(str(path))
-        query = self.library.mcc_query
+        query = c.CDLL(str(path)).mcc_query
         query.restype, query.argtypes = c.POINTER(Api), [c.c_uint32]
         table = query(1)
         if not table:

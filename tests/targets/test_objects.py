@@ -93,16 +93,14 @@ def innermost(code):
             if not any((s, e) != (start, end) and start <= s and e <= end for s, e in jumps)]
 
 
-# Shapes of which LLVM still keeps something on the stack.
-SPILLS = {("transposed", "v3"), ("transposed", "v4"), ("attention", "v3")}
+# The softmax of attention has more constants than 16 registers: one of them is read from the stack.
+READS = {("attention", "v3"): 1}
 
 
 @pytest.mark.parametrize("variant", ["v3", "v4"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_inner_loops(template, variant, tmp_path):
     model, out = tmp_path / "m.onnx", tmp_path / "m.o"
-    if (template, variant) in SPILLS:
-        pytest.skip("known to use the stack")
     TEMPLATES[template](model)
     done = mcc(model, "-c", f"--variants={variant}", "-o", out)
     assert done.returncode == 0, done.stderr
@@ -116,7 +114,7 @@ def test_inner_loops(template, variant, tmp_path):
                 continue
             tiles += 1
             stack = [t for t in loop if "(%rsp" in t and not (template in WEIGHTS_WIDE and STACK_READ.search(t))]
-            assert not stack, (name, stack, len(loop))
+            assert all(STACK_READ.search(t) for t in stack) and len(stack) <= READS.get((template, variant), 0), (name, stack, len(loop))
     assert tiles or template in ("pool", "norm"), "no loop of multiply-adds was found: does the test still see the code?"
 
 
