@@ -27,7 +27,7 @@ static bool is_outer(const struct emitter *e, LLVMValueRef v)
     return LLVMIsAInstruction(v) && LLVMGetInstructionParent(v) != LLVMGetInsertBlock(e->b);
 }
 
-/* Can base be used at the end of a block that follows `entry` or is it? */
+/* Is base known at the end of `block`: an argument, or computed there or in the entry? */
 static bool is_known_in(const struct emitter *e, LLVMValueRef base, LLVMBasicBlockRef block)
 {
     if (LLVMIsAArgument(base))

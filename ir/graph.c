@@ -292,6 +292,15 @@ void graph_replace_uses(struct graph *g, value_id old, value_id with)
             g->outputs.data[i].value = with;
 }
 
+void graph_value_describe(struct graph *g, value_id to, value_id from)
+{
+    const struct value *as = graph_value(g, from);
+    struct value *v = graph_value(g, to);
+    v->name = as->name;
+    v->elems = as->elems;
+    v->n_elems = as->n_elems;
+}
+
 static void node_kill(struct graph *g, node_id n);
 
 /* Drops what a region's nodes and results use. Recursion is bounded: graph_region limits the depth. */

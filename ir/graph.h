@@ -38,7 +38,6 @@ enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER,
 const char *op_name(enum op);
 enum op op_by_name(const char *);
 enum op_shape op_shape(enum op);
-const char *op_shape_name(enum op_shape);
 
 /* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
 struct op_info {
@@ -187,7 +186,8 @@ node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id 
 node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, const value_id *in, uint32_t n_in,
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
 void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
-void graph_replace_uses(struct graph *, value_id old, value_id with);    /* operands and region results everywhere */
+void graph_replace_uses(struct graph *, value_id old, value_id with);    /* operands, region results and outputs everywhere */
+void graph_value_describe(struct graph *, value_id to, value_id from);   /* the name and the known elements of `from` */
 void graph_erase(struct graph *, node_id);                                /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);
 /* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols

@@ -94,6 +94,12 @@ struct lstmt *lf_stmt(struct lfunc *f, lblock b, enum lop op)
     return &blk->stmts.data[blk->stmts.n - 1];
 }
 
+struct lstmt *lf_last(struct lfunc *f, lblock b)
+{
+    struct lblk *block = &f->blocks.data[b.i];
+    return &block->stmts.data[block->stmts.n - 1];
+}
+
 lval lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lval *in, uint32_t n_in)
 {
     lval *operands = lf_lvals(f, in, n_in);

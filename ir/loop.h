@@ -135,6 +135,7 @@ lval lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align, const 
 /* Appends to block b a statement with one result (or none, for lanes == 0 types of store-like ops: lf_stmt). */
 lval lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lval *in, uint32_t n_in);
 struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop);          /* zeroed; fill in, valid until the next append to b */
+struct lstmt *lf_last(struct lfunc *, lblock b);                    /* the one appended last; valid as long */
 lval lf_value(struct lfunc *, struct ltype);                         /* a fresh value: for results and block params */
 lblock lf_block(struct lfunc *);
 lval *lf_lvals(struct lfunc *, const lval *, uint32_t n);            /* copy into the arena */

@@ -36,15 +36,6 @@ enum op_shape op_shape(enum op op)
     return op_info(op)->shape;
 }
 
-const char *op_shape_name(enum op_shape shape)
-{
-    static const char *const names[] = {
-        [SHAPE_CONST] = "const",     [SHAPE_MAP] = "map",   [SHAPE_VIEW] = "view",     [SHAPE_REDUCE] = "reduce",
-        [SHAPE_SCATTER] = "scatter", [SHAPE_SCAN] = "scan", [SHAPE_OPAQUE] = "opaque", [SHAPE_CONTROL] = "control",
-    };
-    return names[shape];
-}
-
 uint32_t op_attrs(enum op op, struct op_attr out[OP_ATTR_MAX])
 {
     uint32_t n = 0;

@@ -37,7 +37,6 @@ void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t r
     }
 }
 
-/* A division needs a divisor >= 1: an empty dim has no points, so any divisor serves there. */
 /* The smallest leading parts of two lists of dims with one product. */
 static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt, int32_t *part_f,
                          int32_t *part_t)
@@ -219,17 +218,6 @@ value_id view_plain(const struct graph *g, value_id v)
     return v;
 }
 
-value_id view_base(const struct module *m, value_id v)
-{
-    while (!m->stored[v.i] && op_shape(value_op(m->g, v)) == SHAPE_VIEW) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
-        if (n->op == OP_CONCAT || n->op == OP_PAD)
-            break;
-        v = n->in[0];
-    }
-    return v;
-}
-
 enum { MAX_CONST_DEPTH = 64 };   /* beyond, nothing is claimed */
 static uint32_t invariant(struct graph *g, value_id v, int depth)
 {
@@ -308,12 +296,11 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
 
 bool conv_pixel_lanes(const struct module *m, const struct node *n)
 {
-    enum { BLOCK = 16 };
     int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;
     if (n->op != OP_CONV || m->layout == LAYOUT_NCHW)
         return n->op == OP_CONV;
     return groups > 1 && m->layout == LAYOUT_AUTO && ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) &&
-           channels != groups && channels / groups % BLOCK != 0;
+           channels != groups && channels / groups % CHANNEL_BLOCK != 0;
 }
 
 int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[RANK_MAX])

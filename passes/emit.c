@@ -93,6 +93,13 @@ void em_unify(struct em *em, lval *v, uint32_t n)
         v[i] = em_splat(em, v[i], lanes);
 }
 
+lval em_select(struct em *em, lval cond, lval a, lval b)
+{
+    lval in[3] = {cond, a, b};
+    em_unify(em, in, 3);
+    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
+}
+
 lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
 {
     struct em_const key = {e, lanes ? lanes : 1, f, elem_class(e) == 'F' ? 0 : i, {0}};
@@ -102,9 +109,8 @@ lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
     lval v = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, key.lanes}, NULL, 0);
     *slot = key;
     slot->v = v;
-    struct lblk *b = &em->f->blocks.data[em->level[0].i];
-    b->stmts.data[b->stmts.n - 1].fimm = f;
-    b->stmts.data[b->stmts.n - 1].imm = i;
+    lf_last(em->f, em->level[0])->fimm = f;
+    lf_last(em->f, em->level[0])->imm = i;
     return v;
 }
 

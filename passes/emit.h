@@ -76,6 +76,7 @@ void em_set_depth(struct em *, lval, int depth);         /* defined in the block
 bool em_visible(const struct em *, lval);               /* its block is still open */
 lval em_splat(struct em *, lval, uint32_t lanes);        /* no-op when it has them */
 void em_unify(struct em *, lval *v, uint32_t n);         /* splats scalars to the widest */
+lval em_select(struct em *, lval cond, lval a, lval b);  /* cond ? a : b, lane by lane */
 void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */
@@ -120,6 +121,7 @@ void em_store(struct em *, value_id, const expr_id *idx, lval);
 void em_store_out(struct em *, const expr_id *idx, lval);    /* at a point of the kernel's domain */
 lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
 expr_id em_address(struct em *, const struct storage *, const expr_id *idx);
+void em_prefetch(struct em *, enum lop near_or_far, lval buffer, expr_id bytes);     /* L_PREFETCH or L_PREFETCH2, here and now */
 lval em_buffer(struct em *, value_id);
 
 /* values kept for the length of a row */

@@ -32,17 +32,11 @@ uint32_t dot_group(const struct module *m, const struct node *n)
 
 /* ---- lanes --------------------------------------------------------------------------------------------------------- */
 
-static struct lstmt *last_at(struct em *em, int depth)
-{
-    struct lblk *b = &em->f->blocks.data[em->level[depth].i];
-    return &b->stmts.data[b->stmts.n - 1];
-}
-
 static lval shuffled(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)
 {
     lval in[2] = {a, b};
     lval v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
-    struct lstmt *s = last_at(em, em_depth(em, in, 2));
+    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, in, 2)]);
     s->aux = arena_copy(em->f->arena, from, n);
     s->n_aux = n;
     return v;
@@ -52,7 +46,7 @@ static lval inserted(struct em *em, lval v, lval x, uint32_t lane)
 {
     lval in[2] = {v, x};
     v = em_op(em, L_INSERT, lf_type(em->f, v), in, 2);
-    last_at(em, em_depth(em, in, 2))->imm = lane;
+    lf_last(em->f, em->level[em_depth(em, in, 2)])->imm = lane;
     return v;
 }
 
@@ -154,9 +148,7 @@ static lval element(struct em *em, const struct group *g, uint32_t j)
         v = em_op(em, L_CONVERT, (struct ltype){e, t.lanes}, &v, 1);
     if (ex_truth(em->x, g->cond) == TRUE_ || is_stored(em, g->v))     /* a masked load is 0 already */
         return v;
-    lval in[3] = {em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0)};
-    em_unify(em, in, 3);
-    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
+    return em_select(em, em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0));
 }
 
 static lval put_together(struct em *em, const struct group *g)

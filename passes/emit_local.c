@@ -36,13 +36,7 @@ void em_locals_begin(struct em *em)
             l->storage.dim[d].outer = ex_const(em->x, in ? stride : 0);
             stride *= in ? n : 1;
         }
-        struct lstmt *s = lf_stmt(em->f, em->level[0], L_LOCAL);
-        l->buffer = lf_value(em->f, (struct ltype){em_reg_elem(t->elem), 0});
-        s->type = (struct ltype){em_reg_elem(t->elem), 0};
-        s->imm = stride;
-        s->out = lf_lvals(em->f, &l->buffer, 1);
-        s->n_out = 1;
-        em_set_depth(em, l->buffer, 0);
+        l->buffer = em_scratch(em, em_reg_elem(t->elem), stride);
     }
 }
 
@@ -69,16 +63,6 @@ static int row_depth(const struct em *em, const struct em_local *l, const expr_i
                 depth = s->depth;
         }
     return depth;
-}
-
-/* Filling computes the whole row, so the row must be one that the value has: behind a pad or a concat it need not be. */
-static bool row_inside(const struct em *em, const struct em_local *l, const expr_id *idx)
-{
-    const struct type *t = value_type(em->g, l->value);
-    for (int32_t d = 0; d < l->storage.rank; d++)
-        if (!(l->inner >> d & 1) && (ex_lo(em->x, idx[d]) < 0 || ex_cmp_lt(em->x, idx[d], t->dims[d]) != TRUE_))
-            return false;
-    return true;
 }
 
 static void fill_point(struct em *em, struct em_local *l, expr_id *idx)
@@ -218,7 +202,7 @@ bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond,
         if (ex_truth(em->x, cond) != TRUE_)
             return false;
         int depth = row_depth(em, l, idx);
-        if (!depth || depth > em->top || (ex_truth(em->x, cond) != TRUE_ && !row_inside(em, l, idx)))
+        if (!depth || depth > em->top)
             return false;
         fill(em, l, depth, idx);
     }

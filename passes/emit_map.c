@@ -29,13 +29,6 @@ static lval map_math(struct em *em, const struct node *n, const lval *in, struct
     return wide ? em_op(em, L_CONVERT, t, &r, 1) : r;
 }
 
-static lval select3(struct em *em, lval c, lval a, lval b)
-{
-    lval in[3] = {c, a, b};
-    em_unify(em, in, 3);
-    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
-}
-
 /* Integer powers wrap: squares and products over the exponent's bits, straight on for small constant exponents. Negative
  * ones give 0 but for bases 1 and -1. */
 static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
@@ -58,14 +51,14 @@ static lval int_power(struct em *em, lval base, lval e, struct ltype t)
     struct em_for l;
     em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
     lval odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
-    carry[0] = select3(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
+    carry[0] = em_select(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
     carry[1] = em_op2(em, L_MUL, l.params[1], l.params[1]);
     carry[2] = em_op2(em, L_SHR, l.params[2], one);
     em_for_end(em, &l, carry, out);
     if (elem_class(t.elem) == 'U')
         return out[0];
     lval unit = em_op2(em, L_EQ, em_op1(em, L_ABS, base), one);
-    return select3(em, em_op2(em, L_LT, e, zero), select3(em, unit, out[0], zero), out[0]);
+    return em_select(em, em_op2(em, L_LT, e, zero), em_select(em, unit, out[0], zero), out[0]);
 }
 
 static lval map_pow(struct em *em, const struct node *n, const lval *in, struct ltype t)
@@ -84,9 +77,9 @@ static lval map_sign(struct em *em, const struct node *n, const lval *in, struct
     lval zero = f_const(em, t, 0), one = f_const(em, t, 1);
     lval pos = em_op2(em, L_LT, zero, in[0]);
     if (elem_class(t.elem) == 'U')
-        return select3(em, pos, one, zero);
-    lval r = select3(em, pos, one, select3(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
-    return is_float(t) ? select3(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r;   /* NaN stays */
+        return em_select(em, pos, one, zero);
+    lval r = em_select(em, pos, one, em_select(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
+    return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r;   /* NaN stays */
 }
 
 static lval map_isnan(struct em *em, const struct node *n, const lval *in, struct ltype t)
@@ -114,7 +107,7 @@ static lval divisor_checked(struct em *em, const struct node *n, lval d, struct 
     if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
     em_check(em, valid, -9, n->src.i, "integer division by zero");
-    return select3(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
+    return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
 }
 
 static lval map_div(struct em *em, const struct node *n, const lval *in, struct ltype t)
@@ -139,14 +132,14 @@ static lval map_mod(struct em *em, const struct node *n, const lval *in, struct 
     lval zero = em_const(em, t.elem, t.lanes, 0, 0);
     lval differ = em_op2(em, L_XOR, em_op2(em, L_LT, r, zero), em_op2(em, L_LT, in[1], zero));
     lval move = em_op2(em, L_AND, differ, em_op2(em, L_NE, r, zero));
-    return select3(em, move, em_op2(em, L_ADD, r, in[1]), r);
+    return em_select(em, move, em_op2(em, L_ADD, r, in[1]), r);
 }
 
 static lval map_select(struct em *em, const struct node *n, const lval *in, struct ltype t)
 {
     (void)n;
     (void)t;
-    return select3(em, in[0], in[1], in[2]);
+    return em_select(em, in[0], in[1], in[2]);
 }
 
 static lval map_convert(struct em *em, const struct node *n, const lval *in, struct ltype t)
@@ -159,8 +152,7 @@ static lval map_convert(struct em *em, const struct node *n, const lval *in, str
     uint32_t lanes = lf_type(em->f, v).lanes;
     int64_t saturate = node_int(n, "saturate", 1);
     lval r = em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
-    struct lblk *b = &em->f->blocks.data[em->level[em_depth(em, &r, 1)].i];
-    struct lstmt *s = &b->stmts.data[b->stmts.n - 1];
+    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, &r, 1)]);
     s->imm = saturate;
     const char *round = node_str(n, "round", "even");
     if (to == ELEM_F8E8M0)

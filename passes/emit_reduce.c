@@ -267,10 +267,7 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
         expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(x->elem));
         if (i > 0 && bytes.i == last.i)
             continue;
-        lval in[2] = {em_buffer(em, n->in[0]), em_index(em, bytes)};
-        struct lstmt *st = lf_stmt(em->f, em->level[em->top], L_PREFETCH);
-        st->in = lf_lvals(em->f, in, 2);
-        st->n_in = 2;
+        em_prefetch(em, L_PREFETCH, em_buffer(em, n->in[0]), bytes);
         last = bytes;
     }
 }
@@ -433,7 +430,7 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     k[d] = em_tail(em, done, left, lanes);
     lval whole = acc[0], next = acc[0];
     reduction_step(em, r, k, &next);
-    acc[0] = select_lanes(em, mask, next, whole);
+    acc[0] = em_select(em, mask, next, whole);
 }
 
 static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, uint32_t unroll,
@@ -483,8 +480,7 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
         lval c = em_cond(em, part);
         if (foreign) {
             lval any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
-            struct lblk *b = &em->f->blocks.data[em->level[em_depth(em, &any, 1)].i];
-            b->stmts.data[b->stmts.n - 1].imm = L_OR;
+            lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
             c = any;
             part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
         }
@@ -541,8 +537,7 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
                 acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);
         struct ltype t = {r.acc, 1};
         result = em_op(em, L_HREDUCE, t, acc, 1);
-        struct lblk *b = &em->f->blocks.data[em->level[em_depth(em, &result, 1)].i];
-        b->stmts.data[b->stmts.n - 1].imm = r.combine;
+        lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = r.combine;
         result = finish_acc(em, n, result);
     }
     memcpy(em->level, saved, sizeof saved);

@@ -21,7 +21,6 @@ struct reduction {
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);
-lval select_lanes(struct em *, lval cond, lval a, lval b);
 /* What an accumulator of element type acc starts from, for a result of type e. */
 lval reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 

@@ -45,6 +45,40 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
            s->halo[s->rank + 2 + d] >= above;
 }
 
+/* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b keeps. */
+static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t n_batch, n_contract, n_other;
+    const int64_t *batch = node_ints(n, o ? "batch_b" : "batch_a", &n_batch);
+    const int64_t *contract = node_ints(n, o ? "contract_b" : "contract_a", &n_contract);
+    node_ints(n, "contract_a", &n_other);
+    uint32_t kept = o ? (uint32_t)value_type(em->g, n->in[0])->rank - n_other : n_batch;
+    for (int32_t d = 0; d < value_type(em->g, n->in[o])->rank; d++) {
+        at[d] = (expr_id){0};
+        for (uint32_t j = 0; j < n_batch; j++)
+            if (batch[j] == d)
+                at[d] = p[j];
+        for (uint32_t j = 0; j < n_contract; j++)
+            if (contract[j] == d)
+                at[d] = k[j];
+        if (!at[d].i)
+            at[d] = p[kept++];
+    }
+}
+
+/* Where the second operand of a contraction is read at point p and reduced index k. */
+static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    int32_t rank = value_type(em->g, n->in[1])->rank;
+    if (n->op != OP_CONV) {
+        dot_operand_point(em, n, 1, p, k, at);
+        return;
+    }
+    at[0] = p[1];
+    at[1] = k[rank - 2];
+    memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
+}
+
 static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
 {
     const struct node *n = r->n;
@@ -57,8 +91,7 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     int32_t sp = x->rank - 2;
     bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0});   /* of which memory is never read */
     expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
-    wi[0] = p[1];
-    wi[1] = ic;
+    operand_b_point(em, n, p, k, wi);
     xi[0] = p[0];
     xi[1] = ic;
     if (groups > 1) {
@@ -67,7 +100,6 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     }
     for (int32_t d = 0; d < sp; d++) {
         expr_id i = tap(em, p[2 + d], strides[d], lo[d], k[d], dil[d]);
-        wi[2 + d] = k[d];
         if (xdil[d] > 1) {
             expr_id e = ex_const(em->x, xdil[d]);
             cond = ex_and(em->x, cond, ex_eq(em->x, ex_mod(em->x, i, e), ex_const(em->x, 0)));
@@ -86,70 +118,23 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     }
     lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
-    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) {   /* a masked load is 0 already */
-        lval in[3] = {em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0)};
-        em_unify(em, in, 3);
-        a = em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
-    }
+    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE))     /* a masked load is 0 already */
+        a = em_select(em, em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0));
     lval in[3] = {a, b, acc};
     em_unify(em, in, 3);
     return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
-}
-
-/* Where the second operand of a contraction without groups is read at point p and reduced index k. */
-static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
-{
-    uint32_t nb = 0, nc = 0, na = 0, count;
-    int32_t rank = value_type(em->g, n->in[1])->rank;
-    if (n->op == OP_CONV) {
-        at[0] = p[1];
-        at[1] = k[rank - 2];
-        for (int32_t d = 2; d < rank; d++)
-            at[d] = k[d - 2];
-        return;
-    }
-    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
-    node_ints(n, "contract_a", &na);
-    uint32_t free_dim = (uint32_t)value_type(em->g, n->in[0])->rank - na;
-    for (int32_t d = 0; d < rank; d++) {
-        at[d] = (expr_id){0};
-        for (count = 0; count < nb; count++)
-            if (batch[count] == d)
-                at[d] = p[count];
-        for (count = 0; count < nc; count++)
-            if (con[count] == d)
-                at[d] = k[count];
-        if (!at[d].i)
-            at[d] = p[free_dim++];
-    }
 }
 
 static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
 {
     const struct node *n = r->n;
     expr_id at[2][RANK_MAX];
-    static const char *const batch_name[2] = {"batch_a", "batch_b"}, *const contract_name[2] = {"contract_a", "contract_b"};
-    uint32_t n_batch = 0, n_contract = 0, free_dim = 0;
-    int32_t last[2] = {0, 0};
-    node_ints(n, "batch_a", &n_batch);
-    free_dim = n_batch;
-    for (int o = 0; o < 2; o++) {
-        const int64_t *batch = node_ints(n, batch_name[o], &n_batch), *con = node_ints(n, contract_name[o], &n_contract);
-        int32_t rank = value_type(em->g, n->in[o])->rank;
-        for (int32_t d = 0; d < rank; d++) {
-            expr_id i = {0};
-            for (uint32_t j = 0; j < n_batch; j++)
-                if (batch[j] == d)
-                    i = p[j];
-            for (uint32_t j = 0; j < n_contract; j++)
-                if (con[j] == d)
-                    i = k[j];
-            at[o][d] = i.i ? i : p[free_dim++];
-        }
-        last[o] = n_contract ? (int32_t)con[n_contract - 1] : 0;
-    }
+    for (int o = 0; o < 2; o++)
+        dot_operand_point(em, n, o, p, k, at[o]);
     if (r->group > 1) {
-        struct em_group g = {{at[0], at[1]}, {last[0], last[1]}, r->group, r->valid};
+        uint32_t count;      /* at least 1: dot_group */
+        const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
+        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid};
         return em_dot_group(em, n, &g, r->cond, r->cond, acc);
     }
     lval in[3] = {to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc),
@@ -190,13 +175,6 @@ static lval window_operand(struct em *em, struct reduction *r, const expr_id *p,
     return em_value(em, n->in[0], at, *cond);
 }
 
-lval select_lanes(struct em *em, lval c, lval a, lval b)
-{
-    lval in[3] = {c, a, b};
-    em_unify(em, in, 3);
-    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
-}
-
 static lval step_window(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
 {
     expr_id at[RANK_MAX], cond;
@@ -205,7 +183,7 @@ static lval step_window(struct em *em, struct reduction *r, const expr_id *p, co
     if (t == FALSE_)
         return acc;
     if (t != TRUE_)
-        v = select_lanes(em, em_cond(em, cond), v,
+        v = em_select(em, em_cond(em, cond), v,
                          reduction_identity(em, r->combine, r->acc, value_type(em->g, r->n->in[0])->elem, 1));
     return em_op2(em, r->combine, acc, v);
 }
@@ -244,8 +222,8 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
     if (ex_truth(em->x, cond) != TRUE_)
         take = em_op2(em, L_AND, take, em_cond(em, cond));
     uint32_t lanes = em_expr_lanes(em, index);
-    acc[0] = select_lanes(em, take, v, acc[0]);
-    acc[1] = select_lanes(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
+    acc[0] = em_select(em, take, v, acc[0]);
+    acc[1] = em_select(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
 }
 
 /* Asks for the line of a later panel that lies where this step reads its own. */
@@ -260,10 +238,7 @@ static void prefetch_panel(struct em *em, struct reduction *r, const expr_id *k)
     p[em->ahead_dim] = ex_add(em->x, p[em->ahead_dim], em->ahead);
     operand_b_point(em, r->n, p, k, at);
     expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(value_type(em->g, w)->elem));
-    lval in[2] = {em_buffer(em, w), em_index(em, bytes)};
-    struct lstmt *st = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
-    st->in = lf_lvals(em->f, in, 2);
-    st->n_in = 2;
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, w), bytes);
 }
 
 void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)

@@ -171,12 +171,19 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
 
+void em_prefetch(struct em *em, enum lop near_or_far, lval buffer, expr_id bytes)
+{
+    lval in[2] = {buffer, em_index(em, bytes)};
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], near_or_far);
+    s->in = lf_lvals(em->f, in, 2);
+    s->n_in = 2;
+}
+
 lval em_scratch(struct em *em, enum elem e, int64_t elements)
 {
     struct ltype t = {e, 0};
     lval buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
-    struct lblk *b = &em->f->blocks.data[em->level[0].i];
-    b->stmts.data[b->stmts.n - 1].imm = elements > 0 ? elements : 1;
+    lf_last(em->f, em->level[0])->imm = elements > 0 ? elements : 1;
     em_set_depth(em, buffer, 0);
     return buffer;
 }

@@ -85,7 +85,7 @@ static void choose_tile(struct wino *w)
  * has many channels. */
 static void choose_group(struct wino *w)
 {
-    int64_t chunks = ceil_of(known_tiles(w), w->ct), panel = w->lanes < WINO_PANEL ? WINO_PANEL / w->lanes : 1, parts = chunks;
+    int64_t chunks = ceil_of(known_tiles(w), w->ct), panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, parts = chunks;
     w->group = w->ocv;
     while (!w->resident && w->group % 2 == 0 && w->group >= 2 * w->nr && parts < MANY_CHUNKS &&
            w->group >= 2 * (parts < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
@@ -129,13 +129,13 @@ static void wino_init(struct wino *w, struct em *em)
 {
     struct exprs *x = em->x;
     *w = (struct wino){.em = em, .n = graph_node(em->g, em->k->anchor), .f = winograd_form(em->k->winograd),
-                       .out = em->k->domain, .lanes = em_lanes(em, ELEM_F32)};
+                       .lanes = em_lanes(em, ELEM_F32)};
     const struct type *y = value_type(em->g, w->n->out[0]), *in = value_type(em->g, w->n->in[1]);
     expr_id m = ex_const(x, w->f->m);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
-    if (w->lanes > WINO_PANEL)
-        w->lanes = WINO_PANEL;
+    if (w->lanes > CHANNEL_BLOCK)
+        w->lanes = CHANNEL_BLOCK;
     w->icv = (w->ic + w->lanes - 1) / w->lanes;
     w->ocv = (w->oc + w->lanes - 1) / w->lanes;
     w->points = (int64_t)w->f->alpha * w->f->alpha;
@@ -164,7 +164,7 @@ expr_id wino_m_at(const struct wino *w, expr_id block, expr_id point, expr_id ve
 expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, WINO_PANEL), oc = ex_mulc(x, vector, w->lanes);
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->lanes);
     expr_id at = ex_add(x, ex_mulc(x, ex_div(x, oc, panel), w->stride[0]), ex_mod(x, oc, panel));
     return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
 }
@@ -279,5 +279,9 @@ bool emit_winograd(struct em *em)
     chunks_of(&w, loops[1].var);
     em_parallel_end(em, &par);
     wino_cost(&w);
+    if (!em->k->choice)
+        em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s", (int)w.mr,
+                                     w.f->m, w.f->m, (int)w.nr, w.lanes, (int)w.ct,
+                                     !w.weights.i ? "from open" : w.resident ? "derived first" : "derived by slices");
     return !em->failed;
 }

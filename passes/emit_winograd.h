@@ -13,13 +13,10 @@
 #include "passes/schedule.h"
 #include "passes/winograd.h"
 
-enum { WINO_PANEL = 16 };
-
 struct wino {
     struct em *em;
     const struct node *n;
     const struct winograd_form *f;
-    value_id out;                    /* the kernel's domain */
     uint32_t lanes;
     int64_t ic, oc, icv, ocv;        /* channels, vectors of them */
     int64_t points;                  /* alpha^2 */

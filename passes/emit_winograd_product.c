@@ -8,14 +8,14 @@
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, WINO_PANEL), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
     if (w->weights.i) {
         expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
         return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, wino_u_stride(w, p->nr))), at);
     }
     expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
     expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
-    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), WINO_PANEL), ex_mod(x, oc, panel));
+    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), CHANNEL_BLOCK), ex_mod(x, oc, panel));
 }
 
 /* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
@@ -30,21 +30,16 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
 /* Asks for a few lines of the next slice's plain weights: over all points and tiles of the products, for all of them. */
 static void prefetch_step(struct wino *w, const struct product *p, expr_id ic)
 {
-    struct em *em = w->em;
-    struct exprs *x = em->x;
+    struct exprs *x = w->em->x;
     int64_t tiles = w->ct / w->mr, lines = 9 * p->nr, trips = w->points * tiles;
     for (int64_t i = 0; i * trips < lines; i++) {
         expr_id q = ex_addc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), i * trips);
         q = ex_mod(x, q, ex_const(x, lines));
         expr_id tap = ex_mod(x, q, ex_const(x, 9)), three = ex_const(x, 3), oc = ex_mulc(x, ex_div(x, q, ex_const(x, 9)), w->lanes);
-        expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, WINO_PANEL)), w->stride[0]));
+        expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
-        at = ex_mulc(x, ex_add(x, at, ex_mulc(x, ic, w->stride[3])), 4);
-        lval in[2] = {w->weights, em_index(em, at)};
-        struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_PREFETCH2);
-        s->in = lf_lvals(em->f, in, 2);
-        s->n_in = 2;
+        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, ex_add(x, at, ex_mulc(x, ic, w->stride[3])), 4));
     }
 }
 
@@ -89,16 +84,10 @@ static expr_id product_place(const struct wino *w, const struct product *p, int6
 /* Asks for the block of V that follows: vector `vec` of the slice's input channels. */
 static void prefetch_tiles(struct wino *w, const struct product *p, expr_id vec)
 {
-    struct em *em = w->em;
-    struct exprs *x = em->x;
+    struct exprs *x = w->em->x;
     expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
-    for (int64_t i = 0; i < w->mr; i += 64 / (w->lanes * 4)) {
-        expr_id at = ex_mulc(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), 4);
-        lval in[2] = {w->v, em_index(em, at)};
-        struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_PREFETCH);
-        s->in = lf_lvals(em->f, in, 2);
-        s->n_in = 2;
-    }
+    for (int64_t i = 0; i < w->mr; i += 64 / (w->lanes * 4))
+        em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), 4));
 }
 
 static void product_tile(struct wino *w, const struct product *p)

@@ -189,7 +189,7 @@ static void output_store(struct wino *w, uint32_t row, uint32_t column, lval v)
     bool guard = ex_truth(x, in_column) != TRUE_;
     if (guard)
         em_if_begin(em, &iff, em_cond(em, in_column));
-    tile_store(em, w->n, w->out, at, v);
+    tile_store(em, at, v);
     if (guard)
         em_if_end(em, &iff);
     if (column + 1 == w->f->m && w->row_open) {

@@ -53,9 +53,7 @@ void results_separate(struct module *m)
     }
 }
 
-/* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
- * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
- * view (so that it can have a halo, and the channel blocks). */
+/* Does memory run along the last free dim of the second operand, where the lanes are? */
 static bool lanes_contiguous(const struct module *m, const struct node *n)
 {
     value_id b = n->in[1];
@@ -113,6 +111,9 @@ static void operand_copy(struct module *m, node_id id, uint32_t k)
     graph_set_operand(m->g, id, k, graph_node(m->g, c)->out[0]);
 }
 
+/* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
+ * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
+ * view (so that it can have a halo, and the channel blocks). */
 void operands_prepare(struct module *m)
 {
     uint32_t n_nodes = m->g->nodes.n;

@@ -13,6 +13,10 @@
 #include "ir/loop.h"
 #include "ir/target.h"
 
+/* Channels that lie together in feature maps (NC16c) and in panels of weights ([N/16][K][16]), on every machine, so that the
+ * variants of an artifact share them. */
+enum { CHANNEL_BLOCK = 16 };
+
 /* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
 struct dim_layout {
     int64_t block;               /* 0: not split */
@@ -63,7 +67,7 @@ struct kernel {
     /* after emission */
     const char *name;
     const char *text;
-    const char *choice;          /* the tile, in words; NULL: nothing was chosen */
+    const char *choice;          /* the tile, in words, for the first variant; NULL: nothing was chosen */
     VEC(struct karg) args;
     expr_id count;               /* parallel indices */
     int64_t ns;                  /* estimated per index */
@@ -124,7 +128,6 @@ bool emit_program(struct module *, const char *suffix);    /* program and plan *
 
 /* Helpers shared by the passes. */
 uint32_t dot_group(const struct module *, const struct node *);    /* elements that one L_DOT sums per lane; 1: no L_DOT */
-value_id view_base(const struct module *, value_id);       /* through views to the first non-view value */
 value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
 bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);   /* one constant element everywhere */

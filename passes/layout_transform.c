@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 16, MIN_BLOCKED = 8 };
+enum { MIN_BLOCKED = 8 };
 struct layouter {
     struct module *m;
     struct graph *g;
@@ -43,7 +43,7 @@ static bool pads_rows(const struct layouter *l, value_id v)
     int64_t n;
     int32_t d = l->fastest[v.i] - 1;
     return d >= 0 && value->n_uses == 1 && value_op(l->g, v) == OP_IDENTITY && elem_size(value_type(l->g, v)->elem) == 4 &&
-           fixed(l, value_type(l->g, v)->dims[d], &n) && n > 2 * BLOCK;
+           fixed(l, value_type(l->g, v)->dims[d], &n) && n > 2 * CHANNEL_BLOCK;
 }
 
 /* Strides for dims in the given order, outermost first; halo widths are added to the extents. */
@@ -51,17 +51,17 @@ static void storage_strides(struct layouter *l, value_id v, const int32_t *order
 {
     struct storage *s = &l->m->storage[v.i];
     const struct type *t = value_type(l->g, v);
-    expr_id stride = ex_const(l->x, block_dim >= 0 ? BLOCK : 1);
+    expr_id stride = ex_const(l->x, block_dim >= 0 ? CHANNEL_BLOCK : 1);
     for (int32_t i = s->rank - 1; i >= 0; i--) {
         int32_t d = order[i];
         expr_id extent = t->dims[d];
         s->dim[d].outer = stride;
         if (i == s->rank - 1 && pads_rows(l, v))
-            extent = ex_mulc(l->x, ex_ceildiv(l->x, extent, ex_const(l->x, BLOCK)), BLOCK);
+            extent = ex_mulc(l->x, ex_ceildiv(l->x, extent, ex_const(l->x, CHANNEL_BLOCK)), CHANNEL_BLOCK);
         if (d == block_dim) {
-            s->dim[d].block = BLOCK;
+            s->dim[d].block = CHANNEL_BLOCK;
             s->dim[d].inner = 1;
-            extent = ex_ceildiv(l->x, extent, ex_const(l->x, BLOCK));
+            extent = ex_ceildiv(l->x, extent, ex_const(l->x, CHANNEL_BLOCK));
         }
         if (s->halo) {
             s->origin = ex_add(l->x, s->origin, ex_mulc(l->x, stride, s->halo[d]));
@@ -339,7 +339,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     bool panels = block_dim >= 0 && !(invariant >> block_dim & 1), grouped = panels && group > 1;
     if (grouped)
         invariant &= ~(1u << order[s->rank - 1]);
-    int64_t stride = (panels ? BLOCK : 1) * (grouped ? (int64_t)group : 1), n;
+    int64_t stride = (panels ? CHANNEL_BLOCK : 1) * (grouped ? (int64_t)group : 1), n;
     for (int32_t i = s->rank - 1; i >= 0; i--) {
         int32_t d = order[i];
         if (!fixed(l, t->dims[d], &n))
@@ -350,9 +350,9 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
         }
         s->dim[d].outer = ex_const(l->x, stride);
         if (d == block_dim) {
-            s->dim[d].block = BLOCK;
+            s->dim[d].block = CHANNEL_BLOCK;
             s->dim[d].inner = grouped ? group : 1;
-            n = (n + BLOCK - 1) / BLOCK;
+            n = (n + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
         } else if (grouped && i == s->rank - 1) {
             s->dim[d].block = group;
             s->dim[d].inner = 1;
@@ -366,7 +366,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
 }
 
-/* The second operand of a contraction: panels of BLOCK lanes, reduced dims inside in the order they are looped. */
+/* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are looped. */
 static void const_pack(struct layouter *l, const struct node *n)
 {
     value_id w = n->in[1];

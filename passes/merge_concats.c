@@ -33,14 +33,8 @@ static value_id shortened(struct graph *g, node_id id, uint32_t n_first, value_i
     struct type type = *value_type(g, node.out[0]);
     node_id made = graph_insert_before(g, id, OP_CONCAT, node.src, in, n, node.attr, node.n_attr, &type, 1);
     value_id result = graph_node(g, made)->out[0];
-    struct value *from = graph_value(g, node.out[0]), *to = graph_value(g, result);
-    to->name = from->name;
-    to->elems = from->elems;
-    to->n_elems = from->n_elems;
+    graph_value_describe(g, result, node.out[0]);
     graph_replace_uses(g, node.out[0], result);
-    for (uint32_t k = 0; k < g->outputs.n; k++)
-        if (g->outputs.data[k].value.i == node.out[0].i)
-            g->outputs.data[k].value = result;
     return result;
 }
 

@@ -84,10 +84,7 @@ static node_id hoist(struct merger *m, node_id id)
     struct type type = *type_of(g, id);
     struct node node = *graph_node(g, id);
     node_id copy = graph_insert_before(g, first, OP_CONSTANT, node.src, NULL, 0, node.attr, node.n_attr, &type, 1);
-    struct value *from = graph_value(g, node.out[0]), *to = graph_value(g, graph_node(g, copy)->out[0]);
-    to->name = from->name;
-    to->elems = from->elems;
-    to->n_elems = from->n_elems;
+    graph_value_describe(g, graph_node(g, copy)->out[0], node.out[0]);
     m->with[node.out[0].i] = graph_node(g, copy)->out[0];
     return copy;
 }

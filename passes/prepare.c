@@ -7,7 +7,7 @@
 #include "passes/emit.h"
 #include "passes/winograd.h"
 
-enum { PANEL = 16, CHANNELS = 16 /* of the input, per parallel index */, NS_PER_POINT = 100 };
+enum { CHANNELS = 16 /* of the input, per parallel index */, NS_PER_POINT = 100 };
 
 struct derive {
     struct em *em;
@@ -48,7 +48,7 @@ static void derive_put(void *user, uint32_t point, lval v)
     struct derive *d = user;
     struct exprs *x = d->em->x;
     expr_id at = ex_add(x, ex_mulc(x, d->blocks, point), d->block);
-    at = ex_addc(x, ex_mulc(x, ex_add(x, ex_mul(x, at, d->ic), d->channel), PANEL), d->sub);
+    at = ex_addc(x, ex_mulc(x, ex_add(x, ex_mul(x, at, d->ic), d->channel), CHANNEL_BLOCK), d->sub);
     em_scratch_store(d->em, d->u, at, em_op(d->em, L_CONVERT, (struct ltype){ELEM_F32, d->lanes}, &v, 1));
 }
 
@@ -87,7 +87,7 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     arena_init(&scratch, m->ctx);
     if (!em_begin(&em, m, &k, mach, &scratch, name))
         return false;
-    d.lanes = d.lanes > PANEL ? PANEL : d.lanes;
+    d.lanes = d.lanes > CHANNEL_BLOCK ? CHANNEL_BLOCK : d.lanes;
     d.w = lf_arg(em.f, floats, LARG_IN | LARG_NOALIAS, 64, "weights");
     d.u = lf_arg(em.f, floats, LARG_OUT | LARG_NOALIAS, 64, "transformed");
     d.ic = index_arg(&em, "channels", 1);
@@ -99,7 +99,7 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     d.block = em_pin(&em, ex_div(em.x, flat, pieces), 0, INT64_MAX);
     expr_id first = ex_mulc(em.x, em_pin(&em, ex_mod(em.x, flat, pieces), 0, INT64_MAX), CHANNELS);
     d.channel = em_for_begin(&em, &l, first, ex_min(em.x, d.ic, ex_addc(em.x, first, CHANNELS)), 1, NULL, 0);
-    for (int64_t sub = 0; sub < PANEL; sub += d.lanes)
+    for (int64_t sub = 0; sub < CHANNEL_BLOCK; sub += d.lanes)
         derive_lanes(&d, sub);
     em_for_end(&em, &l, NULL, NULL);
     em_parallel_end(&em, &par);
@@ -115,8 +115,7 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
 static lval index_const(struct lfunc *f, int64_t c)
 {
     lval v = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_I64, 1}, NULL, 0);
-    struct lblk *b = &f->blocks.data[1];
-    b->stmts.data[b->stmts.n - 1].imm = c;
+    lf_last(f, (lblock){1})->imm = c;
     return v;
 }
 

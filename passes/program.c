@@ -18,8 +18,7 @@ lval prog_op(struct prog *p, enum lop op, struct ltype t, const lval *in, uint32
 lval prog_const(struct prog *p, int64_t c)
 {
     lval v = lf_op(p->f, p->block, L_CONST, INDEX, NULL, 0);
-    struct lblk *b = &p->f->blocks.data[p->block.i];
-    b->stmts.data[b->stmts.n - 1].imm = c;
+    lf_last(p->f, p->block)->imm = c;
     return v;
 }
 

@@ -203,7 +203,6 @@ static void string_normalize(struct prog *p, const struct node *n)
     bind_count(p, n, prog_call(p, "mcc_rt_str_normalize", in, 7, true));
 }
 
-/* Which node's result is placed by its call, since its size is not known before. */
 static bool is_string_fn(const struct node *n, const char *fn) { return n->op == OP_STRING && !strcmp(node_str(n, "fn", ""), fn); }
 
 static void call_string(struct prog *p, const struct node *n)

@@ -391,7 +391,6 @@ static lval place(struct outline *o, const struct lstmt *loop, lval cell)
 lval prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
 {
     struct outline o = {.p = p, .k = k};
-    k->text = NULL;
     if (p->m->opt_level == 0)   /* a second opinion for the tests */
         return (lval){0};
     o.inside = NEW_ARRAY(p->arena, bool, p->f->types.n);

@@ -33,18 +33,17 @@ static void dims_by_stride(struct em *em, value_id v, int32_t *order)
 }
 
 struct map_plan {
-    value_id out;
     int32_t rank, vec;               /* vec: -1 scalar */
     uint32_t lanes;
     uint32_t n_loops, n_parallel;
     struct loop loop[RANK_MAX];
 };
 
-static void map_point(struct em *em, const struct map_plan *p, expr_id *idx)
+static void map_point(struct em *em, const expr_id *idx)
 {
     if (em->failed)
         return;
-    em_store_out(em, idx, em_value(em, p->out, idx, ex_const(em->x, 1)));
+    em_store_out(em, idx, em_value(em, em->k->domain, idx, ex_const(em->x, 1)));
 }
 
 /* The loop over the vectorised dim. */
@@ -53,7 +52,7 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
 static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
 {
     if (at == p->n_loops) {
-        map_point(em, p, idx);
+        map_point(em, idx);
         return;
     }
     if (p->loop[at].dim == p->vec) {
@@ -104,12 +103,12 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
 /* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1: none. */
 static int32_t source_dim(struct em *em, const struct map_plan *p)
 {
-    node_id def = graph_value(em->g, p->out)->def;
+    node_id def = graph_value(em->g, em->k->domain)->def;
     const struct node *n = def.i ? graph_node(em->g, def) : NULL;
     if (!n || p->vec < 0 || em->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && op_shape(n->op) != SHAPE_MAP))
         return -1;
     int32_t d = em_fast_dim(em, n->in[0]);
-    return d >= 0 && d < p->rank && d != p->vec && em_extent_hint(em, value_type(em->g, p->out)->dims[d]) > 1 ? d : -1;
+    return d >= 0 && d < p->rank && d != p->vec && em_extent_hint(em, value_type(em->g, em->k->domain)->dims[d]) > 1 ? d : -1;
 }
 
 /* Moves the loop over dim to the end. */
@@ -155,11 +154,11 @@ static void map_split(struct em *em, struct map_plan *p)
 static void map_plan_make(struct em *em, struct map_plan *p)
 {
     const struct kernel *k = em->k;
-    *p = (struct map_plan){.out = k->domain, .vec = -1};
-    const struct type *t = value_type(em->g, p->out);
+    *p = (struct map_plan){.vec = -1};
+    const struct type *t = value_type(em->g, em->k->domain);
     int32_t order[RANK_MAX] = {0}, fast = em_fast_dim(em, k->outs.data[0]);
     p->rank = t->rank;
-    p->lanes = em_vector_lanes(em, p->out);
+    p->lanes = em_vector_lanes(em, em->k->domain);
     dims_by_stride(em, k->outs.data[0], order);
     if (fast >= 0 && !ex_is(em->x, t->dims[fast], 1)) {
         int64_t n = em_extent_hint(em, t->dims[fast]);
@@ -185,7 +184,7 @@ static void map_plan_make(struct em *em, struct map_plan *p)
 /* Lanes of the vector that a parallel index names. */
 static expr_id map_parallel_lanes(struct em *em, const struct map_plan *p, expr_id vector)
 {
-    expr_id n = value_type(em->g, p->out)->dims[p->vec], base = ex_mulc(em->x, vector, p->lanes);
+    expr_id n = value_type(em->g, em->k->domain)->dims[p->vec], base = ex_mulc(em->x, vector, p->lanes);
     bool whole = ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, p->lanes)), 0);
     lval mask = whole ? (lval){0} : em_tail_mask(em, ex_sub(em->x, n, base), p->lanes);
     return ex_add(em->x, base, em_lane(em, p->lanes, mask));

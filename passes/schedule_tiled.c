@@ -8,7 +8,6 @@
 
 struct tiling {
     const struct node *n;
-    value_id out;
     const struct type *t;            /* of the anchor's result */
     int32_t vec, a, b;               /* dims; -1: none */
     uint32_t lanes, nr, ta, tb;
@@ -20,17 +19,18 @@ struct tiling {
     expr_id row0;
 };
 
-void tile_store(struct em *em, const struct node *anchor, value_id domain, const expr_id *point, lval result)
+void tile_store(struct em *em, const expr_id *point, lval result)
 {
     expr_id at[RANK_MAX], next[RANK_MAX];
-    memcpy(at, point, (size_t)value_type(em->g, anchor->out[0])->rank * sizeof *at);
+    value_id domain = em->k->domain, anchor = graph_node(em->g, em->k->anchor)->out[0];
+    memcpy(at, point, (size_t)value_type(em->g, anchor)->rank * sizeof *at);
     for (uint32_t v = 0; v < em->k->path.n; v++) {
         view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
         memcpy(at, next, sizeof at);
     }
-    em->anchor = anchor->out[0];
+    em->anchor = anchor;
     em->anchor_value = result;
-    em_store_out(em, at, domain.i == em->anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
+    em_store_out(em, at, domain.i == anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
     em->anchor = (value_id){0};
 }
 
@@ -61,7 +61,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
     for (uint32_t i = 0; i < n && !em->failed; i++)
-        tile_store(em, t->n, t->out, points[i], acc[i]);
+        tile_store(em, points[i], acc[i]);
 }
 
 typedef void tile_fn(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
@@ -242,9 +242,11 @@ static void tile_ahead(struct em *em, struct tiling *t)
     em->ahead = ex_mulc(em->x, ex_addc(em->x, ex_mod(em->x, tile, ex_const(em->x, t->nr)), t->nr), t->lanes);
 }
 
-/* What was chosen, for the remarks. */
+/* What was chosen, for the remarks: in the first variant, the fastest. */
 static void choice_note(struct em *em, const struct tiling *t)
 {
+    if (em->k->choice)
+        return;
     em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
                                  t->nr == 1 ? "" : "s", t->lanes,
                                  em->ahead.i ? ", panels asked for a block early" : "");
@@ -257,7 +259,7 @@ bool emit_tiled(struct em *em)
     struct em_for par;
     uint32_t n_loops = 0, block_at = 0, b_at = 0;
     struct tile_choice c = tile_choose(em);
-    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .out = em->k->domain, .vec = c.vec, .a = c.a,
+    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .vec = c.vec, .a = c.a,
                         .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
     t.t = value_type(em->g, t.n->out[0]);
     for (int32_t d = 0; d < t.t->rank; d++) {

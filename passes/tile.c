@@ -221,9 +221,8 @@ struct tile_choice tile_choose(struct em *em)
     const struct node *n = graph_node(em->g, em->k->anchor);
     const struct type *t = value_type(em->g, n->out[0]);
     struct tile_choice c = {.nr = 1, .ta = 1, .tb = 1};
-    enum elem e = em_reg_elem(value_type(em->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
     choose_dims(em, n, &c);
-    c.lanes = em->mach.vector_bytes / (elem_size(e) > 4 ? 8 : 4);
+    c.lanes = em_vector_lanes(em, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0]);
     struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     int64_t max_ta = MAX_TA;

@@ -1,9 +1,9 @@
 /* Which convolutions are computed by Winograd's form, and which m: by cost.
  *
  * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
- * makes the same choice and shares the transformed weights. Three terms decide: the products, which are fewer the larger
+ * makes the same choice and shares what open transforms. Three terms decide: the products, which are fewer the larger
  * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from memory
- * in each run and are transformed in each chunk of tiles. */
+ * in each run and are transformed in each chunk of tiles, unless open keeps them transformed (is_kept). */
 #include "passes/winograd.h"
 
 #include "passes/access.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PANEL = 16, MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16,
+enum { MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16,
        L2_BYTES = 1 << 20 };
 static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
 /* Measured on whole layers, traffic of operand and result included. */
@@ -51,7 +51,7 @@ static bool is_candidate(struct module *m, const struct kernel *k, const bool *b
            !value_is_splat(m->g, n->in[1], &f, &i);
 }
 
-static double blocks_of(int64_t channels) { return (double)((channels + PANEL - 1) / PANEL); }
+static double blocks_of(int64_t channels) { return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK); }
 
 static double direct_cost(const struct conv_shape *s)
 {
@@ -64,10 +64,10 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double m = t->m, alpha = m + 2;
     double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
-    double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * PANEL * 4;
+    double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit_winograd.c), else for each chunk. */
     double chunks = u > KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
-    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * PANEL * 4 / bytes_per_cycle);
+    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / bytes_per_cycle);
     double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
     return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
@@ -108,7 +108,7 @@ bool winograd_weights(const struct module *m, value_id w, value_id *stored, int6
     }
     const struct storage *s = &m->storage[w.i];
     static const int32_t order[4] = {0, 2, 3, 1};
-    if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != PANEL || s->dim[perm[0]].inner != 1)
+    if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != CHANNEL_BLOCK || s->dim[perm[0]].inner != 1)
         return false;
     for (int32_t i = 0; i < 4; i++)
         if (!ex_is_const(x, s->dim[perm[order[i]]].outer, &stride[i]) || (i > 0 && s->dim[perm[order[i]]].block))
@@ -125,8 +125,8 @@ static bool prepared_size(const struct module *m, const struct kernel *k, struct
     int64_t oc = 0, n;
     if (!ex_is_const(m->ctx->exprs, w->dims[0], &oc) || !ex_is_const(m->ctx->exprs, w->dims[1], &p->ic))
         return false;
-    p->blocks = (oc + PANEL - 1) / PANEL;
-    if (!mul_i64(p->blocks * PANEL, p->ic, &n) || !mul_i64(n, (int64_t)f->alpha * f->alpha * 4, &n))
+    p->blocks = (oc + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+    if (!mul_i64(p->blocks * CHANNEL_BLOCK, p->ic, &n) || !mul_i64(n, (int64_t)f->alpha * f->alpha * 4, &n))
         return false;
     p->bytes = (uint64_t)n;
     return true;
@@ -166,8 +166,10 @@ void winograd_constants(struct module *m)
             k->winograd = 0;
             continue;
         }
-        k->prepared = is_kept(m, k, &p) ? prepared_find(m, &p) : 0;
-        if (k->prepared || !is_kept(m, k, &p))
+        if (!is_kept(m, k, &p))
+            continue;
+        k->prepared = prepared_find(m, &p);
+        if (k->prepared)
             continue;
         VEC_PUSH(m->arena, &m->prepared, p);
         k->prepared = m->prepared.n;

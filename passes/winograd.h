@@ -4,7 +4,8 @@
  *     Y = A' [ (G g G') * (B' d B) ] A       (* element by element, summed over input channels)
  * so the sum over channels becomes a matrix product per point, of alpha^2 / m^2 multiplications a result instead of 9.
  * The matrices are interpolation at the points of the table; B' and A' are kept as straight-line programs with their
- * common subexpressions named, G as numbers, since U = G g G' is computed once, when a model is opened.
+ * common subexpressions named, G as numbers. U = G g G' is derived where that is cheaper: when a model is opened, for all
+ * runs, or by the kernel itself, of all weights first or of a slice of them at a time.
  */
 #ifndef MCC_PASSES_WINOGRAD_H
 #define MCC_PASSES_WINOGRAD_H

@@ -15,16 +15,6 @@ uint32_t region_n_results(const struct rule *r, region_id region)
     return graph_get_region(r->lg->from, region)->results.n;
 }
 
-uint32_t region_n_params(const struct rule *r, region_id region)
-{
-    return graph_get_region(r->lg->from, region)->params.n;
-}
-
-const struct type *region_param_type(const struct rule *r, region_id region, uint32_t i)
-{
-    return &graph_value(r->lg->from, graph_get_region(r->lg->from, region)->params.data[i])->type;
-}
-
 int32_t legalize_unroll_limit(const struct rule *r)
 {
     const struct legalize_options *o = r->lg->options;

@@ -106,7 +106,6 @@ value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, 
 value_id v_expr(struct builder *, enum elem, expr_id);
 /* A permutation that moves axis `from` to position `to`. */
 value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
-value_id v_split(struct builder *, value_id, int32_t axis, expr_id start, expr_id size);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 
@@ -128,10 +127,8 @@ bool legalize_region(struct rule *, region_id, const struct lval *params, uint32
                      struct lval *results, uint32_t n_results);
 region_id rule_region(const struct rule *, const char *attr);
 uint32_t region_n_results(const struct rule *, region_id);
-uint32_t region_n_params(const struct rule *, region_id);
 /* Fewer legal nodes than this may come of one unrolled loop. */
 int32_t legalize_unroll_limit(const struct rule *);
-const struct type *region_param_type(const struct rule *, region_id, uint32_t i);
 
 /* Every rule of the table. */
 #define ROW(domain, op, since, rule, param, note) rule_fn rule;

@@ -299,11 +299,6 @@ value_id v_move_axis(struct builder *b, value_id v, int32_t from, int32_t to)
     return v.i ? b_transpose(b, v, perm) : v;
 }
 
-value_id v_split(struct builder *b, value_id v, int32_t axis, expr_id start, expr_id size)
-{
-    return b_slice_axis(b, v, axis, start, size);
-}
-
 value_id v_affine(struct builder *b, value_id v, double scale, double shift)
 {
     if (scale != 1)
