@@ -403,8 +403,7 @@ struct art_node *source_rows(struct compilation *c, uint32_t *n)
     struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
     for (uint32_t i = 0; i < c->ctx->sources.n; i++) {
         const struct source *s = &c->ctx->sources.data[i];
-        const char *name = s->name && *s->name ? s->name : s->output;
-        node[i] = (struct art_node){.name = name ? name : "", .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
+        node[i] = (struct art_node){.name = source_label(s), .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
     for (uint32_t i = 0; i < c->first_rows; i++) {

@@ -93,7 +93,7 @@ static void put_result(const struct context *ctx, const struct diag *d, struct s
     strbuf_printf(out, "},\"occurrenceCount\":%u,\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":", d->repeats + 1);
     put_uri(out, ctx->model_path);
     strbuf_printf(out, "}}");
-    const char *name = s && s->name && *s->name ? s->name : s ? s->output : d->tensor;
+    const char *name = s ? source_label(s) : d->tensor;
     if (name) {
         strbuf_printf(out, ",\"logicalLocations\":[{\"name\":");
         json_string(out, name);

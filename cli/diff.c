@@ -15,6 +15,8 @@
 #include "cli/command.h"
 #include "cli/difference.h"
 #include "cli/session.h"
+#include "ir/eval.h"
+#include "ir/file.h"
 #include "runtime/rt_internal.h"
 
 enum { OPERANDS_SHOWN = 64 };
@@ -25,8 +27,8 @@ struct diff {
     struct tensor **want;          /* by value: the interpreter's, NULL where not asked for */
     struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
     uint32_t *maker;               /* by value: the kernel that stored got */
-    bool *seen;                    /* by kernel */
-    uint32_t n_seen;
+    bool *seen, *compared;         /* by kernel: it has ended; the interpreter has had a value that it stored */
+    uint32_t n_compared;
     int64_t *symbols;              /* by symbol id; meaningful where known */
     uint32_t worst;                /* the first kernel that differs; UINT32_MAX: none */
     struct difference difference;
@@ -130,7 +132,7 @@ static void capture(struct diff *d, uint32_t index, value_id v)
     if (!dims)
         return;
     *copy = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .dims = dims};
-    int64_t n = tensor_elements(copy);
+    int64_t n = tensor_count(copy);
     if (!stored_find(d, v, copy, &place))
         return;
     copy->data = arena_alloc_array(arena, (size_t)n + 1, place.size);
@@ -144,7 +146,6 @@ static void capture_kernel(struct diff *d, uint32_t index)
 {
     const struct kernel *k = &d->c.module->kernels.data[index];
     d->seen[index] = true;
-    d->n_seen++;
     for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
         capture(d, index, k->outs.data[i]);
 }
@@ -160,6 +161,8 @@ static void on_value(void *user, value_id v, const struct tensor *t)
         same_shape = t->dims[k] == got->dims[k];
     if (!same_shape || d->worst != UINT32_MAX)
         return;
+    d->n_compared += !d->compared[d->maker[v.i]];
+    d->compared[d->maker[v.i]] = true;
     if (tensor_differs(t, got->data, kernel_closeness(d, &d->c.module->kernels.data[d->maker[v.i]], t->elem), &found)) {
         d->worst = d->maker[v.i];
         d->difference = found;
@@ -251,7 +254,7 @@ static const char *kernel_label(const struct diff *d, uint32_t index)
     for (uint32_t i = k->nodes.n; i > 0 && out.n < 300; i--) {
         const struct source *s = source_get(m->ctx, graph_node(m->g, k->nodes.data[i - 1])->src);
         if (s->op && graph_node(m->g, k->nodes.data[i - 1])->src.i != last)
-            strbuf_printf(&out, "%s %s", last ? "," : ";", s->name && *s->name ? s->name : s->output ? s->output : s->op);
+            strbuf_printf(&out, "%s %s", last ? "," : ";", source_label(s));
         last = graph_node(m->g, k->nodes.data[i - 1])->src.i;
     }
     strbuf_printf(&out, ")");
@@ -306,8 +309,8 @@ static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
         if (file && (!blob_read(d->c.ctx, file, &blob) || !blob_widen(d->c.ctx, &blob, &want)))
             return false;
         memcpy(got.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
-        if (got.elem == ELEM_STR || !blob_widen(d->c.ctx, &got, &wide))
-            continue;
+        if (!blob_widen(d->c.ctx, &got, &wide))
+            return false;
         bool shape = want.rank == wide.rank && want.elem == wide.elem;
         for (int32_t k = 0; shape && k < want.rank; k++)
             shape = want.dims[k] == wide.dims[k];
@@ -327,6 +330,7 @@ static bool compare(struct diff *d)
     uint32_t n = d->s.api->n_out;
     DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
     d->seen = NEW_ARRAY(&ctx->session, bool, d->c.module->kernels.n + 1);
+    d->compared = NEW_ARRAY(&ctx->session, bool, d->c.module->kernels.n + 1);
     d->got = NEW_ARRAY(&ctx->session, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(&ctx->session, uint32_t, d->c.graph->values.n + 1);
     d->worst = UINT32_MAX;
@@ -345,7 +349,7 @@ static bool compare(struct diff *d)
         out[i]->deleter(out[i]);
     struct strbuf line;
     strbuf_init(&line, &ctx->session);
-    strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_seen, d->c.module->kernels.n, n);
+    strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared, d->c.module->kernels.n, n);
     if (ok && !d->c.options->quiet)
         terminal_print(&line);
     return ok;
@@ -378,9 +382,8 @@ static void diff_model(struct diff *d, struct options *o, const char *model, con
 
 enum fail command_diff(struct context *ctx, struct options *o)
 {
-    const char *folder = getenv("TMPDIR");
     struct diff *d = NEW(&ctx->session, struct diff);
-    char *temp = arena_printf(&ctx->session, "%s/mcc-diff-XXXXXX", folder && *folder ? folder : "/tmp");
+    char *temp = arena_printf(&ctx->session, "%s/mcc-diff-XXXXXX", temp_folder());
     if (!mkdtemp(temp)) {
         error_env(ctx, "cannot make a folder '%s'", temp);
         return ctx->fail;

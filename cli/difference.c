@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "ir/eval.h"
+
 enum { STEPS_PART = 100 };
 
 double elem_looseness(enum elem elem)
@@ -12,14 +14,6 @@ double elem_looseness(enum elem elem)
     case ELEM_F16: return 10;
     default: return elem_class(elem) == 'F' ? 80 : 0;
     }
-}
-
-int64_t tensor_elements(const struct tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t d = 0; d < t->rank; d++)
-        n *= t->dims[d];
-    return n;
 }
 
 static bool same_number(double a, double b)
@@ -32,7 +26,7 @@ bool tensor_differs(const struct tensor *want, const void *got, struct closeness
     uint32_t size = elem_size(want->elem);
     const char *w_data = want->data, *g_data = got;
     int64_t steps = 0;
-    *out = (struct difference){.total = tensor_elements(want), .at = -1};
+    *out = (struct difference){.total = tensor_count(want), .at = -1};
     for (int64_t i = 0; i < out->total; i++) {
         double w = fabs(elem_to_f64(want->elem, w_data + i * size));
         if (isfinite(w) && w > out->scale)

@@ -11,7 +11,6 @@ struct difference { int64_t count, total, at; double largest, scale, got, want; 
 
 /* How much less exact than float32 a float type's arithmetic is: 1, 10 for float16, 80 for the others; 0: no float. */
 double elem_looseness(enum elem);
-int64_t tensor_elements(const struct tensor *);
 /* Is `got` (as many elements of want's type, row-major) too far from `want`? Fills *out either way. */
 bool tensor_differs(const struct tensor *want, const void *got, struct closeness, struct difference *out);
 

@@ -15,8 +15,7 @@ extern char **environ;
 /* A file that nobody else sees; -1 and a diagnostic. */
 static int nameless_file(struct context *ctx)
 {
-    const char *folder = getenv("TMPDIR");
-    char *name = arena_printf(&ctx->session, "%s/mcc-draw-XXXXXX", folder && *folder ? folder : "/tmp");
+    char *name = arena_printf(&ctx->session, "%s/mcc-draw-XXXXXX", temp_folder());
     int fd = mkstemp(name);
     if (fd < 0)
         error_env(ctx, "cannot make a file '%s': %s", name, strerror(errno));

@@ -45,7 +45,9 @@ static bool is_reserved(const char *word)
         "inline", "int", "long", "mutable", "namespace", "new", "not", "operator", "or", "private", "protected", "public", "register",
         "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
         "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
-        "api", "in", "out", "ins", "outs", "state", "code", "dims", "shape",    /* the wrapper's own */
+        "api", "in", "out", "ins", "outs", "state", "code", "dims", "shape", "in_shape", "out_shape",    /* the wrapper's own */
+        "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "mcc_api", "mcc_ctx",
+        "mcc_error", "mcc_host", "NULL", "DLTensor", "DLDevice", "DLDataType", "kDLCPU",
     };
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (strcmp(words[i], word) == 0)
@@ -77,7 +79,10 @@ static void name_all(struct header *h)
     struct names taken = {0};
     const char *slash = strrchr(h->c->output, '/'), *stem = slash ? slash + 1 : h->c->output;
     const char *base = h->a->prefix && *h->a->prefix ? h->a->prefix : arena_strndup(arena, stem, strcspn(stem, "."));
+    static const char *const own[] = {"run", "open", "close", "error", "state"};
     h->name = identifier(arena, NULL, base);
+    for (size_t i = 0; i < COUNT_OF(own); i++)
+        VEC_PUSH(arena, &taken.items, arena_printf(arena, "%s_%s", h->name, own[i]));
     char *upper = arena_strdup(arena, h->name);
     for (char *p = upper; *p; p++)
         *p = (char)toupper((unsigned char)*p);

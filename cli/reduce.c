@@ -16,6 +16,7 @@
 
 #include "cli/command.h"
 #include "codegen/sink.h"
+#include "ir/file.h"
 
 extern char **environ;
 
@@ -236,7 +237,6 @@ static void reduce(struct reduction *r)
 
 enum fail command_reduce(struct context *ctx, struct options *o)
 {
-    const char *folder = getenv("TMPDIR");
     struct reduction *r = NEW(&ctx->session, struct reduction);
     if (o->files.items.n < 2) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no command given: mcc reduce MODEL.onnx -- COMMAND");
@@ -254,7 +254,7 @@ enum fail command_reduce(struct context *ctx, struct options *o)
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
     if (!output_check(ctx, output) || !output_differs(ctx, output, &read, o->config))
         return ctx->fail;
-    char *temp = arena_printf(&ctx->session, "%s/mcc-reduce-XXXXXX", folder && *folder ? folder : "/tmp");
+    char *temp = arena_printf(&ctx->session, "%s/mcc-reduce-XXXXXX", temp_folder());
     if (!mkdtemp(temp)) {
         error_env(ctx, "cannot make a folder '%s'", temp);
         return ctx->fail;

@@ -45,12 +45,6 @@ static void remark(struct remarks *r, enum kind kind, const char *pass, const ch
 
 /* ---- what there is to say ------------------------------------------------------------------------------------ */
 
-static const char *source_label(const struct module *m, uint32_t index)
-{
-    const struct source *s = source_get(m->ctx, (src_id){index});
-    return s->name && *s->name ? s->name : s->output && *s->output ? s->output : s->op;
-}
-
 /* "3 nodes in one kernel (contract): conv1, bias, relu1"; nothing where there is one node only. */
 static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
@@ -68,7 +62,7 @@ static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
         return;
     strbuf_printf(out, "%u%s nodes in one kernel k%u (%s): ", n, n == SHOWN ? " or more" : "", kernel, kernel_kind_name(k->kind));
     for (uint32_t i = 0; i < n; i++)
-        strbuf_printf(out, "%s%s", i ? ", " : "", source_label(m, src[i]));
+        strbuf_printf(out, "%s%s", i ? ", " : "", source_label(source_get(m->ctx, (src_id){src[i]})));
 }
 
 static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "codegen/wire.h"
+#include "ir/file.h"
 
 extern char **environ;
 
@@ -126,13 +127,12 @@ static struct span job_bytes(struct arena *arena, const struct job *job)
 /* Writes the job where its failure can be repeated; the name, or NULL. */
 static const char *keep_replay(struct pool *p, const struct job *job)
 {
-    const char *folder = getenv("TMPDIR");
-    char *name = arena_printf(p->arena, "%s/mcc-replay-XXXXXX", folder && *folder ? folder : "/tmp");
+    char *name = arena_printf(p->arena, "%s/mcc-replay-XXXXXX", temp_folder());
     struct span bytes = job_bytes(p->arena, job);
     int fd = mkstemp(name);
     if (fd < 0)
         return NULL;
-    bool whole = write(fd, bytes.data, bytes.size) == (ssize_t)bytes.size;
+    bool whole = fd_write(fd, bytes.data, bytes.size);
     close(fd);
     if (!whole)
         unlink(name);

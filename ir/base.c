@@ -347,3 +347,12 @@ const struct source *source_get(const struct context *ctx, src_id src)
 {
     return &ctx->sources.data[src.i < ctx->sources.n ? src.i : 0];
 }
+
+const char *source_label(const struct source *s)
+{
+    const char *const words[] = {s->name, s->output, s->op};
+    for (size_t i = 0; i < COUNT_OF(words); i++)
+        if (words[i] && *words[i])
+            return words[i];
+    return "";
+}

@@ -206,7 +206,7 @@ _Noreturn void context_unwind(struct context *ctx, enum fail fail, src_id src, c
 static void render_node(const struct source *s, struct strbuf *out)
 {
     strbuf_printf(out, "%s", s->name && *s->name ? "node '" : "node -> '");
-    strbuf_escaped(out, s->name && *s->name ? s->name : s->output ? s->output : "", NAME_MAX_SHOWN);
+    strbuf_escaped(out, source_label(s), NAME_MAX_SHOWN);
     strbuf_printf(out, "' (");
     if (s->domain && *s->domain) {
         strbuf_escaped(out, s->domain, NAME_MAX_SHOWN / 4);

@@ -12,6 +12,9 @@ struct file_bytes { const char *data; size_t size; const char *why; };
  * cut short kills its reader. Never waits for the writer of a FIFO. */
 enum file_status file_whole(struct context *, const char *path, int64_t max, struct file_bytes *out);
 
+/* Where temporary files go: TMPDIR, else /tmp. */
+const char *temp_folder(void);
+
 /* All bytes to or from a descriptor, through short transfers and interruptions; fd_pread from offset. False: it ended early
  * or failed. */
 bool fd_write(int fd, const void *data, size_t size);

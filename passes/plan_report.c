@@ -42,7 +42,7 @@ static void print_node(const struct module *m, value_id v, struct strbuf *out)
     const struct value *value = graph_value(m->g, v);
     const struct source *s = value->def.i ? source_get(m->ctx, graph_node(m->g, value->def)->src) : NULL;
     if (s && s->op)
-        strbuf_printf(out, "'%s' (%s)", *s->name ? s->name : s->output, s->op);
+        strbuf_printf(out, "'%s' (%s)", source_label(s), s->op);
     else
         strbuf_printf(out, "value %u", v.i);
 }

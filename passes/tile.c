@@ -193,7 +193,7 @@ static bool kernel_has(struct em *em, const char *name)
 {
     for (uint32_t i = 0; i < em->k->nodes.n; i++) {
         const struct source *s = source_get(em->m->ctx, graph_node(em->g, em->k->nodes.data[i])->src);
-        if (!strcmp(name, s->name[0] ? s->name : s->output))
+        if (!strcmp(name, source_label(s)))
             return true;
     }
     return false;

@@ -24,7 +24,7 @@ def load_mcc(model, threads, inputs):
     sys.path.insert(0, str(HERE.parent))
     from support.artifact import Artifact
     artifact, keep = Artifact(model, threads=threads), []
-    outputs = [np.ascontiguousarray(r) for r in artifact.run(inputs)]
+    outputs = [np.asarray(r, order="C") for r in artifact.run(inputs)]
     given = artifact.tensors(inputs, keep)
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)

@@ -114,7 +114,8 @@ def worst_error(folder, reference, name):
         w, h = want[k].astype(np.float64), have[k].astype(np.float64)
         if w.size != h.size:
             return math.inf
-        worst = max(worst, float(np.abs(w - h.reshape(w.shape)).max() / max(np.abs(w).max(), 1e-30)))
+        error = float(np.abs(w - h.reshape(w.shape)).max() / max(np.abs(w).max(), 1e-30))
+        worst = max(worst, error if math.isfinite(error) else math.inf)
     return worst
 
 

@@ -181,7 +181,7 @@ def test_refused(attributes, word, tmp_path):
     model = Model(tmp_path, [node("ConvTranspose", "x w", "y", **attributes)], [value("x", [1, 3, 4, 4])], [value("y", [1, None, None, None])],
                   {"w": floats(3, 2, 3, 3)})
     text = model.refused()
-    assert "ConvTranspose" in text, text
+    assert "ConvTranspose" in text and word in text, text
 
 
 def test_a_half_type(tmp_path):

@@ -213,7 +213,7 @@ def test_squeeze_refused(op, axes, word, tmp_path):
     """A dim that is not 1 (torch calls it a no-op, ONNX an error), axes out of range, an axis twice."""
     model = Model(tmp_path, [node(op, "x axes", "y")], [value("x", [1, 2, 1, 2])], [value("y", None)], {"axes": ints(*axes)})
     text = model.refused()
-    assert op in text and (word in text or "axes" in text)
+    assert op in text and word in text, text
 
 
 def test_squeeze_of_a_symbolic_dim_is_checked_by_the_run(tmp_path):

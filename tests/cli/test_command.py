@@ -147,7 +147,7 @@ def test_files_beside_the_output_replace_nothing(model, tmp_path):
     for args in ([model, "-MF", model], [model, "-MF", "net.so"], [model, f"--config={config}", "-fsave-optimization-record"],
                  ["net.h", "--emit=header"], ["net.json", "-ftime-trace"], ["net.01-import.txt", "-save-temps"]):
         done = mcc(*args, "-o", "net.so", cwd=tmp_path)
-        assert done.returncode == 2 and "already" in done.stderr or "is the " in done.stderr, (args, done)
+        assert done.returncode == 2 and ("already" in done.stderr or "is the " in done.stderr), (args, done)
         assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.name in before} == before, args
 
 

@@ -68,6 +68,14 @@ def test_header(tmp_path, prefix, compiler, flags, suffix, more):
     np.testing.assert_allclose([float(v) for v in run(tmp_path / "main").split()], wanted(model, x).ravel(), rtol=1e-5)
 
 
+def test_header_keeps_clear_of_its_own_names(tmp_path):
+    names = ["net_state", "net_error", "in_shape", "int64_t", "NULL", "DLTensor", "net_run"]
+    path = save(tmp_path / "m.onnx", [helper.make_node("Sum", names, ["kDLCPU"])], [value(n, ["code", 3]) for n in names], [value("kDLCPU", ["code", 3])])
+    assert mcc(path, "--emit=header", "-o", tmp_path / "net.o").returncode == 0
+    (tmp_path / "m.c").write_text('#define NET_IMPLEMENTATION\n#include "net.h"\n')
+    run("gcc", "-Wall", "-Werror", f"-I{ROOT}/runtime", "-c", "-o", tmp_path / "out.o", tmp_path / "m.c")
+
+
 def test_header_spells_fixed_shapes_and_odd_names(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["for", "a b"], ["for:0"]), helper.make_node("ReduceSum", ["for"], ["s"], keepdims=0)],
                 [value("for", [2, 3]), value("a b", [2, 3])], [value("for:0", [2, 3]), value("s", [])])

@@ -116,7 +116,7 @@ static bool run(struct native *native, mcc_lib *lib, struct tensor *out)
     mcc_error error = {0};
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct tensor *in = &d->inputs[k];
-        int64_t bytes = tensor_elements(in) * elem_size(in->elem);
+        int64_t bytes = tensor_count(in) * elem_size(in->elem);
         char *data = memory_odd(arena, bytes, elem_size(in->elem));
         memcpy(data, in->data, (size_t)bytes);
         t[k] = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = in->rank, .dtype = api->in[k].dtype, .shape = in->dims};
@@ -144,8 +144,8 @@ bool native_run(struct native *n, struct tensor *out)
     if (!run(n, n->lib[ONE], out) || !run(n, n->lib[SEVERAL], again))
         return false;
     for (uint32_t k = 0; k < n_out; k++) {
-        int64_t bytes = tensor_elements(&out[k]) * elem_size(out[k].elem);
-        if (bytes == tensor_elements(&again[k]) * elem_size(again[k].elem) && !memcmp(out[k].data, again[k].data, (size_t)bytes))
+        int64_t bytes = tensor_count(&out[k]) * elem_size(out[k].elem);
+        if (bytes == tensor_count(&again[k]) * elem_size(again[k].elem) && !memcmp(out[k].data, again[k].data, (size_t)bytes))
             continue;
         strbuf_printf(n->why, "output %u depends on the number of threads", k);
         return false;

@@ -55,7 +55,7 @@ static bool same_tensor(const struct drawn *v, const struct tensor *want, const 
         return false;
     }
     uint32_t size = elem_size(want->elem);
-    for (int64_t i = 0; i < tensor_elements(want); i++) {
+    for (int64_t i = 0; i < tensor_count(want); i++) {
         const char *x = (const char *)want->data + i * size, *y = (const char *)have->data + i * size;
         if (same_element(v, want->elem, x, y))
             continue;

@@ -153,10 +153,10 @@ static double error_of(const struct tensor *want, const struct tensor *have)
 {
     const float *a = want->data, *b = have->data;
     double scale = 1e-30, worst = 0;
-    for (int64_t i = 0; i < tensor_elements(want); i++) {
+    for (int64_t i = 0; i < tensor_count(want); i++) {
         double e = fabs((double)a[i] - (double)b[i]);
         scale = fabs((double)a[i]) > scale ? fabs((double)a[i]) : scale;
-        worst = e <= worst ? worst : e;
+        worst = isnan(worst) || e <= worst ? worst : e;      /* a NaN stays */
     }
     return worst / scale;
 }

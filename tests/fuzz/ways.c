@@ -37,14 +37,6 @@ void way_print(const struct way *w, struct strbuf *out)
         strbuf_printf(out, " winograd %u", w->winograd);
 }
 
-int64_t tensor_elements(const struct tensor *t)
-{
-    int64_t n = 1;
-    for (int32_t i = 0; i < t->rank; i++)
-        n *= t->dims[i];
-    return n;
-}
-
 static char *memory(struct arena *a, int64_t bytes, int fill)
 {
     char *p = arena_alloc(a, (size_t)bytes + 128);
@@ -159,7 +151,7 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
     if (!strcmp(name, "mcc_rt_nonzero_count"))
         return nonzero((enum elem)a[0].index, a[1].buffer.data, a[2].index, 0, NULL, NULL, 0);
     if (!strcmp(name, "mcc_rt_nonzero"))
-        return nonzero((enum elem)a[0].index, a[1].buffer.data, a[4].buffer.data ? tensor_elements(&(struct tensor){
+        return nonzero((enum elem)a[0].index, a[1].buffer.data, a[4].buffer.data ? tensor_count(&(struct tensor){
                        .rank = (int32_t)a[2].index, .dims = a[3].buffer.data}) : 0,
                        a[2].index, a[3].buffer.data, a[4].buffer.data, a[5].index);
     strbuf_printf(l->why, "call of %s", name);
@@ -307,7 +299,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     uint32_t n = 0;
     for (uint32_t k = 0; k < g->inputs.n; k++) {
         const struct tensor *t = &l->d->inputs[k];
-        int64_t bytes = tensor_elements(t) * elem_size(t->elem);
+        int64_t bytes = tensor_count(t) * elem_size(t->elem);
         char *data = memory_odd(l->arena, bytes, elem_size(t->elem));
         memcpy(data, t->data, (size_t)bytes);
         a[n++].buffer = (struct lbuffer){data, bytes};
@@ -317,7 +309,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
         bool late = false;
         for (int32_t i = 0; i < t->rank; i++)
             late |= t->dims[i] < 0;
-        int64_t bytes = late ? 0 : tensor_elements(t) * elem_size(t->elem);
+        int64_t bytes = late ? 0 : tensor_count(t) * elem_size(t->elem);
         t->data = late ? NULL : memory_odd(l->arena, bytes, elem_size(t->elem));
         a[n++].buffer = (struct lbuffer){t->data, bytes};
     }

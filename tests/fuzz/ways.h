@@ -4,6 +4,7 @@
 #ifndef MCC_TESTS_FUZZ_WAYS_H
 #define MCC_TESTS_FUZZ_WAYS_H
 
+#include "ir/eval.h"
 #include "passes/kernel.h"
 #include "tests/fuzz/draw.h"
 
@@ -31,7 +32,6 @@ bool native_run(struct native *, struct tensor *out);
 void native_close(struct native *);
 
 /* Element counts and memory for a result; data starts off alignments larger than the element's. */
-int64_t tensor_elements(const struct tensor *);
 void *memory_odd(struct arena *, int64_t bytes, uint32_t size);
 void diags_append(struct context *, struct strbuf *);
 
