@@ -51,6 +51,7 @@ struct em {
     int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
     expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
     struct em_local *locals;     /* one for each of the kernel's locals (emit_local.c) */
+    struct { lval buffer; struct storage storage; int level; } stage;    /* of kernel.staged, from em_stage_fill on */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };
@@ -130,6 +131,12 @@ bool em_local_ride(struct em *, value_id, const int64_t *axes, uint32_t n_axes);
 bool em_local_rides(struct em *, value_id);
 void em_local_ride_end(struct em *, value_id);
 bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lval *result);
+
+/* The operand that the kernel computes for itself (emit_stage.c): its points first .. first + count - 1 (at most `most`) of the
+ * image that `point` names, all channels, are in scratch from here on, and em_value reads them there. Points of an image
+ * are numbered through over the last two dims. */
+void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
+lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
  * ended before one that loads is opened. */

@@ -76,6 +76,10 @@ struct channel_order em_channel_order(struct em *em, value_id x)
     int64_t n, block = 0;
     if (t->rank < 2 || !ex_is_const(em->x, t->dims[1], &n) || n < 1)
         return o;
+    if (em->stage.buffer.i && em->k->staged.i == x.i) {
+        o.block = em->stage.storage.dim[1].block;
+        return o;
+    }
     sym_id s = channel_point(em, t, n, 1, 0, idx);
     value_id base = stored_point(em, x, idx);
     for (int32_t d = 0; base.i && d < value_type(em->g, base)->rank && o.residues == 1; d++) {

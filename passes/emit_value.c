@@ -461,6 +461,11 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         memo_put(em, v, idx, cond, r);
         return r;
     }
+    if (em->stage.buffer.i && em->k->staged.i == v.i) {
+        r = em_stage_value(em, idx, cond);
+        memo_put(em, v, idx, cond, r);
+        return r;
+    }
     bool mine = false;
     for (uint32_t k = 0; k < em->k->outs.n; k++)
         mine |= em->k->outs.data[k].i == v.i;

@@ -372,9 +372,10 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
         return false;
     expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
-    const struct type *dom = value_type(f->g, k->domain);
+    bool stage = k->staged.i && d->context == graph_value(f->g, k->staged)->def.i;   /* ... anew for each chunk */
+    const struct type *dom = value_type(f->g, stage ? k->staged : k->domain);
     expr_id all = shape_count(f->x, dom->dims, dom->rank);
-    return mine.i != all.i && d->context == 0;
+    return mine.i != all.i && (d->context == 0 || stage);
 }
 
 /* A stored concat is written piece by piece: each operand has a kernel of its own that runs over the operand's points,
@@ -405,6 +406,28 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
            (is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
 
+/* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
+ * that have nothing to do with those of the kernel's domain. */
+static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
+{
+    value_id v = graph_node(f->g, id)->out[0];
+    const struct type *t = value_type(f->g, v);
+    struct kernel *k = d->hard && d->kernel != MANY ? &f->m->kernels.data[d->kernel - 1] : NULL;
+    if (!k || k->kind != KERNEL_CONTRACT || !stage_wanted(f->m, k, v))
+        return false;
+    expr_id idx[RANK_MAX];
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t hi = ex_hi(f->x, t->dims[i]);
+        const char *name = arena_printf(f->m->arena, "s%u.%d", id.i, i);
+        idx[i] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0));
+    }
+    k->staged = v;
+    kernel_add(f, d->kernel, id);
+    struct demand own = {.kernel = d->kernel, .context = id.i, .idx = idx};
+    demand_operands(f, id, &own);
+    return true;
+}
+
 static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
 {
     const struct node *n = graph_node(f->g, id);
@@ -427,6 +450,8 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
         fuse_pieces(f, id, region, order);
         return;
     }
+    if (store && !view && !required && stage_map(f, id, d))
+        return;
     if (store) {
         uint32_t k = kernel_store(f, KERNEL_MAP, v, region, order, &own);
         kernel_add(f, k, id);

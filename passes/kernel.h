@@ -60,6 +60,7 @@ struct kernel {
     uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     VEC(struct row_local) locals;    /* values kept for the length of a row */
+    value_id staged;             /* the anchor's first operand, computed inside for a chunk of points at a time; {0}: none */
     uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/winograd.h) */
     uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
     region_id region;
@@ -93,7 +94,7 @@ struct module {
     enum layout_choice layout;
     int opt_level;
     uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
-    bool winograd_always;        /* wherever it is possible, whatever it costs (tests) */
+    bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     struct machine machine;
     VEC(struct tile_wish) tile_wishes;
     uint32_t n_values;
@@ -119,6 +120,8 @@ bool fuse(struct module *);              /* decides stored[], kernels, order */
 /* fuse_prepare.c: every result of a region a value of its own; copies of operands in the order in which they are read */
 void results_separate(struct module *);
 void operands_prepare(struct module *);
+/* fuse_stage.c: does the kernel of a contraction compute its operand v itself (kernel.staged), rather than read it? v is a map. */
+bool stage_wanted(const struct module *, const struct kernel *, value_id v);
 bool layout_transform(struct module *);  /* decides storage[] of every stored value */
 bool plan_memory(struct module *);       /* places arena buffers and weights */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */

@@ -109,6 +109,20 @@ static void shun_blocks(struct layouter *l)
     }
 }
 
+/* What a staged operand is computed from, in its own shape. */
+static void want_staged_blocks(struct layouter *l, const struct kernel *k)
+{
+    const struct type *t = value_type(l->g, k->staged), *in;
+    for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const struct node *n = graph_node(l->g, k->nodes.data[j]);
+        for (uint32_t o = 0; o < n->n_in; o++) {
+            in = n->in[o].i ? value_type(l->g, n->in[o]) : NULL;
+            if (in && in->rank == t->rank && may_block(l, n->in[o]) && in->dims[1].i == t->dims[1].i)
+                l->blocked[n->in[o].i] = true;
+        }
+    }
+}
+
 static void want_blocks(struct layouter *l)
 {
     struct module *m = l->m;
@@ -121,6 +135,8 @@ static void want_blocks(struct layouter *l)
             l->blocked[k->outs.data[0].i] = true;
         if (may_block(l, n->in[0]))
             l->blocked[n->in[0].i] = true;
+        if (k->staged.i)
+            want_staged_blocks(l, k);
     }
     shun_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */

@@ -17,6 +17,8 @@ struct tiling {
     bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
     bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
     expr_id row0;
+    uint32_t chunk;                  /* flat tiles that share a staged operand, one after another; 0: each is a parallel index */
+    expr_id here;                    /* ... as many as the chunk at hand has, from row0 on */
 };
 
 void tile_store(struct em *em, const expr_id *point, lval result)
@@ -134,11 +136,20 @@ static int64_t flat_points(struct em *em, const struct tiling *t)
     return rows * columns;
 }
 
-/* Tile number row0 of an even split of all points: the first ones have a point more. */
+/* An even split of all points: `large` tiles of one point more than `small` come first. */
+struct even { int64_t tiles, small, large; };
+static struct even flat_even(struct em *em, const struct tiling *t)
+{
+    int64_t n = flat_points(em, t), tiles = (n + t->ta - 1) / t->ta;
+    return (struct even){tiles, n / tiles, n % tiles};
+}
+
+/* Tile number row0. */
 static void tile_flat(struct em *em, struct tiling *t)
 {
     struct exprs *x = em->x;
-    int64_t n = flat_points(em, t), tiles = (n + t->ta - 1) / t->ta, small = n / tiles, large = n % tiles;
+    struct even e = flat_even(em, t);
+    int64_t tiles = e.tiles, small = e.small, large = e.large;
     struct em_if iff;
     expr_id zero = ex_const(x, 0), border = ex_const(x, large);
     if (large) {
@@ -154,9 +165,22 @@ static void tile_flat(struct em *em, struct tiling *t)
         em_if_end(em, &iff);
 }
 
+/* The tiles of a chunk. */
+static void tile_chunk(struct em *em, struct tiling *t)
+{
+    struct em_for l;
+    expr_id first = t->row0;
+    t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
+    tile_flat(em, t);
+    em_for_end(em, &l, NULL, NULL);
+    t->row0 = first;
+}
+
 static void tile_rows(struct em *em, struct tiling *t)
 {
-    if (t->flat)
+    if (t->chunk)
+        tile_chunk(em, t);
+    else if (t->flat)
         tile_flat(em, t);
     else if (t->fixed_b)
         tile_b(em, t, t->row0, t->tb, NULL);
@@ -221,6 +245,50 @@ static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     em_if_end(em, &iff);
 }
 
+/* ---- a staged operand ------------------------------------------------------------------------------------------------ */
+
+enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2 };
+
+/* Tiles of a chunk: half of the first cache holds their staged operand, or there are two. */
+static uint32_t chunk_tiles(struct em *em, const struct tiling *t)
+{
+    int64_t channels = 1, tiles = flat_even(em, t).tiles;
+    ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[1], &channels);
+    int64_t fit = (int64_t)em->mach.l1_kib * 1024 / 2 / (channels * 4 * t->ta), n = tiles / CHUNKS;
+    if (n > fit)
+        n = fit;
+    if (n < LEAST_TILES)
+        n = LEAST_TILES;
+    int64_t chunks = (tiles + n - 1) / n;
+    return (uint32_t)((tiles + chunks - 1) / chunks);
+}
+
+static expr_id flat_first(struct em *em, const struct even *e, expr_id tile)
+{
+    return ex_add(em->x, ex_mulc(em->x, tile, e->small), ex_min(em->x, tile, ex_const(em->x, e->large)));
+}
+
+/* The whole parallel index: the operand at the chunk's points, then all blocks of output channels. */
+static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id blocks)
+{
+    struct exprs *x = em->x;
+    struct even e = flat_even(em, t);
+    struct em_for l;
+    int64_t most = (int64_t)t->chunk * (e.small + (e.large > 0));
+    t->row0 = ex_mulc(x, chunk, t->chunk);
+    expr_id end = ex_min(x, ex_addc(x, t->row0, t->chunk), ex_const(x, e.tiles)), first = flat_first(em, &e, t->row0);
+    expr_id count = ex_sub(x, flat_first(em, &e, end), first);
+    t->here = ex_sub(x, end, t->row0);
+    if (!ex_is_const(x, chunk, &(int64_t){0})) {
+        first = em_pin(em, first, 0, flat_points(em, t) - 1);
+        count = em_pin(em, count, 1, most);
+        t->here = em_pin(em, t->here, 1, t->chunk);
+    }
+    em_stage_fill(em, t->idx, first, count, most);
+    tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
+    em_for_end(em, &l, NULL, NULL);
+}
+
 /* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
  * asks for lines of the next block's panels, when these and its own fit the second-level cache. */
 static void tile_ahead(struct em *em, struct tiling *t)
@@ -228,7 +296,7 @@ static void tile_ahead(struct em *em, struct tiling *t)
     int64_t points = 1, n, slice;
     em->ahead = (expr_id){0};
     bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
-    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !(t->fixed_b || t->flat) || groups)
+    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !(t->fixed_b || t->flat) || groups || t->chunk)
         return;
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
@@ -250,54 +318,66 @@ static void choice_note(struct em *em, const struct tiling *t)
     em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
                                  t->nr == 1 ? "" : "s", t->lanes,
                                  em->ahead.i ? ", panels asked for a block early" : "");
+    if (t->chunk)
+        em->k->choice = arena_printf(em->m->arena, "%s; operand computed for %u tiles at a time", em->k->choice, t->chunk);
+}
+
+/* The parallel loops: what is not tiled, blocks of vectors, then tiles or chunks of tiles. */
+struct tile_loops { struct loop loop[RANK_MAX + 4]; uint32_t n, block, rows; };
+
+static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent) { l->loop[l->n++] = (struct loop){dim, extent, {0}}; }
+
+static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
+{
+    struct tile_loops l = {.n = 0};
+    int64_t rows = 0;
+    for (int32_t d = 0; d < t->t->rank; d++)
+        if (d != t->vec && d != t->a && d != t->b)
+            loop_add(&l, d, t->t->dims[d]);
+    l.block = l.n;
+    if (t->vec >= 0 && !t->chunk)
+        loop_add(&l, -1, blocks);
+    l.rows = l.n;
+    t->fixed_b = !t->flat && t->b >= 0 && ex_is_const(em->x, t->t->dims[t->b], &rows) && rows % t->tb == 0;
+    if (t->fixed_b)   /* rows divide evenly: parallel over them */
+        loop_add(&l, -1, ex_const(em->x, rows / t->tb));
+    else if (t->flat)
+        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, flat_even(em, t).tiles), ex_const(em->x, t->chunk ? t->chunk : 1)));
+    return l;
 }
 
 bool emit_tiled(struct em *em)
 {
-    struct tiling t;
-    struct loop loops[RANK_MAX + 4];
     struct em_for par;
-    uint32_t n_loops = 0, block_at = 0, b_at = 0;
+    struct exprs *x = em->x;
     struct tile_choice c = tile_choose(em);
-    t = (struct tiling){.n = graph_node(em->g, em->k->anchor), .vec = c.vec, .a = c.a,
-                        .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
+    struct tiling t = {.n = graph_node(em->g, em->k->anchor), .vec = c.vec, .a = c.a,
+                       .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
+    expr_id blocks = ex_const(x, 1);
     t.t = value_type(em->g, t.n->out[0]);
-    for (int32_t d = 0; d < t.t->rank; d++) {
-        t.idx[d] = ex_const(em->x, 0);
-        if (d != t.vec && d != t.a && d != t.b)
-            loops[n_loops++] = (struct loop){d, t.t->dims[d], {0}};
+    for (int32_t d = 0; d < t.t->rank; d++)
+        t.idx[d] = ex_const(x, 0);
+    if (t.vec >= 0 && !ex_is_const(x, t.t->dims[t.vec], &(int64_t){0}))
+        t.nr = 1;
+    if (t.vec >= 0)
+        blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
+    t.chunk = em->k->staged.i && t.flat ? chunk_tiles(em, &t) : 0;
+    struct tile_loops l = loops_of(em, &t, blocks);
+    em_parallel_open(em, &par, l.loop, l.n);
+    for (uint32_t i = 0; i < l.n; i++)
+        if (l.loop[i].dim >= 0)
+            t.idx[l.loop[i].dim] = l.loop[i].var;
+    if (t.chunk) {
+        tile_staged(em, &t, l.loop[l.rows].var, blocks);
+    } else {
+        if (t.fixed_b || t.flat)
+            t.row0 = ex_mulc(x, l.loop[l.rows].var, t.tb);
+        tile_ahead(em, &t);
+        tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
-    int64_t n = 0;
-    if (t.vec >= 0) {
-        bool known = ex_is_const(em->x, t.t->dims[t.vec], &n);
-        if (!known)
-            t.nr = 1;
-        block_at = n_loops;
-        loops[n_loops++] = (struct loop){-1, ex_ceildiv(em->x, t.t->dims[t.vec],
-                                                        ex_const(em->x, (int64_t)t.nr * t.lanes)), {0}};
-    }
-    int64_t nb = 0;
-    bool split_b = !t.flat && t.b >= 0 && ex_is_const(em->x, t.t->dims[t.b], &nb) && nb % t.tb == 0;
-    if (split_b) {   /* rows divide evenly: parallel over them */
-        b_at = n_loops;
-        loops[n_loops++] = (struct loop){-1, ex_const(em->x, nb / t.tb), {0}};
-    }
-    if (t.flat) {
-        b_at = n_loops;
-        loops[n_loops++] = (struct loop){-1, ex_const(em->x, (flat_points(em, &t) + t.ta - 1) / t.ta), {0}};
-    }
-    em_parallel_open(em, &par, loops, n_loops);
-    for (uint32_t i = 0; i < n_loops; i++)
-        if (loops[i].dim >= 0)
-            t.idx[loops[i].dim] = loops[i].var;
-    if (split_b || t.flat)
-        t.row0 = ex_mulc(em->x, loops[b_at].var, t.tb);
-    t.fixed_b = split_b;
-    tile_ahead(em, &t);
     choice_note(em, &t);
-    tile_vectors(em, &t, t.vec >= 0 ? loops[block_at].var : ex_const(em->x, 0));
     em_parallel_end(em, &par);
-    em->k->ns = c.ns;
+    em->k->ns = c.ns * (t.chunk ? (int64_t)t.chunk * em_extent_hint(em, blocks) : 1);
     em->k->flops = c.flops;
     return !em->failed;
 }

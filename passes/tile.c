@@ -144,15 +144,15 @@ static bool is_flat(struct em *em, const struct node *n, const struct tile_choic
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
-    bool same = true;
+    bool same = true, staged = em->k->staged.i == n->in[0].i;
     for (int32_t d = c->b; d <= c->a; d++) {
-        if (!ex_is(em->x, w->dims[d], 1) || xdil[d - 2] != 1 || s->place == PLACE_NONE || s->dim[d].block)
+        if (!ex_is(em->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;
         same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
     }
     if (!ex_is_const(em->x, y->dims[c->b], &rows) || !ex_is_const(em->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
         return false;
-    *most = same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i ? MAX_TA : MAX_SCATTERED;
+    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;
     return true;
 }
 

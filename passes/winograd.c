@@ -79,12 +79,12 @@ void winograd_choose(struct module *m, const bool *blocked)
         struct conv_shape s;
         if (!m->winograd || !is_candidate(m, k, blocked, &s))
             continue;
-        if (!m->winograd_always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+        if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
             continue;
         double best = direct_cost(&s);
         for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
             double cost = form_cost(&s, &transform_costs[j]);
-            if (transform_costs[j].m > m->winograd || (cost >= best && !m->winograd_always))
+            if (transform_costs[j].m > m->winograd || (cost >= best && !m->always))
                 continue;
             best = cost;
             k->winograd = transform_costs[j].m;

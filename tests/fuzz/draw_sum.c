@@ -201,6 +201,37 @@ static struct drawn channels_regrouped(struct draw *d, struct drawn x)
     return x;
 }
 
+/* A normalisation and an activation, or a factor for each channel of each image: what networks put in front of a convolution
+ * that the convolution's kernel may compute itself. */
+static struct drawn prologue(struct draw *d, struct drawn x)
+{
+    const struct type t = *drawn_type(d, &x);
+    expr_id one[RANK_MAX];
+    for (int32_t i = 0; i < t.rank; i++)
+        one[i] = ex_const(d->x, 1);
+    one[1] = t.dims[1];
+    if (draw_chance(d, 50))
+        x = draw_binary(d, OP_MUL, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
+    if (x.v.i && draw_chance(d, 50))
+        x = draw_binary(d, OP_ADD, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
+    one[0] = t.dims[0];
+    if (x.v.i && draw_chance(d, 30))
+        x = draw_binary(d, OP_MUL, x, draw_leaf(d, t.elem, one, t.rank, false));
+    if (x.v.i && draw_chance(d, 60))
+        x = draw_binary(d, OP_MAX, x, draw_const(d, &x, 0));
+    return x;
+}
+
+/* One tap, every point. */
+static void draw_pointwise(struct draw *d, struct spatial *s)
+{
+    s->taps = 1;
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->kernel[i] = s->strides[i] = s->dilations[i] = s->xdil[i] = 1;
+        s->lo[i] = s->hi[i] = ex_const(d->x, 0);
+    }
+}
+
 /* Bias per channel, an activation, a residual: what networks put behind a convolution. */
 static struct drawn epilogue(struct draw *d, struct drawn r, struct drawn x)
 {
@@ -230,12 +261,17 @@ static void conv(struct draw *d)
     int64_t c;
     if (x.v.i)
         x = channels_regrouped(d, x);
+    bool staged = x.v.i && draw_chance(d, 30);
+    if (staged)
+        x = prologue(d, x);
     if (!x.v.i)
         return;
     const struct type t = *drawn_type(d, &x);
     uint32_t n = (uint32_t)t.rank - 2;
     if (!ex_is_const(d->x, t.dims[1], &c) || !draw_spatial(d, &t, n, true, &s))
         return;
+    if (staged && draw_chance(d, 60))
+        draw_pointwise(d, &s);
     int64_t groups = 1, m = draw_channels(d);
     if (draw_chance(d, 20))
         groups = c, m = c * (draw_chance(d, 70) ? 1 : 2);

@@ -52,7 +52,7 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     c->graph = d->g;
     bool fused = run_fuse(c);
     c->module->winograd = w->winograd;
-    c->module->winograd_always = true;
+    c->module->always = true;
     if (fused && run_layout(c) && run_plan(c) && run_schedule(c)) {
         for (uint32_t i = 0; i < c->units.n; i++)
             c->units.data[i].text = grains_raise(&d->ctx->session, c->units.data[i].text);

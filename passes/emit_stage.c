@@ -1,0 +1,71 @@
+/* The operand that a kernel computes for itself (kernel.staged): scratch with all channels of a chunk of an image's points,
+ * filled before the products and read by them in its place.
+ *
+ *   scratch[block of 16 channels][point of the chunk][channel of the block]
+ */
+#include "passes/schedule.h"
+
+enum { BLOCK = 16 };
+
+static void stage_storage(struct em *em, expr_id first, int64_t most)
+{
+    struct exprs *x = em->x;
+    struct storage *s = &em->stage.storage;
+    const struct type *t = value_type(em->g, em->k->staged);
+    *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
+    for (int32_t d = 0; d < t->rank; d++)
+        s->dim[d].outer = ex_const(x, 0);
+    s->dim[1] = (struct dim_layout){BLOCK, ex_const(x, most * BLOCK), 1};
+    s->dim[t->rank - 1].outer = ex_const(x, BLOCK);
+    s->dim[t->rank - 2].outer = ex_mulc(x, t->dims[t->rank - 1], BLOCK);
+    s->origin = ex_mulc(x, first, -BLOCK);
+}
+
+/* Points [0, count) of the chunk at the channels of idx. */
+static void fill_points(struct em *em, expr_id *idx, expr_id first, expr_id count)
+{
+    struct exprs *x = em->x;
+    const struct type *t = value_type(em->g, em->k->staged);
+    struct em_for l;
+    expr_id at = ex_add(x, first, em_for_begin(em, &l, ex_const(x, 0), count, 1, NULL, 0));
+    idx[t->rank - 2] = ex_div(x, at, t->dims[t->rank - 1]);
+    idx[t->rank - 1] = ex_mod(x, at, t->dims[t->rank - 1]);
+    lval v = em_compute(em, em->k->staged, idx, ex_const(x, 1));
+    em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
+{
+    struct exprs *x = em->x;
+    const struct type *t = value_type(em->g, em->k->staged);
+    expr_id idx[RANK_MAX], zero = ex_const(x, 0);
+    int64_t channels = 0, lanes = em_lanes(em, t->elem) < BLOCK ? em_lanes(em, t->elem) : BLOCK;
+    ex_is_const(x, t->dims[1], &channels);
+    for (int32_t d = 0; d < t->rank; d++)
+        idx[d] = point[d];
+    em->stage.buffer = em_scratch(em, t->elem, (channels + BLOCK - 1) / BLOCK * BLOCK * most);
+    stage_storage(em, first, most);
+    if (channels / lanes) {
+        struct em_for l;
+        expr_id vector = em_for_begin(em, &l, zero, ex_const(x, channels / lanes), 1, NULL, 0);
+        idx[1] = ex_add(x, ex_mulc(x, vector, lanes), em_lane(em, (uint32_t)lanes, (lval){0}));
+        fill_points(em, idx, first, count);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    if (channels % lanes) {
+        idx[1] = em_tail(em, ex_const(x, channels / lanes * lanes), ex_const(x, channels % lanes), (uint32_t)lanes);
+        fill_points(em, idx, first, count);
+    }
+    em->stage.level = em->top;
+}
+
+lval em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
+{
+    int floor = em->floor;
+    if (em->floor < em->stage.level)    /* not above the loops that fill it */
+        em->floor = em->stage.level;
+    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->staged)->elem, idx, cond);
+    em->floor = floor;
+    return v;
+}
