@@ -173,6 +173,14 @@ bool error_at(struct context *, enum fail, src_id, const char *tensor, const cha
 #define error_limit(ctx, src, ...) error_at((ctx), FAIL_LIMIT, (src), NULL, __VA_ARGS__)
 #define error_env(ctx, ...) error_at((ctx), FAIL_ENV, (src_id){0}, NULL, __VA_ARGS__)
 #define error_internal(ctx, src, ...) error_at((ctx), FAIL_INTERNAL, (src), NULL, __VA_ARGS__)
+/* A place in the list of diagnostics, to which it can be taken back: for work that is tried out. */
+struct diag_mark { uint32_t n, n_errors; enum fail fail; };
+struct diag_list { const struct diag *data; uint32_t n; };
+struct diag_mark diag_mark(const struct context *);
+/* Takes out what was recorded since the mark, if its errors all say that the model is bad: then true, and the context counts as
+ * if nothing had happened. false: all stays. */
+bool diag_take(struct context *, const struct diag_mark *, struct diag_list *out);
+void diag_put_back(struct context *, const struct diag_list *);
 void warn_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void remark_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* "FILE: node 'NAME' (OP-VERSION): error: TEXT [-Wflag]", one line without the newline, hostile bytes escaped. */

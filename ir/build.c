@@ -43,7 +43,7 @@ void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    if (truth == FALSE_ && graph_get_region(g, b->region)->depth == 0) {
+    if (truth == FALSE_ && (graph_get_region(g, b->region)->depth == 0 || b->region.i == b->whole.i)) {
         error_model(g->ctx, b->src, "%s", text);
         return;
     }

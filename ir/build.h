@@ -16,6 +16,7 @@ struct builder {
     struct graph *g;
     region_id region;
     src_id src;
+    region_id whole;             /* besides the top region: one in which a check that always fails is an error at once */
 };
 
 value_id b_op(struct builder *, enum op, const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attr);

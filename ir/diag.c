@@ -201,6 +201,44 @@ _Noreturn void context_unwind(struct context *ctx, enum fail fail, src_id src, c
     longjmp(*ctx->unwind, 1);
 }
 
+/* ---- taking back ----------------------------------------------------------------------------------- */
+
+struct diag_mark diag_mark(const struct context *ctx)
+{
+    return (struct diag_mark){.n = ctx->diags.n, .n_errors = ctx->n_errors, .fail = ctx->fail};
+}
+
+bool diag_take(struct context *ctx, const struct diag_mark *mark, struct diag_list *out)
+{
+    bool any = false;
+    for (uint32_t i = mark->n; i < ctx->diags.n; i++) {
+        const struct diag *d = &ctx->diags.data[i];
+        if (d->severity == SEV_ERROR && (d->fail != FAIL_MODEL || d->flag))    /* a limit, a bug, a warning under --Werror */
+            return false;
+        any |= d->severity == SEV_ERROR;
+    }
+    if (!any)
+        return false;
+    out->n = ctx->diags.n - mark->n;
+    out->data = arena_copy(&ctx->session, ctx->diags.data + mark->n, out->n * sizeof *out->data);
+    ctx->diags.n = mark->n;
+    ctx->n_errors = mark->n_errors;
+    ctx->fail = mark->fail;
+    return true;
+}
+
+void diag_put_back(struct context *ctx, const struct diag_list *list)
+{
+    for (uint32_t i = 0; i < list->n; i++) {
+        diag_push(ctx, &list->data[i]);
+        if (list->data[i].severity != SEV_ERROR)
+            continue;
+        ctx->n_errors++;
+        if (ctx->fail == FAIL_NONE)
+            ctx->fail = list->data[i].fail;
+    }
+}
+
 /* ---- rendering ------------------------------------------------------------------------------------- */
 
 static void render_node(const struct source *s, struct strbuf *out)

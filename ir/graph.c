@@ -88,6 +88,33 @@ region_id graph_region(struct graph *g, region_id parent, node_id owner)
     return id;
 }
 
+/* Recursion is bounded: graph_region limits the depth. */
+static void region_hang(struct graph *g, region_id r, region_id parent)
+{
+    struct region *region = graph_get_region(g, r);
+    region->parent = parent;
+    region->depth = graph_get_region(g, parent)->depth + 1;
+    for (uint32_t i = 0; i < region->nodes.n; i++) {
+        const struct node *node = graph_node(g, region->nodes.data[i]);
+        for (uint32_t k = 0; k < node->n_region; k++)
+            region_hang(g, node->region[k], r);
+    }
+}
+
+void graph_splice_region(struct graph *g, region_id inner)
+{
+    struct region *from = graph_get_region(g, inner);
+    region_id outer = from->parent;
+    for (uint32_t i = 0; i < from->nodes.n; i++) {
+        struct node *node = graph_node(g, from->nodes.data[i]);
+        node->parent = outer;
+        for (uint32_t k = 0; k < node->n_region; k++)
+            region_hang(g, node->region[k], outer);
+        VEC_PUSH(&g->arena, &graph_get_region(g, outer)->nodes, from->nodes.data[i]);
+    }
+    from->nodes.n = 0;
+}
+
 /* ---- copies into the graph's arena ------------------------------------------------------------------ */
 
 static struct type type_copy(struct graph *g, const struct type *from)

@@ -170,6 +170,8 @@ void graph_free(struct graph *);
 region_id graph_region(struct graph *, region_id parent, node_id owner);
 /* Makes region, so far without an owner, the last region of a node. */
 void graph_adopt_region(struct graph *, node_id owner, region_id region);
+/* Moves the nodes of inner, which has no owner, to the end of the region around it; inner is left empty. */
+void graph_splice_region(struct graph *, region_id inner);
 struct node *graph_node(const struct graph *, node_id);
 struct value *graph_value(const struct graph *, value_id);
 struct region *graph_get_region(const struct graph *, region_id);

@@ -229,24 +229,62 @@ static void constant_copy(struct legalizer *lg, const struct node *node)
     results_write(lg, node, &out);
 }
 
-bool walk_region(struct legalizer *lg, region_id r)
+static void node_walk(struct legalizer *lg, const struct node *node)
+{
+    lg->fork_nodes += lg->n_forks > 0;
+    if (node->op == OP_CONSTANT)
+        constant_copy(lg, node);
+    else
+        node_lower(lg, node);
+    if (lg->to->nodes.n > lg->ctx->limits.nodes)
+        context_unwind(lg->ctx, FAIL_LIMIT, node->src, "more than %lld nodes after inlining and unrolling (--limit-nodes)",
+                       (long long)lg->ctx->limits.nodes);
+}
+
+static bool trial_over(const struct legalizer *lg)
+{
+    return lg->trial && lg->ctx->n_errors != lg->trial->n_errors;
+}
+
+bool region_defines(const struct legalizer *lg, region_id r, value_id v)
+{
+    node_id def = v.i ? graph_value(lg->from, v)->def : (node_id){0};
+    return def.i && graph_node(lg->from, def)->parent.i == r.i;
+}
+
+/* The results of a walk that was given up; those from outside keep what they are. */
+static void results_poison(struct legalizer *lg, region_id r)
 {
     const struct region *region = graph_get_region(lg->from, r);
-    for (uint32_t i = 0; i < region->nodes.n; i++) {
+    for (uint32_t i = 0; i < region->results.n; i++)
+        if (region_defines(lg, r, region->results.data[i]))
+            lg->map[region->results.data[i].i] = (struct lval){.kind = LVAL_POISON};
+}
+
+bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
+{
+    const struct region *region = graph_get_region(lg->from, r);
+    uint32_t facts = lg->facts.n;
+    bool more = true;
+    for (uint32_t i = first; more && i < region->nodes.n && !trial_over(lg); i++) {
         node_id id = region->nodes.data[i];
         const struct node *node = graph_node(lg->from, id);
         if (node->dead || !lg->live[id.i])
             continue;
-        if (node->op == OP_CONSTANT)
-            constant_copy(lg, node);
-        else
-            node_lower(lg, node);
-        if (lg->to->nodes.n > lg->ctx->limits.nodes)
-            context_unwind(lg->ctx, FAIL_LIMIT, node->src,
-                           "more than %lld nodes after inlining and unrolling (--limit-nodes)",
-                           (long long)lg->ctx->limits.nodes);
+        node_walk(lg, node);
+        struct fork *fork = lg->fork;
+        lg->fork = NULL;
+        more = !fork || fork_walk(lg, fork, r, i + 1);
     }
+    lg->facts.n = facts;
+    if (trial_over(lg))
+        results_poison(lg, r);
     return true;
+}
+
+bool walk_region(struct legalizer *lg, region_id r)
+{
+    return walk_rest(lg, r, 0);
 }
 
 static bool frame_has(const struct frame *f, const struct model_function *function)
@@ -387,7 +425,7 @@ static bool inputs_create(struct legalizer *lg)
     return ok;
 }
 
-static bool output_check(struct legalizer *lg, const struct port *p, value_id v)
+bool port_check(struct legalizer *lg, const struct port *p, value_id v)
 {
     const struct type *have = value_type(lg->to, v), *want = p->declared;
     if (!want || want->kind == TYPE_UNKNOWN)
@@ -423,7 +461,7 @@ static bool outputs_create(struct legalizer *lg)
         const struct port *p = &lg->from->outputs.data[i];
         struct lval l = p->value.i ? lg->map[p->value.i] : (struct lval){.kind = LVAL_POISON};
         value_id v = l.kind == LVAL_POISON ? (value_id){0} : lval_force(&lg->b, l);
-        if (!v.i || !output_check(lg, p, v)) {
+        if (!v.i || !port_check(lg, p, v)) {
             ok = false;
             continue;
         }

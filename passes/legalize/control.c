@@ -1,9 +1,5 @@
-/* If, and what control flow shares: walking an imported region, nested legal regions, merging types of values that
- * arrive on two ways.
- *
- * An If whose predicate is known, or follows from the ranges of symbols, has only its live branch looked at. The
- * dims of two run-time branches merge into a selection by the predicate where both are known outside, else into a
- * fresh symbol that the If's result binds.
+/* What the rules of control flow share: walking an imported region, nested legal regions, dims that only exist inside
+ * of one, what is known of a predicate.
  */
 #include <string.h>
 
@@ -116,7 +112,7 @@ void nest_end(struct builder *b, const struct nest *n)
     b->region = n->outer;
 }
 
-/* ---- If ---------------------------------------------------------------------------------------------------------- */
+/* ---- predicates ------------------------------------------------------------------------------------------------------ */
 
 enum truth value_truth(struct builder *b, value_id v)
 {
@@ -127,120 +123,4 @@ enum truth value_truth(struct builder *b, value_id v)
     if (value_is_const(b->g, v) && v_known_i64(b, v, 0, &c))
         return c ? TRUE_ : FALSE_;
     return UNKNOWN_;
-}
-
-struct branches {
-    region_id region[2];
-    value_id *value[2];
-    expr_id cond;            /* of the predicate, as 0 or 1 */
-};
-
-static bool merge_dims(struct rule *r, const struct branches *br, const struct type *a, const struct type *c,
-                       struct type *out)
-{
-    struct graph *g = r->b->g;
-    struct exprs *ex = b_exprs(r->b);
-    expr_id *dims = NEW_ARRAY(&g->arena, expr_id, a->rank + 1);
-    for (int32_t i = 0; i < a->rank; i++) {
-        dims[i] = a->dims[i];
-        bool inside = dim_escapes(g, br->region[0], a->dims[i], 16) || dim_escapes(g, br->region[1], c->dims[i], 16);
-        if (inside)
-            dims[i] = fresh_dim(r->b, "if_dim");
-        else if (a->dims[i].i != c->dims[i].i)
-            dims[i] = ex_select(ex, br->cond, a->dims[i], c->dims[i]);
-    }
-    *out = *a;
-    out->dims = dims;
-    return true;
-}
-
-static bool merge_type(struct rule *r, const struct branches *br, uint32_t i, struct type *out)
-{
-    struct graph *g = r->b->g;
-    const struct type *a = value_type(g, br->value[0][i]), *c = value_type(g, br->value[1][i]);
-    if (a->kind != c->kind || a->elem != c->elem)
-        return rule_bad(r, "the branches give different types for output %u", i + 1);
-    if (a->kind != TYPE_TENSOR) {
-        *out = type_equal(a, c) ? *a : type_open(g, a);
-        return true;
-    }
-    if (a->rank != c->rank) {
-        struct strbuf text;
-        strbuf_init(&text, &g->arena);
-        ex_print(g->ctx->exprs, br->cond, &text);
-        return rule_refuse(r, "output %u has rank %d or %d, as the predicate (%.60s) decides at run time; fix the "
-                           "dimension that it tests with --input", i + 1, (int)a->rank, (int)c->rank, text.data);
-    }
-    return merge_dims(r, br, a, c, out);
-}
-
-static bool branch_walk(struct rule *r, region_id imported, struct branches *br, int k, uint32_t n)
-{
-    struct builder *b = r->b;
-    struct lval *results = NEW_ARRAY(&b->g->arena, struct lval, n + 1);
-    struct nest nest;
-    nest_begin(b, &nest);
-    br->region[k] = nest.inner;
-    bool ok = legalize_region(r, imported, NULL, 0, results, n);
-    br->value[k] = NEW_ARRAY(&b->g->arena, value_id, n + 1);
-    for (uint32_t i = 0; ok && i < n; i++) {
-        br->value[k][i] = lval_force(b, results[i]);
-        ok = br->value[k][i].i != 0;
-    }
-    nest_end(b, &nest);
-    return ok;
-}
-
-static bool if_build(struct rule *r, value_id cond, const region_id imported[2], uint32_t n)
-{
-    struct builder *b = r->b;
-    struct branches br;
-    br.cond = b_elem(b, cond, 0, 0, 1);
-    bool ok = br.cond.i != 0;
-    for (int k = 0; k < 2; k++)
-        ok = branch_walk(r, imported[k], &br, k, n) && ok;
-    if (!ok)
-        return false;
-    struct type *types = NEW_ARRAY(&b->g->arena, struct type, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        if (!merge_type(r, &br, i, &types[i]))
-            return false;
-    node_id id = graph_append(b->g, b->region, OP_IF, b->src, &cond, 1, NULL, 0, types, n);
-    for (int k = 0; k < 2; k++) {
-        graph_adopt_region(b->g, id, br.region[k]);
-        for (uint32_t i = 0; i < n; i++)
-            graph_add_result(b->g, br.region[k], br.value[k][i]);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        value_id v = graph_node(b->g, id)->out[i];
-        for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
-            fresh_bind(b, types[i].dims[d], v);
-        rule_out(r, i, v);
-    }
-    return true;
-}
-
-bool rule_if(struct rule *r)
-{
-    struct builder *b = r->b;
-    const region_id imported[2] = {rule_region(r, "then_branch"), rule_region(r, "else_branch")};
-    value_id cond = rule_in(r, 0);
-    if (!imported[0].i || !imported[1].i)
-        return rule_bad(r, "a branch is missing");
-    if (!cond.i || v_elem(b, cond) != ELEM_BOOL)
-        return cond.i ? rule_bad(r, "the predicate is not bool") : false;
-    cond = v_scalar(b, cond);
-    enum truth t = value_truth(b, cond);
-    uint32_t n = r->n_out;
-    if (t == UNKNOWN_) {
-        if (region_n_results(r, imported[0]) != n || region_n_results(r, imported[1]) != n)
-            return rule_bad(r, "the branches do not have %u outputs", n);
-        return if_build(r, cond, imported, n);
-    }
-    remark_at(r->lg->ctx, r->node->src, "if", "the predicate is always %s: only that branch is compiled",
-              t == TRUE_ ? "true" : "false");
-    region_id live = imported[t == TRUE_ ? 0 : 1];
-    if (region_n_results(r, live) != n)
-        return rule_bad(r, "the branch has %u outputs instead of %u", region_n_results(r, live), n);
-    return legalize_region(r, live, NULL, 0, r->out, n);
 }

@@ -32,6 +32,12 @@ struct frame {
     uint32_t depth;
 };
 
+/* Of an If whose branches cannot meet behind it: what follows is walked for each (branch.c). */
+struct fork;
+
+/* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or behind an assert. */
+struct fact { expr_id cond; bool holds; };
+
 struct legalizer {
     struct context *ctx;
     const struct graph *from;
@@ -43,9 +49,23 @@ struct legalizer {
     const struct frame *frame;
     VEC(struct refusal) refusals;
     struct arena *arena;           /* the legal graph's */
+    struct fork *fork;             /* that the node just walked asks for; NULL: none */
+    VEC(struct fact) facts;
+    const struct diag_mark *trial; /* of the innermost walk on trial: it ends with its first error; NULL: none */
+    uint32_t n_forks;              /* forks being walked, one inside of the other */
+    uint32_t fork_nodes;           /* nodes walked for them so far */
 };
 
 bool walk_region(struct legalizer *, region_id);
+/* From the node at index first on. On return the map holds the region's results. */
+bool walk_rest(struct legalizer *, region_id, uint32_t first);
+/* Of the file: is v the result of a node of that very region? */
+bool region_defines(const struct legalizer *, region_id, value_id);
+/* Does v have the type that the model declares for its output? false after a diagnostic. */
+bool port_check(struct legalizer *, const struct port *, value_id);
+/* Walks the rest of the region, from node next on, behind the If that asked for a fork. true: one branch turned out to be the
+ * only one that can run, and the rest is still to be walked in place. */
+bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t next);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);
 void legalize_refuse(struct legalizer *, const struct node *, const char *reason);
 void legalize_report(struct legalizer *);

@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "real"))
 
-from collection import OPTIONS, REFUSED as REFUSALS  # noqa: E402  (tests/real)
+from collection import REFUSED as REFUSALS  # noqa: E402  (tests/real)
 from conformance import suite  # noqa: E402
 from judge import drawn, ports_of  # noqa: E402
 from peers import load_mcc, load_ort  # noqa: E402
@@ -63,10 +63,10 @@ def weights_of(path, model):
     return path.stat().st_size + external
 
 
-def compile_net(path, output, options):
+def compile_net(path, output):
     """(exit status, processor seconds over the number of processors, wall seconds, first line of a failure)"""
     start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([MCC, "-q", *options, path, "-o", output], capture_output=True, text=True, errors="replace")
+    done = subprocess.run([MCC, "-q", path, "-o", output], capture_output=True, text=True, errors="replace")
     after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - start
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     text = "" if done.returncode == 0 else (done.stderr.splitlines() or [f"exit {done.returncode}"])[0]
@@ -110,7 +110,7 @@ def measure(path, name, rounds, folder):
     """The row of one network, what became of it ("held", "missed", "refused", "not timed")."""
     model = onnx.load(path, load_external_data=False)
     output = pathlib.Path(folder, name.replace("/", "_") + ".so")
-    status, spent, wall, text = compile_net(path, output, OPTIONS.get(name, ()))
+    status, spent, wall, text = compile_net(path, output)
     if status:
         return f"{name:44} exit {status}: {text[:100]}", "refused" if status in REFUSALS else "missed"
     size, weights, variants = output.stat().st_size, weights_of(path, model), variants_of(output)

@@ -1,15 +1,16 @@
 """Loops, scans and branches: what unrolls, what stays one loop in the code, and what one shared object answers for every
 number of trips. References: ONNX Runtime, and numpy where it is said."""
 import re
+import time
 
 import numpy as np
 import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
-from support.artifact import Artifact
-from support.compare import Model, difference, floats, ints, node
-from support.tool import value
+from support.artifact import Artifact, ModelError
+from support.compare import Model, difference, floats, ints, node, node_graph
+from support.tool import mcc, value
 
 WEIGHT = floats(1, 8, scale=0.5)
 F = np.float32
@@ -189,6 +190,174 @@ def test_loop_in_branch_in_loop(tmp_path):
                   [value("y", [3])], {"true": np.array(True), "two": np.array(2)})
     for m in (0, 1, 2, 5):
         model.compare([np.array(m), floats(3), floats(3, seed=1)])
+
+
+# ---- branches that cannot run, branches of different ranks ------------------------------------------------------------------
+
+def fails(model, feed, *names):
+    """Both the compiled code and the interpreter end with an error that has these words."""
+    for flag in ("-O0", "-O2"):
+        with pytest.raises(ModelError, match="-2: ") as raised:
+            model.run(feed, flag)
+        assert all(n in raised.value.text for n in names), raised.value.text
+    done = interpreted(model, feed)
+    assert done.returncode == 1 and names[-1] in done.stderr, done.stderr
+
+
+def interpreted(model, feed):
+    files = []
+    for i, x in zip(node_graph(model).graph.input, feed):
+        np.save(model.folder / f"{i.name}.npy", x)
+        files += ["-i", f"{i.name}={model.folder / i.name}.npy"]
+    return mcc("eval", model.path, *files, "-q", "-o", model.folder / "eval")
+
+
+def agrees(model, feed, want=None):
+    """Compiled and interpreted are what ONNX Runtime says, or want."""
+    want = model.want(feed) if want is None else want
+    model.compare(feed, want)
+    done = interpreted(model, feed)
+    assert done.returncode == 0, done.stderr
+    for o, w in zip(node_graph(model).graph.output, want):
+        assert not difference(w, np.load(model.folder / "eval" / f"{o.name}.npy"))
+
+
+def if_then(predicate, output, then, other, name="choice"):
+    """If whose branches give one output each; their nodes name it t and e."""
+    return node("If", predicate, output, name, then_branch=branch(then, [value("t", None)]), else_branch=branch(other, [value("e", None)]))
+
+
+def test_branch_that_cannot_be_typed(tmp_path):
+    """x w is no product at this size: that branch is an error of the run that chooses it, and of no other."""
+    nodes = [if_then("p", "r", [node("MatMul", "x w", "t", "product")], [node("Relu", "x", "e")]), node("Neg", "r", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 3]), value("p", [], T.BOOL)], [value("y", None)], {"w": floats(4, 3)})
+    agrees(model, [floats(2, 3), np.array(False)], [-np.maximum(floats(2, 3), 0)])    # ONNX Runtime refuses the whole model
+    fails(model, [floats(2, 3), np.array(True)], "product", "differ")
+    assert "[-Wif]" in mcc("check", model.path).stderr
+    assert "product" in model.refused("--Werror")
+
+
+def test_branch_with_a_check_that_always_fails(tmp_path):
+    """The types of the else branch are fine, but the sizes of its sum contradict each other."""
+    nodes = [node("Concat", "x x", "xx", axis=0), if_then("p", "y", [node("Identity", "xx", "t")], [
+        node("Reshape", "xx three", "h", "odd"), node("Relu", "h", "e")], name="choice")]
+    model = Model(tmp_path, nodes, [value("x", [2, 2]), value("p", [], T.BOOL)], [value("y", None)], {"three": ints(3, 2)})
+    agrees(model, [floats(2, 2), np.array(True)])
+    fails(model, [floats(2, 2), np.array(False)], "odd", "elements")
+
+
+def test_no_branch_can_run(tmp_path):
+    nodes = [if_then("p", "y", [node("MatMul", "x w", "t", "one")], [node("MatMul", "w x", "e", "other")])]
+    model = Model(tmp_path, nodes, [value("x", [2, 3]), value("p", [], T.BOOL)], [value("y", None)], {"w": floats(4, 5)})
+    text = model.refused()
+    assert "'one'" in text and "'other'" in text
+
+
+def test_operator_without_lowering_in_a_branch_is_refused(tmp_path):
+    """Only what is wrong in itself becomes an error of the run."""
+    nodes = [if_then("p", "y", [node("RoiAlign", "x r i", "t", "sampled", sampling_ratio=0)], [node("Identity", "x", "e")])]
+    model = Model(tmp_path, nodes, [value("x", [1, 1, 4, 4]), value("p", [], T.BOOL)], [value("y", None)],
+                  {"r": floats(1, 4), "i": ints(0)}, 16)
+    assert "unsupported operators: RoiAlign" in model.refused()
+
+
+def length_is_one(output="c"):
+    return [node("Shape", "x", "s"), node("Gather", "s last", "d"), node("Equal", "d one", output)]
+
+
+LENGTH = {"last": ints(-1), "one": ints(1)}
+
+
+def squeezed(output="q", name="squeezing"):
+    """x without its last dim if that is 1."""
+    return [*length_is_one(), if_then("c", output, [node("Squeeze", "x last", "t")], [node("Identity", "x", "e")], name)]
+
+
+def test_rank_that_a_length_decides(tmp_path):
+    """Gemm takes rank 2 only, so a length other than 1 is an error of the run; the dims stay symbolic, and no If is left."""
+    nodes = [*squeezed(), node("Gemm", "q w", "g", "dense"), node("Relu", "g", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", None)], {"w": floats(3, 4), **LENGTH})
+    assert " if(" not in model.dump("legalize")
+    for n in (1, 2, 5):
+        agrees(model, [floats(n, 3, 1)])
+    fails(model, [floats(2, 3, 2)], "dense", "rank")
+
+
+def test_rank_in_a_branch(tmp_path):
+    """As above, the other way round, and in both branches of another If."""
+    then = [*squeezed(), node("Gemm", "q w", "t", "dense")]
+    other = [node("Sub", "one one", "axis"), node("Equal", "rows one", "b"),
+             node("If", "b", "u", "unsqueezing", then_branch=branch([node("Identity", "x", "i")], [value("i", None)]),
+                  else_branch=branch([node("Squeeze", "x last", "j")], [value("j", None)])), node("Gemm", "u w", "e", "second")]
+    nodes = [node("Shape", "x", "dims"), node("Gather", "dims zero", "rows"), if_then("p", "y", then, other, "outer")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 3, "k"]), value("p", [], T.BOOL)], [value("y", None)],
+                  {"w": floats(3, 4), "zero": ints(0), **LENGTH})
+    for n in (2, 5):
+        for p in (True, False):
+            agrees(model, [floats(n, 3, 1), np.array(p)])
+    fails(model, [floats(2, 3, 2), np.array(True)], "dense", "rank")
+    fails(model, [floats(1, 3, 1), np.array(False)], "second", "rank")
+
+
+def test_both_ranks_run(tmp_path):
+    """What follows is compiled for both ranks; a second If with the same predicate is decided in each."""
+    tail = [node("Relu", "q", "h"), if_then("c", "u", [node("Unsqueeze", "h last", "t")], [node("Neg", "h", "e")], "back"),
+            node("Add", "u x", "y"), node("ReduceSum", "h", "m", keepdims=0)]
+    model = Model(tmp_path, [*squeezed(), *tail], [value("x", ["n", 3, "k"])], [value("y", None), value("m", [])], LENGTH)
+    for n, k in ((1, 1), (4, 1), (4, 2), (1, 5), (0, 3)):
+        agrees(model, [floats(n, 3, k, seed=k)])
+
+
+def test_both_ranks_in_a_loop(tmp_path):
+    body = graph([node("Identity", "more", "go"), *squeezed(), node("ReduceSum", "q", "sum", keepdims=0), node("Add", "v sum", "v2")],
+                 [value("i", [], T.INT64), value("more", [], T.BOOL), value("v", [])], [value("go", [], T.BOOL), value("v2", [])])
+    model = Model(tmp_path, [node("Loop", "m true v0", "y", body=body)], [value("x", ["n", "k"]), value("m", [], T.INT64), value("v0", [])],
+                  [value("y", [])], {"true": np.array(True), **LENGTH})
+    for n, k, m in ((3, 1, 4), (2, 3, 2), (2, 3, 0)):
+        agrees(model, [floats(n, k), np.array(m), F(0.5)])
+
+
+def test_branch_that_gives_a_value_from_outside(tmp_path):
+    """Walks that are given up leave what they only pass on as it was."""
+    then = [*squeezed(), node("Exp", "q", "q1"), node("MatMul", "w w", "wrong")]
+    both = node("If", "p", "a b", "choice", then_branch=branch([*then, node("Add", "wrong q1", "u")], [value("x", None), value("u", None)]),
+                else_branch=branch([node("Abs", "x", "e"), node("Exp", "x", "f")], [value("e", None), value("f", None)]))
+    model = Model(tmp_path, [both, node("Add", "a x", "y"), node("Add", "b x", "z")], [value("x", ["n", 3, "k"]), value("p", [], T.BOOL)],
+                  [value("y", None), value("z", None)], {"w": floats(7, 4), **LENGTH})
+    x = floats(2, 3, 5)
+    agrees(model, [x, np.array(False)], [np.abs(x) + x, np.exp(x) + x])
+
+
+def test_result_of_both_ranks_is_refused(tmp_path):
+    """A graph output has one rank. Where the model declares it, the other one is an error of the run."""
+    nodes = [*squeezed(), node("Relu", "q", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", None)], LENGTH)
+    text = model.refused()
+    assert "squeezing" in text and "rank 2 or 3" in text and "--input" in text
+    declared = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", [None, None, None])], LENGTH)
+    agrees(declared, [floats(2, 3, 4)])
+    fails(declared, [floats(2, 3, 1)], "squeezing", "only the else branch")
+
+
+@pytest.mark.parametrize("one_rank", [True, False])
+def test_many_forks_are_bounded(one_rank, tmp_path):
+    """25 Ifs one behind the other. Where one of each pair cannot go on, nothing multiplies; else it is refused, and soon."""
+    nodes, inputs = [node("Identity", "x0", "a0")], [value("x0", [3])]
+    for i in range(25):
+        inputs.append(value(f"p{i}", [], T.BOOL))
+        nodes.append(if_then(f"p{i}", f"r{i}", [node("Unsqueeze", f"a{i} zero", "t")], [node("Identity", f"a{i}", "e")], f"if{i}"))
+        nodes.append(node("Squeeze" if one_rank else "Relu", f"r{i} zero" if one_rank else f"r{i}", f"a{i + 1}"))
+    nodes.append(node("ReduceSum", "a25", "y", keepdims=0))
+    model = Model(tmp_path, nodes, inputs, [value("y", [])], {"zero": ints(0)})
+    start = time.process_time()
+    if one_rank:
+        feed = [floats(3)] + [np.array(True)] * 25
+        model.compare(feed)
+        feed[9] = np.array(False)
+        fails(model, feed, "Squeeze", "if8")
+    else:
+        assert "has rank" in model.refused()
+    assert time.process_time() - start < 20
 
 
 # ---- extents that only the run knows ------------------------------------------------------------------------------------

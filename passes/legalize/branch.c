@@ -1,0 +1,414 @@
+/* If.
+ *
+ * A predicate that is known, that follows from the ranges of symbols, or that an enclosing If has decided, leaves one branch
+ * to look at. Else both are walked, on trial, and
+ * - one that cannot run at the sizes at hand (its types contradict each other, or a check in it always fails) becomes an
+ *   assert of the predicate in front of the other, which then stands in the place of the If;
+ * - where both can, the dims of their results merge into a selection by the predicate where both are known outside, else into
+ *   a fresh symbol that the If's result binds;
+ * - where a result's rank differs, the If cannot have a type: what follows it in its region is walked once for each branch (a
+ *   fork), inside of it. Mostly one of the two cannot run, which is the first case again; else the region's results are
+ *   those of an If around all of it. How much is walked twice is bounded; past that, or where the results of the region differ
+ *   in rank as well, it is refused.
+ */
+#include <string.h>
+
+#include "passes/legalize/control.h"
+#include "passes/legalize/driver.h"
+
+/* Forks inside of forks, and nodes walked for forks: as many as the model has, some times over. */
+enum { FORKS_MAX = 8, FORK_NODES_FREE = 10000, FORK_NODES_TIMES = 4 };
+
+/* BROKEN: cannot run. REFUSED: reported, as an operator without a lowering is: the compilation fails. */
+enum outcome { RUNS, BROKEN, REFUSED };
+
+/* One of two ways: a branch, or a branch with what follows it. */
+struct side {
+    region_id region;            /* legal; under construction, owned by no node */
+    uint32_t n;
+    struct lval *results;
+    value_id *values;            /* the same as graph values */
+    enum outcome outcome;
+    struct diag_list errors;     /* BROKEN: all that was said, */
+    src_id where;                /* the node that cannot run, */
+    const char *why;             /* and the reason */
+};
+
+struct fork {
+    struct rule rule;            /* the If's */
+    value_id cond_value;
+    expr_id cond;
+    struct side side[2];
+    uint32_t output;             /* whose rank differs */
+};
+
+static const char *const side_name[2] = {"then", "else"};
+
+/* ---- one side, on trial ------------------------------------------------------------------------------------------ */
+
+static const char *name_of(const struct legalizer *lg, src_id src)
+{
+    return source_label(source_get(lg->ctx, src));
+}
+
+static void errors_take(struct rule *r, const struct diag_mark *mark, struct side *s)
+{
+    s->outcome = REFUSED;
+    if (!diag_take(r->lg->ctx, mark, &s->errors))
+        return;
+    s->outcome = BROKEN;
+    const struct diag *first = s->errors.data;
+    while (first->severity != SEV_ERROR)    /* diag_take promises one */
+        first++;
+    s->where = first->src.i ? first->src : r->node->src;
+    s->why = first->text;
+}
+
+/* What a side is made of: walks it in place, and sets s->results. false: some are missing. */
+typedef bool side_fn(struct rule *, struct side *, void *data);
+
+static void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn *walk, void *data)
+{
+    struct legalizer *lg = r->lg;
+    struct builder *b = r->b;
+    const struct diag_mark mark = diag_mark(lg->ctx), *outer_trial = lg->trial;
+    uint32_t n_refusals = lg->refusals.n, n_facts = lg->facts.n;
+    const region_id outer = b->region, outer_whole = b->whole;
+    b->region = b->whole = s->region;
+    lg->trial = &mark;
+    VEC_PUSH(lg->arena, &lg->facts, ((struct fact){.cond = cond, .holds = holds}));
+    bool ok = walk(r, s, data);
+    for (uint32_t i = 0; ok && i < s->n; i++) {
+        s->values[i] = lval_force(b, s->results[i]);
+        ok = s->values[i].i != 0;
+    }
+    lg->facts.n = n_facts;
+    lg->trial = outer_trial;
+    b->region = outer;
+    b->whole = outer_whole;
+    s->outcome = ok ? RUNS : REFUSED;
+    if (lg->ctx->n_errors != mark.n_errors)
+        errors_take(r, &mark, s);
+    if (s->outcome == BROKEN)
+        lg->refusals.n = n_refusals;    /* what cannot run need not be served */
+}
+
+static struct side side_new(struct builder *b, region_id region, uint32_t n)
+{
+    return (struct side){.region = region, .n = n, .results = NEW_ARRAY(&b->g->arena, struct lval, n + 1),
+                         .values = NEW_ARRAY(&b->g->arena, value_id, n + 1)};
+}
+
+/* ---- one side is left ---------------------------------------------------------------------------------------------- */
+
+/* The side that can run when the other one cannot; -1: there is no such. */
+static int side_alone(const struct side side[2])
+{
+    for (int k = 0; k < 2; k++)
+        if (side[k].outcome == RUNS && side[1 - k].outcome == BROKEN)
+            return k;
+    return -1;
+}
+
+/* Neither leads on: what is wrong with them is said now. */
+static void sides_report(struct rule *r, const struct side side[2])
+{
+    for (int k = 0; k < 2; k++)
+        if (side[k].outcome == BROKEN && side[1 - k].outcome != REFUSED)
+            diag_put_back(r->lg->ctx, &side[k].errors);
+}
+
+/* Goes on with side k in the place of the If: a run in which the predicate chooses the other one fails, as the node would. */
+static void side_keep(struct rule *r, expr_id cond, int k, const struct side *other, region_id region)
+{
+    struct builder *b = r->b;
+    struct legalizer *lg = r->lg;
+    struct fact fact = {.cond = cond, .holds = k == 0};
+    src_id outer = b->src;
+    b->src = other->where;
+    b_assert(b, k == 0 ? cond : ex_not(b_exprs(b), cond), EVAL_SHAPE, "%.180s; only the %s branch of '%.60s' can run", other->why,
+             side_name[k], name_of(lg, r->node->src));
+    b->src = outer;
+    graph_splice_region(b->g, region);
+    VEC_PUSH(lg->arena, &lg->facts, fact);
+}
+
+/* ---- both are left: types that meet ---------------------------------------------------------------------------------- */
+
+static bool same_rank(const struct graph *g, value_id a, value_id b)
+{
+    const struct type *x = value_type(g, a), *y = value_type(g, b);
+    return x->kind != TYPE_TENSOR || y->kind != TYPE_TENSOR || x->rank == y->rank;
+}
+
+static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr_id cond, const struct type *a,
+                                 const struct type *c)
+{
+    struct graph *g = r->b->g;
+    struct exprs *ex = b_exprs(r->b);
+    expr_id *dims = NEW_ARRAY(&g->arena, expr_id, a->rank + 1);
+    for (int32_t i = 0; i < a->rank; i++) {
+        dims[i] = a->dims[i];
+        bool inside = dim_escapes(g, side[0].region, a->dims[i], 16) || dim_escapes(g, side[1].region, c->dims[i], 16);
+        if (inside)
+            dims[i] = fresh_dim(r->b, "if_dim");
+        else if (a->dims[i].i != c->dims[i].i)
+            dims[i] = ex_select(ex, cond, a->dims[i], c->dims[i]);
+    }
+    return dims;
+}
+
+/* The values have the same rank where they are tensors. */
+static bool merge_type(struct rule *r, const struct side side[2], expr_id cond, uint32_t i, struct type *out)
+{
+    struct graph *g = r->b->g;
+    const struct type *a = value_type(g, side[0].values[i]), *c = value_type(g, side[1].values[i]);
+    if (a->kind != c->kind || a->elem != c->elem)
+        return rule_bad(r, "the branches give different types for output %u", i + 1);
+    *out = a->kind == TYPE_TENSOR || type_equal(a, c) ? *a : type_open(g, a);
+    if (a->kind == TYPE_TENSOR)
+        out->dims = merge_dims(r, side, cond, a, c);
+    return true;
+}
+
+/* Appends the core If of two sides, with the values that `pick` lists (NULL: all n) as its results; {0} after a diagnostic. */
+static node_id if_append(struct rule *r, const struct side side[2], value_id cond_value, expr_id cond, const uint32_t *pick,
+                         uint32_t n)
+{
+    struct builder *b = r->b;
+    struct type *types = NEW_ARRAY(&b->g->arena, struct type, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        if (!merge_type(r, side, cond, pick ? pick[i] : i, &types[i]))
+            return (node_id){0};
+    node_id id = graph_append(b->g, b->region, OP_IF, b->src, &cond_value, 1, NULL, 0, types, n);
+    for (int k = 0; k < 2; k++) {
+        graph_adopt_region(b->g, id, side[k].region);
+        for (uint32_t i = 0; i < n; i++)
+            graph_add_result(b->g, side[k].region, side[k].values[pick ? pick[i] : i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        value_id v = graph_node(b->g, id)->out[i];
+        for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
+            fresh_bind(b, types[i].dims[d], v);
+    }
+    return id;
+}
+
+/* ---- forks ------------------------------------------------------------------------------------------------------------ */
+
+static bool rank_refuse(struct rule *r, const struct fork *f)
+{
+    const struct graph *g = r->b->g;
+    struct strbuf text;
+    strbuf_init(&text, r->lg->arena);
+    ex_print(g->ctx->exprs, f->cond, &text);
+    return rule_refuse(r, "output %u has rank %d or %d, as the predicate (%.60s) decides at run time; fix the dimension that it "
+                       "tests with --input", f->output + 1, (int)value_type(g, f->side[0].values[f->output])->rank,
+                       (int)value_type(g, f->side[1].values[f->output])->rank, text.data);
+}
+
+static bool fork_allowed(const struct legalizer *lg)
+{
+    return lg->n_forks < FORKS_MAX && lg->fork_nodes / FORK_NODES_TIMES < lg->from->nodes.n + FORK_NODES_FREE;
+}
+
+/* Asks walk_rest for a fork at this If. */
+static bool fork_ask(struct rule *r, struct fork *f)
+{
+    if (!fork_allowed(r->lg))
+        return rank_refuse(r, f);
+    f->rule = *r;
+    f->rule.node = arena_copy(r->lg->arena, r->node, sizeof *r->node);
+    r->lg->fork = f;
+    for (uint32_t i = 0; i < r->n_out; i++)
+        r->out[i] = (struct lval){.kind = LVAL_POISON};    /* nobody reads the If's results but what fork_walk walks */
+    return true;
+}
+
+/* Gives the If the results of one branch. */
+static void fork_enter(const struct fork *f, int k)
+{
+    for (uint32_t i = 0; i < f->rule.n_out; i++)
+        if (f->rule.node->out[i].i)
+            f->rule.lg->map[f->rule.node->out[i].i] = f->side[k].results[i];
+}
+
+struct rest { region_id region; uint32_t next; };
+
+static bool rest_walk(struct rule *r, struct side *s, void *data)
+{
+    const struct rest *rest = data;
+    struct legalizer *lg = r->lg;
+    const struct region *region = graph_get_region(lg->from, rest->region);
+    bool ok = walk_rest(lg, rest->region, rest->next);
+    for (uint32_t i = 0; i < s->n; i++) {
+        value_id v = region->results.data[i];
+        s->results[i] = v.i ? lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
+        ok = ok && s->results[i].kind != LVAL_POISON && s->results[i].kind != LVAL_NONE;
+        if (ok && rest->region.i == 1 && s->results[i].kind == LVAL_VALUE)
+            ok = port_check(lg, &lg->from->outputs.data[i], s->results[i].v);
+    }
+    return ok;
+}
+
+/* Those that come from outside are what they were. */
+static void results_set(struct legalizer *lg, region_id region, const struct lval *results)
+{
+    const struct region *from = graph_get_region(lg->from, region);
+    for (uint32_t i = 0; i < from->results.n; i++)
+        if (region_defines(lg, region, from->results.data[i]))
+            lg->map[from->results.data[i].i] = results[i];
+}
+
+/* Both sides reach the region's end: those of its results that differ are results of an If around them. */
+static bool fork_merge(struct rule *r, const struct fork *f, const struct side side[2], struct lval *results)
+{
+    struct graph *g = r->b->g;
+    uint32_t *pick = NEW_ARRAY(&g->arena, uint32_t, side[0].n + 1), n = 0;
+    for (uint32_t i = 0; i < side[0].n; i++) {
+        results[i] = side[0].results[i];
+        if (side[0].values[i].i == side[1].values[i].i)
+            continue;
+        if (!same_rank(g, side[0].values[i], side[1].values[i]))
+            return rank_refuse(r, f);
+        pick[n++] = i;
+    }
+    node_id id = if_append(r, side, f->cond_value, f->cond, pick, n);
+    for (uint32_t i = 0; id.i && i < n; i++)
+        results[pick[i]] = lval_value(graph_node(g, id)->out[i]);
+    return id.i != 0;
+}
+
+static void rest_remark(struct rule *r, const struct side *s, int k)
+{
+    remark_at(r->lg->ctx, r->node->src, "if", "after the %s branch '%.200s' cannot run, so the run checks that it is not chosen: %s",
+              side_name[k], name_of(r->lg, s->where), s->why);
+}
+
+/* true: the rest goes on in place, with branch 0. */
+static bool fork_sides(struct fork *f, region_id region, uint32_t next)
+{
+    struct rule *r = &f->rule;
+    struct legalizer *lg = r->lg;
+    uint32_t n = graph_get_region(lg->from, region)->results.n;
+    struct side side[2] = {side_new(r->b, f->side[0].region, n), side_new(r->b, f->side[1].region, n)};
+    struct rest rest = {.region = region, .next = next};
+    struct lval *results = NEW_ARRAY(lg->arena, struct lval, n + 1);
+    fork_enter(f, 1);
+    side_walk(r, f->cond, false, &side[1], rest_walk, &rest);
+    fork_enter(f, 0);
+    if (side[1].outcome == BROKEN) {
+        rest_remark(r, &side[1], 1);
+        side_keep(r, f->cond, 0, &side[1], side[0].region);
+        return true;
+    }
+    side_walk(r, f->cond, true, &side[0], rest_walk, &rest);
+    int alone = side_alone(side);
+    bool ok = true;
+    if (alone >= 0) {
+        rest_remark(r, &side[1 - alone], 1 - alone);
+        side_keep(r, f->cond, alone, &side[1 - alone], side[alone].region);
+        results = side[alone].results;
+    } else if (side[0].outcome == RUNS && side[1].outcome == RUNS) {
+        ok = fork_merge(r, f, side, results);
+    } else {
+        sides_report(r, side);
+        if (side[0].outcome != BROKEN && side[1].outcome != BROKEN)
+            rank_refuse(r, f);    /* what has no lowering may come of the rank */
+        ok = false;
+    }
+    for (uint32_t i = 0; !ok && i < n; i++)
+        results[i] = (struct lval){.kind = LVAL_POISON};
+    results_set(lg, region, results);
+    return false;
+}
+
+bool fork_walk(struct legalizer *lg, struct fork *f, region_id region, uint32_t next)
+{
+    src_id outer = lg->b.src;
+    lg->b.src = f->rule.node->src;
+    lg->n_forks++;
+    bool in_place = fork_sides(f, region, next);
+    lg->n_forks--;
+    lg->b.src = outer;
+    return in_place;
+}
+
+/* ---- If ------------------------------------------------------------------------------------------------------------------ */
+
+static enum truth fact_find(const struct legalizer *lg, expr_id cond)
+{
+    expr_id not = ex_not(lg->ctx->exprs, cond);
+    for (uint32_t i = lg->facts.n; i-- > 0;) {
+        const struct fact *f = &lg->facts.data[i];
+        if (f->cond.i == cond.i || f->cond.i == not.i)
+            return f->holds == (f->cond.i == cond.i) ? TRUE_ : FALSE_;
+    }
+    return UNKNOWN_;
+}
+
+static bool branch_walk(struct rule *r, struct side *s, void *data)
+{
+    const region_id *imported = data;
+    return legalize_region(r, *imported, NULL, 0, s->results, s->n);
+}
+
+static bool if_build(struct rule *r, value_id cond_value, expr_id cond, region_id imported[2])
+{
+    struct builder *b = r->b;
+    struct fork *f = NEW(&b->g->arena, struct fork);
+    f->cond_value = cond_value;
+    f->cond = cond;
+    for (int k = 0; k < 2; k++) {
+        f->side[k] = side_new(b, graph_region(b->g, b->region, (node_id){0}), r->n_out);
+        side_walk(r, cond, k == 0, &f->side[k], branch_walk, &imported[k]);
+    }
+    int alone = side_alone(f->side);
+    if (alone >= 0) {
+        const struct side *other = &f->side[1 - alone];
+        warn_at(r->lg->ctx, r->node->src, "if", "the %s branch cannot run at these sizes, choosing it fails the run: '%.200s': %s",
+                side_name[1 - alone], name_of(r->lg, other->where), other->why);
+        side_keep(r, cond, alone, other, f->side[alone].region);
+        memcpy(r->out, f->side[alone].results, r->n_out * sizeof *r->out);
+        return true;
+    }
+    if (f->side[0].outcome != RUNS || f->side[1].outcome != RUNS) {
+        sides_report(r, f->side);
+        return false;
+    }
+    for (f->output = 0; f->output < r->n_out; f->output++)
+        if (!same_rank(b->g, f->side[0].values[f->output], f->side[1].values[f->output]))
+            return fork_ask(r, f);
+    node_id id = if_append(r, f->side, cond_value, cond, NULL, r->n_out);
+    for (uint32_t i = 0; id.i && i < r->n_out; i++)
+        rule_out(r, i, graph_node(b->g, id)->out[i]);
+    return id.i != 0;
+}
+
+bool rule_if(struct rule *r)
+{
+    struct builder *b = r->b;
+    region_id imported[2] = {rule_region(r, "then_branch"), rule_region(r, "else_branch")};
+    value_id cond = rule_in(r, 0);
+    if (!imported[0].i || !imported[1].i)
+        return rule_bad(r, "a branch is missing");
+    if (!cond.i || v_elem(b, cond) != ELEM_BOOL)
+        return cond.i ? rule_bad(r, "the predicate is not bool") : false;
+    cond = v_scalar(b, cond);
+    enum truth t = value_truth(b, cond);
+    expr_id e = t == UNKNOWN_ ? b_elem(b, cond, 0, 0, 1) : (expr_id){0};
+    if (e.i)
+        t = fact_find(r->lg, e);
+    uint32_t n = r->n_out;
+    if (t == UNKNOWN_) {
+        if (region_n_results(r, imported[0]) != n || region_n_results(r, imported[1]) != n)
+            return rule_bad(r, "the branches do not have %u outputs", n);
+        return e.i && if_build(r, cond, e, imported);
+    }
+    remark_at(r->lg->ctx, r->node->src, "if", "the predicate is always %s%s: only that branch is compiled",
+              t == TRUE_ ? "true" : "false", e.i ? " here" : "");
+    region_id live = imported[t == TRUE_ ? 0 : 1];
+    if (region_n_results(r, live) != n)
+        return rule_bad(r, "the branch has %u outputs instead of %u", region_n_results(r, live), n);
+    return legalize_region(r, live, NULL, 0, r->out, n);
+}
