@@ -82,7 +82,7 @@ bool run_fuse(struct compilation *c)
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
     m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
     c->module = m;
-    return tile_wishes_read(c) && fuse(m);
+    return choices_read(c) && fuse(m);
 }
 
 bool run_layout(struct compilation *c) { return layout_transform(c->module); }
@@ -249,7 +249,7 @@ bool run_schedule(struct compilation *c)
     }
     if (!last)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
-    tile_wishes_check(c);
+    choices_check(c);
     unit_add(c, &last->target, "plan", print_function(c, c->module->plan));
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);

@@ -65,11 +65,11 @@ void report_diagnostics(struct context *, struct report, const struct options *)
  * False after a usage diagnostic. */
 bool input_specs_parse(struct context *, const struct text_list *, struct input_spec **out, uint32_t *n);
 
-/* ---- tiles.c ------------------------------------------------------------------------------------------------- */
+/* ---- choices.c ----------------------------------------------------------------------------------------------- */
 
 /* Reads --tile into the module; false after a usage diagnostic. After schedule: warns of those that met no kernel. */
-bool tile_wishes_read(struct compilation *);
-void tile_wishes_check(struct compilation *);
+bool choices_read(struct compilation *);
+void choices_check(struct compilation *);
 
 /* ---- text_file.c ------------------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ struct options {
     struct text_list against;
     double tolerance;
     const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
-    struct text_list tiles, inputs, overridable, print_after, feeds, dims, dump;
+    struct text_list choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t level, jobs, error_limit, worker_memory, threads, variant, runs;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;

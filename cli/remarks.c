@@ -106,7 +106,10 @@ static bool compile_patterns(struct remarks *r)
     for (size_t i = 0; i < COUNT_OF(patterns); i++) {
         if (!patterns[i])
             continue;
-        if (regcomp(&r->regex[i], patterns[i], REG_EXTENDED | REG_NOSUB) != 0)
+        char *either = arena_strdup(&r->c->ctx->session, patterns[i]);     /* a,b: passes that match a or b */
+        for (char *p = either; *p; p++)
+            *p = *p == ',' ? '|' : *p;
+        if (regcomp(&r->regex[i], either, REG_EXTENDED | REG_NOSUB) != 0)
             return error_at(r->c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is no regular expression", patterns[i]);
         r->wanted[i] = true;
     }

@@ -9,6 +9,7 @@
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
  * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where the
  * second cache holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
+#include "passes/choices.h"
 #include "passes/emit_winograd.h"
 
 enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
@@ -49,8 +50,9 @@ static bool is_near(const struct wino *w)
  * of V and M. Where that is so little that deriving U for each chunk would outweigh it, V comes from the third cache. */
 static int64_t chunk_tiles(const struct wino *w, int64_t mr)
 {
+    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_CHUNK);
     int64_t tiles = known_tiles(w), most = l2_bytes(w) / 2 / (v_bytes(w) + w->points * 2 * w->lanes * 4);
-    if (is_near(w))
+    if (is_near(w) && !told)
         return mr;
     if (most < MAX_MR && tiles * v_bytes(w) <= FAR_BYTES)
         most = tiles;
@@ -58,6 +60,7 @@ static int64_t chunk_tiles(const struct wino *w, int64_t mr)
         most = 2 * mr;
     if (most > tiles)
         most = tiles;
+    most = told ? told->n[0] : most;
     int64_t chunks = ceil_of(tiles, most);
     return ceil_of(ceil_of(tiles, chunks), mr) * mr;
 }
@@ -66,19 +69,25 @@ static void choose_tile(struct wino *w)
 {
     const struct machine *m = &w->em->mach;
     int64_t best = INT64_MAX, tiles = known_tiles(w);
-    bool near = is_near(w);
+    bool near = is_near(w), met = false;
+    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_TILE);
     for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
         for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
             int64_t ct = chunk_tiles(w, mr), chunks = ceil_of(tiles, ct), last = tiles - (chunks - 1) * ct;
             int64_t steps = (chunks - 1) * (ct / mr) + ceil_of(last, mr), rest = w->ocv % nr;
             int64_t cost = steps * (w->ocv / nr * step_cost(m, mr, nr, near) + (rest ? step_cost(m, mr, rest, near) : 0));
-            if (cost < best) {
+            bool asked = told && told->n[0] == 1 && mr == told->n[1] && nr == told->n[2];
+            if (asked || (cost < best && !met)) {
+                met = asked;
                 best = cost;
                 w->mr = mr;
                 w->nr = nr;
                 w->ct = ct;
             }
         }
+    if (told && !met)
+        choice_refuse(w->em->m, told, arena_printf(w->em->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
+                                                   (int)w->mr, (int)w->nr));
 }
 
 /* Output channels are split too where there are few chunks. Each part repeats the input transform, which is little where it
@@ -86,7 +95,15 @@ static void choose_tile(struct wino *w)
 static void choose_group(struct wino *w)
 {
     int64_t chunks = ceil_of(known_tiles(w), w->ct), panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, parts = chunks;
+    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_SPLIT);
     w->group = w->ocv;
+    if (told) {
+        w->group = told->n[0] <= w->ocv && w->ocv % told->n[0] == 0 && (!w->resident || told->n[0] == 1) ? w->ocv / told->n[0] : w->ocv;
+        if (w->group * told->n[0] != w->ocv)
+            choice_refuse(w->em->m, told, w->resident ? "all of the weights are derived first, for all channels"
+                                                      : "the vectors of output channels are no multiple of it");
+        return;
+    }
     while (!w->resident && w->group % 2 == 0 && w->group >= 2 * w->nr && parts < MANY_CHUNKS &&
            w->group >= 2 * (parts < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
         w->group /= 2;

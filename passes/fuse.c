@@ -12,6 +12,7 @@
  * Everything else is stored by a kernel of its own.
  */
 #include "passes/access.h"
+#include "passes/choices.h"
 #include "passes/kernel.h"
 
 #include <string.h>
@@ -532,6 +533,14 @@ static bool wanted(const struct fuser *f, const struct node *n)
     return false;
 }
 
+/* The user wants the result of this node of the file in memory; of its parts only the last one. */
+static bool is_told_to_store(const struct fuser *f, node_id id)
+{
+    const struct node *n = graph_node(f->g, id);
+    const char *output = source_get(f->m->ctx, n->src)->output, *name = graph_value(f->g, n->out[0])->name;
+    return f->m->choices.n && output && name && !strcmp(name, output) && choice_of_node(f->m, id, CHOOSE_STORE);
+}
+
 static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t order)
 {
     const struct node *n = graph_node(f->g, id);
@@ -539,7 +548,7 @@ static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t or
         return;
     if (n->n_out == 1 && is_stored_const(f, n->out[0]) && !f->required[n->out[0].i])
         return;
-    bool required = n->n_out > 0 && f->required[n->out[0].i];
+    bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_told_to_store(f, id));
     switch (op_shape(n->op)) {
     case SHAPE_MAP:
     case SHAPE_VIEW:

@@ -84,8 +84,10 @@ struct function_text { const char *name, *text; int64_t local_bytes; };
 
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
-/* A register tile that the user asks for: tb x ta points by nr vectors (struct tile_choice) for the kernel that computes `node`. */
-struct tile_wish { const char *node; uint32_t tb, ta, nr; bool met; };
+/* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
+ * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1. */
+enum choice_key { CHOOSE_TILE, CHOOSE_WINOGRAD, CHOOSE_CHUNK, CHOOSE_SPLIT, CHOOSE_LAYOUT, CHOOSE_STORE };
+struct choice { const char *text, *node; enum choice_key key; uint32_t n[3]; bool asked; };
 
 struct module {
     struct context *ctx;
@@ -96,7 +98,7 @@ struct module {
     uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     struct machine machine;
-    VEC(struct tile_wish) tile_wishes;
+    VEC(struct choice) choices;
     uint32_t n_values;
     bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */

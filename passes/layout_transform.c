@@ -7,6 +7,7 @@
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room.
  */
 #include "passes/access.h"
+#include "passes/choices.h"
 #include "passes/kernel.h"
 #include "passes/layout_pieces.h"
 #include "passes/winograd.h"
@@ -123,6 +124,19 @@ static void want_staged_blocks(struct layouter *l, const struct kernel *k)
     }
 }
 
+/* What the user wants of a kernel's result. */
+static void told_blocks(struct layouter *l)
+{
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
+        const struct kernel *k = &l->m->kernels.data[i];
+        const struct choice *told = k->outs.n == 1 ? choice_of_kernel(l->m, k, CHOOSE_LAYOUT) : NULL;
+        if (told && told->n[0] && !may_block(l, k->outs.data[0]))
+            choice_refuse(l->m, told, "the result has to be plain, or has too few channels");
+        else if (told)
+            l->blocked[k->outs.data[0].i] = told->n[0];
+    }
+}
+
 static void want_blocks(struct layouter *l)
 {
     struct module *m = l->m;
@@ -139,6 +153,7 @@ static void want_blocks(struct layouter *l)
             want_staged_blocks(l, k);
     }
     shun_blocks(l);
+    told_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = m->kernels.n; i > 0; i--) {
@@ -154,6 +169,7 @@ static void want_blocks(struct layouter *l)
             }
         }
     shun_blocks(l);
+    told_blocks(l);
 }
 
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */

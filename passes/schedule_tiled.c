@@ -2,6 +2,7 @@
  * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
 #include "passes/emit.h"
+#include "passes/choices.h"
 #include "passes/schedule.h"
 
 #include <string.h>
@@ -259,6 +260,9 @@ static uint32_t chunk_tiles(struct em *em, const struct tiling *t)
         n = fit;
     if (n < LEAST_TILES)
         n = LEAST_TILES;
+    const struct choice *told = choice_of_kernel(em->m, em->k, CHOOSE_CHUNK);
+    if (told)
+        n = told->n[0] < tiles ? told->n[0] : tiles;
     int64_t chunks = (tiles + n - 1) / n;
     return (uint32_t)((tiles + chunks - 1) / chunks);
 }

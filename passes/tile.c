@@ -4,6 +4,7 @@
  * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
  * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
  * included (docs/kernels.md). */
+#include "passes/choices.h"
 #include "passes/schedule.h"
 
 #include <string.h>
@@ -189,33 +190,6 @@ static int64_t more_registers(struct em *em, uint64_t group, bool contraction, i
     return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
 }
 
-static bool kernel_has(struct em *em, const char *name)
-{
-    for (uint32_t i = 0; i < em->k->nodes.n; i++) {
-        const struct source *s = source_get(em->m->ctx, graph_node(em->g, em->k->nodes.data[i])->src);
-        if (!strcmp(name, source_label(s)))
-            return true;
-    }
-    return false;
-}
-
-/* What the user asks for this kernel (--tile), if anything: the last one counts. */
-static struct tile_wish *wish_of(struct em *em)
-{
-    for (uint32_t i = em->m->tile_wishes.n; i > 0; i--)
-        if (kernel_has(em, em->m->tile_wishes.data[i - 1].node))
-            return &em->m->tile_wishes.data[i - 1];
-    return NULL;
-}
-
-static void wish_note(struct em *em, const struct node *n, struct tile_wish *w, const struct tile_choice *c)
-{
-    w->met = true;
-    if (c->tb != w->tb || c->ta != w->ta || c->nr != w->nr)
-        warn_at(em->m->ctx, n->src, "tile", "'%s' cannot have tiles of %u x %u points by %u vectors on a CPU of %u registers of %u bytes: "
-                "%u x %u by %u are taken", w->node, w->tb, w->ta, w->nr, em->mach.registers, em->mach.vector_bytes, c->tb, c->ta, c->nr);
-}
-
 struct tile_choice tile_choose(struct em *em)
 {
     const struct node *n = graph_node(em->g, em->k->anchor);
@@ -236,7 +210,7 @@ struct tile_choice tile_choose(struct em *em)
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
     struct step step = {contraction, (products + group - 1) / group, &em->mach};
     int64_t regs = em->mach.registers, best = INT64_MAX;
-    struct tile_wish *wish = wish_of(em);
+    const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
     bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
@@ -246,7 +220,7 @@ struct tile_choice tile_choose(struct em *em)
                 if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                bool asked = wish && tb == wish->tb && ta == wish->ta && nr == wish->nr;
+                bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
                 if (asked || (cost < best && !met)) {
                     met = asked;
                     best = cost;
@@ -255,8 +229,9 @@ struct tile_choice tile_choose(struct em *em)
                     c.tb = (uint32_t)tb;
                 }
             }
-    if (wish)
-        wish_note(em, n, wish, &c);
+    if (wish && !met)
+        choice_refuse(em->m, wish, arena_printf(em->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
+                                                em->mach.registers, em->mach.vector_bytes, c.tb, c.ta, c.nr));
     uint64_t steps = step.n;
     int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
     c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);

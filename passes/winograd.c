@@ -7,6 +7,7 @@
 #include "passes/winograd.h"
 
 #include "passes/access.h"
+#include "passes/choices.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,9 +78,13 @@ void winograd_choose(struct module *m, const bool *blocked)
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
         struct conv_shape s;
-        if (!m->winograd || !is_candidate(m, k, blocked, &s))
-            continue;
-        if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+        const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
+        bool candidate = (told || m->winograd) && is_candidate(m, k, blocked, &s);
+        if (told && candidate)
+            k->winograd = told->n[0];
+        else if (told && told->n[0])
+            choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
+        if (told || !candidate || (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS)))
             continue;
         double best = direct_cost(&s);
         for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {

@@ -1,0 +1,97 @@
+"""--choose: what one kernel chooses, from the command line or the configuration file, what cannot be had, what is wrong."""
+import numpy as np
+import pytest
+from onnx import helper
+
+from support.artifact import Artifact
+from support.tool import mcc, save, value
+
+NODES = [helper.make_node("Conv", ["x", "w"], ["c"], "first", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["r"], "act"),
+         helper.make_node("Conv", ["r", "v"], ["y"], "second")]
+WEIGHTS = {"w": np.random.RandomState(1).randn(32, 8, 3, 3).astype(np.float32), "v": np.random.RandomState(2).randn(48, 32, 1, 1).astype(np.float32)}
+
+
+@pytest.fixture
+def model(tmp_path):
+    return save(tmp_path / "net.onnx", NODES, [value("x", [1, 8, 12, 12])], [value("y", [1, 48, 12, 12])], WEIGHTS)
+
+
+def tiles(stderr):
+    """{node: tile} as the remarks say it."""
+    found = {}
+    for line in stderr.splitlines():
+        if "tiles of " in line:
+            a, b, n = (line.split("tiles of ")[1].split(" points")[0].split(" x ") + [line.split(" by ")[1].split()[0]])
+            found[line.split("node '")[1].split("'")[0]] = f"{a}x{b}x{n}"
+    return found
+
+
+def run(path):
+    with Artifact(path) as a:
+        return a.run([np.random.RandomState(3).randn(1, 8, 12, 12).astype(np.float32)])[0]
+
+
+def test_command_line_and_file(model, tmp_path):
+    plain = mcc(model, "-o", tmp_path / "plain.so", "-march=native", "-Rpass-analysis=schedule")
+    first = next(n for n in tiles(plain.stderr) if n in ("first", "act"))
+    assert tiles(plain.stderr)[first] != "1x3x1" and tiles(plain.stderr)["second"] != "1x2x1"
+    done = mcc(model, "-o", tmp_path / "told.so", "-march=native", "-Rpass-analysis=schedule", "--choose", "second:tile=1x2x1", "--choose", "first:tile=1x3x1")
+    assert done.returncode == 0 and "warning" not in done.stderr
+    assert tiles(done.stderr)[first] == "1x3x1" and tiles(done.stderr)["second"] == "1x2x1"
+    (tmp_path / "net.yaml").write_text("choose: [second:tile=1x2x1, act:tile=1x3x1]\n")
+    again = mcc(model, "-o", tmp_path / "file.so", "-march=native", f"--config={tmp_path}/net.yaml")
+    assert again.returncode == 0 and (tmp_path / "file.so").read_bytes() == (tmp_path / "told.so").read_bytes()
+    assert np.abs(run(tmp_path / "told.so") - run(tmp_path / "plain.so")).max() < 1e-4
+
+
+def remarks(model, tmp_path, *choices):
+    done = mcc(model, "-o", tmp_path / "net.so", "-march=native", "-Rpass-analysis=layout-transform,schedule", "-Rpass=fuse",
+               *(f"--choose={c}" for c in choices))
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_every_key(model, tmp_path):
+    """A choice changes what the remarks say, and nothing of the result."""
+    plain, want = remarks(model, tmp_path), run(tmp_path / "net.so")
+    assert "results of" not in plain and plain.count("2 nodes in one kernel") == 1
+    for choices, changed in ((["first:winograd=2"], "results of 2x2"),
+                             (["act:winograd=4", "act:tile=1x2x1"], "tiles of 2 results of 4x4 by 1 vector"),
+                             (["first:winograd=2", "first:chunk=6", "first:tile=1x3x1"], ", 6 in a chunk"),
+                             (["first:winograd=6", "first:split=2", "first:winograd=off"], "3 vector"), (["first:layout=plain"], None),
+                             (["first:store=yes"], None)):
+        got = remarks(model, tmp_path, *choices)
+        assert changed is None or changed in got, (choices, got)
+        assert np.abs(run(tmp_path / "net.so") - want).max() < 1e-3, choices
+        if "store" in choices[0]:
+            assert "2 nodes in one kernel" not in got
+        if "layout" in choices[0]:
+            assert got.count("stored in blocks") < plain.count("stored in blocks")
+
+
+def test_chunk_of_a_staged_operand(tmp_path):
+    """The map in front of the 1x1 convolution is computed for as many tiles at a time as asked, or stored."""
+    nodes = [helper.make_node("Concat", ["x", "x"], ["two"], axis=1), helper.make_node("Mul", ["two", "s"], ["m"], "scale"),
+             helper.make_node("Relu", ["m"], ["r"], "act"), helper.make_node("Conv", ["r", "v"], ["y"], "conv")]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 16, 16, 16])], [value("y", [1, 48, 16, 16])],
+                 WEIGHTS | {"s": np.random.RandomState(4).randn(1, 32, 1, 1).astype(np.float32)})
+    assert "operand computed for 5 tiles at a time" in remarks(model, tmp_path, "conv:chunk=5", "conv:tile=1x4x3")
+    assert "operand computed" in remarks(model, tmp_path) and "operand computed" not in remarks(model, tmp_path, "act:store=yes")
+
+
+def test_what_cannot_be_had(model, tmp_path):
+    done = mcc(model, "-o", tmp_path / "net.so", "-march=native", "--choose", "second:tile=9x9x9", "--choose", "nosuch:tile=1x1x1",
+               "--choose", "second:winograd=4", "--choose", "second:chunk=4", "--choose", "first:chunk=3", "--choose", "first:chunk=8")
+    assert done.returncode == 0 and "second:tile=9x9x9: a CPU of " in done.stderr and "second:winograd=4: no 3 x 3 convolution" in done.stderr
+    for words in ("nosuch:tile=1x1x1: no kernel of 'nosuch'", "second:chunk=4: no kernel of", "first:chunk=8: no kernel of"):
+        assert words in done.stderr
+    assert "first:chunk=3" not in done.stderr      # the later one counts
+    assert mcc("-Werror", model, "-o", tmp_path / "w.so", "--choose", "nosuch:tile=1x1x1").returncode == 1
+
+
+@pytest.mark.parametrize("text", ["second", ":tile=1x1x1", "second:tile", "second:tile=", "second:tile=1x1", "second:tile=1x1x1x1", "second:tile=0x1x1",
+                                  "second:tile=1x1x4097", "second:tile=-1x1x1", "second=1x1x1", "second:winograd=3", "second:winograd=", "second:chunk=0",
+                                  "second:split=2x2", "second:layout=NCHW", "second:store=no", "second:store=", "second:nosuch=1"])
+def test_wrong_forms(model, tmp_path, text):
+    done = mcc(model, "-o", tmp_path / "net.so", "--choose", text)
+    assert done.returncode == 2 and "--choose" in done.stderr and done.stderr.count("\n") == 1 and not (tmp_path / "net.so").exists()
