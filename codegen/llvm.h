@@ -38,6 +38,7 @@ struct emitter {
     LLVMValueRef fn, begin, end, scratch, run;
     LLVMValueRef index;            /* what mcc_rt_fail is told: the parallel index, 0 outside */
     LLVMValueRef *values;          /* by lval.i; NULL: not defined yet */
+    uint64_t *limit;               /* by lval.i: the index is 0 .. limit; RANGE_UNKNOWN: no such thing is known */
     int64_t *local_offset;         /* by lval.i of the LOCAL; -1: none yet */
     int64_t local_next;
     LLVMBasicBlockRef entry;       /* where allocas go */
@@ -67,6 +68,13 @@ LLVMValueRef call_intrinsic(struct emitter *, const char *name, LLVMTypeRef *typ
 /* Calls an external function, declaring it on first use: hidden, nounwind. */
 LLVMValueRef call_external(struct emitter *, const char *name, LLVMTypeRef result, LLVMValueRef *args, unsigned n);
 
+/* ---- what is known of indices (llvm_range.c) ---- */
+
+#define RANGE_UNKNOWN UINT64_MAX
+void range_learn(struct emitter *, const struct lstmt *);                     /* of a statement's result */
+void range_of_variable(struct emitter *, lval var, lval lo, lval hi);         /* lo <= var < hi */
+bool range_is_natural(const struct emitter *, lval);                          /* 0 or more */
+
 /* ---- statements ---- */
 
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
@@ -83,6 +91,7 @@ LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* llvm_do
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
 LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index);   /* llvm_address.c */
+void address_sweep(struct emitter *);                                 /* deletes index arithmetic that nothing uses */
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
 /* ---- modules ---- */

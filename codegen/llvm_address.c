@@ -8,7 +8,8 @@
  */
 #include "codegen/llvm.h"
 
-enum { MAX_USES = 32 };   /* looked at for an address that is there already */
+enum { MAX_USES = 32,    /* looked at for an address that is there already */
+       MAX_TURNS = 4 };  /* over the function, for what is unused */
 
 static LLVMValueRef gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
 {
@@ -36,22 +37,31 @@ static bool is_known_in(const struct emitter *e, LLVMValueRef base, LLVMBasicBlo
            (LLVMGetInstructionParent(base) == e->entry || LLVMGetInstructionParent(base) == block);
 }
 
+/* base + index if the block has computed it already; NULL: not among the uses that were looked at. */
+static LLVMValueRef gep_there(LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index, LLVMBasicBlockRef block)
+{
+    uint32_t seen = 0;
+    for (LLVMUseRef u = LLVMGetFirstUse(index); u && seen < MAX_USES; u = LLVMGetNextUse(u), seen++) {
+        LLVMValueRef v = LLVMGetUser(u);
+        if (LLVMIsAGetElementPtrInst(v) && LLVMGetInstructionParent(v) == block && LLVMGetOperand(v, 0) == base &&
+            LLVMGetOperand(v, 1) == index && LLVMGetGEPSourceElementType(v) == scalar)
+            return v;
+    }
+    return NULL;
+}
+
 /* base + outer, computed at the end of the block of `outer`; NULL: not possible there. */
 static LLVMValueRef outer_base(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef outer)
 {
     LLVMBasicBlockRef home = LLVMGetInstructionParent(outer), here = LLVMGetInsertBlock(e->b);
     LLVMValueRef end = LLVMGetBasicBlockTerminator(home);
-    uint32_t seen = 0;
     if (!end || !is_known_in(e, base, home))
         return NULL;
-    for (LLVMUseRef u = LLVMGetFirstUse(outer); u && seen < MAX_USES; u = LLVMGetNextUse(u), seen++) {
-        LLVMValueRef v = LLVMGetUser(u);
-        if (LLVMIsAGetElementPtrInst(v) && LLVMGetInstructionParent(v) == home && LLVMGetOperand(v, 0) == base &&
-            LLVMGetOperand(v, 1) == outer && LLVMGetGEPSourceElementType(v) == scalar)
-            return v;
-    }
+    LLVMValueRef v = gep_there(scalar, base, outer, home);
+    if (v)
+        return v;
     LLVMPositionBuilderBefore(e->b, end);
-    LLVMValueRef v = gep(e, scalar, base, outer);
+    v = gep(e, scalar, base, outer);
     LLVMPositionBuilderAtEnd(e->b, here);
     return v;
 }
@@ -76,6 +86,30 @@ LLVMValueRef address_of(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base
     LLVMValueRef from = outer_base(e, scalar, base, outer);
     if (!from)
         return gep(e, scalar, base, index);
-    from = gep(e, scalar, from, inner);
+    LLVMValueRef near = gep_there(scalar, from, inner, LLVMGetInsertBlock(e->b));
+    from = near ? near : gep(e, scalar, from, inner);
     return rest ? gep(e, scalar, from, rest) : from;
+}
+
+static bool is_unused(LLVMValueRef v)
+{
+    LLVMOpcode op = LLVMGetInstructionOpcode(v);
+    return (op == LLVMAdd || op == LLVMMul || op == LLVMGetElementPtr) && !LLVMGetFirstUse(v);
+}
+
+/* Sums are emitted before it is known that all who want them are accesses, which take their parts. */
+void address_sweep(struct emitter *e)
+{
+    bool again = true;
+    for (uint32_t turn = 0; again && turn < MAX_TURNS; turn++) {
+        again = false;
+        for (LLVMBasicBlockRef b = LLVMGetLastBasicBlock(e->fn); b; b = LLVMGetPreviousBasicBlock(b))
+            for (LLVMValueRef v = LLVMGetLastInstruction(b), next; v; v = next) {
+                next = LLVMGetPreviousInstruction(v);
+                if (!is_unused(v))
+                    continue;
+                LLVMInstructionEraseFromParent(v);
+                again = true;
+            }
+    }
 }

@@ -126,12 +126,17 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     }
     LLVMValueRef *phi = slots, *yields = slots + n + 1, *outs = slots + 2 * (size_t)n + 2;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), body = block_new(e), done = block_new(e), latch;
-    LLVMValueRef first = n ? in(e, s, 2) : NULL, again, var, next;
-    LLVMBuildCondBr(e->b, trip_starts(e, l, in(e, s, 0), first), body, done);
+    LLVMValueRef first = n ? in(e, s, 2) : NULL, again, var, next, starts = trip_starts(e, l, in(e, s, 0), first);
+    bool always = LLVMIsAConstantInt(starts) && LLVMConstIntGetZExtValue(starts);
+    if (always)
+        LLVMBuildBr(e->b, body);
+    else
+        LLVMBuildCondBr(e->b, starts, body, done);
 
     LLVMPositionBuilderAtEnd(e->b, body);
     var = LLVMBuildPhi(e->b, e->i64, "");
     e->values[l->body->params.data[0].i] = var;
+    range_of_variable(e, l->body->params.data[0], s->in[0], s->in[1]);
     for (uint32_t i = 0; i < n; i++)
         e->values[l->body->params.data[i + 1].i] = phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in(e, s, i + 2)), "");
     emit_poll(e);
@@ -145,6 +150,9 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
         for (uint32_t i = 0; i < n; i++) {
             LLVMAddIncoming(phi[i], (LLVMValueRef[]){ in(e, s, i + 2), yields[i] },
                             (LLVMBasicBlockRef[]){ from, latch }, 2);
+            outs[i] = yields[i];
+            if (always)
+                continue;
             outs[i] = LLVMBuildPhi(e->b, LLVMTypeOf(phi[i]), "");
             LLVMAddIncoming(outs[i], (LLVMValueRef[]){ in(e, s, i + 2), yields[i] },
                             (LLVMBasicBlockRef[]){ from, latch }, 2);
@@ -199,6 +207,7 @@ static void emit_parallel(struct emitter *e, const struct lstmt *s)
     LLVMPositionBuilderAtEnd(e->b, body);
     LLVMValueRef var = LLVMBuildPhi(e->b, e->i64, ""), next;
     e->values[body_ir->params.data[0].i] = var;
+    range_of_variable(e, body_ir->params.data[0], s->in[0], s->in[1]);
     e->index = var;
     emit_block(e, s->block[0], NULL);
     if (e->error)
@@ -341,6 +350,7 @@ static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRe
     LLVMValueRef v = emit_value(e, s);
     if (s->n_out)
         e->values[s->out[0].i] = v;
+    range_learn(e, s);
 }
 
 static void emit_block(struct emitter *e, lblock b, LLVMValueRef *yields)
@@ -417,8 +427,10 @@ bool emit_function(struct emitter *e, const char *symbol)
 {
     size_t n = e->f->types.n;
     e->values = calloc(n, sizeof *e->values);
+    e->limit = malloc(n * sizeof *e->limit);
     e->local_offset = malloc(n * sizeof *e->local_offset);
-    if (e->values && e->local_offset) {
+    if (e->values && e->limit && e->local_offset) {
+        memset(e->limit, 0xff, n * sizeof *e->limit);     /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
         declare_function(e, symbol);
         e->entry = block_new(e);
@@ -427,12 +439,15 @@ bool emit_function(struct emitter *e, const char *symbol)
         make_launch_array(e);
         load_arguments(e);
         emit_block(e, (lblock){ 1 }, NULL);
-        if (!e->error)
+        if (!e->error) {
             leave(e);
+            address_sweep(e);
+        }
     } else {
         emit_fail(e, "out of memory");
     }
     free(e->values);
+    free(e->limit);
     free(e->local_offset);
     return !e->error;
 }

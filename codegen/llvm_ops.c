@@ -207,9 +207,13 @@ static LLVMValueRef emit_divide(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef a = in(e, s, 0), b = safe_divisor(e, s->type, a, in(e, s, 1)), zero = int_like(e, s->type, 0);
-    LLVMValueRef q = quotient(e, s->type, a, b), r, low;
-    if (!elem_is_signed(s->type.elem))
-        return s->op == L_FLOORDIV ? q : remainder_of(e, s->type, a, b);
+    LLVMValueRef q, r, low;
+    struct ltype t = s->type;
+    if (range_is_natural(e, s->in[0]) && elem_is_signed(t.elem))
+        t.elem = ELEM_U64;
+    if (!elem_is_signed(t.elem))
+        return s->op == L_FLOORDIV ? quotient(e, t, a, b) : remainder_of(e, t, a, b);
+    q = quotient(e, t, a, b);
     r = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, q, b, ""), "");
     low = LLVMBuildICmp(e->b, LLVMIntSLT, r, zero, "");
     if (s->op == L_FLOORDIV)

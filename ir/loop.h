@@ -140,6 +140,7 @@ lval lf_value(struct lfunc *, struct ltype);                         /* a fresh 
 lblock lf_block(struct lfunc *);
 lval *lf_lvals(struct lfunc *, const lval *, uint32_t n);            /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lval);
+void lf_tidy(struct lfunc *);                                         /* equal statements once, unused ones not (ir/loop_tidy.c) */
 bool lf_finish(struct lfunc *);                                       /* lays out LOCALs, then verifies */
 
 /* ---- text, verifier, interpreter ------------------------------------------------------------------------------ */

@@ -640,6 +640,7 @@ bool em_finish(struct em *em)
         if (src && j == em->f->nodes.n)
             VEC_PUSH(em->arena, &em->f->nodes, src);
     }
+    lf_tidy(em->f);
     if (!lf_finish(em->f)) {
         strbuf_init(&text, em->arena);
         lf_print(em->f, &text);

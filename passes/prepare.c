@@ -160,5 +160,6 @@ bool emit_prepare(struct module *m, const struct machine *mach, const char *suff
         }
         launch(m, m->prepare, weights, constants, p, names[p->winograd]);
     }
+    lf_tidy(m->prepare);
     return lf_finish(m->prepare);
 }

@@ -371,6 +371,7 @@ static bool program(struct module *m, const char *suffix)
     ports_pack(&p, packed);
     prog_output_handles(&p);
     m->program = p.f;
+    lf_tidy(p.f);
     return !p.failed && lf_finish(p.f);
 }
 
@@ -445,6 +446,7 @@ static bool plan(struct module *m, const char *name)
             plan_store(&p, out, &at, late_expr(p.x, t->dims[d]) ? prog_const(&p, -1) : prog_index(&p, t->dims[d]));
     }
     m->plan = p.f;
+    lf_tidy(p.f);
     return !p.failed && lf_finish(p.f);
 }
 

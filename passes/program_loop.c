@@ -328,7 +328,10 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
     all->in = lf_lvals(o->f, bounds, 2);
     all->n_in = 2;
     all->block[0] = once;
-    if (p->failed || !lf_finish(o->f))
+    if (p->failed)
+        return false;
+    lf_tidy(o->f);
+    if (!lf_finish(o->f))
         return false;
     finish_kernel(o);
     return true;
