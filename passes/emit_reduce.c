@@ -163,9 +163,13 @@ static void dims_of(struct em *em, struct reduction *r)
 static void choose_unroll(struct em *em, struct reduction *r)
 {
     bool window = r->n->op == OP_WINDOW || r->n->op == OP_ARGWINDOW ||
-                  (r->n->op == OP_CONV && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
+                  (r->n->op == OP_CONV && r->row.dim < 0 && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
     int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
+    if (r->row.dim >= 0)
+        budget /= r->row.taps;
     for (uint32_t d = r->n_dims; d > 0; d--) {
+        if ((int32_t)d - 1 == r->row.dim)
+            continue;
         if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block || r->dim[d - 1].order.residues > 1)
             break;
         if (d == r->n_dims)
@@ -299,8 +303,16 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
 {
+    if (d == r->n_dims && r->row.dim >= 0) {
+        reduction_row(em, r, k, acc);
+        return;
+    }
     if (d == r->n_dims) {
         reduction_step(em, r, k, acc);
+        return;
+    }
+    if ((int32_t)d == r->row.dim) {
+        nest(em, r, d + 1, k, acc);
         return;
     }
     if (r->group > 1 && d + 1 == r->n_dims) {
@@ -342,6 +354,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
                  : arg ? L_MAX : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
+    r->row = em_row_taps(em, n);
     dims_of(em, r);
 }
 

@@ -4,6 +4,7 @@
 
 #include "passes/emit.h"
 #include "passes/emit_split.h"
+#include "passes/schedule.h"
 
 enum { MAX_RDIMS = RANK_MAX };
 struct rdim { expr_id extent; struct channel_order order; bool unroll; };
@@ -17,10 +18,16 @@ struct reduction {
     uint32_t n_points, n_acc;    /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
+    struct row_taps row;         /* a spatial dim whose taps are passed all in one step; dim -1: none */
 };
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);
+/* Its parts: asks for panels early; the operands of one point. */
+void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
+void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lval *acc);
+/* Steps for all taps of r->row at once (emit_row.c); the other dims' indices are in k. */
+void reduction_row(struct em *, struct reduction *, expr_id *k, lval *acc);
 /* What an accumulator of element type acc starts from, for a result of type e. */
 lval reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 

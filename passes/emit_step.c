@@ -241,21 +241,30 @@ static void prefetch_panel(struct em *em, struct reduction *r, const expr_id *k)
     em_prefetch(em, L_PREFETCH2, em_buffer(em, w), bytes);
 }
 
-void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
+void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
 {
     if (em->ahead.i && r->n->n_in > 1)
         prefetch_panel(em, r, k);
+}
+
+void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lval *acc)
+{
     expr_id at[RANK_MAX];
-    for (uint32_t i = 0; i < r->n_points; i++) {
-        switch (r->n->op) {
-        case OP_CONV: acc[i] = step_conv(em, r, r->points[i], k, acc[i]); break;
-        case OP_DOT: acc[i] = step_dot(em, r, r->points[i], k, acc[i]); break;
-        case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
-        case OP_REDUCE:
-            reduce_operand_point(em, r->n, r->points[i], k, at);
-            acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
-            break;
-        default: step_arg(em, r, r->points[i], k, acc + 2 * i); break;
-        }
+    switch (r->n->op) {
+    case OP_CONV: acc[i] = step_conv(em, r, r->points[i], k, acc[i]); break;
+    case OP_DOT: acc[i] = step_dot(em, r, r->points[i], k, acc[i]); break;
+    case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
+    case OP_REDUCE:
+        reduce_operand_point(em, r->n, r->points[i], k, at);
+        acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
+        break;
+    default: step_arg(em, r, r->points[i], k, acc + 2 * i); break;
     }
+}
+
+void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
+{
+    reduction_ahead(em, r, k);
+    for (uint32_t i = 0; i < r->n_points; i++)
+        reduction_point(em, r, i, k, acc);
 }

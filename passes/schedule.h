@@ -27,6 +27,10 @@ struct tile_choice {
     int64_t ns;                  /* estimated per parallel index */
     uint64_t flops;              /* of the whole kernel, at the least extents */
 };
+/* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast (emit_row.c). */
+struct row_taps { int32_t dim; int64_t taps, stride, dilation; };
+struct row_taps em_row_taps(struct em *, const struct node *);      /* dim -1: they do not */
+int64_t row_places(const struct row_taps *, int64_t points);        /* that so many points in a row read at all taps */
 struct tile_choice tile_choose(struct em *);
 uint64_t tile_steps(struct em *, const struct node *anchor);   /* of the reduction at one point; guesses where symbolic */
 

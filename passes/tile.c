@@ -27,6 +27,7 @@ static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
 struct step {
     bool shared;                 /* the points share the vectors: a contraction */
     uint64_t n;                  /* steps of the whole reduction */
+    struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
     const struct machine *mach;
 };
 
@@ -34,13 +35,26 @@ struct step {
 static uint64_t l1_bytes(const struct machine *m) { return (uint64_t)m->l1_kib * 1024 * 3 / 4; }
 static uint64_t l2_bytes(const struct machine *m) { return (uint64_t)m->l2_kib * 1024 * 5 / 8; }
 
+/* The same for one of the taps of a row: what all of them broadcast is loaded once, at not quite two a cycle. */
+static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
+{
+    const struct machine *m = s->mach;
+    int64_t places = tb * row_places(&s->row, ta), fma = s->row.taps * ta * tb * nr * STEP / m->fma_per_cycle;
+    int64_t loads = (places + s->row.taps * nr) * 3 * STEP / (2 * m->loads_per_cycle), least = s->row.taps * STEP * m->fma_latency;
+    int64_t cost = fma > loads ? fma : loads;
+    return ((cost > least ? cost : least) + places * BROADCAST / 2 + LOOP_COST) / s->row.taps;
+}
+
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
  * multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice Lake with
  * two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82, 9 x 3 80,
  * 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
-static int64_t step_cost(int64_t mr, int64_t nr, const struct step *s)
+static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
 {
     const struct machine *m = s->mach;
+    int64_t mr = ta * tb;
+    if (s->row.dim >= 0)
+        return row_cost(ta, tb, nr, s);
     uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
     int64_t near = STEP / m->loads_per_cycle, far = (panels <= l2_bytes(m) ? VECTOR_L2 : VECTOR_L3) * (int64_t)m->vector_bytes / 64;
     int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * BROADCAST : 0);
@@ -54,11 +68,11 @@ static int64_t step_cost(int64_t mr, int64_t nr, const struct step *s)
 static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
     if (!e.known)
-        return e.n / size * step_cost(size * tb, nr, s);
+        return e.n / size * step_cost(size, tb, nr, s);
     if (!e.n)
         return 0;
     int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
-    return large * step_cost((small + 1) * tb, nr, s) + (tiles - large) * step_cost(small * tb, nr, s);
+    return large * step_cost(small + 1, tb, nr, s) + (tiles - large) * step_cost(small, tb, nr, s);
 }
 
 static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr,
@@ -208,7 +222,7 @@ struct tile_choice tile_choose(struct em *em)
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
-    struct step step = {contraction, (products + group - 1) / group, &em->mach};
+    struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), &em->mach};
     int64_t regs = em->mach.registers, best = INT64_MAX;
     const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
     bool met = false;
@@ -217,6 +231,8 @@ struct tile_choice tile_choose(struct em *em)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
                 int64_t mr = ta * tb, need = mr * nr + more_registers(em, group, contraction, nr);
+                if (step.row.dim >= 0)   /* the weights of all taps */
+                    need += (step.row.taps - 1) * nr + 1;
                 if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > 8))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);

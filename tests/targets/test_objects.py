@@ -68,6 +68,8 @@ TEMPLATES = {
     "gemm": lambda p: gemm(p, 49, 96, 80), "gemm_rest": lambda p: gemm(p, 13, 33, 41), "gemv": lambda p: gemm(p, 1, 256, 200),
     "conv1x1": lambda p: conv(p, 64, 96, 1, 14), "conv3x3": lambda p: conv(p, 32, 48, 3, 14),
     "conv3x3_stride": lambda p: conv(p, 32, 64, 3, 15, strides=[2, 2]), "conv5x5_first": lambda p: conv(p, 3, 24, 5, 20),
+    "few_first": lambda p: conv(p, 1, 8, 5, 28), "few": lambda p: conv(p, 8, 16, 5, 14),
+    "few_stride": lambda p: conv(p, 3, 16, 3, 31, strides=[2, 2]),
     "conv_tail": lambda p: conv(p, 24, 40, 3, 7), "grouped": lambda p: conv(p, 32, 64, 3, 10, group=2),
     "depthwise": lambda p: conv(p, 48, 48, 3, 14, group=48), "transposed": transposed, "attention": attention, "norm": norm,
     "pool": pool,
@@ -116,6 +118,20 @@ def test_inner_loops(template, variant, tmp_path):
             stack = [t for t in loop if "(%rsp" in t and not (template in WEIGHTS_WIDE and STACK_READ.search(t))]
             assert all(STACK_READ.search(t) for t in stack) and len(stack) <= READS.get((template, variant), 0), (name, stack, len(loop))
     assert tiles or template in ("pool", "norm"), "no loop of multiply-adds was found: does the test still see the code?"
+
+
+@pytest.mark.parametrize("template, points, taps", [("few_first", 14, 5), ("few", 14, 5), ("few_stride", 16, 3)])
+def test_taps_share_loads(template, points, taps, tmp_path):
+    """Where there is one vector of output channels, a broadcast serves all taps of a row that read it."""
+    model, out = tmp_path / "m.onnx", tmp_path / "m.o"
+    TEMPLATES[template](model)
+    done = mcc(model, "-c", "--variants=v4", "-o", out)
+    assert done.returncode == 0, done.stderr
+    loops = [loop for code in functions(out).values() for loop in innermost(code) if sum(bool(FMA.match(t)) for t in loop) > points]
+    assert loops
+    for loop in loops:
+        steps, loads = sum(bool(FMA.match(t)) for t in loop), sum("(%r" in t and t.startswith("v") for t in loop)
+        assert steps % taps == 0 and loads < steps * 0.8, (steps, loads, loop)
 
 
 @pytest.mark.parametrize("template", ["gemm", "conv1x1"])
