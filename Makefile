@@ -148,7 +148,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench bench-models
+.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench bench-models bench-kernels
 # Ends with the line "N passed, N failed, N skipped".
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
@@ -186,6 +186,14 @@ check-large: all $(VENV)/bin/pytest
 $(BUILD)/tests/bench/calls: tests/bench/calls.c runtime/mcc_load.c $(wildcard runtime/*.h)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -o $@ $(filter %.c,$^) -ldl
+
+$(BUILD)/tests/bench/peaks: tests/bench/peaks.c
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CC) $(CFLAGS_ALL) -o $@ $<
+
+# Every micro-kernel alone, against this machine's limits; KERNELS="GEMM 3x3" names parts of them.
+bench-kernels: all $(BUILD)/tests/bench/peaks $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/kernels.py $(KERNELS)
 
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
@@ -295,6 +303,7 @@ help:
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
+	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'
