@@ -5,7 +5,7 @@
  * times as the deepest tree is deep. Leaves lead to themselves, so shallow trees wait. Every list is checked: the names
  * are unique, the nodes form trees, classes exist.
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/ml.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,14 +133,6 @@ static bool forest_read(struct rule *r, struct forest *f)
     return forest_measure(r, f, parents);
 }
 
-static value_id floats(struct builder *b, const double *x, int64_t n)
-{
-    float *f = NEW_ARRAY(&b->g->arena, float, n);
-    for (int64_t i = 0; i < n; i++)
-        f[i] = (float)x[i];
-    return b_const(b, ELEM_F32, &n, 1, f);
-}
-
 /* Does the row go where `yes` says? {0} after a refusal. A NaN fails every comparison but NEQ. */
 static value_id decision(struct rule *r, const char *mode, value_id x, value_id limit)
 {
@@ -172,7 +164,7 @@ static value_id leaves(struct rule *r, const struct forest *f, value_id x)
         rule_bad(r, "nodes_values has %u elements, %lld are wanted", n_values, (long long)f->n);
         return (value_id){0};
     }
-    value_id limit = b_convert(b, floats(b, values, f->n), v_elem(b, x)), feature = b_const(b, ELEM_I64, &f->n, 1, f->feature);
+    value_id limit = b_convert(b, ml_floats(b, values, f->n), v_elem(b, x)), feature = b_const(b, ELEM_I64, &f->n, 1, f->feature);
     value_id yes = b_const(b, ELEM_I64, &f->n, 1, f->yes), no = b_const(b, ELEM_I64, &f->n, 1, f->no);
     for (int64_t d = 1; d < f->depth && at.i; d++) {
         value_id in[2] = {x, b_gather(b, feature, at, 0)};
@@ -214,11 +206,6 @@ static bool forms_served(struct rule *r)
     for (uint32_t i = 0; i < n; i++)
         if (tracks[i])
             return rule_refuse(r, "nodes_missing_value_tracks_true");
-    if (!rule_str_is(r, "post_transform", "NONE", "NONE") && !rule_str_is(r, "post_transform", "NONE", "SOFTMAX") &&
-        !rule_str_is(r, "post_transform", "NONE", "LOGISTIC"))
-        return rule_refuse(r, "post_transform \"%.20s\"", rule_str(r, "post_transform", ""));
-    if (node_attr(r->node, "classlabels_strings"))
-        return rule_refuse(r, "labels that are strings");
     if (node_attr(r->node, "nodes_values_as_tensor") || node_attr(r->node, "class_weights_as_tensor") ||
         node_attr(r->node, "base_values_as_tensor"))
         return rule_refuse(r, "lists as tensors");
@@ -232,9 +219,9 @@ bool rule_tree_classifier(struct rule *r)
     uint32_t n_classes, n_base;
     const int64_t *labels = rule_ints(r, "classlabels_int64s", &n_classes);
     const double *base = rule_floats(r, "base_values", &n_base);
-    int64_t classes = n_classes, trees = 1, last = 1;
+    int64_t classes = n_classes, trees = 1;
     value_id x = rule_in(r, 0);
-    if (!x.i || !forms_served(r) || !forest_read(r, &f))
+    if (!x.i || !classifier_served(r) || !forms_served(r) || !forest_read(r, &f))
         return false;
     if (classes < 3)   /* of two, runtimes take one from the other and name them each in its way */
         return rule_refuse(r, "%u classes", n_classes);
@@ -243,13 +230,6 @@ bool rule_tree_classifier(struct rule *r)
     x = v_elem(b, x) == ELEM_F64 ? x : b_convert(b, x, ELEM_F32);
     value_id score = b_reduce(b, b_gather(b, votes(r, &f, classes), leaves(r, &f, x), 0), &trees, 1, "sum", false);
     if (base)
-        score = b_binary(b, OP_ADD, score, floats(b, base, n_base));
-    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
-    rule_out(r, 0, b_gather(b, b_const(b, ELEM_I64, &classes, 1, labels), b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3), 0));
-    if (rule_str_is(r, "post_transform", "NONE", "SOFTMAX"))
-        score = v_softmax(b, score, &last, 1, false);
-    else if (rule_str_is(r, "post_transform", "NONE", "LOGISTIC"))
-        score = b_unary(b, OP_SIGMOID, score);
-    rule_out(r, 1, score);
-    return true;
+        score = b_binary(b, OP_ADD, score, ml_floats(b, base, n_base));
+    return classifier_results(r, score, labels, classes);
 }
