@@ -67,6 +67,7 @@ expr_id ex_sub(struct exprs *, expr_id, expr_id);
 expr_id ex_mul(struct exprs *, expr_id, expr_id);
 expr_id ex_addc(struct exprs *, expr_id, int64_t);
 expr_id ex_mulc(struct exprs *, expr_id, int64_t);
+expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b, uint32_t n);   /* first + a[0] b[0] + ... */
 expr_id ex_div(struct exprs *, expr_id, expr_id);      /* floor */
 expr_id ex_ceildiv(struct exprs *, expr_id, expr_id);
 expr_id ex_mod(struct exprs *, expr_id, expr_id);

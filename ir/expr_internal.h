@@ -11,6 +11,7 @@ enum {
     EXPR_LEVEL_MAX = 48,       /* simplifications within simplifications; deeper ones are left undone */
     ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
+    SUMS = 1 << 14,            /* remembered, of two operands */
     EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
     CHUNK = 1024
 };
@@ -53,6 +54,7 @@ struct exprs {
     uint32_t speculative;        /* > 0: an overflow spoils what is being tried, instead of ending the compilation */
     bool spoiled;
     struct proof { uint32_t e; bool holds; } *proofs;   /* direct-mapped memory of expr_nonneg */
+    struct sum { expr_id a, b, result; bool product; int64_t coef, c; } *sums;   /* the same of sums and products */
 };
 
 static inline const struct enode *enode(const struct exprs *x, expr_id e)

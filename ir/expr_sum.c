@@ -433,15 +433,48 @@ expr_id poly_close(struct poly *p)
 
 /* ---- the constructors -------------------------------------------------------------------------------------- */
 
+/* The slot of the memory of sums and products in which an equal one is, if any; NULL: not a moment for it, since an attempt,
+ * an assumption or the depth of other simplifications may decide the result. */
+static struct sum *sum_slot(struct exprs *x, const struct sum *key)
+{
+    if (x->level || x->speculative || x->assuming)
+        return NULL;
+    if (!x->sums)
+        x->sums = NEW_ARRAY(x->arena, struct sum, SUMS);
+    uint64_t h = hash_mix((uint64_t)key->a.i << 32 | key->b.i, (uint64_t)key->coef);
+    return &x->sums[hash_mix(h, (uint64_t)key->c) % SUMS];
+}
+
+static bool sum_is(const struct sum *s, const struct sum *key)
+{
+    return s->result.i && s->a.i == key->a.i && s->b.i == key->b.i && s->coef == key->coef && s->c == key->c && s->product == key->product;
+}
+
+/* a + coef * b + c, or a * b. */
+static expr_id sum_make(struct exprs *x, struct sum key)
+{
+    struct sum *slot = sum_slot(x, &key);
+    struct poly p;
+    if (slot && sum_is(slot, &key))
+        return slot->result;
+    poly_open(x, &p);
+    if (key.product) {
+        poly_add_product(&p, key.a, key.b, 1);
+    } else {
+        poly_add(&p, key.a, 1);
+        if (key.b.i)
+            poly_add(&p, key.b, key.coef);
+        poly_add_const(&p, key.c);
+    }
+    key.result = poly_close(&p);
+    if (slot)
+        *slot = key;
+    return key.result;
+}
+
 static expr_id linear(struct exprs *x, expr_id a, expr_id b, int64_t coef, int64_t c)
 {
-    struct poly p;
-    poly_open(x, &p);
-    poly_add(&p, a, 1);
-    if (b.i)
-        poly_add(&p, b, coef);
-    poly_add_const(&p, c);
-    return poly_close(&p);
+    return sum_make(x, (struct sum){.a = a, .b = b, .coef = coef, .c = c});
 }
 
 expr_id ex_add(struct exprs *x, expr_id a, expr_id b)
@@ -469,8 +502,15 @@ expr_id ex_mulc(struct exprs *x, expr_id a, int64_t c)
 
 expr_id ex_mul(struct exprs *x, expr_id a, expr_id b)
 {
+    return sum_make(x, (struct sum){.a = a, .b = b, .product = true});
+}
+
+expr_id ex_dot(struct exprs *x, expr_id first, const expr_id *a, const expr_id *b, uint32_t n)
+{
     struct poly p;
     poly_open(x, &p);
-    poly_add_product(&p, a, b, 1);
+    poly_add(&p, first, 1);
+    for (uint32_t i = 0; i < n; i++)
+        poly_add_product(&p, a[i], b[i], 1);
     return poly_close(&p);
 }

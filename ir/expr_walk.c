@@ -38,18 +38,23 @@ static bool linear_term(struct exprs *x, expr_id term, sym_id s, expr_id *others
 bool ex_linear(struct exprs *x, expr_id e, sym_id s, expr_id *coef, expr_id *rest)
 {
     struct view v;
+    struct poly p;
+    expr_id others;
     view_of(x, e, &v);
     *coef = ex_const(x, 0);
-    *rest = ex_const(x, v.c);
     for (uint32_t i = 0; i < v.n; i++) {
-        expr_id others;
         if (!ex_uses(x, v.e[i], s))
-            *rest = ex_add(x, *rest, ex_mulc(x, v.e[i], v.coef[i]));
-        else if (linear_term(x, v.e[i], s, &others))
-            *coef = ex_add(x, *coef, ex_mulc(x, others, v.coef[i]));
-        else
+            continue;
+        if (!linear_term(x, v.e[i], s, &others))
             return false;
+        *coef = ex_add(x, *coef, ex_mulc(x, others, v.coef[i]));
     }
+    poly_open(x, &p);
+    for (uint32_t i = 0; i < v.n; i++)
+        if (!ex_uses(x, v.e[i], s))
+            poly_add(&p, v.e[i], v.coef[i]);
+    poly_add_const(&p, v.c);
+    *rest = poly_close(&p);
     return true;
 }
 

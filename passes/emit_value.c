@@ -35,18 +35,20 @@ bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 expr_id em_address(struct em *em, const struct storage *s, const expr_id *idx)
 {
     struct exprs *x = em->x;
-    expr_id a = s->origin;
+    expr_id index[2 * RANK_MAX], stride[2 * RANK_MAX];
+    uint32_t n = 0;
     for (int32_t d = 0; d < s->rank; d++) {
         const struct dim_layout *l = &s->dim[d];
-        if (!l->block) {
-            a = ex_add(x, a, ex_mul(x, idx[d], l->outer));
+        index[n] = idx[d];
+        stride[n++] = l->outer;
+        if (!l->block)
             continue;
-        }
         expr_id b = ex_const(x, l->block);
-        a = ex_add(x, a, ex_mul(x, ex_div(x, idx[d], b), l->outer));
-        a = ex_add(x, a, ex_mulc(x, ex_mod(x, idx[d], b), l->inner));
+        index[n - 1] = ex_div(x, idx[d], b);
+        index[n] = ex_mod(x, idx[d], b);
+        stride[n++] = ex_const(x, l->inner);
     }
-    return a;
+    return ex_dot(x, s->origin, index, stride, n);
 }
 
 static const struct em_sym *lane_sym(const struct em *em, expr_id e, bool *several)
