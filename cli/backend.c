@@ -80,6 +80,7 @@ bool run_fuse(struct compilation *c)
     m->opt_level = (int)o->level;
     m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
+    m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
     m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
     c->module = m;
     return choices_read(c) && fuse(m);

@@ -78,6 +78,7 @@ bool em_visible(const struct em *, lval);               /* its block is still op
 lval em_splat(struct em *, lval, uint32_t lanes);        /* no-op when it has them */
 void em_unify(struct em *, lval *v, uint32_t n);         /* splats scalars to the widest */
 lval em_select(struct em *, lval cond, lval a, lval b);  /* cond ? a : b, lane by lane */
+lval em_shuffle(struct em *, lval a, lval b, const uint8_t *from, uint32_t n);   /* n lanes: numbers from a, then b */
 void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */

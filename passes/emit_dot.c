@@ -32,7 +32,7 @@ uint32_t dot_group(const struct module *m, const struct node *n)
 
 /* ---- lanes --------------------------------------------------------------------------------------------------------- */
 
-static lval shuffled(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)
+lval em_shuffle(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)
 {
     lval in[2] = {a, b};
     lval v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
@@ -57,7 +57,7 @@ static lval interleaved(struct em *em, lval a, lval b, uint32_t size)
     uint8_t from[256];
     for (uint32_t i = 0; i < 2 * n; i++)
         from[i] = (uint8_t)((i / size & 1) * n + i / size / 2 * size + i % size);
-    return shuffled(em, a, b, from, 2 * n);
+    return em_shuffle(em, a, b, from, 2 * n);
 }
 
 /* A scalar group for all lanes. */
@@ -126,7 +126,7 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
         uint8_t from[256];
         for (uint32_t i = 0; i < lanes * g->size; i++)
             from[i] = (uint8_t)(i / g->size);
-        mask = shuffled(em, mask, mask, from, lanes * g->size);
+        mask = em_shuffle(em, mask, mask, from, lanes * g->size);
     } else if (ex_truth(em->x, g->cond) != TRUE_) {
         mask = em_splat(em, em_cond(em, g->cond), g->size);
     }

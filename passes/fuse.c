@@ -12,6 +12,7 @@
  * Everything else is stored by a kernel of its own.
  */
 #include "passes/access.h"
+#include "passes/attention.h"
 #include "passes/choices.h"
 #include "passes/kernel.h"
 
@@ -475,6 +476,26 @@ static enum kernel_kind anchor_kind(const struct node *n)
     }
 }
 
+/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first. What masks and
+ * biases are computed from is wanted at each score: in memory when it is dear. */
+static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
+{
+    const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);
+    f->m->kernels.data[d->kernel - 1].attention = a;
+    for (uint32_t i = 0; i < a->nodes.n; i++)
+        kernel_add(f, d->kernel, a->nodes.data[i]);
+    demand_hard(f, values->in[1], d->kernel, 0);
+    demand_hard(f, scores->in[0], d->kernel, 0);
+    demand_hard(f, scores->in[1], d->kernel, 0);
+    for (uint32_t i = 0; i < a->sides.n; i++) {
+        const struct attention_side *s = &a->sides.data[i];
+        if (dear(f, s->value, 0))
+            demand_hard(f, s->value, d->kernel, 0);
+        else
+            demand_at(f, s->value, s->via, d, s->idx, false, a->values.i);
+    }
+}
+
 static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
 {
     const struct node *n = graph_node(f->g, id);
@@ -498,6 +519,11 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
             at.bijective = false;
         }
         demand_reduce_operand(f, id, &at);
+        return;
+    }
+    const struct attention *attention = attention_of_values(f->m, id);
+    if (attention) {
+        fuse_attention(f, attention, d);
         return;
     }
     for (uint32_t k = 0; k < n->n_in; k++)
@@ -636,8 +662,11 @@ bool fuse(struct module *m)
 {
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
     results_separate(m);
-    if (m->opt_level > 0)
+    if (m->opt_level > 0) {
+        if (m->attention)
+            attention_find(m);
         operands_prepare(m);
+    }
     m->n_values = m->g->values.n;
     m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
     m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);

@@ -2,6 +2,7 @@
  * operands that kernels read in another order than they lie in.
  */
 #include "passes/access.h"
+#include "passes/attention.h"
 #include "passes/kernel.h"
 
 /* Gives v a copy of its own, made by a node at the end of region r. */
@@ -119,7 +120,7 @@ void operands_prepare(struct module *m)
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
-        if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
+        if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || attention_of_scores(m, (node_id){i}))
             continue;
         value_id x = n->in[0];
         const struct value *xv = graph_value(m->g, x);

@@ -63,6 +63,7 @@ struct kernel {
     value_id staged;             /* the anchor's first operand, computed inside for a chunk of points at a time; {0}: none */
     uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/winograd.h) */
     uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
+    const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/attention.h); NULL: not */
     region_id region;
     uint32_t order;              /* position in the region after scheduling */
     /* after emission */
@@ -96,6 +97,7 @@ struct module {
     enum layout_choice layout;
     int opt_level;
     uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
+    bool attention;              /* as one kernel, where that is possible */
     bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     struct machine machine;
     VEC(struct choice) choices;
@@ -109,6 +111,8 @@ struct module {
     VEC(struct weight) weights;
     uint64_t weights_bytes;
     VEC(struct prepared) prepared;
+    const struct attention **attention_of;    /* by node below n_attention_nodes: whose scores or values it makes (attention.h) */
+    uint32_t n_attention_nodes;
     uint64_t prepared_bytes;
     expr_id arena_bytes;
     struct lfunc *program, *plan;

@@ -54,7 +54,7 @@ bool schedule(struct module *m, const struct machine *mach, const char *suffix)
         struct em em;
         if (!templates[k->kind])
             continue;
-        template_fn *emit = k->winograd ? emit_winograd : templates[k->kind];
+        template_fn *emit = k->winograd ? emit_winograd : k->attention ? emit_attention : templates[k->kind];
         ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && emit(&em) && em_finish(&em);
         arena_release(&scratch);
     }

@@ -16,6 +16,7 @@ template_fn emit_map;                           /* schedule_map.c */
 template_fn emit_tiled;                         /* schedule_tiled.c */
 template_fn emit_scan, emit_scatter, emit_halo; /* schedule_serial.c */
 template_fn emit_winograd;                      /* emit_winograd.c */
+template_fn emit_attention;                     /* emit_attention.c */
 enum { FEW_POINTS = 1024 };
 int64_t em_extent_hint(struct em *, expr_id);   /* the extent; a guess where it is open */
 uint32_t em_vector_lanes(const struct em *, value_id);
@@ -32,6 +33,8 @@ struct row_taps { int32_t dim; int64_t taps, stride, dilation; };
 struct row_taps em_row_taps(struct em *, const struct node *);      /* dim -1: they do not */
 int64_t row_places(const struct row_taps *, int64_t points);        /* that so many points in a row read at all taps */
 struct tile_choice tile_choose(struct em *);
+/* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr vectors. */
+int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
 uint64_t tile_steps(struct em *, const struct node *anchor);   /* of the reduction at one point; guesses where symbolic */
 
 #endif

@@ -75,6 +75,11 @@ static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, c
     return large * step_cost(small + 1, tb, nr, s) + (tiles - large) * step_cost(small, tb, nr, s);
 }
 
+int64_t tile_line_cost(const struct machine *m, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps)
+{
+    return dim_cost((struct extent){n, known}, size, 1, nr, &(struct step){.shared = true, .n = steps, .row.dim = -1, .mach = m});
+}
+
 static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr,
                          const struct step *s)
 {

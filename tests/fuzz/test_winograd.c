@@ -4,7 +4,7 @@
  *
  *   test_winograd [graphs seed [--native]]
  */
-#include "tests/fuzz/ways.h"
+#include "tests/fuzz/single.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -139,100 +138,23 @@ static bool build(struct draw *d)
             y = b_binary_f64(&d->b, OP_MAX, y, 0);
         x = y;
     }
-    if (!x.i)
-        return false;
-    graph_add_result(d->g, (region_id){1}, x);
-    VEC_PUSH(&d->g->arena, &d->g->outputs, ((struct port){"y", NULL, x}));
-    d->g->legal = true;
-    draw_bind(d, d->extent);
-    return true;
+    return x.i && single_result(d, x);
 }
 
-/* Largest error over largest value; not a number when anything is not finite. */
-static double error_of(const struct tensor *want, const struct tensor *have)
+static struct way way_of(uint64_t seed)
 {
-    const float *a = want->data, *b = have->data;
-    double scale = 1e-30, worst = 0;
-    for (int64_t i = 0; i < tensor_count(want); i++) {
-        double e = fabs((double)a[i] - (double)b[i]);
-        scale = fabs((double)a[i]) > scale ? fabs((double)a[i]) : scale;
-        worst = isnan(worst) || e <= worst ? worst : e;      /* a NaN stays */
-    }
-    return worst / scale;
-}
-
-/* Runs graph number `seed`; false after a line that tells why. */
-static bool agrees(struct draw *d, const struct way *way, struct strbuf *why, double *error)
-{
-    struct tensor want = {0}, have = {0};
-    struct arena *arena = &d->ctx->session;
-    const char *text = "";
-    char self[400] = "";
-    if (graph_eval(d->g, d->inputs, &want, arena, &text) != EVAL_OK) {
-        strbuf_printf(why, "reference: %s", text);
-        return false;
-    }
-    if (readlink("/proc/self/exe", self, sizeof self - 40) <= 0)
-        return false;
-    const char *path = arena_printf(arena, "%s.%ld.so", self, (long)getpid());
-    struct native *native = way->native ? native_make(d, way, path, why) : NULL;
-    struct loops *loops = way->native ? NULL : loops_make(d, way, why);
-    bool ran = native ? native_run(native, &have) : loops && loops_run(loops, &have);
-    if (native)
-        native_close(native);
-    if (!ran)
-        return false;
-    static const double limits[] = {[2] = 3e-6, [4] = 2e-5, [6] = 5e-5};
-    *error = error_of(&want, &have);
-    if (*error <= limits[way->winograd])
-        return true;
-    strbuf_printf(why, "error %g of the largest value", *error);
-    return false;
-}
-
-struct totals { uint32_t used; double worst; };
-static bool try_graph(uint64_t seed, bool native, struct totals *t)
-{
-    struct context *ctx = context_new();
-    struct draw *d = NEW(&ctx->session, struct draw);
     static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
-    struct way way = {.level = 2, .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine,
-                      .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3), .native = native, .variant = "native", .threads = 3};
-    struct strbuf why;
-    jmp_buf unwind;
-    volatile bool ok = false, built = false;
-    double error = 0;
-    strbuf_init(&why, &ctx->session);
-    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = seed * 0x2545f4914f6cdd1du + 1, .largest_leaf = 1 << 19};
-    d->b = (struct builder){.g = d->g, .region = {1}};
-    ctx->unwind = &unwind;
-    if (setjmp(unwind) == 0) {
-        built = build(d);
-        ok = built && agrees(d, &way, &why, &error);
-    }
-    t->used += built;
-    t->worst = error > t->worst ? error : t->worst;
-    if (!ok && (built || ctx->fail != FAIL_NONE)) {
-        strbuf_printf(&why, "\n");
-        graph_print(d->g, &why, false);
-        diags_append(ctx, &why);
-        way_print(&way, &why);
-        printf("# seed %llu: %s\n", (unsigned long long)seed, why.data);
-    }
-    ok |= !built && ctx->fail == FAIL_NONE;
-    context_free(ctx);
-    return ok;
+    return (struct way){.level = 2, .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine,
+                        .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3)};
 }
 
-static uint32_t try_many(uint64_t n, uint64_t seed, bool native)
+static double limit_of(const struct way *way)
 {
-    struct totals t = {0, 0};
-    uint32_t bad = 0;
-    for (uint64_t i = 0; i < n && bad < 5; i++)
-        bad += !try_graph(seed + i, native, &t);
-    printf("# %u graphs %s, largest error %.2g of scale\n", t.used, native ? "compiled" : "interpreted", t.worst);
-    return bad + (t.used < n / 2);
+    static const double limits[] = {[2] = 3e-6, [4] = 2e-5, [6] = 5e-5};
+    return limits[way->winograd];
 }
+
+static const struct single convolutions = {"convolutions", build, way_of, limit_of};
 
 static void test_tables(void **state)
 {
@@ -245,13 +167,13 @@ static void test_tables(void **state)
 static void test_loops(void **state)
 {
     (void)state;
-    assert_int_equal(try_many(60, 1, false), 0);
+    assert_int_equal(single_many(&convolutions, 60, 1, false), 0);
 }
 
 static void test_native(void **state)
 {
     (void)state;
-    assert_int_equal(try_many(24, 1000, true), 0);
+    assert_int_equal(single_many(&convolutions, 24, 1000, true), 0);
 }
 
 int main(int argc, char **argv)
@@ -260,6 +182,6 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     if (argc > 2)
-        return try_many(strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
+        return single_many(&convolutions, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

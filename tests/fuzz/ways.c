@@ -326,7 +326,7 @@ static bool emit(struct loops *l, const struct way *w)
 {
     struct module *m = l->m;
     *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
-                         .winograd = w->winograd, .always = true};
+                         .winograd = w->winograd, .attention = true, .always = true};
     if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
         emit_prepare(m, &w->machine, "_x"))
         return true;

@@ -1,0 +1,245 @@
+/* Attention: random shapes with every remainder (rows, keys, head sizes, batches, symbolic extents), masks of every kind and all
+ * orders in which operands may lie, interpreted as loops and compiled, against the reference interpreter; and that no tensor of
+ * scores is left in memory.
+ *
+ *   test_attention [graphs seed [--native]]
+ */
+#include "tests/fuzz/single.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codegen/codegen.h"
+#include "ir/target.h"
+#include "passes/attention.h"
+#include "passes/legalize/legalize.h"
+
+struct shape { expr_id batch, heads, rows, keys, size, columns; };
+
+/* ---- drawing --------------------------------------------------------------------------------------------------------- */
+
+/* [batch, heads, n, m], lying so, or [batch, n, heads, m] behind a transpose, or a slice of something longer. */
+static value_id operand(struct draw *d, const struct shape *s, expr_id n, expr_id m)
+{
+    static const int64_t swap[] = {0, 2, 1, 3};
+    expr_id plain[4] = {s->batch, s->heads, n, m}, apart[4] = {s->batch, n, s->heads, m};
+    if (draw_chance(d, 40))
+        return draw_leaf(d, ELEM_F32, plain, 4, false).v;
+    if (draw_chance(d, 70))
+        return b_transpose(&d->b, draw_leaf(d, ELEM_F32, apart, 4, false).v, swap);
+    apart[3] = ex_addc(d->x, ex_mulc(d->x, m, 2), 1);
+    value_id whole = draw_leaf(d, ELEM_F32, apart, 4, false).v;
+    return whole.i ? b_transpose(&d->b, b_slice_axis(&d->b, whole, 3, ex_addc(d->x, m, draw_int(d, 0, 1)), m), swap) : whole;
+}
+
+static value_id turned(struct draw *d, value_id v)
+{
+    static const int64_t last[] = {0, 1, 3, 2};
+    return b_transpose(&d->b, v, last);
+}
+
+static value_id scores(struct draw *d, const struct shape *s)
+{
+    value_id q = operand(d, s, s->rows, s->size), k = operand(d, s, s->keys, s->size);
+    if (!q.i || !k.i)
+        return q;
+    if (draw_chance(d, 20))    /* keys times rows, turned */
+        return turned(d, b_matmul(&d->b, k, turned(d, q)));
+    return b_matmul(&d->b, q, turned(d, k));
+}
+
+/* -inf (or far below) where a key comes after the row, or is one of the first few but not of the last. */
+static value_id masked(struct draw *d, const struct shape *s, value_id z)
+{
+    struct builder *b = &d->b;
+    expr_id dims[2] = {s->rows, s->keys}, all[4] = {s->batch, ex_const(d->x, 1), s->rows, s->keys}, key[4];
+    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1), hidden, low, zero;
+    double far = draw_chance(d, 50) ? -INFINITY : -1000;
+    memcpy(key, all, sizeof key);
+    key[2] = ex_const(d->x, 1);
+    switch (draw_int(d, 0, 3)) {
+    case 0: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, all, 4, draw_chance(d, 50)).v);
+    case 1: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, key, 4, draw_chance(d, 50)).v);
+    case 2: hidden = b_binary(b, OP_LT, row, col); break;
+    default:   /* whole spans of keys count for nothing */
+        hidden = b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_addc(d->x, s->keys, -draw_int(d, 1, 9))));
+        break;
+    }
+    low = b_scalar_f64(b, ELEM_F32, far);
+    zero = b_scalar_f64(b, ELEM_F32, 0);
+    if (draw_chance(d, 50))
+        return b_select(b, hidden, low, z);
+    return b_binary(b, OP_ADD, z, b_select(b, hidden, low, zero));
+}
+
+/* Batches in another order, and back. */
+static value_id in_other_dims(struct draw *d, const struct shape *s, value_id z)
+{
+    expr_id other[5] = {ex_const(d->x, 1), s->batch, s->heads, s->rows, s->keys};
+    z = b_reshape(&d->b, z, other, 5);
+    z = b_binary_f64(&d->b, OP_MUL, z, 0.75);
+    return b_reshape(&d->b, z, other + 1, 4);
+}
+
+static value_id softmax(struct draw *d, value_id z)
+{
+    static const int64_t last[] = {3};
+    struct builder *b = &d->b;
+    if (draw_chance(d, 70))
+        return v_softmax(b, z, last, 1, false);
+    value_id e = b_unary(b, OP_EXP, b_binary(b, OP_SUB, z, b_reduce(b, z, last, 1, "max", true)));
+    return b_binary(b, OP_DIV, e, b_reduce(b, e, last, 1, "sum", true));
+}
+
+static value_id attend(struct draw *d, const struct shape *s)
+{
+    static const int64_t swap[] = {0, 2, 1, 3};
+    struct builder *b = &d->b;
+    value_id z = scores(d, s), v = operand(d, s, s->keys, s->columns);
+    if (!z.i || !v.i)
+        return (value_id){0};
+    z = draw_chance(d, 50) ? b_binary_f64(b, OP_MUL, z, 0.03125) : b_binary_f64(b, OP_DIV, z, 24);
+    if (draw_chance(d, 30))
+        z = in_other_dims(d, s, z);
+    if (draw_chance(d, 60))
+        z = masked(d, s, z);
+    value_id y = z.i ? b_matmul(b, softmax(d, z), v) : z;
+    expr_id joined[3] = {s->batch, s->rows, ex_mul(d->x, s->heads, s->columns)};
+    if (y.i && draw_chance(d, 60))
+        y = b_reshape(b, b_transpose(b, y, swap), joined, 3);
+    if (y.i && draw_chance(d, 40))
+        y = b_binary_f64(b, OP_ADD, y, 0.5);
+    return y;
+}
+
+static bool build(struct draw *d)
+{
+    static const int64_t sizes[] = {1, 3, 4, 7, 8, 12, 15, 16, 17, 20, 31, 32, 33, 48};
+    struct exprs *x = d->x;
+    struct shape s = {ex_const(x, draw_int(d, 1, 2)), ex_const(x, draw_int(d, 1, 3)), ex_const(x, draw_int(d, 8, 70)),
+                      ex_const(x, draw_int(d, 1, 90)), ex_const(x, DRAW_PICK(d, sizes)), ex_const(x, DRAW_PICK(d, sizes))};
+    if (draw_chance(d, 40)) {
+        bool keys = draw_chance(d, 70);
+        d->extent[0] = draw_chance(d, 5) ? 0 : draw_int(d, 1, keys ? 280 : 70);
+        sym_id n = d->symbol[d->n_symbols++] = sym_new(x, SYM_SHAPE, "n", 0, draw_chance(d, 50) ? 512 : INT64_MAX);
+        *(keys ? &s.keys : draw_chance(d, 70) ? &s.rows : &s.batch) = ex_sym(x, n);
+        if (keys && draw_chance(d, 30))
+            s.rows = s.keys;
+        if (s.batch.i == ex_sym(x, n).i)
+            d->extent[0] = 1 + d->extent[0] % 4;
+    }
+    value_id y = attend(d, &s);
+    return y.i && single_result(d, y);
+}
+
+static struct way way_of(uint64_t seed)
+{
+    static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
+    struct way way = {.level = 2, .layout = LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine};
+    if (seed % 5 == 0) {   /* caches so small that few keys are a span */
+        way.machine.l1_kib = 4;
+        way.machine.l2_kib = 8;
+    }
+    return way;
+}
+
+static double limit_of(const struct way *way)
+{
+    (void)way;
+    return 2e-6;
+}
+
+static const struct single attentions = {"attention", build, way_of, limit_of};
+
+/* ---- what stays in memory ---------------------------------------------------------------------------------------------- */
+
+/* Is every score inside a kernel: one kernel with an attention, and no stored value with a row and a key? */
+static bool nothing_stored(const struct module *m, const struct shape *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        n += m->kernels.data[i].attention != NULL;
+    for (uint32_t v = 1; v < m->n_values; v++) {
+        const struct type *t = value_type(m->g, (value_id){v});
+        bool row = false, key = false;
+        for (int32_t d = 0; m->stored[v] && d < t->rank; d++) {
+            row |= t->dims[d].i == s->rows.i;
+            key |= t->dims[d].i == s->keys.i;
+        }
+        if (row && key)
+            return false;
+    }
+    return n == 1;
+}
+
+/* One attention whose last part the argument changes; is it one kernel? */
+enum change { PLAIN, SCORES_READ, PROBABILITIES_READ, WRONG_AXIS, FEW_ROWS };
+static bool fused(enum change change)
+{
+    struct context *ctx = context_new();
+    struct draw *d = NEW(&ctx->session, struct draw);
+    static const int64_t last[] = {3}, other[] = {2};
+    jmp_buf unwind;
+    volatile bool one = false;
+    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 7};
+    d->b = (struct builder){.g = d->g, .region = {1}};
+    struct exprs *x = d->x;
+    struct shape s = {ex_const(x, 1), ex_const(x, 2), ex_const(x, change == FEW_ROWS ? 3 : 33),
+                      ex_const(x, change == WRONG_AXIS ? 33 : 21), ex_const(x, 8), ex_const(x, 8)};
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        struct builder *b = &d->b;
+        value_id v = operand(d, &s, s.keys, s.columns), z = b_binary_f64(b, OP_MUL, scores(d, &s), 0.5);
+        value_id p = v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
+        value_id y = b_matmul(b, p, v), read = change == SCORES_READ ? z : change == PROBABILITIES_READ ? p : (value_id){0};
+        single_result(d, y);
+        if (read.i) {
+            graph_add_result(d->g, (region_id){1}, read);
+            VEC_PUSH(&d->g->arena, &d->g->outputs, ((struct port){"z", NULL, read}));
+        }
+        struct module m = {.ctx = ctx, .g = d->g, .arena = &ctx->session, .opt_level = 2, .attention = true};
+        one = fuse(&m) && nothing_stored(&m, &s);
+    }
+    context_free(ctx);
+    return one;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    assert_true(fused(PLAIN));
+    assert_false(fused(SCORES_READ));
+    assert_false(fused(PROBABILITIES_READ));
+    assert_false(fused(WRONG_AXIS));
+    assert_false(fused(FEW_ROWS));
+}
+
+static void test_loops(void **state)
+{
+    (void)state;
+    assert_int_equal(single_many(&attentions, 90, 1, false), 0);
+}
+
+static void test_native(void **state)
+{
+    (void)state;
+    assert_int_equal(single_many(&attentions, 24, 1000, true), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    bool native = argc > 3 && strcmp(argv[3], "--native") == 0;
+    if (argc > 2)
+        return single_many(&attentions, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), native) > 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
