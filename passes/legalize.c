@@ -312,13 +312,15 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
     for (uint32_t i = 0; i < body->params.n; i++)
         lg->map[body->params.data[i].i] = i < call->n_in && call->in[i].i ? lg->map[call->in[i].i]
                                                                           : (struct lval){.kind = LVAL_NONE};
+    struct rule r = {.b = &lg->b, .lg = lg, .node = call, .op = call->op_type, .n_in = call->n_in, .n_out = call->n_out,
+                     .out = NEW_ARRAY(lg->arena, struct lval, call->n_out + 1)};
     lg->frame = &frame;
-    bool ok = walk_region(lg, f->body);
+    bool forks = inlined_walk(&r, f->body);
     lg->frame = frame.caller;
-    for (uint32_t i = 0; i < call->n_out; i++)
+    for (uint32_t i = 0; !forks && i < call->n_out; i++)
         if (call->out[i].i && body->results.data[i].i)
             lg->map[call->out[i].i] = lg->map[body->results.data[i].i];
-    return ok;
+    return true;
 }
 
 /* ---- ports -------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* If.
+/* If, and whatever else gives its results on one of two ways as the run decides.
  *
  * A predicate that is known, that follows from the ranges of symbols, or that an enclosing If has decided, leaves one branch
  * to look at. Else both are walked, on trial, and
@@ -35,14 +35,11 @@ struct side {
 };
 
 struct fork {
-    struct rule rule;            /* the If's */
-    value_id cond_value;
-    expr_id cond;
+    struct rule rule;            /* of the node whose results differ in rank */
+    struct ways ways;
     struct side side[2];
     uint32_t output;             /* whose rank differs */
 };
-
-static const char *const side_name[2] = {"then", "else"};
 
 /* ---- one side, on trial ------------------------------------------------------------------------------------------ */
 
@@ -119,15 +116,16 @@ static void sides_report(struct rule *r, const struct side side[2])
 }
 
 /* Goes on with side k in the place of the If: a run in which the predicate chooses the other one fails, as the node would. */
-static void side_keep(struct rule *r, expr_id cond, int k, const struct side *other, region_id region)
+static void side_keep(struct rule *r, const struct ways *ways, int k, const struct side *other, region_id region)
 {
+    expr_id cond = ways->cond;
     struct builder *b = r->b;
     struct legalizer *lg = r->lg;
     struct fact fact = {.cond = cond, .holds = k == 0};
     src_id outer = b->src;
     b->src = other->where;
-    b_assert(b, k == 0 ? cond : ex_not(b_exprs(b), cond), EVAL_SHAPE, "%.180s; only the %s branch of '%.60s' can run", other->why,
-             side_name[k], name_of(lg, r->node->src));
+    b_assert(b, k == 0 ? cond : ex_not(b_exprs(b), cond), EVAL_SHAPE, "%.180s; only %s of '%.60s' can run", other->why,
+             ways->name[k], name_of(lg, r->node->src));
     b->src = outer;
     graph_splice_region(b->g, region);
     VEC_PUSH(lg->arena, &lg->facts, fact);
@@ -172,15 +170,14 @@ static bool merge_type(struct rule *r, const struct side side[2], expr_id cond, 
 }
 
 /* Appends the core If of two sides, with the values that `pick` lists (NULL: all n) as its results; {0} after a diagnostic. */
-static node_id if_append(struct rule *r, const struct side side[2], value_id cond_value, expr_id cond, const uint32_t *pick,
-                         uint32_t n)
+static node_id if_append(struct rule *r, const struct side side[2], const struct ways *ways, const uint32_t *pick, uint32_t n)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, n + 1);
     for (uint32_t i = 0; i < n; i++)
-        if (!merge_type(r, side, cond, pick ? pick[i] : i, &types[i]))
+        if (!merge_type(r, side, ways->cond, pick ? pick[i] : i, &types[i]))
             return (node_id){0};
-    node_id id = graph_append(b->g, b->region, OP_IF, b->src, &cond_value, 1, NULL, 0, types, n);
+    node_id id = graph_append(b->g, b->region, OP_IF, b->src, &ways->cond_value, 1, NULL, 0, types, n);
     for (int k = 0; k < 2; k++) {
         graph_adopt_region(b->g, id, side[k].region);
         for (uint32_t i = 0; i < n; i++)
@@ -201,7 +198,7 @@ static bool rank_refuse(struct rule *r, const struct fork *f)
     const struct graph *g = r->b->g;
     struct strbuf text;
     strbuf_init(&text, r->lg->arena);
-    ex_print(g->ctx->exprs, f->cond, &text);
+    ex_print(g->ctx->exprs, f->ways.cond, &text);
     return rule_refuse(r, "output %u has rank %d or %d, as the predicate (%.60s) decides at run time; fix the dimension that it "
                        "tests with --input", f->output + 1, (int)value_type(g, f->side[0].values[f->output])->rank,
                        (int)value_type(g, f->side[1].values[f->output])->rank, text.data);
@@ -260,8 +257,19 @@ static void results_set(struct legalizer *lg, region_id region, const struct lva
             lg->map[from->results.data[i].i] = results[i];
 }
 
+/* A result has two ranks at the region's end. Where the region stands in the place of a node, that node's results have them. */
+static bool fork_pass_on(struct rule *r, const struct fork *f, const struct side side[2], region_id region, uint32_t output)
+{
+    struct legalizer *lg = r->lg;
+    if (lg->inlined.i != region.i)
+        return rank_refuse(r, f);
+    lg->passed_on = NEW(lg->arena, struct fork);
+    *lg->passed_on = (struct fork){.ways = f->ways, .side = {side[0], side[1]}, .output = output};
+    return false;
+}
+
 /* Both sides reach the region's end: those of its results that differ are results of an If around them. */
-static bool fork_merge(struct rule *r, const struct fork *f, const struct side side[2], struct lval *results)
+static bool fork_merge(struct rule *r, const struct fork *f, const struct side side[2], region_id region, struct lval *results)
 {
     struct graph *g = r->b->g;
     uint32_t *pick = NEW_ARRAY(&g->arena, uint32_t, side[0].n + 1), n = 0;
@@ -270,19 +278,19 @@ static bool fork_merge(struct rule *r, const struct fork *f, const struct side s
         if (side[0].values[i].i == side[1].values[i].i)
             continue;
         if (!same_rank(g, side[0].values[i], side[1].values[i]))
-            return rank_refuse(r, f);
+            return fork_pass_on(r, f, side, region, i);
         pick[n++] = i;
     }
-    node_id id = if_append(r, side, f->cond_value, f->cond, pick, n);
+    node_id id = if_append(r, side, &f->ways, pick, n);
     for (uint32_t i = 0; id.i && i < n; i++)
         results[pick[i]] = lval_value(graph_node(g, id)->out[i]);
     return id.i != 0;
 }
 
-static void rest_remark(struct rule *r, const struct side *s, int k)
+static void rest_remark(struct rule *r, const struct fork *f, const struct side *s, int k)
 {
-    remark_at(r->lg->ctx, r->node->src, "if", "after the %s branch '%.200s' cannot run, so the run checks that it is not chosen: %s",
-              side_name[k], name_of(r->lg, s->where), s->why);
+    remark_at(r->lg->ctx, r->node->src, "if", "after %s '%.200s' cannot run, so the run checks that it is not chosen: %s",
+              f->ways.name[k], name_of(r->lg, s->where), s->why);
 }
 
 /* true: the rest goes on in place, with branch 0. */
@@ -294,23 +302,27 @@ static bool fork_sides(struct fork *f, region_id region, uint32_t next)
     struct side side[2] = {side_new(r->b, f->side[0].region, n), side_new(r->b, f->side[1].region, n)};
     struct rest rest = {.region = region, .next = next};
     struct lval *results = NEW_ARRAY(lg->arena, struct lval, n + 1);
+    const region_id inlined = lg->inlined;
+    lg->inlined = (region_id){0};    /* a fork in a side ends with the side */
     fork_enter(f, 1);
-    side_walk(r, f->cond, false, &side[1], rest_walk, &rest);
+    side_walk(r, f->ways.cond, false, &side[1], rest_walk, &rest);
     fork_enter(f, 0);
     if (side[1].outcome == BROKEN) {
-        rest_remark(r, &side[1], 1);
-        side_keep(r, f->cond, 0, &side[1], side[0].region);
+        lg->inlined = inlined;
+        rest_remark(r, f, &side[1], 1);
+        side_keep(r, &f->ways, 0, &side[1], side[0].region);
         return true;
     }
-    side_walk(r, f->cond, true, &side[0], rest_walk, &rest);
+    side_walk(r, f->ways.cond, true, &side[0], rest_walk, &rest);
+    lg->inlined = inlined;
     int alone = side_alone(side);
     bool ok = true;
     if (alone >= 0) {
-        rest_remark(r, &side[1 - alone], 1 - alone);
-        side_keep(r, f->cond, alone, &side[1 - alone], side[alone].region);
+        rest_remark(r, f, &side[1 - alone], 1 - alone);
+        side_keep(r, &f->ways, alone, &side[1 - alone], side[alone].region);
         results = side[alone].results;
     } else if (side[0].outcome == RUNS && side[1].outcome == RUNS) {
-        ok = fork_merge(r, f, side, results);
+        ok = fork_merge(r, f, side, region, results);
     } else {
         sides_report(r, side);
         if (side[0].outcome != BROKEN && side[1].outcome != BROKEN)
@@ -334,9 +346,21 @@ bool fork_walk(struct legalizer *lg, struct fork *f, region_id region, uint32_t 
     return in_place;
 }
 
-/* ---- If ------------------------------------------------------------------------------------------------------------------ */
+bool inlined_walk(struct rule *r, region_id region)
+{
+    struct legalizer *lg = r->lg;
+    const region_id outer = lg->inlined;
+    lg->inlined = region;
+    walk_region(lg, region);
+    lg->inlined = outer;
+    struct fork *f = lg->passed_on;
+    lg->passed_on = NULL;
+    return f && fork_ask(r, f);
+}
 
-static enum truth fact_find(const struct legalizer *lg, expr_id cond)
+/* ---- two ways -------------------------------------------------------------------------------------------------------- */
+
+enum truth fact_find(const struct legalizer *lg, expr_id cond)
 {
     expr_id not = ex_not(lg->ctx->exprs, cond);
     for (uint32_t i = lg->facts.n; i-- > 0;) {
@@ -347,28 +371,30 @@ static enum truth fact_find(const struct legalizer *lg, expr_id cond)
     return UNKNOWN_;
 }
 
-static bool branch_walk(struct rule *r, struct side *s, void *data)
+struct way { const struct ways *ways; int k; };
+
+static bool way_walk(struct rule *r, struct side *s, void *data)
 {
-    const region_id *imported = data;
-    return legalize_region(r, *imported, NULL, 0, s->results, s->n);
+    const struct way *way = data;
+    return way->ways->walk(r, way->ways->data[way->k], s->results, s->n);
 }
 
-static bool if_build(struct rule *r, value_id cond_value, expr_id cond, region_id imported[2])
+bool rule_either(struct rule *r, const struct ways *ways)
 {
     struct builder *b = r->b;
     struct fork *f = NEW(&b->g->arena, struct fork);
-    f->cond_value = cond_value;
-    f->cond = cond;
+    f->ways = *ways;
     for (int k = 0; k < 2; k++) {
+        struct way way = {.ways = ways, .k = k};
         f->side[k] = side_new(b, graph_region(b->g, b->region, (node_id){0}), r->n_out);
-        side_walk(r, cond, k == 0, &f->side[k], branch_walk, &imported[k]);
+        side_walk(r, ways->cond, k == 0, &f->side[k], way_walk, &way);
     }
     int alone = side_alone(f->side);
     if (alone >= 0) {
         const struct side *other = &f->side[1 - alone];
-        warn_at(r->lg->ctx, r->node->src, "if", "the %s branch cannot run at these sizes, choosing it fails the run: '%.200s': %s",
-                side_name[1 - alone], name_of(r->lg, other->where), other->why);
-        side_keep(r, cond, alone, other, f->side[alone].region);
+        warn_at(r->lg->ctx, r->node->src, "if", "%s cannot run at these sizes, choosing it fails the run: '%.200s': %s",
+                ways->name[1 - alone], name_of(r->lg, other->where), other->why);
+        side_keep(r, ways, alone, other, f->side[alone].region);
         memcpy(r->out, f->side[alone].results, r->n_out * sizeof *r->out);
         return true;
     }
@@ -379,10 +405,35 @@ static bool if_build(struct rule *r, value_id cond_value, expr_id cond, region_i
     for (f->output = 0; f->output < r->n_out; f->output++)
         if (!same_rank(b->g, f->side[0].values[f->output], f->side[1].values[f->output]))
             return fork_ask(r, f);
-    node_id id = if_append(r, f->side, cond_value, cond, NULL, r->n_out);
+    node_id id = if_append(r, f->side, ways, NULL, r->n_out);
     for (uint32_t i = 0; id.i && i < r->n_out; i++)
         rule_out(r, i, graph_node(b->g, id)->out[i]);
     return id.i != 0;
+}
+
+/* ---- If ------------------------------------------------------------------------------------------------------------------ */
+
+static bool branch_walk(struct rule *r, const void *data, struct lval *results, uint32_t n)
+{
+    const region_id *imported = data;
+    return legalize_region(r, *imported, NULL, 0, results, n);
+}
+
+/* The predicate is known. */
+static bool if_inline(struct rule *r, region_id live)
+{
+    const struct region *from = graph_get_region(r->lg->from, live);
+    bool ok = true;
+    if (from->results.n != r->n_out || from->params.n)
+        return rule_bad(r, "the branch has %u inputs and %u outputs, 0 and %u are wanted", from->params.n, from->results.n, r->n_out);
+    if (inlined_walk(r, live))
+        return true;
+    for (uint32_t i = 0; i < r->n_out; i++) {
+        value_id v = from->results.data[i];
+        r->out[i] = v.i ? r->lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
+        ok &= r->out[i].kind != LVAL_POISON && r->out[i].kind != LVAL_NONE;
+    }
+    return ok;
 }
 
 bool rule_if(struct rule *r)
@@ -403,12 +454,11 @@ bool rule_if(struct rule *r)
     if (t == UNKNOWN_) {
         if (region_n_results(r, imported[0]) != n || region_n_results(r, imported[1]) != n)
             return rule_bad(r, "the branches do not have %u outputs", n);
-        return e.i && if_build(r, cond, e, imported);
+        struct ways ways = {.cond_value = cond, .cond = e, .walk = branch_walk, .data = {&imported[0], &imported[1]},
+                            .name = {"the then branch", "the else branch"}};
+        return e.i && rule_either(r, &ways);
     }
     remark_at(r->lg->ctx, r->node->src, "if", "the predicate is always %s%s: only that branch is compiled",
               t == TRUE_ ? "true" : "false", e.i ? " here" : "");
-    region_id live = imported[t == TRUE_ ? 0 : 1];
-    if (region_n_results(r, live) != n)
-        return rule_bad(r, "the branch has %u outputs instead of %u", region_n_results(r, live), n);
-    return legalize_region(r, live, NULL, 0, r->out, n);
+    return if_inline(r, imported[t == TRUE_ ? 0 : 1]);
 }

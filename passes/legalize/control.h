@@ -22,6 +22,19 @@ bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth)
 struct type type_open(struct graph *, const struct type *);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);
+/* As far as the place at work knows it: inside of a branch, behind a check. cond is 0 or 1. */
+enum truth fact_find(const struct legalizer *, expr_id cond);
+/* One of two ways to a node's n results: appends to the current region. false after a diagnostic. */
+typedef bool way_fn(struct rule *, const void *data, struct lval *results, uint32_t n);
+struct ways {
+    value_id cond_value;         /* bool, rank 0: way 0 if true, else way 1 */
+    expr_id cond;                /* the same as an expression, not decided */
+    way_fn *walk;
+    const void *data[2];         /* for walk */
+    const char *name[2];         /* "the then branch" */
+};
+/* Sets r's results to those of the way that the run chooses: whatever an If may need (branch.c). */
+bool rule_either(struct rule *, const struct ways *);
 /* Element of a run-time sequence at a rank-0 position; open dims become symbols. {0} after a diagnostic. */
 value_id sequence_item(struct rule *, value_id seq, value_id at);
 /* SequenceMap over a run-time sequence (operand 0): a loop of SequenceAt, body, SequenceInsert. */

@@ -50,6 +50,8 @@ struct legalizer {
     VEC(struct refusal) refusals;
     struct arena *arena;           /* the legal graph's */
     struct fork *fork;             /* that the node just walked asks for; NULL: none */
+    region_id inlined;             /* walked in the place of the node that holds or calls it, */
+    struct fork *passed_on;        /* which a fork in it has reached the end of, with results of two ranks */
     VEC(struct fact) facts;
     const struct diag_mark *trial; /* of the innermost walk on trial: it ends with its first error; NULL: none */
     uint32_t n_forks;              /* forks being walked, one inside of the other */
@@ -66,6 +68,8 @@ bool port_check(struct legalizer *, const struct port *, value_id);
 /* Walks the rest of the region, from node next on, behind the If that asked for a fork. true: one branch turned out to be the
  * only one that can run, and the rest is still to be walked in place. */
 bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t next);
+/* Walks a region in the place of r's node. true: a fork in it has to go on behind the node, and is asked for. */
+bool inlined_walk(struct rule *r, region_id);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);
 void legalize_refuse(struct legalizer *, const struct node *, const char *reason);
 void legalize_report(struct legalizer *);

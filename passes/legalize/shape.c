@@ -5,7 +5,7 @@
  * run knows become value symbols of the shape. Run-time axes become selections over the possible ones
  * (rule_axis_mask), which needs their number to be known.
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/control.h"
 
 #include <string.h>
 
@@ -239,47 +239,84 @@ static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int
     return rule_result(r, b_reshape(r->b, x, out, rank - (int32_t)n));
 }
 
-/* Without axes every dim of size 1 goes; an undecided one would leave the rank open. */
-static bool squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX])
+/* Without axes every dim of size 1 goes. n_open: how many are left undecided, one of them is *open. */
+static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX], int32_t *open)
 {
     struct exprs *ex = b_exprs(r->b);
+    uint32_t n_open = 0;
     for (int32_t i = 0; i < rank; i++) {
         enum truth t = ex_cmp_eq(ex, dims[i], ex_const(ex, 1));
         if (t == UNKNOWN_)
-            return rule_refuse(r, "the rank depends on whether dimension %d is 1; give its range with --input", (int)i);
+            t = fact_find(r->lg, ex_eq(ex, dims[i], ex_const(ex, 1)));
         marked[i] = t == TRUE_;
+        n_open += t == UNKNOWN_;
+        *open = t == UNKNOWN_ ? i : *open;
     }
-    return true;
+    return n_open;
+}
+
+/* x without the marked dims. */
+struct squeezed { value_id x; bool marked[RANK_MAX]; };
+
+static value_id squeeze_marked(struct builder *b, const struct squeezed *s)
+{
+    int32_t rank, kept = 0;
+    const expr_id *dims = b_dims(b, s->x, &rank);
+    expr_id out[RANK_MAX];
+    for (int32_t i = 0; dims && i < rank; i++)
+        if (!s->marked[i])
+            out[kept++] = dims[i];
+    return dims ? b_reshape(b, s->x, out, kept) : (value_id){0};
+}
+
+static bool squeeze_way(struct rule *r, const void *data, struct lval *results, uint32_t n)
+{
+    results[0] = lval_value(squeeze_marked(r->b, data));
+    return n == 1 && results[0].v.i;
+}
+
+/* Whether a dim is 1, and so the rank of the result, is for the run to say. */
+static bool squeeze_either(struct rule *r, const struct squeezed *s, const expr_id *dims, int32_t open)
+{
+    struct exprs *ex = b_exprs(r->b);
+    struct squeezed less = *s;
+    less.marked[open] = true;
+    struct ways ways = {.cond = ex_eq(ex, dims[open], ex_const(ex, 1)), .walk = squeeze_way, .data = {&less, s},
+                        .name = {arena_printf(&r->b->g->arena, "dim %d = 1", (int)open),
+                                 arena_printf(&r->b->g->arena, "dim %d other than 1", (int)open)}};
+    ways.cond_value = v_expr(r->b, ELEM_BOOL, ways.cond);
+    return ways.cond_value.i && rule_either(r, &ways);
 }
 
 bool rule_squeeze(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
-    value_id x = rule_in(r, 0);
-    int32_t rank, kept = 0;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    struct squeezed s = {.x = rule_in(r, 0)};
+    int32_t rank, open = 0;
+    const expr_id *dims = b_dims(r->b, s.x, &rank);
     const int64_t *axes = NULL;
     uint32_t n;
-    bool given, known, marked[RANK_MAX];
-    expr_id out[RANK_MAX], one = ex_const(ex, 1);
+    bool given, known;
+    expr_id one = ex_const(ex, 1);
     if (!dims || !axes_read(r, &axes, &n, &given, &known))
         return false;
     if (!known)
-        return squeeze_dynamic(r, x, dims, rank);
-    if (given ? !axes_mark(r, axes, n, rank, marked) : !squeeze_all(r, dims, rank, marked))
+        return squeeze_dynamic(r, s.x, dims, rank);
+    if (given && !axes_mark(r, axes, n, rank, s.marked))
         return false;
+    uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, &open);
+    if (n_open > 1)
+        return rule_refuse(r, "the rank depends on whether dimension %d is 1, and on others; give its range with --input", (int)open);
+    if (n_open)
+        return squeeze_either(r, &s, dims, open);
     for (int32_t i = 0; i < rank; i++) {
-        if (!marked[i]) {
-            out[kept++] = dims[i];
-            continue;
-        }
-        enum truth t = ex_cmp_eq(ex, dims[i], one);
+        enum truth t = s.marked[i] ? ex_cmp_eq(ex, dims[i], one) : TRUE_;
         if (t == FALSE_)
             return rule_bad(r, "squeezed dimension %d is not 1", (int)i);
         if (t == UNKNOWN_)
             b_assert(r->b, ex_eq(ex, dims[i], one), -2, "squeezed dimension %d is not 1", (int)i);
     }
-    return rule_result(r, b_reshape(r->b, x, out, kept));
+    return rule_result(r, squeeze_marked(r->b, &s));
 }
 
 static bool unsqueeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank)

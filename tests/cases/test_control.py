@@ -4,9 +4,10 @@ import re
 import time
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, ints, node, node_graph
@@ -315,6 +316,47 @@ def test_both_ranks_in_a_loop(tmp_path):
                   [value("y", [])], {"true": np.array(True), **LENGTH})
     for n, k, m in ((3, 1, 4), (2, 3, 2), (2, 3, 0)):
         agrees(model, [floats(n, k), np.array(m), F(0.5)])
+
+
+def test_squeeze_of_all_dims_that_are_one(tmp_path):
+    """Squeeze without axes, where the run says whether one of the dims goes."""
+    both = Model(tmp_path, [node("Squeeze", "x", "q"), node("Exp", "q", "h"), node("ReduceSum", "h", "y", keepdims=0)],
+                 [value("x", ["n", 1, 3])], [value("y", [])])
+    for n in (0, 1, 4):
+        agrees(both, [floats(n, 1, 3)])
+    (tmp_path / "one").mkdir()
+    one = Model(tmp_path / "one", [node("Squeeze", "x", "q", "flat"), node("Gemm", "q w", "y", "dense")], [value("x", ["n", 1, 3])],
+                [value("y", None)], {"w": floats(3, 4)})
+    agrees(one, [floats(4, 1, 3)])
+    fails(one, [floats(1, 1, 3)], "dense", "only dim 0 other than 1 of 'flat' can run")
+
+
+def test_ranks_at_the_end_of_a_branch_that_is_inlined(tmp_path):
+    """The If that decides the rank is the last of a branch, which a known predicate chooses: what follows that If goes on twice."""
+    outer = node("If", "yes", "u v", "outer", then_branch=branch([*squeezed("q"), node("Neg", "x", "m")], [value("q", None), value("m", None)]),
+                 else_branch=branch([node("Abs", "x", "e"), node("Exp", "x", "f")], [value("e", None), value("f", None)]))
+    tail = [node("Relu", "u", "r"), node("ReduceMax", "r", "y", keepdims=0), node("Add", "v v", "z")]
+    model = Model(tmp_path, [outer, *tail], [value("x", ["n", 3, "k"])], [value("y", []), value("z", None)], {"yes": np.array(True), **LENGTH})
+    for k in (1, 4):
+        agrees(model, [floats(2, 3, k)])
+
+
+def test_ranks_at_the_end_of_a_function(tmp_path):
+    """The product behind the first call leaves one rank; the second call's is known."""
+    opset = [helper.make_opsetid("", 17)]
+    consts = [node("Constant", "", "last", value_ints=[-1]), node("Constant", "", "one", value_ints=[1])]
+    function = helper.make_function("my", "Squeezed", ["x"], ["q"], [*consts, *squeezed("q")], opset)
+    nodes = [node("Squeezed", "x", "a", "first", domain="my"), node("Gemm", "a w", "b", "dense"),
+             node("Unsqueeze", "b zero", "c"), node("Transpose", "c", "d", perm=[1, 2, 0]),
+             node("Squeezed", "d", "e", "second", domain="my"), node("Gemm", "e v", "y")]
+    constants = {"w": floats(3, 4), "v": floats(4, 2), "zero": ints(0)}
+    graph_of = helper.make_graph(nodes, "net", [value("x", ["n", 3, "k"])], [value("y", None)],
+                                 [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    onnx.save(helper.make_model(graph_of, opset_imports=[*opset, helper.make_opsetid("my", 1)], functions=[function], ir_version=8),
+              tmp_path / "net.onnx")
+    model = Model(tmp_path, path=tmp_path / "net.onnx")
+    agrees(model, [floats(5, 3, 1)])
+    fails(model, [floats(5, 3, 2)], "dense", "rank")
 
 
 def test_branch_that_gives_a_value_from_outside(tmp_path):
