@@ -663,6 +663,7 @@ bool fuse(struct module *m)
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
     results_separate(m);
     if (m->opt_level > 0) {
+        partials_prepare(m);
         if (m->attention)
             attention_find(m);
         operands_prepare(m);

@@ -52,7 +52,7 @@ struct karg { value_id value; sym_id sym; uint32_t prepared; expr_id start; };
 struct kernel {
     enum kernel_kind kind;
     node_id anchor;              /* {0}: none (KERNEL_MAP) */
-    VEC(value_id) outs;          /* values stored */
+    VEC(value_id) outs;          /* values stored; the second one of a depthwise convolution: its rows summed up (fuse_partial.c) */
     value_id domain;             /* whose points the kernel runs over: outs[0], or one operand of it */
     uint32_t piece;              /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
     VEC(node_id) path;           /* invertible views from the anchor's result to domain */
@@ -126,6 +126,10 @@ bool fuse(struct module *);              /* decides stored[], kernels, order */
 /* fuse_prepare.c: every result of a region a value of its own; copies of operands in the order in which they are read */
 void results_separate(struct module *);
 void operands_prepare(struct module *);
+/* fuse_partial.c: sums over images in two steps, of which a kernel that stores the image may do the first as well. plain: values
+ * that have to be row-major. */
+void partials_prepare(struct module *);
+void partials_attach(struct module *, bool *blocked, const bool *plain);
 /* fuse_stage.c: does the kernel of a contraction compute its operand v itself (kernel.staged), rather than read it? v is a map. */
 bool stage_wanted(const struct module *, const struct kernel *, value_id v);
 bool layout_transform(struct module *);  /* decides storage[] of every stored value */

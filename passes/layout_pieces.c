@@ -67,8 +67,7 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
     return true;
 }
 
-/* Kernels that are left, and their numbers in kernel_of. */
-static void compact(struct module *m, const bool *gone)
+void kernels_remove(struct module *m, const bool *gone)
 {
     uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1), n = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
@@ -100,5 +99,5 @@ void layout_pieces(struct module *m, const bool *plain, const int32_t *fastest)
         any |= gone[i];
     }
     if (any)
-        compact(m, gone);
+        kernels_remove(m, gone);
 }

@@ -500,6 +500,7 @@ bool layout_transform(struct module *m)
     if (m->layout != LAYOUT_NCHW && m->opt_level > 0)
         want_blocks(&l);
     winograd_choose(m, l.blocked);
+    partials_attach(m, l.blocked, l.plain);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)

@@ -1,7 +1,7 @@
 /* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit_reduce.c). With accumulators in
  * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
-#include "passes/emit.h"
+#include "passes/emit_reduce.h"
 #include "passes/choices.h"
 #include "passes/schedule.h"
 
@@ -19,10 +19,12 @@ struct tiling {
     bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
     expr_id row0;
     uint32_t chunk;                  /* flat tiles that share a staged operand, one after another; 0: each is a parallel index */
+    lval partial;                    /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
+    enum lop combine;
     expr_id here;                    /* ... as many as the chunk at hand has, from row0 on */
 };
 
-void tile_store(struct em *em, const expr_id *point, lval result)
+lval tile_store(struct em *em, const expr_id *point, lval result)
 {
     expr_id at[RANK_MAX], next[RANK_MAX];
     value_id domain = em->k->domain, anchor = graph_node(em->g, em->k->anchor)->out[0];
@@ -33,8 +35,49 @@ void tile_store(struct em *em, const expr_id *point, lval result)
     }
     em->anchor = anchor;
     em->anchor_value = result;
-    em_store_out(em, at, domain.i == anchor.i ? result : em_value(em, domain, at, ex_const(em->x, 1)));
+    if (domain.i != anchor.i)
+        result = em_value(em, domain, at, ex_const(em->x, 1));
+    em_store_out(em, at, result);
     em->anchor = (value_id){0};
+    return result;
+}
+
+/* ---- partial results of a row ------------------------------------------------------------------------------------------ */
+
+static const struct node *partial_node(const struct em *em)
+{
+    return em->k->outs.n > 1 ? graph_node(em->g, graph_value(em->g, em->k->outs.data[1])->def) : NULL;
+}
+
+/* Before and after the tiles of a row, at the piece's lanes. */
+static void partial_begin(struct em *em, struct tiling *t)
+{
+    const struct node *n = partial_node(em);
+    if (!n)
+        return;
+    uint32_t lanes = em_expr_lanes(em, t->piece[0]);
+    t->combine = em_monoid(node_str(n, "monoid", "sum"), ELEM_F32);
+    em_scratch_store(em, t->partial, ex_const(em->x, 0), reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, lanes ? lanes : 1));
+}
+
+static void partial_end(struct em *em, struct tiling *t)
+{
+    if (!partial_node(em))
+        return;
+    uint32_t lanes = em_expr_lanes(em, t->piece[0]);
+    const expr_id at[3] = {t->idx[0], t->piece[0], t->idx[2]};
+    em_store(em, em->k->outs.data[1], at, em_scratch_load(em, t->partial, ex_const(em->x, 0), lanes ? lanes : 1));
+}
+
+/* n stored values of the row, pairwise. */
+static void partial_add(struct em *em, struct tiling *t, lval *v, uint32_t n)
+{
+    for (uint32_t step = 1; step < n; step *= 2)
+        for (uint32_t i = 0; i + step < n; i += 2 * step)
+            v[i] = em_op2(em, t->combine, v[i], v[i + step]);
+    expr_id zero = ex_const(em->x, 0);
+    lval sum = em_scratch_load(em, t->partial, zero, lf_type(em->f, v[0]).lanes);
+    em_scratch_store(em, t->partial, zero, em_op2(em, t->combine, sum, v[0]));
 }
 
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
@@ -64,7 +107,9 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
     for (uint32_t i = 0; i < n && !em->failed; i++)
-        tile_store(em, points[i], acc[i]);
+        acc[i] = tile_store(em, points[i], acc[i]);
+    if (partial_node(em) && !em->failed)
+        partial_add(em, t, acc, n);
 }
 
 typedef void tile_fn(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
@@ -206,7 +251,9 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
         t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
                                           (int64_t)vectors * t->lanes);
     }
+    partial_begin(em, t);
     tile_rows(em, t);
+    partial_end(em, t);
 }
 
 /* Blocks of NR vectors along vec: whole ones, then what is left. */
@@ -367,6 +414,8 @@ bool emit_tiled(struct em *em)
         blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
     t.chunk = em->k->staged.i && t.flat ? chunk_tiles(em, &t) : 0;
     struct tile_loops l = loops_of(em, &t, blocks);
+    if (partial_node(em))
+        t.partial = em_scratch(em, ELEM_F32, t.lanes);
     em_parallel_open(em, &par, l.loop, l.n);
     for (uint32_t i = 0; i < l.n; i++)
         if (l.loop[i].dim >= 0)

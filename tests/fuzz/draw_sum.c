@@ -302,6 +302,51 @@ static void conv(struct draw *d)
         draw_keep(d, epilogue(d, summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places), x));
 }
 
+/* A convolution of `m` filters over `taps` x `taps`, padded all round by `pad`. */
+static struct drawn plain_conv(struct draw *d, struct drawn x, int64_t m, int64_t groups, int64_t taps, int64_t pad)
+{
+    const struct type t = *drawn_type(d, &x);
+    int64_t c = draw_dim(d, t.dims[1]), stride = draw_int(d, 1, taps > 1 ? 2 : 1);
+    const int64_t strides[] = {stride, stride}, one[] = {1, 1};
+    const expr_id dims[] = {ex_const(d->x, m), ex_const(d->x, c / groups), ex_const(d->x, taps), ex_const(d->x, taps)};
+    const expr_id pads[] = {ex_const(d->x, pad), ex_const(d->x, pad)};
+    struct drawn w = draw_leaf(d, t.elem, dims, 4, true);
+    struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", pads, 2), attr_exprs("hi", pads, 2),
+                       attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", groups)};
+    double terms = (double)(c / groups * taps * taps);
+    value_id in[] = {x.v, w.v}, v = w.v.i ? b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a)) : (value_id){0};
+    d->work += terms * (double)(m * draw_count(d, &x) / c);
+    return v.i ? summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places) : (struct drawn){0};
+}
+
+/* A depthwise convolution, a sum over each of its images that scales it, a projection: squeeze and excitation. Some of
+ * these are left out. */
+static void squeeze(struct draw *d)
+{
+    static const int64_t channels[] = {8, 9, 16, 17, 24, 33, 40}, axes[] = {2, 3};
+    const int64_t taps = draw_int(d, 1, 4), c = DRAW_PICK(d, channels), h = draw_int(d, 2, 9), w = draw_int(d, 2, 12);
+    expr_id dims[] = {d->n_symbols && draw_chance(d, 40) ? draw_symbol(d) : ex_const(d->x, draw_int(d, 1, 2)), ex_const(d->x, c),
+                      ex_const(d->x, h), ex_const(d->x, w)};
+    if (d->work + 40.0 * (double)(2 * c * h * w) > DRAW_WORK)
+        return;
+    struct drawn x = draw_leaf(d, ELEM_F32, dims, 4, false), r;
+    if (x.v.i && draw_chance(d, 80))
+        x = draw_binary(d, OP_MAX, x, draw_const(d, &x, 0));
+    r = x.v.i ? plain_conv(d, x, c, c, taps, taps / 2) : x;
+    r = epilogue(d, r, x);
+    if (!r.v.i)
+        return;
+    double n = (double)(draw_count(d, &r) / c);
+    const char *monoid = draw_monoid(d, 'F', n, r.mag);
+    struct drawn sum = folded(d, b_reduce(&d->b, r.v, axes, 2, monoid, true), monoid, n, &r);
+    if (sum.v.i && sum.mag > 8)
+        sum = drawn_make(d, b_clamp(&d->b, sum.v, -8, 8), 8, sum.err, sum.places);
+    r = draw_binary(d, OP_MUL, r, sum);
+    if (r.v.i && draw_chance(d, 60))
+        r = plain_conv(d, r, draw_channels(d), 1, 1, 0);
+    draw_keep(d, r);
+}
+
 /* ---- products ------------------------------------------------------------------------------------------------------- */
 
 static void shuffle(struct draw *d, int64_t *p, int32_t n)
@@ -377,7 +422,9 @@ static void dot(struct draw *d)
 
 void draw_product(struct draw *d)
 {
-    if (draw_chance(d, 60))
+    if (draw_chance(d, 10))
+        squeeze(d);
+    else if (draw_chance(d, 60))
         conv(d);
     else
         dot(d);

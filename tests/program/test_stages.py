@@ -1,5 +1,6 @@
-"""Maps in front of a convolution of one tap, compiled: the convolution's kernel computes them for a chunk of points at a time,
-over extents with every kind of remainder, beside numpy; and no kernel or buffer of their own is left."""
+"""Stages of convolutions, compiled, over extents with every kind of remainder, beside numpy: maps in front of a convolution of
+one tap, which its kernel computes for a chunk of points at a time, and sums over the image that a depthwise convolution
+stores; no kernel or buffer of their own is left."""
 import re
 
 import numpy as np
@@ -51,6 +52,23 @@ def gated(n, c, height, width, k):
     return nodes, floats(w=w, g=g), (n, c, height, width), want, [(n, k, height, width)]
 
 
+def squeezed(n, c, height, width, k):
+    """A depthwise convolution, squeeze and excitation by mean and by largest element, a projection."""
+    rng = np.random.default_rng(c)
+    d, w = rng.standard_normal((c, 1, 3, 3)) / 3, rng.standard_normal((k, c, 1, 1)) / np.sqrt(c)
+    nodes = [N("Relu", ["x"], ["p"]), N("Conv", ["p", "d"], ["t"], group=c, pads=[1, 1, 1, 1]), N("Sigmoid", ["t"], ["s"]),
+             N("Mul", ["t", "s"], ["u"]), N("ReduceMean", ["u"], ["m"], axes=[2, 3]), N("ReduceMax", ["u"], ["l"], axes=[2, 3]),
+             N("Mul", ["m", "l"], ["g"]), N("Mul", ["u", "g"], ["r"]), N("Conv", ["r", "w"], ["y"])]
+
+    def want(x):
+        p = np.pad(np.maximum(x, 0).astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        t = sum(p[:, :, i:i + height, j:j + width] * d[:, 0, i, j][:, None, None] for i in range(3) for j in range(3))
+        u = t / (1 + np.exp(-t))
+        r = u * (u.mean((2, 3), keepdims=True) * u.max((2, 3), keepdims=True))
+        return (np.einsum("nchw,kc->nkhw", r, w[:, :, 0, 0]),)
+    return nodes, floats(d=d, w=w), (n, c, height, width), want, [(n, k, height, width)]
+
+
 def build(make, image, folder, *flags):
     nodes, inits, shape, want, results = make(*image)
     x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
@@ -63,7 +81,7 @@ def build(make, image, folder, *flags):
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 @pytest.mark.parametrize("image", IMAGES, ids=lambda i: "x".join(map(str, i)))
-@pytest.mark.parametrize("make", [dense, gated], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [dense, gated, squeezed], ids=lambda f: f.__name__)
 def test_values(make, image, level, tmp_path):
     x, want = build(make, image, tmp_path, level, "-o", tmp_path / "net.so")
     results = []
@@ -83,3 +101,10 @@ def test_no_kernel_of_its_own(make, maps, tmp_path):
     staged = [k for k in kernels if " = local buffer f32 " in k]
     assert len(staged) == 1 and "fma" in staged[0]
     assert len([k for k in kernels if "fma" not in k and "hreduce" not in k and "carry" not in k]) == maps, len(kernels)
+
+
+def test_rows_summed_up_on_the_way(tmp_path):
+    """One of the two reductions over the image becomes a second result of the depthwise convolution, the other has a kernel."""
+    build(squeezed, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=schedule", "-o", tmp_path / "net.loops")
+    kernels = re.split(r"^kernel ", (tmp_path / "net.loops").read_text(), flags=re.M)[1:]
+    assert [len(re.findall(r" : buffer f32 in out ", k)) for k in kernels if k.count("fma") > 8].count(2) == 1
