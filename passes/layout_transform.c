@@ -458,6 +458,19 @@ static void const_dense(struct layouter *l, value_id v)
     const_store(l, v, order, -1, true, 1);
 }
 
+/* A view that several kernels read belongs to none of them. Where a size of the run makes it (a row for each image of the batch),
+ * it is no constant itself, but what it shows may be one. */
+static void views_of_constants(struct layouter *l)
+{
+    for (uint32_t i = 1; i < l->g->nodes.n; i++) {
+        const struct node *n = graph_node(l->g, (node_id){i});
+        if (n->dead || op_shape(n->op) != SHAPE_VIEW || value_is_const(l->g, n->out[0]))
+            continue;
+        for (uint32_t o = 0; o < n->n_in; o++)
+            const_plain(l, n->in[o]);
+    }
+}
+
 static void store_constants(struct layouter *l)
 {
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {
@@ -481,6 +494,7 @@ static void store_constants(struct layouter *l)
                     const_plain(l, n->in[o]);
             }
         }
+    views_of_constants(l);
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});
         for (uint32_t i = 0; i < region->results.n; i++)

@@ -1,4 +1,4 @@
-/* ai.onnx.ml.TreeEnsembleClassifier: all trees walked at once, one level a step.
+/* TreeEnsembleClassifier and TreeEnsembleRegressor of ai.onnx.ml: all trees walked at once, one level a step.
  *
  * In: the forest as parallel lists of nodes, named by (tree, node). Out: tables over flat node numbers, and for each row
  * of the input and each tree the number of the node it has come to, which is gathered, compared and replaced as many
@@ -174,15 +174,18 @@ static value_id leaves(struct rule *r, const struct forest *f, value_id x)
     return at;
 }
 
+/* Attributes that say which nodes vote for what. */
+struct votes { const char *ids, *trees, *nodes, *weights; };
+
 /* What each node votes for: f32 [nodes, classes]; {0} after a report. */
-static value_id votes(struct rule *r, const struct forest *f, int64_t classes)
+static value_id votes_read(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes)
 {
     uint32_t n, n_weights;
-    const int64_t *ids = rule_ints(r, "class_ids", &n);
-    const int64_t *trees = list_of(r, "class_treeids", n), *nodes = trees ? list_of(r, "class_nodeids", n) : NULL;
-    const double *weights = rule_floats(r, "class_weights", &n_weights);
-    if (!nodes || n_weights != n || f->n * classes > TABLE_MAX) {
-        rule_refuse(r, "%u class_weights for %u class_ids, %lld nodes", n_weights, n, (long long)f->n);
+    const int64_t *ids = rule_ints(r, v->ids, &n);
+    const int64_t *trees = list_of(r, v->trees, n), *nodes = trees ? list_of(r, v->nodes, n) : NULL;
+    const double *weights = rule_floats(r, v->weights, &n_weights);
+    if (!nodes || n_weights != n || classes > TABLE_MAX || f->n * classes > TABLE_MAX) {
+        rule_refuse(r, "%u %s for %u %s, %lld nodes", n_weights, v->weights, n, v->ids, (long long)f->n);
         return (value_id){0};
     }
     float *table = arena_alloc_array(&r->b->g->arena, (size_t)(f->n * classes), sizeof *table);
@@ -190,7 +193,7 @@ static value_id votes(struct rule *r, const struct forest *f, int64_t classes)
     for (uint32_t i = 0; i < n; i++) {
         int64_t at = node_at(f, trees[i], nodes[i]);
         if (at < 0 || ids[i] < 0 || ids[i] >= classes) {
-            rule_bad(r, "element %u of the class weights is for node %lld, class %lld", i, (long long)nodes[i], (long long)ids[i]);
+            rule_bad(r, "element %u of %s is for node %lld, %s %lld", i, v->weights, (long long)nodes[i], v->ids, (long long)ids[i]);
             return (value_id){0};
         }
         table[at * classes + ids[i]] += (float)weights[i];
@@ -206,20 +209,32 @@ static bool forms_served(struct rule *r)
     for (uint32_t i = 0; i < n; i++)
         if (tracks[i])
             return rule_refuse(r, "nodes_missing_value_tracks_true");
-    if (node_attr(r->node, "nodes_values_as_tensor") || node_attr(r->node, "class_weights_as_tensor") ||
-        node_attr(r->node, "base_values_as_tensor"))
-        return rule_refuse(r, "lists as tensors");
+    static const char *const tensors[] = {"nodes_values_as_tensor", "class_weights_as_tensor", "target_weights_as_tensor",
+                                          "base_values_as_tensor"};
+    for (size_t i = 0; i < COUNT_OF(tensors); i++)
+        if (node_attr(r->node, tensors[i]))
+            return rule_refuse(r, "lists as tensors");
     return true;
+}
+
+/* The sums of the votes of all trees for each row of x: f32 [rows, classes]. */
+static value_id scores(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, value_id x)
+{
+    struct builder *b = r->b;
+    const int64_t trees = 1;
+    x = v_elem(b, x) == ELEM_F64 ? x : b_convert(b, x, ELEM_F32);
+    return b_reduce(b, b_gather(b, votes_read(r, f, v, classes), leaves(r, f, x), 0), &trees, 1, "sum", false);
 }
 
 bool rule_tree_classifier(struct rule *r)
 {
+    static const struct votes votes = {"class_ids", "class_treeids", "class_nodeids", "class_weights"};
     struct builder *b = r->b;
     struct forest f = {0};
     uint32_t n_classes, n_base;
     const int64_t *labels = rule_ints(r, "classlabels_int64s", &n_classes);
     const double *base = rule_floats(r, "base_values", &n_base);
-    int64_t classes = n_classes, trees = 1;
+    int64_t classes = n_classes;
     value_id x = rule_in(r, 0);
     if (!x.i || !classifier_served(r) || !forms_served(r) || !forest_read(r, &f))
         return false;
@@ -227,9 +242,32 @@ bool rule_tree_classifier(struct rule *r)
         return rule_refuse(r, "%u classes", n_classes);
     if (v_rank(b, x) != 2 || (base && n_base != n_classes))
         return rule_refuse(r, "input of rank %d, %u labels, %u base_values", (int)v_rank(b, x), n_classes, n_base);
-    x = v_elem(b, x) == ELEM_F64 ? x : b_convert(b, x, ELEM_F32);
-    value_id score = b_reduce(b, b_gather(b, votes(r, &f, classes), leaves(r, &f, x), 0), &trees, 1, "sum", false);
+    value_id score = scores(r, &f, &votes, classes, x);
     if (base)
         score = b_binary(b, OP_ADD, score, ml_floats(b, base, n_base));
     return classifier_results(r, score, labels, classes);
+}
+
+bool rule_tree_regressor(struct rule *r)
+{
+    static const struct votes votes = {"target_ids", "target_treeids", "target_nodeids", "target_weights"};
+    struct builder *b = r->b;
+    struct forest f = {0};
+    uint32_t n_base;
+    const double *base = rule_floats(r, "base_values", &n_base);
+    int64_t targets = rule_int(r, "n_targets", 1);
+    bool average = rule_str_is(r, "aggregate_function", "SUM", "AVERAGE");
+    value_id x = rule_in(r, 0);
+    if (!x.i || !forms_served(r) || !forest_read(r, &f))
+        return false;
+    if (!rule_str_is(r, "post_transform", "NONE", "NONE"))
+        return rule_refuse(r, "post_transform \"%.20s\"", rule_str(r, "post_transform", ""));
+    if (!average && !rule_str_is(r, "aggregate_function", "SUM", "SUM"))
+        return rule_refuse(r, "aggregate_function \"%.20s\"", rule_str(r, "aggregate_function", ""));
+    if (v_rank(b, x) != 2 || targets < 1 || (base && n_base != targets))
+        return rule_refuse(r, "input of rank %d, %lld targets, %u base_values", (int)v_rank(b, x), (long long)targets, n_base);
+    value_id y = scores(r, &f, &votes, targets, x);
+    if (average)
+        y = b_binary_f64(b, OP_DIV, y, (double)f.n_trees);
+    return rule_result(r, base ? b_binary(b, OP_ADD, y, ml_floats(b, base, n_base)) : y);
 }

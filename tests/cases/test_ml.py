@@ -1,4 +1,4 @@
-"""Linear models of ai.onnx.ml beside ONNX Runtime."""
+"""Linear models and forests of ai.onnx.ml beside ONNX Runtime."""
 import numpy as np
 import onnx
 import pytest
@@ -44,3 +44,51 @@ def test_linear_classifier_of_integers_and_of_equal_scores(tmp_path):
     ({"post_transform": "PROBIT"}, "PROBIT"), ({"intercepts": [1.0]}, "1 intercepts"), ({"coefficients": [1.0] * 13}, "13 coefficients")])
 def test_linear_classifier_refused(more, words, tmp_path):
     assert words in classifier(tmp_path, **more).refused()
+
+
+def forest(seed, trees=5, depth=4, targets=1, mode="BRANCH_LEQ"):
+    """Attributes of random trees over FEATURES columns; leaves of the first vote for every target, others for one."""
+    rng, lists = np.random.default_rng(seed), {}
+    put = lambda **row: [lists.setdefault(k, []).append(v) for k, v in row.items()]
+    for tree in range(trees):
+        waiting, made = [(0, 0)], 1
+        while waiting:
+            i, level = waiting.pop(0)
+            leaf = level == depth or (level > 0 and rng.random() < 0.3)
+            put(nodes_treeids=tree, nodes_nodeids=i, nodes_featureids=int(rng.integers(FEATURES)), nodes_modes="LEAF" if leaf else mode,
+                nodes_values=float(np.float32(rng.standard_normal())), nodes_truenodeids=0 if leaf else made,
+                nodes_falsenodeids=0 if leaf else made + 1)
+            if not leaf:
+                waiting += [(made, level + 1), (made + 1, level + 1)]
+                made += 2
+                continue
+            for target in range(targets) if tree == 0 else [rng.integers(targets)]:
+                put(target_treeids=tree, target_nodeids=i, target_ids=int(target), target_weights=float(np.float32(rng.standard_normal())))
+    return lists
+
+
+def regressor(folder, elem=T.FLOAT, **attributes):
+    made = node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **attributes)
+    return model_of(folder, [made], [value("x", ["n", FEATURES], elem)], [value("y", ["n", None])])
+
+
+@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
+@pytest.mark.parametrize("targets, more", [(1, {}), (3, {"base_values": [0.5, -1.0, 2.0]}),
+                                           (2, {"aggregate_function": "AVERAGE", "base_values": [0.25, 4.0]})])
+def test_tree_regressor(mode, targets, more, tmp_path):
+    model = regressor(tmp_path, n_targets=targets, **forest(targets, targets=targets, mode=mode), **more)
+    for n in (1, 3, 40):
+        model.compare([floats(n, FEATURES, seed=n)])
+
+
+def test_tree_regressor_on_a_split(tmp_path):
+    """Rows that lie exactly on the numbers that the nodes compare with."""
+    attributes = forest(7)
+    model = regressor(tmp_path, n_targets=1, **attributes)
+    model.compare([np.repeat(np.float32(attributes["nodes_values"])[:, None], FEATURES, 1)])
+
+
+@pytest.mark.parametrize("more, words", [
+    ({"aggregate_function": "MAX"}, "MAX"), ({"post_transform": "PROBIT"}, "PROBIT"), ({"base_values": [1.0, 2.0]}, "2 base_values")])
+def test_tree_regressor_refused(more, words, tmp_path):
+    assert words in regressor(tmp_path, n_targets=1, **forest(1), **more).refused()

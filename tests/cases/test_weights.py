@@ -204,3 +204,12 @@ def test_rows_of_every_leading_dim_are_one_product(tmp_path):
     assert len(kernels) == 1 and "contract" in kernels[0]
     for n in (1, 3):
         model.compare([floats(n, 7, 5, 64)], flags=["-O2"], atol=1e-4)
+
+
+def test_constant_seen_by_several_kernels_through_a_view_of_the_runs_size(tmp_path):
+    """A row for each row of x: no constant itself, and read by kernels that have nothing else in common."""
+    nodes = [node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Concat", "n seven", "to", axis=0), node("Expand", "c to", "rows"),
+             node("MatMul", "rows w", "a"), node("MatMul", "x rows", "b"), node("Mul", "a x", "y"), node("Exp", "b", "z")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 7])], [value("y", ["n", 7]), value("z", ["n", 7])],
+                  {"c": floats(7), "w": floats(7, 7, seed=1), "zero": ints(0), "seven": ints(7)})
+    model.compare([floats(7, 7, seed=2)])
