@@ -133,13 +133,13 @@ static bool conv_finish(struct rule *r, value_id y, uint32_t bias, enum elem e)
 {
     struct builder *b = r->b;
     if (rule_has(r, bias))
-        y = b_binary(b, OP_ADD, y, v_along(b, b_convert(b, rule_in(r, bias), v_elem(b, y)), 1, v_rank(b, y)));
+        y = b_binary(b, OP_ADD, y, v_along(b, b_convert(b, v_normal(b, rule_in(r, bias)), v_elem(b, y)), 1, v_rank(b, y)));
     return rule_result(r, b_convert(b, y, e));
 }
 
 bool rule_conv(struct rule *r)
 {
-    value_id x = rule_in(r, 0), w = rule_in(r, 1);
+    value_id x = rule_in(r, 0), w = v_normal(r->b, rule_in(r, 1));
     enum elem e = v_elem(r->b, x);
     value_id exact;
     if (rule_conv_dequantized(r, &exact))
@@ -230,7 +230,7 @@ bool rule_conv_transpose(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    value_id x = rule_in(r, 0), w = rule_in(r, 1);
+    value_id x = rule_in(r, 0), w = v_normal(b, rule_in(r, 1));
     int32_t rank, rank_w;
     const expr_id *dims = b_dims(b, x, &rank), *wdims = b_dims(b, w, &rank_w);
     int64_t groups = rule_int(r, "group", 1), xdil[RANK_MAX], channels;

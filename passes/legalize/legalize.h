@@ -108,6 +108,7 @@ value_id v_expr(struct builder *, enum elem, expr_id);
 value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
+value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
 
 /* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
 

@@ -1,0 +1,48 @@
+/* Subnormal numbers among the weights of convolutions and in the statistics of BatchNormalization count as 0.
+ *
+ * Channels that training has switched off decay to them: weights, scale, variance and shift of some 1e-40. Beside anything
+ * that a result can hold they are nothing, but each multiplication that meets one costs the CPU a hundred cycles, and what
+ * such a channel computes are subnormal numbers again, for the next layer to meet. Only constants of the file are looked at.
+ */
+#include "passes/legalize/legalize.h"
+
+#include <float.h>
+
+enum { PIECE = 4096 };     /* elements looked at at a time */
+
+/* Elements of a float32 constant of the file; 0: something else, or of a size that is not known. */
+static int64_t constant_size(struct builder *b, value_id v)
+{
+    const struct value *value = graph_value(b->g, v);
+    int32_t rank;
+    int64_t n = 1, d;
+    if (!v.i || !value->def.i || graph_node(b->g, value->def)->op != OP_CONSTANT || v_elem(b, v) != ELEM_F32)
+        return 0;
+    const expr_id *dims = b_dims(b, v, &rank);
+    for (int32_t i = 0; dims && i < rank; i++)
+        if (!ex_is_const(b_exprs(b), dims[i], &d) || !mul_i64(n, d, &n))
+            return 0;
+    return dims ? n : 0;
+}
+
+static bool has_subnormal(const uint32_t *bits, int64_t n)
+{
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++)
+        found |= (bits[i] << 1) - 1 < (UINT32_C(1) << 24) - 1;
+    return found != 0;
+}
+
+value_id v_normal(struct builder *b, value_id v)
+{
+    uint32_t bits[PIECE];
+    int64_t size = constant_size(b, v);
+    for (int64_t at = 0; at < size; at += PIECE) {
+        int64_t n = size - at < PIECE ? size - at : PIECE;
+        if (!const_read(b->g, v, at, n, bits))
+            return (value_id){0};
+        if (has_subnormal(bits, n))
+            return b_select(b, b_binary_f64(b, OP_LT, b_unary(b, OP_ABS, v), FLT_MIN), b_splat_like(b, v, 0), v);
+    }
+    return v;
+}

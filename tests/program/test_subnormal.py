@@ -1,0 +1,51 @@
+"""Channels that training has switched off hold subnormal numbers. As constants of convolutions and of BatchNormalization those
+count as 0 (docs/numerics.md), while the same numbers as data stay what they are."""
+import numpy as np
+from onnx import helper
+
+from support.artifact import Artifact
+from support.tool import mcc, save, value
+
+N = helper.make_node
+TINY = np.float32(1e-40)
+LARGE = np.float32(2) ** 120     # TINY * LARGE is 1e-4
+
+
+def compiled(tmp_path, nodes, ports, weights, x):
+    model = save(tmp_path / "net.onnx", nodes, [value("x", x.shape)], [value("y", ports)], weights)
+    done = mcc(model, "-o", tmp_path / "net.so")
+    assert done.returncode == 0, done.stderr
+    with Artifact(tmp_path / "net.so") as a:
+        return a.run([x])[0]
+
+
+def test_weights_of_a_convolution(tmp_path):
+    w = np.ones((20, 3, 1, 1), np.float32)
+    w[7] = w[11, 1] = -TINY
+    x = np.full((1, 3, 5, 5), LARGE)
+    y = compiled(tmp_path, [N("Conv", ["x", "w"], ["y"])], [1, 20, 5, 5], {"w": w}, x)
+    assert (y[0, 7] == 0).all() and (y[0, 11] == 2 * LARGE).all() and (y[0, 12] == 3 * LARGE).all()
+
+
+def test_weights_of_a_transposed_convolution(tmp_path):
+    w = np.ones((3, 16, 2, 2), np.float32)
+    w[:, 5] = TINY
+    x = np.full((1, 3, 4, 4), LARGE)
+    y = compiled(tmp_path, [N("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2])], [1, 16, 8, 8], {"w": w}, x)
+    assert (y[0, 5] == 0).all() and (y[0, 6] == 3 * LARGE).all()
+
+
+def test_statistics_of_a_normalisation(tmp_path):
+    s = {"scale": np.ones(4), "shift": np.zeros(4), "mean": np.zeros(4), "var": np.ones(4)}
+    s = {k: v.astype(np.float32) for k, v in s.items()}
+    s["scale"][2] = s["shift"][2] = s["shift"][3] = TINY
+    x = np.full((1, 4, 3, 3), LARGE)
+    x[0, 3] = 0
+    y = compiled(tmp_path, [N("BatchNormalization", ["x", *s], ["y"], epsilon=0.0)], [1, 4, 3, 3], s, x)
+    assert (y[0, 1] == LARGE).all() and (y[0, 2] == 0).all() and (y[0, 3] == 0).all()
+
+
+def test_data_stay(tmp_path):
+    x = np.array([[TINY, -TINY, 0, 1]], np.float32)
+    y = compiled(tmp_path, [N("Add", ["x", "c"], ["y"])], [1, 4], {"c": np.array([0, 0, TINY, 0], np.float32)}, x)
+    assert (y == np.array([[TINY, -TINY, TINY, 1]], np.float32)).all()
