@@ -161,7 +161,16 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     f->a->rows_of = free[0].i != f->row.i;
     if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
         return false;
-    return ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) && size >= 1 && size <= SIZE_MAX_HEAD;
+    if (!ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) || size < 1 || size > SIZE_MAX_HEAD)
+        return false;
+    const struct dot_dims *rows = f->a->rows_of ? &k : &q;
+    expr_id *point = NEW_ARRAY(f->m->arena, expr_id, rows->n_batch + 2);
+    for (uint32_t i = 0; i < rows->n_batch; i++)
+        point[rows->batch[i]] = idx[i];
+    point[rows->free] = f->row;
+    point[rows->contract] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "a%u.d", f->a->values.i), 0, size - 1));
+    f->a->row_point = point;
+    return true;
 }
 
 static bool is_pointwise(enum op op)

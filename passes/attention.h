@@ -21,6 +21,7 @@ struct attention {
     uint32_t rows_of;            /* which operand of `scores` the rows of p come from: 0 or 1 */
     VEC(struct attention_step) to_z, to_scores;    /* views from p to z; views and maps from z to the scores */
     VEC(struct attention_side) sides;
+    const expr_id *row_point;    /* at which the rows' operand of the scores is wanted, once each: symbols for all points of it */
     VEC(node_id) nodes;          /* computed inside, `values` apart */
 };
 

@@ -476,8 +476,34 @@ static enum kernel_kind anchor_kind(const struct node *n)
     }
 }
 
-/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first. What masks and
- * biases are computed from is wanted at each score: in memory when it is dear. */
+/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
+static bool is_epilogue(const struct fuser *f, value_id v)
+{
+    for (int steps = 0; steps < DEAR_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
+        node_id id = graph_value(f->g, v)->def;
+        const struct node *n = graph_node(f->g, id);
+        uint32_t from = 0;
+        if (n->op == OP_DOT || n->op == OP_CONV)
+            return true;
+        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP)
+            return false;
+        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
+            from++;
+        v = n->in[from];
+    }
+    return false;
+}
+
+/* v is wanted at idx, once each: in memory when it is dear, or costs nothing there. */
+static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct demand *d, const expr_id *idx)
+{
+    if (dear(f, v, 0) || is_epilogue(f, v))
+        demand_hard(f, v, d->kernel, 0);
+    else
+        demand_at(f, v, via, d, idx, false, via.i);
+}
+/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with what masks
+ * and biases are computed from, and the rows' operand of the first. */
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
 {
     const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);
@@ -485,15 +511,10 @@ static void fuse_attention(struct fuser *f, const struct attention *a, const str
     for (uint32_t i = 0; i < a->nodes.n; i++)
         kernel_add(f, d->kernel, a->nodes.data[i]);
     demand_hard(f, values->in[1], d->kernel, 0);
-    demand_hard(f, scores->in[0], d->kernel, 0);
-    demand_hard(f, scores->in[1], d->kernel, 0);
-    for (uint32_t i = 0; i < a->sides.n; i++) {
-        const struct attention_side *s = &a->sides.data[i];
-        if (dear(f, s->value, 0))
-            demand_hard(f, s->value, d->kernel, 0);
-        else
-            demand_at(f, s->value, s->via, d, s->idx, false, a->values.i);
-    }
+    demand_hard(f, scores->in[1 - a->rows_of], d->kernel, 0);
+    demand_cheap(f, scores->in[a->rows_of], a->scores, d, a->row_point);
+    for (uint32_t i = 0; i < a->sides.n; i++)
+        demand_cheap(f, a->sides.data[i].value, a->sides.data[i].via, d, a->sides.data[i].idx);
 }
 
 static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)

@@ -5,6 +5,8 @@
 #include "passes/attention.h"
 #include "passes/kernel.h"
 
+enum { ALIGNED = 16 };           /* lanes of the widest vector */
+
 /* Gives v a copy of its own, made by a node at the end of region r. */
 static value_id copy_value(struct module *m, region_id r, value_id v)
 {
@@ -79,6 +81,41 @@ static bool lanes_contiguous(const struct module *m, const struct node *n)
     return d == value_type(m->g, b)->rank - 1 && op_shape(value_op(m->g, b)) != SHAPE_VIEW;
 }
 
+/* Slices of a row-major value: may an attention read its values there, lanes one behind the other and aligned as in a copy? */
+static bool lanes_sliced(const struct module *m, const struct node *n)
+{
+    struct exprs *x = m->ctx->exprs;
+    struct dot_dims dims;
+    value_id v = n->in[1];
+    bool sliced = false;
+    if (!dot_dims(m->g, n, 1, &dims))
+        return false;
+    for (int32_t d = dims.free; graph_value(m->g, v)->def.i;) {
+        const struct node *view = graph_node(m->g, graph_value(m->g, v)->def);
+        const struct type *from = value_type(m->g, view->in[0]), *to = value_type(m->g, view->out[0]);
+        uint32_t count;
+        int64_t start, have, want;
+        if (op_shape(view->op) != SHAPE_VIEW)
+            return sliced && d == to->rank - 1;
+        if (view->op == OP_TRANSPOSE) {
+            d = (int32_t)node_ints(view, "perm", &count)[d];
+        } else if (view->op == OP_SLICE) {
+            sliced = true;
+            if (node_ints(view, "steps", &count)[d] != 1 || !ex_is_const(x, node_exprs(view, "starts", &count)[d], &start) || start % ALIGNED)
+                return false;
+        } else if (view->op == OP_RESHAPE) {
+            if (d != to->rank - 1 || from->rank < 1 || !ex_is_const(x, from->dims[from->rank - 1], &have) ||
+                !ex_is_const(x, to->dims[d], &want) || want < 1 || have % want)
+                return false;
+            d = from->rank - 1;
+        } else if (view->op != OP_IDENTITY) {
+            return false;
+        }
+        v = view->in[0];
+    }
+    return false;
+}
+
 static bool is_padded(const struct module *m, const struct node *n)
 {
     uint32_t c;
@@ -126,7 +163,8 @@ void operands_prepare(struct module *m)
         const struct value *xv = graph_value(m->g, x);
         bool view = !xv->def.i || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
         bool copy_x = !value_is_const(m->g, x) && (n->op == OP_CONV ? view && is_padded(m, n) : flattened(m, n));
-        bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && !lanes_contiguous(m, n);
+        bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && !lanes_contiguous(m, n) &&
+                      !(attention_of_values(m, (node_id){i}) && lanes_sliced(m, n));
         if (copy_x)
             operand_copy(m, (node_id){i}, 0);
         if (copy_b)

@@ -5,12 +5,31 @@
 #include <math.h>
 #include <string.h>
 
+/* One known element of a dim, with that dim (an index of one element) or without it (a scalar): a view, which moves nothing.
+ * {0}: it is not that. Integers stay, since shapes are computed from them. */
+static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t axis)
+{
+    struct builder *b = r->b;
+    int32_t rank = v_rank(b, idx);
+    int64_t at, n;
+    if (rank > 1 || (rank == 1 && !ex_is(b_exprs(b), b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' || value_is_const(b->g, x) ||
+        !value_const_i64(b->g, idx, &at, 1) || !ex_is_const(b_exprs(b), b_dim(b, x, axis), &n))
+        return (value_id){0};
+    at += at < 0 ? n : 0;
+    if (at < 0 || at >= n)
+        return (value_id){0};
+    value_id y = b_slice_axis(b, x, axis, ex_const(b_exprs(b), at), ex_const(b_exprs(b), 1));
+    return rank || !y.i ? y : b_squeeze(b, y, axis);
+}
+
 bool rule_gather(struct rule *r)
 {
     value_id x = rule_in(r, 0), idx = rule_in(r, 1);
     int32_t axis;
-    return x.i && idx.i && rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis) &&
-           rule_result(r, b_gather(r->b, x, idx, axis));
+    if (!x.i || !idx.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis))
+        return false;
+    value_id known = gather_known(r, x, idx, axis);
+    return rule_result(r, known.i ? known : b_gather(r->b, x, idx, axis));
 }
 
 bool rule_gather_elements(struct rule *r)

@@ -50,6 +50,8 @@ static value_id scores(struct draw *d, const struct shape *s)
     value_id q = operand(d, s, s->rows, s->size), k = operand(d, s, s->keys, s->size);
     if (!q.i || !k.i)
         return q;
+    if (draw_chance(d, 40))
+        q = b_binary_f64(&d->b, OP_MUL, b_binary_f64(&d->b, OP_ADD, q, 0.25), 0.5);
     if (draw_chance(d, 20))    /* keys times rows, turned */
         return turned(d, b_matmul(&d->b, k, turned(d, q)));
     return b_matmul(&d->b, q, turned(d, k));
@@ -211,6 +213,46 @@ static bool fused(enum change change)
     return one;
 }
 
+/* Rows, keys and values are slices of one tensor, the rows scaled: how many kernels, copies included? */
+static uint32_t sliced(int64_t start)
+{
+    struct context *ctx = context_new();
+    struct draw *d = NEW(&ctx->session, struct draw);
+    static const int64_t apart[] = {0, 2, 1, 3};
+    jmp_buf unwind;
+    volatile uint32_t kernels = 0;
+    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 7};
+    d->b = (struct builder){.g = d->g, .region = {1}};
+    ctx->unwind = &unwind;
+    if (setjmp(unwind) == 0) {
+        struct builder *b = &d->b;
+        struct exprs *x = d->x;
+        expr_id dims[3] = {ex_const(x, 1), ex_const(x, 33), ex_const(x, 160)}, heads[4] = {dims[0], dims[1], ex_const(x, 2), ex_const(x, 16)};
+        value_id all = draw_leaf(d, ELEM_F32, dims, 3, false).v, part[3];
+        all = b_binary_f64(b, OP_ADD, all, 0.5);
+        for (int64_t i = 0; i < 3; i++) {
+            value_id v = b_slice_axis(b, all, 2, ex_const(x, start + 32 * i), ex_const(x, 32));
+            part[i] = b_transpose(b, b_reshape(b, v, heads, 4), apart);
+        }
+        part[0] = b_binary_f64(b, OP_MUL, part[0], 0.25);
+        static const int64_t last[] = {3};
+        value_id p = v_softmax(b, b_matmul(b, part[0], turned(d, part[1])), last, 1, false);
+        single_result(d, b_matmul(b, p, part[2]));
+        struct module m = {.ctx = ctx, .g = d->g, .arena = &ctx->session, .opt_level = 2, .attention = true};
+        kernels = fuse(&m) ? m.kernels.n : 0;
+    }
+    context_free(ctx);
+    return kernels;
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    assert_int_equal(sliced(0), 2);      /* the tensor, and the attention */
+    assert_int_equal(sliced(16), 2);
+    assert_int_equal(sliced(8), 3);      /* values that lie across the vectors' borders are copied */
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -235,7 +277,8 @@ static void test_native(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_slices), cmocka_unit_test(test_loops),
+                                       cmocka_unit_test(test_native)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     bool native = argc > 3 && strcmp(argv[3], "--native") == 0;

@@ -166,6 +166,29 @@ static void predicate_on_a_symbol(void **state)
     }
 }
 
+/* Gather of one known element is a view of it; of one that does not exist it stays, to fail when it runs. */
+static void gather_of_a_known_element(void **state)
+{
+    static const int64_t dims[] = {3, 4}, at[] = {0, 2, 3, -1, -4, 4, -5};
+    (void)state;
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+        struct fixture *f = fixture_new();
+        struct attr axis = attr_int("axis", 1);
+        value_id in[2] = {onnx_input(f->g, "x", dims, 2), onnx_ints(f->g, top, &at[k], 1)};
+        onnx_output(f->g, "y", onnx_node(f->g, top, "", "Gather", 13, in, 2, &axis, 1));
+        struct graph *g = legalize(f->ctx, f->g, NULL);
+        bool there = at[k] >= -4 && at[k] < 4;
+        assert_non_null(g);
+        assert_int_equal(count_ops(g, OP_GATHER), !there);
+        assert_int_equal(dim_of(g, 0, 0), 3);
+        assert_int_equal(dim_of(g, 0, 1), 1);
+        const struct node *view = graph_node(g, graph_value(g, g->outputs.data[0].value)->def);
+        uint32_t n;
+        assert_true(!there || (view->op == OP_SLICE && ex_is(f->ctx->exprs, node_exprs(view, "starts", &n)[1], at[k] & 3)));
+        context_free(f->ctx);
+    }
+}
+
 /* A3.3: output sizes of ConvTranspose; a negative total of pads adds rows at the end. */
 static void conv_transpose_shapes(void **state)
 {
@@ -219,6 +242,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(refusals_are_collected),
         cmocka_unit_test(crop_then_squeeze),
         cmocka_unit_test(predicate_on_a_symbol),
+        cmocka_unit_test(gather_of_a_known_element),
         cmocka_unit_test(conv_transpose_shapes),
         cmocka_unit_test(recursion_is_an_error),
     };
