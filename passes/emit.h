@@ -51,7 +51,7 @@ struct em {
     int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
     expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
     struct em_local *locals;     /* one for each of the kernel's locals (emit_local.c) */
-    struct { lval buffer; struct storage storage; int level; } stage;    /* of kernel.staged, from em_stage_fill on */
+    struct { lval buffer; struct storage storage; int level; int64_t most; value_id source; } stage;    /* of kernel.staged, from em_stage_fill on */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };
@@ -138,6 +138,8 @@ bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lva
  * are numbered through over the last two dims. */
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
 lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);
+/* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have theirs. */
+void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
  * ended before one that loads is opened. */

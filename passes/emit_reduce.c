@@ -254,6 +254,8 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
     const struct storage *s = &em->m->storage[n->in[0].i];
     const struct type *x = value_type(em->g, n->in[0]);
     uint32_t count;
+    if (em->stage.buffer.i && em->k->staged.i == n->in[0].i)
+        em_stage_ahead(em, r->points, r->n_points, next);
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || s->place == PLACE_NONE || (int32_t)d != x->rank - 2)
         return;
     const int64_t *strides = node_ints(n, "strides", &count);
