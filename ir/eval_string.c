@@ -19,10 +19,50 @@ static struct span string_concat(struct eval *e, const struct span *a, const str
     return (struct span){ data, a->size + b->size };
 }
 
+/* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such list. */
+static int64_t string_find(const struct span *s, const struct tensor *list)
+{
+    const char *at = list->data, *end = at + tensor_count(list);
+    uint32_t count, bytes;
+    int64_t found = 0;
+    if (end - at < (int64_t)sizeof count)
+        return -1;
+    memcpy(&count, at, sizeof count);
+    at += sizeof count;
+    for (uint32_t k = 0; k < count; k++, at += bytes) {
+        if (end - at < (int64_t)sizeof bytes)
+            return -1;
+        memcpy(&bytes, at, sizeof bytes);
+        at += sizeof bytes;
+        if (end - at < bytes)
+            return -1;
+        const struct span key = { at, bytes };
+        found = string_equal(s, &key) ? (int64_t)k + 1 : found;
+    }
+    return found;
+}
+
+static enum eval_status find(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    int64_t count = tensor_count(out);
+    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_I64)
+        return eval_fail(e, EVAL_SHAPE, "string function find: shapes or types differ");
+    for (int64_t i = 0; i < count; i++) {
+        int64_t found = string_find((const struct span *)in[0]->data + i, in[1]);
+        if (found < 0)
+            return eval_fail(e, EVAL_VALUE, "string function find: no list of strings");
+        ((int64_t *)out->data)[i] = found;
+    }
+    return EVAL_OK;
+}
+
 enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const char *fn = node_str(n, "fn", "?");
     bool equal = strcmp(fn, "equal") == 0, concat = strcmp(fn, "concat") == 0;
+    if (strcmp(fn, "find") == 0 && n->n_in == 2)
+        return find(e, n, in, out);
     if ((!equal && !concat) || n->n_in != 2 || in[0]->elem != ELEM_STR || in[1]->elem != ELEM_STR)
         return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", fn);
     TRY(eval_result(e, n, 0, out));

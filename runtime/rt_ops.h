@@ -105,6 +105,8 @@ int64_t mcc_rt_str_spread(struct mcc_rt_run *, const struct rt_string *src, int6
                           struct rt_string *dst, int64_t rank, const int64_t *dims);
 /* The address of as many strings as a constant holds: u32 count, then for each u32 bytes and the bytes; fails. */
 int64_t mcc_rt_str_list(struct mcc_rt_run *, const uint8_t *packed);
+/* dst[i]: which string of such a constant src[i] is, from 1; the last one if several are; 0: none. */
+int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *packed, int64_t *dst);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,

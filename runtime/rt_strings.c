@@ -1,4 +1,4 @@
-/* String operators: Equal, StringConcat-20, StringSplit-20, StringNormalizer-10. Elements are {pointer, bytes}; those of
+/* String operators: Equal, LabelEncoder's look-up, StringConcat-20, StringSplit-20, StringNormalizer-10. Elements are {pointer, bytes}; those of
  * results point into operands or into memory of the run. Case is that of ASCII: where it matters, other letters fail the run,
  * since what their case is depends on a locale that no artifact carries.
  */
@@ -52,6 +52,24 @@ int64_t mcc_rt_str_list(struct mcc_rt_run *run, const uint8_t *packed)
         packed += sizeof bytes + bytes;
     }
     return (int64_t)(intptr_t)list;
+}
+
+int64_t mcc_rt_str_find(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *packed, int64_t *dst)
+{
+    uint32_t count, bytes;
+    (void)run;
+    memcpy(&count, packed, sizeof count);
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *at = packed + sizeof count;
+        dst[i] = 0;
+        for (uint32_t k = 0; k < count; k++, at += bytes) {
+            memcpy(&bytes, at, sizeof bytes);
+            at += sizeof bytes;
+            const struct rt_string key = {(const char *)at, bytes};
+            dst[i] = equal(&src[i], &key) ? (int64_t)k + 1 : dst[i];
+        }
+    }
+    return 0;
 }
 
 /* ---- split ------------------------------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@
 #include "passes/legalize/driver.h"
 
 /* Forks inside of forks, and nodes walked for forks: as many as the model has, some times over. */
-enum { FORKS_MAX = 8, FORK_NODES_FREE = 10000, FORK_NODES_TIMES = 4 };
+enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4 };
 
 /* BROKEN: cannot run. REFUSED: reported, as an operator without a lowering is: the compilation fails. */
 enum outcome { RUNS, BROKEN, REFUSED };

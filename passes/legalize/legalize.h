@@ -109,6 +109,8 @@ value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
+/* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
+value_id v_string_find(struct builder *, value_id x, const char *const *list, uint32_t n);
 
 /* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
 

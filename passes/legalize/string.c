@@ -1,5 +1,5 @@
-/* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, splitting,
- * normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of runtime/rt_ops.h).
+/* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, looking up in a list,
+ * splitting, normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of runtime/rt_ops.h).
  */
 #include "passes/legalize/legalize.h"
 
@@ -59,6 +59,15 @@ static value_id packed(struct builder *b, const char *const *list, uint32_t n)
     }
     int64_t dim = (int64_t)bytes;
     return b_const_borrow(b, ELEM_U8, &dim, 1, (struct span){(const char *)data, bytes});
+}
+
+value_id v_string_find(struct builder *b, value_id x, const char *const *list, uint32_t n)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    value_id in[2] = {x, packed(b, list, n)};
+    struct attr attrs[] = {attr_str("fn", "find"), attr_elem("elem", ELEM_I64), attr_exprs("dims", dims, (uint32_t)rank)};
+    return dims ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
 }
 
 static expr_id fresh(struct rule *r, const char *what, int64_t hi)

@@ -1,19 +1,19 @@
-"""Linear models and forests of ai.onnx.ml beside ONNX Runtime."""
+"""Linear models, forests and labels of ai.onnx.ml beside ONNX Runtime."""
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from support.compare import Model, floats, node
+from support.compare import Model, floats, ints, node
 from support.tool import value
 
 FEATURES, CLASSES = 7, 4
 
 
-def model_of(folder, nodes, inputs, outputs):
+def model_of(folder, nodes, inputs, outputs, version=1):
     graph = helper.make_graph(nodes, "net", inputs, outputs)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "net.onnx")
     return Model(folder, path=folder / "net.onnx")
 
@@ -92,3 +92,42 @@ def test_tree_regressor_on_a_split(tmp_path):
     ({"aggregate_function": "MAX"}, "MAX"), ({"post_transform": "PROBIT"}, "PROBIT"), ({"base_values": [1.0, 2.0]}, "2 base_values")])
 def test_tree_regressor_refused(more, words, tmp_path):
     assert words in regressor(tmp_path, n_targets=1, **forest(1), **more).refused()
+
+
+def labels(folder, key, result, **attributes):
+    made = node("LabelEncoder", "x", "y", domain="ai.onnx.ml", **attributes)
+    return model_of(folder, [made], [value("x", ["n", None], key)], [value("y", ["n", None], result)], version=4)
+
+
+NAN, F = float("nan"), np.float32
+
+
+@pytest.mark.parametrize("x, result, attributes", [
+    (ints(7, 5, 0, -3, 9).reshape(1, 5), T.FLOAT, {"keys_int64s": [5, 7, -3], "values_floats": [0.5, 0.75, NAN], "default_float": 2.5}),
+    (ints(7, 5, 0, 1).reshape(2, 2), T.INT64, {"keys_int64s": [5, 7], "values_int64s": [-50, 70]}),
+    (np.array([[1.5, NAN, 2.0], [np.inf, -0.0, 3.0]], F), T.INT64,
+     {"keys_floats": [NAN, 1.5, np.inf, 0.0], "values_int64s": [1, 2, 3, 4], "default_int64": -7}),
+    (np.array([["a", "bc"], ["", "A"], ["bcd", "é"]], object), T.INT64,
+     {"keys_strings": ["bc", "", "é", "a"], "values_int64s": [1, 2, 3, 4], "default_int64": 9}),
+    (np.array([["a", "b"]], object), T.FLOAT, {"keys_strings": ["b"], "values_floats": [1.5]}),
+], ids=["integers", "default -1", "floats", "strings", "default -0"])
+def test_label_encoder(x, result, attributes, tmp_path):
+    key = {"O": T.STRING, "i": T.INT64, "f": T.FLOAT}[x.dtype.kind]
+    labels(tmp_path, key, result, **attributes).compare([x])
+
+
+def test_label_encoder_takes_the_last_of_equal_keys(tmp_path):
+    """As ONNX's text says."""
+    for k, (x, keys) in enumerate(((ints(1, 2).reshape(1, 2), {"keys_int64s": [1, 2, 1]}),
+                                   (np.array([["p", "q"]], object), {"keys_strings": ["p", "q", "p"]}))):
+        (tmp_path / str(k)).mkdir()
+        model = labels(tmp_path / str(k), T.STRING if k else T.INT64, T.INT64, values_int64s=[10, 20, 30], **keys)
+        model.compare([x], [ints(30, 20).reshape(1, 2)])
+
+
+@pytest.mark.parametrize("attributes, words", [
+    ({"keys_int64s": [1, 2], "values_strings": ["a", "b"]}, "values of type string"), ({"keys_int64s": [1, 2], "values_int64s": [1]}, "1 values"),
+    ({"keys_floats": [1.0], "values_int64s": [1]}, "keys are f32"),
+    ({"keys_int64s": [1], "values_int64s": [1], "default_tensor": numpy_helper.from_array(F([1]))}, "default_tensor")])
+def test_label_encoder_refused(attributes, words, tmp_path):
+    assert words in labels(tmp_path, T.INT64, T.INT64, **attributes).refused()

@@ -253,6 +253,10 @@ static void test_strings(void **state)
     (void)state;
     mcc_rt_str_equal(run, a, b, same, 3);
     assert_true(!same[0] && same[1] && !same[2]);
+    static const uint8_t list[] = "\3\0\0\0" "\1\0\0\0x" "\0\0\0\0" "\1\0\0\0x";
+    int64_t found[3];
+    mcc_rt_str_find(run, a, 3, list, found);
+    assert_memory_equal(found, ((int64_t[]){ 0, 3, 2 }), sizeof found);
     assert_int_equal(mcc_rt_str_concat(run, a, b, out, 3), 0);
     assert_true(is_text(out[0], "Mondaymonday") && is_text(out[2], "!"));
     assert_int_equal(mcc_rt_str_normalize(run, a, 2, 2, b, 1, 1, out), 2);
