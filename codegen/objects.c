@@ -10,7 +10,7 @@
 #include "codegen/codegen.h"
 #include "codegen/wire.h"
 
-struct entry { uint64_t key; uint32_t unit; };
+struct entry { uint64_t key; uint32_t unit; };     /* units in the order of a key */
 
 static const char *body_of(const char *text)
 {
@@ -80,17 +80,31 @@ static struct job make_job(struct arena *arena, const struct codegen_options *op
     return job;
 }
 
+/* Long functions first, so that no worker begins one when the others are done. */
+static int by_length(const void *x, const void *y)
+{
+    const struct entry *a = x, *b = y;
+    if (a->key != b->key)
+        return a->key > b->key ? -1 : 1;
+    return a->unit < b->unit ? -1 : a->unit > b->unit;
+}
+
 bool codegen_objects(struct context *ctx, struct arena *arena, const struct codegen_options *options,
                      struct codegen_unit *units, uint32_t n)
 {
     uint32_t *first = options->emit == EMIT_OBJECT ? find_equal(arena, units, n) : NULL;
     uint32_t *at = NEW_ARRAY(arena, uint32_t, n + 1), n_jobs = 0;
     struct job *jobs = NEW_ARRAY(arena, struct job, n + 1);
+    struct entry *order = NEW_ARRAY(arena, struct entry, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = (struct entry){ strlen(units[i].text), i };
+    qsort(order, n, sizeof *order, by_length);
     for (uint32_t i = 0; i < n; i++) {
-        if (first && first[i] != i)
+        uint32_t u = order[i].unit;
+        if (first && first[u] != u)
             continue;
-        at[i] = n_jobs;
-        jobs[n_jobs++] = make_job(arena, options, &units[i]);
+        at[u] = n_jobs;
+        jobs[n_jobs++] = make_job(arena, options, &units[u]);
     }
     if (n_jobs && !spawn_jobs(ctx, arena, options, jobs, n_jobs))
         return false;
