@@ -226,6 +226,34 @@ static value_id scores(struct rule *r, const struct forest *f, const struct vote
     return b_reduce(b, b_gather(b, votes_read(r, f, v, classes), leaves(r, f, x), 0), &trees, 1, "sum", false);
 }
 
+/* Of two classes, where all leaves vote for number 0: the sum is the second label's score (docs/numerics.md). */
+static bool classify_two(struct rule *r, const struct forest *f, const struct votes *votes, value_id x, const int64_t *labels,
+                         const double *base, uint32_t n_base)
+{
+    struct builder *b = r->b;
+    uint32_t n, n_weights;
+    const int64_t *ids = rule_ints(r, votes->ids, &n), two = 2;
+    const double *weights = rule_floats(r, votes->weights, &n_weights);
+    bool logistic = rule_str_is(r, "post_transform", "NONE", "LOGISTIC"), negative = false;
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] != 0)
+            return rule_refuse(r, "two classes, and votes for number %lld", (long long)ids[i]);
+    if (n_base > 1 || rule_str_is(r, "post_transform", "NONE", "SOFTMAX"))
+        return rule_refuse(r, "two classes with %u base_values or SOFTMAX", n_base);
+    for (uint32_t i = 0; i < n_weights; i++)
+        negative |= weights[i] < 0;
+    value_id s = scores(r, f, votes, 1, x);    /* [rows, 1] */
+    if (n_base)
+        s = b_binary(b, OP_ADD, s, ml_floats(b, base, 1));
+    value_id second = b_binary(b, OP_LT, b_splat_like(b, s, negative ? 0 : 0.5), s);
+    value_id other = b_binary(b, OP_SUB, b_splat_like(b, s, negative || logistic ? 0 : 1), s), both[2] = {other, s};
+    for (int k = 0; logistic && k < 2; k++)
+        both[k] = b_unary(b, OP_SIGMOID, both[k]);
+    rule_out(r, 0, b_gather(b, b_const(b, ELEM_I64, &two, 1, labels), b_squeeze(b, b_convert(b, second, ELEM_I64), 1), 0));
+    rule_out(r, 1, b_concat(b, both, 2, 1));
+    return second.i != 0;
+}
+
 bool rule_tree_classifier(struct rule *r)
 {
     static const struct votes votes = {"class_ids", "class_treeids", "class_nodeids", "class_weights"};
@@ -238,7 +266,9 @@ bool rule_tree_classifier(struct rule *r)
     value_id x = rule_in(r, 0);
     if (!x.i || !classifier_served(r) || !forms_served(r) || !forest_read(r, &f))
         return false;
-    if (classes < 3)   /* of two, runtimes take one from the other and name them each in its way */
+    if (classes == 2 && v_rank(b, x) == 2)
+        return classify_two(r, &f, &votes, x, labels, base, n_base);
+    if (classes < 3)
         return rule_refuse(r, "%u classes", n_classes);
     if (v_rank(b, x) != 2 || (base && n_base != n_classes))
         return rule_refuse(r, "input of rank %d, %u labels, %u base_values", (int)v_rank(b, x), n_classes, n_base);

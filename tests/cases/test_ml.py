@@ -94,6 +94,41 @@ def test_tree_regressor_refused(more, words, tmp_path):
     assert words in regressor(tmp_path, n_targets=1, **forest(1), **more).refused()
 
 
+def tree_classifier(folder, seed, classes, positive=False, names=None, **more):
+    """A forest whose votes are for classes: of two for number 0 only."""
+    lists = forest(seed, targets=1 if classes == 2 else classes)
+    votes = {k.replace("target", "class"): v for k, v in lists.items() if k.startswith("target")}
+    votes["class_weights"] = np.float32(np.abs(votes["class_weights"]) / 5 if positive else votes["class_weights"]).tolist()
+    nodes = {k: v for k, v in lists.items() if k.startswith("nodes")}
+    made = node("TreeEnsembleClassifier", "x", "label scores", domain="ai.onnx.ml", **nodes, **votes,
+                classlabels_int64s=names or [7 * c - 3 for c in range(classes)], **more)
+    return model_of(folder, [made], [value("x", ["n", FEATURES])], [value("label", ["n"], T.INT64), value("scores", ["n", None])])
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
+@pytest.mark.parametrize("positive", [True, False])
+@pytest.mark.parametrize("base", [{}, {"base_values": [0.125]}])
+def test_tree_classifier_of_two_classes(transform, positive, base, tmp_path):
+    model = tree_classifier(tmp_path, 3, 2, positive, post_transform=transform, **base)
+    chosen = set()
+    for n in (1, 3, 60):
+        chosen |= set(model.compare([floats(n, FEATURES, seed=n)])[0].tolist())
+    assert chosen == {-3, 4}
+
+
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_tree_classifier_of_many_classes(transform, tmp_path):
+    model = tree_classifier(tmp_path, 5, 4, post_transform=transform, base_values=[0.5, -0.25, 0.0, 0.125])
+    for n in (1, 60):
+        model.compare([floats(n, FEATURES, seed=n)])
+
+
+@pytest.mark.parametrize("more, words", [({"post_transform": "SOFTMAX"}, "SOFTMAX"), ({"base_values": [1.0, 2.0]}, "2 base_values"),
+                                         ({"names": [1]}, "1 classes")])
+def test_tree_classifier_refused(more, words, tmp_path):
+    assert words in tree_classifier(tmp_path, 3, 2, **more).refused()
+
+
 def labels(folder, key, result, **attributes):
     made = node("LabelEncoder", "x", "y", domain="ai.onnx.ml", **attributes)
     return model_of(folder, [made], [value("x", ["n", None], key)], [value("y", ["n", None], result)], version=4)
