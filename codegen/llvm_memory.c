@@ -152,6 +152,57 @@ static void scatter(struct emitter *e, const struct access *a, LLVMValueRef poin
     call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
+/* ---- every second element ---- */
+
+/* Two loads and a shuffle instead of a gather, which costs a cycle a lane and more. */
+static bool is_every_second(const struct emitter *e, const struct access *a)
+{
+    uint32_t size = elem_size(a->type.elem);
+    if (!a->stride || a->value || !LLVMIsAConstantInt(a->stride) || LLVMConstIntGetSExtValue(a->stride) != 2)
+        return false;
+    return a->type.lanes % 2 == 0 && (!a->mask || (e->machine->masks && (size == 4 || size == 8)));
+}
+
+static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint32_t *from, uint32_t n)
+{
+    LLVMValueRef lane[256];
+    for (uint32_t i = 0; i < n; i++)
+        lane[i] = LLVMConstInt(e->i32, from[i], false);
+    return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(lane, n), "");
+}
+
+/* `lanes` elements from pointer + skip, of which those at the places of lanes that exist are read. */
+static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip)
+{
+    uint32_t from[256], n = a->type.lanes;
+    struct access part = *a;
+    LLVMValueRef at = LLVMConstInt(e->i64, skip, false);
+    if (skip) {
+        pointer = LLVMBuildGEP2(e->b, a->scalar, pointer, &at, 1, "");
+        part.align = elem_size(a->type.elem);
+    }
+    if (!a->mask) {
+        LLVMValueRef v = LLVMBuildLoad2(e->b, a->vector, pointer, "");
+        set_flags(e, &part, v);
+        return v;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = (i + skip) % 2 == 0 ? (i + skip) / 2 : n;
+    part.mask = shuffled(e, a->mask, LLVMConstNull(LLVMTypeOf(a->mask)), from, n);
+    return masked_load(e, &part, pointer);
+}
+
+/* The second load ends with the last lane's element, so that nothing behind it is read. */
+static LLVMValueRef every_second(struct emitter *e, const struct access *a)
+{
+    uint32_t from[256], n = a->type.lanes;
+    LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index);
+    LLVMValueRef low = load_around(e, a, pointer, 0), high = load_around(e, a, pointer, n - 1);
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = i < n / 2 ? 2 * i : 2 * i + 1;
+    return from_memory(e, a, shuffled(e, low, high, from, n));
+}
+
 /* ---- buffers ---- */
 
 /* LOCAL: in kernels a place in the thread's scratch, in programs and plans in the native frame. One statement, one
@@ -210,6 +261,8 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     a = access_of(e, s);
     bool indexed = a.type.lanes > 1 && s->op != L_LOAD && s->op != L_STORE;
     LLVMValueRef pointers = NULL;
+    if (indexed && is_every_second(e, &a))
+        return every_second(e, &a);
     if (indexed)
         pointers = a.stride ? strided_pointers(e, &a) : address_of(e, a.scalar, a.base, a.index);
     if (!a.value)

@@ -54,11 +54,37 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
     }
 }
 
+/* Every second element, all lanes and some; the buffer ends with the last lane's element. */
+static void add_seconds(struct suite *s, enum elem elem, uint32_t lanes)
+{
+    char name[64];
+    lval i;
+    struct ltype t = { elem, lanes }, p = { ELEM_BOOL, lanes };
+    int64_t count = 20, n = count * lanes;
+    snprintf(name, sizeof name, "seconds_%s_%u", elem_name(elem), lanes);
+    struct kernel_case *k = case_new(s, name);
+    k->count = count;
+    lval in = case_buffer(s, k, elem, LARG_IN, 2 * n - 1), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
+    for (int64_t j = 0; j < n; j++)
+        ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j * 29 % 5 > 1);
+    lval all = case_buffer(s, k, elem, LARG_OUT, n), some = case_buffer(s, k, elem, LARG_OUT, n);
+    struct build b = case_parallel(k, &i);
+    lval two = index_of(b, 2), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), at2 = op2(b, L_MUL, TINDEX, at, two);
+    store(b, all, at, op3(b, L_LOADS, t, in, at2, two));
+    store(b, some, at, op4(b, L_LOADS, t, in, at2, two, load(b, p, masks, at)));
+}
+
 static void test_access(void **state)
 {
     static const uint32_t widths[] = { 1, 4, 8, 16 };
     struct suite *s = suite_new();
     (void)state;
+    for (uint32_t w = 0; w < COUNT_OF(widths); w++) {
+        add_seconds(s, ELEM_F32, widths[w]);
+        add_seconds(s, ELEM_I64, widths[w]);
+        add_seconds(s, ELEM_U8, widths[w]);
+        add_seconds(s, ELEM_BOOL, widths[w]);
+    }
     for (uint32_t e = 1; e < ELEM_COUNT; e++)
         for (size_t w = 0; w < COUNT_OF(widths); w++)
             if (elem_class((enum elem)e) != 'C' && elem_class((enum elem)e) != 'S')
