@@ -42,7 +42,7 @@ def test_diff_keeps_what_copies_share(tmp_path):
     model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 16, 2, 6, 6]), value("z", [1, 32, 6, 6])], [value("y", None), value("r", None)],
                  {"to": np.array([1, 32, 6, 6]), "w": rng.standard_normal((32, 1, 3, 3)).astype(np.float32)})
     done = mcc("diff", model, cwd=tmp_path)
-    assert done.returncode == 0 and "4 of 4 kernels" in done.stdout, done.stderr
+    assert done.returncode == 0 and "3 of 4 kernels" in done.stdout, done.stderr      # the other one fills the copy's halo
 
 
 LOOP = """
