@@ -318,3 +318,20 @@ int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[R
     }
     return count;
 }
+
+bool dot_dims(const struct graph *g, const struct node *n, uint32_t operand, struct dot_dims *d)
+{
+    uint32_t n_contract;
+    const int64_t *batch = node_ints(n, operand ? "batch_b" : "batch_a", &d->n_batch);
+    const int64_t *contract = node_ints(n, operand ? "contract_b" : "contract_a", &n_contract);
+    int32_t rank = value_type(g, n->in[operand])->rank;
+    if (n_contract != 1 || rank != (int32_t)d->n_batch + 2)
+        return false;
+    d->contract = (int32_t)contract[0];
+    d->free = rank * (rank - 1) / 2 - d->contract;
+    for (uint32_t i = 0; i < d->n_batch; i++) {
+        d->batch[i] = (int32_t)batch[i];
+        d->free -= d->batch[i];
+    }
+    return true;
+}

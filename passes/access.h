@@ -21,6 +21,10 @@ expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
 /* The dims of a contraction's second operand that are neither batch nor contracted, in order; their number. */
 int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
+/* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one. False unless
+ * there is one of each of the last two. */
+struct dot_dims { uint32_t n_batch; int32_t batch[RANK_MAX], contract, free; };
+bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */

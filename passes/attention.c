@@ -29,23 +29,6 @@ static const struct node *def_of(const struct graph *g, value_id v)
     return v.i && graph_value(g, v)->def.i ? graph_node(g, graph_value(g, v)->def) : NULL;
 }
 
-bool dot_dims(const struct graph *g, const struct node *n, uint32_t operand, struct dot_dims *d)
-{
-    uint32_t n_contract;
-    const int64_t *batch = node_ints(n, operand ? "batch_b" : "batch_a", &d->n_batch);
-    const int64_t *contract = node_ints(n, operand ? "contract_b" : "contract_a", &n_contract);
-    int32_t rank = value_type(g, n->in[operand])->rank;
-    if (n_contract != 1 || rank != (int32_t)d->n_batch + 2)
-        return false;
-    d->contract = (int32_t)contract[0];
-    d->free = rank * (rank - 1) / 2 - d->contract;
-    for (uint32_t i = 0; i < d->n_batch; i++) {
-        d->batch[i] = (int32_t)batch[i];
-        d->free -= d->batch[i];
-    }
-    return true;
-}
-
 /* The node that makes v, if it is op, in this region, and v has so many uses. Notes it as computed inside. */
 static const struct node *inner(struct finder *f, value_id v, enum op op, uint32_t uses)
 {
@@ -255,7 +238,7 @@ static bool match(struct finder *f, const struct node *n)
     point_of_p(f, t, &p, idx);
     for (const struct node *view = def_of(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
          view = def_of(f->g, from)) {
-        if (!inner(f, from, view->op, 1))
+        if (f->a->to_z.n >= MAX_STEPS || !inner(f, from, view->op, 1))
             return false;
         VEC_PUSH(f->m->arena, &f->a->to_z, ((struct attention_step){graph_value(f->g, from)->def, 0}));
         view_index(f->g, view, 0, idx, at, &cond);

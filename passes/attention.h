@@ -32,9 +32,5 @@ const struct attention *attention_of_scores(const struct module *, node_id);
 /* A point of p -> the point of z, a point of z -> the point of the scores; in place. */
 void attention_point_z(const struct graph *, const struct attention *, expr_id *idx);
 void attention_point_scores(const struct graph *, const struct attention *, expr_id *idx);
-/* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one. False unless
- * there is one of each of the last two. */
-struct dot_dims { uint32_t n_batch; int32_t batch[RANK_MAX], contract, free; };
-bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
 #endif

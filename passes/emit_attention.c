@@ -80,7 +80,7 @@ static bool attn_init(struct attn *t, struct em *em)
                        .lanes = em_lanes(em, ELEM_F32)};
     if (!dot_dims(em->g, t->scores, a->rows_of, &t->of_row) || !dot_dims(em->g, t->scores, 1 - a->rows_of, &t->of_key) ||
         !dot_dims(em->g, t->values, 0, &t->of_p) || !dot_dims(em->g, t->values, 1, &t->of_v))
-        return false;
+        return error_internal(em->m->ctx, t->values->src, "kernel %s: an attention's operands have changed", em->f->name);
     t->row_operand = t->scores->in[a->rows_of];
     t->key_operand = t->scores->in[1 - a->rows_of];
     const struct type *p = value_type(em->g, t->values->in[0]);
