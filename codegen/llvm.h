@@ -43,6 +43,7 @@ struct emitter {
     int64_t *local_offset;         /* by lval.i of the LOCAL; -1: none yet */
     int64_t local_next;
     LLVMBasicBlockRef entry;       /* where allocas go */
+    LLVMBasicBlockRef exit;        /* leaves the function; NULL: none yet */
     LLVMValueRef launch_args;      /* one array, as long as the longest launch */
     uint32_t launch_max, depth;
     bool nontemporal;              /* some store was: the function ends with a fence */

@@ -50,14 +50,19 @@ static void branch_ok(struct emitter *e, LLVMValueRef ok, LLVMBasicBlockRef bad)
     LLVMPositionBuilderAtEnd(e->b, good);
 }
 
+/* One block leaves a program for all launches and calls; a kernel's fence depends on where it is left. */
 static void leave_unless(struct emitter *e, LLVMValueRef ok)
 {
-    LLVMBasicBlockRef bad = block_new(e);
+    bool known = e->exit && e->f->role == LROLE_PROGRAM;
+    LLVMBasicBlockRef bad = known ? e->exit : block_new(e), here;
     branch_ok(e, ok, bad);
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    if (known)
+        return;
+    here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, bad);
     leave(e);
     LLVMPositionBuilderAtEnd(e->b, here);
+    e->exit = bad;
 }
 
 static void emit_check(struct emitter *e, const struct lstmt *s)
