@@ -299,7 +299,7 @@ help:
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
-	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (20 GB of disk, make deps-bench)'
+	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'

@@ -86,7 +86,7 @@ void choices_check(struct compilation *c)
         for (uint32_t j = i + 1; j < m->choices.n; j++)
             later |= m->choices.data[j].key == w->key && !strcmp(m->choices.data[j].node, w->node);
         if (!w->asked && !later)
-            warn_at(c->ctx, (src_id){0}, "choose", "%s: no kernel of '%s' has this choice (-Rpass-analysis=schedule names what kernels choose)",
+            warn_at(c->ctx, (src_id){0}, "choose", "%s: no kernel of '%s' has this choice (-Rpass-analysis=layout-transform,schedule says what kernels choose)",
                     w->text, w->node);
     }
 }

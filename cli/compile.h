@@ -67,8 +67,9 @@ bool input_specs_parse(struct context *, const struct text_list *, struct input_
 
 /* ---- choices.c ----------------------------------------------------------------------------------------------- */
 
-/* Reads --tile into the module; false after a usage diagnostic. After schedule: warns of those that met no kernel. */
+/* Reads --choose into the module; false after a usage diagnostic. */
 bool choices_read(struct compilation *);
+/* After schedule: warns of those that no kernel asked for. */
 void choices_check(struct compilation *);
 
 /* ---- text_file.c ------------------------------------------------------------------------------------------- */

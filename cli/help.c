@@ -80,6 +80,13 @@ void options_help(struct strbuf *out, char where)
     }
 }
 
+/* Text of a cell of a Markdown table. */
+static void put_cell(struct strbuf *out, const char *text)
+{
+    for (const char *p = text; *p; p++)
+        strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
+}
+
 void options_reference(struct strbuf *out)
 {
     static const struct { char letter; const char *name; } commands[] = {
@@ -95,8 +102,7 @@ void options_reference(struct strbuf *out)
         strbuf_init(&cell, out->arena);
         option_spelling(&cell, def);
         strbuf_printf(out, "| `");
-        for (const char *p = cell.data; *p; p++)
-            strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
+        put_cell(out, cell.data);
         strbuf_printf(out, "` | ");
         const char *comma = "";
         for (size_t k = 0; k < COUNT_OF(commands); k++)
@@ -105,7 +111,9 @@ void options_reference(struct strbuf *out)
                 comma = ", ";
             }
         strbuf_printf(out, " | ");
-        option_meaning(out, def);
+        strbuf_init(&cell, out->arena);
+        option_meaning(&cell, def);
+        put_cell(out, cell.data);
         strbuf_printf(out, " |\n");
     }
 }

@@ -62,8 +62,9 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
 
 /* ---- constants ---------------------------------------------------------------------------------------------- */
 
-/* The constant in an attribute, in bytes; in_file: of the file's operator Constant, not of an initializer (whose other
- * attributes are dims). */
+/* The constant in an attribute, in bytes; in_file: of an operator of the file, not of an initializer (whose other attributes
+ * are dims). Short lists of other operators than Constant (pads, axes) are none, long ones are tables. */
+enum { TABLE_LEAST = 64 };
 static int64_t attr_bytes(const struct attr *a, bool in_file)
 {
     switch (a->kind) {
@@ -81,8 +82,9 @@ int64_t stats_constants(const struct graph *g)
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *node = &g->nodes.data[i];
         bool constant = node->op == OP_CONSTANT || (node->op == OP_ONNX && strcmp(node->op_type, "Constant") == 0);
-        for (uint32_t k = 0; constant && !node->dead && k < node->n_attr; k++)
-            if (!add_i64(bytes, attr_bytes(&node->attr[k], node->op == OP_ONNX), &bytes))
+        for (uint32_t k = 0; (constant || node->op == OP_ONNX) && !node->dead && k < node->n_attr; k++)
+            if ((constant || node->attr[k].n >= TABLE_LEAST) &&
+                !add_i64(bytes, attr_bytes(&node->attr[k], node->op == OP_ONNX), &bytes))
                 return INT64_MAX;
     }
     return bytes;

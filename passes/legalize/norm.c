@@ -71,7 +71,7 @@ bool rule_batch_norm(struct rule *r)
     struct stats s;
     value_id *all[] = {&s.scale, &s.bias, &s.mean, &s.var};
     for (uint32_t i = 0; i < 4; i++)
-        *all[i] = b_convert(b, v_normal(b, rule_in(r, 1 + i)), v_elem(b, x));
+        *all[i] = b_convert(b, i < 3 ? v_normal(b, rule_in(r, 1 + i)) : rule_in(r, 4), v_elem(b, x));
     if (!x.i || !s.scale.i || !s.bias.i || !s.mean.i || !s.var.i)
         return false;
     if (r->version < 9 && !rule_int(r, "spatial", 1))

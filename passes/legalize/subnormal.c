@@ -1,8 +1,9 @@
-/* Subnormal numbers among the weights of convolutions and in the statistics of BatchNormalization count as 0.
+/* Subnormal numbers among the weights of convolutions and in scale, shift and mean of BatchNormalization count as 0.
  *
- * Channels that training has switched off decay to them: weights, scale, variance and shift of some 1e-40. Beside anything
- * that a result can hold they are nothing, but each multiplication that meets one costs the CPU a hundred cycles, and what
- * such a channel computes are subnormal numbers again, for the next layer to meet. Only constants of the file are looked at.
+ * Channels that training has switched off decay to them: weights, scale and shift of some 1e-40. Beside the other channels
+ * they are nothing, but each multiplication that meets one costs the CPU a hundred cycles, and what such a channel computes
+ * are subnormal numbers again, for the next layer to meet. Only constants of the file are looked at, and only those that
+ * hold normal numbers too: where all are subnormal, their size may be meant.
  */
 #include "passes/legalize/legalize.h"
 
@@ -25,24 +26,31 @@ static int64_t constant_size(struct builder *b, value_id v)
     return dims ? n : 0;
 }
 
-static bool has_subnormal(const uint32_t *bits, int64_t n)
+/* Which kinds there are among them. */
+static void kinds_of(const uint32_t *bits, int64_t n, bool *subnormal, bool *normal)
 {
-    uint32_t found = 0;
-    for (int64_t i = 0; i < n; i++)
-        found |= (bits[i] << 1) - 1 < (UINT32_C(1) << 24) - 1;
-    return found != 0;
+    const uint32_t least = UINT32_C(1) << 24;      /* the smallest normal number, without the sign and shifted by one */
+    uint32_t small = 0, large = 0;
+    for (int64_t i = 0; i < n; i++) {
+        small |= (bits[i] << 1) - 1 < least - 1;
+        large |= bits[i] << 1 >= least;
+    }
+    *subnormal |= small != 0;
+    *normal |= large != 0;
 }
 
 value_id v_normal(struct builder *b, value_id v)
 {
     uint32_t bits[PIECE];
     int64_t size = constant_size(b, v);
-    for (int64_t at = 0; at < size; at += PIECE) {
+    bool subnormal = false, normal = false;
+    for (int64_t at = 0; at < size && !(subnormal && normal); at += PIECE) {
         int64_t n = size - at < PIECE ? size - at : PIECE;
         if (!const_read(b->g, v, at, n, bits))
             return (value_id){0};
-        if (has_subnormal(bits, n))
-            return b_select(b, b_binary_f64(b, OP_LT, b_unary(b, OP_ABS, v), FLT_MIN), b_splat_like(b, v, 0), v);
+        kinds_of(bits, n, &subnormal, &normal);
     }
-    return v;
+    if (!subnormal || !normal)
+        return v;
+    return b_select(b, b_binary_f64(b, OP_LT, b_unary(b, OP_ABS, v), FLT_MIN), b_splat_like(b, v, 0), v);
 }

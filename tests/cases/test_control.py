@@ -1,7 +1,7 @@
 """Loops, scans and branches: what unrolls, what stays one loop in the code, and what one shared object answers for every
 number of trips. References: ONNX Runtime, and numpy where it is said."""
 import re
-import time
+import resource
 
 import numpy as np
 import onnx
@@ -391,7 +391,7 @@ def test_many_forks_are_bounded(one_rank, tmp_path):
         nodes.append(node("Squeeze" if one_rank else "Relu", f"r{i} zero" if one_rank else f"r{i}", f"a{i + 1}"))
     nodes.append(node("ReduceSum", "a25", "y", keepdims=0))
     model = Model(tmp_path, nodes, inputs, [value("y", [])], {"zero": ints(0)})
-    start = time.process_time()
+    start = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     if one_rank:
         feed = [floats(3)] + [np.array(True)] * 25
         model.compare(feed)
@@ -399,7 +399,7 @@ def test_many_forks_are_bounded(one_rank, tmp_path):
         fails(model, feed, "Squeeze", "if8")
     else:
         assert "has rank" in model.refused()
-    assert time.process_time() - start < 20
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - start < 60      # of three or four compilations and a run of ours
 
 
 # ---- extents that only the run knows ------------------------------------------------------------------------------------

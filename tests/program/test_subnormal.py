@@ -39,10 +39,24 @@ def test_statistics_of_a_normalisation(tmp_path):
     s = {"scale": np.ones(4), "shift": np.zeros(4), "mean": np.zeros(4), "var": np.ones(4)}
     s = {k: v.astype(np.float32) for k, v in s.items()}
     s["scale"][2] = s["shift"][2] = s["shift"][3] = TINY
+    s["shift"][0] = 1
     x = np.full((1, 4, 3, 3), LARGE)
     x[0, 3] = 0
     y = compiled(tmp_path, [N("BatchNormalization", ["x", *s], ["y"], epsilon=0.0)], [1, 4, 3, 3], s, x)
     assert (y[0, 1] == LARGE).all() and (y[0, 2] == 0).all() and (y[0, 3] == 0).all()
+
+
+def test_a_variance_stays(tmp_path):
+    s = {"scale": [1, 1], "shift": [0, 0], "mean": [0, 0], "var": [1, 1e-40]}
+    s = {k: np.array(v, np.float32) for k, v in s.items()}
+    y = compiled(tmp_path, [N("BatchNormalization", ["x", *s], ["y"], epsilon=0.0)], [1, 2, 3, 3], s, np.ones((1, 2, 3, 3), np.float32))
+    assert (y[0, 0] == 1).all() and np.allclose(y[0, 1], 1 / np.sqrt(s["var"][1].astype(np.float64)), rtol=1e-4)
+
+
+def test_weights_that_are_all_small_stay(tmp_path):
+    x = np.full((1, 3, 5, 5), LARGE)
+    y = compiled(tmp_path, [N("Conv", ["x", "w"], ["y"])], [1, 4, 5, 5], {"w": np.full((4, 3, 1, 1), TINY)}, x)
+    assert np.allclose(y, 3 * TINY.astype(np.float64) * LARGE, rtol=1e-4)
 
 
 def test_data_stay(tmp_path):
