@@ -2,7 +2,8 @@
  *
  * A buffer is an opaque pointer; the element type is the statement's. A bool is a byte in memory: any non-zero byte
  * loads as true, 0 or 1 is stored. Addresses are base + i64 index, not `inbounds`: the loop IR proves bounds of
- * accesses, not of addresses. Masked-out lanes are not touched and load as 0.
+ * accesses, not of addresses. Masked-out lanes are not touched and load as 0; where every second element is wanted, those
+ * between two that exist are read too.
  */
 #include "codegen/llvm.h"
 

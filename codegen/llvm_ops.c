@@ -209,7 +209,7 @@ static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
     LLVMValueRef a = in(e, s, 0), b = safe_divisor(e, s->type, a, in(e, s, 1)), zero = int_like(e, s->type, 0);
     LLVMValueRef q, r, low;
     struct ltype t = s->type;
-    if (range_is_natural(e, s->in[0]) && elem_is_signed(t.elem))
+    if (elem_is_signed(t.elem) && range_is_natural(e, s->in[0]) && range_is_natural(e, s->in[1]))
         t.elem = ELEM_U64;
     if (!elem_is_signed(t.elem))
         return s->op == L_FLOORDIV ? quotient(e, t, a, b) : remainder_of(e, t, a, b);

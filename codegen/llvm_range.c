@@ -40,11 +40,11 @@ void range_learn(struct emitter *e, const struct lstmt *s)
     case L_MUL:
         r = limit_of_product(a, b);
         break;
-    case L_FLOORDIV:      /* by 1 or more */
-        r = a;
+    case L_FLOORDIV:      /* a negative divisor would turn the sign */
+        r = b <= INT64_MAX ? a : RANGE_UNKNOWN;
         break;
-    case L_FLOORMOD:      /* never negative */
-        r = limit_of_rest(a, b);
+    case L_FLOORMOD:      /* has the divisor's sign */
+        r = b <= INT64_MAX ? limit_of_rest(a, b) : RANGE_UNKNOWN;
         break;
     case L_MIN:
         r = a > INT64_MAX || b > INT64_MAX ? RANGE_UNKNOWN : a < b ? a : b;

@@ -52,7 +52,7 @@ bool fd_read(int fd, void *data, size_t size)
 
 bool fd_pread(int fd, void *data, size_t size, uint64_t offset)
 {
-    return offset <= INT64_MAX - size && read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
+    return size <= INT64_MAX && offset <= (uint64_t)INT64_MAX - size && read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
 }
 
 static enum file_status failed(struct file_bytes *out, const char *why)

@@ -146,7 +146,8 @@ static void sweep_block(struct tidy *t, lblock b, uint32_t depth)
                 t->live[s->in[k].i] = true;
         blk->stmts.data[--to] = *s;
     }
-    memmove(blk->stmts.data, blk->stmts.data + to, (blk->stmts.n - to) * sizeof *blk->stmts.data);
+    if (to)
+        memmove(blk->stmts.data, blk->stmts.data + to, (blk->stmts.n - to) * sizeof *blk->stmts.data);
     blk->stmts.n -= to;
 }
 

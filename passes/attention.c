@@ -11,7 +11,8 @@
 
 #include <string.h>
 
-enum { MAX_STEPS = 24, MAX_VISITS = 128, ROWS_LEAST = 8 /* fewer leave most lanes idle */, SIZE_MAX_HEAD = 1024 };
+enum { MAX_STEPS = 24, MAX_VISITS = 128, ROWS_LEAST = 8 /* fewer leave most lanes idle */, SIZE_MAX_HEAD = 1024 /* Q of a block stays in the second cache */,
+       LOWEST = -80 /* its exponential is less than half a last bit of the sum, which is 1 at least */ };
 
 struct finder {
     struct module *m;
@@ -96,7 +97,7 @@ static bool match_terms(struct finder *f, value_id e, value_id *d)
     *d = cut->in[2];
     n = inner(f, far, OP_LT, 2);
     double bound = 0;
-    return n && n->in[0].i == d->i && value_is_splat(f->g, n->in[1], &bound, &(int64_t){0}) && bound < -80;
+    return n && n->in[0].i == d->i && value_is_splat(f->g, n->in[1], &bound, &(int64_t){0}) && bound < LOWEST;
 }
 
 /* v at idx = softmax of z along dim `axis`, there. */
@@ -156,7 +157,7 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     return true;
 }
 
-static bool is_pointwise(enum op op)
+static bool is_elementwise(enum op op)
 {
     return op_shape(op) == SHAPE_MAP && op != OP_GATHER && op != OP_GATHER_ELEMENTS && op != OP_GATHER_ND && op != OP_IOTA &&
            op != OP_FROM_EXPRS;
@@ -180,7 +181,7 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
         return true;
     }
     bool view = view_invertible(f->g, id);
-    if (!view && !is_pointwise(n->op))
+    if (!view && !is_elementwise(n->op))
         return false;
     int32_t rank = value_type(f->g, v)->rank;
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -262,7 +263,7 @@ void attention_find(struct module *m)
         const struct node *n = graph_node(m->g, (node_id){i});
         struct attention a = {.values = {i}};
         struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
-        if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i])    /* another's values are no scores */
+        if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] || m->attention_of[i])   /* another's */
             continue;
         for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
             struct attention_step s = a.to_scores.data[j];

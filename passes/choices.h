@@ -9,6 +9,7 @@
 /* The last one made for a node of the kernel, or for this node; NULL: none. It counts as asked for. */
 struct choice *choice_of_kernel(const struct module *, const struct kernel *, enum choice_key);
 struct choice *choice_of_node(const struct module *, node_id, enum choice_key);
+enum { CHUNK_BYTES_MOST = 16 << 20 };     /* scratch that a chosen chunk may take */
 /* Warns that it cannot be had, and why. */
 void choice_refuse(const struct module *, const struct choice *, const char *why);
 

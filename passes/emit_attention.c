@@ -3,7 +3,11 @@
  * block, or their number is open, they come in spans, and what was added up is scaled down whenever a larger score turns up. */
 #include "passes/emit_attention.h"
 
-enum { MAX_MR = 14, GUESS = 64, SPAN_OPEN = 128, SPAN_LEAST = 32, EXP_CYCLES = 14 };
+enum { MAX_MR = 14,
+       GUESS = 64,               /* an extent that only the run knows, for costs */
+       SPAN_OPEN = 128, SPAN_LEAST = 32,     /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
+       EXP_CYCLES = 14,          /* of a vector's exponential, measured on Ice Lake */
+       CYCLES_PER_NS = 3, FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
 
 /* ---- sizes -------------------------------------------------------------------------------------------------------------- */
 
@@ -65,7 +69,7 @@ static void choose_span(struct attn *t)
 {
     int64_t keys, line = t->line * 4, most = (int64_t)t->em->mach.l1_kib * 1024 / line;
     bool known = ex_is_const(t->em->x, t->keys, &keys);
-    if (known && keys * line <= (int64_t)t->em->mach.l2_kib * 1024 / 4)
+    if (known && keys <= (int64_t)t->em->mach.l2_kib * 1024 / 4 / line)
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     t->span = SPAN_OPEN < most ? SPAN_OPEN : most;
@@ -207,7 +211,7 @@ static void blocks(struct attn *t, expr_id number)
 static void scratch(struct attn *t)
 {
     struct em *em = t->em;
-    int64_t keys = t->span, rows = t->nv * t->lanes, row_line = (t->columns + t->lanes - 1) / t->lanes * t->lanes;
+    int64_t keys = t->span, rows = t->nv * t->lanes;
     if (!keys)
         ex_is_const(em->x, t->keys, &keys);
     t->q = em_scratch(em, ELEM_F32, t->size * t->line);
@@ -216,7 +220,7 @@ static void scratch(struct attn *t)
     t->l = em_scratch(em, ELEM_F32, rows);
     t->c = em_scratch(em, ELEM_F32, rows);
     if (t->span)
-        t->o = em_scratch(em, ELEM_F32, rows * row_line);
+        t->o = em_scratch(em, ELEM_F32, rows * attn_row_line(t));
 }
 
 static void cost(struct attn *t)
@@ -228,12 +232,19 @@ static void cost(struct attn *t)
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
         points *= (uint64_t)em_extent_least(em, y->dims[d]);
-    em->k->flops = 2 * points * (uint64_t)(least * (t->size + t->columns));
-    int64_t vectors = keys * t->nv;
-    em->k->ns = 100 + (vectors * (t->size + t->columns) / em->mach.fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / 3;
+    em->k->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
+    int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * t->nv;
+    em->k->ns = 100 + (vectors * (t->size + t->columns) / em->mach.fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / CYCLES_PER_NS;
+}
+
+/* What was chosen, for the remarks: in the first variant, the fastest. */
+static void choice_note(struct attn *t)
+{
+    struct kernel *k = t->em->k;
     const char *how = t->span ? "spans of keys with a running maximum" : "all keys, exact softmax";
-    em->k->choice = arena_printf(em->m->arena, "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
-                                 "results of %lld rows by %lld vectors of %u lanes", (long long)rows, how, (long long)t->mr,
+    if (!k->choice)
+        k->choice = arena_printf(t->em->m->arena, "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
+                                 "results of %lld rows by %lld vectors of %u lanes", (long long)(t->nv * t->lanes), how, (long long)t->mr,
                                  (long long)t->nv, (long long)t->pr, (long long)t->pc, t->lanes);
 }
 
@@ -257,5 +268,6 @@ bool emit_attention(struct em *em)
     blocks(&t, loops[n].var);
     em_parallel_end(em, &par);
     cost(&t);
+    choice_note(&t);
     return !em->failed;
 }

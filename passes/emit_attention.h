@@ -52,4 +52,7 @@ void attn_terms(struct attn *);      /* exponentials in Z, L */
 void attn_values(struct attn *);     /* Z times values: results, or O where there are several spans */
 void attn_end(struct attn *);        /* results from O */
 
+/* Elements of a row of results in t->o. */
+int64_t attn_row_line(const struct attn *);
+
 #endif

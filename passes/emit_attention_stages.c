@@ -116,7 +116,7 @@ void attn_turn(struct attn *t)
 
 /* ---- several spans ------------------------------------------------------------------------------------------------------------- */
 
-static int64_t row_line(const struct attn *t) { return (t->columns + t->lanes - 1) / t->lanes * t->lanes; }
+int64_t attn_row_line(const struct attn *t) { return (t->columns + t->lanes - 1) / t->lanes * t->lanes; }
 
 void attn_begin(struct attn *t)
 {
@@ -128,7 +128,7 @@ void attn_begin(struct attn *t)
         em_scratch_store(em, t->m, at_vector(t, j), low);
         em_scratch_store(em, t->l, at_vector(t, j), zero);
     }
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * row_line(t)), 1, NULL, 0);
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
     em_scratch_store(em, t->o, ex_mulc(x, i, t->lanes), zero);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -301,7 +301,7 @@ static lval factor_of(struct attn *t, expr_id row) { return em_scratch_load(t->e
 static expr_id at_result(const struct attn *t, expr_id row, uint32_t c)
 {
     struct exprs *x = t->em->x;
-    return ex_add(x, ex_mulc(x, row, row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->lanes));
+    return ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->lanes));
 }
 
 static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)

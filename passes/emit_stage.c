@@ -5,7 +5,7 @@
  */
 #include "passes/schedule.h"
 
-enum { BLOCK = 16, SOURCE_DEPTH = 16 };
+enum { SOURCE_DEPTH = 16 };
 
 static void stage_storage(struct em *em, expr_id first, int64_t most)
 {
@@ -15,10 +15,10 @@ static void stage_storage(struct em *em, expr_id first, int64_t most)
     *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
     for (int32_t d = 0; d < t->rank; d++)
         s->dim[d].outer = ex_const(x, 0);
-    s->dim[1] = (struct dim_layout){BLOCK, ex_const(x, most * BLOCK), 1};
-    s->dim[t->rank - 1].outer = ex_const(x, BLOCK);
-    s->dim[t->rank - 2].outer = ex_mulc(x, t->dims[t->rank - 1], BLOCK);
-    s->origin = ex_mulc(x, first, -BLOCK);
+    s->dim[1] = (struct dim_layout){CHANNEL_BLOCK, ex_const(x, most * CHANNEL_BLOCK), 1};
+    s->dim[t->rank - 1].outer = ex_const(x, CHANNEL_BLOCK);
+    s->dim[t->rank - 2].outer = ex_mulc(x, t->dims[t->rank - 1], CHANNEL_BLOCK);
+    s->origin = ex_mulc(x, first, -CHANNEL_BLOCK);
 }
 
 /* Points [0, count) of the chunk at the channels of idx. */
@@ -73,7 +73,7 @@ void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, ex
         for (int32_t d = 0; d < t->rank; d++)
             at[d] = points[i][d];
         expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), em->stage.most);
-        at[1] = ex_addc(x, next, -BLOCK);
+        at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
         at[row] = ex_div(x, number, t->dims[column]);
         at[column] = ex_mod(x, number, t->dims[column]);
         expr_id bytes = ex_mulc(x, em_address(em, &em->m->storage[v.i], at), elem_size(t->elem));
@@ -88,11 +88,11 @@ void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id c
     struct exprs *x = em->x;
     const struct type *t = value_type(em->g, em->k->staged);
     expr_id idx[RANK_MAX], zero = ex_const(x, 0);
-    int64_t channels = 0, lanes = em_lanes(em, t->elem) < BLOCK ? em_lanes(em, t->elem) : BLOCK;
+    int64_t channels = 0, lanes = em_lanes(em, t->elem) < CHANNEL_BLOCK ? em_lanes(em, t->elem) : CHANNEL_BLOCK;
     ex_is_const(x, t->dims[1], &channels);
     for (int32_t d = 0; d < t->rank; d++)
         idx[d] = point[d];
-    em->stage.buffer = em_scratch(em, t->elem, (channels + BLOCK - 1) / BLOCK * BLOCK * most);
+    em->stage.buffer = em_scratch(em, t->elem, (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK * CHANNEL_BLOCK * most);
     stage_storage(em, first, most);
     if (channels / lanes) {
         struct em_for l;

@@ -60,7 +60,10 @@ static int64_t chunk_tiles(const struct wino *w, int64_t mr)
         most = 2 * mr;
     if (most > tiles)
         most = tiles;
-    most = told ? told->n[0] : most;
+    if (told && told->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
+        choice_refuse(w->em->m, told, "so many tiles take more scratch than 16 MiB a thread");
+    else if (told)
+        most = told->n[0];
     int64_t chunks = ceil_of(tiles, most);
     return ceil_of(ceil_of(tiles, chunks), mr) * mr;
 }

@@ -502,6 +502,7 @@ static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct 
     else
         demand_at(f, v, via, d, idx, false, via.i);
 }
+
 /* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with what masks
  * and biases are computed from, and the rows' operand of the first. */
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)

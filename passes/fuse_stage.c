@@ -8,7 +8,9 @@
 #include "passes/access.h"
 #include "passes/kernel.h"
 
-enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096, WEIGHTS_MAX = 640 << 10 /* bytes */ };
+/* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that the second cache does not
+ * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */
+enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096, WEIGHTS_MAX = 640 << 10 };
 
 /* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
 static bool leaves_stored(const struct module *m, value_id v, int depth)

@@ -308,7 +308,9 @@ static uint32_t chunk_tiles(struct em *em, const struct tiling *t)
     if (n < LEAST_TILES)
         n = LEAST_TILES;
     const struct choice *told = choice_of_kernel(em->m, em->k, CHOOSE_CHUNK);
-    if (told)
+    if (told && (int64_t)told->n[0] * channels * 4 * t->ta > CHUNK_BYTES_MOST)
+        choice_refuse(em->m, told, "so many tiles take more scratch than 16 MiB a thread");
+    else if (told)
         n = told->n[0] < tiles ? told->n[0] : tiles;
     int64_t chunks = (tiles + n - 1) / n;
     return (uint32_t)((tiles + chunks - 1) / chunks);

@@ -71,11 +71,13 @@ def test_every_key(model, tmp_path):
 
 def test_chunk_of_a_staged_operand(tmp_path):
     """The map in front of the 1x1 convolution is computed for as many tiles at a time as asked, or stored."""
+    rng = np.random.default_rng(4)
     nodes = [helper.make_node("Concat", ["x", "x"], ["two"], axis=1), helper.make_node("Mul", ["two", "s"], ["m"], "scale"),
-             helper.make_node("Relu", ["m"], ["r"], "act"), helper.make_node("Conv", ["r", "v"], ["y"], "conv")]
-    model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 16, 16, 16])], [value("y", [1, 48, 16, 16])],
-                 WEIGHTS | {"s": np.random.RandomState(4).randn(1, 32, 1, 1).astype(np.float32)})
+             helper.make_node("Relu", ["m"], ["r"], "act"), helper.make_node("Conv", ["r", "w"], ["y"], "conv")]
+    model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 32, 16, 16])], [value("y", [1, 48, 16, 16])],
+                 {k: rng.standard_normal(d).astype(np.float32) for k, d in (("s", (1, 64, 1, 1)), ("w", (48, 64, 1, 1)))})
     assert "operand computed for 5 tiles at a time" in remarks(model, tmp_path, "conv:chunk=5", "conv:tile=1x4x3")
+    assert "16 MiB" in remarks(model, tmp_path, "conv:chunk=4096", "conv:tile=1x20x1")
     assert "operand computed" in remarks(model, tmp_path) and "operand computed" not in remarks(model, tmp_path, "act:store=yes")
 
 
