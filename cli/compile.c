@@ -42,6 +42,7 @@ static bool run_legalize(struct compilation *c)
 static bool run_merge(struct compilation *c)
 {
     merge_constants(c->graph);
+    merge_products(c->graph);
     merge_concats(c->graph);
     return true;
 }

@@ -1,4 +1,4 @@
-/* merge-constants, second part: a concat whose operands begin with all those of an earlier one takes its result instead.
+/* merge-constants, third part: a concat whose operands begin with all those of an earlier one takes its result instead.
  *
  *   c1 = concat(a, b)   c2 = concat(a, b, d)        ->        c2 = concat(c1, d)
  *

@@ -420,10 +420,48 @@ static void dot(struct draw *d)
         draw_keep(d, summed(d, v, terms, x.mag * y.mag, x.err * y.mag + y.err * x.mag, x.places + y.places));
 }
 
+/* Several narrow products of one operand by constants, mostly with biases: what merge_products looks for. */
+static void parallel_products(struct draw *d)
+{
+    struct drawn x = draw_value(d, "F", 1);
+    if (!x.v.i || drawn_type(d, &x)->rank > 4)
+        return;
+    const struct type t = *drawn_type(d, &x);
+    int64_t con[2] = {draw_chance(d, 70) ? t.rank - 1 : draw_int(d, 0, t.rank - 1), draw_int(d, 0, 1)}, k;
+    bool biased = draw_chance(d, 60);
+    if (!ex_is_const(d->x, t.dims[con[0]], &k) || !k)
+        return;
+    struct attr a[4] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0), attr_ints("contract_a", con, 1),
+                        attr_ints("contract_b", con + 1, 1)};
+    for (int64_t i = draw_int(d, 2, 4); i > 0; i--) {
+        int64_t n = draw_chance(d, 80) ? draw_int(d, 1, 20) : draw_int(d, 21, 70);
+        double out = (double)(draw_count(d, &x) / k * n), terms = (double)k;
+        expr_id dims[2];
+        dims[con[1]] = t.dims[con[0]];
+        dims[1 - con[1]] = ex_const(d->x, n);
+        if (out > DRAW_ELEMENTS || d->work + out * terms > DRAW_WORK)
+            return;
+        struct drawn w = draw_leaf(d, t.elem, dims, 2, draw_chance(d, 90));
+        if (!w.v.i)
+            return;
+        d->work += out * terms;
+        value_id in[2] = {x.v, w.v};
+        value_id v = b_op(&d->b, OP_DOT, in, 2, a, 4);
+        if (!v.i)
+            return;
+        struct drawn y = summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places);
+        if (biased && draw_chance(d, 85))
+            y = draw_binary(d, OP_ADD, y, draw_leaf(d, t.elem, &dims[1 - con[1]], 1, draw_chance(d, 90)));
+        draw_keep(d, y);
+    }
+}
+
 void draw_product(struct draw *d)
 {
     if (draw_chance(d, 10))
         squeeze(d);
+    else if (draw_chance(d, 12))
+        parallel_products(d);
     else if (draw_chance(d, 60))
         conv(d);
     else

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/backend.h"
+#include "passes/passes.h"
 #include "runtime/mcc.h"
 #include "runtime/mcc_load.h"
 
@@ -50,6 +51,7 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     c->options = o;
     c->output = path;
     c->graph = d->g;
+    merge_products(c->graph);
     bool fused = run_fuse(c);
     c->module->winograd = w->winograd;
     c->module->always = true;

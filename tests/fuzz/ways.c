@@ -9,6 +9,7 @@
 
 #include "cli/backend.h"
 #include "passes/access.h"
+#include "passes/passes.h"
 #include "passes/winograd.h"
 #include "runtime/mcc.h"
 
@@ -327,6 +328,7 @@ static bool emit(struct loops *l, const struct way *w)
     struct module *m = l->m;
     *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
                          .winograd = w->winograd, .attention = true, .always = true};
+    merge_products(m->g);
     if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
         emit_prepare(m, &w->machine, "_x"))
         return true;
