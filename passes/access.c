@@ -294,6 +294,11 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
     return true;
 }
 
+bool conv_depthwise(const struct graph *g, const struct node *n)
+{
+    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 && ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
+}
+
 bool conv_pixel_lanes(const struct module *m, const struct node *n)
 {
     int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;

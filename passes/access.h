@@ -34,5 +34,7 @@ bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t t
  * else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose groups have
  * one channel, have no such trouble. */
 bool conv_pixel_lanes(const struct module *, const struct node *n);
+/* A convolution with a group for each channel of the operand. */
+bool conv_depthwise(const struct graph *, const struct node *);
 
 #endif

@@ -50,9 +50,8 @@ static bool is_near(const struct wino *w)
  * of V and M. Where that is so little that deriving U for each chunk would outweigh it, V comes from the third cache. */
 static int64_t chunk_tiles(const struct wino *w, int64_t mr)
 {
-    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_CHUNK);
     int64_t tiles = known_tiles(w), most = l2_bytes(w) / 2 / (v_bytes(w) + w->points * 2 * w->lanes * 4);
-    if (is_near(w) && !told)
+    if (is_near(w) && !w->told_chunk)
         return mr;
     if (most < MAX_MR && tiles * v_bytes(w) <= FAR_BYTES)
         most = tiles;
@@ -60,12 +59,19 @@ static int64_t chunk_tiles(const struct wino *w, int64_t mr)
         most = 2 * mr;
     if (most > tiles)
         most = tiles;
+    if (w->told_chunk)
+        most = w->told_chunk;
+    int64_t chunks = ceil_of(tiles, most);
+    return ceil_of(ceil_of(tiles, chunks), mr) * mr;
+}
+
+static void read_chunk(struct wino *w)
+{
+    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_CHUNK);
     if (told && told->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
         choice_refuse(w->em->m, told, "so many tiles take more scratch than 16 MiB a thread");
     else if (told)
-        most = told->n[0];
-    int64_t chunks = ceil_of(tiles, most);
-    return ceil_of(ceil_of(tiles, chunks), mr) * mr;
+        w->told_chunk = told->n[0];
 }
 
 static void choose_tile(struct wino *w)
@@ -139,6 +145,7 @@ static void choose_sizes(struct wino *w)
 {
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
     w->resident = !w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && known_tiles(w) >= 4 * MAX_MR;
+    read_chunk(w);
     choose_tile(w);
     choose_group(w);
     choose_span(w);

@@ -22,6 +22,7 @@ struct wino {
     int64_t points;                  /* alpha^2 */
     int64_t mr, nr;                  /* register tile: tiles x vectors */
     int64_t ct;                      /* tiles of a chunk: a multiple of mr */
+    int64_t told_chunk;              /* what the user wants of it; 0: nothing */
     int64_t group;                   /* vectors of output channels of a parallel index */
     int64_t span;                    /* chunks of a parallel index */
     bool resident;                   /* U of all of them is derived first */

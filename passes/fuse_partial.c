@@ -13,12 +13,6 @@
 
 enum { DEPTH_MAX = 8, IMAGE_RANK = 4, LEAST_EXTENT = 2 };
 
-static bool is_depthwise(const struct module *m, const struct node *n)
-{
-    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 && value_type(m->g, n->out[0])->rank == IMAGE_RANK &&
-           ex_is(m->ctx->exprs, value_type(m->g, n->in[1])->dims[1], 1);
-}
-
 /* Is v computed elementwise from a depthwise convolution's result of its own shape? */
 static bool behind_depthwise(const struct module *m, value_id v, const struct type *t, int depth)
 {
@@ -26,7 +20,7 @@ static bool behind_depthwise(const struct module *m, value_id v, const struct ty
     if (!def.i || depth > DEPTH_MAX || !type_same_shape(value_type(m->g, v), t))
         return false;
     const struct node *n = graph_node(m->g, def);
-    if (is_depthwise(m, n))
+    if (conv_depthwise(m->g, n))
         return true;
     for (uint32_t k = 0; k < n->n_in && op_shape(n->op) == SHAPE_MAP; k++)
         if (behind_depthwise(m, n->in[k], t, depth + 1))
@@ -87,7 +81,7 @@ static bool has_rows_of_channels(const struct module *m, const struct kernel *k,
     if (k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->outs.data[0].i != v.i || k->domain.i != v.i || k->piece || k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
-    return is_depthwise(m, n) && blocked[v.i] && blocked[n->in[0].i];
+    return conv_depthwise(m->g, n) && blocked[v.i] && blocked[n->in[0].i];
 }
 
 void partials_attach(struct module *m, bool *blocked, const bool *plain)

@@ -96,12 +96,6 @@ static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int6
     return cost;
 }
 
-static bool is_depthwise(struct em *em, const struct node *n)
-{
-    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 &&
-           ex_is(em->x, value_type(em->g, n->in[1])->dims[1], 1);
-}
-
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
 static void choose_dims(struct em *em, const struct node *n, struct tile_choice *c)
 {
@@ -136,7 +130,7 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         return;
     }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
-    int32_t fast = n->op == OP_CONV && !is_depthwise(em, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
+    int32_t fast = n->op == OP_CONV && !conv_depthwise(em->g, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
                                                             : em_fast_dim(em, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
@@ -145,8 +139,8 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         return;
     }
     c->vec = fast;
-    c->a = c->vec == last ? (n->op == OP_CONV && !is_depthwise(em, n) ? 1 : -1) : last;
-    if (n->op == OP_CONV && !is_depthwise(em, n) && c->a == last && rank >= 4)
+    c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(em->g, n) ? 1 : -1) : last;
+    if (n->op == OP_CONV && !conv_depthwise(em->g, n) && c->a == last && rank >= 4)
         c->b = rank - 2;
     if (c->a == c->vec)
         c->a = -1;
@@ -224,7 +218,7 @@ struct tile_choice tile_choose(struct em *em)
         a.n *= b.n;
         b.n = 1;
     }
-    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !is_depthwise(em, n));
+    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(em->g, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
     struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), &em->mach};

@@ -201,6 +201,17 @@ static struct drawn channels_regrouped(struct draw *d, struct drawn x)
     return x;
 }
 
+/* In so many cases of a hundred: x op a constant for each channel. */
+static struct drawn with_channels(struct draw *d, enum op op, struct drawn x, uint32_t percent)
+{
+    const struct type t = *drawn_type(d, &x);
+    expr_id one[RANK_MAX];
+    for (int32_t i = 0; i < t.rank; i++)
+        one[i] = ex_const(d->x, 1);
+    one[1] = t.dims[1];
+    return draw_chance(d, percent) ? draw_binary(d, op, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true)) : x;
+}
+
 /* A normalisation and an activation, or a factor for each channel of each image: what networks put in front of a convolution
  * that the convolution's kernel may compute itself. */
 static struct drawn prologue(struct draw *d, struct drawn x)
@@ -209,12 +220,11 @@ static struct drawn prologue(struct draw *d, struct drawn x)
     expr_id one[RANK_MAX];
     for (int32_t i = 0; i < t.rank; i++)
         one[i] = ex_const(d->x, 1);
-    one[1] = t.dims[1];
-    if (draw_chance(d, 50))
-        x = draw_binary(d, OP_MUL, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
-    if (x.v.i && draw_chance(d, 50))
-        x = draw_binary(d, OP_ADD, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
     one[0] = t.dims[0];
+    one[1] = t.dims[1];
+    x = with_channels(d, OP_MUL, x, 50);
+    if (x.v.i)
+        x = with_channels(d, OP_ADD, x, 50);
     if (x.v.i && draw_chance(d, 30))
         x = draw_binary(d, OP_MUL, x, draw_leaf(d, t.elem, one, t.rank, false));
     if (x.v.i && draw_chance(d, 60))
@@ -238,14 +248,9 @@ static struct drawn epilogue(struct draw *d, struct drawn r, struct drawn x)
     if (!r.v.i)
         return r;
     const struct type t = *drawn_type(d, &r);
-    expr_id one[RANK_MAX];
-    for (int32_t i = 0; i < t.rank; i++)
-        one[i] = ex_const(d->x, 1);
-    one[1] = t.dims[1];
-    if (draw_chance(d, 40))
-        r = draw_binary(d, OP_ADD, r, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
-    if (r.v.i && draw_chance(d, 20))
-        r = draw_binary(d, OP_MUL, r, draw_leaf(d, t.elem, one + 1, t.rank - 1, true));
+    r = with_channels(d, OP_ADD, r, 40);
+    if (r.v.i)
+        r = with_channels(d, OP_MUL, r, 20);
     if (r.v.i && type_same_shape(drawn_type(d, &x), &t) && drawn_type(d, &x)->elem == t.elem && draw_chance(d, 50))
         r = draw_binary(d, OP_ADD, r, x);
     if (r.v.i && draw_chance(d, 40))
