@@ -70,6 +70,15 @@ static bool variant_wanted(const struct options *o, const struct module *m, cons
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
 
+static enum winograd_source winograd_source(const char *word)
+{
+    static const char *const words[] = {[WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"};
+    uint32_t k = COUNT_OF(words) - 1;
+    while (k > 0 && strcmp(words[k], word) != 0)
+        k--;
+    return (enum winograd_source)k;
+}
+
 bool run_fuse(struct compilation *c)
 {
     struct module *m = NEW(&c->ctx->session, struct module);
@@ -82,6 +91,7 @@ bool run_fuse(struct compilation *c)
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
     m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
     m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
+    m->winograd_weights = winograd_source(o->winograd_weights);
     c->module = m;
     return choices_read(c) && fuse(m);
 }

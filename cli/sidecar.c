@@ -1,7 +1,7 @@
 /* The weights sidecar's table of tensors, as safetensors has it: name, type, shape, first and last byte of each.
  *
  * A tensor stored row-major keeps its shape; a packed one (blocks, panels, broadcast dims that take no room) is a list
- * of its stored elements. What lies between tensors is named too, since the format allows no holes.
+ * of its stored elements; so are weights stored transformed, NAME.winogradN. What lies between tensors is named too, since the format allows no holes.
  */
 #include <string.h>
 
@@ -40,10 +40,12 @@ static void put_padding(struct listing *l, uint64_t from, uint64_t to)
 }
 
 /* The tensor's name in the model; nameless ones and second ones of a name get their number. */
-static const char *unique_name(struct listing *l, value_id v)
+static const char *unique_name(struct listing *l, const struct weight *w)
 {
-    const char *name = graph_value(l->m->g, v)->name;
+    const char *name = graph_value(l->m->g, w->value)->name;
     bool taken = !name || !*name || strncmp(name, "__", 2) == 0;
+    if (w->winograd)
+        name = arena_printf(l->m->arena, "%s.winograd%u", name ? name : "constant", w->winograd);
     for (;;) {
         if (taken)
             name = arena_printf(l->m->arena, "%s.%u", name ? name : "constant", l->n);
@@ -64,7 +66,7 @@ static void put_weight(struct listing *l, const struct weight *w)
     const char *type = type_name(t->elem);
     int64_t elements = 1, n = 0;
     strbuf_append(&l->text, ",", 1);
-    json_string(&l->text, unique_name(l, w->value));
+    json_string(&l->text, unique_name(l, w));
     strbuf_printf(&l->text, ":{\"dtype\":\"%s\",\"shape\":[", type ? type : "U8");
     bool plain = type && weight_is_dense(l->m, w);
     for (int32_t d = 0; plain && d < t->rank; d++) {

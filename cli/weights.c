@@ -2,13 +2,15 @@
  *
  * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element. One
  * slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole tensor.
+ * Weights that are stored as a Winograd kernel wants them are transformed here.
  */
 #include "cli/backend.h"
+#include "passes/winograd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20, BIG_BYTES = 32 << 20 };
+enum { SLAB_BYTES = 4 << 20, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
 
 struct packer {
     struct module *m;
@@ -224,18 +226,72 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
     return ok;
 }
 
+/* ---- transformed ------------------------------------------------------------------------------------------------- */
+
+/* U[point][block of 16 output channels][input channel][16] of the weights g[output channel][input channel][3][3]. */
+struct transformer {
+    struct module *m;
+    const struct weight *w;
+    const struct winograd_form *f;
+    int64_t oc, ic, point;           /* elements of a point */
+    float *src, *dst;                /* g of a block; some points of U */
+};
+
+/* Points first .. first + n, block by block. */
+static bool transform_points(const struct transformer *t, uint32_t first, uint32_t n)
+{
+    memset(t->dst, 0, (size_t)t->point * n * sizeof *t->dst);
+    for (int64_t o = 0; o < t->oc; o += CHANNEL_BLOCK) {
+        int64_t lanes = t->oc - o < CHANNEL_BLOCK ? t->oc - o : CHANNEL_BLOCK;
+        if (!const_read(t->m->g, t->w->value, o * t->ic * 9, lanes * t->ic * 9, t->src))
+            return false;
+        for (int64_t k = 0; k < lanes * t->ic; k++) {
+            float *to = t->dst + o * t->ic + k % t->ic * CHANNEL_BLOCK + k / t->ic;
+            winograd_transform(t->f, t->src + k * 9, first, n, to, (size_t)t->point);
+        }
+    }
+    return true;
+}
+
+/* As many points at a time as POINTS_BYTES hold, one at least; g is read again for each part. */
+static bool write_transformed(struct module *m, const struct weight *w, put_fn *put, void *sink)
+{
+    struct transformer t = {.m = m, .w = w, .f = winograd_form(w->winograd)};
+    const struct type *g = value_type(m->g, w->value);
+    uint32_t points = t.f->alpha * t.f->alpha;
+    ex_is_const(m->ctx->exprs, g->dims[0], &t.oc);
+    ex_is_const(m->ctx->exprs, g->dims[1], &t.ic);
+    t.point = (int64_t)(w->bytes / points / sizeof(float));
+    int64_t each = t.point * (int64_t)sizeof(float), fit = POINTS_BYTES / each, step = fit < 1 ? 1 : fit < points ? fit : points;
+    t.src = malloc((size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
+    t.dst = malloc((size_t)(each * step));
+    bool ok = (t.src && t.dst) || out_of_memory(m, each * step);
+    for (uint32_t p = 0; ok && p < points; p += (uint32_t)step) {
+        uint32_t n = points - p < step ? points - p : (uint32_t)step;
+        ok = transform_points(&t, p, n) && put(sink, t.dst, (size_t)each * n);
+    }
+    free(t.src);
+    free(t.dst);
+    return ok;
+}
+
+static bool write_plain(struct module *m, const struct weight *w, put_fn *put, void *sink)
+{
+    struct packer p;
+    packer_init(&p, m, w);
+    return (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+}
+
 static bool write_all(void *user, put_fn *put, void *sink)
 {
     static const char zeros[64];
     struct module *m = user;
     uint64_t at = 0;
     for (uint32_t i = 0; i < m->weights.n; i++) {
-        struct weight *w = &m->weights.data[i];
-        struct packer p;
-        packer_init(&p, m, w);
+        const struct weight *w = &m->weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (!(is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink))
+        if (!(w->winograd ? write_transformed : write_plain)(m, w, put, sink))
             return false;
         at = w->offset + w->bytes;
     }
@@ -245,6 +301,8 @@ static bool write_all(void *user, put_fn *put, void *sink)
 bool weight_is_dense(struct module *m, const struct weight *w)
 {
     struct packer p;
+    if (w->winograd)
+        return false;
     packer_init(&p, m, w);
     return is_dense(&p);
 }
@@ -256,6 +314,10 @@ uint64_t weight_elements_bytes(const struct module *m, const struct weight *w)
     int64_t n = 0;
     for (int32_t d = 0; d < t->rank && ex_is_const(m->ctx->exprs, t->dims[d], &n); d++)
         bytes *= (uint64_t)n;
+    if (w->winograd) {
+        const struct winograd_form *f = winograd_form(w->winograd);
+        bytes = bytes / 9 * f->alpha * f->alpha;
+    }
     return bytes < w->bytes ? bytes : w->bytes;
 }
 

@@ -282,6 +282,14 @@ static void wino_cost(const struct wino *w)
     k->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
+static const char *u_source(const struct wino *w)
+{
+    uint32_t prepared = w->em->k->prepared;
+    if (prepared)
+        return w->em->m->prepared.data[prepared - 1].stored ? "from the file" : "from open";
+    return w->resident ? "derived first" : "derived by slices";
+}
+
 bool emit_winograd(struct em *em)
 {
     struct wino w;
@@ -309,6 +317,6 @@ bool emit_winograd(struct em *em)
     if (!em->k->choice)
         em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s", (int)w.mr,
                                      w.f->m, w.f->m, (int)w.nr, w.lanes, (int)w.ct,
-                                     !w.weights.i ? "from open" : w.resident ? "derived first" : "derived by slices");
+                                     u_source(&w));
     return !em->failed;
 }

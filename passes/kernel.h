@@ -78,11 +78,14 @@ struct kernel {
 };
 
 struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slot; bool segment; };
-struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; };
-/* An open-time constant: what open derives from the stored constant `value` (emit_prepare). */
-struct prepared { value_id value; uint32_t winograd; int64_t ic, blocks, stride[4]; uint64_t offset, bytes; };
+/* winograd: not the value, weights of a convolution, but what F(m x m, 3 x 3) makes of it, is stored; 0: the value. */
+struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; uint32_t winograd; };
+/* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time constants; or
+ * stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims. */
+struct prepared { value_id value; uint32_t winograd, weight; bool stored; int64_t ic, blocks, stride[4]; uint64_t offset, bytes; };
 struct function_text { const char *name, *text; int64_t local_bytes; };
 
+enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
@@ -97,6 +100,7 @@ struct module {
     enum layout_choice layout;
     int opt_level;
     uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
+    enum winograd_source winograd_weights;       /* where kernels have the transformed ones from (passes/winograd_weights.c) */
     bool attention;              /* as one kernel, where that is possible */
     bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     struct machine machine;

@@ -488,10 +488,12 @@ static void store_constants(struct layouter *l)
             struct kernel *k = &l->m->kernels.data[i - 1];
             for (uint32_t j = 0; j < k->nodes.n; j++) {
                 const struct node *n = graph_node(l->g, k->nodes.data[j]);
-                if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT))
+                bool is_anchor = k->nodes.data[j].i == k->anchor.i;
+                if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
                     const_pack(l, n);
                 for (uint32_t o = 0; pass == 1 && o < n->n_in; o++)
-                    const_plain(l, n->in[o]);
+                    if (!(is_anchor && k->prepared && o == 1))      /* stored transformed */
+                        const_plain(l, n->in[o]);
             }
         }
     views_of_constants(l);

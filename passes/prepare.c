@@ -146,13 +146,15 @@ bool emit_prepare(struct module *m, const struct machine *mach, const char *suff
     struct ltype bytes = {ELEM_U8, 0};
     m->prepare = NULL;
     m->prepare_kernels.n = 0;
-    if (!m->prepared.n)
+    if (!m->prepared_bytes)
         return true;
     m->prepare = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "prepare%s", suffix));
     lval weights = lf_arg(m->prepare, bytes, LARG_IN, 64, "weights");
     lval constants = lf_arg(m->prepare, bytes, LARG_IN | LARG_OUT, 64, "constants");
     for (uint32_t i = 0; i < m->prepared.n; i++) {
         const struct prepared *p = &m->prepared.data[i];
+        if (p->stored)
+            continue;
         if (!names[p->winograd]) {
             names[p->winograd] = arena_printf(m->arena, "winograd%u%s", p->winograd, suffix);
             if (!derive_kernel(m, mach, p->winograd, names[p->winograd]))

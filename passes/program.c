@@ -222,6 +222,13 @@ void prog_place(struct prog *p, value_id v)
                       : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0)) : prog_memory(p, bytes);
 }
 
+/* Transformed weights: among the open-time constants, or in the file. */
+static lval prepared_at(struct prog *p, const struct prepared *c)
+{
+    uint64_t at = c->stored ? p->m->weights.data[c->weight].offset : c->offset;
+    return offset(p, c->stored ? p->weights_base : p->constants_base, ex_const(p->x, (int64_t)at), ELEM_F32);
+}
+
 static void launch(struct prog *p, struct kernel *k)
 {
     lval args[256];
@@ -239,7 +246,7 @@ static void launch(struct prog *p, struct kernel *k)
         enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
         args[n++] = a.start.i ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
                     : a.value.i ? prog_buffer(p, a.value, e)
-                    : a.prepared ? offset(p, p->constants_base, ex_const(p->x, (int64_t)p->m->prepared.data[a.prepared - 1].offset), ELEM_F32)
+                    : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
                     : sym_lval(p, a.sym);
     }
     args[n++] = prog_index(p, k->count);

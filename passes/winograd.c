@@ -3,29 +3,22 @@
  * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
  * makes the same choice and shares what open transforms. Three terms decide: the products, which are fewer the larger
  * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from memory
- * in each run and are transformed in each chunk of tiles, unless open keeps them transformed (is_kept). */
+ * in each run and are transformed in each chunk of tiles, unless open keeps them transformed (winograd_weights.c). Where the
+ * user says where they come from, the same forms are chosen. */
 #include "passes/winograd.h"
 
 #include "passes/access.h"
 #include "passes/choices.h"
 
 #include <math.h>
-#include <string.h>
 
-enum { MIN_CHANNELS = 16, UNKNOWN_EXTENT = 64, KEPT_BYTES = 640 << 10, KEPT_TILES = 400, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16,
-       L2_BYTES = 1 << 20 };
+enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16, L2_BYTES = 1 << 20 };
 static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
 /* Measured on whole layers, traffic of operand and result included. */
 struct transform_cost { uint32_t m; double input, output, weights; };     /* cycles per tile and 16 channels; per 16 weights */
 static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1550, 1400, 240}};
 
 struct conv_shape { int64_t images, ic, oc, out[2]; };
-
-static int64_t extent(struct module *m, expr_id e)
-{
-    int64_t n;
-    return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
-}
 
 /* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
 static bool is_candidate(struct module *m, const struct kernel *k, const bool *blocked, struct conv_shape *s)
@@ -42,7 +35,7 @@ static bool is_candidate(struct module *m, const struct kernel *k, const bool *b
     for (int32_t d = 0; d < 2; d++) {
         if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
             return false;
-        s->out[d] = extent(m, y->dims[2 + d]);
+        s->out[d] = winograd_extent(m, y->dims[2 + d]);
     }
     s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
     double f;
@@ -67,7 +60,7 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit_winograd.c), else for each chunk. */
-    double chunks = u > KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
+    double chunks = u > WINOGRAD_KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= WINOGRAD_KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
     double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / bytes_per_cycle);
     double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
     return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
@@ -94,90 +87,5 @@ void winograd_choose(struct module *m, const bool *blocked)
             best = cost;
             k->winograd = transform_costs[j].m;
         }
-    }
-}
-
-/* ---- what open derives --------------------------------------------------------------------------------------------- */
-
-bool winograd_weights(const struct module *m, value_id w, value_id *stored, int64_t stride[4])
-{
-    struct exprs *x = m->ctx->exprs;
-    int64_t perm[RANK_MAX] = {0, 1, 2, 3};
-    uint32_t count;
-    while (m->storage[w.i].place == PLACE_NONE && (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, w)->def);
-        const int64_t *p = n->op == OP_TRANSPOSE ? node_ints(n, "perm", &count) : NULL;
-        for (int32_t d = 0; p && d < 4; d++)
-            perm[d] = p[perm[d]];
-        w = n->in[0];
-    }
-    const struct storage *s = &m->storage[w.i];
-    static const int32_t order[4] = {0, 2, 3, 1};
-    if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != CHANNEL_BLOCK || s->dim[perm[0]].inner != 1)
-        return false;
-    for (int32_t i = 0; i < 4; i++)
-        if (!ex_is_const(x, s->dim[perm[order[i]]].outer, &stride[i]) || (i > 0 && s->dim[perm[order[i]]].block))
-            return false;
-    *stored = w;
-    return true;
-}
-
-/* Channels and bytes: [point][block of 16 output channels][input channel][16]. */
-static bool prepared_size(const struct module *m, const struct kernel *k, struct prepared *p)
-{
-    const struct type *w = value_type(m->g, graph_node(m->g, k->anchor)->in[1]);
-    const struct winograd_form *f = winograd_form(k->winograd);
-    int64_t oc = 0, n;
-    if (!ex_is_const(m->ctx->exprs, w->dims[0], &oc) || !ex_is_const(m->ctx->exprs, w->dims[1], &p->ic))
-        return false;
-    p->blocks = (oc + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
-    if (!mul_i64(p->blocks * CHANNEL_BLOCK, p->ic, &n) || !mul_i64(n, (int64_t)f->alpha * f->alpha * 4, &n))
-        return false;
-    p->bytes = (uint64_t)n;
-    return true;
-}
-
-static uint32_t prepared_find(const struct module *m, const struct prepared *p)
-{
-    for (uint32_t i = 0; i < m->prepared.n; i++) {
-        const struct prepared *q = &m->prepared.data[i];
-        if (q->value.i == p->value.i && q->winograd == p->winograd && q->ic == p->ic && q->blocks == p->blocks &&
-            !memcmp(q->stride, p->stride, sizeof p->stride))
-            return i + 1;
-    }
-    return 0;
-}
-
-/* Kept from open on, or derived again in each chunk of a run? Deriving costs about as much as reading the result at 40
- * bytes a cycle: it pays but where a cache near the core holds the result and many chunks use it. */
-static bool is_kept(struct module *m, const struct kernel *k, const struct prepared *p)
-{
-    const struct type *y = value_type(m->g, graph_node(m->g, k->anchor)->out[0]);
-    int64_t images, tile = k->winograd, size[2];
-    images = ex_is_const(m->ctx->exprs, y->dims[0], &images) ? images : 1;
-    for (int32_t d = 0; d < 2; d++)
-        size[d] = (extent(m, y->dims[2 + d]) + tile - 1) / tile;
-    return p->bytes <= KEPT_BYTES && (double)images * (double)size[0] * (double)size[1] >= KEPT_TILES;
-}
-
-void winograd_constants(struct module *m)
-{
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
-        struct prepared p = {.winograd = k->winograd, .offset = m->prepared_bytes};
-        if (!k->winograd)
-            continue;
-        if (!winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &p.value, p.stride) || !prepared_size(m, k, &p)) {
-            k->winograd = 0;
-            continue;
-        }
-        if (!is_kept(m, k, &p))
-            continue;
-        k->prepared = prepared_find(m, &p);
-        if (k->prepared)
-            continue;
-        VEC_PUSH(m->arena, &m->prepared, p);
-        k->prepared = m->prepared.n;
-        m->prepared_bytes += (p.bytes + 63) / 64 * 64;
     }
 }

@@ -5,7 +5,8 @@
  * so the sum over channels becomes a matrix product per point, of alpha^2 / m^2 multiplications a result instead of 9.
  * The matrices are interpolation at the points of the table; B' and A' are kept as straight-line programs with their
  * common subexpressions named, G as numbers. U = G g G' is derived where that is cheaper: when a model is opened, for all
- * runs, or by the kernel itself, of all weights first or of a slice of them at a time.
+ * runs, or by the kernel itself, of all weights first or of a slice of them at a time. The user may have it derived when compiling, and
+ * stored in place of g.
  */
 #ifndef MCC_PASSES_WINOGRAD_H
 #define MCC_PASSES_WINOGRAD_H
@@ -33,8 +34,18 @@ const struct winograd_form *winograd_form(uint32_t m);
 /* Decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before halos are planned:
  * the operand has to reach as far as whole tiles do. */
 void winograd_choose(struct module *, const bool *blocked);
+/* ---- winograd_weights.c ---- */
+enum { WINOGRAD_KEPT_BYTES = 640 << 10, WINOGRAD_KEPT_TILES = 400 };  /* open derives no larger U, and none that fewer tiles use */
+/* An extent of an image, or what stands for it where only the run knows it. */
+int64_t winograd_extent(const struct module *, expr_id);
+/* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain weights then
+ * need none for this kernel. False: not so. */
+bool winograd_store(struct module *, struct kernel *k);
 /* After constants have their places: registers what open has to derive (module.prepared), or gives the form up. */
 void winograd_constants(struct module *);
+/* Points first .. first + n of U for one pair of channels, `stride` elements apart; taps: g, row by row. The bits are those
+ * that open derives where the CPU has fused multiply-adds. */
+void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out, size_t stride);
 /* Where the plain weights of a convolution lie: the stored constant, and its strides in elements per block of 16 output
  * channels, row, column, input channel. False: not so. */
 bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);

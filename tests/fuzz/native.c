@@ -54,6 +54,7 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     merge_products(c->graph);
     bool fused = run_fuse(c);
     c->module->winograd = w->winograd;
+    c->module->winograd_weights = w->weights;
     c->module->always = true;
     if (fused && run_layout(c) && run_plan(c) && run_schedule(c)) {
         for (uint32_t i = 0; i < c->units.n; i++)

@@ -145,7 +145,7 @@ static struct way way_of(uint64_t seed)
 {
     static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
     return (struct way){.level = 2, .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine,
-                        .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3)};
+                        .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3), .weights = (enum winograd_source)(seed / 9 % 4)};
 }
 
 static double limit_of(const struct way *way)

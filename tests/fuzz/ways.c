@@ -35,7 +35,7 @@ void way_print(const struct way *w, struct strbuf *out)
     else
         strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
     if (w->winograd)
-        strbuf_printf(out, " winograd %u", w->winograd);
+        strbuf_printf(out, " winograd %u, weights %d", w->winograd, (int)w->weights);
 }
 
 static char *memory(struct arena *a, int64_t bytes, int fill)
@@ -327,7 +327,7 @@ static bool emit(struct loops *l, const struct way *w)
 {
     struct module *m = l->m;
     *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
-                         .winograd = w->winograd, .attention = true, .always = true};
+                         .winograd = w->winograd, .winograd_weights = w->weights, .attention = true, .always = true};
     merge_products(m->g);
     if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
         emit_prepare(m, &w->machine, "_x"))
