@@ -11,7 +11,7 @@
 #include "passes/access.h"
 #include "passes/kernel.h"
 
-enum { EM_LEVELS = 48, EM_POINTS = 64 };
+enum { EM_LEVELS = 48, EM_POINTS = 64, AHEAD_MOST = 4 };
 
 struct em_sym {
     sym_id sym;
@@ -24,6 +24,16 @@ struct em_sym {
 struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; lval result; };
 struct em_const { enum elem elem; uint32_t lanes; double f; int64_t i; lval v; };
 struct em_point { const expr_id *idx; int32_t rank; };
+/* Panels that the steps of a contraction ask for early. */
+struct em_ahead {
+    int64_t near;                /* each vector's own line so many steps later; 0: none */
+    int64_t far;                 /* so many bytes in each step of panels that are used later; 0: none. They begin ... */
+    int32_t dim;                 /* ... along the anchor's dim of the lanes ... */
+    uint32_t n;                  /* ... at so many vectors, ... */
+    expr_id vector[AHEAD_MOST];  /* ... so far behind the first point's, ... */
+    expr_id k, now;              /* ... at step k, while this tile is at the steps from `now` on, ... */
+    expr_id bytes;               /* ... and so far behind that, which is what other tiles ask for */
+};
 struct em {
     struct module *m;
     struct kernel *k;
@@ -48,8 +58,7 @@ struct em {
     lval anchor_value;           /* ... and its value there */
     expr_id cond;                /* of the elementwise value at hand: where it is wanted at all ... */
     struct em_point at;          /* ... and its point */
-    int32_t ahead_dim;           /* while a contraction's points are emitted: the anchor's dim of the lanes, and ... */
-    expr_id ahead;               /* ... how far beyond it the panels lie that each step asks for early; {0}: no such thing */
+    struct em_ahead ahead;       /* while a contraction's points are emitted */
     struct em_local *locals;     /* one for each of the kernel's locals (emit_local.c) */
     struct { lval buffer; struct storage storage; int level; int64_t most; value_id source; } stage;    /* of kernel.staged, from em_stage_fill on */
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */

@@ -340,7 +340,7 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lva
                 nest_range(em, r, d, k, acc, (struct run){zero, g, i}, ex_const(em->x, n / g));
         }
     } else {
-        nest_range(em, r, d, k, acc, (struct run){zero, 1, 0}, dim->extent);
+        nest_range(em, r, d, k, acc, (struct run){d + 1 == r->n_dims && r->from.i ? r->from : zero, 1, 0}, dim->extent);
     }
 }
 
@@ -401,6 +401,16 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     nest(em, &r, 0, k, acc);
     for (uint32_t i = 0; i < n_points; i++)
         out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
+}
+
+void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id from, int64_t steps, lval *acc)
+{
+    struct reduction r;
+    expr_id k[MAX_RDIMS];
+    reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
+    r.from = from;
+    r.dim[r.n_dims - 1].extent = ex_const(em->x, steps);
+    nest(em, &r, 0, k, acc);
 }
 
 /* ---- lanes along the innermost reduced dim --------------------------------------------------------------------------- */

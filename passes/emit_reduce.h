@@ -19,7 +19,11 @@ struct reduction {
     expr_id *const *points;
     expr_id cond;
     struct row_taps row;         /* a spatial dim whose taps are passed all in one step; dim -1: none */
+    expr_id from;                /* where the innermost dim begins, whose extent is what is done of it; {0}: at 0, all */
 };
+
+/* Steps from .. from + n - 1 of a contraction over one dim: acc holds the sums before and then those behind them. */
+void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, expr_id from, int64_t n, lval *acc);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);

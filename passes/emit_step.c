@@ -226,25 +226,64 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
     acc[1] = em_select(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
 }
 
-/* Asks for the line of a later panel that lies where this step reads its own. */
-static void prefetch_panel(struct em *em, struct reduction *r, const expr_id *k)
+/* The second operand's place, in bytes, at point p and so many steps of the innermost dim behind k. */
+static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_id *p, const expr_id *k, int64_t steps)
 {
-    expr_id p[RANK_MAX], at[RANK_MAX];
+    expr_id at[RANK_MAX], later[RANK_MAX];
     value_id w = r->n->in[1];
-    const struct storage *s = &em->m->storage[w.i];
-    if (s->place != PLACE_WEIGHTS)
-        return;
+    memcpy(later, k, r->n_dims * sizeof *later);
+    later[r->n_dims - 1] = ex_addc(em->x, k[r->n_dims - 1], steps);
+    operand_b_point(em, r->n, p, later, at);
+    return ex_mulc(em->x, em_address(em, &em->m->storage[w.i], at), elem_size(value_type(em->g, w)->elem));
+}
+
+/* The number of the step at k among those of the whole reduction. */
+static expr_id step_number(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    expr_id n = ex_const(em->x, 0);
+    for (uint32_t d = 0; d < r->n_dims; d++)
+        n = ex_add(em->x, ex_mul(em->x, n, r->dim[d].extent), k[d]);
+    return n;
+}
+
+/* Asks for some of the panels that the tiles read next. */
+static void prefetch_far(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    const struct em_ahead *a = &em->ahead;
+    expr_id p[RANK_MAX], first[MAX_RDIMS];
     memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
-    p[em->ahead_dim] = ex_add(em->x, p[em->ahead_dim], em->ahead);
-    operand_b_point(em, r->n, p, k, at);
-    expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(value_type(em->g, w)->elem));
-    em_prefetch(em, L_PREFETCH2, em_buffer(em, w), bytes);
+    for (uint32_t d = 0; d + 1 < r->n_dims; d++)
+        first[d] = ex_const(em->x, 0);
+    first[r->n_dims - 1] = a->k;
+    expr_id step = ex_sub(em->x, step_number(em, r, k), a->now);
+    for (uint32_t i = 0; i < a->n; i++) {
+        p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->vector[i]);
+        expr_id bytes = ex_add(em->x, panel_bytes(em, r, p, first, 0), a->bytes);
+        em_prefetch(em, L_PREFETCH2, em_buffer(em, r->n->in[1]), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
+    }
+}
+
+/* Asks for what the same vectors hold some steps later: the points begin with those of one row. */
+static void prefetch_near(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    expr_id first = {0};
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        expr_id bytes = panel_bytes(em, r, r->points[i], k, em->ahead.near);
+        if (bytes.i == first.i)
+            return;
+        first = i ? first : bytes;
+        em_prefetch(em, L_PREFETCH, em_buffer(em, r->n->in[1]), bytes);
+    }
 }
 
 void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
 {
-    if (em->ahead.i && r->n->n_in > 1)
-        prefetch_panel(em, r, k);
+    const struct em_ahead *a = &em->ahead;
+    bool anchor = (a->far || a->near) && r->n == graph_node(em->g, em->k->anchor);
+    if (anchor && a->far)
+        prefetch_far(em, r, k);
+    if (anchor && a->near)
+        prefetch_near(em, r, k);
 }
 
 void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lval *acc)

@@ -1,28 +1,10 @@
 /* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit_reduce.c). With accumulators in
  * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
-#include "passes/emit_reduce.h"
 #include "passes/choices.h"
-#include "passes/schedule.h"
+#include "passes/schedule_tiled.h"
 
 #include <string.h>
-
-struct tiling {
-    const struct node *n;
-    const struct type *t;            /* of the anchor's result */
-    int32_t vec, a, b;               /* dims; -1: none */
-    uint32_t lanes, nr, ta, tb;
-    expr_id idx[RANK_MAX];
-    expr_id piece[8];                /* index along vec of each vector of the tile at hand */
-    uint32_t n_pieces;
-    bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
-    bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
-    expr_id row0;
-    uint32_t chunk;                  /* flat tiles that share a staged operand, one after another; 0: each is a parallel index */
-    lval partial;                    /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
-    enum lop combine;
-    expr_id here;                    /* ... as many as the chunk at hand has, from row0 on */
-};
 
 lval tile_store(struct em *em, const expr_id *point, lval result)
 {
@@ -102,7 +84,10 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
                 }
                 points[n++] = p;
             }
-    if (n == 1 && t->vec < 0)
+    if (t->k.sums.i) {
+        if (!block_part(em, t, a0, n, points, acc))
+            return;
+    } else if (n == 1 && t->vec < 0)
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
@@ -164,6 +149,9 @@ struct b_tile { expr_id at; uint32_t count; };
 static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
 {
     const struct b_tile *b = arg;
+    int64_t tiles = 0;
+    if (t->early && t->n->op == OP_DOT && ex_is_const(em->x, ex_ceildiv(em->x, t->t->dims[t->a], ex_const(em->x, t->ta)), &tiles))
+        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), ex_div(em->x, at, ex_const(em->x, count))), t->lines * tiles);
     tile_body(em, t, at, count, b->at, b->count);
 }
 
@@ -222,9 +210,11 @@ static void tile_chunk(struct em *em, struct tiling *t)
     t->row0 = first;
 }
 
-static void tile_rows(struct em *em, struct tiling *t)
+void tile_rows(struct em *em, struct tiling *t)
 {
-    if (t->chunk)
+    if (t->k.blocks)
+        block_rows(em, t);
+    else if (t->chunk)
         tile_chunk(em, t);
     else if (t->flat)
         tile_flat(em, t);
@@ -342,27 +332,6 @@ static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id 
     em_for_end(em, &l, NULL, NULL);
 }
 
-/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
- * asks for lines of the next block's panels, when these and its own fit the second-level cache. */
-static void tile_ahead(struct em *em, struct tiling *t)
-{
-    int64_t points = 1, n, slice;
-    em->ahead = (expr_id){0};
-    bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
-    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || !(t->fixed_b || t->flat) || groups || t->chunk)
-        return;
-    for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &n) || !mul_i64(points, n, &points)))
-            return;
-    int64_t steps = (int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n));
-    if (points > FEW_POINTS || !mul_i64(steps, (int64_t)t->nr * em->mach.vector_bytes, &slice) ||
-        slice > (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
-        return;
-    expr_id tile = ex_div(em->x, t->row0, ex_const(em->x, t->tb));
-    em->ahead_dim = t->vec;
-    em->ahead = ex_mulc(em->x, ex_addc(em->x, ex_mod(em->x, tile, ex_const(em->x, t->nr)), t->nr), t->lanes);
-}
-
 /* What was chosen, for the remarks: in the first variant, the fastest. */
 static void choice_note(struct em *em, const struct tiling *t)
 {
@@ -370,7 +339,9 @@ static void choice_note(struct em *em, const struct tiling *t)
         return;
     em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
                                  t->nr == 1 ? "" : "s", t->lanes,
-                                 em->ahead.i ? ", panels asked for a block early" : "");
+                                 t->early ? ", panels asked for a block early" : "");
+    if (t->k.blocks)
+        em->k->choice = arena_printf(em->m->arena, "%s, in blocks of %lld products", em->k->choice, (long long)t->k.steps);
     if (t->chunk)
         em->k->choice = arena_printf(em->m->arena, "%s; operand computed for %u tiles at a time", em->k->choice, t->chunk);
 }
@@ -380,16 +351,49 @@ struct tile_loops { struct loop loop[RANK_MAX + 4]; uint32_t n, block, rows; };
 
 static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent) { l->loop[l->n++] = (struct loop){dim, extent, {0}}; }
 
+/* The bytes of an operand. */
+static int64_t operand_bytes(struct em *em, value_id v)
+{
+    const struct type *t = value_type(em->g, v);
+    int64_t n = elem_size(t->elem);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!mul_i64(n, em_extent_hint(em, t->dims[d]), &n))
+            return INT64_MAX;
+    return n;
+}
+
+/* Dims of a product's first operand that are not tiled, from `first` to below t->a: do all of them come before the next block
+ * of columns? One of the operands is read again and again: better the one that the second cache holds, or the fewer bytes. */
+static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks, int32_t first)
+{
+    int64_t a, b, lines = 1, half = (int64_t)em->mach.l2_kib * 1024 / 2;
+    if (t->n->op != OP_DOT || t->a <= first)
+        return false;
+    for (int32_t d = first; d < t->a; d++)
+        if (!mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
+            return false;
+    a = operand_bytes(em, t->n->in[0]), b = operand_bytes(em, t->n->in[1]);
+    if (!mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? em_extent_hint(em, blocks) : 1, &a))
+        return false;
+    return a < b;
+}
+
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
     struct tile_loops l = {.n = 0};
     int64_t rows = 0;
+    uint32_t batch = 0;
+    if (t->n->op == OP_DOT)
+        node_ints(t->n, "batch_a", &batch);
+    bool late = blocks_first(em, t, blocks, (int32_t)batch);
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && d != t->a && d != t->b)
+        if (d != t->vec && d != t->a && d != t->b && !(late && d >= (int32_t)batch && d < t->a))
             loop_add(&l, d, t->t->dims[d]);
     l.block = l.n;
     if (t->vec >= 0 && !t->chunk)
         loop_add(&l, -1, blocks);
+    for (int32_t d = (int32_t)batch; late && d < t->a; d++)
+        loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
     t->fixed_b = !t->flat && t->b >= 0 && ex_is_const(em->x, t->t->dims[t->b], &rows) && rows % t->tb == 0;
     if (t->fixed_b)   /* rows divide evenly: parallel over them */
@@ -397,6 +401,26 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     else if (t->flat)
         loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, flat_even(em, t).tiles), ex_const(em->x, t->chunk ? t->chunk : 1)));
     return l;
+}
+
+static int64_t tiles_of(struct em *em, const struct tiling *t)
+{
+    int64_t rows = 0;
+    ex_is_const(em->x, t->t->dims[t->b], &rows);
+    return t->flat ? flat_even(em, t).tiles : rows / t->tb;
+}
+
+/* Which of the lines behind the loop over blocks is at hand. */
+static void line_number(struct em *em, struct tiling *t, const struct tile_loops *l)
+{
+    int64_t n = 0;
+    t->line = ex_const(em->x, 0);
+    t->lines = 1;
+    for (uint32_t i = l->block + 1; i < l->rows; i++) {
+        t->line = ex_add(em->x, ex_mul(em->x, t->line, l->loop[i].extent), l->loop[i].var);
+        if (!ex_is_const(em->x, l->loop[i].extent, &n) || !mul_i64(t->lines, n, &t->lines))
+            t->lines = 0;
+    }
 }
 
 bool emit_tiled(struct em *em)
@@ -422,12 +446,15 @@ bool emit_tiled(struct em *em)
     for (uint32_t i = 0; i < l.n; i++)
         if (l.loop[i].dim >= 0)
             t.idx[l.loop[i].dim] = l.loop[i].var;
+    line_number(em, &t, &l);
     if (t.chunk) {
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
         if (t.fixed_b || t.flat)
             t.row0 = ex_mulc(x, l.loop[l.rows].var, t.tb);
-        tile_ahead(em, &t);
+        ahead_choose(em, &t);
+        if (t.fixed_b || t.flat)
+            ahead_tile(em, &t, ex_div(x, t.row0, ex_const(x, t.tb)), tiles_of(em, &t));
         tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
     choice_note(em, &t);

@@ -1,0 +1,52 @@
+"""Products whose panels come from memory while few rows read them: blocks of a long contraction, panels asked for early
+(passes/schedule_block.c, schedule_ahead.c), rows of several dims behind one block of columns (schedule_tiled.c)."""
+import re
+
+import numpy as np
+import pytest
+
+from support.artifact import Artifact
+from support.compare import Model, floats, node
+from support.tool import mcc, value
+
+LEVELS = ("-march=x86-64-v2", "-march=x86-64-v3", "-march=x86-64-v4")
+
+
+def product(folder, rows, k, columns):
+    """relu(x w + b) + x[..., :1]: an epilogue that reads the row, behind the last block only."""
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "s"), node("Relu", "s", "r"), node("Slice", "x zero one last", "first"),
+             node("Add", "r first", "y")]
+    constants = {"w": floats(k, columns, scale=k ** -0.5), "b": floats(columns), "zero": np.array([0]), "one": np.array([1]),
+                 "last": np.array([-1])}
+    return Model(folder, nodes, [value("x", [*rows, k])], [value("y", [*rows, columns])], constants)
+
+
+def remarks(model, level):
+    return mcc(model.path, "-o", model.folder / "remarks.so", level, "-Rpass-analysis=schedule").stderr
+
+
+@pytest.mark.parametrize("rows", [(49,), (64,), (33,), (7, 7), (2, 3, 5), (2, 30)])
+@pytest.mark.parametrize("k, columns", [(3072, 75), (2999, 48), (1537, 33), (700, 113)])
+def test_few_rows(rows, k, columns, tmp_path):
+    model = product(tmp_path, rows, k, columns)
+    model.compare([floats(*rows, k)], flags=("-O0", *LEVELS))
+
+
+def test_blocks_keep_the_order_of_summation(tmp_path):
+    """49 rows go by blocks, the same rows with 16 more do not: equal bits."""
+    x = floats(65, 3072)
+    few, many = (product(tmp_path / name, (rows,), 3072, 96) for name, rows in (("few", 49), ("many", 65))
+                 if not (tmp_path / name).mkdir())
+    for level in LEVELS:
+        assert re.search(r"in blocks of \d+ products", remarks(few, level))
+        assert "in blocks of" not in remarks(many, level)
+        assert np.array_equal(few.run([x[:49]], level)[0], many.run([x], level)[0][:49])
+
+
+def test_threads_agree(tmp_path):
+    model, x = product(tmp_path, (7, 7), 3072, 1000), floats(7, 7, 3072)
+    answers = []
+    for threads in (1, 2, 5):
+        with Artifact(model.compile(), threads=threads) as a:
+            answers.append(a.run([x])[0])
+    assert all(np.array_equal(answers[0], other) for other in answers[1:])
