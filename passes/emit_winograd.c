@@ -30,6 +30,15 @@ static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool n
     return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
 }
 
+/* The columns that `vectors` of output channels are split into evenly, at most `nr` in each: how many of *nr, how many of one less. */
+static int64_t split_columns(int64_t vectors, int64_t *nr, int64_t *narrow)
+{
+    int64_t columns = ceil_of(vectors, *nr);
+    *nr = ceil_of(vectors, columns);
+    *narrow = columns * *nr - vectors;
+    return columns - *narrow;
+}
+
 static int64_t known_tiles(const struct wino *w)
 {
     int64_t n;
@@ -83,8 +92,8 @@ static void choose_tile(struct wino *w)
     for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
         for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
             int64_t ct = chunk_tiles(w, mr), chunks = ceil_of(tiles, ct), last = tiles - (chunks - 1) * ct;
-            int64_t steps = (chunks - 1) * (ct / mr) + ceil_of(last, mr), rest = w->ocv % nr;
-            int64_t cost = steps * (w->ocv / nr * step_cost(m, mr, nr, near) + (rest ? step_cost(m, mr, rest, near) : 0));
+            int64_t steps = (chunks - 1) * (ct / mr) + ceil_of(last, mr), most = nr, narrow, wide = split_columns(w->ocv, &most, &narrow);
+            int64_t cost = steps * (wide * step_cost(m, mr, most, near) + (narrow ? narrow * step_cost(m, mr, most - 1, near) : 0));
             bool asked = told && told->n[0] == 1 && mr == told->n[1] && nr == told->n[2];
             if (asked || (cost < best && !met)) {
                 met = asked;
@@ -148,6 +157,7 @@ static void choose_sizes(struct wino *w)
     read_chunk(w);
     choose_tile(w);
     choose_group(w);
+    w->wide = split_columns(w->group, &w->nr, &w->narrow);
     choose_span(w);
     choose_slice(w);
 }
@@ -174,18 +184,19 @@ static void wino_init(struct wino *w, struct em *em)
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
 
-expr_id wino_v_at(const struct wino *w, expr_id block, expr_id point, expr_id vector, expr_id tile)
+expr_id wino_v_at(const struct wino *w, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile)
 {
     struct exprs *x = w->em->x;
-    expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, block, w->points), point), wino_v_stride(w));
-    return ex_add(x, at, ex_mulc(x, ex_add(x, ex_mulc(x, vector, w->mr), tile), w->lanes));
+    expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, slice, w->points), point), wino_v_stride(w));
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->slice), vector), w->mr), tile);
+    return ex_add(x, at, ex_mulc(x, line, w->lanes));
 }
 
 expr_id wino_m_at(const struct wino *w, expr_id block, expr_id point, expr_id vector, expr_id tile)
 {
     struct exprs *x = w->em->x;
-    expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, block, w->points), point), wino_m_stride(w));
-    return ex_add(x, at, ex_mulc(x, ex_add(x, ex_mulc(x, tile, w->nr), vector), w->lanes));
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->mr), tile), w->nr), vector);
+    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->lanes));
 }
 
 expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
@@ -198,13 +209,15 @@ expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 
 /* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
 
-/* Column number `number` of the group: output channels that a register tile is wide, or the last few. */
+/* Column number `number` of those of nr vectors. */
 static struct product column_at(const struct wino *w, expr_id number, int64_t nr)
 {
     struct exprs *x = w->em->x;
     expr_id zero = ex_const(x, 0);
-    expr_id u = w->resident ? ex_mulc(x, number, w->points * wino_u_stride(w, w->nr)) : zero;
-    return (struct product){.vector = ex_mulc(x, number, w->nr), .nr = nr, .u = u, .slice = zero, .first = true};
+    int64_t before = nr == w->nr ? 0 : w->wide;
+    expr_id u = ex_addc(x, ex_mulc(x, number, w->points * wino_u_stride(w, nr)), before * w->points * wino_u_stride(w, w->nr));
+    return (struct product){.vector = ex_addc(x, ex_mulc(x, number, nr), before * w->nr), .nr = nr, .u = w->resident ? u : zero,
+                            .slice = zero, .first = true};
 }
 
 typedef void column_fn(struct wino *, struct product *, expr_id blocks);
@@ -221,19 +234,19 @@ static void only_weights(struct wino *w, struct product *p, expr_id blocks)
     wino_weights(w, p);
 }
 
-/* All output channels of the group: whole register tiles, then what is left. */
+/* All output channels of the group. */
 static void columns(struct wino *w, column_fn *fn, expr_id blocks)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    int64_t whole = w->group / w->nr, rest = w->group % w->nr;
-    struct product p = column_at(w, em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, NULL, 0), w->nr);
-    fn(w, &p, blocks);
-    em_for_end(em, &l, NULL, NULL);
-    if (rest) {
-        p = column_at(w, ex_const(x, whole), rest);
+    const int64_t count[2] = {w->wide, w->narrow};
+    for (int64_t i = 0; i < 2; i++) {
+        if (!count[i])
+            continue;
+        struct product p = column_at(w, em_for_begin(em, &l, ex_const(x, 0), ex_const(x, count[i]), 1, NULL, 0), w->nr - i);
         fn(w, &p, blocks);
+        em_for_end(em, &l, NULL, NULL);
     }
 }
 
@@ -269,8 +282,8 @@ static void chunks_of(struct wino *w, expr_id index)
 /* What of U is held at a time, in elements. */
 static int64_t held_weights(const struct wino *w)
 {
-    int64_t whole = w->resident ? w->group / w->nr : 1, rest = w->resident ? w->group % w->nr : 0;
-    return w->points * (whole * wino_u_stride(w, w->nr) + (rest ? wino_u_stride(w, rest) : 0));
+    int64_t wide = wino_u_stride(w, w->nr);
+    return w->points * (w->resident ? w->wide * wide + w->narrow * wino_u_stride(w, w->nr - 1) : wide);
 }
 
 static void wino_cost(const struct wino *w)
@@ -298,8 +311,8 @@ bool emit_winograd(struct em *em)
     wino_init(&w, em);
     expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.ct));
     struct loop loops[2] = {{0, ex_const(x, w.ocv / w.group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.span)), {0}}};
-    w.v = em_scratch(em, ELEM_F32, w.ct / w.mr * w.points * wino_v_stride(&w));
-    w.m = em_scratch(em, ELEM_F32, w.ct / w.mr * w.points * wino_m_stride(&w));
+    w.v = em_scratch(em, ELEM_F32, w.icv / w.slice * w.points * wino_v_stride(&w));
+    w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (em->k->prepared) {
         w.u = em_prepared(em);
     } else {

@@ -2,10 +2,10 @@
  * products (emit_winograd_product.c).
  *
  * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers of
- * vectors, or all points of a tile would compete for one set of the cache:
- *   V[block][point][vector of input channels][tile][lane]       a register tile walks through memory in order
+ * vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in order:
+ *   V[slice][point][block][vector of the slice's input channels][tile][lane]
  *   U[point][input channel of the slice][vector][lane]
- *   M[block][point][tile][vector of a register tile][lane]
+ *   M[point][block][tile][vector of a register tile][lane]
  */
 #ifndef MCC_PASSES_EMIT_WINOGRAD_H
 #define MCC_PASSES_EMIT_WINOGRAD_H
@@ -24,6 +24,7 @@ struct wino {
     int64_t ct;                      /* tiles of a chunk: a multiple of mr */
     int64_t told_chunk;              /* what the user wants of it; 0: nothing */
     int64_t group;                   /* vectors of output channels of a parallel index */
+    int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
     int64_t span;                    /* chunks of a parallel index */
     bool resident;                   /* U of all of them is derived first */
     expr_id th, tw, tiles;           /* per image; in all */
@@ -33,7 +34,7 @@ struct wino {
     int64_t slice;                   /* vectors of input channels of which u is at hand */
     int64_t stride[4];               /* of the plain weights */
     /* of the tile at hand: its place, its number in its block */
-    expr_id image, y0, x0, block, tile, vec, lane;
+    expr_id image, y0, x0, block, tile, part, vec, lane;     /* operand: vector vec of slice `part`; result: vec of the register tile */
     struct em_if row;
     bool row_open;
 };
@@ -43,11 +44,11 @@ struct wino {
 struct product { expr_id point, vector, block, slice, next, u; int64_t nr; bool first; };
 
 /* Elements between points. */
-static inline int64_t wino_v_stride(const struct wino *w) { return (w->icv * w->mr | 1) * w->lanes; }
-static inline int64_t wino_m_stride(const struct wino *w) { return (w->nr * w->mr | 1) * w->lanes; }
+static inline int64_t wino_v_stride(const struct wino *w) { return (w->ct * w->slice | 1) * w->lanes; }
+static inline int64_t wino_m_stride(const struct wino *w) { return (w->ct * w->nr | 1) * w->lanes; }
 static inline int64_t wino_u_stride(const struct wino *w, int64_t nr) { return (w->slice * w->lanes * nr | 1) * w->lanes; }
-/* Elements of V and M: `vector` of a block's tile. */
-expr_id wino_v_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
+/* Elements of V and M: `vector` of a slice, of a register tile. */
+expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
 /* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
 expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { V_AHEAD = 4 };     /* vectors of input channels from asking for a line of V until it is read */
+
 /* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
@@ -27,20 +29,36 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
     return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
 }
 
-/* Asks for a few lines of the next slice's plain weights: over all points and tiles of the products, for all of them. */
-static void prefetch_step(struct wino *w, const struct product *p, expr_id ic)
+/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once. */
+static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
-    int64_t tiles = w->ct / w->mr, lines = 9 * p->nr, trips = w->points * tiles;
-    for (int64_t i = 0; i * trips < lines; i++) {
-        expr_id q = ex_addc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), i * trips);
-        q = ex_mod(x, q, ex_const(x, lines));
-        expr_id tap = ex_mod(x, q, ex_const(x, 9)), three = ex_const(x, 3), oc = ex_mulc(x, ex_div(x, q, ex_const(x, 9)), w->lanes);
+    int64_t tiles = w->ct / w->mr, channels = w->slice * w->lanes, lines = 9 * p->nr * channels, turns = w->points * tiles * w->slice;
+    int64_t each = (lines + turns - 1) / turns;
+    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->slice), vec), three = ex_const(x, 3);
+    for (int64_t i = 0; i < each; i++) {
+        expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
+        expr_id tap = ex_mod(x, row, ex_const(x, 9)), oc = ex_mulc(x, ex_div(x, row, ex_const(x, 9)), w->lanes);
         expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
-        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, ex_add(x, at, ex_mulc(x, ic, w->stride[3])), 4));
+        at = ex_add(x, at, ex_mulc(x, ex_mod(x, line, ex_const(x, channels)), w->stride[3]));
+        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, at, 4));
     }
+}
+
+/* Asks for a line of what is read later, one in each step, so that a burst of them does not hold up the loads: V, of this block or
+ * of those that follow; where sums go through M, the next block's. */
+static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane)
+{
+    struct exprs *x = w->em->x;
+    expr_id step = ex_add(x, ex_mulc(x, vec, w->lanes), lane), zero = ex_const(x, 0);
+    expr_id v = wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, V_AHEAD), lane);
+    em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, v, 4));
+    if (w->icv == w->slice)
+        return;
+    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->mr * w->nr), w->lanes));
+    em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
 static void product_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane, lval *acc)
@@ -48,14 +66,12 @@ static void product_step(struct wino *w, const struct product *p, expr_id vec, e
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct ltype vector = {ELEM_F32, w->lanes};
-    expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
     lval b[EM_POINTS];
-    if (w->weights.i && !w->resident)
-        prefetch_step(w, p, ex_add(x, ex_mulc(x, vec, w->lanes), lane));
+    prefetch_step(w, p, vec, lane);
     for (int64_t j = 0; j < p->nr; j++)
         b[j] = em_scratch_load(em, w->u, weight_at(w, p, vec, lane, j), w->lanes);
     for (int64_t i = 0; i < w->mr; i++) {
-        lval a = em_scratch_load(em, w->v, ex_add(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), lane), 1);
+        lval a = em_scratch_load(em, w->v, ex_add(x, wino_v_at(w, p->slice, p->point, p->block, vec, ex_const(x, i)), lane), 1);
         for (int64_t j = 0; j < p->nr; j++) {
             lval in[3] = {em_splat(em, a, w->lanes), b[j], acc[i * p->nr + j]};
             acc[i * p->nr + j] = em_op(em, L_FMA, vector, in, 3);
@@ -81,15 +97,6 @@ static expr_id product_place(const struct wino *w, const struct product *p, int6
     return wino_m_at(w, p->block, p->point, ex_const(w->em->x, j), ex_const(w->em->x, i));
 }
 
-/* Asks for the block of V that follows: vector `vec` of the slice's input channels. */
-static void prefetch_tiles(struct wino *w, const struct product *p, expr_id vec)
-{
-    struct exprs *x = w->em->x;
-    expr_id of_v = ex_add(x, ex_mulc(x, p->slice, w->slice), vec);
-    for (int64_t i = 0; i < w->mr; i += 64 / (w->lanes * 4))
-        em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, wino_v_at(w, p->block, p->point, of_v, ex_const(x, i)), 4));
-}
-
 static void product_tile(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
@@ -104,7 +111,8 @@ static void product_tile(struct wino *w, const struct product *p)
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
-        prefetch_tiles(w, p, ex_addc(x, vec, 1));
+        if (w->weights.i && !w->resident)
+            prefetch_plain(w, p, vec);
         product_channels(w, p, vec, w->lanes, inner);
         em_for_end(em, &l, inner, acc);
     }

@@ -96,7 +96,6 @@ static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
     lval mask = {0};
     if (channels % w->lanes)
         mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->lanes);
-    w->vec = vec;
     w->lane = ex_add(em->x, base, em_lane(em, w->lanes, mask));
 }
 
@@ -117,20 +116,24 @@ static lval input_load(struct wino *w, uint32_t row, uint32_t column)
 static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
-    em_scratch_store(w->em, w->v, wino_v_at(w, w->block, point, w->vec, w->tile), v);
+    em_scratch_store(w->em, w->v, wino_v_at(w, w->part, point, w->block, w->vec, w->tile), v);
 }
 
 void wino_input(struct wino *w, expr_id blocks)
 {
     struct em *em = w->em;
-    struct em_for b, t, v;
-    expr_id zero = ex_const(em->x, 0);
+    struct exprs *x = em->x;
+    struct em_for b, s, t, v;
+    expr_id zero = ex_const(x, 0);
     expr_id block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
-    lanes_at(w, em_for_begin(em, &v, zero, ex_const(em->x, w->icv), 1, NULL, 0), w->ic);
-    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(em->x, w->mr), 1, NULL, 0), true);
+    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->slice), 1, NULL, 0);
+    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->slice), 1, NULL, 0);
+    lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->slice), w->vec), w->ic);
+    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->mr), 1, NULL, 0), true);
     transform(w, &w->f->input, transform_group(w, &w->f->input), input_load, input_store);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
+    em_for_end(em, &s, NULL, NULL);
     em_for_end(em, &b, NULL, NULL);
 }
 
