@@ -29,9 +29,10 @@ struct em_ahead {
     int64_t near;                /* each vector's own line so many steps later; 0: none */
     int64_t far;                 /* so many bytes in each step of panels that are used later; 0: none. They begin ... */
     int32_t dim;                 /* ... along the anchor's dim of the lanes ... */
-    uint32_t n;                  /* ... at so many vectors, ... */
-    expr_id vector[AHEAD_MOST];  /* ... so far behind the first point's, ... */
-    expr_id k, now;              /* ... at step k, while this tile is at the steps from `now` on, ... */
+    uint32_t n;                  /* ... at so many panels, ... */
+    expr_id panel[AHEAD_MOST];   /* ... so far behind the first point's, ... */
+    uint32_t cut;                /* ... at index k of this reduced dim, 0 of the others, ... */
+    expr_id k, now;              /* ... while this tile does the steps from number `now` on, ... */
     expr_id bytes;               /* ... and so far behind that, which is what other tiles ask for */
 };
 struct em {

@@ -278,6 +278,11 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
     }
 }
 
+static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
+{
+    return r->from.i && d == r->cut ? r->from : ex_const(em->x, 0);
+}
+
 /* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
  * rest. */
 static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every, int64_t first)
@@ -287,20 +292,21 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
     if (lead > n)
         lead = n;
     int64_t whole = (n - lead) / o->block, rest = (n - lead) % o->block;
+    expr_id begin = first_index(em, r, d);
     if (lead)
-        nest_range(em, r, d, k, acc, (struct run){ex_const(em->x, 0), every, first}, ex_const(em->x, lead));
+        nest_range(em, r, d, k, acc, (struct run){begin, every, first}, ex_const(em->x, lead));
     if (whole) {
         struct em_for l;
         expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
         lval inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
-        expr_id base = ex_addc(em->x, ex_mulc(em->x, b, o->block), lead);
+        expr_id base = ex_add(em->x, begin, ex_addc(em->x, ex_mulc(em->x, b, o->block), lead));
         prefetch_block(em, r, d, ex_addc(em->x, ex_mulc(em->x, ex_addc(em->x, base, o->block), every), first));
         nest_range(em, r, d, k, inner, (struct run){base, every, first}, ex_const(em->x, o->block));
         em_for_end(em, &l, inner, acc);
     }
     if (rest)
-        nest_range(em, r, d, k, acc, (struct run){ex_const(em->x, lead + whole * o->block), every, first}, ex_const(em->x, rest));
+        nest_range(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first}, ex_const(em->x, rest));
 }
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
@@ -340,7 +346,7 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lva
                 nest_range(em, r, d, k, acc, (struct run){zero, g, i}, ex_const(em->x, n / g));
         }
     } else {
-        nest_range(em, r, d, k, acc, (struct run){d + 1 == r->n_dims && r->from.i ? r->from : zero, 1, 0}, dim->extent);
+        nest_range(em, r, d, k, acc, (struct run){first_index(em, r, d), 1, 0}, dim->extent);
     }
 }
 
@@ -403,13 +409,38 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
         out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
 }
 
-void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id from, int64_t steps, lval *acc)
+bool em_reduce_cut(struct em *em, const struct node *n, struct cut *cut)
+{
+    struct reduction r;
+    reduction_init(em, &r, n, 0, NULL, ex_const(em->x, 1));
+    if (r.group != 1 || r.row.dim >= 0 || r.acc != ELEM_F32 || value_type(em->g, n->out[0])->elem != ELEM_F32)
+        return false;
+    *cut = (struct cut){.inner = 1};
+    for (uint32_t d = r.n_dims; d > 0; d--) {
+        const struct rdim *dim = &r.dim[d - 1];
+        int64_t extent;
+        if (!ex_is_const(em->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 || (dim->order.block && dim->order.phase[0]))
+            return false;
+        if (extent == 1)
+            continue;
+        if (cut->extent && !mul_i64(cut->inner, cut->extent, &cut->inner))
+            return false;
+        cut->dim = d - 1;
+        cut->extent = extent;
+        cut->unit = dim->order.block ? dim->order.block : 1;
+    }
+    return cut->extent > 1;
+}
+
+void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, const struct cut *cut,
+                    expr_id from, int64_t count, lval *acc)
 {
     struct reduction r;
     expr_id k[MAX_RDIMS];
     reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
+    r.cut = cut->dim;
     r.from = from;
-    r.dim[r.n_dims - 1].extent = ex_const(em->x, steps);
+    r.dim[cut->dim].extent = ex_const(em->x, count);
     nest(em, &r, 0, k, acc);
 }
 

@@ -19,11 +19,16 @@ struct reduction {
     expr_id *const *points;
     expr_id cond;
     struct row_taps row;         /* a spatial dim whose taps are passed all in one step; dim -1: none */
-    expr_id from;                /* where the innermost dim begins, whose extent is what is done of it; {0}: at 0, all */
+    uint32_t cut;                /* a dim of which only a part is done, ... */
+    expr_id from;                /* ... from here on, as much as its extent says; {0}: all of each dim */
 };
 
-/* Steps from .. from + n - 1 of a contraction over one dim: acc holds the sums before and then those behind them. */
-void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, expr_id from, int64_t n, lval *acc);
+/* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
+struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
+bool em_reduce_cut(struct em *, const struct node *, struct cut *);
+/* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
+void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *, expr_id from,
+                    int64_t n, lval *acc);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);

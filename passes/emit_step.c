@@ -252,12 +252,11 @@ static void prefetch_far(struct em *em, const struct reduction *r, const expr_id
     const struct em_ahead *a = &em->ahead;
     expr_id p[RANK_MAX], first[MAX_RDIMS];
     memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
-    for (uint32_t d = 0; d + 1 < r->n_dims; d++)
-        first[d] = ex_const(em->x, 0);
-    first[r->n_dims - 1] = a->k;
+    for (uint32_t d = 0; d < r->n_dims; d++)
+        first[d] = d == a->cut ? a->k : ex_const(em->x, 0);
     expr_id step = ex_sub(em->x, step_number(em, r, k), a->now);
     for (uint32_t i = 0; i < a->n; i++) {
-        p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->vector[i]);
+        p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->panel[i]);
         expr_id bytes = ex_add(em->x, panel_bytes(em, r, p, first, 0), a->bytes);
         em_prefetch(em, L_PREFETCH2, em_buffer(em, r->n->in[1]), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
     }

@@ -85,7 +85,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
                 points[n++] = p;
             }
     if (t->k.sums.i) {
-        if (!block_part(em, t, a0, n, points, acc))
+        if (!block_part(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
             return;
     } else if (n == 1 && t->vec < 0)
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
@@ -145,13 +145,21 @@ static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t si
     em_for_end(em, &l, NULL, NULL);
 }
 
+static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)
+{
+    int64_t n = 1;
+    return dim >= 0 && ex_is_const(em->x, t->t->dims[dim], &n) ? (n + size - 1) / size : 1;
+}
+
 struct b_tile { expr_id at; uint32_t count; };
 static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
 {
     const struct b_tile *b = arg;
-    int64_t tiles = 0;
-    if (t->early && t->n->op == OP_DOT && ex_is_const(em->x, ex_ceildiv(em->x, t->t->dims[t->a], ex_const(em->x, t->ta)), &tiles))
-        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), ex_div(em->x, at, ex_const(em->x, count))), t->lines * tiles);
+    if (t->early && !t->fixed_b) {
+        int64_t in_a = dim_tiles(em, t, t->a, t->ta), in_b = dim_tiles(em, t, t->b, t->tb);
+        expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), ex_div(em->x, b->at, ex_const(em->x, b->count)));
+        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), ex_div(em->x, at, ex_const(em->x, count))), t->lines * in_b * in_a);
+    }
     tile_body(em, t, at, count, b->at, b->count);
 }
 
@@ -205,6 +213,7 @@ static void tile_chunk(struct em *em, struct tiling *t)
     struct em_for l;
     expr_id first = t->row0;
     t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
+    ahead_tile(em, t, t->row0, flat_even(em, t).tiles);
     tile_flat(em, t);
     em_for_end(em, &l, NULL, NULL);
     t->row0 = first;
@@ -214,7 +223,7 @@ void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->k.blocks)
         block_rows(em, t);
-    else if (t->chunk)
+    else if (t->chunk || (t->flat && t->k.sums.i))
         tile_chunk(em, t);
     else if (t->flat)
         tile_flat(em, t);
@@ -337,13 +346,15 @@ static void choice_note(struct em *em, const struct tiling *t)
 {
     if (em->k->choice)
         return;
-    em->k->choice = arena_printf(em->m->arena, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta, t->flat ? " of whole images" : "", t->nr,
-                                 t->nr == 1 ? "" : "s", t->lanes,
-                                 t->early ? ", panels asked for a block early" : "");
+    struct arena *a = em->m->arena;
+    const char *note = arena_printf(a, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta,
+                                    t->flat ? " of whole images" : "", t->nr, t->nr == 1 ? "" : "s", t->lanes,
+                                    t->early ? ", panels asked for a block early" : "");
     if (t->k.blocks)
-        em->k->choice = arena_printf(em->m->arena, "%s, in blocks of %lld products", em->k->choice, (long long)t->k.steps);
+        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->k.size * t->k.cut.inner));
     if (t->chunk)
-        em->k->choice = arena_printf(em->m->arena, "%s; operand computed for %u tiles at a time", em->k->choice, t->chunk);
+        note = arena_printf(a, "%s; operand computed for %u tiles at a time", note, t->chunk);
+    em->k->choice = note;
 }
 
 /* The parallel loops: what is not tiled, blocks of vectors, then tiles or chunks of tiles. */
@@ -395,6 +406,8 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     for (int32_t d = (int32_t)batch; late && d < t->a; d++)
         loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
+    if (t->k.blocks)
+        return l;
     t->fixed_b = !t->flat && t->b >= 0 && ex_is_const(em->x, t->t->dims[t->b], &rows) && rows % t->tb == 0;
     if (t->fixed_b)   /* rows divide evenly: parallel over them */
         loop_add(&l, -1, ex_const(em->x, rows / t->tb));
@@ -439,6 +452,7 @@ bool emit_tiled(struct em *em)
     if (t.vec >= 0)
         blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
     t.chunk = em->k->staged.i && t.flat ? chunk_tiles(em, &t) : 0;
+    block_choose(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, t.lanes);
@@ -450,10 +464,13 @@ bool emit_tiled(struct em *em)
     if (t.chunk) {
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
-        if (t.fixed_b || t.flat)
+        bool rows = l.rows < l.n;
+        t.row0 = ex_const(x, 0);
+        t.here = ex_const(x, t.flat ? flat_even(em, &t).tiles : 0);
+        if (rows)
             t.row0 = ex_mulc(x, l.loop[l.rows].var, t.tb);
         ahead_choose(em, &t);
-        if (t.fixed_b || t.flat)
+        if (rows)
             ahead_tile(em, &t, ex_div(x, t.row0, ex_const(x, t.tb)), tiles_of(em, &t));
         tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }

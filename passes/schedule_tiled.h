@@ -7,6 +7,8 @@
 #include "passes/emit_reduce.h"
 #include "passes/schedule.h"
 
+enum { FEW_ROWS = 64 };      /* of a product: the way of its panels from memory takes about as long as what is computed */
+
 struct tiling {
     const struct node *n;
     const struct type *t;            /* of the anchor's result */
@@ -25,23 +27,30 @@ struct tiling {
     enum lop combine;
     expr_id here;                    /* ... as many as the chunk at hand has, from row0 on */
     struct {
-        int64_t steps, all, blocks;  /* of each block but the last, of all together; how many blocks, 0: the sums stay in registers */
+        struct cut cut;              /* the reduced dim that is done in blocks, ... */
+        int64_t blocks, size;        /* ... how many, 0: the sums stay in registers; indices of each but the last */
         lval sums;                   /* scratch: of all rows between two blocks, at the lanes of each vector */
-        expr_id from;                /* of the block at hand: its first step, ... */
+        expr_id from;                /* of the block at hand: its first index, ... */
         int64_t n;                   /* ... how many, ... */
         bool last;                   /* ... and whether the sums are then complete */
     } k;
     int64_t early;                   /* steps, where tiles ask for the next block's panels beside their own; 0: they do not */
 };
 
+/* A tile's first point along a and b, or the first number of a flat one's, and its points along a. */
+struct tile_at { expr_id a, b; uint32_t ta; };
+
 /* All rows of the tile's block of vectors. */
 void tile_rows(struct em *, struct tiling *);
 
-/* Is a product of `steps` whose panels of one block have `slice` bytes done block by block of its contraction? Sets t->k. */
-bool block_choose(struct em *, struct tiling *, int64_t steps, int64_t slice);
+/* Is the contraction done block by block? Sets t->k: before the parallel loops, since rows are none of them then. */
+void block_choose(struct em *, struct tiling *);
 void block_rows(struct em *, struct tiling *);
-/* One block's part of the tile whose first row is `row`; false: the sums are not complete yet, and wait in scratch. */
-bool block_part(struct em *, struct tiling *, expr_id row, uint32_t n, expr_id *const *points, lval *acc);
+/* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
+bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
+/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and
+ * the bytes that a block of vectors reads of them. */
+bool panel_slice(struct em *, const struct tiling *, int64_t *points, int64_t *slice);
 
 /* Which panels the steps ask for early: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
 void ahead_choose(struct em *, struct tiling *);

@@ -32,6 +32,20 @@ def test_few_rows(rows, k, columns, tmp_path):
     model.compare([floats(*rows, k)], flags=("-O0", *LEVELS))
 
 
+@pytest.mark.parametrize("size, channels, out, kernel, stride", [(7, 2048, 40, 1, 1), (14, 1900, 33, 1, 2), (7, 512, 48, 3, 2), (6, 300, 20, 5, 1)])
+def test_few_points_of_an_image(size, channels, out, kernel, stride, tmp_path):
+    """Convolutions: blocks of input channels, or of rows of taps, with a residual and an activation behind the last one."""
+    pad = kernel // 2
+    nodes = [node("Relu", "x", "x0"), node("Conv", "x0 w b", "c", strides=[stride] * 2, pads=[pad] * 4), node("Add", "c r", "s"),
+             node("Relu", "s", "y")]
+    constants = {"w": floats(out, channels, kernel, kernel, scale=(channels * kernel ** 2) ** -0.5), "b": floats(out)}
+    side = (size - 1) // stride + 1
+    model = Model(tmp_path, nodes, [value("x", [1, channels, size, size]), value("r", [1, out, side, side])],
+                  [value("y", [1, out, side, side])], constants)
+    assert re.search(r"in blocks of \d+ products", remarks(model, LEVELS[2]))
+    model.compare([floats(1, channels, size, size), floats(1, out, side, side, seed=1)], flags=("-O0", *LEVELS))
+
+
 def test_blocks_keep_the_order_of_summation(tmp_path):
     """49 rows go by blocks, the same rows with 16 more do not: equal bits."""
     x = floats(65, 3072)
