@@ -213,7 +213,8 @@ static void tile_chunk(struct em *em, struct tiling *t)
     struct em_for l;
     expr_id first = t->row0;
     t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
-    ahead_tile(em, t, t->row0, flat_even(em, t).tiles);
+    int64_t tiles = flat_even(em, t).tiles;
+    ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), t->row0), t->lines * tiles);
     tile_flat(em, t);
     em_for_end(em, &l, NULL, NULL);
     t->row0 = first;
@@ -373,18 +374,27 @@ static int64_t operand_bytes(struct em *em, value_id v)
     return n;
 }
 
-/* Dims of a product's first operand that are not tiled, from `first` to below t->a: do all of them come before the next block
- * of columns? One of the operands is read again and again: better the one that the second cache holds, or the fewer bytes. */
-static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks, int32_t first)
+/* Is dim d of the result, which the second operand does not have, gone through by whole indices rather than by tiles? */
+static bool is_line(const struct tiling *t, int32_t d)
+{
+    uint32_t batch = 0;
+    if (t->n->op == OP_DOT)
+        node_ints(t->n, "batch_a", &batch);
+    return d != t->vec && d != t->a && d != t->b && d >= (int32_t)batch;
+}
+
+/* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the operands again
+ * and again: better the one that the second cache holds, or the fewer bytes. */
+static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
 {
     int64_t a, b, lines = 1, half = (int64_t)em->mach.l2_kib * 1024 / 2;
-    if (t->n->op != OP_DOT || t->a <= first)
+    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || t->a < 0 || t->chunk || (t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1))
         return false;
-    for (int32_t d = first; d < t->a; d++)
-        if (!mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
+    for (int32_t d = 0; d < t->t->rank; d++)
+        if (is_line(t, d) && !mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
             return false;
     a = operand_bytes(em, t->n->in[0]), b = operand_bytes(em, t->n->in[1]);
-    if (!mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? em_extent_hint(em, blocks) : 1, &a))
+    if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? em_extent_hint(em, blocks) : 1, &a))
         return false;
     return a < b;
 }
@@ -393,18 +403,16 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
 {
     struct tile_loops l = {.n = 0};
     int64_t rows = 0;
-    uint32_t batch = 0;
-    if (t->n->op == OP_DOT)
-        node_ints(t->n, "batch_a", &batch);
-    bool late = blocks_first(em, t, blocks, (int32_t)batch);
+    bool late = blocks_first(em, t, blocks);
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && d != t->a && d != t->b && !(late && d >= (int32_t)batch && d < t->a))
+        if (d != t->vec && d != t->a && d != t->b && !(late && is_line(t, d)))
             loop_add(&l, d, t->t->dims[d]);
     l.block = l.n;
     if (t->vec >= 0 && !t->chunk)
         loop_add(&l, -1, blocks);
-    for (int32_t d = (int32_t)batch; late && d < t->a; d++)
-        loop_add(&l, d, t->t->dims[d]);
+    for (int32_t d = 0; late && d < t->t->rank; d++)
+        if (is_line(t, d))
+            loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
     if (t->k.blocks)
         return l;
@@ -471,7 +479,8 @@ bool emit_tiled(struct em *em)
             t.row0 = ex_mulc(x, l.loop[l.rows].var, t.tb);
         ahead_choose(em, &t);
         if (rows)
-            ahead_tile(em, &t, ex_div(x, t.row0, ex_const(x, t.tb)), tiles_of(em, &t));
+            ahead_tile(em, &t, ex_add(x, ex_mulc(x, t.line, tiles_of(em, &t)), ex_div(x, t.row0, ex_const(x, t.tb))),
+                       t.lines * tiles_of(em, &t));
         tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
     choice_note(em, &t);
