@@ -328,8 +328,8 @@ bool emit_winograd(struct em *em)
     em_parallel_end(em, &par);
     wino_cost(&w);
     if (!em->k->choice)
-        em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s", (int)w.mr,
+        em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w.mr,
                                      w.f->m, w.f->m, (int)w.nr, w.lanes, (int)w.ct,
-                                     u_source(&w));
+                                     u_source(&w), em->k->staged.i ? "; operand computed where tiles read it" : "");
     return !em->failed;
 }

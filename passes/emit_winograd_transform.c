@@ -113,10 +113,96 @@ static lval input_load(struct wino *w, uint32_t row, uint32_t column)
     return em_load(em, w->n->in[0], at, cond);
 }
 
+/* ---- an operand that is computed here (kernel.staged) ---- */
+
+/* Where element (row, column) of the tile lies in the image, or beside it. */
+static void mapped_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
+{
+    struct exprs *x = w->em->x;
+    uint32_t c;
+    const expr_id *lo = node_exprs(w->n, "lo", &c);
+    at[0] = w->image;
+    at[1] = w->lane;
+    at[2] = ex_sub(x, ex_addc(x, w->y0, row), lo[0]);
+    at[3] = ex_sub(x, ex_addc(x, w->x0, column), lo[1]);
+}
+
+/* All of the tile lies in the image. */
+static lval mapped_load(struct wino *w, uint32_t row, uint32_t column)
+{
+    expr_id at[4];
+    mapped_at(w, row, column, at);
+    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->lanes);
+}
+
+/* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not used. */
+static lval mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    expr_id at[4], cond = ex_const(x, 1), zero = ex_const(x, 0);
+    mapped_at(w, row, column, at);
+    for (int32_t d = 2; d < 4; d++) {
+        expr_id size = value_type(em->g, w->n->in[0])->dims[d];
+        cond = ex_and(x, cond, em_inside(em, at[d], size));
+        at[d] = ex_max(x, zero, ex_min(x, at[d], ex_addc(x, size, -1)));
+    }
+    lval v = em_value(em, w->n->in[0], at, ex_const(x, 1));
+    return em_select(em, em_cond(em, cond), em_splat(em, v, w->lanes), em_const(em, ELEM_F32, 1, 0, 0));
+}
+
+/* Is all of the tile at hand in the image? none: of no tile it is. */
+static expr_id is_inner(struct wino *w, bool *none)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    uint32_t c;
+    const expr_id *lo = node_exprs(w->n, "lo", &c), from[2] = {w->y0, w->x0};
+    expr_id inner = ex_const(x, 1);
+    int64_t low, n, m = w->f->m, alpha = w->f->alpha;
+    *none = false;
+    for (int32_t d = 0; d < 2; d++) {
+        expr_id size = value_type(em->g, w->n->in[0])->dims[2 + d], first = ex_sub(x, from[d], lo[d]);
+        inner = ex_and(x, inner, ex_and(x, ex_le(x, ex_const(x, 0), first), ex_le(x, ex_addc(x, first, alpha), size)));
+        if (ex_is_const(x, lo[d], &low) && ex_is_const(x, size, &n))
+            *none |= (low + m - 1) / m * m - low + alpha > n;      /* the first tile below whose start there is no padding */
+    }
+    return inner;
+}
+
 static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
     em_scratch_store(w->em, w->v, wino_v_at(w, w->part, point, w->block, w->vec, w->tile), v);
+}
+
+static void input_tile(struct wino *w, load_fn *load)
+{
+    transform(w, &w->f->input, transform_group(w, &w->f->input), load, input_store);
+}
+
+/* Tiles within the image ask for nothing, the others for each row and column. */
+static void input_mapped(struct wino *w)
+{
+    struct em *em = w->em;
+    struct em_if iff;
+    bool none;
+    expr_id inner = is_inner(w, &none);
+    if (ex_truth(em->x, inner) == TRUE_) {
+        input_tile(w, mapped_load);
+        return;
+    }
+    if (none) {
+        input_tile(w, mapped_load_border);
+        return;
+    }
+    lval cond = em_cond(em, inner);
+    em_if_begin(em, &iff, cond);
+    input_tile(w, mapped_load);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
+    input_tile(w, mapped_load_border);
+    em_if_end(em, &iff);
 }
 
 void wino_input(struct wino *w, expr_id blocks)
@@ -130,7 +216,10 @@ void wino_input(struct wino *w, expr_id blocks)
     w->vec = em_for_begin(em, &v, zero, ex_const(x, w->slice), 1, NULL, 0);
     lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->slice), w->vec), w->ic);
     tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->mr), 1, NULL, 0), true);
-    transform(w, &w->f->input, transform_group(w, &w->f->input), input_load, input_store);
+    if (em->k->staged.i)
+        input_mapped(w);
+    else
+        input_tile(w, input_load);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
     em_for_end(em, &s, NULL, NULL);

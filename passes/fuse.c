@@ -279,7 +279,7 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-static bool is_expensive(enum op op)
+bool op_is_expensive(enum op op)
 {
     switch (op) {
     case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_CONVERT:
@@ -405,7 +405,7 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
     return shared || f->m->opt_level == 0 ||
-           (is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+           (op_is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
 
 /* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
@@ -423,7 +423,6 @@ static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
         const char *name = arena_printf(f->m->arena, "s%u.%d", id.i, i);
         idx[i] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0));
     }
-    k->staged = v;
     kernel_add(f, d->kernel, id);
     struct demand own = {.kernel = d->kernel, .context = id.i, .idx = idx};
     demand_operands(f, id, &own);

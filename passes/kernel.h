@@ -60,7 +60,8 @@ struct kernel {
     uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     VEC(struct row_local) locals;    /* values kept for the length of a row */
-    value_id staged;             /* the anchor's first operand, computed inside for a chunk of points at a time; {0}: none */
+    value_id staged;             /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
+                                  * kernel's tiles read it; {0}: none */
     uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/winograd.h) */
     uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
     const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/attention.h); NULL: not */
@@ -134,8 +135,10 @@ void operands_prepare(struct module *);
  * that have to be row-major. */
 void partials_prepare(struct module *);
 void partials_attach(struct module *, bool *blocked, const bool *plain);
-/* fuse_stage.c: does the kernel of a contraction compute its operand v itself (kernel.staged), rather than read it? v is a map. */
-bool stage_wanted(const struct module *, const struct kernel *, value_id v);
+/* fuse_stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.staged, and
+ * kernel.winograd where that is how. */
+bool stage_wanted(const struct module *, struct kernel *, value_id v);
+bool op_is_expensive(enum op);           /* more than one cheap instruction */
 bool layout_transform(struct module *);  /* decides storage[] of every stored value */
 bool plan_memory(struct module *);       /* places arena buffers and weights */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */

@@ -20,15 +20,23 @@ static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 4
 
 struct conv_shape { int64_t images, ic, oc, out[2]; };
 
+/* Narrow floats that stay so in the file, and are widened where they are read: U is made of f32, unless mcc itself makes it. */
+static bool is_narrow(const struct module *m, value_id w)
+{
+    while (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)
+        w = graph_node(m->g, graph_value(m->g, w)->def)->in[0];
+    return value_op(m->g, w) == OP_CONVERT && m->winograd_weights != WEIGHTS_STORE;
+}
+
 /* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
-static bool is_candidate(struct module *m, const struct kernel *k, const bool *blocked, struct conv_shape *s)
+static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
 {
     if (k->kind != KERNEL_CONTRACT)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
     struct exprs *x = m->ctx->exprs;
     uint32_t c;
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4 || !blocked[n->in[0].i])
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4)
         return false;
     const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
     const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]), *in = value_type(m->g, n->in[0]);
@@ -42,7 +50,7 @@ static bool is_candidate(struct module *m, const struct kernel *k, const bool *b
     int64_t i;
     return in->elem == ELEM_F32 && w->elem == ELEM_F32 && y->elem == ELEM_F32 && ex_is_const(x, w->dims[0], &s->oc) &&
            ex_is_const(x, w->dims[1], &s->ic) && s->oc >= 1 && s->ic >= 1 && value_is_const(m->g, n->in[1]) &&
-           !value_is_splat(m->g, n->in[1], &f, &i);
+           !value_is_splat(m->g, n->in[1], &f, &i) && !is_narrow(m, n->in[1]);
 }
 
 static double blocks_of(int64_t channels) { return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK); }
@@ -66,26 +74,37 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
 
+uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
+{
+    struct conv_shape s;
+    const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
+    if (!(told || m->winograd) || !is_candidate(m, k, &s))
+        return 0;
+    if (told)
+        return told->n[0];
+    if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+        return 0;
+    double best = direct_cost(&s);
+    uint32_t form = 0;
+    for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
+        double cost = form_cost(&s, &transform_costs[j]);
+        if (transform_costs[j].m > m->winograd || (cost >= best && !m->always))
+            continue;
+        best = cost;
+        form = transform_costs[j].m;
+    }
+    return form;
+}
+
 void winograd_choose(struct module *m, const bool *blocked)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
-        struct conv_shape s;
-        const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
-        bool candidate = (told || m->winograd) && is_candidate(m, k, blocked, &s);
-        if (told && candidate)
-            k->winograd = told->n[0];
-        else if (told && told->n[0])
-            choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
-        if (told || !candidate || (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS)))
+        if (k->kind != KERNEL_CONTRACT || k->winograd)      /* a staged operand's: see fuse_stage.c */
             continue;
-        double best = direct_cost(&s);
-        for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
-            double cost = form_cost(&s, &transform_costs[j]);
-            if (transform_costs[j].m > m->winograd || (cost >= best && !m->always))
-                continue;
-            best = cost;
-            k->winograd = transform_costs[j].m;
-        }
+        const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
+        k->winograd = blocked[graph_node(m->g, k->anchor)->in[0].i] ? winograd_wanted(m, k) : 0;
+        if (told && told->n[0] && !k->winograd)
+            choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
 }

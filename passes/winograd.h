@@ -31,6 +31,8 @@ struct winograd_form {
 /* m: 2, 4 or 6; NULL: there is no such form. */
 const struct winograd_form *winograd_form(uint32_t m);
 
+/* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
+uint32_t winograd_wanted(const struct module *, const struct kernel *);
 /* Decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before halos are planned:
  * the operand has to reach as far as whole tiles do. */
 void winograd_choose(struct module *, const bool *blocked);

@@ -99,6 +99,21 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }
 
+/* max(x + s x + b, 0), s and b per channel, s of each image at times: x has two readers, so it is in memory, and the map is left to
+ * the convolution. */
+static value_id mapped(struct draw *d, value_id x)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(&d->b, x, &rank);
+    expr_id c[4] = {dims[0], dims[1], ex_const(d->x, 1), ex_const(d->x, 1)};
+    bool gate = draw_chance(d, 30);
+    value_id s = gate ? draw_leaf(d, ELEM_F32, c, 4, false).v : draw_leaf(d, ELEM_F32, c + 1, 3, true).v;
+    value_id v = b_binary(&d->b, OP_MUL, x, s);
+    v = v.i ? b_binary(&d->b, OP_ADD, v, draw_leaf(d, ELEM_F32, c + 1, 3, true).v) : v;
+    v = v.i ? b_binary(&d->b, OP_ADD, v, x) : v;
+    return v.i ? b_binary_f64(&d->b, OP_MAX, v, 0) : v;
+}
+
 /* Small images with any number of channels; so many channels that transformed weights come in slices; so many tiles that
  * they are kept from open on. */
 struct kind { int64_t channels[10], least, most; };
@@ -108,7 +123,7 @@ static const struct kind kinds[] = {
     {{8, 9, 16, 16, 16, 17, 20, 24, 24, 32}, 40, 46},
 };
 
-/* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may follow them. */
+/* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may go before and follow them. */
 static bool build(struct draw *d)
 {
     const struct kind *kind = &kinds[draw_chance(d, 75) ? 0 : draw_chance(d, 60) ? 1 : 2];
@@ -125,7 +140,8 @@ static bool build(struct draw *d)
     value_id x = draw_leaf(d, ELEM_F32, dims, 4, false).v;
     x = x.i ? b_binary_f64(&d->b, OP_ADD, x, 0.25) : x;
     for (int64_t i = draw_int(d, 1, 2); i > 0 && x.i; i--) {
-        value_id y = convolution(d, x, channels[draw_int(d, 0, most)]);
+        value_id from = draw_chance(d, 40) ? mapped(d, x) : x;
+        value_id y = from.i ? convolution(d, from, channels[draw_int(d, 0, most)]) : from;
         int32_t rank;
         if (!y.i)
             return false;
