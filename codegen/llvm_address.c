@@ -50,6 +50,15 @@ static LLVMValueRef gep_there(LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRe
     return NULL;
 }
 
+/* base + index, shared by the accesses of this block, and then + rest, which addressing does for nothing. */
+static LLVMValueRef near_gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index, LLVMValueRef rest)
+{
+    LLVMValueRef from = gep_there(scalar, base, index, LLVMGetInsertBlock(e->b));
+    if (!from)
+        from = gep(e, scalar, base, index);
+    return rest ? gep(e, scalar, from, rest) : from;
+}
+
 /* base + outer, computed at the end of the block of `outer`; NULL: not possible there. */
 static LLVMValueRef outer_base(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef outer)
 {
@@ -74,7 +83,7 @@ LLVMValueRef address_of(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base
         sum = LLVMGetOperand(sum, 0);
     }
     if (!is_sum(sum) || is_outer(e, sum))
-        return gep(e, scalar, base, index);
+        return near_gep(e, scalar, base, sum, rest);
     LLVMValueRef outer = LLVMGetOperand(sum, 0), inner = LLVMGetOperand(sum, 1);
     if (!is_outer(e, outer)) {
         LLVMValueRef swap = outer;
@@ -82,13 +91,9 @@ LLVMValueRef address_of(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base
         inner = swap;
     }
     if (!is_outer(e, outer))
-        return gep(e, scalar, base, index);
+        return near_gep(e, scalar, base, sum, rest);
     LLVMValueRef from = outer_base(e, scalar, base, outer);
-    if (!from)
-        return gep(e, scalar, base, index);
-    LLVMValueRef near = gep_there(scalar, from, inner, LLVMGetInsertBlock(e->b));
-    from = near ? near : gep(e, scalar, from, inner);
-    return rest ? gep(e, scalar, from, rest) : from;
+    return from ? near_gep(e, scalar, from, inner, rest) : near_gep(e, scalar, base, sum, rest);
 }
 
 static bool is_unused(LLVMValueRef v)
