@@ -15,12 +15,13 @@ struct target {
 };
 
 enum emit_kind { EMIT_OBJECT, EMIT_ASSEMBLY, EMIT_LLVM };
-struct codegen_unit {         /* one LLVM module: one kernel, program or plan for one target */
+struct codegen_unit {         /* one function: a kernel, program or plan for one target */
     const struct target *target;
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
-    struct span object;       /* result, arena-owned */
-    double began, ended;      /* milliseconds of the monotonic clock; 0: shares another unit's object */
+    struct span object;       /* result, arena-owned; the units of one module have the same */
+    const struct codegen_unit *same;   /* result: an earlier unit, whose code this is under another name; NULL: its own */
+    double began, ended;      /* milliseconds of the monotonic clock; 0: an earlier unit's module holds it */
     uint32_t worker;          /* which one made it */
 };
 struct codegen_options {

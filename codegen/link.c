@@ -75,13 +75,13 @@ static void add_option(struct strbuf *options, const char *option)
     strbuf_append(options, option, strlen(option) + 1);
 }
 
-/* The unit whose object this is first; equal units share the bytes (objects.c). */
-static const struct codegen_unit *first_of(const struct artifact *a, uint32_t i)
+/* Is the unit's object, which all units of a module have, an earlier one's already? */
+static bool is_repeated(const struct artifact *a, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)
         if (a->units[k].object.data == a->units[i].object.data)
-            return &a->units[k];
-    return NULL;
+            return true;
+    return false;
 }
 
 static struct span own_objects(struct arena *arena, const struct elf_machine *m, const struct artifact *a,
@@ -91,10 +91,10 @@ static struct span own_objects(struct arena *arena, const struct elf_machine *m,
     struct span *members = NEW_ARRAY(arena, struct span, a->n_units + 1);
     members[n++] = table_object(arena, m, a);
     for (uint32_t i = 0; i < a->n_units; i++) {
-        const struct codegen_unit *same = first_of(a, i);
+        const struct codegen_unit *same = a->units[i].same;
         if (same)
             add_option(options, arena_printf(arena, "--defsym=%s=%s", a->units[i].symbol, same->symbol));
-        else
+        else if (!is_repeated(a, i))
             members[n++] = a->units[i].object;
     }
     return elf_archive(arena, members, n);

@@ -1,4 +1,4 @@
-/* Inside codegen: one loop-IR function being turned into one LLVM module (worker processes only).
+/* Inside codegen: loop-IR functions being turned into one LLVM module (worker processes only).
  *
  * Failure is sticky: emit_fail() records the first reason, emission goes on with undefined values, and
  * llvm_compile() reports it at the end. No unwinding: LLVM frames lie between.
@@ -102,9 +102,9 @@ LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_me
 bool emit_function(struct emitter *, const char *symbol);
 
 struct compiled { char *data; size_t size; bool failed; };            /* data: malloc'ed; failed: a text why */
-/* Text of one function -> object, assembly or LLVM text (llvm_compile.c). */
-struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const char *symbol,
-                             struct lfunc *f);
+struct function { const char *symbol; struct lfunc *f; };
+/* n functions, at least one, as one module -> object, assembly or LLVM text (llvm_compile.c). */
+struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct function *, size_t n);
 void llvm_start(void);                  /* once in a worker: targets, options, fatal error handler */
 
 /* ---- C++ behind C (lld.cpp) ---- */

@@ -1,4 +1,4 @@
-/* One function of the loop IR -> one module -> object code, assembly or LLVM text. Worker processes only.
+/* Functions of the loop IR -> one module -> object code, assembly or LLVM text. Worker processes only.
  *
  * No IR passes run: the emitted IR has phis, explicit vectors and aligned accesses, which is all that instruction
  * selection wants; a pass pipeline costs several times the code generation and gives nothing. The machine scheduler
@@ -165,11 +165,15 @@ static struct compiled generate(LLVMModuleRef module, const struct machine *m, e
     return r;
 }
 
-static struct compiled compile_module(struct emitter *e, const char *symbol, enum emit_kind kind)
+static struct compiled compile_module(const struct emitter *e, enum emit_kind kind, const struct function *functions, size_t n)
 {
     char *text = NULL;
-    if (!emit_function(e, symbol))
-        return refuse(e->error);
+    for (size_t i = 0; i < n; i++) {
+        struct emitter one = *e;
+        one.f = functions[i].f;
+        if (!emit_function(&one, functions[i].symbol))
+            return refuse(one.error);
+    }
     bool broken = LLVMVerifyModule(e->module, LLVMReturnStatusAction, &text);
     struct compiled r = broken ? refuse(text) : (struct compiled){ NULL, 0, false };
     LLVMDisposeMessage(text);
@@ -178,23 +182,23 @@ static struct compiled compile_module(struct emitter *e, const char *symbol, enu
     return kind == EMIT_LLVM ? print_module(e->module) : generate(e->module, e->machine, kind);
 }
 
-struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind, const char *symbol,
-                             struct lfunc *f)
+struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind,
+                             const struct function *functions, size_t n)
 {
     const char *error = NULL;
     struct machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
-    struct emitter e = { .machine = m, .f = f, .ctx = LLVMContextCreate() };
+    struct emitter e = { .machine = m, .ctx = LLVMContextCreate() };
     LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
-    e.module = LLVMModuleCreateWithNameInContext(symbol, e.ctx);
+    e.module = LLVMModuleCreateWithNameInContext(functions[0].symbol, e.ctx);
     e.b = LLVMCreateBuilderInContext(e.ctx);
     LLVMSetTarget(e.module, m->target.triple);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m->tm);
     LLVMSetModuleDataLayout(e.module, layout);
     LLVMDisposeTargetData(layout);
     make_types(&e);
-    struct compiled r = compile_module(&e, symbol, kind);
+    struct compiled r = compile_module(&e, kind, functions, n);
     LLVMDisposeBuilder(e.b);
     LLVMDisposeModule(e.module);
     LLVMContextDispose(e.ctx);

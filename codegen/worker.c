@@ -80,38 +80,46 @@ static void free_parts(struct parts *p)
 }
 
 /* Parsing unwinds on failure; LLVM's frames come later and never lie under a longjmp. */
-static struct lfunc *parse(struct context *ctx, const char *text)
+static bool parse(struct context *ctx, struct function *function, const char *symbol, const char *text)
 {
     jmp_buf unwind;
-    struct lfunc *volatile f = NULL;
     ctx->unwind = &unwind;
-    if (setjmp(unwind) == 0) {
-        f = lf_parse(ctx, &ctx->session, &text);
-        if (f && !lf_finish(f))
-            f = NULL;
-    }
-    return f;
+    *function = (struct function){ symbol, NULL };
+    if (setjmp(unwind) != 0)
+        return false;
+    function->f = lf_parse(ctx, &ctx->session, &text);
+    return function->f && lf_finish(function->f);
+}
+
+static bool parse_all(struct context *ctx, struct function *functions, const struct parts *p)
+{
+    for (uint64_t i = COMPILE_FUNCTIONS; i < p->n; i += 2)
+        if (!parse(ctx, &functions[(i - COMPILE_FUNCTIONS) / 2], p->data[i], p->data[i + 1]))
+            return false;
+    return true;
 }
 
 static bool compile_job(const struct wire_job *head, const struct parts *p)
 {
     struct target t = { p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES] };
+    size_t n = (p->n - COMPILE_FUNCTIONS) / 2;
+    struct function *functions = calloc(n, sizeof *functions);
     struct context *ctx = context_new();
     struct compiled c = { NULL, 0, true };
     bool sent;
-    if (!ctx)
+    if (!ctx || !functions)
         on_no_memory();
-    struct lfunc *f = parse(ctx, p->data[COMPILE_TEXT]);
-    if (!f) {
+    if (!parse_all(ctx, functions, p)) {
         enum wire_status status = ctx->fail == FAIL_LIMIT ? WIRE_NO_MEMORY : WIRE_REFUSED;
         sent = send_text(status, ctx->diags.n ? ctx->diags.data[0].text : "the loop IR does not parse");
     } else {
-        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, p->data[COMPILE_SYMBOL], f);
+        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, functions, n);
         if (!c.data)
             on_no_memory();
         sent = send_result(c.failed ? WIRE_REFUSED : WIRE_OK, c.data, c.size);
     }
     free(c.data);
+    free(functions);
     context_free(ctx);
     return sent;
 }
@@ -187,7 +195,7 @@ static bool link_job(const struct parts *p)
 
 static bool run_job(const struct wire_job *head, const struct parts *p)
 {
-    if (head->kind == WIRE_COMPILE && p->n == COMPILE_PARTS)
+    if (head->kind == WIRE_COMPILE && p->n > COMPILE_FUNCTIONS && (p->n - COMPILE_FUNCTIONS) % 2 == 0)
         return compile_job(head, p);
     if (head->kind == WIRE_LINK && p->n > LINK_INPUTS)
         return link_job(p);
