@@ -84,13 +84,6 @@ static void two_factors(struct math *m, lval bits, lval *n1, lval *n2)
     *n2 = m_bin(m, L_SUB, m_shift(m, L_SHL, bits, mantissa), *n1);
 }
 
-/* 2^power expm1(x), sound for denormal x only with power 0 */
-static lval expm1_inner(struct math *m, lval x, int power)
-{
-    struct parts e = exp_parts(m, x, power);
-    return m_fma(m, e.scale, e.p, m_addc(m, e.scale, -ldexp(1, power)));
-}
-
 /* The last product alone rounds, overflows or becomes denormal. */
 lval math_exp_scaled(struct math *m, lval x, lval low, int power)
 {
@@ -117,7 +110,8 @@ lval math_expm1(struct math *m, lval x)
     const struct exp_consts *k = consts_of(m);
     lval c = m_bin(m, L_MINNUM, m_const(m, k->expm1_high), x);
     c = m_bin(m, L_MAXNUM, m_const(m, k->expm1_low), c);
-    lval half = expm1_inner(m, c, -1);
+    struct parts e = exp_parts(m, c, -1);
+    lval half = m_fma(m, e.scale, e.p, m_addc(m, e.scale, -0.5));
     lval tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, k->expm1_tiny));
     return m_sel(m, tiny, x, m_add(m, half, half));
 }
@@ -158,16 +152,18 @@ lval math_sigmoid(struct math *m, lval x)
     return m_div(m, down, m_add(m, up, m_fma(m, up, p, down)));
 }
 
-/* erf |x| = -expm1(-t q(t)) with q(t) = -log(erfc t) / t minimax on [0, 3.93], past which erf rounds to 1; the weight of
- * the fit is the error's effect on the result. q(0) = 2 / sqrt pi comes in two parts. */
+/* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf rounds
+ * to 1; the weight of the fit is the error's effect on the result. Squaring halves the errors where p nears 1. p'(0) =
+ * 1 / sqrt pi comes in two parts. */
 lval math_erf_f32(struct math *m, lval x)
 {
-    static const double q[] = { 0x1.f7ac92p-25, -0x1.45f2fap-1, -0x1.a4fa5ep-4, 0x1.39cdc4p-6, 0x1.506130p-13,
-                                -0x1.b5006ap-10, 0x1.4bc9f4p-11, -0x1.ed6c40p-14, 0x1.369678p-17 };
-    lval t = m_bin(m, L_MINNUM, m_const(m, 3.925), m_un(m, L_ABS, x));
+    static const double q[] = { -0x1.f7ac92p-26, 0x1.45f264p-3, -0x1.92667p-4, -0x1.602afep-5, 0x1.1dd94p-6, 0x1.73b382p-8,
+                                -0x1.4389p-14, -0x1.77dd62p-9, 0x1.5fbd84p-10, -0x1.0a4e84p-12, 0x1.09d33cp-16,
+                                0x1.497e5cp-20, -0x1.5ca16p-23 };
+    lval t = m_bin(m, L_MINNUM, m_const(m, 3.935), m_un(m, L_ABS, x));
     lval low = m_mul(m, t, m_horner(m, t, q, COUNT_OF(q)));
-    lval e = expm1_inner(m, m_fma(m, t, m_const(m, -0x1.20dd76p+0), low), 0);
-    return m_copysign(m, m_un(m, L_ABS, e), x);
+    lval p = m_fma(m, t, m_const(m, 0x1.20dd76p-1), low);
+    return m_copysign(m, m_fma(m, m_un(m, L_NEG, p), p, m_add(m, p, p)), x);
 }
 
 /* |x| < 1: x p(x^2). Beyond: 1 - exp(-x^2) g(u) / (1 + 2x), u = (x - 2.5) / (x + 2.5), g minimax on [1, 6] in u (the

@@ -123,6 +123,13 @@ void em_if_end(struct em *, struct em_if *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
+/* Computations alike at several points, statement by statement in turn (emit_weave.c): begin, next behind each of them, end.
+ * None may read what another stores. */
+struct em_weave { lblock block; uint32_t value, n, at[EM_POINTS + 1]; };
+void em_weave_begin(struct em *, struct em_weave *);
+void em_weave_next(struct em *, struct em_weave *);
+void em_weave_end(struct em *, struct em_weave *);
+
 /* values */
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
 lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond);    /* not from memory, nor from what was kept */
