@@ -206,10 +206,10 @@ void em_scratch_store(struct em *em, lval buffer, expr_id element, lval value)
     s->n_in = 3;
 }
 
-void em_store_out(struct em *em, const expr_id *idx, lval value)
+/* Where the kernel's first result has a point of its domain. */
+static void out_point(struct em *em, const expr_id *idx, expr_id *at)
 {
     value_id out = em->k->outs.data[0];
-    expr_id at[RANK_MAX];
     memcpy(at, idx, (size_t)value_type(em->g, out)->rank * sizeof *at);
     bool moved = false;   /* what is passed begins with the piece */
     for (uint32_t i = 0; i < em->args.n; i++)
@@ -220,7 +220,22 @@ void em_store_out(struct em *em, const expr_id *idx, lval value)
         for (uint32_t j = 0; j + 1 < em->k->piece; j++)
             at[axis] = ex_add(em->x, at[axis], value_type(em->g, n->in[j])->dims[axis]);
     }
-    em_store(em, out, at, value);
+}
+
+void em_store_out(struct em *em, const expr_id *idx, lval value)
+{
+    expr_id at[RANK_MAX];
+    out_point(em, idx, at);
+    em_store(em, em->k->outs.data[0], at, value);
+}
+
+void em_prefetch_out(struct em *em, const expr_id *idx)
+{
+    value_id out = em->k->outs.data[0];
+    expr_id at[RANK_MAX];
+    out_point(em, idx, at);
+    expr_id bytes = ex_mulc(em->x, em_address(em, &em->m->storage[out.i], at), elem_size(value_type(em->g, out)->elem));
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, out), bytes);
 }
 
 /* ---- memo ----------------------------------------------------------------------------------------------------------- */

@@ -9,158 +9,7 @@
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
  * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where the
  * second cache holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
-#include "passes/choices.h"
 #include "passes/emit_winograd.h"
-
-enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
-       FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, MAX_SPANS = 16,
-       LINE_STORE = 5 /* cycles to where the second cache has it, at any stride: Ice Lake */ };
-
-/* ---- sizes -------------------------------------------------------------------------------------------------------------- */
-
-static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static int64_t l2_bytes(const struct wino *w) { return (int64_t)w->em->mach.l2_kib * 1024; }
-
-/* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
- * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
-static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
-{
-    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle, least = 2 * m->fma_latency;
-    int64_t cost = fma > loads ? fma : loads;
-    return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
-}
-
-/* The columns that `vectors` of output channels are split into evenly, at most `nr` in each: how many of *nr, how many of one less. */
-static int64_t split_columns(int64_t vectors, int64_t *nr, int64_t *narrow)
-{
-    int64_t columns = ceil_of(vectors, *nr);
-    *nr = ceil_of(vectors, columns);
-    *narrow = columns * *nr - vectors;
-    return columns - *narrow;
-}
-
-static int64_t known_tiles(const struct wino *w)
-{
-    int64_t n;
-    return ex_is_const(w->em->x, w->tiles, &n) && n > 0 ? n : UNKNOWN_TILES;
-}
-
-/* All of U; one tile of V. */
-static int64_t u_bytes(const struct wino *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
-static int64_t v_bytes(const struct wino *w) { return w->points * w->icv * w->lanes * 4; }
-
-/* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
-static bool is_near(const struct wino *w)
-{
-    return w->resident || (w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8);
-}
-
-/* Tiles of a chunk, split evenly, in whole register tiles: one where all of U stays near, else what half of the second cache holds
- * of V and M. Where that is so little that deriving U for each chunk would outweigh it, V comes from the third cache. */
-static int64_t chunk_tiles(const struct wino *w, int64_t mr)
-{
-    int64_t tiles = known_tiles(w), most = l2_bytes(w) / 2 / (v_bytes(w) + w->points * 2 * w->lanes * 4);
-    if (is_near(w) && !w->told_chunk)
-        return mr;
-    if (most < MAX_MR && tiles * v_bytes(w) <= FAR_BYTES)
-        most = tiles;
-    if (most < 2 * mr)
-        most = 2 * mr;
-    if (most > tiles)
-        most = tiles;
-    if (w->told_chunk)
-        most = w->told_chunk;
-    int64_t chunks = ceil_of(tiles, most);
-    return ceil_of(ceil_of(tiles, chunks), mr) * mr;
-}
-
-static void read_chunk(struct wino *w)
-{
-    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_CHUNK);
-    if (told && told->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
-        choice_refuse(w->em->m, told, "so many tiles take more scratch than 16 MiB a thread");
-    else if (told)
-        w->told_chunk = told->n[0];
-}
-
-static void choose_tile(struct wino *w)
-{
-    const struct machine *m = &w->em->mach;
-    int64_t best = INT64_MAX, tiles = known_tiles(w);
-    bool near = is_near(w), met = false;
-    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_TILE);
-    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
-        for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
-            int64_t ct = chunk_tiles(w, mr), chunks = ceil_of(tiles, ct), last = tiles - (chunks - 1) * ct;
-            int64_t steps = (chunks - 1) * (ct / mr) + ceil_of(last, mr), most = nr, narrow, wide = split_columns(w->ocv, &most, &narrow);
-            int64_t cost = steps * (wide * step_cost(m, mr, most, near) + (narrow ? narrow * step_cost(m, mr, most - 1, near) : 0));
-            bool asked = told && told->n[0] == 1 && mr == told->n[1] && nr == told->n[2];
-            if (asked || (cost < best && !met)) {
-                met = asked;
-                best = cost;
-                w->mr = mr;
-                w->nr = nr;
-                w->ct = ct;
-            }
-        }
-    if (told && !met)
-        choice_refuse(w->em->m, told, arena_printf(w->em->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
-                                                   (int)w->mr, (int)w->nr));
-}
-
-/* Output channels are split too where there are few chunks. Each part repeats the input transform, which is little where it
- * has many channels. */
-static void choose_group(struct wino *w)
-{
-    int64_t chunks = ceil_of(known_tiles(w), w->ct), panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, parts = chunks;
-    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_SPLIT);
-    w->group = w->ocv;
-    if (told) {
-        w->group = told->n[0] <= w->ocv && w->ocv % told->n[0] == 0 && (!w->resident || told->n[0] == 1) ? w->ocv / told->n[0] : w->ocv;
-        if (w->group * told->n[0] != w->ocv)
-            choice_refuse(w->em->m, told, w->resident ? "all of the weights are derived first, for all channels"
-                                                      : "the vectors of output channels are no multiple of it");
-        return;
-    }
-    while (!w->resident && w->group % 2 == 0 && w->group >= 2 * w->nr && parts < MANY_CHUNKS &&
-           w->group >= 2 * (parts < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
-        w->group /= 2;
-        parts *= 2;
-    }
-}
-
-/* How many chunks use the U of one parallel index: as many as make deriving it small, but not one index for all. */
-static void choose_span(struct wino *w)
-{
-    int64_t chunks = ceil_of(known_tiles(w), w->ct), products = known_tiles(w) * w->points * w->ic * w->ocv / w->em->mach.fma_per_cycle;
-    int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
-    spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
-    w->span = w->resident ? ceil_of(chunks, spans) : 1;
-}
-
-/* Vectors of input channels of which U is at hand at a time. */
-static void choose_slice(struct wino *w)
-{
-    int64_t each = w->points * w->lanes * w->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
-    w->slice = w->icv;
-    if (w->resident || w->em->k->prepared || w->ic % w->lanes != 0)
-        return;
-    while (w->slice > 1 && (w->icv % w->slice != 0 || w->slice * each > most))
-        w->slice--;
-}
-
-/* U is resident where the second cache holds all of it beside a register tile's V and M, and several tiles use it. */
-static void choose_sizes(struct wino *w)
-{
-    int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    w->resident = !w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && known_tiles(w) >= 4 * MAX_MR;
-    read_chunk(w);
-    choose_tile(w);
-    choose_group(w);
-    w->wide = split_columns(w->group, &w->nr, &w->narrow);
-    choose_span(w);
-    choose_slice(w);
-}
 
 static void wino_init(struct wino *w, struct em *em)
 {
@@ -179,7 +28,7 @@ static void wino_init(struct wino *w, struct em *em)
     w->th = ex_ceildiv(x, y->dims[2], m);
     w->tw = ex_ceildiv(x, y->dims[3], m);
     w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
-    choose_sizes(w);
+    wino_sizes(w);
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
@@ -289,7 +138,7 @@ static int64_t held_weights(const struct wino *w)
 static void wino_cost(const struct wino *w)
 {
     struct kernel *k = w->em->k;
-    int64_t tiles = known_tiles(w), each = w->ct * w->span < tiles ? w->ct * w->span : tiles;
+    int64_t tiles = wino_known_tiles(w), each = w->ct * w->span < tiles ? w->ct * w->span : tiles;
     int64_t products = w->points * each * w->ic * w->group / w->em->mach.fma_per_cycle;
     k->ns = 100 + (products + each * (w->icv * 110 + w->group * 75)) / 3;
     k->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;

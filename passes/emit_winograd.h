@@ -1,5 +1,5 @@
-/* The Winograd template's parts: sizes and the kernel (emit_winograd.c), transforms (emit_winograd_transform.c), matrix
- * products (emit_winograd_product.c).
+/* The Winograd template's parts: the kernel (emit_winograd.c), its sizes (emit_winograd_sizes.c), transforms
+ * (emit_winograd_transform.c), matrix products (emit_winograd_product.c).
  *
  * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers of
  * vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in order:
@@ -22,7 +22,7 @@ struct wino {
     int64_t points;                  /* alpha^2 */
     int64_t mr, nr;                  /* register tile: tiles x vectors */
     int64_t ct;                      /* tiles of a chunk: a multiple of mr */
-    int64_t told_chunk;              /* what the user wants of it; 0: nothing */
+    int64_t told_chunk, told_split;  /* what the user wants of it, and of parts of the output channels; 0: nothing */
     int64_t group;                   /* vectors of output channels of a parallel index */
     int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
     int64_t span;                    /* chunks of a parallel index */
@@ -53,10 +53,15 @@ expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vec
 /* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
 expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 
+/* Chooses them, emit_winograd_sizes.c; tiles where their number is open: a guess. */
+void wino_sizes(struct wino *);
+int64_t wino_known_tiles(const struct wino *);
 /* blocks: of the chunk at hand. */
 void wino_input(struct wino *, expr_id blocks);
 void wino_weights(struct wino *, const struct product *);       /* of a slice */
 void wino_products(struct wino *, struct product *, expr_id blocks);
 void wino_output(struct wino *, expr_id vector, int64_t nr, expr_id blocks);
+/* Asks for the lines that the results of p's block will be stored to: the share of p's point. */
+void wino_output_ahead(struct wino *, const struct product *);
 
 #endif

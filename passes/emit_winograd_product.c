@@ -122,6 +122,22 @@ static void product_tile(struct wino *w, const struct product *p)
         em_scratch_store(em, w->m, product_place(w, p, i / p->nr, i % p->nr), acc[i]);
 }
 
+/* With the last slice. */
+static void output_ahead(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct em_if iff;
+    expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->slice - 1));
+    if (ex_truth(em->x, last) == FALSE_)
+        return;
+    bool open = ex_truth(em->x, last) != TRUE_;
+    if (open)
+        em_if_begin(em, &iff, em_cond(em, last));
+    wino_output_ahead(w, p);
+    if (open)
+        em_if_end(em, &iff);
+}
+
 static void product_slice(struct wino *w, struct product *p, expr_id blocks)
 {
     struct em *em = w->em;
@@ -137,6 +153,7 @@ static void product_slice(struct wino *w, struct product *p, expr_id blocks)
     p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
     p->block = em_for_begin(em, &t, zero, blocks, 1, NULL, 0);
     product_tile(w, p);
+    output_ahead(w, p);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &l, NULL, NULL);
 }

@@ -308,3 +308,24 @@ void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &b, NULL, NULL);
 }
+
+void wino_output_ahead(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    const struct storage *s = &em->m->storage[em->k->outs.data[0].i];
+    int64_t m = w->f->m, rows = w->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
+    if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
+        return;     /* lanes do not share a line */
+    expr_id first = ex_mulc(x, p->point, share), last = ex_min(x, ex_addc(x, first, share), ex_const(x, rows));
+    expr_id item = em_for_begin(em, &l, first, last, 1, NULL, 0), row = ex_mod(x, item, ex_const(x, m)), vec = ex_div(x, item, ex_const(x, m));
+    tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
+    vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
+    for (int64_t column = 0; column < m; column++) {
+        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+        tile_domain(em, at, to);
+        em_prefetch_out(em, to);
+    }
+    em_for_end(em, &l, NULL, NULL);
+}

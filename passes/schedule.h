@@ -9,6 +9,8 @@ struct loop { int32_t dim; expr_id extent; expr_id var; };
 void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
 /* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
 lval tile_store(struct em *, const expr_id *point, lval result);
+/* Where the kernel's domain has a point of the anchor's result. */
+void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
 
 /* The templates: a kernel's loop IR, false after a diagnostic. */
 typedef bool template_fn(struct em *);

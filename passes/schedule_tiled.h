@@ -29,8 +29,7 @@ struct tiling {
     struct {
         struct cut cut;              /* the reduced dim that is done in blocks, ... */
         int64_t blocks, size;        /* ... how many, 0: the sums stay in registers; indices of each but the last */
-        int64_t points;              /* that a parallel index does at each, ... */
-        lval sums;                   /* ... and scratch for their sums between two */
+        lval sums;                   /* scratch: of all rows between two blocks, at the lanes of each vector */
         expr_id from;                /* of the block at hand: its first index, ... */
         int64_t n;                   /* ... how many, ... */
         bool last;                   /* ... and whether the sums are then complete */
@@ -41,15 +40,12 @@ struct tiling {
 /* A tile's first point along a and b, or the first number of a flat one's, and its points along a. */
 struct tile_at { expr_id a, b; uint32_t ta; };
 
-/* All tiles of a block of vectors, of the line at hand. */
-void tile_vectors(struct em *, struct tiling *, expr_id block);
-/* Is dim d of the result, which the second operand does not have, gone through by whole indices rather than by tiles? */
-bool tile_is_line(const struct tiling *, int32_t d);
+/* All rows of the tile's block of vectors. */
+void tile_rows(struct em *, struct tiling *);
 
 /* Is the contraction done block by block? Sets t->k: before the parallel loops, since rows are none of them then. */
 void block_choose(struct em *, struct tiling *);
-/* The whole parallel index. */
-void block_vectors(struct em *, struct tiling *, expr_id block);
+void block_rows(struct em *, struct tiling *);
 /* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
 bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
 /* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and
