@@ -2,8 +2,9 @@
  *
  * All reduce x = n ln 2 + r, |r| <= ln 2 / 2, with n taken from the low bits of x log2 e + 1.5 * 2^(p-1) and ln 2 in two
  * parts of which n times the first is exact (Cody & Waite 1980), so that targets without fused multiplication lose
- * nothing there. exp(r) - 1 = r + r^2 q(r), q minimax (Remez), relative to expm1. Clamps put the bound first: minnum
- * and maxnum hand on their second operand, so NaNs pass. ULP bounds: docs/numerics.md.
+ * nothing there. Where 2^n is wanted as a float at once, what the exponent field adds is part of the magic number. exp(r) - 1 =
+ * r + r^2 q(r), q minimax (Remez), relative to expm1 or (shorter) to exp. Clamps put the bound first: minnum and maxnum hand
+ * on their second operand, so NaNs pass. ULP bounds: docs/numerics.md.
  */
 #include "ir/loop_math.h"
 
@@ -13,11 +14,13 @@ struct exp_consts {
     int mantissa, bias;
     double magic, low, high;      /* clamps: results below and above are 0 and infinity */
     double expm1_low, expm1_high, expm1_tiny;
-    double tanh_high;             /* 2|x| from where tanh is 1 */
+    double tanh_high;             /* from where the sigmoid is 1, and tanh of half of it */
     double ln2_high, ln2_low;
-    uint32_t n;
-    const double *q;
+    int far;                      /* half of the normal exponents */
+    uint32_t n, n_short;
+    const double *q, *q_short;
 };
+static const double short_f32[] = { 0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555858p-5, 0x1.123deap-7, 0x1.6ac81ep-10 };
 static const double q_f32[] = { 0x1p-1, 0x1.555556p-3, 0x1.55549ep-5, 0x1.11101cp-7, 0x1.6d84b6p-10, 0x1.a2a57ep-13 };
 static const double q_f64[] = {
     0x1p-1, 0x1.5555555555555p-3, 0x1.5555555555543p-5, 0x1.11111111118b1p-7, 0x1.6c16c16bfab8bp-10,
@@ -25,10 +28,12 @@ static const double q_f64[] = {
     0x1.27e91d8f56aacp-29
 };
 static const struct exp_consts consts_f32 = {
-    23, 127, 0x1.8p23, -104, 89, -20, 88.75, 0x1p-26, 20, 0x1.62e4p-1, 0x1.7f7d1cp-20, COUNT_OF(q_f32), q_f32
+    23, 127, 0x1.8p23, -104, 89, -20, 88.75, 0x1p-26, 20, 0x1.62e4p-1, 0x1.7f7d1cp-20, 64,
+    COUNT_OF(q_f32), COUNT_OF(short_f32), q_f32, short_f32
 };
 static const struct exp_consts consts_f64 = {
-    52, 1023, 0x1.8p52, -746, 710, -45, 709.8, 0x1p-56, 44, 0x1.62e42feep-1, 0x1.a39ef35793c76p-33, COUNT_OF(q_f64), q_f64
+    52, 1023, 0x1.8p52, -746, 710, -45, 709.8, 0x1p-56, 44, 0x1.62e42feep-1, 0x1.a39ef35793c76p-33, 512,
+    COUNT_OF(q_f64), COUNT_OF(q_f64), q_f64, q_f64
 };
 
 static const struct exp_consts *consts_of(const struct math *m)
@@ -36,12 +41,12 @@ static const struct exp_consts *consts_of(const struct math *m)
     return m->t.elem == ELEM_F32 ? &consts_f32 : &consts_f64;
 }
 
-/* *bits: an integer whose low bits are n. Returns r (+ low when given). */
-static lval reduce(struct math *m, lval x, lval low, lval *bits)
+/* *bits: an integer whose low bits are n + plus. Returns r (+ low when given). */
+static lval reduce(struct math *m, lval x, lval low, int plus, lval *bits)
 {
     const struct exp_consts *k = consts_of(m);
-    lval t = m_fma(m, x, m_const(m, 0x1.71547652b82fep+0), m_const(m, k->magic));
-    lval n = m_addc(m, t, -k->magic);
+    lval t = m_fma(m, x, m_const(m, 0x1.71547652b82fep+0), m_const(m, k->magic + plus));
+    lval n = m_addc(m, t, -k->magic - plus);
     lval r = m_fma(m, n, m_const(m, -k->ln2_high), x);
     if (low.i)
         r = m_add(m, r, m_fma(m, n, m_const(m, -k->ln2_low), low));
@@ -59,10 +64,17 @@ static lval reduced_expm1(struct math *m, lval r)
     return m_fma(m, m_mul(m, r, r), q, r);
 }
 
-static lval power_bits(struct math *m, int power)      /* the bits of 2^power */
+/* exp(r), relative to itself */
+static lval reduced_exp(struct math *m, lval r)
 {
     const struct exp_consts *k = consts_of(m);
-    return m_int(m, (int64_t)(k->bias + power) << k->mantissa);
+    lval one = m_const(m, 1), q = m_horner(m, r, k->q_short, k->n_short);
+    return m_fma(m, m_fma(m, q, r, one), r, one);
+}
+
+static lval power_of(struct math *m, lval bits)        /* 2^n for an integer whose low bits are n + bias */
+{
+    return m_float(m, m_shift(m, L_SHL, bits, consts_of(m)->mantissa));
 }
 
 /* scale = 2^(n + power) and p = exp(r) - 1 of a clamped x whose n lies within the normal exponents. */
@@ -70,34 +82,28 @@ struct parts { lval scale, p; };
 
 static struct parts exp_parts(struct math *m, lval x, int power)
 {
-    lval bits;
-    lval p = reduced_expm1(m, reduce(m, x, (lval){ 0 }, &bits));
-    lval n = m_shift(m, L_SHL, bits, consts_of(m)->mantissa);
-    return (struct parts){ m_float(m, m_bin(m, L_ADD, n, power_bits(m, power))), p };
+    lval bits, p = reduced_expm1(m, reduce(m, x, (lval){ 0 }, consts_of(m)->bias + power, &bits));
+    return (struct parts){ power_of(m, bits), p };
 }
 
-/* 2^n in two factors: whole = n1 + n2 and half = n1 as exponent fields. The magic number's own bits leave at the top. */
-static void two_factors(struct math *m, lval bits, lval *n1, lval *n2)
+/* 2^n in two factors of about equal size, for bits of reduce with twice the bias. */
+static void two_factors(struct math *m, lval bits, lval *a, lval *b)
 {
-    int mantissa = consts_of(m)->mantissa;
-    *n1 = m_shift(m, L_SHL, m_shift(m, L_SHR, bits, 1), mantissa);
-    *n2 = m_bin(m, L_SUB, m_shift(m, L_SHL, bits, mantissa), *n1);
+    lval half = m_shift(m, L_SHR, bits, 1);
+    *a = power_of(m, half);
+    *b = power_of(m, m_bin(m, L_SUB, bits, half));
 }
 
 /* The last product alone rounds, overflows or becomes denormal. */
 lval math_exp_scaled(struct math *m, lval x, lval low, int power)
 {
     const struct exp_consts *k = consts_of(m);
-    lval bits, n1, n2;
+    lval bits, a, b;
     x = m_bin(m, L_MINNUM, m_const(m, k->high + (power < 0 ? 1 : 0)), x);
     x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
-    lval p = reduced_expm1(m, reduce(m, x, low, &bits));
-    if (power)
-        bits = m_bin(m, L_ADD, bits, m_int(m, power));
-    two_factors(m, bits, &n1, &n2);
-    lval one = power_bits(m, 0);
-    lval factor = m_float(m, m_bin(m, L_ADD, n2, one));
-    return m_mul(m, m_fma(m, factor, p, factor), m_float(m, m_bin(m, L_ADD, n1, one)));
+    lval e = reduced_exp(m, reduce(m, x, low, 2 * k->bias + power, &bits));
+    two_factors(m, bits, &a, &b);
+    return m_mul(m, m_mul(m, e, b), a);
 }
 
 lval math_exp(struct math *m, lval x)
@@ -138,18 +144,16 @@ lval math_tanh(struct math *m, lval x)
     return m_copysign(m, t, x);
 }
 
-/* 1 / (1 + exp(-x)) with exp(-x) = 2^n1 2^n2 (1 + p) is 2^-n1 / (2^-n1 + 2^n2 + 2^n2 p): one rounding in the denominator,
- * nothing overflows, and the division alone makes denormals. */
+/* 1 / (1 + exp(-x)), both sides of the quotient divided by a power of two: nothing overflows, and the division alone makes
+ * denormals. Where x is clamped above, the result has long been 1. */
 lval math_sigmoid(struct math *m, lval x)
 {
     const struct exp_consts *k = consts_of(m);
-    lval bits, n1, n2, one = power_bits(m, 0);
-    lval y = m_bin(m, L_MINNUM, m_const(m, -k->low), m_un(m, L_NEG, x));
-    y = m_bin(m, L_MAXNUM, m_const(m, k->low), y);
-    lval p = reduced_expm1(m, reduce(m, y, (lval){ 0 }, &bits));
-    two_factors(m, bits, &n1, &n2);
-    lval up = m_float(m, m_bin(m, L_ADD, n2, one)), down = m_float(m, m_bin(m, L_SUB, one, n1));
-    return m_div(m, down, m_add(m, up, m_fma(m, up, p, down)));
+    lval bits, unit = m_const(m, ldexp(1, -k->far));
+    lval y = m_bin(m, L_MINNUM, m_const(m, k->tanh_high), x);
+    y = m_un(m, L_NEG, m_bin(m, L_MAXNUM, m_const(m, k->low), y));
+    lval e = reduced_exp(m, reduce(m, y, (lval){ 0 }, k->bias - k->far, &bits));
+    return m_div(m, unit, m_fma(m, power_of(m, bits), e, unit));
 }
 
 /* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf rounds
