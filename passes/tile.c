@@ -3,7 +3,7 @@
  * A step of the reduction on a tile of MR points by NR vectors costs MR * NR fused multiply-adds (two per cycle at
  * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
  * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
- * included (docs/kernels.md). */
+ * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own. */
 #include "passes/choices.h"
 #include "passes/schedule.h"
 
@@ -11,6 +11,7 @@
 
 enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
        VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
+       CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
        MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8 };
 
 struct extent { int64_t n; bool known; };
@@ -94,6 +95,23 @@ static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int6
             cost += times * rest_b * dim_cost(a, ta, 1, v, s);
     }
     return cost;
+}
+
+/* Points in the bodies that tiles of one dim need, of at most size points each (tile_split, tile_open). */
+static int64_t body_points(struct extent e, int64_t size)
+{
+    if (!e.known)
+        return size + (size >= 8 ? 4 : size >= 4 ? 2 : 0) + (size > 1);
+    int64_t tiles = (e.n + size - 1) / size, small = tiles ? e.n / tiles : 0;
+    return tiles && e.n % tiles ? 2 * small + 1 : small;
+}
+
+/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the lanes. */
+static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_choice *c, int64_t regs)
+{
+    int64_t width = (int64_t)c->nr * c->lanes, vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
+    int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
+    return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
 }
 
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
@@ -222,7 +240,7 @@ struct tile_choice tile_choose(struct em *em)
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
     struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), &em->mach};
-    int64_t regs = em->mach.registers, best = INT64_MAX;
+    int64_t regs = em->mach.registers, best = INT64_MAX, least = INT64_MAX;
     const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
     bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
@@ -236,12 +254,16 @@ struct tile_choice tile_choose(struct em *em)
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
                 bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
-                if (asked || (cost < best && !met)) {
+                struct tile_choice with = c;
+                with.nr = (uint32_t)nr;
+                with.ta = (uint32_t)ta;
+                with.tb = (uint32_t)tb;
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs);
+                if (asked || (both < least && !met)) {
                     met = asked;
+                    least = both;
                     best = cost;
-                    c.nr = (uint32_t)nr;
-                    c.ta = (uint32_t)ta;
-                    c.tb = (uint32_t)tb;
+                    c = with;
                 }
             }
     if (wish && !met)
