@@ -7,38 +7,19 @@
  * must be exactly 3, 0, 6 and 6 or the element type's nearest to 1/6; anything else is left as it is written.
  * The division disappears; the last bit may differ from the pieces (docs/numerics.md). f16 and bf16 compute in f32 and
  * round once, as the operators themselves do.
- *
- * Besides, a quotient by a constant that an error function takes: Gelu in pieces divides by sqrt 2.
  */
 #include "passes/legalize/legalize.h"
-
-#include <math.h>
-
-static const struct node *defining(const struct rule *r, value_id v, enum op op)
-{
-    const struct graph *g = r->b->g;
-    return v.i && value_op(g, v) == op ? graph_node(g, graph_value(g, v)->def) : NULL;
-}
-
-/* The one element that a constant holds, through broadcasts. */
-static bool splat(const struct rule *r, value_id v, double *out)
-{
-    const struct node *node;
-    while ((node = defining(r, v, OP_BROADCAST)))
-        v = node->in[0];
-    return value_is_const(r->b->g, v) && v_known_f64(r->b, v, out);
-}
 
 static bool is_splat(const struct rule *r, value_id v, double want)
 {
     double have;
-    return splat(r, v, &have) && have == want;
+    return v_splat_f64(r->b, v, &have) && have == want;
 }
 
 /* v = op(x, want) in either order: x. */
 static value_id without(const struct rule *r, value_id v, enum op op, double want)
 {
-    const struct node *node = defining(r, v, op);
+    const struct node *node = v_defining(r->b, v, op);
     for (uint32_t i = 0; node && i < 2; i++)
         if (is_splat(r, node->in[1 - i], want))
             return node->in[i];
@@ -57,7 +38,7 @@ static value_id ramp_operand(const struct rule *r, value_id v)
 /* v = x * clamp(x + 3, 0, 6) in either order: x. */
 static value_id product_operand(const struct rule *r, value_id v)
 {
-    const struct node *node = defining(r, v, OP_MUL);
+    const struct node *node = v_defining(r->b, v, OP_MUL);
     for (uint32_t i = 0; node && i < 2; i++) {
         value_id x = ramp_operand(r, node->in[i]);
         if (x.i && x.i == node->in[1 - i].i)
@@ -96,17 +77,5 @@ bool rule_product(struct rule *r)
         if (ramp.i || product.i)
             return rule_result(r, hard_gate(r, ramp.i ? ramp : product, !ramp.i));
     }
-    return rule_binary(r);
-}
-
-/* erf(x / c) in f32 becomes erf(x * (1 / c)): within one more ulp of the argument, and a third of the time. */
-bool rule_erf(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = rule_in(r, 0);
-    const struct node *quotient = defining(r, x, OP_DIV);
-    double c;
-    if (quotient && v_elem(b, x) == ELEM_F32 && splat(r, quotient->in[1], &c) && fabs(c) > 0x1p-100 && fabs(c) < 0x1p100)
-        x = b_binary_f64(b, OP_MUL, quotient->in[0], 1 / c);
-    return rule_result(r, b_unary(b, OP_ERF, x));
+    return (r->param == OP_DIV && quotient_by_root(r)) || rule_binary(r);
 }

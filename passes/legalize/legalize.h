@@ -78,6 +78,8 @@ bool rule_static_ints(struct rule *, uint32_t i, const char *what, const int64_t
 /* One known element of an integer tensor: true and *out, false silently when unknown. */
 bool v_known_i64(struct builder *, value_id, uint32_t k, int64_t *out);
 bool v_known_f64(struct builder *, value_id, double *out);     /* one-element constant */
+bool v_splat_f64(struct builder *, value_id, double *out);     /* the same through broadcasts */
+const struct node *v_defining(const struct builder *, value_id, enum op);     /* NULL: another operator, or none, gives it */
 
 /* mask[d] = 1 where the integer operand names axis d (at run time, if need be); *n: how many it names. */
 bool rule_axis_mask(struct rule *, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n);
@@ -108,6 +110,7 @@ value_id v_expr(struct builder *, enum elem, expr_id);
 value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
+bool quotient_by_root(struct rule *);      /* Div as a product, where it may be (quotient.c) */
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
 /* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
 value_id v_string_find(struct builder *, value_id x, const char *const *list, uint32_t n);

@@ -182,6 +182,19 @@ bool v_known_f64(struct builder *b, value_id v, double *out)
     return v.i && value_const_f64(b->g, v, out, 1);
 }
 
+const struct node *v_defining(const struct builder *b, value_id v, enum op op)
+{
+    return v.i && value_op(b->g, v) == op ? graph_node(b->g, graph_value(b->g, v)->def) : NULL;
+}
+
+bool v_splat_f64(struct builder *b, value_id v, double *out)
+{
+    const struct node *node;
+    while ((node = v_defining(b, v, OP_BROADCAST)))
+        v = node->in[0];
+    return value_is_const(b->g, v) && v_known_f64(b, v, out);
+}
+
 bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_t **out, uint32_t *n)
 {
     value_id v = rule_in(r, i);

@@ -1,5 +1,5 @@
-"""What is computed behind a product before it is stored: a quotient that an error function takes, and long epilogues of several
-points, whose statements stand in turn.
+"""What is computed behind a product before it is stored, and quotients: those that become products with a reciprocal, and those that
+do not; long epilogues of several points, whose statements stand in turn.
 """
 import re
 
@@ -82,3 +82,36 @@ def test_checks_stay_in_order(tmp_path):
     model = Model(tmp_path, nodes, [value("x", [30, 24])], [value("y", [30, 80])],
                   {"w": np.abs(floats(24, 80)), "t": floats(4000)}, 17)
     model.compare([np.abs(floats(30, 24))])
+
+
+def roots(folder, shape, elem=T.FLOAT, x=(6, 40)):
+    """x / sqrt(v), v of the given shape."""
+    nodes = [node("Sqrt", "v", "r"), node("Div", "x r", "y")]
+    return Model(folder, nodes, [value("x", list(x), elem), value("v", list(shape), elem)], [value("y", list(x), elem)], {}, 17)
+
+
+def quotient_shape(model):
+    """Of the one division in the legal graph."""
+    line, = [line for line in model.dump("legalize").splitlines() if "= div(" in line]
+    return [int(n) for n in re.search(r"f\d+\[([\d, ]*)\]", line).group(1).split(",") if n.strip()]
+
+
+@pytest.mark.parametrize("shape", [[6, 1], [1, 40], [40], []])
+def test_quotient_by_root_of_few(shape, tmp_path):
+    """As LayerNormalization has it: one reciprocal for many elements. Zeros, infinities and NaN as the quotient has them."""
+    model = roots(tmp_path, shape)
+    assert quotient_shape(model) == shape
+    odd = F([0, -0.0, np.inf, np.nan, -1, 1e-45, 3e38, 4, 2, 1])
+    x = np.concatenate([floats(230), odd]).astype(F).reshape(6, 40)
+    for v in np.resize(odd, max(1, int(np.prod(shape)))), np.abs(floats(max(1, int(np.prod(shape))), seed=3)):
+        v = v.reshape(shape).astype(F)
+        with np.errstate(all="ignore"):
+            model.compare([x, v], [x / np.sqrt(v)], rtol=3e-7, atol=0)
+
+
+@pytest.mark.parametrize("shape, elem, dtype", [([6, 40], T.FLOAT, F), ([6, 1], T.DOUBLE, np.float64)])
+def test_quotient_by_root_that_stays(shape, elem, dtype, tmp_path):
+    model = roots(tmp_path, shape, elem)
+    assert quotient_shape(model) == [6, 40]
+    x, v = floats(6, 40).astype(dtype), np.abs(floats(*shape, seed=1)).astype(dtype)
+    assert (model.run([x, v])[0] == x / np.sqrt(v)).all()
