@@ -33,6 +33,7 @@ struct wino {
     lval v, m, u, weights;           /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
     int64_t slice;                   /* vectors of input channels of which u is at hand */
     int64_t stride[4];               /* of the plain weights */
+    int64_t early;                   /* taps of the next slice's plain weights that are asked for while U of this one is derived */
     /* of the tile at hand: its place, its number in its block */
     expr_id image, y0, x0, block, tile, part, vec, lane;     /* operand: vector vec of slice `part`; result: vec of the register tile */
     struct em_if row;

@@ -29,16 +29,17 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
     return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
 }
 
-/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once. */
+/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was not asked
+ * for before. */
 static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
-    int64_t tiles = w->ct / w->mr, channels = w->slice * w->lanes, lines = 9 * p->nr * channels, turns = w->points * tiles * w->slice;
-    int64_t each = (lines + turns - 1) / turns;
+    int64_t tiles = w->ct / w->mr, channels = w->slice * w->lanes, turns = w->points * tiles * w->slice;
+    int64_t taps = 9 - w->early, each = (taps * p->nr * channels + turns - 1) / turns;
     expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->slice), vec), three = ex_const(x, 3);
     for (int64_t i = 0; i < each; i++) {
         expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
-        expr_id tap = ex_mod(x, row, ex_const(x, 9)), oc = ex_mulc(x, ex_div(x, row, ex_const(x, 9)), w->lanes);
+        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->early), oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->lanes);
         expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
@@ -145,10 +146,10 @@ static void product_slice(struct wino *w, struct product *p, expr_id blocks)
     struct em_for l, t;
     expr_id zero = ex_const(x, 0);
     if (w->weights.i && !w->resident) {
-        wino_weights(w, p);
         p->next = next_slice(w, p);
         if (!ex_is_const(x, p->next, &(int64_t){0}))
             p->next = em_pin(em, p->next, 0, INT64_MAX);
+        wino_weights(w, p);
     }
     p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
     p->block = em_for_begin(em, &t, zero, blocks, 1, NULL, 0);

@@ -179,6 +179,13 @@ static void choose_slice(struct wino *w)
         w->slice--;
 }
 
+/* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of the time. */
+static void choose_early(struct wino *w)
+{
+    int64_t products = w->ct / w->em->mach.fma_per_cycle;
+    w->early = w->resident || w->em->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
+}
+
 /* U is resident where the second cache holds all of it beside a register tile's V and M, and several tiles use it. */
 void wino_sizes(struct wino *w)
 {
@@ -188,4 +195,5 @@ void wino_sizes(struct wino *w)
     choose_fit(w);
     choose_span(w);
     choose_slice(w);
+    choose_early(w);
 }

@@ -250,6 +250,11 @@ void wino_weights(struct wino *w, const struct product *p)
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
             g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->lanes);
+    for (int64_t tap = 0; tap < w->early; tap++) {
+        expr_id next = ex_add(x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+        next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
+        em_prefetch(em, L_PREFETCH2, w->weights, ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
+    }
     expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->lanes));
     struct weight_put to = {w, at, wino_u_stride(w, p->nr)};
     emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->lanes}, g, weight_store, &to);
