@@ -61,7 +61,14 @@ struct em {
     struct em_point at;          /* ... and its point */
     struct em_ahead ahead;       /* while a contraction's points are emitted */
     struct em_local *locals;     /* one for each of the kernel's locals (emit_local.c) */
-    struct { lval buffer; struct storage storage; int level; int64_t most; value_id source; } stage;    /* of kernel.staged, from em_stage_fill on */
+    struct {                     /* of kernel.staged, from em_stage_fill or em_stage_rows on */
+        lval buffer;
+        struct storage storage;
+        int level;
+        int64_t most;
+        value_id source;
+        bool rows;               /* whole ones, zeros around the image included */
+    } stage;
     uint32_t nesting;            /* of em_value: bounded, whatever the graph */
     bool failed;
 };
@@ -155,6 +162,13 @@ bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lva
  * image that `point` names, all channels, are in scratch from here on, and em_value reads them there. Points of an image
  * are numbered through over the last two dims. */
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
+/* What `rows` rows of the result of convolution n of two spatial dims read: so many rows of so many elements, of which some on the left
+ * and on the right are zeros beside the image's columns. False: not known, or too many. */
+struct stage_rows { int64_t rows, width, left, columns; };
+bool em_stage_extent(struct em *, const struct node *n, int64_t rows, struct stage_rows *);
+/* The same as em_stage_fill for what the rows from `row` on read; em_stage_extent has said yes. channels: only these, one vector;
+ * NULL: all. */
+void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows, const expr_id *channels);
 lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have theirs. */
 void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);

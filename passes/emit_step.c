@@ -41,6 +41,8 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
     int64_t below, above;
+    if (em->stage.rows && em->k->staged.i == n->in[0].i)     /* filled in around it */
+        return true;
     return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
            s->halo[s->rank + 2 + d] >= above;
 }
@@ -278,7 +280,7 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
 void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
 {
     const struct em_ahead *a = &em->ahead;
-    bool anchor = (a->far || a->near) && r->n == graph_node(em->g, em->k->anchor);
+    bool anchor = (a->far || a->near) && r->n_dims && r->n == graph_node(em->g, em->k->anchor);
     if (anchor && a->far)
         prefetch_far(em, r, k);
     if (anchor && a->near)

@@ -174,7 +174,7 @@ static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, 
     tile_body(em, t, at, count, b->at, b->count);
 }
 
-static void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
+void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
 {
     struct b_tile b = {at, count};
     (void)arg;
@@ -235,6 +235,8 @@ void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->k.blocks)
         block_rows(em, t);
+    else if (t->windows)
+        window_rows(em, t);
     else if (t->chunk || (t->flat && t->k.sums.i))
         tile_chunk(em, t);
     else if (t->flat)
@@ -268,7 +270,7 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
 }
 
 /* Blocks of NR vectors along vec: whole ones, then what is left. */
-static void tile_vectors(struct em *em, struct tiling *t, expr_id block)
+void tile_vectors(struct em *em, struct tiling *t, expr_id block)
 {
     int64_t n;
     if (t->vec < 0) {
@@ -410,6 +412,13 @@ static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
     return a < b;
 }
 
+static int64_t tiles_of(struct em *em, const struct tiling *t)
+{
+    int64_t rows = 0;
+    ex_is_const(em->x, t->t->dims[t->b], &rows);
+    return t->flat ? flat_even(em, t).tiles : rows / t->tb;
+}
+
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
     struct tile_loops l = {.n = 0};
@@ -419,7 +428,7 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
         if (d != t->vec && d != t->a && d != t->b && !(late && is_line(t, d)))
             loop_add(&l, d, t->t->dims[d]);
     l.block = l.n;
-    if (t->vec >= 0 && !t->chunk)
+    if (t->vec >= 0 && (!t->chunk || t->by_piece))
         loop_add(&l, -1, blocks);
     for (int32_t d = 0; late && d < t->t->rank; d++)
         if (is_line(t, d))
@@ -427,19 +436,16 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     l.rows = l.n;
     if (t->k.blocks)
         return l;
+    if (t->windows) {
+        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tiles_of(em, t)), ex_const(em->x, t->chunk)));
+        return l;
+    }
     t->fixed_b = !t->flat && t->b >= 0 && ex_is_const(em->x, t->t->dims[t->b], &rows) && rows % t->tb == 0;
     if (t->fixed_b)   /* rows divide evenly: parallel over them */
         loop_add(&l, -1, ex_const(em->x, rows / t->tb));
     else if (t->flat)
         loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, flat_even(em, t).tiles), ex_const(em->x, t->chunk ? t->chunk : 1)));
     return l;
-}
-
-static int64_t tiles_of(struct em *em, const struct tiling *t)
-{
-    int64_t rows = 0;
-    ex_is_const(em->x, t->t->dims[t->b], &rows);
-    return t->flat ? flat_even(em, t).tiles : rows / t->tb;
 }
 
 /* Which of the lines behind the loop over blocks is at hand. */
@@ -470,8 +476,9 @@ bool emit_tiled(struct em *em)
         t.nr = 1;
     if (t.vec >= 0)
         blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
-    t.chunk = em->k->staged.i && t.flat ? chunk_tiles(em, &t) : 0;
-    block_choose(em, &t);
+    t.chunk = !em->k->staged.i ? 0 : t.flat ? chunk_tiles(em, &t) : window_choose(em, &t);
+    if (!t.chunk)
+        block_choose(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, t.lanes);
@@ -480,7 +487,9 @@ bool emit_tiled(struct em *em)
         if (l.loop[i].dim >= 0)
             t.idx[l.loop[i].dim] = l.loop[i].var;
     line_number(em, &t, &l);
-    if (t.chunk) {
+    if (t.windows) {
+        window_chunk(em, &t, l.loop[l.rows].var, l.loop[l.block].var, blocks);
+    } else if (t.chunk) {
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
         bool rows = l.rows < l.n;
@@ -496,7 +505,7 @@ bool emit_tiled(struct em *em)
     }
     choice_note(em, &t);
     em_parallel_end(em, &par);
-    em->k->ns = c.ns * (t.chunk ? (int64_t)t.chunk * em_extent_hint(em, blocks) : 1);
+    em->k->ns = c.ns * (t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : em_extent_hint(em, blocks)) : 1);
     em->k->flops = c.flops;
     return !em->failed;
 }

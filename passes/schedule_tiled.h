@@ -1,5 +1,5 @@
 /* The tile at hand, between the template of anchors (schedule_tiled.c) and what keeps its panels near: blocks of a long
- * contraction (schedule_block.c), lines asked for early (schedule_ahead.c).
+ * contraction (schedule_block.c), lines asked for early (schedule_ahead.c), rows of a staged operand (schedule_window.c).
  */
 #ifndef MCC_PASSES_SCHEDULE_TILED_H
 #define MCC_PASSES_SCHEDULE_TILED_H
@@ -22,7 +22,9 @@ struct tiling {
     expr_id line;                    /* ... the one at hand */
     bool flat;                       /* dims b and a numbered through: row0 is the number of the tile */
     expr_id row0;
-    uint32_t chunk;                  /* flat tiles that share a staged operand, one after another; 0: each is a parallel index */
+    uint32_t chunk;                  /* tiles that share a staged operand, one after another; 0: each is a parallel index */
+    bool windows;                    /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand */
+    bool by_piece;                   /* ... of the piece's channels only: a depthwise convolution */
     lval partial;                    /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here;                    /* ... as many as the chunk at hand has, from row0 on */
@@ -42,6 +44,18 @@ struct tile_at { expr_id a, b; uint32_t ta; };
 
 /* All rows of the tile's block of vectors. */
 void tile_rows(struct em *, struct tiling *);
+/* `count` rows from row `at` on. arg: not used. */
+void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
+/* All rows of all pieces of a block of vectors. */
+void tile_vectors(struct em *, struct tiling *, expr_id block);
+
+/* A staged operand of a convolution of several taps. How many tiles of b share it, after tb has become a divisor of the rows; 0: it is
+ * computed where it is read. */
+uint32_t window_choose(struct em *, struct tiling *);
+/* A parallel index: chunk number `chunk`, of block `block` of vectors where it is by_piece, else of all `blocks`. */
+void window_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, expr_id blocks);
+/* The operand at the piece at hand, if by_piece; then the chunk's tiles. */
+void window_rows(struct em *, struct tiling *);
 
 /* Is the contraction done block by block? Sets t->k: before the parallel loops, since rows are none of them then. */
 void block_choose(struct em *, struct tiling *);

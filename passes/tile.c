@@ -182,6 +182,8 @@ static bool is_flat(struct em *em, const struct node *n, const struct tile_choic
             return false;
         same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
     }
+    if (staged && !same)
+        return false;
     if (!ex_is_const(em->x, y->dims[c->b], &rows) || !ex_is_const(em->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
         return false;
     *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;

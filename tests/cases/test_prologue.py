@@ -1,4 +1,4 @@
-"""Maps in front of a 3x3 convolution whose operand has other readers too: computed where the Winograd kernel's tiles read it."""
+"""Maps in front of a convolution whose operand has other readers too: computed where a Winograd kernel's tiles read it, or rows at a time."""
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -7,7 +7,7 @@ from support.artifact import Artifact
 from support.tool import mcc, save, value
 
 RNG = np.random.default_rng(8)
-C, SAID = 32, "operand computed where tiles read it"
+C, SAID, ROWS = 32, "operand computed where tiles read it", " tiles at a time"
 
 
 def arrays(*names):
@@ -32,7 +32,7 @@ def batchnorm():
 
 
 def compiled(model, out, *flags):
-    done = mcc(model, "-o", out, "-march=native", "-Rpass-analysis=schedule", *flags)
+    done = mcc(model, "-o", out, *([] if any("-march" in f for f in flags) else ["-march=native"]), "-Rpass-analysis=schedule", *flags)
     assert done.returncode == 0 and "warning" not in done.stderr, done.stderr
     return done.stderr
 
@@ -59,6 +59,32 @@ def test_same_bits(tmp_path, form, pads, size):
     for a, b in zip(results(tmp_path / "in.so", (1, 16, *size)), results(tmp_path / "stored.so", (1, 16, *size))):
         assert np.array_equal(a, b)
     agrees(model, f"--choose=conv:winograd={form}")
+
+
+@pytest.mark.parametrize("taps,more,pads,size", [
+    ((3, 3), {"strides": [2, 2]}, (1, 1, 1, 1), (56, 23)), ((3, 3), {"dilations": [2, 3]}, (2, 3, 2, 3), (30, 17)), ((5, 5), {}, (2, 0, 1, 3), (19, 33)),
+    ((1, 7), {"strides": [1, 3]}, (0, 3, 0, 3), (40, 40)), ((3, 2), {"strides": [3, 1], "dilations": [4, 1]}, (5, 1, 0, 0), (31, 12)),
+    ((3, 3), {"group": C}, (1, 1, 1, 1), (28, 28)), ((5, 5), {"group": C, "strides": [2, 2]}, (2, 1, 2, 2), (41, 29)),
+    ((3, 3), {"group": C, "dilations": [3, 3]}, (7, 0, 3, 9), (14, 14))])
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v2"])
+def test_rows(tmp_path, taps, more, pads, size, cpu):
+    """Strides, dilations, taps, depthwise: the bits of a map with a kernel of its own, rows beside the image included; and right."""
+    maps, constants = batchnorm()
+    out = 40 if "group" not in more else C
+    nodes = [helper.make_node("Conv", ["in", "w0"], ["x"], "first"), *maps, helper.make_node("Conv", ["r", "w"], ["c"], "conv", pads=pads, **more),
+             helper.make_node("GlobalAveragePool", ["c"], ["y"]), helper.make_node("Relu", ["x"], ["z"], "other"), helper.make_node("Conv", ["c", "p"], ["u"])]
+    tensors = {**constants, **arrays("w0"), "w": RNG.standard_normal((out, C // more.get("group", 1), *taps)).astype(np.float32),
+               "p": RNG.standard_normal((8, out, 1, 1)).astype(np.float32)}
+    model = save(tmp_path / "m.onnx", nodes, [value("in", [2, 16, *size])],
+                 [value("y", [2, out, 1, 1]), value("z", [2, C, *size]), value("u", [2, 8, "a", "b"])], tensors)
+    shape, plain = (2, 16, *size), ["--winograd=off", f"-march={cpu}"]
+    assert ROWS in compiled(model, tmp_path / "in.so", *plain)
+    assert "for 3 tiles at a time" in compiled(model, tmp_path / "three.so", *plain, "--choose=conv:chunk=3", "--choose=conv:tile=1x2x1")
+    assert ROWS not in compiled(model, tmp_path / "stored.so", *plain, "--choose=act:store=yes")
+    for a, b, c in zip(*(results(tmp_path / f"{name}.so", shape) for name in ("in", "stored", "three"))):
+        assert np.array_equal(a, b) or (a.shape[2:] == (1, 1) and np.allclose(a, b, rtol=1e-4, atol=1e-4))   # a mean may be summed by rows
+        assert np.allclose(c, b, rtol=1e-4, atol=1e-4)
+    agrees(model, "--winograd=off")
 
 
 def test_symbolic_sizes(tmp_path):

@@ -1,6 +1,6 @@
 /* Winograd convolutions: the tables against matrices derived from their points, and random shapes with every remainder
- * (channels, edges, padding, batches, symbolic extents, what follows a convolution) interpreted as loops, and compiled,
- * against the reference interpreter. Some convolutions between them have one tap.
+ * (channels, edges, padding, batches, symbolic extents, what goes before and follows a convolution) interpreted as loops, and
+ * compiled, against the reference interpreter. Some convolutions between them have one tap, or are no Winograd ones.
  *
  *   test_winograd [graphs seed [--native]]
  */
@@ -99,6 +99,30 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }
 
+/* One that has no such form: any taps, strides, dilations and zeros around, or a filter for each channel. */
+static value_id windowed(struct draw *d, value_id x, int64_t channels)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(&d->b, x, &rank);
+    bool depthwise = draw_chance(d, 50);
+    int64_t strides[2], dilations[2], c = draw_dim(d, dims[1]), m = depthwise ? c : channels;
+    const int64_t one[2] = {1, 1};
+    expr_id w[4] = {ex_const(d->x, m), ex_const(d->x, depthwise ? 1 : c)}, lo[2], hi[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t taps = draw_int(d, 1, 5), size = draw_dim(d, dims[2 + i]);
+        strides[i] = draw_int(d, 1, 3);
+        dilations[i] = draw_int(d, 1, 2);
+        int64_t reach = (taps - 1) * dilations[i] + 1, least = reach > size ? reach - size : 0;
+        w[2 + i] = ex_const(d->x, taps);
+        lo[i] = ex_const(d->x, draw_int(d, 0, 3));
+        hi[i] = ex_const(d->x, draw_int(d, least, least + 2));
+    }
+    struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", lo, 2), attr_exprs("hi", hi, 2),
+                       attr_ints("dilations", dilations, 2), attr_ints("xdil", one, 2), attr_int("groups", depthwise ? c : 1)};
+    value_id in[2] = {x, draw_leaf(d, ELEM_F32, w, 4, true).v};
+    return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
+}
+
 /* max(x + s x + b, 0), s and b per channel, s of each image at times: x has two readers, so it is in memory, and the map is left to
  * the convolution. */
 static value_id mapped(struct draw *d, value_id x)
@@ -140,8 +164,11 @@ static bool build(struct draw *d)
     value_id x = draw_leaf(d, ELEM_F32, dims, 4, false).v;
     x = x.i ? b_binary_f64(&d->b, OP_ADD, x, 0.25) : x;
     for (int64_t i = draw_int(d, 1, 2); i > 0 && x.i; i--) {
-        value_id from = draw_chance(d, 40) ? mapped(d, x) : x;
-        value_id y = from.i ? convolution(d, from, channels[draw_int(d, 0, most)]) : from;
+        bool map = draw_chance(d, 40);
+        value_id from = map ? mapped(d, x) : x;
+        if (!from.i)
+            return false;
+        value_id y = (map && draw_chance(d, 40) ? windowed : convolution)(d, from, channels[draw_int(d, 0, most)]);
         int32_t rank;
         if (!y.i)
             return false;
