@@ -248,12 +248,42 @@ static const struct variant *variant_new(struct compilation *c, const struct tar
     return v;
 }
 
+static struct codegen_options backend_options(const struct compilation *c);
+
+/* Gives the workers what has been scheduled since the last time. */
+static void codegen_give(struct compilation *c)
+{
+    const struct codegen_options o = backend_options(c);
+    if (!c->codegen)
+        c->codegen = codegen_begin(c->ctx, &c->ctx->session, &o);
+    codegen_add(c->codegen, c->units.data, c->n_given, c->units.n - c->n_given);
+    c->n_given = c->units.n;
+}
+
+/* Workers generate the code of one variant while the next is scheduled: looked after with each kernel. */
+static void look_after_workers(void *user)
+{
+    const struct compilation *c = user;
+    if (c->codegen)
+        codegen_step(c->codegen);
+}
+
+/* Is code generation certain to follow? Verification comes before it. */
+static bool goes_on(const struct compilation *c)
+{
+    return c->output && !c->options->stop_after && !c->options->verify_each;
+}
+
 bool run_schedule(struct compilation *c)
 {
     const struct variant *last = NULL;
+    c->module->scheduled = look_after_workers;
+    c->module->user = c;
     for (uint32_t i = 0; i < target_count; i++) {
         if (!variant_wanted(c->options, c->module, &target_rows[i]))
             continue;
+        if (last && goes_on(c))
+            codegen_give(c);
         last = variant_new(c, &target_rows[i]);
         if (!schedule_variant(c, last, arena_printf(&c->ctx->session, "_%s", short_name(&target_rows[i]))))
             return false;
@@ -306,8 +336,10 @@ static struct codegen_options backend_options(const struct compilation *c)
 
 bool run_codegen(struct compilation *c)
 {
-    struct codegen_options o = backend_options(c);
-    return codegen_objects(c->ctx, &c->ctx->session, &o, c->units.data, c->units.n);
+    codegen_give(c);
+    struct codegen *g = c->codegen;
+    c->codegen = NULL;
+    return codegen_finish(g, c->units.data);
 }
 
 /* ---- the artifact ----------------------------------------------------------------------------------------------------- */

@@ -264,6 +264,9 @@ static enum fail compile_guarded(struct compilation *c, const char *model, const
     ctx->unwind = &here;
     if (setjmp(here) == 0 && !compile_run(c, last) && ctx->fail == FAIL_NONE)
         error_internal(ctx, (src_id){0}, "a stage failed without saying why");
+    if (c->codegen)
+        codegen_end(c->codegen);
+    c->codegen = NULL;
     if (setjmp(here) == 0)
         report_diagnostics(ctx, c->report, c->options);
     ctx->unwind = outer;

@@ -26,6 +26,8 @@ struct compilation {
     struct graph *imported;          /* from import on */
     struct module *module;           /* kernels, from fuse on (passes/kernel.h) */
     VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
+    struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
+    uint32_t n_given;
     VEC(struct art_kernel) kernel_rows;
     uint32_t first_rows;             /* of these that belong to the first variant */
     VEC(struct art_variant) variants;

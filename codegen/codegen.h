@@ -32,6 +32,14 @@ struct codegen_options {
     int64_t worker_memory;    /* RLIMIT_AS of a worker; 0 = none */
     bool verbose;
 };
+/* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
+ * are; codegen_step() waits for nothing. What was begun is finished or ended. */
+struct codegen;
+struct codegen *codegen_begin(struct context *, struct arena *, const struct codegen_options *);
+void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, uint32_t n);   /* units from .. from + n */
+bool codegen_step(struct codegen *);                                     /* false after a diagnostic */
+bool codegen_finish(struct codegen *, struct codegen_unit *);            /* of all lots; as codegen_objects() */
+void codegen_end(struct codegen *);                                      /* gives up: ends the workers */
 /* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
  * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
 bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *, uint32_t n);

@@ -156,10 +156,11 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
     parts[LINK_OPTIONS] = (struct span){ list.data, list.n };
     job.head.kind = WIRE_LINK;
     job.head.n_parts = COUNT_OF(parts);
-    if (!spawn_jobs(ctx, arena, options, &job, 1))
-        return false;
-    *image = job.result;
-    return true;
+    struct pool *pool = pool_new(ctx, arena, options);
+    pool_add(pool, &job, 1);
+    bool ok = pool_finish(pool);
+    *image = pool_job(pool, 0)->result;
+    return ok;
 }
 
 bool codegen_link(struct context *ctx, const struct codegen_options *options, const struct artifact *a,

@@ -1,4 +1,4 @@
-/* codegen_objects: every unit's loop IR to an object, through workers; equal functions are compiled once.
+/* Every unit's loop IR to an object, through workers; equal functions are compiled once.
  *
  * Two units are equal when target and text agree but for the first line, which holds only the function's own name and
  * its source nodes: the second symbol is another name of the first. Setting LLVM up for a module costs as much as the
@@ -117,13 +117,47 @@ static struct job make_job(struct arena *arena, const struct codegen_options *op
     return job;
 }
 
-/* Long modules first, so that no worker begins one when the others are done. */
-static int by_length(const void *x, const void *y)
+/* Units that came together, and their jobs in the pool. */
+struct lot {
+    uint32_t from, n;              /* units */
+    uint32_t *first;               /* by unit less from: the earliest of the lot with its code; NULL: itself */
+    uint32_t *order;               /* those that are compiled */
+    struct batch *batches;         /* of order: one is one job */
+    uint32_t first_job, n_jobs;
+};
+struct codegen {
+    struct arena *arena;
+    struct codegen_options options;
+    struct pool *pool;
+    uint32_t n_jobs;
+    VEC(struct lot) lots;
+};
+
+struct codegen *codegen_begin(struct context *ctx, struct arena *arena, const struct codegen_options *options)
 {
-    const struct batch *a = x, *b = y;
-    if (a->length != b->length)
-        return a->length > b->length ? -1 : 1;
-    return a->first < b->first ? -1 : a->first > b->first;
+    struct codegen *g = NEW(arena, struct codegen);
+    *g = (struct codegen){ .arena = arena, .options = *options, .pool = pool_new(ctx, arena, options) };
+    return g;
+}
+
+void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t from, uint32_t n)
+{
+    struct lot lot = { .from = from, .n = n, .first_job = g->n_jobs };
+    uint32_t n_order = 0;
+    units += from;
+    lot.first = g->options.emit == EMIT_OBJECT ? find_equal(g->arena, units, n) : NULL;
+    lot.order = NEW_ARRAY(g->arena, uint32_t, n + 1);
+    lot.batches = NEW_ARRAY(g->arena, struct batch, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        if (!lot.first || lot.first[i] == i)
+            lot.order[n_order++] = i;
+    lot.n_jobs = make_batches(&g->options, units, lot.order, n_order, lot.batches);
+    g->n_jobs += lot.n_jobs;
+    for (uint32_t i = 0; i < lot.n_jobs; i++) {
+        struct job job = make_job(g->arena, &g->options, units, lot.order, &lot.batches[i]);
+        pool_add(g->pool, &job, 1);
+    }
+    VEC_PUSH(g->arena, &g->lots, lot);
 }
 
 static void take_results(struct codegen_unit *units, const uint32_t *order, const struct batch *b, const struct job *job)
@@ -136,28 +170,31 @@ static void take_results(struct codegen_unit *units, const uint32_t *order, cons
     first->worker = job->worker;
 }
 
+bool codegen_step(struct codegen *g) { return pool_step(g->pool); }
+void codegen_end(struct codegen *g) { pool_end(g->pool); }
+
+bool codegen_finish(struct codegen *g, struct codegen_unit *all)
+{
+    if (!pool_finish(g->pool))
+        return false;
+    for (uint32_t l = 0; l < g->lots.n; l++) {
+        const struct lot *lot = &g->lots.data[l];
+        struct codegen_unit *units = all + lot->from;
+        for (uint32_t i = 0; i < lot->n_jobs; i++)
+            take_results(units, lot->order, &lot->batches[i], pool_job(g->pool, lot->first_job + i));
+        for (uint32_t i = 0; lot->first && i < lot->n; i++)
+            if (lot->first[i] != i) {
+                units[i].same = &units[lot->first[i]];
+                units[i].object = units[lot->first[i]].object;
+            }
+    }
+    return true;
+}
+
 bool codegen_objects(struct context *ctx, struct arena *arena, const struct codegen_options *options,
                      struct codegen_unit *units, uint32_t n)
 {
-    uint32_t *first = options->emit == EMIT_OBJECT ? find_equal(arena, units, n) : NULL;
-    uint32_t *order = NEW_ARRAY(arena, uint32_t, n + 1), n_order = 0;
-    struct batch *batches = NEW_ARRAY(arena, struct batch, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        if (!first || first[i] == i)
-            order[n_order++] = i;
-    uint32_t n_jobs = make_batches(options, units, order, n_order, batches);
-    struct job *jobs = NEW_ARRAY(arena, struct job, n_jobs + 1);
-    qsort(batches, n_jobs, sizeof *batches, by_length);
-    for (uint32_t i = 0; i < n_jobs; i++)
-        jobs[i] = make_job(arena, options, units, order, &batches[i]);
-    if (n_jobs && !spawn_jobs(ctx, arena, options, jobs, n_jobs))
-        return false;
-    for (uint32_t i = 0; i < n_jobs; i++)
-        take_results(units, order, &batches[i], &jobs[i]);
-    for (uint32_t i = 0; first && i < n; i++)
-        if (first[i] != i) {
-            units[i].same = &units[first[i]];
-            units[i].object = units[first[i]].object;
-        }
-    return true;
+    struct codegen *g = codegen_begin(ctx, arena, options);
+    codegen_add(g, units, 0, n);
+    return codegen_finish(g, units);
 }

@@ -2,7 +2,8 @@
  *
  * Workers are this very binary (options->self) started with posix_spawn, each on one socket pair that is its standard
  * input and output. One poll loop serves all; which worker takes which job changes nothing in the results, since jobs
- * do not know of each other and results are stored by job. A worker that dies takes its job with it: the job is
+ * do not know of each other and results are stored by job. While the parent makes further jobs, it looks at its workers
+ * now and then (pool_step). A worker that dies takes its job with it: the job is
  * written to a file that replays it, and the class of the failure comes from how the worker ended.
  */
 #include <errno.h>
@@ -40,11 +41,11 @@ struct worker {
 struct pool {
     struct context *ctx;
     struct arena *arena;
-    const struct codegen_options *options;
-    struct job *jobs;
-    uint32_t n_jobs, next, n_done;
+    struct codegen_options options;
+    VEC(struct job) jobs;
+    uint32_t n_given;
     struct worker worker[WORKERS_MAX];
-    uint32_t n_workers;
+    uint32_t n_workers, workers_max;
     bool ok;
 };
 
@@ -77,14 +78,14 @@ static bool worker_start(struct pool *p, struct worker *w)
         return error_env(p->ctx, "cannot start a worker: %s", strerror(errno));
     /* Above the standard descriptors, so that dup2 in the child cannot overwrite what it still needs. */
     int child = fcntl(fd[1], F_DUPFD_CLOEXEC, 3);
-    int status = child < 0 ? errno : spawn_on(p->options, child, &w->pid);
+    int status = child < 0 ? errno : spawn_on(&p->options, child, &w->pid);
     if (child >= 0)
         close(child);
     close(fd[1]);
     if (status) {
         close(fd[0]);
         return error_at(p->ctx, status == ENOMEM ? FAIL_LIMIT : FAIL_ENV, (src_id){ 0 }, NULL,
-                        "cannot start the worker '%s': %s", p->options->self, strerror(status));
+                        "cannot start the worker '%s': %s", p->options.self, strerror(status));
     }
     fcntl(fd[0], F_SETFL, O_NONBLOCK);
     w->fd = fd[0];
@@ -143,7 +144,7 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
 {
     char why[160];
     if (!answered && WIFEXITED(status) && (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127)) {
-        error_env(p->ctx, "the worker '%s' does not start", p->options->self);
+        error_env(p->ctx, "the worker '%s' does not start", p->options.self);
         return;
     }
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
@@ -168,17 +169,27 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+/* Of those that wait, the longest: then no worker begins a long one when the others are done. */
+static uint32_t job_next(const struct pool *p)
+{
+    uint32_t best = UINT32_MAX;
+    for (uint32_t i = 0; i < p->jobs.n; i++)
+        if (!p->jobs.data[i].given && (best == UINT32_MAX || p->jobs.data[i].length > p->jobs.data[best].length))
+            best = i;
+    return best;
+}
+
 static void give_job(struct pool *p, struct worker *w)
 {
-    struct span bytes;
-    if (p->next == p->n_jobs || !p->ok) {
-        w->job = UINT32_MAX;
+    w->job = p->ok ? job_next(p) : UINT32_MAX;
+    if (w->job == UINT32_MAX)
         return;
-    }
-    w->job = p->next++;
-    p->jobs[w->job].began = now_ms();
-    p->jobs[w->job].worker = (uint32_t)(w - p->worker);
-    bytes = job_bytes(p->arena, &p->jobs[w->job]);
+    struct job *job = &p->jobs.data[w->job];
+    p->n_given++;
+    job->given = true;
+    job->began = now_ms();
+    job->worker = (uint32_t)(w - p->worker);
+    struct span bytes = job_bytes(p->arena, job);
     w->out = bytes.data;
     w->out_left = bytes.size;
     w->got = 0;
@@ -187,7 +198,7 @@ static void give_job(struct pool *p, struct worker *w)
 
 static void worker_lost(struct pool *p, struct worker *w)
 {
-    const struct job *job = &p->jobs[w->job];
+    const struct job *job = &p->jobs.data[w->job];
     report_death(p, job, worker_end(w), NULL, w->answered);
     w->job = UINT32_MAX;
     p->ok = false;
@@ -218,9 +229,8 @@ static const char *clip(struct arena *arena, const char *text, size_t size)
 
 static void worker_finish(struct pool *p, struct worker *w)
 {
-    struct job *job = &p->jobs[w->job];
+    struct job *job = &p->jobs.data[w->job];
     w->answered = true;
-    p->n_done++;
     job->ended = now_ms();
     switch (w->head.status) {
     case WIRE_OK:
@@ -271,7 +281,8 @@ static bool worker_receive(struct pool *p, struct worker *w)
 
 /* ---- all of them ---- */
 
-static void pool_step(struct pool *p)
+/* Sends and receives what is possible; waits for something if wanted. */
+static void pool_exchange(struct pool *p, bool wait)
 {
     struct pollfd polled[WORKERS_MAX];
     struct worker *who[WORKERS_MAX];
@@ -283,13 +294,27 @@ static void pool_step(struct pool *p)
         who[n] = w;
         polled[n++] = (struct pollfd){ w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0 };
     }
-    if (poll(polled, n, -1) < 0)
+    if (poll(polled, n, wait ? -1 : 0) <= 0)
         return;
     for (nfds_t i = 0; i < n; i++) {
         if (polled[i].revents & POLLOUT)
             worker_send(p, who[i]);
         if (polled[i].revents & (POLLIN | POLLHUP | POLLERR) && !worker_receive(p, who[i]))
             worker_lost(p, who[i]);
+    }
+}
+
+/* Jobs that wait to workers that rest, or to new ones. */
+static void pool_employ(struct pool *p)
+{
+    for (uint32_t i = 0; i < p->workers_max && p->ok && p->n_given < p->jobs.n; i++) {
+        struct worker *w = &p->worker[i];
+        if (i == p->n_workers) {
+            p->ok = worker_start(p, w);
+            p->n_workers += p->ok;
+        }
+        if (p->ok && w->fd >= 0 && w->job == UINT32_MAX)
+            give_job(p, w);
     }
 }
 
@@ -301,50 +326,65 @@ static uint32_t n_busy(const struct pool *p)
     return n;
 }
 
-/* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
-static void run_pool(struct pool *p)
+struct pool *pool_new(struct context *ctx, struct arena *arena, const struct codegen_options *options)
 {
-    jmp_buf *outer = p->ctx->unwind, here;
-    p->ctx->unwind = &here;
-    volatile bool unwound = false;
-    if (setjmp(here) == 0) {
-        for (uint32_t i = 0; i < p->n_workers && p->ok; i++) {
-            p->ok = worker_start(p, &p->worker[i]);
-            if (p->ok)
-                give_job(p, &p->worker[i]);
-        }
-        while (p->ok && n_busy(p) > 0)
-            pool_step(p);
-    } else {
-        unwound = true;
+    struct pool *p = NEW(arena, struct pool);
+    *p = (struct pool){ .ctx = ctx, .arena = arena, .options = *options, .ok = true };
+    p->workers_max = options->jobs < 1 ? 1 : options->jobs < WORKERS_MAX ? options->jobs : WORKERS_MAX;
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        p->worker[i].fd = -1;
+    return p;
+}
+
+void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct job job = jobs[i];
+        job.head.magic = WIRE_MAGIC;
+        job.head.memory = p->options.worker_memory;
+        job.length = 0;
+        for (uint64_t k = 0; k < job.head.n_parts; k++)
+            job.length += job.parts[k].size;
+        VEC_PUSH(p->arena, &p->jobs, job);
     }
+}
+
+bool pool_step(struct pool *p)
+{
+    pool_employ(p);
+    if (p->ok)
+        pool_exchange(p, false);
+    return p->ok;
+}
+
+void pool_end(struct pool *p)
+{
     for (uint32_t i = 0; i < p->n_workers; i++) {
         struct worker *w = &p->worker[i];
         if (w->fd >= 0 && w->job != UINT32_MAX)
             kill(w->pid, SIGKILL);
         worker_end(w);
     }
+}
+
+/* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
+bool pool_finish(struct pool *p)
+{
+    jmp_buf *outer = p->ctx->unwind, here;
+    p->ctx->unwind = &here;
+    volatile bool unwound = false;
+    if (setjmp(here) == 0) {
+        pool_employ(p);
+        while (p->ok && n_busy(p) > 0)
+            pool_exchange(p, true);
+    } else {
+        unwound = true;
+    }
+    pool_end(p);
     p->ctx->unwind = outer;
     if (unwound && outer)
         longjmp(*outer, 1);
-}
-
-bool spawn_jobs(struct context *ctx, struct arena *arena, const struct codegen_options *options, struct job *jobs,
-                uint32_t n)
-{
-    struct pool *p = NEW(arena, struct pool);
-    *p = (struct pool){ .ctx = ctx, .arena = arena, .options = options, .jobs = jobs, .n_jobs = n, .ok = true };
-    p->n_workers = options->jobs < 1 ? 1 : options->jobs;
-    if (p->n_workers > WORKERS_MAX)
-        p->n_workers = WORKERS_MAX;
-    if (p->n_workers > n)
-        p->n_workers = n;
-    for (uint32_t i = 0; i < WORKERS_MAX; i++)
-        p->worker[i].fd = -1;
-    for (uint32_t i = 0; i < n; i++) {
-        jobs[i].head.magic = WIRE_MAGIC;
-        jobs[i].head.memory = options->worker_memory;
-    }
-    run_pool(p);
     return p->ok;
 }
+
+const struct job *pool_job(const struct pool *p, uint32_t i) { return &p->jobs.data[i]; }

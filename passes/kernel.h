@@ -123,6 +123,8 @@ struct module {
     struct lfunc *program, *plan;
     struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
     VEC(struct function_text) prepare_kernels;   /* what it launches */
+    void (*scheduled)(void *);   /* called with `user` after each kernel, by schedule(); NULL: not */
+    void *user;
     VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
 

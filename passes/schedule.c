@@ -57,6 +57,8 @@ bool schedule(struct module *m, const struct machine *mach, const char *suffix)
         template_fn *emit = k->winograd ? emit_winograd : k->attention ? emit_attention : templates[k->kind];
         ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && emit(&em) && em_finish(&em);
         arena_release(&scratch);
+        if (m->scheduled)
+            m->scheduled(m->user);
     }
     return ok && m->ctx->fail == FAIL_NONE;
 }

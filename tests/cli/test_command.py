@@ -64,14 +64,14 @@ def test_other_outputs(model, tmp_path, flag, suffix, head):
 
 def test_same_bytes_whatever_jobs_and_folder(tmp_path):
     texts = []
-    for name, jobs in (("a", 1), ("other", 2)):
+    for name, jobs, *more in (("a", 1), ("other", 2), ("late", 2, "-verify-each")):    # codegen only behind schedule
         folder = tmp_path / name
         folder.mkdir()
         shutil.copy(DIGITS, folder / "m.onnx")
         env = dict(os.environ, TZ="Asia/Tokyo" if jobs == 2 else "UTC", LANG="C")
-        assert mcc("m.onnx", "-j", jobs, "-o", "m.so", cwd=folder, env=env).returncode == 0
+        assert mcc("m.onnx", "-j", jobs, "-o", "m.so", *more, cwd=folder, env=env).returncode == 0
         texts.append((folder / "m.so").read_bytes())
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1] == texts[2]
 
 
 def test_version_help_and_lists():

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -66,6 +67,50 @@ static void test_text_kinds(void **state)
     assert_true(compile(&o, &native, good, 1).ok);
     o.emit = EMIT_ASSEMBLY;
     assert_true(compile(&o, &native, good, 1).ok);
+}
+
+/* Given in two lots, with looks at the workers between, the units have the objects that they have alone. */
+static void test_lots(void **state)
+{
+    static const char other[] = "kernel @k2 {\n  arg %0 : index\n  %1 = const index 1\n  parallel %2 = %1 to %0 {\n  }\n}\n";
+    static const char *const texts[] = { good, other };
+    struct codegen_options o = options_for("/proc/self/exe");
+    struct context *ctx = context_new();
+    struct codegen_unit units[2], alone;
+    (void)state;
+    assert_non_null(ctx);
+    struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
+    for (uint32_t i = 0; i < 2; i++) {
+        units[i] = (struct codegen_unit){ .target = &native, .symbol = i ? "k2" : "k", .text = texts[i] };
+        codegen_add(g, units, i, 1);
+        assert_true(codegen_step(g));
+    }
+    assert_true(codegen_finish(g, units));
+    for (uint32_t i = 0; i < 2; i++) {
+        alone = (struct codegen_unit){ .target = &native, .symbol = units[i].symbol, .text = texts[i] };
+        assert_true(codegen_objects(ctx, &ctx->session, &o, &alone, 1));
+        assert_int_equal(units[i].object.size, alone.object.size);
+        assert_memory_equal(units[i].object.data, alone.object.data, alone.object.size);
+    }
+    assert_ptr_not_equal(units[0].object.data, units[1].object.data);
+    context_free(ctx);
+}
+
+/* Given up while a worker is busy: no child is left. */
+static void test_given_up(void **state)
+{
+    struct codegen_options o = options_for("/proc/self/exe");
+    struct context *ctx = context_new();
+    struct codegen_unit unit = { .target = &native, .symbol = "k", .text = good };
+    (void)state;
+    assert_non_null(ctx);
+    struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
+    codegen_add(g, &unit, 0, 1);
+    assert_true(codegen_step(g));
+    codegen_end(g);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    context_free(ctx);
 }
 
 static void test_missing(void **state)
@@ -131,7 +176,8 @@ static void test_killed(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good), cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_good), cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_lots),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_missing),
         cmocka_unit_test(test_nonsense), cmocka_unit_test(test_memory), cmocka_unit_test(test_killed)
     };
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
