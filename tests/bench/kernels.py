@@ -50,25 +50,28 @@ def product(m, n, k, **more):
     return Kernel([N("MatMul", ["x", "w"], ["y"])], [value("x", [m, k])], [value("y", [m, n])], {"w": floats(k, n)}, m * n * k, **more)
 
 
-def between(node, ic, oc, size, out, products, weights=None, first=False, flags=()):
+def between(node, ic, oc, size, out, products, weights=None, first=False, flags=(), behind=False):
     """A window over an image between convolutions of one tap, so that its operand and its result are stored as in a network;
-    first: it reads the port."""
-    nodes = [*([] if first else [N("Conv", ["x", "u"], ["a"])]), node, N("Conv", ["b", "v"], ["y"])]
+    first: it reads the port; behind: it reads "r", a map of the image, which has another reader too."""
+    maps = [N("Mul", ["a", "s"], ["m"]), N("Relu", ["m"], ["r"]), N("GlobalAveragePool", ["a"], ["z"])] if behind else []
+    nodes = [*([] if first else [N("Conv", ["x", "u"], ["a"])]), *maps, node, N("Conv", ["b", "v"], ["y"])]
     constants = {"v": floats(8, oc, 1, 1)} | ({} if first else {"u": floats(ic, 8, 1, 1)}) | ({} if weights is None else {"w": weights})
-    kernel = Kernel(nodes, [value("x", [1, ic if first else 8, size, size])], [value("y", [1, 8, out, out])], constants, products, flags=flags)
+    constants |= {"s": floats(1, ic, 1, 1)} if behind else {}
+    outputs = [value("y", [1, 8, out, out])] + ([value("z", [1, ic, 1, 1])] if behind else [])
+    kernel = Kernel(nodes, [value("x", [1, ic if first else 8, size, size])], outputs, constants, products, flags=flags)
     kernel.bytes = 4 * (ic * size * size + oc * out * out + (0 if weights is None else weights.size))
     return kernel
 
 
-def convolution(ic, oc, size, tap, stride=1, dilation=1, groups=1, flags=(), transposed=False, first=False):
+def convolution(ic, oc, size, tap, stride=1, dilation=1, groups=1, flags=(), transposed=False, first=False, behind=False):
     pad = dilation * (tap - 1) // 2
     out = size * stride if transposed else (size + 2 * pad - dilation * (tap - 1) - 1) // stride + 1
     weights = floats(ic, oc // groups, tap, tap) if transposed else floats(oc, ic // groups, tap, tap)
     more = {"output_padding": [stride - 2 + tap % 2] * 2} if transposed else {}
-    node = N("ConvTranspose" if transposed else "Conv", ["x" if first else "a", "w"], ["b"], KERNEL, strides=[stride] * 2, pads=[pad] * 4,
+    node = N("ConvTranspose" if transposed else "Conv", ["x" if first else "r" if behind else "a", "w"], ["b"], KERNEL, strides=[stride] * 2, pads=[pad] * 4,
              dilations=[dilation] * 2, group=groups, **more)
     points = size * size if transposed else out * out
-    return between(node, ic, oc, size, out, points * oc * ic // groups * tap * tap, weights, first, flags)
+    return between(node, ic, oc, size, out, points * oc * ic // groups * tap * tap, weights, first, flags, behind)
 
 
 def pool(channels, size):
@@ -127,6 +130,9 @@ KERNELS = {
     "7x7 3>64 at 224, stride 2": convolution(3, 64, 224, 7, 2, first=True), "5x5 1>8 at 28": convolution(1, 8, 28, 5, first=True),
     "3x3 64>64 at 28, 8 groups": convolution(64, 64, 28, 3, groups=8),
     "depthwise 3x3 96 at 56": convolution(96, 96, 56, 3, groups=96), "depthwise 5x5 240 at 14": convolution(240, 240, 14, 5, groups=240),
+    "3x3 64>64 at 56, of a map": convolution(64, 64, 56, 3, behind=True),
+    "depthwise 3x3 96 at 56, of a map": convolution(96, 96, 56, 3, groups=96, behind=True),
+    "3x3 64>128 at 56, stride 2, of a map": convolution(64, 128, 56, 3, 2, behind=True),
     "transposed 4x4 64>32 at 16, stride 2": convolution(64, 32, 16, 4, 2, transposed=True),
     "max pool 3x3 64 at 112": pool(64, 112),
     "mean 512 at 7": mapped("GlobalAveragePool", [1, 512, 7, 7], 512 * 49), "ReduceSum 512x768": mapped("ReduceSum", [512, 768], 512 * 768),
