@@ -205,7 +205,8 @@ THREADS ?= 1
 bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/peers/done)
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
-	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(NETS) && exit $$calls
+	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS) && exit $$calls
 
 # The collection beside the project (../shared/models), a line each, in processor time; MODELS="audio rnn" names parts of it.
 bench-models: all $(VENV)/bin/pytest
@@ -301,7 +302,7 @@ help:
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
-	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 NETS="resnet50 bert"'
+	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'

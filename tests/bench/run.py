@@ -3,7 +3,8 @@
 
 usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [NET | FILE.onnx ...]
 
-make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [NETS="resnet50 bert"]; make deps-bench for the exports.
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [NETS="resnet50 bert"]; make deps-bench
+for the exports.
 
 For each network, batch 1, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
 goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
