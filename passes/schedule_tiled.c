@@ -233,9 +233,7 @@ static void tile_chunk(struct em *em, struct tiling *t)
 
 void tile_rows(struct em *em, struct tiling *t)
 {
-    if (t->k.blocks)
-        block_rows(em, t);
-    else if (t->windows)
+    if (t->windows)
         window_rows(em, t);
     else if (t->chunk || (t->flat && t->k.sums.i))
         tile_chunk(em, t);
@@ -387,8 +385,7 @@ static int64_t operand_bytes(struct em *em, value_id v)
     return n;
 }
 
-/* Is dim d of the result, which the second operand does not have, gone through by whole indices rather than by tiles? */
-static bool is_line(const struct tiling *t, int32_t d)
+bool tile_is_line(const struct tiling *t, int32_t d)
 {
     uint32_t batch = 0;
     if (t->n->op == OP_DOT)
@@ -404,7 +401,7 @@ static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
     if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || t->a < 0 || t->chunk || (t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1))
         return false;
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (is_line(t, d) && !mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
+        if (tile_is_line(t, d) && !mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
             return false;
     a = operand_bytes(em, t->n->in[0]), b = operand_bytes(em, t->n->in[1]);
     if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? em_extent_hint(em, blocks) : 1, &a))
@@ -423,19 +420,22 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
 {
     struct tile_loops l = {.n = 0};
     int64_t rows = 0;
-    bool late = blocks_first(em, t, blocks);
+    bool late = t->k.blocks || blocks_first(em, t, blocks);
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && d != t->a && d != t->b && !(late && is_line(t, d)))
+        if (d != t->vec && d != t->a && d != t->b && !(late && tile_is_line(t, d)))
             loop_add(&l, d, t->t->dims[d]);
     l.block = l.n;
+    if (t->k.blocks) {
+        loop_add(&l, -1, blocks);
+        l.rows = l.n;
+        return l;
+    }
     if (t->vec >= 0 && (!t->chunk || t->by_piece))
         loop_add(&l, -1, blocks);
     for (int32_t d = 0; late && d < t->t->rank; d++)
-        if (is_line(t, d))
+        if (tile_is_line(t, d))
             loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
-    if (t->k.blocks)
-        return l;
     if (t->windows) {
         loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tiles_of(em, t)), ex_const(em->x, t->chunk)));
         return l;
@@ -454,6 +454,9 @@ static void line_number(struct em *em, struct tiling *t, const struct tile_loops
     int64_t n = 0;
     t->line = ex_const(em->x, 0);
     t->lines = 1;
+    for (int32_t d = 0; d < t->t->rank && t->k.blocks; d++)
+        if (tile_is_line(t, d) && ex_is_const(em->x, t->t->dims[d], &n))
+            t->lines *= n;
     for (uint32_t i = l->block + 1; i < l->rows; i++) {
         t->line = ex_add(em->x, ex_mul(em->x, t->line, l->loop[i].extent), l->loop[i].var);
         if (!ex_is_const(em->x, l->loop[i].extent, &n) || !mul_i64(t->lines, n, &t->lines))
@@ -501,11 +504,15 @@ bool emit_tiled(struct em *em)
         if (rows)
             ahead_tile(em, &t, ex_add(x, ex_mulc(x, t.line, tiles_of(em, &t)), ex_div(x, t.row0, ex_const(x, t.tb))),
                        t.lines * tiles_of(em, &t));
-        tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
+        if (t.k.blocks)
+            block_vectors(em, &t, l.loop[l.block].var);
+        else
+            tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
     choice_note(em, &t);
     em_parallel_end(em, &par);
-    em->k->ns = c.ns * (t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : em_extent_hint(em, blocks)) : 1);
+    int64_t lots = t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : em_extent_hint(em, blocks)) : t.k.blocks ? t.lines : 1;
+    em->k->ns = c.ns * lots;
     em->k->flops = c.flops;
     return !em->failed;
 }

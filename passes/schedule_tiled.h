@@ -31,7 +31,8 @@ struct tiling {
     struct {
         struct cut cut;              /* the reduced dim that is done in blocks, ... */
         int64_t blocks, size;        /* ... how many, 0: the sums stay in registers; indices of each but the last */
-        lval sums;                   /* scratch: of all rows between two blocks, at the lanes of each vector */
+        int64_t points;              /* that a parallel index does at each, ... */
+        lval sums;                   /* ... and scratch for their sums between two */
         expr_id from;                /* of the block at hand: its first index, ... */
         int64_t n;                   /* ... how many, ... */
         bool last;                   /* ... and whether the sums are then complete */
@@ -46,8 +47,10 @@ struct tile_at { expr_id a, b; uint32_t ta; };
 void tile_rows(struct em *, struct tiling *);
 /* `count` rows from row `at` on. arg: not used. */
 void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
-/* All rows of all pieces of a block of vectors. */
+/* All rows of all pieces of a block of vectors, of the line at hand. */
 void tile_vectors(struct em *, struct tiling *, expr_id block);
+/* Is dim d of the result, which the second operand does not have, gone through by whole indices rather than by tiles? */
+bool tile_is_line(const struct tiling *, int32_t d);
 
 /* A staged operand of a convolution of several taps. How many tiles of b share it, after tb has become a divisor of the rows; 0: it is
  * computed where it is read. */
@@ -59,7 +62,8 @@ void window_rows(struct em *, struct tiling *);
 
 /* Is the contraction done block by block? Sets t->k: before the parallel loops, since rows are none of them then. */
 void block_choose(struct em *, struct tiling *);
-void block_rows(struct em *, struct tiling *);
+/* The whole parallel index. */
+void block_vectors(struct em *, struct tiling *, expr_id block);
 /* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
 bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
 /* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and
