@@ -6,7 +6,7 @@
 #include <math.h>
 
 enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
-       FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, MAX_SPANS = 16,
+       FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
        MORE_CHUNKS = 3 };
 /* Cycles of a line, Ice Lake: stored to where the second cache has it, at any stride; of V, made where that cache holds the chunk's
  * and where the third one does; read from the third beside products. */
@@ -53,14 +53,15 @@ static bool is_near(const struct wino *w)
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
- * the products read in order, and the second cache M of, which they add to for each slice. */
+ * the products read in order, and the second cache M of, which they add to for each slice; but several threads are to have work. */
 static int64_t least_chunks(const struct wino *w, int64_t mr, int64_t nr)
 {
     int64_t tiles = wino_known_tiles(w), most = FAR_BYTES / v_bytes(w), sums = l2_bytes(w) / 2 / (w->points * nr * w->lanes * 4);
     if (w->told_chunk)
         return ceil_of(tiles, w->told_chunk);
     most = most < sums ? most : sums;
-    return ceil_of(tiles, most < 2 * mr ? 2 * mr : most);
+    int64_t chunks = ceil_of(tiles, most < 2 * mr ? 2 * mr : most);
+    return chunks < MANY_CHUNKS && tiles >= MANY_CHUNKS * GOOD_CHUNK ? MANY_CHUNKS : chunks;
 }
 
 /* Vectors of output channels of a parallel index: they are split too where there are few chunks, as long as enough is left. */
