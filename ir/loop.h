@@ -167,5 +167,6 @@ struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_ar
 /* Vector math: expands OP_EXP, OP_LOG, OP_TANH, OP_ERF, OP_SIGMOID, OP_SIN ... of f32 or f64 lanes into loop-IR
  * statements appended to block b (ir/loop_math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this op/type. */
 lval lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lval *in, uint32_t n_in);
+bool lf_math_is_long(enum op);           /* of f32 lanes, through f64: some hundred statements */
 
 #endif

@@ -37,6 +37,11 @@ static lval binary(struct math *m, enum op op, lval a, lval b, bool precise)
     return op == OP_POW ? math_pow(m, a, b, precise) : math_atan2(m, a, b);
 }
 
+bool lf_math_is_long(enum op op)
+{
+    return op == OP_POW || op == OP_ATAN2 || (op < OP_COUNT && unary[op].f64 && !unary[op].f32);
+}
+
 lval lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lval *in, uint32_t n_in)
 {
     struct math m = { f, b, t };

@@ -223,11 +223,11 @@ static int64_t more_registers(struct em *em, uint64_t group, bool contraction, i
     return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
 }
 
-/* Does what follows the anchor hold a power, some 170 statements for each vector of points? */
-static bool has_power(const struct em *em)
+/* Does what follows the anchor hold a function of some hundred statements for each vector of points? */
+static bool has_long_map(const struct em *em)
 {
     for (uint32_t i = 0; i < em->k->nodes.n; i++)
-        if (graph_node(em->g, em->k->nodes.data[i])->op == OP_POW)
+        if (lf_math_is_long(graph_node(em->g, em->k->nodes.data[i])->op))
             return true;
     return false;
 }
@@ -241,7 +241,7 @@ struct tile_choice tile_choose(struct em *em)
     c.lanes = em_vector_lanes(em, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0]);
     struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
-    int64_t max_ta = MAX_TA, max_apart = has_power(em) ? 4 : 8;     /* where points share nothing */
+    int64_t max_ta = MAX_TA, max_apart = has_long_map(em) ? 4 : 8;     /* where points share nothing */
     c.flat = is_flat(em, n, &c, &max_ta);
     if (c.flat) {
         a.n *= b.n;
