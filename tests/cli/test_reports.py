@@ -165,7 +165,10 @@ def test_manual_pages():
     for option in options:
         assert option.replace("\\|", "|") in page, option
     assert "max\\-constant\\-growth" in mcc("--generate=mcc.yaml.5").stdout
-    if shutil.which("man"):
-        done = subprocess.run(["man", "--warnings", "-l", "-"], input=mcc("--generate=mcc.1").stdout, capture_output=True, text=True)
-        assert done.returncode == 0 and not done.stderr
     assert mcc("--generate=nosuch").returncode == 2
+
+
+@pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
+def test_manual_page_has_no_warnings():
+    done = subprocess.run(["man", "--warnings", "-l", "-"], input=mcc("--generate=mcc.1").stdout, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
