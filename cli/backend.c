@@ -72,7 +72,9 @@ static bool variant_wanted(const struct options *o, const struct module *m, cons
 
 static enum winograd_source winograd_source(const char *word)
 {
-    static const char *const words[] = {[WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"};
+    static const char *const words[] = {
+        [WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"
+    };
     uint32_t k = COUNT_OF(words) - 1;
     while (k > 0 && strcmp(words[k], word) != 0)
         k--;

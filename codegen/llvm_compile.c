@@ -3,8 +3,8 @@
  * No IR passes run: the emitted IR has phis, explicit vectors and aligned accesses, which is all that instruction
  * selection wants; a pass pipeline costs several times the code generation and gives nothing. The machine scheduler
  * is off: it hoists loads across a micro-kernel's accumulators and spills them. So is loop strength reduction, which
- * takes as long as everything else together; llvm_address.c does what these loops need of it. The others that are left out find next to nothing in this code
- * (a thousandth of its size) and together take 6 % of the time.
+ * takes as long as everything else together; llvm_address.c does what these loops need of it. The others that are left
+ * out find next to nothing in this code (a thousandth of its size) and together take 6 % of the time.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -270,7 +270,7 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
         at[1] = next;
         for (int32_t k = 2; k < x->rank; k++)
             at[k] = ex_sub(em->x, ex_mulc(em->x, p[k], strides[k - 2]), lo[k - 2]);
-        expr_id bytes = ex_mulc(em->x, em_address(em, s, at), elem_size(x->elem));
+        expr_id bytes = em_bytes(em, n->in[0], at);
         if (i > 0 && bytes.i == last.i)
             continue;
         em_prefetch(em, L_PREFETCH, em_buffer(em, n->in[0]), bytes);

@@ -81,7 +81,7 @@ void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, ex
         at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
         at[row] = ex_div(x, number, t->dims[column]);
         at[column] = ex_mod(x, number, t->dims[column]);
-        expr_id bytes = ex_mulc(x, em_address(em, &em->m->storage[v.i], at), elem_size(t->elem));
+        expr_id bytes = em_bytes(em, v, at);
         if (i == 0 || bytes.i != last.i)
             em_prefetch(em, L_PREFETCH2, em_buffer(em, v), bytes);
         last = bytes;

@@ -232,11 +232,10 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
 static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_id *p, const expr_id *k, int64_t steps)
 {
     expr_id at[RANK_MAX], later[RANK_MAX];
-    value_id w = r->n->in[1];
     memcpy(later, k, r->n_dims * sizeof *later);
     later[r->n_dims - 1] = ex_addc(em->x, k[r->n_dims - 1], steps);
     operand_b_point(em, r->n, p, later, at);
-    return ex_mulc(em->x, em_address(em, &em->m->storage[w.i], at), elem_size(value_type(em->g, w)->elem));
+    return em_bytes(em, r->n->in[1], at);
 }
 
 /* The number of the step at k among those of the whole reduction. */

@@ -173,6 +173,11 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
     em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
 
+expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
+{
+    return ex_mulc(em->x, em_address(em, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
+}
+
 void em_prefetch(struct em *em, enum lop near_or_far, lval buffer, expr_id bytes)
 {
     lval in[2] = {buffer, em_index(em, bytes)};
@@ -234,8 +239,7 @@ void em_prefetch_out(struct em *em, const expr_id *idx)
     value_id out = em->k->outs.data[0];
     expr_id at[RANK_MAX];
     out_point(em, idx, at);
-    expr_id bytes = ex_mulc(em->x, em_address(em, &em->m->storage[out.i], at), elem_size(value_type(em->g, out)->elem));
-    em_prefetch(em, L_PREFETCH2, em_buffer(em, out), bytes);
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, out), em_bytes(em, out, at));
 }
 
 /* ---- memo ----------------------------------------------------------------------------------------------------------- */

@@ -163,7 +163,8 @@ static void choose_fit(struct wino *w)
 /* How many chunks use the U of one parallel index: as many as make deriving it small, but not one index for all. */
 static void choose_span(struct wino *w)
 {
-    int64_t chunks = ceil_of(wino_known_tiles(w), w->ct), products = wino_known_tiles(w) * w->points * w->ic * w->ocv / w->em->mach.fma_per_cycle;
+    int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, w->ct);
+    int64_t products = tiles * w->points * w->ic * w->ocv / w->em->mach.fma_per_cycle;
     int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
     spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
     w->span = w->resident ? ceil_of(chunks, spans) : 1;

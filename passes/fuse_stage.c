@@ -158,7 +158,8 @@ static bool is_by_rows(const struct module *m, const struct kernel *k, value_id 
         if (m->g->outputs.data[i].value.i == k->outs.data[0].i)
             return false;
     if (xdil[0] != 1 || xdil[1] != 1 || !ex_is_const(x, t->dims[2], &rows) || !ex_is_const(x, y->dims[2], &rows) || rows < 1 ||
-        !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) || (ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1)))
+        !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) ||
+        (ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1)))
         return false;
     work_of(m, t, v, 0, &work);
     return m->always || (!work.ports && work.sources == 1 && work.maps <= TILE_MAPS && !work.dear && is_worth(m, n));

@@ -8,16 +8,15 @@ enum { NEAR_STEPS = 16 };
  * come from there for each row of tiles: its steps ask for the lines that are due some steps later. */
 void ahead_choose(struct em *em, struct tiling *t)
 {
-    int64_t points, slice;
     bool dot = t->n->op == OP_DOT;
     em->ahead = (struct em_ahead){.dim = t->vec};
-    if (!panel_slice(em, t, &points, &slice) || points < 2 || !(t->fixed_b || t->flat || dot || t->k.blocks))
+    if (!t->slice || t->points < 2 || !(t->fixed_b || t->flat || dot || t->k.blocks))
         return;
-    if (dot && slice > (int64_t)em->mach.l1_kib * 1024 / 2)
+    if (dot && t->slice > (int64_t)em->mach.l1_kib * 1024 / 2)
         em->ahead.near = NEAR_STEPS * dot_group(em->m, t->n);
     if (t->k.blocks)
         t->early = t->k.size * t->k.cut.inner;
-    else if (points <= (dot ? FEW_ROWS : FEW_POINTS) && slice <= (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
+    else if (t->points <= (dot ? FEW_ROWS : FEW_POINTS) && t->slice <= (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
         t->early = (int64_t)tile_steps(em, t->n);
 }
 

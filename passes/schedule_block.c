@@ -4,18 +4,22 @@
  */
 #include "passes/schedule_tiled.h"
 
-bool panel_slice(struct em *em, const struct tiling *t, int64_t *points, int64_t *slice)
+bool tile_shares_columns(struct em *em, const struct tiling *t)
 {
-    const struct node *n = t->n;
-    int64_t extent;
-    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || t->a < 0 || t->chunk || (n->op == OP_CONV && node_int(n, "groups", 1) != 1) ||
-        em->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
-        return false;
-    *points = 1;
+    bool groups = t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1;
+    return em->k->kind == KERNEL_CONTRACT && t->vec >= 0 && t->a >= 0 && !t->chunk && !groups;
+}
+
+void panel_slice(struct em *em, struct tiling *t)
+{
+    int64_t extent, points = 1, slice;
+    if (!tile_shares_columns(em, t) || em->m->storage[t->n->in[1].i].place != PLACE_WEIGHTS)
+        return;
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &extent) || !mul_i64(*points, extent, points)))
-            return false;
-    return mul_i64((int64_t)(tile_steps(em, n) / dot_group(em->m, n)), (int64_t)t->nr * em->mach.vector_bytes, slice);
+        if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &extent) || !mul_i64(points, extent, &points)))
+            return;
+    if (mul_i64((int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n)), (int64_t)t->nr * em->mach.vector_bytes, &slice))
+        t->points = points, t->slice = slice;
 }
 
 /* The points of a result, less those along vec, that one parallel index goes through. */
@@ -30,14 +34,14 @@ static int64_t block_points(struct em *em, const struct tiling *t)
 
 void block_choose(struct em *em, struct tiling *t)
 {
-    int64_t points, slice, l2 = (int64_t)em->mach.l2_kib * 1024, most = l2 * 3 / 16;
+    int64_t l2 = (int64_t)em->mach.l2_kib * 1024, most = l2 * 3 / 16;
     struct cut *c = &t->k.cut;
-    if (!panel_slice(em, t, &points, &slice) || slice <= l2 * 5 / 16 || !em_reduce_cut(em, t->n, c))
+    if (t->slice <= l2 * 5 / 16 || !em_reduce_cut(em, t->n, c))
         return;
-    points = block_points(em, t);
+    int64_t points = block_points(em, t);
     if (points > FEW_ROWS || points <= t->ta * t->tb)
         return;
-    int64_t parts = (slice + most - 1) / most, size = ((c->extent + parts - 1) / parts + c->unit - 1) / c->unit * c->unit;
+    int64_t parts = (t->slice + most - 1) / most, size = ((c->extent + parts - 1) / parts + c->unit - 1) / c->unit * c->unit;
     if (size >= c->extent || size * c->inner * t->nr * em->mach.vector_bytes > l2 * 5 / 16)
         return;
     t->k.size = size;
@@ -66,7 +70,7 @@ bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint3
         expr_id row = ex_addc(em->x, at->a, point % at->ta);
         if (t->b >= 0 && !t->flat)
             row = ex_add(em->x, row, ex_mul(em->x, ex_addc(em->x, at->b, point / at->ta), t->t->dims[t->a]));
-        row = ex_add(em->x, row, ex_mulc(em->x, t->line, t->k.points / (t->lines > 0 ? t->lines : 1)));
+        row = ex_add(em->x, row, ex_mulc(em->x, t->line, t->k.points / t->lines));
         place[i] = sum_at(em, t, row, i % t->n_pieces);
         acc[i] = em_scratch_load(em, t->k.sums, place[i], piece_lanes(em, t, i % t->n_pieces));
     }

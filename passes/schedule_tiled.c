@@ -398,7 +398,7 @@ bool tile_is_line(const struct tiling *t, int32_t d)
 static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
 {
     int64_t a, b, lines = 1, half = (int64_t)em->mach.l2_kib * 1024 / 2;
-    if (em->k->kind != KERNEL_CONTRACT || t->vec < 0 || t->a < 0 || t->chunk || (t->n->op == OP_CONV && node_int(t->n, "groups", 1) != 1))
+    if (!tile_shares_columns(em, t))
         return false;
     for (int32_t d = 0; d < t->t->rank; d++)
         if (tile_is_line(t, d) && !mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
@@ -480,8 +480,8 @@ bool emit_tiled(struct em *em)
     if (t.vec >= 0)
         blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
     t.chunk = !em->k->staged.i ? 0 : t.flat ? chunk_tiles(em, &t) : window_choose(em, &t);
-    if (!t.chunk)
-        block_choose(em, &t);
+    panel_slice(em, &t);
+    block_choose(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, t.lanes);

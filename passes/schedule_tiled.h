@@ -37,6 +37,7 @@ struct tiling {
         int64_t n;                   /* ... how many, ... */
         bool last;                   /* ... and whether the sums are then complete */
     } k;
+    int64_t points, slice;           /* see panel_slice */
     int64_t early;                   /* steps, where tiles ask for the next block's panels beside their own; 0: they do not */
 };
 
@@ -60,15 +61,18 @@ void window_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, ex
 /* The operand at the piece at hand, if by_piece; then the chunk's tiles. */
 void window_rows(struct em *, struct tiling *);
 
+/* Is it a contraction whose vectors of columns all rows share, so that the order of rows and columns is free? */
+bool tile_shares_columns(struct em *, const struct tiling *);
+/* For one of constant extents, whose second operand lies in panels: t->points of its result less those along vec, and t->slice, the
+ * bytes that a block of vectors reads of them; 0 for others. */
+void panel_slice(struct em *, struct tiling *);
+
 /* Is the contraction done block by block? Sets t->k: before the parallel loops, since rows are none of them then. */
 void block_choose(struct em *, struct tiling *);
 /* The whole parallel index. */
 void block_vectors(struct em *, struct tiling *, expr_id block);
 /* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
 bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
-/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and
- * the bytes that a block of vectors reads of them. */
-bool panel_slice(struct em *, const struct tiling *, int64_t *points, int64_t *slice);
 
 /* Which panels the steps ask for early: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
 void ahead_choose(struct em *, struct tiling *);
