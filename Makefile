@@ -148,7 +148,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real check-large conformance fuzz-graphs bench bench-models bench-kernels
+.PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels
 # Ends with the line "N passed, N failed, N skipped".
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
@@ -179,6 +179,11 @@ conformance: all $(VENV)/bin/pytest
 
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/real/run.py
+
+# Are the artifacts those of another commit, byte for byte? For what must not change code: moves, renames, refactorings.
+BASE ?= origin/main
+same: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/same/run.py $(BASE) $(NETS)
 
 check-large: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/large/run.py
@@ -301,6 +306,7 @@ help:
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
+	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
