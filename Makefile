@@ -148,7 +148,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels
+.PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
 # Ends with the line "N passed, N failed, N skipped".
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
@@ -199,6 +199,10 @@ $(BUILD)/tests/bench/peaks: tests/bench/peaks.c
 # Every micro-kernel alone, against this machine's limits; KERNELS="GEMM 3x3" names parts of them.
 bench-kernels: all $(BUILD)/tests/bench/peaks $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/kernels.py $(KERNELS)
+
+# Single forms beside ONNX Runtime, in processor time; FORMS="transpose lstm" names parts of them.
+bench-forms: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/forms.py $(FORMS)
 
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
@@ -311,6 +315,7 @@ help:
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
+	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'

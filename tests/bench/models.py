@@ -17,13 +17,11 @@ import collections
 import os
 import pathlib
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-import numpy as np
 import onnx
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -35,6 +33,7 @@ from conformance import suite  # noqa: E402
 from judge import drawn, ports_of  # noqa: E402
 from peers import load_mcc, load_ort  # noqa: E402
 from support.tool import MCC, ROOT  # noqa: E402
+from turns import alternate, medians, same_outputs  # noqa: E402
 
 STEPS = ("audio/dtln_1", "audio/gtcrn_simple", "audio/silero_vad_16k_op15")
 TURN, LEAST_MS, MOST, MOST_STEP, OUTPUTS, LEAST = 0.02, 0.2, 1.2, 0.5, 1e-3, 1e-5
@@ -79,34 +78,6 @@ def variants_of(artifact):
     return max(sum("code of variant" in l for l in done.stdout.splitlines()), 1)
 
 
-def turn(run, calls):
-    start = time.process_time()
-    for _ in range(calls):
-        run()
-    return (time.process_time() - start) / calls
-
-
-def alternate(runs, rounds):
-    """The middle turn's seconds a call, of each."""
-    calls = []
-    for run in runs:
-        turn(run, 2)
-        calls.append(max(1, int(TURN / max(turn(run, 3), 1e-7))))
-    times = [[turn(run, n) for run, n in zip(runs, calls)] for _ in range(rounds)]
-    return [statistics.median(t[i] for t in times) for i in range(len(runs))]
-
-
-def same_outputs(mine, theirs):
-    """Within OUTPUTS of the largest element, or LEAST; NaN where NaN is; integers exactly."""
-    def same(a, b):
-        a, b = np.asarray(a), np.asarray(b)
-        if a.shape != b.shape or a.dtype.kind not in "fiub":
-            return a.shape == b.shape and bool((a == b).all())
-        scale = np.abs(b[np.isfinite(b)].astype(np.float64)).max(initial=0) if a.dtype.kind == "f" else 0
-        return np.allclose(a, b, rtol=0, atol=OUTPUTS * scale + LEAST, equal_nan=a.dtype.kind == "f")
-    return len(mine) == len(theirs) and all(same(a, b) for a, b in zip(mine, theirs))
-
-
 def measure(path, name, rounds, folder):
     """The row of one network, what became of it ("held", "missed", "refused", "not timed")."""
     model = onnx.load(path, load_external_data=False)
@@ -125,12 +96,12 @@ def measure(path, name, rounds, folder):
         try:
             peers.append(load(output if load is load_mcc else path, 1, values))
             peers[-1][0]()
-        except (Exception, SystemExit) as e:         # outputs whose shapes the data decides are not for run, which is timed
-            expected = load is load_ort or "run_dlpack" in str(e)
+        except (Exception, SystemExit) as e:
+            expected = load is load_ort
             return f"{name:44} not timed: {str(e).splitlines()[0][:80]}", "not timed" if expected and not asked else "missed"
-    mine, theirs = (1e3 * t for t in alternate([run for run, _ in peers], rounds))
+    mine, theirs = (1e3 * t for t in medians(alternate([run for run, _ in peers], rounds, TURN)))
     ratio = mine / theirs
-    if kind == "f32" and not same_outputs(*(outputs() for _, outputs in peers)):
+    if kind == "f32" and not same_outputs(*(outputs() for _, outputs in peers), OUTPUTS, LEAST):
         asked.append("outputs")
     if name in STEPS and ratio > MOST_STEP or kind == "f32" and theirs >= LEAST_MS and ratio > MOST:
         asked.append("speed")

@@ -28,6 +28,8 @@ def load_mcc(model, threads, inputs):
     given = artifact.tensors(inputs, keep)
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
+    if call(ctx, given, wanted, error) and b"run_dlpack" in artifact.error.text:     # the data decides a shape
+        return lambda: artifact.run_anew(given), lambda: outputs
 
     def run():
         if call(ctx, given, wanted, error):

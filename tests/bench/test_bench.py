@@ -1,9 +1,12 @@
 """mcc bench: the calibration and the kernels of a network beside it."""
+import dataclasses
 import os
 import re
 import subprocess
 
 from bench import calls
+from bench.form_table import FORMS
+from bench.forms import measure
 from support.tool import DIGITS, mcc
 
 
@@ -40,3 +43,13 @@ def test_calls(tmp_path):
     for name, model in calls.networks(tmp_path).items():
         times = calls.time_call(tmp_path / "calls", model)
         assert 0 < times[0] <= times[1] <= times[2], name
+
+
+def test_forms(tmp_path):
+    """Forms are compared with ONNX Runtime before they are timed: plain, with an open shape, and of a shape that the data decides."""
+    assert len(FORMS) >= 40
+    for name in ("Gelu 128x3072", "GRU open 32 steps batch 1 64 to 64", "NonZero 512x512"):
+        row, end = measure(name, FORMS[name], [], 1, tmp_path)
+        assert end in ("held", "slow"), row
+    wrong = FORMS["Gelu 128x3072"]
+    assert measure("wrong", dataclasses.replace(wrong, opset=19), [], 1, tmp_path)[1] == "refused"

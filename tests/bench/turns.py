@@ -1,0 +1,48 @@
+"""Short turns of several contenders, one after another, in processor time: so a busy machine may be measured too."""
+import statistics
+import time
+
+import numpy as np
+
+
+def turn(run, calls):
+    """Processor seconds of one call."""
+    start = time.process_time()
+    for _ in range(calls):
+        run()
+    return (time.process_time() - start) / calls
+
+
+def alternate(runs, rounds, seconds):
+    """[round][contender] -> seconds of one call. A turn is as many calls as fill `seconds`; each round begins with another one."""
+    calls = []
+    for run in runs:
+        turn(run, 2)
+        calls.append(max(1, int(seconds / max(turn(run, 3), 1e-7))))
+    times = [[0.0] * len(runs) for _ in range(rounds)]
+    for i in range(rounds):
+        for j in range(len(runs)):
+            k = (i + j) % len(runs)
+            times[i][k] = turn(runs[k], calls[k])
+    return times
+
+
+def medians(times):
+    return [statistics.median(column) for column in zip(*times)]
+
+
+def same_outputs(mine, theirs, tolerance, least, steps=0):
+    """Floats within tolerance of the largest element, or least; NaN where NaN is. Others exactly, or, where steps are allowed,
+    so many apart in at most one element of a thousand."""
+    def same(a, b):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        if steps and a.dtype.kind in "iu":
+            apart = np.abs(a.astype(np.int64) - b.astype(np.int64))
+            return bool(apart.max(initial=0) <= steps and (apart > 0).mean() <= 1e-3)
+        if a.dtype.kind not in "fiub":
+            return bool((a == b).all())
+        scale = np.abs(b[np.isfinite(b)].astype(np.float64)).max(initial=0) if a.dtype.kind == "f" else 0
+        return np.allclose(a, b, rtol=0, atol=tolerance * scale + least, equal_nan=a.dtype.kind == "f")
+    return len(mine) == len(theirs) and all(same(a, b) for a, b in zip(mine, theirs))
