@@ -44,10 +44,9 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 # ---- sources --------------------------------------------------------------------------------------
 
-SOURCES := runtime/mcc_load.c $(wildcard ir/*.c passes/*.c passes/legalize/*.c frontend/*.c frontend/onnx/*.c codegen/*.c cli/*.c)
+SOURCES := runtime/mcc_load.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
 # The command's own files; everything else is the library.
-COMMAND := $(addprefix cli/,main.c diff.c difference.c reduce.c eval.c run.c bench.c roofline.c calibrate.c profile.c \
-           inspect.c inspect_size.c inspect_model.c draw.c graphviz.c)
+COMMAND := cli/main.c $(wildcard cli/commands/*.c)
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
@@ -115,7 +114,7 @@ $(BUILD)/gen/rt_objects.c: $(RT_OBJECTS) cli/embed.sh Makefile
 	$(call say,EMBED,$@)sh cli/embed.sh $(BUILD)/rt $(RT_OBJECTS) >$@
 
 $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
-	$(call say,AR,$@)rm -f $@ && ar rcs $@ $^
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
 
 # The command links LLVM statically and at a fixed address: the shared library's relocations cost every worker 15 ms
 # and 25 MB. The instrumented builds and the library take the shared one.

@@ -2,9 +2,9 @@
 #include "cli/backend.h"
 
 #include "cli/mccc.h"
-#include "passes/winograd.h"
+#include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
-#include "passes/access.h"
+#include "passes/module/access.h"
 #include "runtime/rt.h"
 
 #include <sched.h>

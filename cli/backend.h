@@ -4,7 +4,7 @@
 
 #include "cli/compile.h"
 #include "codegen/codegen.h"
-#include "passes/kernel.h"
+#include "passes/module/module.h"
 
 bool run_fuse(struct compilation *);
 bool run_layout(struct compilation *);

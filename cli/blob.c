@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "cli/compile.h"
-#include "ir/file.h"
+#include "ir/base/file.h"
 
 enum { DESCRIBE_MAX = 8 };
 
@@ -18,7 +18,7 @@ enum { DESCRIBE_MAX = 8 };
 static const struct { uint8_t code, bits; char class; } elem_rows[] = {
     {0, 0, 0},
 #define ELEM(id, name, onnx, bits, bytes, code, class) {code, bits == 0 ? 128 : bits, #class[0]},
-#include "ir/elem.def"
+#include "ir/ops/elem.def"
 };
 
 DLDataType elem_dlpack(enum elem e)

@@ -3,7 +3,7 @@
 #define MCC_CLI_BLOB_H
 
 #include "cli/options.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "runtime/mcc.h"
 
 struct blob {

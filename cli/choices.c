@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/compile.h"
-#include "passes/kernel.h"
+#include "passes/module/module.h"
 
 enum { NUMBER_MOST = 4096 };
 

@@ -24,7 +24,7 @@ struct compilation {
     uint32_t n_inputs;
     struct graph *graph;             /* imported, then legal */
     struct graph *imported;          /* from import on */
-    struct module *module;           /* kernels, from fuse on (passes/kernel.h) */
+    struct module *module;           /* kernels, from fuse on (passes/module/module.h) */
     VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
     struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
     uint32_t n_given;

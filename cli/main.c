@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/mccc.h"
 #include "codegen/codegen.h"
-#include "ir/target.h"
+#include "ir/target/target.h"
 
 static const struct command {
     const char *name;

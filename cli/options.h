@@ -4,7 +4,7 @@
 #ifndef MCC_CLI_OPTIONS_H
 #define MCC_CLI_OPTIONS_H
 
-#include "ir/base.h"
+#include "ir/base/base.h"
 
 struct text_list { VEC(const char *) items; };
 

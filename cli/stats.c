@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cli/compile.h"
-#include "passes/kernel.h"
-#include "passes/winograd.h"
+#include "passes/module/module.h"
+#include "passes/schedule/winograd.h"
 
 /* Growth is only spoken of beyond this: packing pads, and formulas bring small constants along. */
 enum { GROWTH_FREE = 64 * 1024 };

@@ -5,7 +5,7 @@
  * Weights that are stored as a Winograd kernel wants them are transformed here.
  */
 #include "cli/backend.h"
-#include "passes/winograd.h"
+#include "passes/schedule/winograd.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #ifndef MCC_CODEGEN_H
 #define MCC_CODEGEN_H
 
-#include "ir/loop.h"
+#include "ir/loop/loop.h"
 
 struct target {
     const char *triple;       /* "x86_64-unknown-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu" */

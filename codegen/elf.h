@@ -8,7 +8,7 @@
 
 #include <elf.h>
 
-#include "ir/base.h"
+#include "ir/base/base.h"
 
 struct elf_machine {
     const char *arch;          /* first component of the triple, as in rt_objects */

@@ -1,6 +1,6 @@
 /* Conversion of values between element types: every pair, by way of f32, f64 or integers.
  *
- * Rules (OP_CONVERT of ir/ops.def): float -> integer truncates, saturates, NaN gives 0; integer -> integer wraps;
+ * Rules (OP_CONVERT of ir/ops/ops.def): float -> integer truncates, saturates, NaN gives 0; integer -> integer wraps;
  * anything -> bool is "not zero"; small floats round to nearest even, f64 and wide integers with one rounding.
  */
 #include "codegen/llvm.h"

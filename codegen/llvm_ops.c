@@ -1,4 +1,4 @@
-/* Computations: one loop-IR statement with one result -> LLVM instructions (ir/loop.h says what each means).
+/* Computations: one loop-IR statement with one result -> LLVM instructions (ir/loop/loop.h says what each means).
  *
  * Scalars and vectors go the same way; LLVM legalises vectors wider than the machine. Nothing here may become
  * undefined behaviour of LLVM IR: divisors are guarded, shift amounts selected, conversions saturate.

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "codegen/wire.h"
-#include "ir/file.h"
+#include "ir/base/file.h"
 
 extern char **environ;
 

@@ -48,7 +48,7 @@ static DLDataType dl_type(enum elem elem)
 {
     static const DLDataType types[ELEM_COUNT] = {
 #define ELEM(id, name, onnx, bits, bytes, code, class) [ELEM_##id] = { code, bits, 1 },
-#include "ir/elem.def"
+#include "ir/ops/elem.def"
     };
     DLDataType type = types[elem];
     if (type.bits == 0)

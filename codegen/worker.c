@@ -18,7 +18,7 @@
 
 #include "codegen/llvm.h"
 #include "codegen/wire.h"
-#include "ir/file.h"
+#include "ir/base/file.h"
 
 enum { CPU_SECONDS = 1200, EXIT_TOLD = 70 };
 

@@ -2,7 +2,7 @@
 #ifndef MCC_FRONTEND_H
 #define MCC_FRONTEND_H
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 struct import_options {
     const char *const *overridable; uint32_t n_overridable;   /* initializers that become ports */

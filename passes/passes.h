@@ -2,8 +2,8 @@
 #ifndef MCC_PASSES_H
 #define MCC_PASSES_H
 
-#include "ir/graph.h"
-#include "ir/loop.h"
+#include "ir/graph/graph.h"
+#include "ir/loop/loop.h"
 
 /* What the user says of an input: --input 'x:f32[batch=1..64,3,224,224]'. */
 struct input_spec {
@@ -21,7 +21,7 @@ struct legalize_options {
  * serve, then NULL. */
 struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
 
-/* Constants of equal type and bytes become one value: legal graph to legal graph (passes/merge_constants.c). */
+/* Constants of equal type and bytes become one value: legal graph to legal graph (passes/graph/merge_constants.c). */
 void merge_constants(struct graph *);
 /* Narrow products of one operand by constants become one and slices of it: legal graph to legal graph (merge_products.c). */
 void merge_products(struct graph *);

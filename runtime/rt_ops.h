@@ -3,7 +3,7 @@
  * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out in
  * each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
  *
- * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/elem.def (a test compares).
+ * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/ops/elem.def (a test compares).
  * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
  * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those behind).
  */

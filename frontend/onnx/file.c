@@ -1,7 +1,7 @@
 /* Reading the model file, and guessing what a wrong file is. */
 #include "frontend/onnx/scan.h"
 
-#include "ir/file.h"
+#include "ir/base/file.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef MCC_FRONTEND_ONNX_NAMES_H
 #define MCC_FRONTEND_ONNX_NAMES_H
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 struct name {
     const char *text;

@@ -2,7 +2,7 @@
 #ifndef MCC_FRONTEND_ONNX_SCAN_H
 #define MCC_FRONTEND_ONNX_SCAN_H
 
-#include "ir/base.h"
+#include "ir/base/base.h"
 
 #include "frontend/onnx/onnx.pb-c.h"
 

@@ -13,7 +13,7 @@ from onnx import defs
 
 KIND = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "F", "INTS": "I",
         "STRINGS": "S", "TENSORS": "T", "GRAPHS": "G", "SPARSE_TENSOR": "p", "TYPE_PROTO": "y"}
-# The names that ir/elem.def gives to TensorProto's data types.
+# The names that ir/ops/elem.def gives to TensorProto's data types.
 SHORT = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "complex64": "c64",
          "complex128": "c128", "string": "str", "bool": "bool", "float4e2m1": "f4e2m1",
          "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz", "float8e5m2": "f8e5m2",

@@ -10,7 +10,7 @@
 #ifndef MCC_PASSES_LEGALIZE_H
 #define MCC_PASSES_LEGALIZE_H
 
-#include "ir/build.h"
+#include "ir/build/build.h"
 #include "passes/passes.h"
 
 /* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never

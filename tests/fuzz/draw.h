@@ -12,7 +12,7 @@
 #ifndef MCC_TESTS_FUZZ_DRAW_H
 #define MCC_TESTS_FUZZ_DRAW_H
 
-#include "ir/build.h"
+#include "ir/build/build.h"
 
 enum { DRAW_VALUES = 160, DRAW_ELEMENTS = 6000, DRAW_WORK = 400000, DRAW_INPUTS = 24, DRAW_SYMBOLS = 2 };
 

@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "codegen/codegen.h"
-#include "ir/target.h"
-#include "passes/attention.h"
+#include "ir/target/target.h"
+#include "passes/graph/find_attention.h"
 #include "passes/legalize/legalize.h"
 
 struct shape { expr_id batch, heads, rows, keys, size, columns; };

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "codegen/codegen.h"
-#include "passes/winograd.h"
+#include "passes/schedule/winograd.h"
 
 /* ---- tables ---------------------------------------------------------------------------------------------------------- */
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "cli/backend.h"
-#include "passes/access.h"
+#include "passes/module/access.h"
 #include "passes/passes.h"
-#include "passes/winograd.h"
+#include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
 
 struct loops {

@@ -4,8 +4,8 @@
 #ifndef MCC_TESTS_FUZZ_WAYS_H
 #define MCC_TESTS_FUZZ_WAYS_H
 
-#include "ir/eval.h"
-#include "passes/kernel.h"
+#include "ir/eval/eval.h"
+#include "passes/module/module.h"
 #include "tests/fuzz/draw.h"
 
 struct way {

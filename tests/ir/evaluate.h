@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "ir/build.h"
+#include "ir/build/build.h"
 
 struct bench {
     struct context *ctx;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/expr.h"
+#include "ir/expr/expr.h"
 
 static const char *shown(struct context *ctx, uint32_t i)
 {

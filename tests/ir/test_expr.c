@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/expr.h"
+#include "ir/expr/expr.h"
 
 /* ---- symbols of the tests -------------------------------------------------------------------------------- */
 

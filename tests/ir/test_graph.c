@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 static const char legal_text[] =
     "mcir 1 \"net\" legal 8\n"

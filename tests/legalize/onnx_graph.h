@@ -2,7 +2,7 @@
 #ifndef MCC_TESTS_LEGALIZE_ONNX_GRAPH_H
 #define MCC_TESTS_LEGALIZE_ONNX_GRAPH_H
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 /* A graph input of f32 with these dims; -1: a symbol of its own. */
 value_id onnx_input(struct graph *, const char *name, const int64_t *dims, int32_t rank);

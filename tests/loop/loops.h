@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "ir/loop.h"
+#include "ir/loop/loop.h"
 
 int loops_setup(void **state);        /* *state: struct context *, with an unwind point that fails the test */
 int loops_teardown(void **state);

@@ -1,4 +1,4 @@
-"""Narrow products of one operand, merged into one (passes/merge_products.c): which are, and that answers stay."""
+"""Narrow products of one operand, merged into one (passes/graph/merge_products.c): which are, and that answers stay."""
 import re
 
 import numpy as np

@@ -1,0 +1,245 @@
+/* mcc bench: times an artifact. First whole runs, without looking inside; then again with the event callback, for the table
+ * of kernels or, with --roofline, for what they lose against the limits of the machine. Inputs that are not given are drawn.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/commands/bench.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+
+enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3, ROWS_MAX = 40 };
+#define AUTO_NS 2000000000.0       /* two seconds of timed runs when --runs is not given */
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static void on_event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    struct profile *p = user;
+    if (node >= p->n)
+        return;
+    struct kernel_time *k = &p->nodes[node];
+    if (!end) {
+        k->started = (double)ns;
+        return;
+    }
+    k->now += (double)ns - k->started;
+    k->calls++;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const struct kernel_time *)a)->ns, y = ((const struct kernel_time *)b)->ns;
+    return (x < y) - (x > y);
+}
+
+static int by_sample(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void profile_open(struct session *s, struct profile *p, uint32_t runs)
+{
+    p->runs = runs;
+    memset(p->nodes, 0, sizeof *p->nodes * p->n);
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->nodes[i].node = i;
+        p->nodes[i].sample = NEW_ARRAY(&s->ctx->session, float, runs);
+    }
+}
+
+static void profile_run(struct profile *p, uint32_t run)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->nodes[i].sample[run] = (float)p->nodes[i].now;
+        p->nodes[i].now = 0;
+    }
+}
+
+static void profile_close(struct profile *p)
+{
+    for (uint32_t i = 0; i < p->n; i++) {
+        qsort(p->nodes[i].sample, p->runs, sizeof(float), by_sample);
+        p->nodes[i].ns = (double)p->nodes[i].sample[p->runs / 2];
+    }
+}
+
+/* Buffers for all outputs when plan knows their shapes; NULL when the data decides one: then runs allocate. */
+static DLTensor **outputs_plan(struct session *s, size_t *ctx_bytes)
+{
+    struct arena *arena = &s->ctx->session;
+    uint32_t n = s->api->n_out;
+    int64_t **shape = NEW_ARRAY(arena, int64_t *, n + 1);
+    DLTensor **out = NEW_ARRAY(arena, DLTensor *, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        shape[i] = NEW_ARRAY(arena, int64_t, RANK_MAX);
+    if (s->api->plan(s->lib->model, s->in_pointer, shape, ctx_bytes, &s->error) != MCC_OK) {
+        session_error(s, "plan");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const mcc_port *port = &s->api->out[i];
+        struct blob b = {.elem = elem_by_dlpack(port->dtype), .rank = port->ndim};
+        if (port->flags || port->ndim < 0 || port->ndim > RANK_MAX || b.elem == ELEM_NONE)
+            return NULL;
+        memcpy(b.dims, shape[i], sizeof *shape[i] * (size_t)port->ndim);
+        if (!blob_alloc(s->ctx, &b))
+            return NULL;
+        out[i] = NEW(arena, DLTensor);
+        *out[i] = (DLTensor){.data = b.data, .device = {kDLCPU, 0}, .ndim = port->ndim, .dtype = port->dtype, .shape = shape[i]};
+    }
+    return out;
+}
+
+static bool run_once(struct session *s, DLTensor **out, DLManagedTensorVersioned **managed)
+{
+    if (out)
+        return s->api->run(s->run, s->in_pointer, out, &s->error) == MCC_OK || session_error(s, "run");
+    if (s->api->run_dlpack(s->run, s->in_pointer, managed, &s->error) != MCC_OK)
+        return session_error(s, "run");
+    for (uint32_t i = 0; i < s->api->n_out; i++)
+        managed[i]->deleter(managed[i]);
+    return true;
+}
+
+static void print_times(struct session *s, double *ns, uint32_t n, size_t ctx_bytes)
+{
+    struct strbuf text;
+    strbuf_init(&text, &s->ctx->session);
+    qsort(ns, n, sizeof *ns, by_number);
+    strbuf_printf(&text, "%s: %u runs, median %.4f ms, p10 %.4f ms, p90 %.4f ms, least %.4f ms, workspace %zu bytes\n",
+                  s->ctx->model_path, n, ns[n / 2] / 1e6, ns[n / 10] / 1e6, ns[n - 1 - n / 10] / 1e6, ns[0] / 1e6, ctx_bytes);
+    terminal_print(&text);
+}
+
+double profile_turns(const struct session *s, const struct profile *p, const struct kernel_time *k)
+{
+    uint32_t kernels = s->api->node[k->node].kernels;
+    return (double)k->calls / p->runs / (kernels ? kernels : 1);
+}
+
+static void print_kernels(struct session *s, struct profile *p)
+{
+    struct strbuf text;
+    double total = 0;
+    strbuf_init(&text, &s->ctx->session);
+    qsort(p->nodes, p->n, sizeof *p->nodes, by_time);
+    for (uint32_t i = 0; i < p->n; i++)
+        total += p->nodes[i].ns;
+    strbuf_printf(&text, "%10s %6s %9s %9s %6s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", "source nodes");
+    for (uint32_t i = 0; i < p->n && i < ROWS_MAX && p->nodes[i].calls; i++) {
+        const struct kernel_time *k = &p->nodes[i];
+        const mcc_node *node = &s->api->node[k->node];
+        double each = k->ns / profile_turns(s, p, k);
+        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0,
+                      each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0,
+                      (double)k->calls / p->runs);
+        session_node(s, node, &text);
+        strbuf_printf(&text, "\n");
+    }
+    strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / 1e3, 100.0);
+    terminal_print(&text);
+}
+
+/* How often to run: --runs, or for AUTO_NS as the first runs say. 0 after a diagnostic. */
+static uint32_t count_runs(struct session *s, DLTensor **out, DLManagedTensorVersioned **managed)
+{
+    double start = now_ns();
+    for (int i = 0; i < WARM_UP; i++)
+        if (!run_once(s, out, managed))
+            return 0;
+    double each = (now_ns() - start) / WARM_UP, fit = AUTO_NS / (each > 1 ? each : 1);
+    if (s->options->runs)
+        return (uint32_t)s->options->runs;
+    return fit < RUNS_LEAST ? RUNS_LEAST : fit > RUNS_MOST ? RUNS_MOST : (uint32_t)fit;
+}
+
+static bool bench(struct session *s, struct profile *p, bool inside)
+{
+    size_t ctx_bytes = 0;
+    DLTensor **out = outputs_plan(s, &ctx_bytes);
+    if (s->ctx->fail != FAIL_NONE)
+        return false;
+    DLManagedTensorVersioned **managed = NEW_ARRAY(&s->ctx->session, DLManagedTensorVersioned *, s->api->n_out + 1);
+    uint32_t n = count_runs(s, out, managed);
+    if (!n)
+        return false;
+    if (inside)
+        n = n < SAMPLES_MAX ? n : SAMPLES_MAX;
+    double *ns = NEW_ARRAY(&s->ctx->session, double, n);
+    profile_open(s, p, inside ? n : 1);
+    for (uint32_t i = 0; i < n; i++) {
+        double start = now_ns();
+        if (!run_once(s, out, managed))
+            return false;
+        ns[i] = now_ns() - start;
+        if (inside)
+            profile_run(p, i);
+    }
+    if (!inside) {
+        print_times(s, ns, n, ctx_bytes);
+        return true;
+    }
+    profile_close(p);
+    if (s->options->profile && !profile_write(s, p, s->options->profile))
+        return false;
+    if (!s->options->roofline) {
+        print_kernels(s, p);
+        return true;
+    }
+    struct calibration c;
+    calibrate(&c, (uint32_t)s->options->threads);
+    calibration_print(s->ctx, &c);
+    roofline_print(s, p, &c);
+    return true;
+}
+
+/* The profile can be written and would not replace the artifact. */
+static bool profile_path_ok(struct context *ctx, const struct options *o)
+{
+    struct file_list read = {0};
+    VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
+    return output_check(ctx, o->profile) && output_differs(ctx, o->profile, &read, NULL);
+}
+
+enum fail command_bench(struct context *ctx, struct options *o)
+{
+    struct profile profile = {0};
+    if (o->calibrate) {
+        struct calibration c;
+        (o->roofline ? calibrate : calibrate_flops)(&c, (uint32_t)o->threads);
+        calibration_print(ctx, &c);
+        return ctx->fail;
+    }
+    if (o->roofline && !o->threads)
+        o->threads = 1;
+    if (o->profile && !profile_path_ok(ctx, o))
+        return ctx->fail;
+    for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
+        struct session s;
+        mcc_host host = {
+            .size = sizeof host, .user = &profile, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant,
+            .event = inside ? on_event : NULL,
+        };
+        if (session_open(&s, ctx, o, o->files.items.data[0], &host) && session_feed(&s, true)) {
+            profile.n = s.api->n_node;
+            profile.nodes = NEW_ARRAY(&ctx->session, struct kernel_time, profile.n + 1);
+            (void)bench(&s, &profile, inside);
+        }
+        session_close(&s);
+    }
+    return ctx->fail;
+}

@@ -1,0 +1,33 @@
+/* What mcc inspect is made of: an artifact's sizes (inspect_size.c), a network's kernels and weights (inspect_model.c), its
+ * drawing (draw.c, graphviz.c) and the times that colour it (profile.c). */
+#ifndef MCC_CLI_INSPECT_H
+#define MCC_CLI_INSPECT_H
+
+#include "cli/backend.h"
+#include "cli/commands/bench.h"
+
+enum { VARIANTS_MAX = 256 };
+
+/* Bytes of an artifact's file by what they are; the code of variants apart from that of the runtime. */
+struct sizes {
+    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, headers;
+};
+/* Reads the section table of the file that `s` has loaded; false where it is not readable any more. */
+bool sizes_read(struct session *, const char *path, struct sizes *out);
+/* The table: a line for each part with its share of the file. */
+void sizes_print(const mcc_api *, const struct sizes *, struct strbuf *out);
+
+/* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
+enum fail inspect_model(struct context *, struct options *, const char *model);
+
+/* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made from an artifact of the same
+ * network with the same options; false after a diagnostic. */
+bool profile_read(struct context *, const char *path, const struct art_node *, uint32_t n, double *ns);
+
+/* The imported network as Graphviz text: kernels are boxes around the nodes that they compute. row: source_rows;
+ * ns: times by source, or NULL. */
+void draw_network(const struct compilation *, const struct art_node *row, uint32_t n_rows, const double *ns, struct strbuf *out);
+/* Runs Graphviz: text to a picture of the format ("svg") in *picture. False after a diagnostic. */
+bool graphviz_run(struct context *, const struct strbuf *text, const char *format, struct strbuf *picture);
+
+#endif

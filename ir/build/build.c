@@ -1,0 +1,323 @@
+/* The builder's core: appending a node with inference, folding of identities, propagation of known elements, and
+ * asserts for the equalities that inference accepted without proof. What rules call by name is in ir/build/ops.c and
+ * ir/build/dims.c. */
+#include "ir/build/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/build/lattice.h"
+
+/* Above this, a tensor of known elements stays computed rather than becoming a constant or from_exprs. */
+enum { FOLD_ELEMS = 64 };
+
+static bool poisoned(const value_id *in, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (in[i].i == 0)
+            return true;
+    return false;
+}
+
+/* Does the region already check this, not long ago? */
+static bool asserted(struct builder *b, expr_id cond)
+{
+    enum { LOOK_BACK = 256 };
+    const struct region *r = graph_get_region(b->g, b->region);
+    for (uint32_t i = r->nodes.n; i > 0 && i + LOOK_BACK > r->nodes.n; i--) {
+        const struct node *n = graph_node(b->g, r->nodes.data[i - 1]);
+        if (n->op == OP_ASSERT && node_expr(n, "cond").i == cond.i)
+            return true;
+    }
+    return false;
+}
+
+void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ...)
+{
+    struct graph *g = b->g;
+    va_list ap;
+    char text[300];
+    enum truth truth = ex_truth(g->ctx->exprs, cond);
+    if (truth == TRUE_ || asserted(b, cond))
+        return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (truth == FALSE_ && (graph_get_region(g, b->region)->depth == 0 || b->region.i == b->whole.i)) {
+        error_model(g->ctx, b->src, "%s", text);
+        return;
+    }
+    struct attr attrs[] = { attr_expr("cond", cond), attr_int("code", code), attr_str("text", text) };
+    graph_append(g, b->region, OP_ASSERT, b->src, NULL, 0, attrs, 3, NULL, 0);
+}
+
+/* ---- what inference could not decide ---------------------------------------------------------------------------- */
+
+static void assert_equal(struct builder *b, expr_id x, expr_id y, const char *what)
+{
+    if (x.i != y.i)
+        b_assert(b, ex_eq(b->g->ctx->exprs, x, y), EVAL_SHAPE, "%s", what);
+}
+
+static expr_id dims_product(struct exprs *ex, const expr_id *dims, int32_t rank)
+{
+    expr_id n = ex_const(ex, 1);
+    for (int32_t i = 0; i < rank; i++)
+        if (ex_is(ex, dims[i], 0))
+            return dims[i];
+    for (int32_t i = 0; i < rank; i++)
+        n = ex_mul(ex, n, dims[i]);
+    return n;
+}
+
+static void check_broadcast(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct exprs *ex = b->g->ctx->exprs;
+    struct type t = *value_type(b->g, node->in[0]);
+    for (int32_t i = 0; i < t.rank; i++) {
+        expr_id from = t.dims[i], to = out->dims[out->rank - t.rank + i], one = ex_const(ex, 1);
+        if (from.i == to.i || ex_is(ex, from, 1))
+            continue;
+        /* the shape that b_broadcast_dims chose for this very dim has its assert already */
+        if (ex_kind(ex, to) == EX_SELECT && (ex_arg(ex, to, 1).i == from.i || ex_arg(ex, to, 2).i == from.i))
+            continue;
+        b_assert(b, ex_or(ex, ex_eq(ex, from, to), ex_eq(ex, from, one)), EVAL_SHAPE,
+                 "a dimension does not broadcast to the result's");
+    }
+}
+
+static void check_reshape(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type t = *value_type(b->g, node->in[0]);
+    struct exprs *ex = b->g->ctx->exprs;
+    assert_equal(b, dims_product(ex, t.dims, t.rank), dims_product(ex, out->dims, out->rank),
+                 "reshape changes the number of elements");
+    for (int32_t i = 0; i < out->rank; i++)
+        if (ex_lo(ex, out->dims[i]) < 0)
+            b_assert(b, ex_le(ex, ex_const(ex, 0), out->dims[i]), EVAL_SHAPE, "a dimension is negative");
+}
+
+static void check_concat(struct builder *b, const struct node *node, const struct type *out)
+{
+    int64_t axis = node_int(node, "axis", 0);
+    for (uint32_t k = 0; k < node->n_in; k++) {
+        struct type t = *value_type(b->g, node->in[k]);
+        for (int32_t i = 0; i < t.rank; i++)
+            if (i != axis)
+                assert_equal(b, t.dims[i], out->dims[i], "shapes to concatenate differ off the axis");
+    }
+}
+
+static void check_dot(struct builder *b, const struct node *node, const struct type *out)
+{
+    static const char *const lists[][2] = { { "batch_a", "batch_b" }, { "contract_a", "contract_b" } };
+    struct type a = *value_type(b->g, node->in[0]), c = *value_type(b->g, node->in[1]);
+    uint32_t n;
+    (void)out;
+    for (size_t k = 0; k < COUNT_OF(lists); k++) {
+        const int64_t *x = node_ints(node, lists[k][0], &n), *y = node_ints(node, lists[k][1], &n);
+        for (uint32_t i = 0; i < n; i++)
+            assert_equal(b, a.dims[x[i]], c.dims[y[i]], "dimensions of a product differ");
+    }
+}
+
+static void check_window(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct exprs *ex = b->g->ctx->exprs;
+    if (node->op == OP_CONV) {
+        struct type x = *value_type(b->g, node->in[0]), w = *value_type(b->g, node->in[1]);
+        assert_equal(b, x.dims[1], ex_mulc(ex, w.dims[1], node_int(node, "groups", 1)),
+                     "channels of input and weights differ");
+    }
+    for (int32_t i = 0; i < out->rank; i++)
+        if (ex_lo(ex, out->dims[i]) < 0)
+            b_assert(b, ex_le(ex, ex_const(ex, 0), out->dims[i]), EVAL_SHAPE,
+                     "the window is larger than the padded input");
+}
+
+typedef void check_fn(struct builder *, const struct node *, const struct type *out);
+static check_fn *const check_table[OP_COUNT] = {
+    [OP_BROADCAST] = check_broadcast, [OP_RESHAPE] = check_reshape, [OP_CONCAT] = check_concat,
+    [OP_DOT] = check_dot, [OP_CONV] = check_window, [OP_WINDOW] = check_window, [OP_ARGWINDOW] = check_window,
+};
+
+/* ---- identities -------------------------------------------------------------------------------------------------- */
+
+static bool all_exprs(struct exprs *ex, const struct node *node, const char *name, int64_t value)
+{
+    uint32_t n;
+    const expr_id *e = node_exprs(node, name, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (!ex_is(ex, e[i], value))
+            return false;
+    return true;
+}
+
+/* The type is unchanged: does the operator then change nothing else either? */
+static bool is_identity(struct graph *g, const struct node *node)
+{
+    struct exprs *ex = g->ctx->exprs;
+    uint32_t n;
+    const int64_t *list;
+    switch (node->op) {
+    case OP_IDENTITY: case OP_RESHAPE: case OP_BROADCAST: case OP_CONVERT: case OP_BITCAST:
+        return true;
+    case OP_CONCAT:
+        return node->n_in == 1;
+    case OP_TRANSPOSE:
+        list = node_ints(node, "perm", &n);
+        for (uint32_t i = 0; i < n; i++)
+            if (list[i] != i)
+                return false;
+        return true;
+    case OP_SLICE:
+        list = node_ints(node, "steps", &n);
+        for (uint32_t i = 0; i < n; i++)
+            if (list[i] != 1)
+                return false;
+        return all_exprs(ex, node, "starts", 0);
+    case OP_PAD:
+        return all_exprs(ex, node, "lo", 0) && all_exprs(ex, node, "hi", 0);
+    case OP_REDUCE:
+        node_ints(node, "axes", &n);
+        return n == 0;
+    default:
+        return false;
+    }
+}
+
+/* A tensor of known elements as a constant, or as from_exprs; {0} when it should be computed. */
+static value_id from_known(struct builder *b, const struct node *node, const struct type *out, const expr_id *elems,
+                           uint32_t n)
+{
+    int64_t dims[RANK_MAX];
+    if (!elems || n > FOLD_ELEMS || node->op == OP_CONSTANT || node->op == OP_IOTA || node->op == OP_FROM_EXPRS ||
+        node->op == OP_BROADCAST)
+        return (value_id){0};
+    for (uint32_t i = 0; i < n; i++)
+        if (elems[i].i == 0)
+            return (value_id){0};
+    for (int32_t i = 0; i < out->rank; i++)
+        ex_is_const(b->g->ctx->exprs, out->dims[i], &dims[i]);
+    return b_from_exprs(b, out->elem, elems, n, dims, out->rank);
+}
+
+/* Counts that an opaque node binds (nonzero's, say) say so: value is the result, elem no element. */
+static void bind_counts(struct graph *g, node_id id)
+{
+    struct exprs *ex = g->ctx->exprs;
+    struct node node = *graph_node(g, id);
+    for (uint32_t i = 0; i < node.n_out; i++) {
+        const struct type *t = value_type(g, node.out[i]);
+        for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++) {
+            sym_id s = ex_as_sym(ex, t->dims[k]);
+            if (!s.i || sym_get(ex, s)->kind != SYM_VALUE || sym_get(ex, s)->value)
+                continue;
+            sym_get(ex, s)->value = node.out[i].i;
+            sym_get(ex, s)->elem = UINT32_MAX;
+        }
+    }
+}
+
+/* ---- appending ---------------------------------------------------------------------------------------------------- */
+
+static node_id append(struct builder *b, const struct node *node, const struct type *out, uint32_t n_out)
+{
+    if (check_table[node->op])
+        check_table[node->op](b, node, out);
+    node_id id = graph_append(b->g, b->region, node->op, b->src, node->in, node->n_in, node->attr, node->n_attr, out,
+                              n_out);
+    if (op_shape(node->op) == SHAPE_OPAQUE)
+        bind_counts(b->g, id);
+    return id;
+}
+
+bool b_op_multi(struct builder *b, enum op op, const value_id *in, uint32_t n_in, const struct attr *attr,
+                uint32_t n_attr, value_id *out, uint32_t n_out)
+{
+    struct type types[8];
+    memset(types, 0, sizeof types);
+    memset(out, 0, n_out * sizeof *out);
+    if (poisoned(in, n_in) || n_out > COUNT_OF(types) ||
+        !op_infer(b->g, op, b->src, in, n_in, attr, n_attr, types, n_out))
+        return false;
+    struct node node = { .op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr };
+    node.in = arena_copy(&b->g->arena, in, n_in * sizeof *in);
+    node.attr = arena_copy(&b->g->arena, attr, n_attr * sizeof *attr);
+    if (n_out == 1 && n_in >= 1 && type_equal(&types[0], value_type(b->g, in[0])) && is_identity(b->g, &node)) {
+        out[0] = in[0];
+        return true;
+    }
+    uint32_t n = 0;
+    const expr_id *elems = n_out == 1 ? lattice_node(b->g, &node, &types[0], &n) : NULL;
+    if (n_out == 1 && (out[0] = from_known(b, &node, &types[0], elems, n)).i)
+        return true;
+    node_id id = append(b, &node, types, n_out);
+    for (uint32_t i = 0; i < n_out; i++)
+        out[i] = graph_node(b->g, id)->out[i];
+    if (elems) {
+        graph_value(b->g, out[0])->elems = elems;
+        graph_value(b->g, out[0])->n_elems = n;
+    }
+    return true;
+}
+
+value_id b_op(struct builder *b, enum op op, const value_id *in, uint32_t n_in, const struct attr *attr,
+              uint32_t n_attr)
+{
+    value_id out;
+    b_op_multi(b, op, in, n_in, attr, n_attr, &out, 1);
+    return out;
+}
+
+/* ---- constants ---------------------------------------------------------------------------------------------------- */
+
+value_id b_const_borrow(struct builder *b, enum elem elem, const int64_t *dims, int32_t rank, struct span data)
+{
+    struct attr attrs[] = { attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                            attr_data("data", data.data, data.size) };
+    struct type t = { 0 };
+    if (!op_infer(b->g, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1))
+        return (value_id){0};
+    node_id id = graph_append(b->g, b->region, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1);
+    value_id v = graph_node(b->g, id)->out[0];
+    if (elem == ELEM_I64 || elem == ELEM_I32 || elem == ELEM_BOOL)   /* others: on demand */
+        lattice_elems(b->g, v);
+    return v;
+}
+
+value_id b_const(struct builder *b, enum elem elem, const int64_t *dims, int32_t rank, const void *data)
+{
+    int64_t size = elem_size(elem);
+    for (int32_t i = 0; i < rank; i++)
+        if (dims[i] < 0 || !mul_i64(size, dims[i], &size))
+            size = 0;    /* b_const_borrow reports it */
+    void *copy = arena_alloc(&b->g->arena, (size_t)size + 1);
+    if (size)
+        memcpy(copy, data, (size_t)size);
+    return b_const_borrow(b, elem, dims, rank, (struct span){ copy, (size_t)size });
+}
+
+value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, uint32_t n, const int64_t *dims,
+                      int32_t rank)
+{
+    struct exprs *ex = b->g->ctx->exprs;
+    uint32_t n_const = 0;
+    int64_t v, count = 1;
+    for (int32_t i = 0; i < rank; i++)
+        count *= dims[i];
+    char *data = arena_alloc(&b->g->arena, (size_t)n * 8 + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (elems[i].i == 0)
+            return (value_id){0};
+        if (!ex_is_const(ex, elems[i], &v))
+            break;
+        elem_from_i64(elem, v, data + i * elem_size(elem));
+        n_const++;
+    }
+    if (n_const == n && count == n)
+        return b_const_borrow(b, elem, dims, rank, (struct span){ data, (size_t)n * elem_size(elem) });
+    struct attr attrs[] = { attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                            attr_exprs("exprs", elems, n) };
+    return b_op(b, OP_FROM_EXPRS, NULL, 0, attrs, 3);
+}

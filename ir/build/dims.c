@@ -1,0 +1,215 @@
+/* The builder's shapes and symbols: dims as values, elements of integer tensors as expressions, numpy broadcasting of
+ * symbolic shapes. */
+#include "ir/build/build.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/build/lattice.h"
+
+static struct exprs *exprs(struct builder *b)
+{
+    return b->g->ctx->exprs;
+}
+
+const expr_id *b_dims(struct builder *b, value_id v, int32_t *rank)
+{
+    static const expr_id scalar[1];
+    *rank = 0;
+    if (!v.i)
+        return NULL;
+    const struct type *t = value_type(b->g, v);
+    if (t->kind != TYPE_TENSOR || t->rank == RANK_UNKNOWN) {
+        error_model(b->g->ctx, b->src, "a tensor of known rank is needed here");
+        return NULL;
+    }
+    *rank = t->rank;
+    return t->rank ? t->dims : scalar;
+}
+
+expr_id b_dim(struct builder *b, value_id v, int32_t axis)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    if (dims && axis < 0)
+        axis += rank;
+    if (dims && axis >= 0 && axis < rank)
+        return dims[axis];
+    if (dims)
+        error_model(b->g->ctx, b->src, "axis %d is outside of rank %d", axis, rank);
+    return (expr_id){0};
+}
+
+expr_id b_count(struct builder *b, value_id v)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    expr_id n = ex_const(exprs(b), 1);
+    if (!dims)
+        return (expr_id){0};
+    for (int32_t i = 0; i < rank; i++)
+        if (ex_is(exprs(b), dims[i], 0))
+            return dims[i];
+    for (int32_t i = 0; i < rank; i++)
+        n = ex_mul(exprs(b), n, dims[i]);
+    return n;
+}
+
+value_id b_shape_of(struct builder *b, value_id v)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    int64_t n = rank;
+    return dims ? b_from_exprs(b, ELEM_I64, dims, (uint32_t)rank, &n, 1) : (value_id){0};
+}
+
+/* ---- numpy broadcasting ------------------------------------------------------------------------------------------ */
+
+static const char *shape_text(struct builder *b, const expr_id *dims, int32_t rank)
+{
+    struct strbuf s;
+    strbuf_init(&s, &b->g->arena);
+    strbuf_append(&s, "[", 1);
+    for (int32_t i = 0; i < rank; i++) {
+        strbuf_append(&s, ", ", i ? 2 : 0);
+        ex_print(exprs(b), dims[i], &s);
+    }
+    strbuf_append(&s, "]", 1);
+    return s.data;
+}
+
+/* {0}: provably different and neither is 1. */
+static expr_id broadcast_dim(struct builder *b, expr_id x, expr_id y)
+{
+    struct exprs *ex = exprs(b);
+    expr_id one = ex_const(ex, 1);
+    if (x.i == y.i || ex_is(ex, y, 1))
+        return x;
+    if (ex_is(ex, x, 1))
+        return y;
+    enum truth equal = ex_cmp_eq(ex, x, y), x1 = ex_cmp_eq(ex, x, one), y1 = ex_cmp_eq(ex, y, one);
+    if (equal == TRUE_)
+        return x;
+    if (equal == FALSE_ && x1 == FALSE_ && y1 == FALSE_)
+        return (expr_id){0};
+    expr_id ok = ex_eq(ex, x, y);
+    if (x1 != FALSE_)
+        ok = ex_or(ex, ok, ex_eq(ex, x, one));
+    if (y1 != FALSE_)
+        ok = ex_or(ex, ok, ex_eq(ex, y, one));
+    b_assert(b, ok, EVAL_SHAPE, "dimensions do not broadcast");
+    if (x1 == FALSE_ && y1 == FALSE_) {    /* equal then: keep the constant one */
+        int64_t c;
+        return ex_is_const(ex, y, &c) ? y : x;
+    }
+    if (x1 == FALSE_)
+        return x;
+    if (y1 == FALSE_)
+        return y;
+    return ex_select(ex, ex_eq(ex, x, one), y, x);
+}
+
+int32_t b_broadcast_dims(struct builder *b, const expr_id *x, int32_t rx, const expr_id *y, int32_t ry, expr_id *out)
+{
+    int32_t rank = rx > ry ? rx : ry;
+    for (int32_t i = 0; i < rank; i++) {
+        int32_t ix = i - (rank - rx), iy = i - (rank - ry);
+        out[i] = ix < 0 ? y[iy] : iy < 0 ? x[ix] : broadcast_dim(b, x[ix], y[iy]);
+        if (out[i].i)
+            continue;
+        error_model(b->g->ctx, b->src, "shapes %s and %s do not broadcast", shape_text(b, x, rx), shape_text(b, y, ry));
+        return -1;
+    }
+    return rank;
+}
+
+/* ---- elements as expressions --------------------------------------------------------------------------------------- */
+
+/* The elements of v as an array that may be written to: a copy, with what a constant's bytes say filled in. */
+static expr_id *own_elems(struct builder *b, value_id v, uint32_t n)
+{
+    struct graph *g = b->g;
+    const expr_id *known = lattice_elems(g, v);
+    expr_id *elems = NEW_ARRAY(&g->arena, expr_id, n + 1);
+    bool complete = known != NULL;
+    if (known)
+        memcpy(elems, known, n * sizeof *elems);
+    for (uint32_t i = 0; complete && i < n; i++)
+        complete = elems[i].i != 0;
+    if (complete || !value_is_const(g, v))
+        return elems;
+    const struct tensor_data *data = value_fold(g, v);
+    if (!data)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++)
+        if (!elems[i].i)
+            elems[i] = ex_const(exprs(b), elem_to_i64(data->elem, (const char *)data->bytes.data +
+                                                                      i * elem_size(data->elem)));
+    return elems;
+}
+
+static expr_id value_symbol(struct builder *b, value_id v, uint32_t k, int64_t lo, int64_t hi)
+{
+    char name[40];
+    snprintf(name, sizeof name, "v%u_%u", v.i, k);
+    sym_id s = sym_new(exprs(b), SYM_VALUE, name, lo, hi);
+    sym_get(exprs(b), s)->value = v.i;
+    sym_get(exprs(b), s)->elem = k;
+    return ex_sym(exprs(b), s);
+}
+
+/* Known but not proved to lie in [lo, hi]: the caller relies on it, so the run checks it. */
+static void assert_range(struct builder *b, expr_id e, int64_t lo, int64_t hi)
+{
+    struct exprs *ex = exprs(b);
+    int64_t c;
+    if (ex_is_const(ex, e, &c))    /* the caller sees it and reports in its own words */
+        return;
+    if (ex_lo(ex, e) < lo)
+        b_assert(b, ex_le(ex, ex_const(ex, lo), e), EVAL_VALUE, "a value is below %lld", (long long)lo);
+    if (ex_hi(ex, e) > hi)
+        b_assert(b, ex_le(ex, e, ex_const(ex, hi)), EVAL_VALUE, "a value is above %lld", (long long)hi);
+}
+
+/* Elements first .. first + count - 1 of v become known; the whole array, or NULL after a diagnostic. */
+static const expr_id *know_elems(struct builder *b, value_id v, uint32_t first, uint32_t count, int64_t lo, int64_t hi,
+                                 uint32_t *n)
+{
+    *n = 0;
+    if (!v.i)
+        return NULL;
+    if (!lattice_applies(b->g, value_type(b->g, v), n)) {
+        error_model(b->g->ctx, b->src, "a small integer tensor of known length is needed here");
+        return NULL;
+    }
+    if (count > *n)
+        count = *n;
+    if (first >= *n && count == 1) {
+        error_model(b->g->ctx, b->src, "element %u of a tensor of %u elements", first, *n);
+        return NULL;
+    }
+    expr_id *elems = own_elems(b, v, *n);
+    if (!elems)
+        return NULL;
+    for (uint32_t k = first; k < first + count && k < *n; k++) {
+        if (elems[k].i)
+            assert_range(b, elems[k], lo, hi);
+        else
+            elems[k] = value_symbol(b, v, k, lo, hi);
+    }
+    graph_value(b->g, v)->elems = elems;
+    graph_value(b->g, v)->n_elems = *n;
+    return elems;
+}
+
+const expr_id *b_elems(struct builder *b, value_id v, int64_t lo, int64_t hi, uint32_t *n)
+{
+    return know_elems(b, v, 0, LATTICE_MAX, lo, hi, n);
+}
+
+expr_id b_elem(struct builder *b, value_id v, uint32_t k, int64_t lo, int64_t hi)
+{
+    uint32_t n;
+    const expr_id *elems = know_elems(b, v, k, 1, lo, hi, &n);
+    return elems && k < n ? elems[k] : (expr_id){0};
+}

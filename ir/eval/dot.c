@@ -1,0 +1,298 @@
+/* Interpretation of dot and conv (see eval.c): one blocked matrix product with 64-bit accumulators.
+ *
+ * Both are C[m][n] = sum over k of A(m, k) * B(n, k); a function says where an element comes from, so that layouts,
+ * padding, dilation and groups are nobody else's business. Floats are summed in double and rounded once, integers in
+ * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products: 1 to 3 GMAC/s. */
+#include <string.h>
+
+#include "ir/eval/eval.h"
+#include "ir/ops/scalar.h"
+
+enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
+typedef double pair __attribute__((vector_size(16)));
+
+union word { double f; int64_t i; };
+typedef union word load_fn(const void *self, int64_t row, int64_t k);
+struct product {
+    int64_t m, n, k;
+    load_fn *a, *b;
+    const void *self;
+    bool is_float;
+    int64_t block;                    /* rows of a and of b packed at a time */
+    union word *pack_a, *pack_b;      /* block * k each */
+};
+
+static union word load_elem(const struct tensor *t, int64_t at, bool is_float)
+{
+    union word w;
+    if (t->elem == ELEM_F32)
+        w.f = ((const float *)t->data)[at];
+    else if (is_float)
+        w.f = elem_to_f64(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
+    else
+        w.i = elem_to_i64(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
+    return w;
+}
+
+/* PANEL x PANEL results: a and b are [k][PANEL]. Written out, so that the sums stay in registers. */
+static void panel_floats(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
+{
+    pair s[PANEL][2], s00 = { 0, 0 }, s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL) {
+        pair lo = { b[0].f, b[1].f }, hi = { b[2].f, b[3].f };
+        pair x0 = { a[0].f, a[0].f }, x1 = { a[1].f, a[1].f }, x2 = { a[2].f, a[2].f }, x3 = { a[3].f, a[3].f };
+        s00 += x0 * lo;
+        s01 += x0 * hi;
+        s10 += x1 * lo;
+        s11 += x1 * hi;
+        s20 += x2 * lo;
+        s21 += x2 * hi;
+        s30 += x3 * lo;
+        s31 += x3 * hi;
+    }
+    s[0][0] = s00, s[0][1] = s01, s[1][0] = s10, s[1][1] = s11;
+    s[2][0] = s20, s[2][1] = s21, s[3][0] = s30, s[3][1] = s31;
+    for (int r = 0; r < PANEL; r++)
+        for (int j = 0; j < PANEL; j++)
+            c[r][j].f = s[r][j / 2][j % 2];
+}
+
+static void panel_ints(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
+{
+    uint64_t s[PANEL][PANEL] = { { 0 } };
+    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
+        for (int r = 0; r < PANEL; r++)
+            for (int j = 0; j < PANEL; j++)
+                s[r][j] += (uint64_t)a[r].i * (uint64_t)b[j].i;
+    for (int r = 0; r < PANEL; r++)
+        for (int j = 0; j < PANEL; j++)
+            c[r][j].i = (int64_t)s[r][j];
+}
+
+/* Rows first .. first + block - 1 as panels [block / PANEL][k][PANEL], zeros beyond the last row. */
+static void pack(const struct product *p, load_fn *load, int64_t first, int64_t rows, union word *to)
+{
+    for (int64_t r = 0; r < p->block; r++) {
+        union word *lane = to + r / PANEL * PANEL * p->k + r % PANEL;
+        for (int64_t k = 0; k < p->k; k++)
+            lane[k * PANEL] = first + r < rows ? load(p->self, first + r, k) : (union word){ .i = 0 };
+        if (first + r >= rows && r % PANEL == PANEL - 1)
+            return;
+    }
+}
+
+static void store(enum elem elem, union word w, bool is_float, char *to)
+{
+    if (is_float)
+        elem_from_f64(elem, w.f, to);
+    else
+        elem_from_i64(elem, w.i, to);
+}
+
+/* The results of one pair of packed blocks. */
+static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum elem elem, char *to)
+{
+    size_t size = elem_size(elem);
+    union word c[PANEL][PANEL];
+    for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
+        for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
+            (p->is_float ? panel_floats : panel_ints)(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
+            for (int64_t i = 0; i < PANEL * PANEL; i++)
+                if (m + i / PANEL < p->m && n + i % PANEL < p->n)
+                    store(elem, c[i / PANEL][i % PANEL], p->is_float,
+                          to + (size_t)((m + i / PANEL) * p->n + n + i % PANEL) * size);
+        }
+}
+
+/* Writes C as [m][n] at `to`. */
+static void multiply(const struct product *p, enum elem elem, char *to)
+{
+    for (int64_t n0 = 0; n0 < p->n; n0 += p->block) {
+        pack(p, p->b, n0, p->n, p->pack_b);
+        for (int64_t m0 = 0; m0 < p->m; m0 += p->block) {
+            if (n0 == 0 || p->m > p->block)    /* else it is packed already */
+                pack(p, p->a, m0, p->m, p->pack_a);
+            multiply_block(p, m0, n0, elem, to);
+        }
+    }
+}
+
+static enum eval_status make_packs(struct eval *e, struct product *p, struct tensor *packs)
+{
+    p->block = PACK_WORDS / (p->k + 1) / PANEL * PANEL;
+    p->block = p->block < BLOCK_MIN ? BLOCK_MIN : p->block > BLOCK_MAX ? BLOCK_MAX : p->block;
+    int64_t dims[3] = { 2, p->block, p->k + 1 };
+    TRY(eval_tensor(e, packs, ELEM_I64, 3, dims));
+    p->pack_a = packs->data;
+    p->pack_b = p->pack_a + p->block * (p->k + 1);
+    return EVAL_OK;
+}
+
+/* ---- dot ---------------------------------------------------------------------------------------------------------------- */
+
+struct dot {
+    const struct tensor *a, *b;
+    const int64_t *row_a, *row_b, *k_a, *k_b;     /* element offsets by m, n, k */
+    int64_t base_a, base_b;
+    bool is_float;
+};
+
+static union word dot_a(const void *self, int64_t row, int64_t k)
+{
+    const struct dot *d = self;
+    return load_elem(d->a, d->base_a + d->row_a[row] + d->k_a[k], d->is_float);
+}
+
+static union word dot_b(const void *self, int64_t row, int64_t k)
+{
+    const struct dot *d = self;
+    return load_elem(d->b, d->base_b + d->row_b[row] + d->k_b[k], d->is_float);
+}
+
+/* Element offsets of all index tuples over the given dims of t, row-major. */
+static const int64_t *dim_offsets(struct eval *e, const struct tensor *t, const int64_t *which, uint32_t n, int64_t *count)
+{
+    int64_t strides[RANK_MAX], dims[RANK_MAX], at[RANK_MAX] = { 0 };
+    dims_strides(t->dims, t->rank, strides);
+    for (uint32_t i = 0; i < n; i++)
+        dims[i] = t->dims[which[i]];
+    *count = dims_count(dims, (int32_t)n);
+    int64_t *list = NEW_ARRAY(e->arena, int64_t, *count + 1);
+    for (int64_t k = 0; k < *count; k++) {
+        for (uint32_t i = 0; i < n; i++)
+            list[k] += at[i] * strides[which[i]];
+        dims_next(dims, (int32_t)n, at);
+    }
+    return list;
+}
+
+/* The dims that neither list names. */
+static uint32_t free_dims(const struct tensor *t, const int64_t *x, uint32_t nx, const int64_t *y, uint32_t ny, int64_t *out)
+{
+    uint32_t n = 0;
+    for (int32_t d = 0; d < t->rank; d++) {
+        bool named = false;
+        for (uint32_t i = 0; i < nx; i++)
+            named |= x[i] == d;
+        for (uint32_t i = 0; i < ny; i++)
+            named |= y[i] == d;
+        if (!named)
+            out[n++] = d;
+    }
+    return n;
+}
+
+enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    uint32_t nb, nc;
+    const int64_t *ba = node_ints(n, "batch_a", &nb), *bb = node_ints(n, "batch_b", &nb);
+    const int64_t *ca = node_ints(n, "contract_a", &nc), *cb = node_ints(n, "contract_b", &nc);
+    int64_t fa[RANK_MAX], fb[RANK_MAX], batch, batch_b, k_b;
+    struct dot d = { .a = in[0], .b = in[1], .is_float = elem_class(in[0]->elem) == 'F' };
+    struct product p = { .a = dot_a, .b = dot_b, .self = &d, .is_float = d.is_float };
+    struct tensor packs;
+    TRY(eval_result(e, n, 0, out));
+    const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch), *batches_b = dim_offsets(e, in[1], bb, nb, &batch_b);
+    d.row_a = dim_offsets(e, in[0], fa, free_dims(in[0], ba, nb, ca, nc, fa), &p.m);
+    d.row_b = dim_offsets(e, in[1], fb, free_dims(in[1], bb, nb, cb, nc, fb), &p.n);
+    d.k_a = dim_offsets(e, in[0], ca, nc, &p.k);
+    d.k_b = dim_offsets(e, in[1], cb, nc, &k_b);
+    if (batch != batch_b || p.k != k_b || tensor_count(out) != batch * p.m * p.n)
+        return eval_fail(e, EVAL_SHAPE, "dot: operands of %lld and %lld products, %lld and %lld batches", (long long)p.k,
+                         (long long)k_b, (long long)batch, (long long)batch_b);
+    TRY(make_packs(e, &p, &packs));
+    for (int64_t i = 0; i < batch; i++) {
+        d.base_a = batches_a[i];
+        d.base_b = batches_b[i];
+        multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
+    }
+    return EVAL_OK;
+}
+
+/* ---- conv --------------------------------------------------------------------------------------------------------------- */
+
+struct conv {
+    const struct tensor *x, *w;
+    int32_t n;                       /* spatial dims */
+    const int64_t *size, *xdil;      /* operand's spatial dims */
+    int64_t *pixel, *tap;            /* [pixels][n] first position, [k][n] distance from it, both in dilated coordinates */
+    int64_t *tap_base;               /* [k] offset of the channel's plane */
+    int64_t base_x, base_w, k;
+    bool is_float;
+};
+
+static union word conv_weight(const void *self, int64_t row, int64_t k)
+{
+    const struct conv *c = self;
+    return load_elem(c->w, c->base_w + row * c->k + k, c->is_float);
+}
+
+static union word conv_input(const void *self, int64_t pixel, int64_t k)
+{
+    const struct conv *c = self;
+    int64_t at = 0;
+    for (int32_t d = 0; d < c->n; d++) {
+        int64_t i = c->pixel[pixel * c->n + d] + c->tap[k * c->n + d];
+        if (i < 0 || (c->xdil[d] > 1 && i % c->xdil[d] != 0))
+            return (union word){ .i = 0 };
+        i = c->xdil[d] > 1 ? i / c->xdil[d] : i;
+        if (i >= c->size[d])
+            return (union word){ .i = 0 };
+        at = at * c->size[d] + i;
+    }
+    return load_elem(c->x, c->base_x + c->tap_base[k] + at, c->is_float);
+}
+
+static enum eval_status conv_tables(struct eval *e, const struct node *n, struct conv *c, const int64_t *out_dims,
+                                    int64_t pixels)
+{
+    uint32_t count;
+    const int64_t *strides = node_ints(n, "strides", &count), *dilations = node_ints(n, "dilations", &count);
+    int64_t lo[RANK_MAX], at[RANK_MAX] = { 0 }, plane = dims_count(c->size, c->n);
+    int64_t taps = dims_count(c->w->dims + 2, c->n);
+    TRY(eval_exprs(e, n, "lo", lo));
+    c->pixel = NEW_ARRAY(e->arena, int64_t, pixels * c->n + 1);
+    c->tap = NEW_ARRAY(e->arena, int64_t, c->k * c->n + 1);
+    c->tap_base = NEW_ARRAY(e->arena, int64_t, c->k + 1);
+    for (int64_t p = 0; p < pixels; p++) {
+        for (int32_t d = 0; d < c->n; d++)
+            c->pixel[p * c->n + d] = at[d] * strides[d] - lo[d];
+        dims_next(out_dims, c->n, at);
+    }
+    memset(at, 0, sizeof at);
+    for (int64_t k = 0; k < c->k; k++) {
+        c->tap_base[k] = k / taps * plane;
+        for (int32_t d = 0; d < c->n; d++)
+            c->tap[k * c->n + d] = at[d] * dilations[d];
+        dims_next(c->w->dims + 2, c->n, at);
+    }
+    return EVAL_OK;
+}
+
+enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *w = in[1];
+    uint32_t count;
+    int64_t groups = node_int(n, "groups", 1);
+    struct conv c = { .x = x, .w = w, .n = x->rank - 2, .size = x->dims + 2, .xdil = node_ints(n, "xdil", &count),
+                      .is_float = elem_class(x->elem) == 'F' };
+    struct tensor packs;
+    TRY(eval_result(e, n, 0, out));
+    if (x->dims[1] != w->dims[1] * groups || w->dims[0] % groups != 0)
+        return eval_fail(e, EVAL_SHAPE, "conv: %lld channels, weights for %lld in %lld groups", (long long)x->dims[1],
+                         (long long)w->dims[1], (long long)groups);
+    c.k = dims_count(w->dims + 1, w->rank - 1);
+    struct product p = { .m = w->dims[0] / groups, .n = dims_count(out->dims + 2, c.n), .k = c.k, .a = conv_weight,
+                         .b = conv_input, .self = &c, .is_float = c.is_float };
+    if (tensor_count(out) == 0)
+        return EVAL_OK;
+    TRY(conv_tables(e, n, &c, out->dims + 2, p.n));
+    TRY(make_packs(e, &p, &packs));
+    int64_t plane = dims_count(c.size, c.n);
+    for (int64_t i = 0; i < x->dims[0] * groups; i++) {    /* image i / groups, group i % groups */
+        c.base_x = i * w->dims[1] * plane;
+        c.base_w = i % groups * p.m * c.k;
+        multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
+    }
+    return EVAL_OK;
+}

@@ -1,0 +1,400 @@
+/* The reference interpreter: runs a legal graph on concrete tensors, one operator at a time, in the most obvious way.
+ *
+ * It is what compiled code is compared with and what constants are folded by. Memory comes from the caller's arena;
+ * blocks of values that no later node reads are reused. Symbols are bound at entry from the inputs' shapes, and
+ * where values define them; every result's shape is checked against the declared one. Nothing in a graph can make
+ * it crash: failures are a status and a text. Recursion is as deep as regions nest, which the graph limits.
+ */
+#include "ir/eval/eval.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum eval_status eval_fail(struct eval *e, enum eval_status status, const char *fmt, ...)
+{
+    va_list ap;
+    char text[400];
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    e->text = arena_strdup(e->arena, text);
+    return status;
+}
+
+/* ---- shapes and memory ------------------------------------------------------------------------------------------ */
+
+int64_t dims_count(const int64_t *dims, int32_t rank)
+{
+    uint64_t n = 1;    /* unsigned: next to a zero the other dims may be anything */
+    for (int32_t i = 0; i < rank; i++)
+        n *= (uint64_t)dims[i];
+    return (int64_t)n;
+}
+
+int64_t tensor_count(const struct tensor *t)
+{
+    return dims_count(t->dims, t->rank);
+}
+
+void dims_strides(const int64_t *dims, int32_t rank, int64_t *strides)
+{
+    uint64_t s = 1;
+    for (int32_t i = rank - 1; i >= 0; i--) {
+        strides[i] = (int64_t)s;
+        s *= (uint64_t)dims[i];
+    }
+}
+
+bool dims_next(const int64_t *dims, int32_t rank, int64_t *at)
+{
+    for (int32_t i = rank - 1; i >= 0; i--) {
+        if (++at[i] < dims[i])
+            return true;
+        at[i] = 0;
+    }
+    return false;
+}
+
+static uint32_t bucket(int64_t size)
+{
+    uint32_t b = 6;
+    while (b < EVAL_BUCKETS - 1 && ((int64_t)1 << b) < size)
+        b++;
+    return b;
+}
+
+enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, int32_t rank, const int64_t *dims)
+{
+    const struct limits *limits = &e->g->ctx->limits;
+    int64_t size = elem_size(elem);
+    bool empty = false;
+    for (int32_t i = 0; i < rank; i++) {
+        if (dims[i] < 0)
+            return eval_fail(e, EVAL_SHAPE, "dimension %d of a result is %lld", i, (long long)dims[i]);
+        empty |= dims[i] == 0;
+    }
+    for (int32_t i = 0; i < rank; i++)
+        if (!empty && !mul_i64(size, dims[i], &size))
+            return eval_fail(e, EVAL_NOMEM, "a tensor exceeds 2^63 bytes");
+    if (size > limits->tensor_bytes || size > limits->compile_heap - e->g->ctx->heap_used)
+        return eval_fail(e, EVAL_NOMEM, "a tensor of %lld bytes exceeds the limit", (long long)size);
+    *t = (struct tensor){ .kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true };
+    t->dims = NEW_ARRAY(e->arena, int64_t, rank + 1);
+    memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
+    uint32_t b = bucket(empty ? 1 : size);
+    if (e->free_blocks[b].n) {
+        t->data = e->free_blocks[b].data[--e->free_blocks[b].n];
+        memset(t->data, 0, (size_t)1 << b);
+    } else {
+        /* large blocks keep their size: rounding up would cost half as much again */
+        t->data = arena_alloc(e->arena, b > 20 ? (size_t)size : (size_t)1 << b);
+    }
+    return EVAL_OK;
+}
+
+struct tensor tensor_copy(struct eval *e, const struct tensor *from)
+{
+    struct tensor t = *from;
+    t.dims = arena_copy(e->arena, from->dims, (size_t)(from->rank > 0 ? from->rank : 0) * sizeof *from->dims);
+    return t;
+}
+
+/* ---- expressions and symbols -------------------------------------------------------------------------------------- */
+
+enum eval_status eval_expr(struct eval *e, expr_id x, int64_t *out)
+{
+    if (ex_is_const(e->ex, x, out) || ex_eval(e->ex, x, e->sym, out))
+        return EVAL_OK;
+    return eval_fail(e, EVAL_VALUE, "an expression overflows or divides by zero");
+}
+
+enum eval_status eval_exprs(struct eval *e, const struct node *n, const char *name, int64_t *out)
+{
+    uint32_t count;
+    const expr_id *list = node_exprs(n, name, &count);
+    for (uint32_t i = 0; i < count && i < RANK_MAX; i++)
+        TRY(eval_expr(e, list[i], &out[i]));
+    return EVAL_OK;
+}
+
+enum eval_status eval_result(struct eval *e, const struct node *n, uint32_t i, struct tensor *out)
+{
+    const struct type *t = value_type(e->g, n->out[i]);
+    int64_t dims[RANK_MAX];
+    if (t->kind != TYPE_TENSOR || t->rank < 0 || t->rank > RANK_MAX)
+        return eval_fail(e, EVAL_UNSUPPORTED, "%s: the result's rank is unknown", op_name(n->op));
+    for (int32_t k = 0; k < t->rank; k++)
+        TRY(eval_expr(e, t->dims[k], &dims[k]));
+    return eval_tensor(e, out, t->elem, t->rank, dims);
+}
+
+static enum eval_status bind(struct eval *e, sym_id s, int64_t value, enum eval_status failure)
+{
+    const struct symbol *sym = sym_get(e->ex, s);
+    if (value < sym->lo || value > sym->hi || value % (sym->divisor > 0 ? sym->divisor : 1) != 0)
+        return eval_fail(e, failure, "%s is %lld, which is not within %lld to %lld by %lld", sym->name, (long long)value,
+                         (long long)sym->lo, (long long)sym->hi, (long long)sym->divisor);
+    e->sym[s.i] = value;
+    return EVAL_OK;
+}
+
+/* A symbol that is alone in a dim, or {0}. */
+static sym_id dim_symbol(struct eval *e, const struct type *t, int32_t k)
+{
+    return t->dims[k].i ? ex_as_sym(e->ex, t->dims[k]) : (sym_id){0};
+}
+
+static enum eval_status bind_elements(struct eval *e, value_id v, const struct tensor *t)
+{
+    for (uint32_t s = e->value_sym[v.i]; s; s = e->next_sym[s]) {
+        const struct symbol *sym = sym_get(e->ex, (sym_id){s});
+        if (sym->elem == UINT32_MAX)
+            continue;
+        if (t->kind != TYPE_TENSOR || sym->elem >= tensor_count(t))
+            return eval_fail(e, EVAL_SHAPE, "%s needs element %u of a smaller tensor", sym->name, sym->elem);
+        TRY(bind(e, (sym_id){s}, elem_to_i64(t->elem, (char *)t->data + sym->elem * elem_size(t->elem)), EVAL_VALUE));
+    }
+    return EVAL_OK;
+}
+
+enum eval_status eval_set(struct eval *e, value_id v, const struct tensor *t)
+{
+    const struct type *type = value_type(e->g, v);
+    e->vals[v.i] = *t;
+    e->set[v.i] = true;
+    if (e->wanted && e->wanted[v.i]) {
+        *e->wanted[v.i] = *t;
+        if (e->watch)
+            e->watch(e->user, v, t);
+    }
+    if (type->kind != TYPE_TENSOR)
+        return EVAL_OK;
+    if (t->kind != TYPE_TENSOR || t->elem != type->elem || (type->rank != RANK_UNKNOWN && t->rank != type->rank))
+        return eval_fail(e, EVAL_SHAPE, "a value is %s of rank %d where %s of rank %d was declared",
+                         elem_name(t->elem), t->rank, elem_name(type->elem), type->rank);
+    for (int32_t k = 0; k < type->rank; k++) {
+        sym_id s = dim_symbol(e, type, k);
+        if (s.i && e->sym_owner[s.i] == v.i)
+            TRY(bind(e, s, t->dims[k], EVAL_SHAPE));
+    }
+    for (int32_t k = 0; k < type->rank; k++) {
+        int64_t want;
+        if (type->dims[k].i == 0)
+            continue;
+        TRY(eval_expr(e, type->dims[k], &want));
+        if (want != t->dims[k])
+            return eval_fail(e, EVAL_SHAPE, "dimension %d of %s is %lld instead of %lld", k,
+                             graph_value(e->g, v)->name ? graph_value(e->g, v)->name : "a value",
+                             (long long)t->dims[k], (long long)want);
+    }
+    return bind_elements(e, v, t);
+}
+
+/* ---- preparation ----------------------------------------------------------------------------------------------------- */
+
+/* The first value, in execution order, that has a symbol alone in a dim binds it. */
+static void own_dims(struct eval *e, value_id v)
+{
+    const struct type *t = value_type(e->g, v);
+    for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++) {
+        sym_id s = dim_symbol(e, t, k);
+        if (!s.i || e->sym_owner[s.i])
+            continue;
+        const struct symbol *sym = sym_get(e->ex, s);
+        if (sym->kind != SYM_VALUE || sym->value == 0 || sym->elem == UINT32_MAX)
+            e->sym_owner[s.i] = v.i;
+    }
+}
+
+/* The node of region `in` within which node n lies; {0} when n lies elsewhere. */
+static node_id enclosing(const struct graph *g, node_id n, region_id in)
+{
+    for (;;) {
+        region_id r = graph_node(g, n)->parent;
+        if (r.i == in.i || r.i == 0)
+            return r.i ? n : (node_id){0};
+        n = graph_get_region(g, r)->owner;
+        if (n.i == 0)
+            return n;
+    }
+}
+
+/* What may share its bytes with another value (identity's operand) or lives elsewhere is never recycled. */
+static void note_use(struct eval *e, value_id v, node_id user)
+{
+    node_id def = graph_value(e->g, v)->def;
+    enum op op = graph_node(e->g, user)->op;
+    enum op_shape shape = op_shape(op);
+    if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || op == OP_IDENTITY || !def.i)
+        e->shared[v.i] = true;
+    else
+        e->last_node[v.i] = enclosing(e->g, user, graph_node(e->g, def)->parent).i;
+}
+
+static void prepare_region(struct eval *e, region_id r)
+{
+    struct graph *g = e->g;
+    const struct region *region = graph_get_region(g, r);
+    for (uint32_t i = 0; i < region->params.n; i++)
+        own_dims(e, region->params.data[i]);
+    for (uint32_t i = 0; i < region->nodes.n; i++) {
+        node_id id = region->nodes.data[i];
+        const struct node *n = graph_node(g, id);
+        if (n->dead)
+            continue;
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (n->in[k].i)
+                note_use(e, n->in[k], id);
+        for (uint32_t k = 0; k < n->n_region; k++)
+            prepare_region(e, n->region[k]);
+        enum op_shape shape = op_shape(n->op);
+        for (uint32_t k = 0; k < n->n_out; k++) {
+            if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL)
+                own_dims(e, n->out[k]);
+            if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || shape == SHAPE_CONST || n->op == OP_IDENTITY)
+                e->shared[n->out[k].i] = true;
+        }
+    }
+    for (uint32_t i = 0; i < region->results.n; i++)
+        e->shared[region->results.data[i].i] = true;
+}
+
+void eval_prepare(struct eval *e, struct graph *g, struct arena *arena, uint32_t n_values, uint32_t n_nodes)
+{
+    e->g = g;
+    e->ex = g->ctx->exprs;
+    e->arena = arena;
+    e->vals = NEW_ARRAY(arena, struct tensor, n_values);
+    e->set = NEW_ARRAY(arena, bool, n_values);
+    e->value_sym = NEW_ARRAY(arena, uint32_t, n_values);
+    e->dies = NEW_ARRAY(arena, uint32_t, n_nodes);
+}
+
+static void prepare_symbols(struct eval *e)
+{
+    struct arena *arena = e->arena;
+    uint32_t n = e->g->values.n;
+    e->n_sym = sym_count(e->ex) + 1;
+    e->shared = NEW_ARRAY(arena, bool, n);
+    e->last_node = NEW_ARRAY(arena, uint32_t, n);
+    e->next_dying = NEW_ARRAY(arena, uint32_t, n);
+    e->sym = NEW_ARRAY(arena, int64_t, e->n_sym);
+    e->sym_owner = NEW_ARRAY(arena, uint32_t, e->n_sym);
+    e->next_sym = NEW_ARRAY(arena, uint32_t, e->n_sym);
+    for (uint32_t s = 1; s < e->n_sym; s++) {
+        const struct symbol *sym = sym_get(e->ex, (sym_id){s});
+        if (sym->kind != SYM_VALUE || sym->value == 0 || sym->value >= n)
+            continue;
+        e->next_sym[s] = e->value_sym[sym->value];
+        e->value_sym[sym->value] = s;
+    }
+}
+
+static void prepare_lifetimes(struct eval *e)
+{
+    for (uint32_t v = 1; v < e->g->values.n; v++) {
+        if (e->shared[v] || !e->last_node[v] || (e->wanted && e->wanted[v]))
+            continue;
+        e->next_dying[v] = e->dies[e->last_node[v]];
+        e->dies[e->last_node[v]] = v;
+    }
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------------- */
+
+static eval_fn *const eval_table[OP_COUNT] = {
+    [OP_CONSTANT] = eval_constant, [OP_CONVERT] = eval_convert, [OP_BITCAST] = eval_convert, [OP_IOTA] = eval_iota,
+    [OP_FROM_EXPRS] = eval_from_exprs, [OP_GATHER] = eval_gather, [OP_GATHER_ELEMENTS] = eval_gather_elements,
+    [OP_GATHER_ND] = eval_gather_nd, [OP_BROADCAST] = eval_broadcast, [OP_RESHAPE] = eval_reshape,
+    [OP_TRANSPOSE] = eval_transpose, [OP_SLICE] = eval_slice, [OP_PAD] = eval_pad, [OP_CONCAT] = eval_concat,
+    [OP_IDENTITY] = eval_identity, [OP_REDUCE] = eval_reduce, [OP_ARGREDUCE] = eval_argreduce,
+    [OP_WINDOW] = eval_window, [OP_ARGWINDOW] = eval_argwindow, [OP_DOT] = eval_dot, [OP_CONV] = eval_conv,
+    [OP_CUMULATE] = eval_cumulate, [OP_SCATTER_ELEMENTS] = eval_scatter_elements,
+    [OP_SCATTER_ND] = eval_scatter_nd, [OP_SORT] = eval_sort, [OP_NONZERO] = eval_nonzero,
+    [OP_UNIQUE] = eval_unique, [OP_NMS] = eval_nms, [OP_DFT] = eval_dft, [OP_DET] = eval_det, [OP_RNG] = eval_rng,
+    [OP_STRING] = eval_string, [OP_SEQ_MAKE] = eval_seq_make, [OP_SEQ_AT] = eval_seq_at,
+    [OP_SEQ_INSERT] = eval_seq_insert, [OP_SEQ_ERASE] = eval_seq_erase, [OP_SEQ_LENGTH] = eval_seq_length,
+    [OP_SEQ_CONCAT] = eval_seq_concat, [OP_SEQ_SPLIT] = eval_seq_split, [OP_OPT_MAKE] = eval_opt_make,
+    [OP_OPT_GET] = eval_opt_get, [OP_OPT_HAS] = eval_opt_has, [OP_IF] = eval_if, [OP_LOOP] = eval_loop,
+    [OP_ASSERT] = eval_assert,
+};
+
+enum eval_status eval_node(struct eval *e, node_id id)
+{
+    const struct node *n = graph_node(e->g, id);
+    eval_fn *fn = eval_table[n->op] ? eval_table[n->op] : op_shape(n->op) == SHAPE_MAP ? eval_map : NULL;
+    if (!fn)
+        return eval_fail(e, EVAL_UNSUPPORTED, "%s cannot be interpreted", op_name(n->op));
+    struct tensor **in = NEW_ARRAY(e->arena, struct tensor *, n->n_in + 1);
+    struct tensor *out = NEW_ARRAY(e->arena, struct tensor, n->n_out + 1);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (!n->in[i].i || !e->set[n->in[i].i])
+            return eval_fail(e, EVAL_UNSUPPORTED, "%s: operand %u has no value", op_name(n->op), i + 1);
+        in[i] = &e->vals[n->in[i].i];
+    }
+    TRY(fn(e, n, in, out));
+    for (uint32_t i = 0; i < n->n_out; i++)
+        TRY(eval_set(e, n->out[i], &out[i]));
+    for (uint32_t v = e->dies[id.i]; v; v = e->next_dying[v]) {
+        const struct tensor *t = &e->vals[v];
+        uint32_t b = bucket(tensor_count(t) * elem_size(t->elem));
+        if (e->set[v] && t->kind == TYPE_TENSOR && b <= 20)
+            VEC_PUSH(e->arena, &e->free_blocks[b], t->data);
+        e->set[v] = false;
+    }
+    return EVAL_OK;
+}
+
+enum eval_status eval_region(struct eval *e, region_id r)
+{
+    uint32_t n = graph_get_region(e->g, r)->nodes.n;
+    for (uint32_t i = 0; i < n; i++) {
+        node_id id = graph_get_region(e->g, r)->nodes.data[i];
+        if (!graph_node(e->g, id)->dead)
+            TRY(eval_node(e, id));
+    }
+    return EVAL_OK;
+}
+
+enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
+                                    struct arena *arena, const char **text)
+{
+    struct eval e = { .text = "", .watch = watch, .user = user };
+    enum eval_status status = EVAL_OK;
+    eval_prepare(&e, g, arena, g->values.n, g->nodes.n);
+    prepare_symbols(&e);
+    e.wanted = wanted;
+    for (uint32_t i = 0; i < g->inputs.n; i++)    /* inputs come first: they bind the symbols of shapes */
+        own_dims(&e, g->inputs.data[i].value);
+    prepare_region(&e, (region_id){1});
+    prepare_lifetimes(&e);
+    /* Twice: a dim like 2*n may stand before the input that has n alone. */
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t i = 0; i < g->inputs.n; i++) {
+            status = eval_set(&e, g->inputs.data[i].value, &in[i]);
+            if (status != EVAL_OK && (pass || status != EVAL_SHAPE))
+                goto done;
+        }
+    status = eval_region(&e, (region_id){1});
+done:
+    if (text)
+        *text = e.text;
+    return status;
+}
+
+enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted, struct arena *arena, const char **text)
+{
+    return graph_eval_watched(g, in, wanted, NULL, NULL, arena, text);
+}
+
+enum eval_status graph_eval(struct graph *g, const struct tensor *in, struct tensor *out, struct arena *arena,
+                            const char **text)
+{
+    struct tensor **wanted = NEW_ARRAY(arena, struct tensor *, g->values.n);
+    for (uint32_t i = 0; i < g->outputs.n; i++)
+        wanted[g->outputs.data[i].value.i] = &out[i];
+    enum eval_status status = graph_eval_values(g, in, wanted, arena, text);
+    for (uint32_t i = 0; i < g->outputs.n; i++)    /* one value may be several outputs */
+        out[i] = *wanted[g->outputs.data[i].value.i];
+    return status;
+}

@@ -1,0 +1,280 @@
+/* Constant folding on demand: value_is_const, value_fold and what reads small constants.
+ *
+ * A lazy constant is a value all of whose ancestors are constants; nothing marks it. Folding runs the interpreter over
+ * just the nodes that it depends on, in scratch memory, and keeps the result in the graph's arena. Tables over all
+ * values are kept from fold to fold, so that many small folds of a large graph cost what they touch. Walks use a
+ * list, not the stack: chains of nodes are as long as the file wants.
+ */
+#include "ir/eval/fold.h"
+
+#include <string.h>
+
+#include "ir/eval/eval.h"
+
+enum { IS_UNKNOWN, IS_NOT, IS_CONST };
+typedef VEC(value_id) value_list;
+typedef VEC(node_id) node_list;
+
+struct folds *folds_of(struct graph *g, value_id v)
+{
+    if (!g->folds)
+        g->folds = NEW(&g->arena, struct folds);
+    struct folds *f = g->folds;
+    if (v.i >= f->cap) {
+        struct folds old = *f;
+        f->cap = g->values.n * 2;
+        f->constness = NEW_ARRAY(&g->arena, uint8_t, f->cap);
+        f->read_cost = NEW_ARRAY(&g->arena, uint16_t, f->cap);
+        f->data = NEW_ARRAY(&g->arena, const struct tensor_data *, f->cap);
+        if (old.cap) {
+            memcpy(f->constness, old.constness, old.cap * sizeof *f->constness);
+            memcpy(f->read_cost, old.read_cost, old.cap * sizeof *f->read_cost);
+            memcpy(f->data, old.data, old.cap * sizeof *f->data);
+        }
+    }
+    return f;
+}
+
+/* ---- is it a constant? ------------------------------------------------------------------------------------------ */
+
+/* Can this node's result be a constant, its operands aside: pure, with nothing that only the run knows? */
+static bool node_may_be_const(const struct graph *g, const struct node *n)
+{
+    const struct exprs *ex = g->ctx->exprs;
+    enum op_shape shape = op_shape(n->op);
+    int64_t c;
+    if (shape == SHAPE_CONTROL || n->op == OP_RNG || n->op == OP_STRING || n->op == OP_NONE)
+        return false;
+    for (uint32_t i = 0; i < n->n_attr; i++) {
+        const struct attr *a = &n->attr[i];
+        if (a->kind == ATTR_EXPR && !ex_is_const(ex, a->u.e, &c))
+            return false;
+        for (uint32_t k = 0; a->kind == ATTR_EXPRS && k < a->n; k++)
+            if (!ex_is_const(ex, a->u.exprs[k], &c))
+                return false;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        const struct type *t = value_type(g, n->out[i]);
+        if (t->kind != TYPE_TENSOR || t->rank == RANK_UNKNOWN)
+            return false;
+        for (int32_t k = 0; k < t->rank; k++)
+            if (!ex_is_const(ex, t->dims[k], &c))
+                return false;
+    }
+    return true;
+}
+
+/* Decides v when all its operands are decided; else pushes those that are not and says so. */
+static bool decide(struct graph *g, struct folds *f, value_id v, struct arena *a, value_list *todo)
+{
+    node_id def = graph_value(g, v)->def;
+    f->constness[v.i] = IS_NOT;
+    if (!def.i || !node_may_be_const(g, graph_node(g, def)))
+        return true;
+    const struct node *n = graph_node(g, def);
+    uint32_t before = todo->n;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (f->constness[n->in[i].i] == IS_NOT)
+            return todo->n = before, true;
+        if (f->constness[n->in[i].i] == IS_UNKNOWN)
+            VEC_PUSH(a, todo, n->in[i]);
+    }
+    f->constness[v.i] = todo->n == before ? IS_CONST : IS_UNKNOWN;
+    return todo->n == before;
+}
+
+bool value_is_const(const struct graph *graph, value_id v)
+{
+    struct graph *g = (struct graph *)(uintptr_t)graph;    /* only its cache changes */
+    struct folds *f = folds_of(g, v);
+    if (f->constness[v.i] != IS_UNKNOWN)
+        return f->constness[v.i] == IS_CONST;
+    if (value_op(g, v) == OP_CONSTANT)
+        return f->constness[v.i] = IS_CONST, true;
+    struct arena scratch;
+    value_list todo = { 0 };
+    arena_init(&scratch, g->ctx);
+    VEC_PUSH(&scratch, &todo, v);
+    while (todo.n) {
+        value_id top = todo.data[todo.n - 1];
+        uint32_t at = todo.n - 1;
+        if (f->constness[top.i] != IS_UNKNOWN || decide(g, f, top, &scratch, &todo))
+            todo.n = at;
+    }
+    arena_release(&scratch);
+    return f->constness[v.i] == IS_CONST;
+}
+
+/* ---- folding ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t type_bytes(const struct graph *g, const struct type *t)
+{
+    int64_t bytes = elem_size(t->elem), d;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (!ex_is_const(g->ctx->exprs, t->dims[i], &d) || !mul_i64(bytes, d, &bytes))
+            return INT64_MAX;
+    return bytes;
+}
+
+static const struct tensor_data *new_data(struct graph *g, enum elem elem, int32_t rank, const int64_t *dims,
+                                          const void *bytes, size_t size)
+{
+    struct tensor_data *t = NEW(&g->arena, struct tensor_data);
+    *t = (struct tensor_data){ .elem = elem, .rank = rank, .bytes = { bytes, size } };
+    t->dims = arena_copy(&g->arena, dims, (size_t)rank * sizeof *dims);
+    return t;
+}
+
+static const struct tensor_data *constant_data(struct graph *g, const struct node *n)
+{
+    uint32_t rank;
+    const int64_t *dims = node_ints(n, "dims", &rank);
+    const struct attr *data = node_attr(n, "data");
+    return new_data(g, node_elem(n, "elem"), (int32_t)rank, dims, data->u.data.data, data->u.data.size);
+}
+
+/* The nodes that v needs, operands first; leaves: bytes of the constants among them. */
+static void needed_nodes(struct graph *g, value_id v, struct arena *a, node_list *order, int64_t *leaves)
+{
+    struct folds *f = folds_of(g, v);
+    node_list stack = { 0 };
+    uint8_t *state = f->visited;    /* 1: operands pushed, 2: listed */
+    VEC_PUSH(a, &stack, graph_value(g, v)->def);
+    while (stack.n) {
+        node_id id = stack.data[stack.n - 1];
+        const struct node *n = graph_node(g, id);
+        if (state[id.i] != 0) {
+            stack.n--;
+            if (state[id.i] == 1)
+                VEC_PUSH(a, order, id);
+            state[id.i] = 2;
+            continue;
+        }
+        state[id.i] = 1;
+        if (n->op == OP_CONSTANT)
+            *leaves += type_bytes(g, value_type(g, n->out[0]));
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            node_id def = graph_value(g, n->in[i])->def;
+            if (!f->data[n->in[i].i] && state[def.i] == 0)
+                VEC_PUSH(a, &stack, def);
+        }
+    }
+}
+
+/* The interpreter's state and the marks, with room for the graph as it is now. */
+static struct eval *fold_state(struct graph *g, struct folds *f)
+{
+    if (f->eval_values < g->values.n || f->eval_nodes < g->nodes.n) {
+        f->eval_values = g->values.n * 2;
+        f->eval_nodes = g->nodes.n * 2;
+        f->eval = NEW(&g->arena, struct eval);
+        f->visited = NEW_ARRAY(&g->arena, uint8_t, f->eval_nodes);
+        eval_prepare(f->eval, g, &g->arena, f->eval_values, f->eval_nodes);
+    }
+    f->eval->text = "";
+    return f->eval;
+}
+
+/* Leaves no trace of the nodes run. */
+static void fold_clear(struct graph *g, struct folds *f, const node_list *order)
+{
+    for (uint32_t k = 0; k < order->n; k++) {
+        const struct node *n = graph_node(g, order->data[k]);
+        f->visited[order->data[k].i] = 0;
+        for (uint32_t i = 0; i < n->n_out; i++)
+            f->eval->set[n->out[i].i] = false;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            f->eval->set[n->in[i].i] = false;
+    }
+}
+
+/* Runs the nodes in order; operands that are folded already come from the cache. */
+static enum eval_status run_nodes(struct eval *e, const node_list *order)
+{
+    const struct folds *f = e->g->folds;
+    for (uint32_t k = 0; k < order->n; k++) {
+        const struct node *n = graph_node(e->g, order->data[k]);
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const struct tensor_data *known = f->data[n->in[i].i];
+            if (!known || e->set[n->in[i].i])
+                continue;
+            struct tensor t = { .kind = TYPE_TENSOR, .elem = known->elem, .rank = known->rank, .present = true,
+                                .dims = (int64_t *)(uintptr_t)known->dims,
+                                .data = (void *)(uintptr_t)known->bytes.data };
+            TRY(eval_set(e, n->in[i], &t));
+        }
+        TRY(eval_node(e, order->data[k]));
+    }
+    return EVAL_OK;
+}
+
+const struct tensor_data *value_fold(struct graph *g, value_id v)
+{
+    const struct limits *limits = &g->ctx->limits;
+    struct folds *f = folds_of(g, v);
+    if (f->data[v.i])
+        return f->data[v.i];
+    node_id def = graph_value(g, v)->def;
+    src_id src = def.i ? graph_node(g, def)->src : (src_id){0};
+    if (!value_is_const(g, v)) {
+        error_internal(g->ctx, src, "folding of a value that is not constant");
+        return NULL;
+    }
+    if (graph_node(g, def)->op == OP_CONSTANT)
+        return f->data[v.i] = constant_data(g, graph_node(g, def));
+    struct arena scratch;
+    node_list order = { 0 };
+    int64_t leaves = 0, bytes = type_bytes(g, value_type(g, v));
+    const struct tensor_data *result = NULL;
+    arena_init(&scratch, g->ctx);
+    struct eval *e = fold_state(g, f);
+    e->arena = &scratch;
+    needed_nodes(g, v, &scratch, &order, &leaves);
+    if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
+        error_limit(g->ctx, src, "%s: folding this constant makes %lld bytes of %lld (limits: %lld more at once, %lld in all)",
+                    op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)limits->fold_bytes,
+                    (long long)limits->fold_total);
+    } else {
+        enum eval_status status = run_nodes(e, &order);
+        const struct tensor *t = &e->vals[v.i];
+        if (status == EVAL_OK)
+            result = f->data[v.i] = new_data(g, t->elem, t->rank, t->dims, arena_copy(&g->arena, t->data, (size_t)bytes),
+                                             (size_t)bytes);
+        else
+            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s", e->text);
+        f->total += result ? bytes : 0;
+    }
+    fold_clear(g, f, &order);
+    arena_release(&scratch);
+    return result;
+}
+
+/* ---- small constants ---------------------------------------------------------------------------------------------------- */
+
+static const struct tensor_data *fold_of_length(struct graph *g, value_id v, uint32_t n)
+{
+    const struct type *t = value_type(g, v);
+    int64_t d, count = 1;
+    if (t->kind != TYPE_TENSOR || t->rank == RANK_UNKNOWN || !strchr("BIUF", elem_class(t->elem)))
+        return NULL;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (!ex_is_const(g->ctx->exprs, t->dims[i], &d) || !mul_i64(count, d, &count))
+            return NULL;
+    return count == n && value_is_const(g, v) ? value_fold(g, v) : NULL;
+}
+
+bool value_const_i64(struct graph *g, value_id v, int64_t *out, uint32_t n)
+{
+    const struct tensor_data *t = v.i ? fold_of_length(g, v, n) : NULL;
+    for (uint32_t i = 0; t && i < n; i++)
+        out[i] = elem_to_i64(t->elem, (const char *)t->bytes.data + i * elem_size(t->elem));
+    return t != NULL;
+}
+
+bool value_const_f64(struct graph *g, value_id v, double *out, uint32_t n)
+{
+    const struct tensor_data *t = v.i ? fold_of_length(g, v, n) : NULL;
+    for (uint32_t i = 0; t && i < n; i++)
+        out[i] = elem_to_f64(t->elem, (const char *)t->bytes.data + i * elem_size(t->elem));
+    return t != NULL;
+}

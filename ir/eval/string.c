@@ -1,0 +1,80 @@
+/* Interpretation of string operators (see eval.c): those that work element by element. The others exist in the runtime
+ * only, and asking for them is a status. A string is a span of bytes. */
+#include <string.h>
+
+#include "ir/eval/eval.h"
+
+static bool string_equal(const struct span *a, const struct span *b)
+{
+    return a->size == b->size && (a->size == 0 || memcmp(a->data, b->data, a->size) == 0);
+}
+
+static struct span string_concat(struct eval *e, const struct span *a, const struct span *b)
+{
+    char *data = arena_alloc(e->arena, a->size + b->size + 1);
+    if (a->size)
+        memcpy(data, a->data, a->size);
+    if (b->size)
+        memcpy(data + a->size, b->data, b->size);
+    return (struct span){ data, a->size + b->size };
+}
+
+/* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such list. */
+static int64_t string_find(const struct span *s, const struct tensor *list)
+{
+    const char *at = list->data, *end = at + tensor_count(list);
+    uint32_t count, bytes;
+    int64_t found = 0;
+    if (end - at < (int64_t)sizeof count)
+        return -1;
+    memcpy(&count, at, sizeof count);
+    at += sizeof count;
+    for (uint32_t k = 0; k < count; k++, at += bytes) {
+        if (end - at < (int64_t)sizeof bytes)
+            return -1;
+        memcpy(&bytes, at, sizeof bytes);
+        at += sizeof bytes;
+        if (end - at < bytes)
+            return -1;
+        const struct span key = { at, bytes };
+        found = string_equal(s, &key) ? (int64_t)k + 1 : found;
+    }
+    return found;
+}
+
+static enum eval_status find(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    int64_t count = tensor_count(out);
+    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_I64)
+        return eval_fail(e, EVAL_SHAPE, "string function find: shapes or types differ");
+    for (int64_t i = 0; i < count; i++) {
+        int64_t found = string_find((const struct span *)in[0]->data + i, in[1]);
+        if (found < 0)
+            return eval_fail(e, EVAL_VALUE, "string function find: no list of strings");
+        ((int64_t *)out->data)[i] = found;
+    }
+    return EVAL_OK;
+}
+
+enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const char *fn = node_str(n, "fn", "?");
+    bool equal = strcmp(fn, "equal") == 0, concat = strcmp(fn, "concat") == 0;
+    if (strcmp(fn, "find") == 0 && n->n_in == 2)
+        return find(e, n, in, out);
+    if ((!equal && !concat) || n->n_in != 2 || in[0]->elem != ELEM_STR || in[1]->elem != ELEM_STR)
+        return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", fn);
+    TRY(eval_result(e, n, 0, out));
+    int64_t count = tensor_count(out);
+    if (tensor_count(in[0]) != count || tensor_count(in[1]) != count || out->elem != (equal ? ELEM_BOOL : ELEM_STR))
+        return eval_fail(e, EVAL_SHAPE, "string function %s: shapes or types differ", fn);
+    for (int64_t i = 0; i < count; i++) {
+        const struct span *a = (const struct span *)in[0]->data + i, *b = (const struct span *)in[1]->data + i;
+        if (equal)
+            ((uint8_t *)out->data)[i] = string_equal(a, b);
+        else
+            ((struct span *)out->data)[i] = string_concat(e, a, b);
+    }
+    return EVAL_OK;
+}

@@ -1,0 +1,330 @@
+/* Interpretation of views, gathers and scatters (see eval.c).
+ *
+ * Views that treat each dim alone (broadcast, slice, pad) are one function over a table per dim: the operand's
+ * offset that an index of the result means, or -1 for the fill value. */
+#include <string.h>
+
+#include "ir/eval/eval.h"
+#include "ir/ops/scalar.h"
+
+/* ---- separable views ------------------------------------------------------------------------------------------------ */
+
+/* map[d][i]: offset in elements, -1: fill. fill NULL: zero bytes, which eval_tensor left there. */
+static void copy_mapped(const struct tensor *x, int64_t *const *map, const void *fill, struct tensor *out)
+{
+    int64_t at[RANK_MAX] = { 0 }, k = 0;
+    size_t size = elem_size(x->elem);
+    if (tensor_count(out) == 0)
+        return;
+    do {
+        int64_t from = 0;
+        bool inside = true;
+        for (int32_t d = 0; d < out->rank; d++) {
+            inside &= map[d][at[d]] >= 0;
+            from += map[d][at[d]];
+        }
+        if (inside)
+            memcpy((char *)out->data + (size_t)k * size, (char *)x->data + (size_t)from * size, size);
+        else if (fill)
+            memcpy((char *)out->data + (size_t)k * size, fill, size);
+        k++;
+    } while (dims_next(out->dims, out->rank, at));
+}
+
+static int64_t *offsets(struct eval *e, int64_t n)
+{
+    return NEW_ARRAY(e->arena, int64_t, n + 1);
+}
+
+enum eval_status eval_broadcast(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0];
+    int64_t strides[RANK_MAX], *map[RANK_MAX];
+    TRY(eval_result(e, n, 0, out));
+    dims_strides(x->dims, x->rank, strides);
+    for (int32_t d = 0; d < out->rank; d++) {
+        int32_t k = d - (out->rank - x->rank);
+        if (k >= 0 && x->dims[k] != 1 && x->dims[k] != out->dims[d])
+            return eval_fail(e, EVAL_SHAPE, "broadcast: dimension %lld does not fit to %lld", (long long)x->dims[k],
+                             (long long)out->dims[d]);
+        map[d] = offsets(e, out->dims[d]);
+        for (int64_t i = 0; k >= 0 && x->dims[k] != 1 && i < out->dims[d]; i++)
+            map[d][i] = i * strides[k];
+    }
+    copy_mapped(x, map, NULL, out);
+    return EVAL_OK;
+}
+
+enum eval_status eval_reshape(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    if (tensor_count(out) != tensor_count(in[0]))
+        return eval_fail(e, EVAL_SHAPE, "reshape of %lld elements into %lld", (long long)tensor_count(in[0]),
+                         (long long)tensor_count(out));
+    memcpy(out->data, in[0]->data, (size_t)tensor_count(out) * elem_size(out->elem));
+    return EVAL_OK;
+}
+
+enum eval_status eval_transpose(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0];
+    int64_t strides[RANK_MAX], *map[RANK_MAX];
+    uint32_t rank;
+    const int64_t *perm = node_ints(n, "perm", &rank);
+    TRY(eval_result(e, n, 0, out));
+    dims_strides(x->dims, x->rank, strides);
+    for (int32_t d = 0; d < out->rank; d++) {
+        if (out->dims[d] != x->dims[perm[d]])
+            return eval_fail(e, EVAL_SHAPE, "transpose: shapes differ");
+        map[d] = offsets(e, out->dims[d]);
+        for (int64_t i = 0; i < out->dims[d]; i++)
+            map[d][i] = i * strides[perm[d]];
+    }
+    copy_mapped(x, map, NULL, out);
+    return EVAL_OK;
+}
+
+enum eval_status eval_slice(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0];
+    int64_t strides[RANK_MAX], starts[RANK_MAX], *map[RANK_MAX];
+    uint32_t rank;
+    const int64_t *steps = node_ints(n, "steps", &rank);
+    TRY(eval_exprs(e, n, "starts", starts));
+    TRY(eval_result(e, n, 0, out));
+    dims_strides(x->dims, x->rank, strides);
+    for (int32_t d = 0; d < out->rank; d++) {
+        map[d] = offsets(e, out->dims[d]);
+        for (int64_t i = 0; i < out->dims[d]; i++) {
+            int64_t at = starts[d] + steps[d] * i;
+            if (at < 0 || at >= x->dims[d])
+                return eval_fail(e, EVAL_SHAPE, "slice: index %lld of axis %d is outside of %lld", (long long)at, d,
+                                 (long long)x->dims[d]);
+            map[d][i] = at * strides[d];
+        }
+    }
+    copy_mapped(x, map, NULL, out);
+    return EVAL_OK;
+}
+
+/* Where index i (of the operand, possibly outside) reads; -1: the fill value. */
+static int64_t padded_index(const char *mode, int64_t i, int64_t n)
+{
+    if (i >= 0 && i < n)
+        return i;
+    switch (mode[0]) {
+    case 'e':
+        return i < 0 ? 0 : n - 1;
+    case 'w':
+        return floormod_i64(i, n);
+    case 'r': {
+        int64_t period = n > 1 ? 2 * (n - 1) : 1, k = floormod_i64(i, period);
+        return k < n ? k : period - k;
+    }
+    default:
+        return -1;
+    }
+}
+
+enum eval_status eval_pad(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0];
+    const char *mode = node_str(n, "mode", "constant");
+    int64_t strides[RANK_MAX], lo[RANK_MAX], hi[RANK_MAX], *map[RANK_MAX];
+    TRY(eval_exprs(e, n, "lo", lo));
+    TRY(eval_exprs(e, n, "hi", hi));
+    TRY(eval_result(e, n, 0, out));
+    dims_strides(x->dims, x->rank, strides);
+    for (int32_t d = 0; d < out->rank; d++) {
+        if (lo[d] < 0 || hi[d] < 0)
+            return eval_fail(e, EVAL_SHAPE, "pad: negative padding of axis %d", d);
+        if (mode[0] != 'c' && x->dims[d] == 0 && out->dims[d] > 0)
+            return eval_fail(e, EVAL_SHAPE, "pad: axis %d is empty, there is nothing to pad with", d);
+        map[d] = offsets(e, out->dims[d]);
+        for (int64_t i = 0; i < out->dims[d]; i++) {
+            int64_t k = padded_index(mode, i - lo[d], x->dims[d]);
+            map[d][i] = k < 0 ? INT64_MIN / 64 : k * strides[d];    /* stays negative in a sum over all dims */
+        }
+    }
+    copy_mapped(x, map, n->n_in > 1 ? in[1]->data : NULL, out);
+    return EVAL_OK;
+}
+
+enum eval_status eval_concat(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    int64_t axis = node_int(n, "axis", 0), base = 0;
+    TRY(eval_result(e, n, 0, out));
+    size_t size = elem_size(out->elem);
+    int64_t outer = dims_count(out->dims, (int32_t)axis), inner = dims_count(out->dims + axis + 1, out->rank - 1 - (int32_t)axis);
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        int64_t d = in[k]->dims[axis];
+        for (int32_t i = 0; i < out->rank; i++)
+            if (i != axis && in[k]->dims[i] != out->dims[i])
+                return eval_fail(e, EVAL_SHAPE, "concat: operand %u differs in dimension %d", k + 1, i);
+        if (base + d > out->dims[axis])
+            return eval_fail(e, EVAL_SHAPE, "concat: operands exceed the result");
+        for (int64_t o = 0; o < outer; o++)
+            memcpy((char *)out->data + (size_t)((o * out->dims[axis] + base) * inner) * size,
+                   (char *)in[k]->data + (size_t)(o * d * inner) * size, (size_t)(d * inner) * size);
+        base += d;
+    }
+    return EVAL_OK;
+}
+
+/* ---- gathers -------------------------------------------------------------------------------------------------------- */
+
+/* Index k of idx as a position in [0, dim); clamps, or fails. */
+static enum eval_status read_index(struct eval *e, const struct node *n, const struct tensor *idx, int64_t k,
+                                   int64_t dim, int64_t *at)
+{
+    int64_t v = elem_to_i64(idx->elem, (char *)idx->data + (size_t)k * elem_size(idx->elem));
+    *at = v < 0 ? v + dim : v;
+    if (node_int(n, "clamp", 0) && dim > 0)
+        *at = *at < 0 ? 0 : *at >= dim ? dim - 1 : *at;
+    if (*at < 0 || *at >= dim)
+        return eval_fail(e, EVAL_VALUE, "%s: index %lld is outside of [-%lld, %lld)", op_name(n->op), (long long)v,
+                         (long long)dim, (long long)dim);
+    return EVAL_OK;
+}
+
+enum eval_status eval_gather(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *idx = in[1];
+    int32_t axis = (int32_t)node_int(n, "axis", 0);
+    int64_t outer = dims_count(x->dims, axis), inner = dims_count(x->dims + axis + 1, x->rank - axis - 1), at;
+    int64_t count = tensor_count(idx), dim = x->dims[axis];
+    size_t row = (size_t)inner * elem_size(x->elem);
+    TRY(eval_result(e, n, 0, out));
+    if (tensor_count(out) != outer * count * inner)
+        return eval_fail(e, EVAL_SHAPE, "gather: the result's shape does not fit");
+    for (int64_t k = 0; k < count; k++) {
+        TRY(read_index(e, n, idx, k, dim, &at));
+        for (int64_t o = 0; o < outer; o++)
+            memcpy((char *)out->data + (size_t)(o * count + k) * row, (char *)x->data + (size_t)(o * dim + at) * row, row);
+    }
+    return EVAL_OK;
+}
+
+/* Flat offset in x of an index tuple of `like`, with position `at_axis` along axis; -1 when outside. */
+static int64_t element_offset(const struct tensor *x, const int64_t *at, int64_t axis, int64_t at_axis)
+{
+    int64_t p = 0;
+    for (int32_t d = 0; d < x->rank; d++) {
+        int64_t i = d == axis ? at_axis : at[d];
+        if (i >= x->dims[d])
+            return -1;
+        p = p * x->dims[d] + i;
+    }
+    return p;
+}
+
+enum eval_status eval_gather_elements(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *idx = in[1];
+    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = { 0 }, k = 0, i;
+    size_t size = elem_size(x->elem);
+    TRY(eval_tensor(e, out, x->elem, idx->rank, idx->dims));
+    if (tensor_count(out) == 0)
+        return EVAL_OK;
+    do {
+        TRY(read_index(e, n, idx, k, x->dims[axis], &i));
+        int64_t p = element_offset(x, at, axis, i);
+        if (p < 0)
+            return eval_fail(e, EVAL_SHAPE, "gather_elements: indices reach outside of the data");
+        memcpy((char *)out->data + (size_t)k * size, (char *)x->data + (size_t)p * size, size);
+        k++;
+    } while (dims_next(out->dims, out->rank, at));
+    return EVAL_OK;
+}
+
+/* Offset in elements, within the dims of x from `batch` on, of index tuple t of length k. */
+static enum eval_status tuple_offset(struct eval *e, const struct node *n, const struct tensor *x, const struct tensor *idx,
+                                     int64_t t, int64_t k, int64_t batch, int64_t *offset)
+{
+    int64_t i;
+    *offset = 0;
+    for (int64_t d = 0; d < k; d++) {
+        TRY(read_index(e, n, idx, t * k + d, x->dims[batch + d], &i));
+        *offset = *offset * x->dims[batch + d] + i;
+    }
+    return EVAL_OK;
+}
+
+enum eval_status eval_gather_nd(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *idx = in[1];
+    int64_t batch = node_int(n, "batch", 0), k = idx->dims[idx->rank - 1], offset;
+    int64_t row = dims_count(x->dims + batch + k, x->rank - (int32_t)(batch + k));
+    int64_t batches = dims_count(x->dims, (int32_t)batch);
+    int64_t tuples = dims_count(idx->dims + batch, idx->rank - 1 - (int32_t)batch);
+    int64_t block = dims_count(x->dims + batch, x->rank - (int32_t)batch);
+    size_t size = elem_size(x->elem) * (size_t)row;
+    TRY(eval_result(e, n, 0, out));
+    if (tensor_count(out) != batches * tuples * row || tensor_count(idx) != batches * tuples * k)
+        return eval_fail(e, EVAL_SHAPE, "gather_nd: shapes do not fit");
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t t = 0; t < tuples; t++) {
+            TRY(tuple_offset(e, n, x, idx, b * tuples + t, k, batch, &offset));
+            memcpy((char *)out->data + (size_t)(b * tuples + t) * size,
+                   (char *)x->data + (size_t)(b * block) * elem_size(x->elem) + (size_t)offset * size, size);
+        }
+    return EVAL_OK;
+}
+
+/* ---- scatters -------------------------------------------------------------------------------------------------------- */
+
+static enum eval_status copy_operand(struct eval *e, const struct tensor *x, struct tensor *out)
+{
+    TRY(eval_tensor(e, out, x->elem, x->rank, x->dims));
+    memcpy(out->data, x->data, (size_t)tensor_count(x) * elem_size(x->elem));
+    return EVAL_OK;
+}
+
+/* out[at ...] op= updates[from ...], count elements. */
+static void combine(const char *monoid, struct tensor *out, int64_t at, const struct tensor *updates, int64_t from,
+                    int64_t count)
+{
+    size_t size = elem_size(out->elem);
+    char *dst = (char *)out->data + (size_t)at * size;
+    const char *src = (const char *)updates->data + (size_t)from * size;
+    const void *in[2] = { dst, src };
+    if (monoid_op(monoid) == OP_NONE)
+        memcpy(dst, src, (size_t)count * size);
+    else
+        map_eval(monoid_op(monoid), out->elem, (size_t)count, in, dst);
+}
+
+enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *idx = in[1], *updates = in[2];
+    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = { 0 }, k = 0, i;
+    TRY(copy_operand(e, x, out));
+    if (tensor_count(idx) != tensor_count(updates))
+        return eval_fail(e, EVAL_SHAPE, "scatter_elements: indices and updates differ in shape");
+    if (tensor_count(idx) == 0)
+        return EVAL_OK;
+    do {
+        TRY(read_index(e, n, idx, k, x->dims[axis], &i));
+        int64_t p = element_offset(x, at, axis, i);
+        if (p < 0)
+            return eval_fail(e, EVAL_SHAPE, "scatter_elements: indices reach outside of the data");
+        combine(node_str(n, "monoid", "set"), out, p, updates, k, 1);
+        k++;
+    } while (dims_next(idx->dims, idx->rank, at));
+    return EVAL_OK;
+}
+
+enum eval_status eval_scatter_nd(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *idx = in[1], *updates = in[2];
+    int64_t k = idx->dims[idx->rank - 1], tuples = dims_count(idx->dims, idx->rank - 1), offset;
+    int64_t row = dims_count(x->dims + k, x->rank - (int32_t)k);
+    TRY(copy_operand(e, x, out));
+    if (tensor_count(updates) != tuples * row)
+        return eval_fail(e, EVAL_SHAPE, "scatter_nd: updates do not fit to the indices");
+    for (int64_t t = 0; t < tuples; t++) {
+        TRY(tuple_offset(e, n, x, idx, t, k, 0, &offset));
+        combine(node_str(n, "monoid", "set"), out, offset * row, updates, t * row, row);
+    }
+    return EVAL_OK;
+}

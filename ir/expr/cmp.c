@@ -1,0 +1,519 @@
+/* Comparison, minimum, maximum and logic; the small prover behind them.
+ *
+ * The prover shows e >= 0 from e's interval, after replacing parts of e by bounds they cannot pass: a symbol by
+ * its bound, y mod n by n - 1, n*(y div n) by y, a minimum by one side, a factor by its least value. It searches
+ * a few such steps and gives up early: "not proved" only costs a run-time check.
+ * Canonical: l < r and l == r have no common factor, no term on the wrong side and the constant on one side;
+ * min and max are left-leaning chains in the order of ids, without common addend or factor.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/expr/internal.h"
+
+enum { PROOF_DEPTH = 4, PROOF_FUEL = 48, PROOF_SLOTS = 4096, LIST_MAX = 64, PRUNE_MAX = 8 };
+
+/* ---- the prover ---------------------------------------------------------------------------------------- */
+
+struct search {
+    struct exprs *x;
+    int fuel;
+};
+
+static bool search_nonneg(struct search *, expr_id e, int depth);
+
+/* e - coef*term + coef*rest*bound is a lower bound of e: goes on from there. */
+static bool search_replaced(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id bound,
+                            int depth)
+{
+    struct exprs *x = s->x;
+    struct poly p;
+    poly_open(x, &p);
+    poly_add(&p, e, 1);
+    poly_add(&p, term, -coef);
+    poly_add_product(&p, rest, bound, coef);
+    expr_id lower = poly_close(&p);
+    return !x->spoiled && lower.i != e.i && search_nonneg(s, lower, depth - 1);
+}
+
+/* coef * rest * (y div n), where coef * rest is a multiple of n: n*(y div n) lies in (y - n, y]. */
+static bool search_quotient(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id div,
+                            int depth)
+{
+    struct exprs *x = s->x;
+    expr_id y = ex_arg(x, div, 0), n = ex_arg(x, div, 1), left;
+    struct view v;
+    int64_t k;
+    if (ex_is_const(x, n, &k)) {
+        if (k < 1 || coef % k != 0)
+            return false;
+        left = ex_mulc(x, rest, coef / k);
+    } else {
+        view_of(x, n, &v);
+        if (v.n != 1 || v.c != 0 || v.coef[0] < 1 || coef % v.coef[0] != 0 || ex_is_const(x, rest, NULL))
+            return false;
+        left = term_divide(x, rest, v.e[0]);
+        if (!left.i || ex_lo(x, left) < 0 || ex_lo(x, n) < 1)
+            return false;
+        left = ex_mulc(x, left, coef / v.coef[0]);
+    }
+    struct poly p;
+    poly_open(x, &p);
+    poly_add(&p, e, 1);
+    poly_add(&p, term, -coef);
+    poly_add_product(&p, left, coef < 0 ? y : ex_addc(x, ex_sub(x, y, n), 1), 1);
+    expr_id lower = poly_close(&p);
+    return !x->spoiled && lower.i != e.i && search_nonneg(s, lower, depth - 1);
+}
+
+/* Bounds of an atom that are expressions: upper ones for coef < 0, else lower ones; at most 3 of them. */
+static uint32_t atom_bounds(struct exprs *x, expr_id atom, bool upper, bool in_product, expr_id out[3])
+{
+    uint32_t n = 0;
+    enum expr_kind kind = ex_kind(x, atom);
+    if (upper && kind == EX_SYM && sym_get(x, ex_as_sym(x, atom))->bound.i)
+        out[n++] = sym_get(x, ex_as_sym(x, atom))->bound;
+    if (upper && kind == EX_MOD && ex_lo(x, ex_arg(x, atom, 1)) >= 1) {
+        out[n++] = ex_addc(x, ex_arg(x, atom, 1), -1);
+        if (ex_lo(x, ex_arg(x, atom, 0)) >= 0)
+            out[n++] = ex_arg(x, atom, 0);
+    }
+    if (kind == (upper ? EX_MIN : EX_MAX)) {
+        out[n++] = ex_arg(x, atom, 0);
+        out[n++] = ex_arg(x, atom, 1);
+    }
+    int64_t end = upper ? enode(x, atom)->hi : enode(x, atom)->lo;
+    if (in_product && n < 3 && end != (upper ? INT64_MAX : INT64_MIN))
+        out[n++] = ex_const(x, end);
+    return n;
+}
+
+static bool search_term(struct search *s, expr_id e, expr_id term, int64_t coef, int depth)
+{
+    struct exprs *x = s->x;
+    expr_id atom, rest, bounds[3];
+    bool in_product = ex_kind(x, term) == EX_PROD;
+    for (uint32_t k = 0; s->fuel > 0 && term_atom(x, term, k, &atom, &rest); k++) {
+        if (ex_lo(x, rest) < 0)
+            continue;
+        if (ex_kind(x, atom) == EX_DIV && search_quotient(s, e, term, coef, rest, atom, depth))
+            return true;
+        uint32_t n = atom_bounds(x, atom, coef < 0, in_product, bounds);
+        for (uint32_t i = 0; i < n; i++)
+            if (search_replaced(s, e, term, coef, rest, bounds[i], depth))
+                return true;
+    }
+    return false;
+}
+
+static bool search_nonneg(struct search *s, expr_id e, int depth)
+{
+    struct exprs *x = s->x;
+    if (ex_lo(x, e) >= 0)
+        return true;
+    if (depth == 0 || ex_hi(x, e) < 0 || s->fuel-- <= 0 || x->spoiled)
+        return false;
+    struct view v;
+    view_of(x, e, &v);
+    for (uint32_t i = 0; i < v.n && s->fuel > 0; i++)
+        if (search_term(s, e, v.e[i], v.coef[i], depth))
+            return true;
+    return false;
+}
+
+bool expr_nonneg(struct exprs *x, expr_id e)
+{
+    if (ex_lo(x, e) >= 0)
+        return true;
+    if (ex_hi(x, e) < 0 || x->level >= EXPR_LEVEL_MAX)
+        return false;
+    struct proof *known = &x->proofs[e.i % PROOF_SLOTS];
+    if (known->e == e.i)
+        return known->holds;
+    x->level++;
+    bool outer = attempt_begin(x);
+    bool holds = search_nonneg(&(struct search){x, PROOF_FUEL}, e, PROOF_DEPTH);
+    holds = attempt_end(x, outer) && holds;
+    x->level--;
+    x->proofs[e.i % PROOF_SLOTS] = (struct proof){e.i, holds};
+    return holds;
+}
+
+/* b - a - less >= 0; an overflow on the way proves nothing. */
+static bool ordered(struct exprs *x, expr_id a, expr_id b, int64_t less)
+{
+    bool outer = attempt_begin(x);
+    expr_id gap = ex_addc(x, ex_sub(x, b, a), -less);
+    return attempt_end(x, outer) && expr_nonneg(x, gap);
+}
+
+bool expr_le(struct exprs *x, expr_id a, expr_id b)
+{
+    return a.i == b.i || ex_hi(x, a) <= ex_lo(x, b) || ordered(x, a, b, 0);
+}
+
+bool expr_lt(struct exprs *x, expr_id a, expr_id b)
+{
+    return ex_hi(x, a) < ex_lo(x, b) || (a.i != b.i && ordered(x, a, b, 1));
+}
+
+/* ---- comparisons ------------------------------------------------------------------------------------------ */
+
+static int64_t content(const struct view *v)
+{
+    int64_t g = 0;
+    for (uint32_t i = 0; i < v->n; i++)
+        g = gcd_i64(g, v->coef[i]);
+    return g;
+}
+
+/* The terms of e / g with positive coefficients, and those with negative ones, negated. */
+static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id *minus)
+{
+    struct view v;
+    view_of(x, e, &v);
+    struct poly p, m;
+    poly_open(x, &p);
+    poly_open(x, &m);
+    for (uint32_t i = 0; i < v.n; i++) {
+        int64_t coef = v.coef[i] / g;
+        if (coef == INT64_MIN)
+            expr_overflow(x);
+        else
+            poly_add(coef > 0 ? &p : &m, v.e[i], coef > 0 ? coef : -coef);
+    }
+    *plus = poly_finish(&p);
+    *minus = poly_finish(&m);
+    poly_drop(&p);
+}
+
+/* gap = b - a is not constant: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). {0} after an overflow. */
+static expr_id less_than(struct exprs *x, expr_id gap)
+{
+    struct view v;
+    view_of(x, gap, &v);
+    int64_t g = content(&v), below;
+    expr_id left, right;
+    sides(x, gap, g, &right, &left);
+    if (x->spoiled || v.c == INT64_MIN)
+        return (expr_id){0};
+    below = floordiv_i64(-v.c, g);   /* K - 1 = ceil((1 - c) / g) - 1 = floor(-c / g) */
+    bool on_left = ex_is(x, left, 0) || (below > 0 && !ex_is(x, right, 0));
+    if (on_left)
+        left = ex_addc(x, left, below);
+    else
+        right = ex_addc(x, right, -below);
+    if (ex_hi(x, left) < ex_lo(x, right))
+        return ex_const(x, 1);
+    if (ex_lo(x, left) >= ex_hi(x, right))
+        return ex_const(x, 0);
+    return expr_intern2(x, EX_LT, left, right);
+}
+
+expr_id ex_lt(struct exprs *x, expr_id a, expr_id b)
+{
+    if (expr_lt(x, a, b))
+        return ex_const(x, 1);
+    if (expr_le(x, b, a))
+        return ex_const(x, 0);
+    bool outer = attempt_begin(x);
+    expr_id e = less_than(x, ex_sub(x, b, a));
+    if (!attempt_end(x, outer) || !e.i)
+        e = expr_intern2(x, EX_LT, a, b);
+    return e;
+}
+
+expr_id ex_le(struct exprs *x, expr_id a, expr_id b)
+{
+    if (expr_le(x, a, b))
+        return ex_const(x, 1);
+    if (expr_lt(x, b, a))
+        return ex_const(x, 0);
+    bool outer = attempt_begin(x);
+    expr_id e = ex_lt(x, a, ex_addc(x, b, 1));
+    if (attempt_end(x, outer))
+        return e;
+    e = expr_intern2(x, EX_LT, b, a);
+    return expr_intern(x, &(struct ekey){.kind = EX_NOT, .n = 1, .arg = &e});
+}
+
+static bool is_bool(const struct exprs *x, expr_id e)
+{
+    return enode(x, e)->lo >= 0 && enode(x, e)->hi <= 1;
+}
+
+/* gap = a - b is not constant and may be 0. */
+static expr_id equal(struct exprs *x, expr_id gap)
+{
+    struct view v;
+    expr_id chosen = expr_equal_by_choice(x, gap);
+    if (chosen.i)
+        return chosen;
+    view_of(x, gap, &v);
+    int64_t g = content(&v), multiple = 0;
+    for (uint32_t i = 0; i < v.n; i++) {
+        int64_t m, d = enode(x, v.e[i])->div;
+        multiple = gcd_i64(multiple, mul_i64(gcd_i64(v.coef[i], 0), d, &m) ? m : d);
+    }
+    if (v.c == INT64_MIN || (multiple && v.c % multiple != 0) || v.c % g != 0)
+        return v.c == INT64_MIN ? (expr_id){0} : ex_const(x, 0);
+    expr_id plus, minus;
+    sides(x, gap, g, &plus, &minus);
+    if (x->spoiled)
+        return (expr_id){0};
+    int64_t c = v.c / g;
+    if (c > 0)
+        plus = ex_addc(x, plus, c);
+    else
+        minus = ex_addc(x, minus, -c);
+    expr_id one = ex_is_const(x, minus, NULL) ? plus : minus, other = one.i == plus.i ? minus : plus;
+    if (is_bool(x, one) && ex_is(x, other, 1))
+        return one;
+    if (is_bool(x, one) && ex_is(x, other, 0))
+        return ex_not(x, one);
+    return plus.i < minus.i ? expr_intern2(x, EX_EQ, plus, minus) : expr_intern2(x, EX_EQ, minus, plus);
+}
+
+expr_id ex_eq(struct exprs *x, expr_id a, expr_id b)
+{
+    if (a.i == b.i)
+        return ex_const(x, 1);
+    if (expr_lt(x, a, b) || expr_lt(x, b, a))
+        return ex_const(x, 0);
+    bool outer = attempt_begin(x);
+    expr_id gap = ex_sub(x, a, b), e = {0};
+    if (!x->spoiled)
+        e = ex_is_const(x, gap, NULL) ? ex_const(x, ex_is(x, gap, 0)) : equal(x, gap);
+    if (!attempt_end(x, outer) || !e.i)
+        e = a.i < b.i ? expr_intern2(x, EX_EQ, a, b) : expr_intern2(x, EX_EQ, b, a);
+    return e;
+}
+
+/* ---- logic ------------------------------------------------------------------------------------------------ */
+
+expr_id expr_to_bool(struct exprs *x, expr_id e)
+{
+    return is_bool(x, e) ? e : ex_not(x, ex_eq(x, e, ex_const(x, 0)));
+}
+
+expr_id ex_not(struct exprs *x, expr_id e)
+{
+    int64_t c;
+    if (!is_bool(x, e))
+        return ex_eq(x, e, ex_const(x, 0));
+    if (ex_is_const(x, e, &c))
+        return ex_const(x, !c);
+    if (ex_kind(x, e) == EX_NOT)
+        return ex_arg(x, e, 0);
+    if (ex_kind(x, e) == EX_LT)
+        return ex_le(x, ex_arg(x, e, 1), ex_arg(x, e, 0));
+    return expr_intern(x, &(struct ekey){.kind = EX_NOT, .n = 1, .arg = &e});
+}
+
+struct list {
+    expr_id e[LIST_MAX];
+    uint32_t n;
+    bool full;
+};
+
+static int id_order(const void *a, const void *b)
+{
+    uint32_t i = ((const expr_id *)a)->i, j = ((const expr_id *)b)->i;
+    return (i > j) - (i < j);
+}
+
+/* The operands of a left-leaning chain of one kind. */
+static void list_add(struct list *l, const struct exprs *x, enum expr_kind kind, expr_id e)
+{
+    for (;;) {
+        bool inner = ex_kind(x, e) == kind;
+        if (l->n == LIST_MAX) {
+            l->full = true;
+            return;
+        }
+        l->e[l->n++] = inner ? ex_arg(x, e, 1) : e;
+        if (!inner)
+            return;
+        e = ex_arg(x, e, 0);
+    }
+}
+
+static void list_sort(struct list *l)
+{
+    qsort(l->e, l->n, sizeof *l->e, id_order);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (kept == 0 || l->e[kept - 1].i != l->e[i].i)
+            l->e[kept++] = l->e[i];
+    l->n = kept;
+}
+
+static expr_id list_chain(struct exprs *x, enum expr_kind kind, const struct list *l)
+{
+    expr_id e = l->e[0];
+    for (uint32_t i = 1; i < l->n; i++)
+        e = expr_intern2(x, kind, e, l->e[i]);
+    return e;
+}
+
+expr_id ex_and(struct exprs *x, expr_id a, expr_id b)
+{
+    a = expr_to_bool(x, a);
+    b = expr_to_bool(x, b);
+    if (ex_is(x, a, 0) || ex_is(x, b, 1) || a.i == b.i)
+        return a;
+    if (ex_is(x, b, 0) || ex_is(x, a, 1))
+        return b;
+    struct list l = {.n = 0};
+    list_add(&l, x, EX_AND, a);
+    list_add(&l, x, EX_AND, b);
+    if (l.full)
+        return expr_intern2(x, EX_AND, a, b);
+    list_sort(&l);
+    for (uint32_t i = 0; i < l.n; i++) {
+        uint32_t opposite = ex_not(x, l.e[i]).i;
+        for (uint32_t k = 0; k < i; k++)
+            if (l.e[k].i == opposite)
+                return ex_const(x, 0);
+    }
+    return list_chain(x, EX_AND, &l);
+}
+
+expr_id ex_or(struct exprs *x, expr_id a, expr_id b)
+{
+    return ex_not(x, ex_and(x, ex_not(x, expr_to_bool(x, a)), ex_not(x, expr_to_bool(x, b))));
+}
+
+/* ---- minimum and maximum ------------------------------------------------------------------------------------ */
+
+/* The least addend of the list and what divides all that is left of its members. */
+static void list_common(const struct exprs *x, const struct list *l, int64_t *addend, int64_t *factor)
+{
+    struct view v;
+    *addend = INT64_MAX;
+    *factor = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        view_of(x, l->e[i], &v);
+        *addend = v.c < *addend ? v.c : *addend;
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        int64_t left;
+        view_of(x, l->e[i], &v);
+        *factor = gcd_i64(*factor, content(&v));
+        *factor = sub_i64(v.c, *addend, &left) ? gcd_i64(*factor, left) : 1;
+    }
+}
+
+static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t factor)
+{
+    struct view v;
+    view_of(x, e, &v);
+    struct poly p;
+    int64_t c;
+    poly_open(x, &p);
+    if (!sub_i64(v.c, addend, &c))
+        expr_overflow(x), c = 0;
+    poly_add_const(&p, c / factor);
+    for (uint32_t i = 0; i < v.n; i++)
+        poly_add(&p, v.e[i], v.coef[i] / factor);
+    return poly_close(&p);
+}
+
+/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4. */
+static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind, expr_id e)
+{
+    struct view v;
+    view_of(x, e, &v);
+    if (v.n != 1 || v.coef[0] < 1 || ex_kind(x, v.e[0]) != kind) {
+        list_add(l, x, kind, e);
+        return;
+    }
+    uint32_t first = l->n;
+    list_add(l, x, kind, v.e[0]);
+    for (uint32_t i = first; i < l->n; i++)
+        l->e[i] = ex_addc(x, ex_mulc(x, l->e[i], v.coef[0]), v.c);
+}
+
+/* Drops members that another one makes superfluous. */
+static void list_prune(struct exprs *x, enum expr_kind kind, struct list *l)
+{
+    for (uint32_t i = 0; i < l->n && l->n <= PRUNE_MAX; i++) {
+        for (uint32_t k = 0; k < l->n; k++) {
+            bool useless = k != i && (kind == EX_MIN ? expr_le(x, l->e[k], l->e[i]) : expr_le(x, l->e[i], l->e[k]));
+            if (!useless)
+                continue;
+            memmove(l->e + i, l->e + i + 1, (l->n - i - 1) * sizeof *l->e);
+            l->n--;
+            i--;
+            break;
+        }
+    }
+}
+
+static expr_id extreme_of_list(struct exprs *x, enum expr_kind kind, struct list *l)
+{
+    int64_t addend, factor;
+    list_sort(l);
+    list_prune(x, kind, l);
+    if (l->n == 1)
+        return l->e[0];
+    list_common(x, l, &addend, &factor);
+    if (factor == 0)
+        factor = 1;
+    for (uint32_t i = 0; i < l->n; i++)
+        l->e[i] = scale_down(x, l->e[i], addend, factor);
+    list_sort(l);
+    return ex_addc(x, ex_mulc(x, list_chain(x, kind, l), factor), addend);
+}
+
+static expr_id extreme(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
+{
+    if (expr_le(x, a, b))
+        return kind == EX_MIN ? a : b;
+    if (expr_le(x, b, a))
+        return kind == EX_MIN ? b : a;
+    struct list l = {.n = 0};
+    bool outer = attempt_begin(x);
+    list_add_affine(x, &l, kind, a);
+    list_add_affine(x, &l, kind, b);
+    expr_id e = {0};
+    if (!l.full && !x->spoiled)
+        e = extreme_of_list(x, kind, &l);
+    if (!attempt_end(x, outer) || !e.i)
+        e = expr_intern2(x, kind, a, b);
+    return e;
+}
+
+expr_id ex_min(struct exprs *x, expr_id a, expr_id b)
+{
+    return extreme(x, EX_MIN, a, b);
+}
+
+expr_id ex_max(struct exprs *x, expr_id a, expr_id b)
+{
+    return extreme(x, EX_MAX, a, b);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------------------ */
+
+enum truth ex_truth(const struct exprs *x, expr_id cond)
+{
+    if (ex_lo(x, cond) > 0 || ex_hi(x, cond) < 0)
+        return TRUE_;
+    return ex_is(x, cond, 0) ? FALSE_ : UNKNOWN_;
+}
+
+enum truth ex_cmp_eq(struct exprs *x, expr_id a, expr_id b)
+{
+    return ex_truth(x, ex_eq(x, a, b));
+}
+
+enum truth ex_cmp_lt(struct exprs *x, expr_id a, expr_id b)
+{
+    return ex_truth(x, ex_lt(x, a, b));
+}
+
+enum truth ex_cmp_le(struct exprs *x, expr_id a, expr_id b)
+{
+    return expr_le(x, a, b) ? TRUE_ : expr_lt(x, b, a) ? FALSE_ : UNKNOWN_;
+}

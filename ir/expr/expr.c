@@ -1,0 +1,520 @@
+/* Storage of expressions: interning, intervals and divisibility, symbols, queries.
+ *
+ * A node is found again by hash; its interval and divisor are computed once, when it is made. A node whose
+ * interval is one point becomes that constant. Simplification is elsewhere: sums and products in ir/expr/sum.c,
+ * division in ir/expr/div.c, comparison, minimum in ir/expr/cmp.c, choice in
+ * ir/expr/choice.c, walks in ir/expr/walk.c, text in ir/expr/text.c.
+ */
+#include "ir/expr/expr.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/expr/internal.h"
+
+enum { TABLE_MIN = 1024, PROOFS = 4096 };
+
+/* ---- arithmetic on bounds -------------------------------------------------------------------------- */
+
+int64_t gcd_i64(int64_t a, int64_t b)
+{
+    uint64_t u = a < 0 ? 0 - (uint64_t)a : (uint64_t)a;
+    uint64_t v = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    while (v) {
+        uint64_t r = u % v;
+        u = v;
+        v = r;
+    }
+    return u > (uint64_t)INT64_MAX ? (int64_t)1 << 62 : (int64_t)u;   /* only |INT64_MIN| is larger */
+}
+
+int64_t sat_add(int64_t a, int64_t b)
+{
+    int64_t r;
+    if (a == INT64_MIN || a == INT64_MAX)
+        return a;
+    if (b == INT64_MIN || b == INT64_MAX)
+        return b;
+    return add_i64(a, b, &r) ? r : a > 0 ? INT64_MAX : INT64_MIN;
+}
+
+int64_t sat_mul(int64_t a, int64_t b)
+{
+    int64_t r;
+    if (a == 0 || b == 0)
+        return 0;
+    bool infinite = a == INT64_MIN || a == INT64_MAX || b == INT64_MIN || b == INT64_MAX;
+    if (!infinite && mul_i64(a, b, &r))
+        return r;
+    return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
+}
+
+/* Floor division of a bound by a positive bound. */
+static int64_t sat_div(int64_t a, int64_t b)
+{
+    if (b == INT64_MAX)
+        return a < 0 ? -1 : 0;
+    if (a == INT64_MIN || a == INT64_MAX)
+        return a;
+    return floordiv_i64(a, b);
+}
+
+static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static void bounds_mul(int64_t *lo, int64_t *hi, int64_t lo2, int64_t hi2)
+{
+    int64_t a = sat_mul(*lo, lo2), b = sat_mul(*lo, hi2), c = sat_mul(*hi, lo2), d = sat_mul(*hi, hi2);
+    *lo = min_i64(min_i64(a, b), min_i64(c, d));
+    *hi = max_i64(max_i64(a, b), max_i64(c, d));
+}
+
+static int64_t divisor_mul(int64_t a, int64_t b)
+{
+    int64_t r;
+    a = gcd_i64(a, 0);
+    b = gcd_i64(b, 0);
+    return mul_i64(a, b, &r) ? r : max_i64(a, b);
+}
+
+__extension__ typedef __int128 wide;
+
+static int64_t clamp_wide(wide v)
+{
+    return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : (int64_t)v;
+}
+
+/* At most 1024 terms of less than 2^126: the wide sums do not overflow where each term is clamped first. */
+static void sum_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
+{
+    wide low = k->c, high = k->c;
+    bool no_low = false, no_high = false;
+    *div = gcd_i64(k->c, 0);
+    for (uint32_t i = 0; i < k->n; i++) {
+        const struct enode *a = enode(x, k->arg[i]);
+        int64_t l = a->lo, h = a->hi;
+        bounds_mul(&l, &h, k->coef[i], k->coef[i]);
+        no_low |= l == INT64_MIN;
+        no_high |= h == INT64_MAX;
+        low += l;
+        high += h;
+        *div = gcd_i64(*div, divisor_mul(k->coef[i], a->div));
+    }
+    *lo = no_low ? INT64_MIN : clamp_wide(low);
+    *hi = no_high ? INT64_MAX : clamp_wide(high);
+}
+
+static void prod_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
+{
+    *lo = *hi = *div = 1;
+    for (uint32_t i = 0; i < k->n; i++) {
+        const struct enode *a = enode(x, k->arg[i]);
+        bool square = i > 0 && k->arg[i].i == k->arg[i - 1].i;
+        bounds_mul(lo, hi, a->lo, a->hi);
+        if (square && k->n == 2)
+            *lo = max_i64(*lo, 0);
+        *div = divisor_mul(*div, a->div);
+    }
+}
+
+static void div_bounds(const struct enode *a, const struct enode *b, int64_t *lo, int64_t *hi, int64_t *div)
+{
+    *lo = INT64_MIN;
+    *hi = INT64_MAX;
+    if (b->lo >= 1) {
+        *lo = min_i64(sat_div(a->lo, b->lo), sat_div(a->lo, b->hi));
+        *hi = max_i64(sat_div(a->hi, b->lo), sat_div(a->hi, b->hi));
+    }
+    if (b->kind == EX_CONST && b->c > 0 && a->div % b->c == 0)
+        *div = a->div / b->c;
+}
+
+static void mod_bounds(const struct enode *a, const struct enode *b, int64_t *lo, int64_t *hi, int64_t *div)
+{
+    if (b->lo >= 1) {
+        *lo = 0;
+        *hi = b->hi == INT64_MAX ? INT64_MAX : b->hi - 1;
+        if (a->lo >= 0)
+            *hi = min_i64(*hi, a->hi);
+    }
+    *div = gcd_i64(a->div, b->div);
+}
+
+void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
+{
+    const struct enode *a = k->n > 0 ? enode(x, k->arg[0]) : NULL;
+    const struct enode *b = k->n > 1 ? enode(x, k->arg[1]) : NULL;
+    *lo = INT64_MIN;
+    *hi = INT64_MAX;
+    *div = 1;
+    switch (k->kind) {
+    case EX_SUM: sum_bounds(x, k, lo, hi, div); break;
+    case EX_PROD: prod_bounds(x, k, lo, hi, div); break;
+    case EX_DIV: div_bounds(a, b, lo, hi, div); break;
+    case EX_MOD: mod_bounds(a, b, lo, hi, div); break;
+    case EX_MIN:
+        *lo = min_i64(a->lo, b->lo), *hi = min_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
+        break;
+    case EX_MAX:
+        *lo = max_i64(a->lo, b->lo), *hi = max_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
+        break;
+    case EX_SELECT:
+        a = enode(x, k->arg[2]);
+        *lo = min_i64(a->lo, b->lo), *hi = max_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
+        break;
+    case EX_LT: case EX_EQ: case EX_AND: case EX_NOT: *lo = 0, *hi = 1; break;
+    default: break;
+    }
+    /* The next multiples of the divisor inside. */
+    if (*div > 1 && *lo > INT64_MIN + *div && *lo < INT64_MAX - *div)
+        *lo = -floordiv_i64(-*lo, *div) * *div;
+    if (*div > 1 && *hi > INT64_MIN + *div && *hi < INT64_MAX)
+        *hi = floordiv_i64(*hi, *div) * *div;
+}
+
+/* ---- interning ------------------------------------------------------------------------------------------ */
+
+static uint64_t key_hash(const struct ekey *k)
+{
+    uint64_t h = hash_mix((uint64_t)k->kind << 32 | k->n, (uint64_t)k->c);
+    h = hash_mix(h, k->sym.i);
+    if (k->n)
+        h = hash_mix(h, hash_bytes(k->arg, k->n * sizeof *k->arg));
+    if (k->kind == EX_SUM)
+        h = hash_mix(h, hash_bytes(k->coef, k->n * sizeof *k->coef));
+    return h;
+}
+
+static bool key_is(const struct enode *e, const struct ekey *k)
+{
+    return e->kind == k->kind && e->n == k->n && e->c == k->c && e->sym.i == k->sym.i &&
+           (k->n == 0 || memcmp(e->arg, k->arg, k->n * sizeof *k->arg) == 0) &&
+           (k->kind != EX_SUM || memcmp(e->coef, k->coef, k->n * sizeof *k->coef) == 0);
+}
+
+static void table_insert(struct exprs *x, uint32_t e)
+{
+    uint32_t mask = x->table_size - 1;
+    uint32_t at = (uint32_t)enode(x, (expr_id){e})->hash & mask;
+    while (x->table[at])
+        at = (at + 1) & mask;
+    x->table[at] = e;
+}
+
+static void table_grow(struct exprs *x)
+{
+    if (x->n > UINT32_MAX / 8)
+        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "more than %u expressions of dims", UINT32_MAX / 8);
+    x->table_size *= 2;
+    x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
+    for (uint32_t e = 1; e < x->n; e++)
+        table_insert(x, e);
+}
+
+/* Depth, size, symbols and flags, from the operands; false when the limits are passed. */
+static bool enode_derive(struct exprs *x, struct enode *e)
+{
+    uint32_t depth = 0, size = 1;
+    e->flags = e->kind == EX_DIV ? F_DIV : e->kind == EX_MOD ? F_MOD : 0;
+    if (e->kind == EX_SYM)
+        e->syms = (uint64_t)1 << (e->sym.i % 64);
+    for (uint32_t i = 0; i < e->n; i++) {
+        const struct enode *a = enode(x, e->arg[i]);
+        depth = a->depth > depth ? a->depth : depth;
+        size += a->size;
+        e->syms |= a->syms;
+        if (e->kind == EX_PROD)
+            e->flags |= a->flags;
+    }
+    if (depth >= EXPR_DEPTH_MAX || size > EXPR_SIZE_MAX) {
+        expr_too_large(x, "a size or index is too complicated an expression (depth %u, %u parts)", depth, size);
+        return false;
+    }
+    e->depth = (uint16_t)(depth + 1);
+    e->size = size;
+    return true;
+}
+
+static expr_id enode_add(struct exprs *x, const struct ekey *k, const struct enode *made)
+{
+    if (x->n / CHUNK == x->chunks.n) {
+        struct enode *chunk = NEW_ARRAY(x->arena, struct enode, CHUNK);
+        VEC_PUSH(x->arena, &x->chunks, chunk);
+    }
+    struct enode *e = &x->chunks.data[x->n / CHUNK][x->n % CHUNK];
+    *e = *made;
+    if (k->n) {
+        e->arg = arena_copy(x->arena, k->arg, k->n * sizeof *k->arg);
+        if (k->kind == EX_SUM)
+            e->coef = arena_copy(x->arena, k->coef, k->n * sizeof *k->coef);
+    }
+    uint32_t id = x->n++;
+    table_insert(x, id);
+    if (x->n > x->table_size / 2)
+        table_grow(x);
+    return (expr_id){id};
+}
+
+expr_id expr_intern(struct exprs *x, const struct ekey *k)
+{
+    uint64_t hash = key_hash(k);
+    uint32_t mask = x->table_size - 1;
+    for (uint32_t at = (uint32_t)hash & mask; x->table[at]; at = (at + 1) & mask) {
+        const struct enode *e = enode(x, (expr_id){x->table[at]});
+        if (e->hash == hash && key_is(e, k))
+            return (expr_id){x->table[at]};
+    }
+    struct enode e = {.kind = (uint8_t)k->kind, .n = k->n, .sym = k->sym, .c = k->c, .arg = k->arg, .hash = hash};
+    if (k->kind == EX_CONST) {
+        e.lo = e.hi = k->c;
+        e.div = gcd_i64(k->c, 0);
+    } else if (k->kind == EX_SYM) {
+        const struct symbol *s = x->syms.data[k->sym.i];
+        e.lo = s->lo, e.hi = s->hi, e.div = s->divisor;
+    } else {
+        expr_bounds(x, k, &e.lo, &e.hi, &e.div);
+    }
+    if (e.lo == e.hi && k->kind != EX_CONST && e.lo != INT64_MIN && e.lo != INT64_MAX)
+        return ex_const(x, e.lo);
+    /* A lower bound never says "plus infinity", an upper one never "minus infinity": that would absorb. */
+    e.lo = min_i64(e.lo, INT64_MAX - 1);
+    e.hi = max_i64(e.hi, INT64_MIN + 1);
+    return enode_derive(x, &e) ? enode_add(x, k, &e) : ex_const(x, 0);
+}
+
+expr_id expr_intern2(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
+{
+    const expr_id args[] = {a, b};
+    return expr_intern(x, &(struct ekey){.kind = kind, .n = 2, .arg = args});
+}
+
+expr_id ex_const(struct exprs *x, int64_t c)
+{
+    return expr_intern(x, &(struct ekey){.kind = EX_CONST, .c = c});
+}
+
+struct exprs *exprs_new(struct context *ctx)
+{
+    struct exprs *x = NEW(&ctx->session, struct exprs);
+    x->ctx = ctx;
+    x->arena = &ctx->session;
+    x->n = 1;
+    x->table_size = x->names_size = TABLE_MIN;
+    x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
+    x->names = NEW_ARRAY(x->arena, uint32_t, x->names_size);
+    x->scratch = NEW_ARRAY(x->arena, struct term, EXPR_SCRATCH);
+    x->proofs = NEW_ARRAY(x->arena, struct proof, PROOFS);
+    VEC_PUSH(x->arena, &x->syms, NULL);
+    VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
+    return x;
+}
+
+uint32_t ex_count(const struct exprs *x)
+{
+    return x->n;
+}
+
+/* ---- attempts ----------------------------------------------------------------------------------------------- */
+
+void expr_overflow(struct exprs *x)
+{
+    if (x->speculative)
+        x->spoiled = true;
+    else
+        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index does not fit into 64 bits");
+}
+
+void expr_too_large(struct exprs *x, const char *fmt, ...)
+{
+    char text[160];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (x->speculative)
+        x->spoiled = true;
+    else
+        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "%s", text);
+}
+
+bool attempt_begin(struct exprs *x)
+{
+    bool outer = x->spoiled;
+    x->spoiled = false;
+    x->speculative++;
+    return outer;
+}
+
+bool attempt_end(struct exprs *x, bool outer)
+{
+    bool fine = !x->spoiled;
+    x->spoiled = outer;
+    x->speculative--;
+    return fine;
+}
+
+/* ---- symbols -------------------------------------------------------------------------------------------------- */
+
+static uint32_t name_slot(const struct exprs *x, const char *name)
+{
+    uint32_t mask = x->names_size - 1;
+    uint32_t at = (uint32_t)hash_bytes(name, strlen(name)) & mask;
+    while (x->names[at] && strcmp(x->syms.data[x->names[at]]->name, name) != 0)
+        at = (at + 1) & mask;
+    return at;
+}
+
+sym_id expr_find_sym(const struct exprs *x, const char *name)
+{
+    return (sym_id){x->names[name_slot(x, name)]};
+}
+
+static void names_grow(struct exprs *x)
+{
+    x->names_size *= 2;
+    x->names = NEW_ARRAY(x->arena, uint32_t, x->names_size);
+    for (uint32_t s = 1; s < x->syms.n; s++)
+        x->names[name_slot(x, x->syms.data[s]->name)] = s;
+}
+
+/* A name in use, or none, gets a number. */
+static const char *name_unique(struct exprs *x, const char *name)
+{
+    if (name && *name && !expr_find_sym(x, name).i)
+        return arena_strdup(x->arena, name);
+    for (uint32_t k = x->syms.n;; k++) {
+        char *numbered = arena_printf(x->arena, "%s_%u", name && *name ? name : "s", k);
+        if (!expr_find_sym(x, numbered).i)
+            return numbered;
+    }
+}
+
+sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo, int64_t hi)
+{
+    struct symbol *s = NEW(x->arena, struct symbol);
+    *s = (struct symbol){.kind = kind, .name = name_unique(x, name), .lo = lo, .hi = hi, .divisor = 1};
+    VEC_PUSH(x->arena, &x->syms, s);
+    VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
+    uint32_t id = x->syms.n - 1;
+    if (x->last_sym[kind].i)
+        x->syms.data[x->last_sym[kind].i]->next = (sym_id){id};
+    else
+        x->first_sym[kind] = (sym_id){id};
+    x->last_sym[kind] = (sym_id){id};
+    x->names[name_slot(x, s->name)] = id;
+    if (x->syms.n > x->names_size / 2)
+        names_grow(x);
+    return (sym_id){id};
+}
+
+struct symbol *sym_get(struct exprs *x, sym_id s)
+{
+    return x->syms.data[s.i];
+}
+
+sym_id sym_find(const struct exprs *x, const char *name)
+{
+    return expr_find_sym(x, name);
+}
+
+uint32_t sym_count(const struct exprs *x)
+{
+    return x->syms.n - 1;
+}
+
+sym_id sym_next(const struct exprs *x, enum sym_kind kind, sym_id s)
+{
+    return s.i ? x->syms.data[s.i]->next : x->first_sym[kind];
+}
+
+expr_id ex_sym(struct exprs *x, sym_id s)
+{
+    expr_id *known = &x->sym_exprs.data[s.i];
+    if (!known->i) {
+        expr_id e = expr_intern(x, &(struct ekey){.kind = EX_SYM, .sym = s});
+        x->sym_exprs.data[s.i] = e;
+        return e;
+    }
+    return *known;
+}
+
+void sym_narrow(struct exprs *x, sym_id sym, int64_t lo, int64_t hi, int64_t divisor)
+{
+    struct symbol *s = sym_get(x, sym);
+    s->lo = max_i64(s->lo, lo);
+    s->hi = min_i64(s->hi, hi);
+    s->divisor = divisor;
+    expr_id *known = &x->sym_exprs.data[sym.i];
+    if (!known->i)
+        return;
+    struct enode *e = &x->chunks.data[known->i / CHUNK][known->i % CHUNK];
+    e->lo = min_i64(s->lo, INT64_MAX - 1);
+    e->hi = max_i64(s->hi, INT64_MIN + 1);
+    e->div = divisor;
+    if (s->lo == s->hi)
+        *known = ex_const(x, s->lo);
+}
+
+/* ---- queries ---------------------------------------------------------------------------------------------------- */
+
+enum expr_kind ex_kind(const struct exprs *x, expr_id e)
+{
+    return e.i ? (enum expr_kind)enode(x, e)->kind : EX_NONE;
+}
+
+bool ex_is_const(const struct exprs *x, expr_id e, int64_t *value)
+{
+    if (ex_kind(x, e) != EX_CONST)
+        return false;
+    if (value)
+        *value = enode(x, e)->c;
+    return true;
+}
+
+bool ex_is(const struct exprs *x, expr_id e, int64_t value)
+{
+    return ex_kind(x, e) == EX_CONST && enode(x, e)->c == value;
+}
+
+sym_id ex_as_sym(const struct exprs *x, expr_id e)
+{
+    return ex_kind(x, e) == EX_SYM ? enode(x, e)->sym : (sym_id){0};
+}
+
+int64_t ex_lo(const struct exprs *x, expr_id e)
+{
+    return !e.i ? INT64_MIN : enode(x, e)->kind == EX_CONST ? enode(x, e)->c : enode(x, e)->lo;
+}
+
+int64_t ex_hi(const struct exprs *x, expr_id e)
+{
+    return !e.i ? INT64_MAX : enode(x, e)->kind == EX_CONST ? enode(x, e)->c : enode(x, e)->hi;
+}
+
+int64_t ex_divisor(const struct exprs *x, expr_id e)
+{
+    if (!e.i)
+        return 1;
+    int64_t d = enode(x, e)->div;
+    return d ? d : (int64_t)1 << 62;   /* zero is a multiple of everything */
+}
+
+uint32_t ex_n_args(const struct exprs *x, expr_id e)
+{
+    return e.i ? enode(x, e)->n : 0;
+}
+
+expr_id ex_arg(const struct exprs *x, expr_id e, uint32_t i)
+{
+    return enode(x, e)->arg[i];
+}
+
+int64_t ex_coef(const struct exprs *x, expr_id sum, uint32_t i)
+{
+    return enode(x, sum)->coef[i];
+}
+
+int64_t ex_addend(const struct exprs *x, expr_id sum)
+{
+    return enode(x, sum)->c;
+}

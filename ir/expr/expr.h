@@ -1,0 +1,120 @@
+/* Dims and index expressions: one hash-consed language of 64-bit integers.
+ *
+ * Equal ids are provably equal; unequal ids are *unknown*, so expr_cmp answers in three values. Every node
+ * carries an interval [lo, hi] and a divisibility d (the value is a multiple of d), and the constructors
+ * simplify with them: (16*a + b) floordiv 16 = a when 0 <= b < 16.
+ *
+ * Canonical form: a sum is constant + SUM coef * term, terms being products of atoms, sorted by id; products
+ * are distributed over sums while that stays small. Overflow while folding constants is a compile error
+ * (context_unwind with FAIL_LIMIT): sizes past 2^63 are nobody's network.
+ */
+#ifndef MCC_IR_EXPR_H
+#define MCC_IR_EXPR_H
+
+#include "ir/base/base.h"
+
+typedef struct { uint32_t i; } expr_id;   /* 0 = none */
+typedef struct { uint32_t i; } sym_id;    /* 0 = none */
+
+enum expr_kind {
+    EX_NONE, EX_CONST, EX_SYM,
+    EX_SUM,      /* c + SUM coef[i] * arg[i] */
+    EX_PROD,     /* product of >= 2 atoms */
+    EX_DIV,      /* floor division; divisor never 0 (a symbol divisor has lo >= 1) */
+    EX_MOD,      /* floor modulus, result in [0, b) */
+    EX_MIN, EX_MAX,
+    EX_LT, EX_EQ,          /* 0 or 1 */
+    EX_AND, EX_NOT,        /* of 0/1 values */
+    EX_SELECT              /* arg[0] ? arg[1] : arg[2] */
+};
+
+/* What a symbol stands for. */
+enum sym_kind {
+    SYM_SHAPE,   /* a named or anonymous dim of a graph input: bound at entry */
+    SYM_VALUE,   /* an element of an integer tensor, known once that tensor is computed */
+    SYM_LOOP,    /* a loop variable of a kernel under construction, or an iteration number */
+    SYM_KINDS
+};
+
+struct symbol {
+    enum sym_kind kind;
+    const char *name;          /* unique in the context; what the printer shows */
+    int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
+    expr_id bound;             /* provable upper bound in other symbols, or {0} */
+    uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
+                                * UINT32_MAX: it is a dim of that value */
+    sym_id next;               /* the next of its kind (sym_next) */
+};
+
+struct exprs *exprs_new(struct context *);
+uint32_t ex_count(const struct exprs *);    /* ids given so far are below this */
+
+sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
+/* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
+struct symbol *sym_get(struct exprs *, sym_id);
+/* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which hold.
+ * ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
+void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor);
+uint32_t sym_count(const struct exprs *);
+/* The symbols of one kind in order of creation: {0} gives the first, {0} comes back after the last. */
+sym_id sym_next(const struct exprs *, enum sym_kind, sym_id);
+sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
+
+expr_id ex_const(struct exprs *, int64_t);
+expr_id ex_sym(struct exprs *, sym_id);
+expr_id ex_add(struct exprs *, expr_id, expr_id);
+expr_id ex_sub(struct exprs *, expr_id, expr_id);
+expr_id ex_mul(struct exprs *, expr_id, expr_id);
+expr_id ex_addc(struct exprs *, expr_id, int64_t);
+expr_id ex_mulc(struct exprs *, expr_id, int64_t);
+expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b, uint32_t n);   /* first + a[0] b[0] + ... */
+expr_id ex_div(struct exprs *, expr_id, expr_id);      /* floor */
+expr_id ex_ceildiv(struct exprs *, expr_id, expr_id);
+expr_id ex_mod(struct exprs *, expr_id, expr_id);
+expr_id ex_min(struct exprs *, expr_id, expr_id);
+expr_id ex_max(struct exprs *, expr_id, expr_id);
+expr_id ex_lt(struct exprs *, expr_id, expr_id);
+expr_id ex_le(struct exprs *, expr_id, expr_id);       /* a <= b as a < b + 1 */
+expr_id ex_eq(struct exprs *, expr_id, expr_id);
+expr_id ex_and(struct exprs *, expr_id, expr_id);
+expr_id ex_or(struct exprs *, expr_id, expr_id);
+expr_id ex_not(struct exprs *, expr_id);
+expr_id ex_select(struct exprs *, expr_id c, expr_id t, expr_id f);
+
+/* Queries. */
+enum expr_kind ex_kind(const struct exprs *, expr_id);
+bool ex_is_const(const struct exprs *, expr_id, int64_t *value);
+bool ex_is(const struct exprs *, expr_id, int64_t value);           /* a constant and equal to value */
+sym_id ex_as_sym(const struct exprs *, expr_id);                    /* {0} unless a bare symbol */
+int64_t ex_lo(const struct exprs *, expr_id);                       /* INT64_MIN: unbounded */
+int64_t ex_hi(const struct exprs *, expr_id);                       /* INT64_MAX: unbounded */
+int64_t ex_divisor(const struct exprs *, expr_id);
+bool ex_uses(const struct exprs *, expr_id, sym_id);
+uint32_t ex_n_args(const struct exprs *, expr_id);
+expr_id ex_arg(const struct exprs *, expr_id, uint32_t i);
+int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i);     /* of arg i of a sum */
+int64_t ex_addend(const struct exprs *, expr_id sum);               /* the constant of a sum */
+/* e = coef * s + rest with rest free of s; false when e is not of that form. */
+bool ex_linear(struct exprs *, expr_id e, sym_id s, expr_id *coef, expr_id *rest);
+
+enum truth { FALSE_, TRUE_, UNKNOWN_ };
+enum truth ex_truth(const struct exprs *, expr_id cond);
+enum truth ex_cmp_eq(struct exprs *, expr_id, expr_id);
+enum truth ex_cmp_lt(struct exprs *, expr_id, expr_id);
+enum truth ex_cmp_le(struct exprs *, expr_id, expr_id);
+
+/* Replaces symbols: from[i] becomes to[i], simultaneously. */
+expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to, uint32_t n);
+
+/* Evaluates with sym_value[sym.i]; false on overflow or division by zero. */
+bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *out);
+
+/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)"; parses back to the same id. */
+void ex_print(const struct exprs *, expr_id, struct strbuf *);
+/* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
+expr_id ex_parse(struct exprs *, const char **p, bool create);
+/* Reads a literal of strbuf_quoted from *p and advances it; NULL when there is none or it is malformed. n, when
+ * not NULL, gets its length: \x00 is allowed. */
+char *text_unquote(struct arena *, const char **p, size_t *n);
+
+#endif

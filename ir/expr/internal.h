@@ -1,0 +1,135 @@
+/* Shared by ir/expr*.c only: storage of the hash-consed expressions, and sums under construction. */
+#ifndef MCC_IR_EXPR_INTERNAL_H
+#define MCC_IR_EXPR_INTERNAL_H
+
+#include "ir/expr/expr.h"
+
+enum {
+    EXPR_DEPTH_MAX = 1000,     /* of nesting; what walks expressions may recurse */
+    EXPR_SIZE_MAX = 20000,     /* nodes when written out as a tree: bounds every walk without memory */
+    EXPR_TERMS_MAX = 1024,     /* of one sum */
+    EXPR_LEVEL_MAX = 48,       /* simplifications within simplifications; deeper ones are left undone */
+    ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
+    DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
+    SUMS = 1 << 14,            /* remembered, of two operands */
+    EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
+    CHUNK = 1024
+};
+
+enum { F_DIV = 1, F_MOD = 2 };   /* the node is, or is a product with, an EX_DIV / EX_MOD */
+
+struct enode {
+    uint8_t kind, flags;
+    uint16_t depth;
+    uint32_t n, size;
+    sym_id sym;
+    int64_t c;                   /* value of a constant, addend of a sum */
+    const expr_id *arg;
+    const int64_t *coef;         /* sums */
+    int64_t lo, hi;
+    int64_t div;                 /* the value is a multiple of this; 0: the value is 0 */
+    uint64_t syms;               /* bit s % 64 for every symbol s inside */
+    uint64_t hash;
+};
+
+struct term {
+    int64_t coef;
+    expr_id e;
+};
+
+struct exprs {
+    struct context *ctx;
+    struct arena *arena;
+    VEC(struct enode *) chunks;
+    uint32_t n;                  /* nodes; [0] unused */
+    uint32_t *table, table_size; /* open addressing, power of two, 0 = free */
+    VEC(struct symbol *) syms;   /* [0] unused */
+    sym_id first_sym[SYM_KINDS], last_sym[SYM_KINDS];
+    VEC(expr_id) sym_exprs;
+    uint32_t *names, names_size; /* symbols by name */
+    struct term *scratch;        /* a stack of sums under construction */
+    uint32_t scratch_top;
+    uint32_t level;
+    uint32_t assuming;           /* depth of assumptions, see ir/expr/choice.c */
+    uint32_t speculative;        /* > 0: an overflow spoils what is being tried, instead of ending the compilation */
+    bool spoiled;
+    struct proof { uint32_t e; bool holds; } *proofs;   /* direct-mapped memory of expr_nonneg */
+    struct sum { expr_id a, b, result; bool product; int64_t coef, c; } *sums;   /* the same of sums and products */
+};
+
+static inline const struct enode *enode(const struct exprs *x, expr_id e)
+{
+    return &x->chunks.data[e.i / CHUNK][e.i % CHUNK];
+}
+
+/* What to intern; args and coefs are copied when the node is new. */
+struct ekey {
+    enum expr_kind kind;
+    int64_t c;
+    uint32_t n;
+    const expr_id *arg;
+    const int64_t *coef;
+    sym_id sym;
+};
+/* The node of key, simplified no further than to a constant when its interval is a point. */
+expr_id expr_intern(struct exprs *, const struct ekey *);
+expr_id expr_intern2(struct exprs *, enum expr_kind, expr_id, expr_id);
+void expr_bounds(const struct exprs *, const struct ekey *, int64_t *lo, int64_t *hi, int64_t *div);
+sym_id expr_find_sym(const struct exprs *, const char *name);
+
+/* An overflow, or an expression past the limits: unwinds with FAIL_LIMIT, or spoils the attempt under way. */
+void expr_overflow(struct exprs *);
+PRINTF_LIKE(2, 3) void expr_too_large(struct exprs *, const char *fmt, ...);
+/* Attempts nest; attempt_end tells whether what was computed since attempt_begin can be used. */
+bool attempt_begin(struct exprs *);                  /* returns the outer attempt's state, to be handed back */
+bool attempt_end(struct exprs *, bool outer);
+
+/* c + SUM coef * e, under construction on the scratch stack. */
+struct poly {
+    struct exprs *x;
+    struct term *t;
+    uint32_t n, cap;
+    uint32_t mark;               /* scratch_top before this one */
+    int64_t c;
+};
+void poly_open(struct exprs *, struct poly *);
+void poly_add(struct poly *, expr_id e, int64_t coef);      /* += coef * e */
+void poly_add_const(struct poly *, int64_t);
+void poly_add_product(struct poly *, expr_id a, expr_id b, int64_t coef);
+expr_id poly_finish(struct poly *);                         /* the sum, canonical */
+void poly_drop(struct poly *);                              /* pops p and all that were opened after it */
+expr_id poly_close(struct poly *);                          /* both; for one opened last */
+/* Any expression as a sum, without copying: n terms t[i] (coefficient, term) and the constant. */
+struct view {
+    uint32_t n;
+    int64_t c;
+    const int64_t *coef;
+    const expr_id *e;
+    expr_id one_e;
+    int64_t one_coef;
+};
+void view_of(const struct exprs *, expr_id, struct view *);
+
+/* Finds atom k in term and gives the product of the others. False: term has no k-th atom. */
+bool term_atom(struct exprs *, expr_id term, uint32_t k, expr_id *atom, expr_id *rest);
+/* term = q * by for monomials without coefficients; {0} when it does not divide. */
+expr_id term_divide(struct exprs *, expr_id term, expr_id by);
+
+/* Replaces subexpressions, simultaneously: from[i] by to[i]. */
+expr_id expr_replace(struct exprs *, expr_id e, const expr_id *from, const expr_id *to, uint32_t n);
+
+/* True: e >= 0 in every valuation. False: not proved. */
+bool expr_nonneg(struct exprs *, expr_id e);
+bool expr_le(struct exprs *, expr_id a, expr_id b);
+bool expr_lt(struct exprs *, expr_id a, expr_id b);
+
+/* e as 0 or 1. */
+expr_id expr_to_bool(struct exprs *, expr_id e);
+expr_id expr_equal_by_choice(struct exprs *, expr_id gap);
+
+int64_t gcd_i64(int64_t a, int64_t b);                      /* of magnitudes; gcd(0, b) = |b| */
+/* Interval arithmetic in which INT64_MIN / INT64_MAX absorb. */
+int64_t sat_add(int64_t a, int64_t b);
+int64_t sat_mul(int64_t a, int64_t b);
+
+#endif

@@ -1,0 +1,368 @@
+/* The tensor graph: creation and mutation of nodes, values and regions, with use counts kept right.
+ *
+ * Ids are positions in dense arrays; an erased node keeps its id and its record (dead), its region's list
+ * forgets it. Everything handed in is copied into the graph's arena, except the bytes of constants.
+ * Sweeping is in ir/graph/sweep.c.
+ */
+#include "ir/graph/graph.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct graph *graph_new(struct context *ctx)
+{
+    struct arena arena;
+    arena_init(&arena, ctx);
+    struct graph *g = NEW(&arena, struct graph);
+    g->ctx = ctx;
+    g->arena = arena;
+    g->name = "";
+    VEC_PUSH(&g->arena, &g->nodes, (struct node){.dead = true});
+    VEC_PUSH(&g->arena, &g->values, (struct value){0});
+    VEC_PUSH(&g->arena, &g->regions, (struct region){0});
+    graph_region(g, (region_id){0}, (node_id){0});
+    return g;
+}
+
+void graph_free(struct graph *g)
+{
+    if (!g)
+        return;
+    struct arena arena = g->arena;   /* g itself lives in it */
+    arena_release(&arena);
+}
+
+struct node *graph_node(const struct graph *g, node_id n)
+{
+    assert(n.i > 0 && n.i < g->nodes.n);
+    return &g->nodes.data[n.i];
+}
+
+struct value *graph_value(const struct graph *g, value_id v)
+{
+    assert(v.i > 0 && v.i < g->values.n);
+    return &g->values.data[v.i];
+}
+
+struct region *graph_get_region(const struct graph *g, region_id r)
+{
+    assert(r.i > 0 && r.i < g->regions.n);
+    return &g->regions.data[r.i];
+}
+
+const struct type *value_type(const struct graph *g, value_id v)
+{
+    return &graph_value(g, v)->type;
+}
+
+enum op value_op(const struct graph *g, value_id v)
+{
+    node_id def = graph_value(g, v)->def;
+    return def.i ? graph_node(g, def)->op : OP_NONE;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------- */
+
+void graph_adopt_region(struct graph *g, node_id owner, region_id region)
+{
+    struct node *node = graph_node(g, owner);
+    region_id *list = NEW_ARRAY(&g->arena, region_id, node->n_region + 1);
+    if (node->n_region)
+        memcpy(list, node->region, node->n_region * sizeof *list);
+    list[node->n_region++] = region;
+    node->region = list;
+    graph_get_region(g, region)->owner = owner;
+}
+
+region_id graph_region(struct graph *g, region_id parent, node_id owner)
+{
+    const struct limits *limits = &g->ctx->limits;
+    uint32_t depth = parent.i ? graph_get_region(g, parent)->depth + 1 : 0;
+    if (depth > (uint32_t)limits->subgraph_depth + (uint32_t)limits->call_depth)
+        context_unwind(g->ctx, FAIL_LIMIT, owner.i ? graph_node(g, owner)->src : (src_id){0},
+                       "subgraphs are nested more than %u deep", depth - 1);
+    VEC_PUSH(&g->arena, &g->regions, ((struct region){.parent = parent, .depth = depth}));
+    region_id id = {g->regions.n - 1};
+    if (owner.i)
+        graph_adopt_region(g, owner, id);
+    return id;
+}
+
+/* Recursion is bounded: graph_region limits the depth. */
+static void region_hang(struct graph *g, region_id r, region_id parent)
+{
+    struct region *region = graph_get_region(g, r);
+    region->parent = parent;
+    region->depth = graph_get_region(g, parent)->depth + 1;
+    for (uint32_t i = 0; i < region->nodes.n; i++) {
+        const struct node *node = graph_node(g, region->nodes.data[i]);
+        for (uint32_t k = 0; k < node->n_region; k++)
+            region_hang(g, node->region[k], r);
+    }
+}
+
+void graph_splice_region(struct graph *g, region_id inner)
+{
+    struct region *from = graph_get_region(g, inner);
+    region_id outer = from->parent;
+    for (uint32_t i = 0; i < from->nodes.n; i++) {
+        struct node *node = graph_node(g, from->nodes.data[i]);
+        node->parent = outer;
+        for (uint32_t k = 0; k < node->n_region; k++)
+            region_hang(g, node->region[k], outer);
+        VEC_PUSH(&g->arena, &graph_get_region(g, outer)->nodes, from->nodes.data[i]);
+    }
+    from->nodes.n = 0;
+}
+
+/* ---- copies into the graph's arena ------------------------------------------------------------------ */
+
+static struct type type_copy(struct graph *g, const struct type *from)
+{
+    struct type copy = *from;
+    struct type *to = &copy;
+    for (;;) {
+        if (to->kind == TYPE_TENSOR && to->rank > 0)
+            to->dims = arena_copy(&g->arena, to->dims, (size_t)to->rank * sizeof *to->dims);
+        if (!to->inner)
+            return copy;
+        struct type *inner = arena_copy(&g->arena, to->inner, sizeof *inner);
+        to->inner = inner;
+        to = inner;
+    }
+}
+
+static void copy_tensors(struct graph *g, struct attr *a)
+{
+    uint32_t n = a->kind == ATTR_TENSORS ? a->n : 1;
+    struct tensor_data *copy = arena_copy(&g->arena, a->u.tensor, n * sizeof *copy);
+    for (uint32_t i = 0; i < n; i++) {
+        if (copy[i].rank > 0)
+            copy[i].dims = arena_copy(&g->arena, copy[i].dims, (size_t)copy[i].rank * sizeof *copy[i].dims);
+        if (copy[i].name)
+            copy[i].name = arena_strdup(&g->arena, copy[i].name);
+    }
+    a->u.tensor = copy;
+}
+
+static struct attr attr_copy(struct graph *g, const struct attr *from)
+{
+    struct attr a = *from;
+    a.name = arena_strdup(&g->arena, a.name);
+    switch (a.kind) {
+    case ATTR_INTS:
+        a.u.ints = arena_copy(&g->arena, a.u.ints, a.n * sizeof *a.u.ints);
+        break;
+    case ATTR_FLOATS:
+        a.u.floats = arena_copy(&g->arena, a.u.floats, a.n * sizeof *a.u.floats);
+        break;
+    case ATTR_EXPRS:
+        a.u.exprs = arena_copy(&g->arena, a.u.exprs, a.n * sizeof *a.u.exprs);
+        break;
+    case ATTR_STR:
+    case ATTR_REF:
+        if (!a.n)
+            a.n = (uint32_t)strlen(a.u.s);
+        a.u.s = arena_strndup(&g->arena, a.u.s, a.n);
+        break;
+    case ATTR_STRS: {
+        const char **strs = NEW_ARRAY(&g->arena, const char *, a.n);
+        for (uint32_t i = 0; i < a.n; i++)
+            strs[i] = arena_strdup(&g->arena, a.u.strs[i]);
+        a.u.strs = strs;
+        break;
+    }
+    case ATTR_TENSOR:
+    case ATTR_TENSORS:
+        copy_tensors(g, &a);
+        break;
+    case ATTR_TYPE: {
+        struct type type = type_copy(g, a.u.type);
+        a.u.type = arena_copy(&g->arena, &type, sizeof type);
+        break;
+    }
+    default:   /* held in the record itself, or borrowed bytes */
+        break;
+    }
+    return a;
+}
+
+/* ---- nodes and values --------------------------------------------------------------------------------- */
+
+static void use_add(struct graph *g, value_id v)
+{
+    if (v.i)
+        graph_value(g, v)->n_uses++;
+}
+
+static void use_drop(struct graph *g, value_id v)
+{
+    if (!v.i)
+        return;
+    struct value *value = graph_value(g, v);
+    assert(value->n_uses > 0);
+    value->n_uses--;
+}
+
+value_id graph_param(struct graph *g, region_id r, struct type type, const char *name)
+{
+    struct value v = {
+        .type = type_copy(g, &type),
+        .result = graph_get_region(g, r)->params.n,
+        .name = name ? arena_strdup(&g->arena, name) : NULL,
+    };
+    VEC_PUSH(&g->arena, &g->values, v);
+    value_id id = {g->values.n - 1};
+    VEC_PUSH(&g->arena, &graph_get_region(g, r)->params, id);
+    return id;
+}
+
+/* A node with its results, in no region's list yet. */
+static node_id node_create(struct graph *g, region_id r, const struct node *from, const struct type *out)
+{
+    struct node node = *from;
+    node.parent = r;
+    node.in = arena_copy(&g->arena, node.in, node.n_in * sizeof *node.in);
+    node.out = NEW_ARRAY(&g->arena, value_id, node.n_out);
+    struct attr *attrs = NEW_ARRAY(&g->arena, struct attr, node.n_attr);
+    for (uint32_t i = 0; i < node.n_attr; i++)
+        attrs[i] = attr_copy(g, &node.attr[i]);
+    node.attr = attrs;
+    node_id id = {g->nodes.n};
+    for (uint32_t i = 0; i < node.n_in; i++)
+        use_add(g, node.in[i]);
+    for (uint32_t i = 0; i < node.n_out; i++) {
+        struct value v = {.def = id, .result = i};
+        if (out)
+            v.type = type_copy(g, &out[i]);
+        VEC_PUSH(&g->arena, &g->values, v);
+        node.out[i] = (value_id){g->values.n - 1};
+    }
+    VEC_PUSH(&g->arena, &g->nodes, node);
+    return id;
+}
+
+node_id graph_append(struct graph *g, region_id r, enum op op, src_id src, const value_id *in, uint32_t n_in,
+                     const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out)
+{
+    struct node node = {
+        .op = op, .src = src, .n_in = n_in, .n_out = n_out, .n_attr = n_attr,
+        .in = (value_id *)(uintptr_t)in, .attr = (struct attr *)(uintptr_t)attr,
+    };
+    node_id id = node_create(g, r, &node, out);
+    VEC_PUSH(&g->arena, &graph_get_region(g, r)->nodes, id);
+    return id;
+}
+
+node_id graph_insert_before(struct graph *g, node_id where, enum op op, src_id src, const value_id *in,
+                            uint32_t n_in, const struct attr *attr, uint32_t n_attr, const struct type *out,
+                            uint32_t n_out)
+{
+    region_id r = graph_node(g, where)->parent;
+    node_id id = graph_append(g, r, op, src, in, n_in, attr, n_attr, out, n_out);
+    struct region *region = graph_get_region(g, r);
+    uint32_t at = region->nodes.n - 1;
+    for (; at > 0 && region->nodes.data[at].i != where.i; at--)
+        region->nodes.data[at] = region->nodes.data[at - 1];
+    assert(region->nodes.data[at].i == where.i || at == 0);
+    region->nodes.data[at] = id;
+    return id;
+}
+
+void graph_set_operand(struct graph *g, node_id n, uint32_t i, value_id v)
+{
+    struct node *node = graph_node(g, n);
+    assert(i < node->n_in);
+    use_add(g, v);
+    use_drop(g, node->in[i]);
+    node->in[i] = v;
+}
+
+void graph_add_result(struct graph *g, region_id r, value_id v)
+{
+    VEC_PUSH(&g->arena, &graph_get_region(g, r)->results, v);
+    use_add(g, v);
+}
+
+/* Replaces in nodes [from, to); stops as soon as old has no use left. */
+static void replace_operands(struct graph *g, value_id old, value_id with, uint32_t from, uint32_t to)
+{
+    const struct value *value = graph_value(g, old);
+    for (uint32_t k = from; k < to && value->n_uses; k++) {
+        struct node *node = &g->nodes.data[k];
+        for (uint32_t i = 0; i < node->n_in && !node->dead; i++)
+            if (node->in[i].i == old.i)
+                graph_set_operand(g, (node_id){k}, i, with);
+    }
+}
+
+/* Users mostly come after the definition, and soon: the search begins there and ends with the last use. */
+void graph_replace_uses(struct graph *g, value_id old, value_id with)
+{
+    if (old.i == with.i)
+        return;
+    uint32_t def = graph_value(g, old)->def.i;
+    replace_operands(g, old, with, def + 1, g->nodes.n);
+    replace_operands(g, old, with, 1, def + 1);
+    for (uint32_t r = 1; r < g->regions.n && graph_value(g, old)->n_uses; r++) {
+        struct region *region = &g->regions.data[r];
+        for (uint32_t i = 0; i < region->results.n; i++) {
+            if (region->results.data[i].i != old.i)
+                continue;
+            region->results.data[i] = with;
+            use_add(g, with);
+            use_drop(g, old);
+        }
+    }
+    for (uint32_t i = 0; i < g->outputs.n; i++)
+        if (g->outputs.data[i].value.i == old.i)
+            g->outputs.data[i].value = with;
+}
+
+void graph_value_describe(struct graph *g, value_id to, value_id from)
+{
+    const struct value *as = graph_value(g, from);
+    struct value *v = graph_value(g, to);
+    v->name = as->name;
+    v->elems = as->elems;
+    v->n_elems = as->n_elems;
+}
+
+static void node_kill(struct graph *g, node_id n);
+
+/* Drops what a region's nodes and results use. Recursion is bounded: graph_region limits the depth. */
+static void region_kill(struct graph *g, region_id r)
+{
+    struct region *region = graph_get_region(g, r);
+    for (uint32_t i = 0; i < region->results.n; i++)
+        use_drop(g, region->results.data[i]);
+    region->results.n = 0;
+    for (uint32_t i = region->nodes.n; i-- > 0;)
+        node_kill(g, region->nodes.data[i]);
+    region->nodes.n = 0;
+}
+
+static void node_kill(struct graph *g, node_id n)
+{
+    struct node *node = graph_node(g, n);
+    if (node->dead)
+        return;
+    for (uint32_t i = 0; i < node->n_region; i++)
+        region_kill(g, node->region[i]);
+    for (uint32_t i = 0; i < node->n_in; i++)
+        use_drop(g, node->in[i]);
+    for (uint32_t i = 0; i < node->n_out; i++)
+        assert(!node->out[i].i || graph_value(g, node->out[i])->n_uses == 0);
+    node->dead = true;
+}
+
+void graph_erase(struct graph *g, node_id n)
+{
+    struct region *region = graph_get_region(g, graph_node(g, n)->parent);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < region->nodes.n; i++)
+        if (region->nodes.data[i].i != n.i)
+            region->nodes.data[kept++] = region->nodes.data[i];
+    region->nodes.n = kept;
+    node_kill(g, n);
+}

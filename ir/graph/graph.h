@@ -1,0 +1,287 @@
+/* The tensor graph: SSA values, nodes with named attributes, nested regions for control flow.
+ *
+ * Forms: *imported* (every node is OP_ONNX, most types unknown) -> *legal* (core operators of ops.def, every type
+ * known). Ids are 32-bit and typed, 0 = none; pointers into the graph's arrays do not survive a call that adds
+ * to them. Captures need no marking: a region may use any value of an enclosing region that dominates it.
+ */
+#ifndef MCC_IR_GRAPH_H
+#define MCC_IR_GRAPH_H
+
+#include "ir/base/base.h"
+#include "ir/expr/expr.h"
+
+typedef struct { uint32_t i; } value_id;
+typedef struct { uint32_t i; } node_id;
+typedef struct { uint32_t i; } region_id;
+
+enum elem {
+    ELEM_NONE,
+#define ELEM(id, ...) ELEM_##id,
+#include "ir/ops/elem.def"
+    ELEM_COUNT
+};
+const char *elem_name(enum elem);
+enum elem elem_by_name(const char *);        /* ELEM_NONE: unknown */
+enum elem elem_by_onnx(int32_t data_type);   /* TensorProto.DataType */
+int32_t elem_onnx(enum elem);
+uint32_t elem_size(enum elem);               /* bytes per element inside the graph */
+uint32_t elem_bits(enum elem);               /* bits per element in a packed tensor; 0: strings */
+char elem_class(enum elem);                  /* 'B' 'I' 'U' 'F' 'C' 'S' */
+
+enum op {
+    OP_NONE,
+#define OP(id, ...) OP_##id,
+#include "ir/ops/ops.def"
+    OP_COUNT
+};
+enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE, SHAPE_CONTROL };
+const char *op_name(enum op);
+enum op op_by_name(const char *);
+enum op_shape op_shape(enum op);
+
+/* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
+struct op_info {
+    const char *name;
+    int32_t min_in, max_in, n_out;
+    enum op_shape shape;
+    const char *attrs;
+};
+const struct op_info *op_info(enum op);
+enum { OP_ATTR_MAX = 8 };
+struct op_attr { char name[16]; char kind; bool optional; };     /* kind: an enum attr_kind */
+/* Writes the attributes that op declares, in print order, into out; returns how many. */
+uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
+
+/* ---- types ------------------------------------------------------------------------------------------ */
+
+enum type_kind { TYPE_UNKNOWN, TYPE_TENSOR, TYPE_SEQUENCE, TYPE_OPTIONAL, TYPE_MAP };
+enum { RANK_UNKNOWN = -1, RANK_MAX = 32 };
+struct type {
+    enum type_kind kind;
+    enum elem elem;              /* tensor; map: key type */
+    int32_t rank;                /* tensor; RANK_UNKNOWN */
+    const expr_id *dims;         /* rank of them; expr 0 = unknown (imported form only) */
+    const struct type *inner;    /* element of a sequence or optional, value of a map */
+};
+bool type_equal(const struct type *, const struct type *);
+bool type_same_shape(const struct type *, const struct type *);
+
+/* ---- attributes: named, on every node ------------------------------------------------------------------- */
+
+enum attr_kind {
+    ATTR_INT = 'i', ATTR_INTS = 'I', ATTR_FLOAT = 'f', ATTR_FLOATS = 'F', ATTR_STR = 's', ATTR_STRS = 'S',
+    ATTR_EXPR = 'e', ATTR_EXPRS = 'E', ATTR_ELEM = 't', ATTR_DATA = 'd',
+    ATTR_TENSOR = 'T',       /* imported form: a constant tensor */
+    ATTR_TENSORS = 'L',
+    ATTR_REGION = 'R',       /* imported form: a subgraph; regions[] of the node in attribute order */
+    ATTR_TYPE = 'P',         /* imported form: TypeProto */
+    ATTR_REF = 'r'           /* imported form, inside functions: the name of the function's attribute */
+};
+struct tensor_data {
+    enum elem elem;
+    int32_t rank;
+    const int64_t *dims;
+    struct span bytes;       /* row-major, graph width; strings: array of struct span */
+    const char *name;        /* initializer name or NULL */
+};
+struct attr {
+    const char *name;
+    enum attr_kind kind;
+    uint32_t n;                          /* lists */
+    union {
+        int64_t i;
+        double f;
+        const char *s;                   /* may hold NULs only in imported STRING attributes: then len */
+        expr_id e;
+        enum elem elem;
+        struct span data;
+        const int64_t *ints;
+        const double *floats;
+        const char *const *strs;
+        const expr_id *exprs;
+        const struct tensor_data *tensor;          /* ATTR_TENSOR; ATTR_TENSORS: array of n */
+        region_id region;
+        const struct type *type;
+    } u;
+};
+
+/* ---- nodes, values, regions ------------------------------------------------------------------------------- */
+
+struct node {
+    enum op op;
+    src_id src;
+    region_id parent;
+    uint32_t n_in, n_out, n_attr, n_region;
+    value_id *in;                /* imported form: {0} = omitted operand */
+    value_id *out;               /* imported form: {0} = omitted result */
+    struct attr *attr;
+    region_id *region;
+    bool dead;                   /* erased; skipped by everybody */
+    /* imported form (OP_ONNX) only */
+    const char *op_type, *domain, *overload;
+};
+struct value {
+    struct type type;
+    node_id def;                 /* {0}: parameter of a region */
+    uint32_t result;             /* which result of def, or which parameter */
+    const char *name;            /* from the file, or NULL; not unique */
+    /* Value lattice: known elements of a small integer/bool tensor, flat, row-major; NULL: nothing known.
+     * elems[k].i == 0: that element is unknown. Bool as 0/1. */
+    const expr_id *elems;
+    uint32_t n_elems;
+    uint32_t n_uses;             /* maintained by graph_*; results of regions count */
+};
+struct region {
+    node_id owner;               /* {0}: the top region or a function */
+    region_id parent;
+    uint32_t depth;              /* of nesting: 0 for the top region and functions */
+    VEC(node_id) nodes;          /* in execution order */
+    VEC(value_id) params;
+    VEC(value_id) results;
+};
+struct port { const char *name; const struct type *declared; value_id value; };
+struct model_function {          /* imported form: ModelProto.functions */
+    const char *domain, *name, *overload;
+    region_id body;
+    VEC(const char *) attr_names;            /* without a default */
+    VEC(struct attr) attr_defaults;
+    VEC(struct opset { const char *domain; int64_t version; }) opsets;
+};
+struct graph {
+    struct context *ctx;
+    struct arena arena;
+    const char *name;
+    VEC(struct node) nodes;      /* [0] unused */
+    VEC(struct value) values;    /* [0] unused */
+    VEC(struct region) regions;  /* [0] unused; [1] top */
+    VEC(struct port) inputs, outputs;        /* of the top region, in the file's order */
+    VEC(struct model_function) functions;
+    VEC(struct opset) opsets;                /* domain "" for ai.onnx */
+    VEC(struct meta { const char *key; const char *value; }) metadata;
+    int64_t ir_version;
+    bool legal;
+    struct folds *folds;         /* caches of ir/eval/fold.c; NULL: none yet */
+};
+
+struct graph *graph_new(struct context *);
+void graph_free(struct graph *);
+/* A new empty region; with an owner it becomes the owner's last one. Unwinds where nesting passes the limits
+ * of subgraph and call depth together, so passes may recurse over regions. */
+region_id graph_region(struct graph *, region_id parent, node_id owner);
+/* Makes region, so far without an owner, the last region of a node. */
+void graph_adopt_region(struct graph *, node_id owner, region_id region);
+/* Moves the nodes of inner, which has no owner, to the end of the region around it; inner is left empty. */
+void graph_splice_region(struct graph *, region_id inner);
+struct node *graph_node(const struct graph *, node_id);
+struct value *graph_value(const struct graph *, value_id);
+struct region *graph_get_region(const struct graph *, region_id);
+const struct type *value_type(const struct graph *, value_id);
+/* The operator that defines v; OP_NONE for parameters. */
+enum op value_op(const struct graph *, value_id);
+
+value_id graph_param(struct graph *, region_id, struct type, const char *name);
+/* Appends a node; its results get the given types (copied; out NULL: unknown types). Attributes and operands are
+ * copied too, but for the bytes of ATTR_DATA and of tensors, which the graph borrows. */
+node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id *in, uint32_t n_in,
+                     const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
+/* As graph_append, before an existing node of the same region. */
+node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, const value_id *in, uint32_t n_in,
+                            const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
+void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
+void graph_replace_uses(struct graph *, value_id old, value_id with);    /* operands, region results and outputs everywhere */
+void graph_value_describe(struct graph *, value_id to, value_id from);   /* the name and the known elements of `from` */
+void graph_erase(struct graph *, node_id);                                /* results must be unused */
+void graph_add_result(struct graph *, region_id, value_id);
+/* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols
+ * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. */
+void graph_sweep(struct graph *);
+
+/* ---- attribute access: absent = default ----------------------------------------------------------------------- */
+
+const struct attr *node_attr(const struct node *, const char *name);
+int64_t node_int(const struct node *, const char *name, int64_t absent);
+double node_float(const struct node *, const char *name, double absent);
+const char *node_str(const struct node *, const char *name, const char *absent);
+const int64_t *node_ints(const struct node *, const char *name, uint32_t *n);    /* NULL and 0 when absent */
+const expr_id *node_exprs(const struct node *, const char *name, uint32_t *n);
+expr_id node_expr(const struct node *, const char *name);
+enum elem node_elem(const struct node *, const char *name);
+
+struct attr attr_int(const char *name, int64_t);
+struct attr attr_ints(const char *name, const int64_t *, uint32_t n);
+struct attr attr_exprs(const char *name, const expr_id *, uint32_t n);
+struct attr attr_expr(const char *name, expr_id);
+struct attr attr_float(const char *name, double);
+struct attr attr_str(const char *name, const char *);
+struct attr attr_elem(const char *name, enum elem);
+struct attr attr_data(const char *name, const void *, size_t);
+
+/* ---- inference (ir/graph/infer.c): result types of a core operator ---------------------------------------------------- */
+
+/* Fills out[n_out]; false after a diagnostic at src when operands and attributes do not fit. */
+bool op_infer(struct graph *, enum op, src_id, const value_id *in, uint32_t n_in,
+              const struct attr *attr, uint32_t n_attr, struct type *out, uint32_t n_out);
+
+/* ---- constants ----------------------------------------------------------------------------------------------------- */
+
+/* True when v is computed from constants alone (a lazy constant): OP_CONSTANT, or pure over such. Cached. */
+bool value_is_const(const struct graph *, value_id);
+/* Evaluates a lazy constant of at most ctx->limits.fold_bytes + its inputs through the interpreter; memory is
+ * ctx-owned. NULL after a diagnostic (too large, traps). */
+const struct tensor_data *value_fold(struct graph *, value_id);
+/* Convenience: the elements of a small constant as doubles / int64; false when not constant or n does not match. */
+bool value_const_i64(struct graph *, value_id, int64_t *out, uint32_t n);
+bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);
+
+/* Writes elements first .. first + n - 1, row-major, graph width, of a lazy constant of any size to dst, piece by piece
+ * with little memory: views and elementwise operators of constants never exist as a whole. Everything else is folded,
+ * within the limits of value_fold. False after a diagnostic. (ir/eval/const_read.c) */
+bool const_read(struct graph *, value_id, int64_t first, int64_t n, void *dst);
+
+/* ---- verifier, text ---------------------------------------------------------------------------------------------------- */
+
+/* Checks the invariants numbered at the head of ir/graph/verify.c; each violation is one FAIL_INTERNAL diagnostic. */
+bool graph_verify(struct graph *);
+/* Text form (.mcir): prints, and parses back to the same graph (docs/mcir.md). Constants above 64 bytes print as
+ * dense hex only with full set, else as `...`. */
+void graph_print(const struct graph *, struct strbuf *, bool full);
+struct graph *graph_parse(struct context *, const char *text);
+/* graphviz */
+void graph_dot(const struct graph *, struct strbuf *);
+
+/* ---- reference interpreter ------------------------------------------------------------------------------------------------ */
+
+struct tensor {                 /* a concrete value */
+    enum type_kind kind;
+    enum elem elem;
+    int32_t rank;
+    int64_t *dims;
+    void *data;                 /* row-major, graph width; strings: struct span per element */
+    bool present;               /* optionals */
+    uint32_t n;                 /* sequences: elements; optional: 0 or 1 */
+    struct tensor *item;
+};
+enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -9, EVAL_UNSUPPORTED = -100 };
+/* Runs a legal graph on inputs (one per graph input, in order). Outputs and everything else live in `arena`. Symbols
+ * are bound from the inputs' shapes and checked. On failure *text says why. */
+enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tensor *out, struct arena *arena,
+                            const char **text);
+/* As graph_eval, keeping every value that wanted[value.i] asks for (NULL entries: not asked). */
+enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted,
+                                   struct arena *arena, const char **text);
+/* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from which the
+ * interpreter then goes on. */
+typedef void eval_watch(void *user, value_id, const struct tensor *);
+enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
+                                    struct arena *arena, const char **text);
+/* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
+ * EVAL_VALUE on an integer zero divisor. */
+enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
+/* Conversion of n elements (rules of CONVERT). */
+void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round);
+double elem_to_f64(enum elem, const void *);
+void elem_from_f64(enum elem, double, void *);
+int64_t elem_to_i64(enum elem, const void *);
+void elem_from_i64(enum elem, int64_t, void *);
+
+#endif

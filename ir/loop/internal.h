@@ -1,0 +1,62 @@
+/* Shared by the files of the loop IR only: the statement table, limits, element classes. */
+#ifndef MCC_IR_LOOP_INTERNAL_H
+#define MCC_IR_LOOP_INTERNAL_H
+
+#include "ir/loop/loop.h"
+
+enum lform {
+    LFORM_CONST, LFORM_PLAIN, LFORM_CONVERT, LFORM_LANE, LFORM_SHUFFLE, LFORM_HREDUCE, LFORM_LOAD, LFORM_STORE,
+    LFORM_LOCAL, LFORM_FOR, LFORM_IF, LFORM_CHECK, LFORM_CALL, LFORM_COUNT
+};
+enum lrule {
+    LRULE_CONST, LRULE_SAME, LRULE_DOT, LRULE_COMPARE, LRULE_SELECT, LRULE_CONVERT, LRULE_BITCAST, LRULE_SPLAT, LRULE_EXTRACT,
+    LRULE_INSERT, LRULE_SHUFFLE, LRULE_HREDUCE, LRULE_LOAD, LRULE_STORE, LRULE_LOCAL, LRULE_OFFSET, LRULE_PREFETCH, LRULE_ADDRESS,
+    LRULE_FOR, LRULE_PARALLEL, LRULE_IF, LRULE_YIELD, LRULE_CHECK, LRULE_CALL, LRULE_LAUNCH, LRULE_COUNT
+};
+enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8 };   /* element classes of ir/loop/loop.def */
+
+enum {
+    LANES_MAX = 128,         /* two operands of a shuffle are numbered by a byte */
+    LOOP_DEPTH_MAX = 200,    /* nested blocks: what parser, printer, verifier and interpreter recurse to */
+    FRAME_LOCALS_MAX = 1 << 16   /* bytes of LOCALs in programs and plans: they live in the native frame */
+};
+
+struct lop_info {
+    const char *name;
+    int16_t min_in, max_in, n_out;
+    enum lform form;
+    enum lrule rule;
+    uint32_t elems;
+};
+extern const struct lop_info lop_table[L_COUNT];
+
+/* The classes (E_*) that an element type belongs to; 0: not a register type. */
+uint32_t loop_elem_classes(enum elem);
+
+/* Operand positions of memory statements, -1 = absent: buffer is 0 and index 1 always. */
+struct lmem { int stride, value, mask; };
+struct lmem lstmt_mem(const struct lstmt *);
+
+/* Numbers of the values in the text: parameters of a statement's blocks, its results, then the statements inside;
+ * arguments first. Entry i belongs to value i; UINT32_MAX: not defined anywhere. */
+uint32_t *loop_numbers(const struct lfunc *, struct arena *);
+
+void ltype_print(struct strbuf *, struct ltype);
+
+/* Sets local_bytes from the LOCAL statements. */
+void loop_layout_locals(struct lfunc *);
+
+/* Lane arithmetic of the interpreter (ir/loop/arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands may
+ * be NULL. A zero divisor gives 0 here: the caller checks first. */
+void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
+void loop_dot(enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* r[i] = 0 or 1. */
+void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
+/* Element i of an array of integers or bools, sign- or zero-extended. */
+int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
+
+static inline bool ltype_equal(struct ltype a, struct ltype b) { return a.elem == b.elem && a.lanes == b.lanes; }
+static inline bool ltype_is_index(struct ltype t) { return t.elem == ELEM_I64 && t.lanes == 1; }
+
+#endif

@@ -1,0 +1,161 @@
+/* Construction of loop-IR functions, and the table of statements (ir/loop/loop.def) that every other part reads.
+ *
+ * Functions own nothing: statements, operand lists and blocks lie in the arena that lf_new was given.
+ */
+#include "ir/loop/internal.h"
+
+#include <string.h>
+
+const struct lop_info lop_table[L_COUNT] = {
+    [L_NONE] = { "none", 0, 0, 0, LFORM_PLAIN, LRULE_SAME, 0 },
+#define LOP(id, text, min, max, out, form, rule, elems) \
+    [L_##id] = { text, min, max, out, LFORM_##form, LRULE_##rule, elems },
+#include "ir/loop/loop.def"
+};
+
+enum {   /* a row that is missing from loop.def, or one too many, does not compile */
+#define LOP(id, ...) LOP_ROW_##id,
+#include "ir/loop/loop.def"
+    LOP_ROWS
+};
+_Static_assert(LOP_ROWS + 1 == L_COUNT, "ir/loop/loop.def has one row for each enum lop");
+
+const char *lop_name(enum lop op)
+{
+    return op < L_COUNT ? lop_table[op].name : "none";
+}
+
+enum lop lop_by_name(const char *name)
+{
+    for (uint32_t op = L_NONE + 1; op < L_COUNT; op++)
+        if (strcmp(lop_table[op].name, name) == 0)
+            return (enum lop)op;
+    return L_NONE;
+}
+
+uint32_t loop_elem_classes(enum elem e)
+{
+    uint32_t size = e > ELEM_NONE && e < ELEM_COUNT ? elem_size(e) : 0;
+    if (size == 0 || size > 8)
+        return 0;
+    switch (elem_class(e)) {
+    case 'F': return e == ELEM_F32 || e == ELEM_F64 ? E_F | E_X : E_X;
+    case 'I':
+    case 'U': return elem_bits(e) >= 8 ? E_I | E_X : E_X;
+    case 'B': return E_B | E_X;
+    default: return 0;
+    }
+}
+
+struct lfunc *lf_new(struct context *ctx, struct arena *arena, enum lrole role, const char *name)
+{
+    struct lfunc *f = NEW(arena, struct lfunc);
+    f->ctx = ctx;
+    f->arena = arena;
+    f->role = role;
+    f->name = arena_strdup(arena, name);
+    VEC_PUSH(arena, &f->types, (struct ltype){ 0 });
+    VEC_PUSH(arena, &f->blocks, (struct lblk){ 0 });
+    VEC_PUSH(arena, &f->blocks, (struct lblk){ 0 });
+    return f;
+}
+
+lval lf_value(struct lfunc *f, struct ltype type)
+{
+    VEC_PUSH(f->arena, &f->types, type);
+    return (lval){ f->types.n - 1 };
+}
+
+lval lf_arg(struct lfunc *f, struct ltype type, uint32_t flags, uint32_t align, const char *label)
+{
+    struct larg arg = { type, flags, align, label ? arena_strdup(f->arena, label) : NULL };
+    VEC_PUSH(f->arena, &f->args, arg);
+    return lf_value(f, type);
+}
+
+lblock lf_block(struct lfunc *f)
+{
+    VEC_PUSH(f->arena, &f->blocks, (struct lblk){ 0 });
+    return (lblock){ f->blocks.n - 1 };
+}
+
+lval *lf_lvals(struct lfunc *f, const lval *v, uint32_t n)
+{
+    lval *copy = NEW_ARRAY(f->arena, lval, n ? n : 1);
+    if (n)
+        memcpy(copy, v, n * sizeof *v);
+    return copy;
+}
+
+struct lstmt *lf_stmt(struct lfunc *f, lblock b, enum lop op)
+{
+    struct lblk *blk = &f->blocks.data[b.i];
+    VEC_PUSH(f->arena, &blk->stmts, (struct lstmt){ .op = op });
+    return &blk->stmts.data[blk->stmts.n - 1];
+}
+
+struct lstmt *lf_last(struct lfunc *f, lblock b)
+{
+    struct lblk *block = &f->blocks.data[b.i];
+    return &block->stmts.data[block->stmts.n - 1];
+}
+
+lval lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lval *in, uint32_t n_in)
+{
+    lval *operands = lf_lvals(f, in, n_in);
+    lval *result = NULL;
+    if (lop_table[op].n_out == 1) {
+        lval v = lf_value(f, type);
+        result = lf_lvals(f, &v, 1);
+    }
+    struct lstmt *s = lf_stmt(f, b, op);
+    s->type = type;
+    s->in = operands;
+    s->n_in = n_in;
+    s->out = result;
+    s->n_out = result ? 1 : 0;
+    return result ? *result : (lval){ 0 };
+}
+
+struct ltype lf_type(const struct lfunc *f, lval v)
+{
+    return v.i < f->types.n ? f->types.data[v.i] : (struct ltype){ 0 };
+}
+
+struct lmem lstmt_mem(const struct lstmt *s)
+{
+    struct lmem m = { -1, -1, -1 };
+    int next = 2;
+    if (s->op == L_LOADS || s->op == L_STORES)
+        m.stride = next++;
+    if (lop_table[s->op].form == LFORM_STORE)
+        m.value = next++;
+    if ((int)s->n_in > next)
+        m.mask = next;
+    return m;
+}
+
+void loop_layout_locals(struct lfunc *f)
+{
+    int64_t total = 0;
+    for (uint32_t b = 1; b < f->blocks.n; b++) {
+        const struct lblk *blk = &f->blocks.data[b];
+        for (uint32_t i = 0; i < blk->stmts.n; i++) {
+            const struct lstmt *s = &blk->stmts.data[i];
+            int64_t bytes;
+            if (s->op != L_LOCAL || s->imm < 0 || s->type.elem >= ELEM_COUNT)
+                continue;
+            if (!mul_i64(s->imm, elem_size(s->type.elem), &bytes) || !add_i64(bytes, 63, &bytes) ||
+                !add_i64(total, bytes & ~(int64_t)63, &total))
+                context_unwind(f->ctx, FAIL_LIMIT, (src_id){ 0 }, "kernel %s needs more scratch memory than 2^63 bytes",
+                               f->name);
+        }
+    }
+    f->local_bytes = total;
+}
+
+bool lf_finish(struct lfunc *f)
+{
+    loop_layout_locals(f);
+    return lf_verify(f);
+}

@@ -1,0 +1,58 @@
+/* The attention template's parts: sizes and the kernel (emit/attention/attention.c), stages (emit/attention/stages.c).
+ *
+ * A parallel index is a batch and a block of rows, whose numbers are the lanes of everything up to the probabilities: the
+ * softmax is then one operation a key, and keys and values are read as they lie. Scratch of the block:
+ *   Q[size][row]   the rows' operand of the scores, turned
+ *   Z[key][row]    scores with all maps behind them, then the terms of the softmax
+ *   M, L, C[row]   the largest score, the sum of the terms, the factor for what was added up before
+ *   O[row][column] results so far, where keys come in several spans
+ * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the cache.
+ */
+#ifndef MCC_PASSES_EMIT_ATTENTION_H
+#define MCC_PASSES_EMIT_ATTENTION_H
+
+#include "passes/graph/find_attention.h"
+#include "passes/schedule/schedule.h"
+
+enum { ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */ };
+
+struct attn {
+    struct em *em;
+    const struct attention *a;
+    const struct node *scores, *values;
+    struct dot_dims of_row, of_key, of_p, of_v;    /* operands of the scores by what they are free in; of the results */
+    value_id row_operand, key_operand;
+    expr_id rows, keys;
+    uint32_t lanes;
+    int64_t size, columns;           /* contracted and free extents of the two contractions */
+    int64_t line;                    /* elements of a line of Q and Z */
+    int64_t nv;                      /* vectors of rows: of a block; later of the block at hand */
+    int64_t mr;                      /* register tile of the scores: keys x nv vectors */
+    int64_t pr, pc;                  /* register tile of the results: rows x vectors */
+    int64_t span;                    /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
+    lval q, z, m, l, c, o;
+    /* of the block and span at hand */
+    expr_id batch[RANK_MAX];         /* leading indices of the result */
+    expr_id row0, here;              /* first row, number of rows */
+    expr_id row[ATTENTION_VECTORS];  /* with lanes */
+    expr_id key0, n_keys;
+    /* of the register tile's columns: the number of their first vector; lanes and index of each */
+    expr_id column0, column[MAX_COLUMNS];
+    uint32_t n_columns, column_lanes[MAX_COLUMNS];
+};
+
+/* Calls fn for tiles that cover [0, n): an even split of a known extent, else whole tiles and ever smaller ones. */
+typedef void attn_tile_fn(struct attn *, expr_id at, uint32_t count);
+void attn_tiles(struct attn *, expr_id n, int64_t size, attn_tile_fn *);
+
+void attn_turn(struct attn *);       /* fills Q */
+void attn_begin(struct attn *);      /* M, L and O before the first of several spans */
+void attn_scores(struct attn *);     /* Z, M of the span; C where there are several */
+void attn_terms(struct attn *);      /* exponentials in Z, L */
+void attn_values(struct attn *);     /* Z times values: results, or O where there are several spans */
+void attn_end(struct attn *);        /* results from O */
+
+/* Elements of a row of results in t->o. */
+int64_t attn_row_line(const struct attn *);
+
+#endif

@@ -1,0 +1,429 @@
+/* The stages of the attention template (emit/attention/attention.h). Each one's loops have ended before the next one's begin. */
+#include "passes/emit/attention/attention.h"
+
+#include <string.h>
+
+enum { MAX_SQUARE = 16, EXP_REGISTERS = 16 /* that an exponential takes, constants included */ };
+
+static struct ltype vector_of(const struct attn *t) { return (struct ltype){ELEM_F32, t->lanes}; }
+
+static expr_id at_line(const struct attn *t, expr_id line, int64_t j)
+{
+    return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->lanes);
+}
+
+static expr_id at_vector(const struct attn *t, int64_t j) { return ex_const(t->em->x, j * t->lanes); }
+
+/* ---- points ------------------------------------------------------------------------------------------------------------------ */
+
+/* The point of z that row and key of the batch at hand have. */
+static void z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
+{
+    for (uint32_t i = 0; i < t->of_p.n_batch; i++)
+        idx[t->of_p.batch[i]] = t->batch[i];
+    idx[t->of_p.free] = row;
+    idx[t->of_p.contract] = key;
+    attention_point_z(t->em->g, t->a, idx);
+}
+
+/* The point of one operand of the scores at element d of its row (row: of `rows_of`, else of a key). */
+static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx)
+{
+    const struct dot_dims *dims = of_row ? &t->of_row : &t->of_key;
+    expr_id at[RANK_MAX];
+    z_point(t, row, key, at);
+    attention_point_scores(t->em->g, t->a, at);
+    for (uint32_t i = 0; i < dims->n_batch; i++)
+        idx[dims->batch[i]] = at[i];
+    idx[dims->free] = of_row ? row : key;
+    idx[dims->contract] = d;
+}
+
+/* ---- Q ------------------------------------------------------------------------------------------------------------------------- */
+
+/* One line of Q for each d, lanes along rows from the start. */
+static void turn_lines(struct attn *t, int64_t first)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    expr_id idx[RANK_MAX], d = em_for_begin(em, &l, ex_const(x, first), ex_const(x, t->size), 1, NULL, 0);
+    for (int64_t j = 0; j < t->nv; j++) {
+        operand_point(t, true, t->row[j], ex_const(x, 0), d, idx);
+        lval v = em_value(em, t->row_operand, idx, ex_const(x, 1));
+        em_scratch_store(em, t->q, at_line(t, d, j), em_splat(em, v, t->lanes));
+    }
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* Two rows of a square change places in half of their lanes: of a and b, whose numbers differ in `bit`, the lower keeps the lanes
+ * without that bit and takes b's of these, and so on. */
+static lval exchange(struct attn *t, lval a, lval b, uint32_t bit, bool upper)
+{
+    uint8_t from[MAX_SQUARE];
+    for (uint32_t i = 0; i < t->lanes; i++)
+        from[i] = (uint8_t)((upper ? i | bit : i & ~bit) + (i & bit ? t->lanes : 0));
+    return em_shuffle(t->em, a, b, from, t->lanes);
+}
+
+/* A square of lanes x lanes, rows in registers, turned: log2(lanes) exchanges of blocks twice as large each time. */
+static void turn_square(struct attn *t, lval *v)
+{
+    lval next[MAX_SQUARE];
+    for (uint32_t bit = 1; bit < t->lanes; bit *= 2) {
+        for (uint32_t i = 0; i < t->lanes; i++)
+            next[i] = i & bit ? exchange(t, v[i & ~bit], v[i], bit, true) : exchange(t, v[i], v[i | bit], bit, false);
+        memcpy(v, next, t->lanes * sizeof *v);
+    }
+}
+
+/* Q by squares where its rows lie along the contracted dim: the load of a row's vector is one, not as many as it has lanes.
+ * Rows beyond the last repeat it. */
+static void turn_squares(struct attn *t, int64_t squares)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l, in;
+    lval v[MAX_SQUARE];
+    expr_id idx[RANK_MAX], zero = ex_const(x, 0), last = ex_addc(x, t->rows, -1);
+    int64_t most = ex_hi(x, last);
+    expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), 1, NULL, 0);
+    expr_id first = ex_add(x, t->row0, ex_mulc(x, j, t->lanes));
+    expr_id row[MAX_SQUARE];
+    for (uint32_t i = 0; i < t->lanes; i++)
+        row[i] = em_pin(em, ex_min(x, ex_addc(x, first, i), last), 0, most < 0 ? INT64_MAX : most);
+    expr_id block = em_for_begin(em, &in, zero, ex_const(x, squares), 1, NULL, 0), d = ex_mulc(x, block, t->lanes);
+    expr_id lane = ex_add(x, d, em_lane(em, t->lanes, (lval){0}));
+    for (uint32_t i = 0; i < t->lanes; i++) {
+        operand_point(t, true, row[i], zero, lane, idx);
+        v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->lanes);
+    }
+    turn_square(t, v);
+    for (uint32_t i = 0; i < t->lanes; i++)
+        em_scratch_store(em, t->q, ex_add(x, at_line(t, ex_addc(x, d, i), 0), ex_mulc(x, j, t->lanes)), v[i]);
+    em_for_end(em, &in, NULL, NULL);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+void attn_turn(struct attn *t)
+{
+    int64_t squares = t->lanes <= MAX_SQUARE && em_fast_dim(t->em, t->row_operand) == t->of_row.contract ? t->size / t->lanes : 0;
+    if (squares)
+        turn_squares(t, squares);
+    if (squares * t->lanes < t->size)
+        turn_lines(t, squares * t->lanes);
+}
+
+/* ---- several spans ------------------------------------------------------------------------------------------------------------- */
+
+int64_t attn_row_line(const struct attn *t) { return (t->columns + t->lanes - 1) / t->lanes * t->lanes; }
+
+void attn_begin(struct attn *t)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval zero = em_const(em, ELEM_F32, t->lanes, 0, 0), low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0);
+    for (int64_t j = 0; j < t->nv; j++) {
+        em_scratch_store(em, t->m, at_vector(t, j), low);
+        em_scratch_store(em, t->l, at_vector(t, j), zero);
+    }
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
+    em_scratch_store(em, t->o, ex_mulc(x, i, t->lanes), zero);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* ---- scores ---------------------------------------------------------------------------------------------------------------------- */
+
+/* One more element of every row and key of the tile. */
+static void score_step(struct attn *t, expr_id key, uint32_t count, expr_id d, lval *acc)
+{
+    struct em *em = t->em;
+    lval q[ATTENTION_VECTORS];
+    expr_id idx[RANK_MAX];
+    for (int64_t j = 0; j < t->nv; j++)
+        q[j] = em_scratch_load(em, t->q, at_line(t, d, j), t->lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        operand_point(t, false, t->row0, ex_addc(em->x, key, i), d, idx);
+        lval k = em_splat(em, em_value(em, t->key_operand, idx, ex_const(em->x, 1)), t->lanes);
+        for (int64_t j = 0; j < t->nv; j++) {
+            lval in[3] = {k, q[j], acc[i * t->nv + j]};
+            acc[i * t->nv + j] = em_op(em, L_FMA, vector_of(t), in, 3);
+        }
+    }
+}
+
+/* What z is at a row and a key, of which the score is known. */
+static lval z_value(struct attn *t, expr_id row, expr_id key, lval score)
+{
+    struct em *em = t->em;
+    expr_id idx[RANK_MAX];
+    z_point(t, row, key, idx);
+    em->anchor = t->scores->out[0];
+    em->anchor_value = score;
+    lval z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->lanes);
+    em->anchor = (value_id){0};
+    return z;
+}
+
+/* C starts as the largest score of the span at hand. */
+static void score_tile(struct attn *t, expr_id at, uint32_t count)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval acc[EM_POINTS], inner[EM_POINTS];
+    uint32_t n = count * (uint32_t)t->nv;
+    expr_id key = ex_add(x, t->key0, at);
+    for (uint32_t i = 0; i < n; i++)
+        acc[i] = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    expr_id d = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->size), 1, acc, n);
+    memcpy(inner, l.params, n * sizeof *inner);
+    score_step(t, key, count, d, inner);
+    em_for_end(em, &l, inner, acc);
+    for (int64_t j = 0; j < t->nv; j++) {
+        lval most = em_scratch_load(em, t->c, at_vector(t, j), t->lanes);
+        for (uint32_t i = 0; i < count; i++) {
+            lval z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
+            em_scratch_store(em, t->z, at_line(t, ex_addc(x, at, i), j), z);
+            most = em_op2(em, L_MAX, most, z);
+        }
+        em_scratch_store(em, t->c, at_vector(t, j), most);
+    }
+}
+
+/* A node between z, the maximum and the terms of the softmax, on registers. */
+static lval term_value(struct attn *t, value_id v, lval z, lval most)
+{
+    struct em *em = t->em;
+    double f = 0;
+    lval in[3];
+    if (v.i == t->a->z.i)
+        return z;
+    if (v.i == t->a->max.i)
+        return most;
+    if (value_is_splat(em->g, v, &f, &(int64_t){0}))
+        return em_const(em, ELEM_F32, t->lanes, f, 0);
+    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    if (op_shape(n->op) == SHAPE_VIEW)
+        return term_value(t, n->in[0], z, most);
+    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+        in[k] = term_value(t, n->in[k], z, most);
+    em->cond = ex_const(em->x, 1);
+    em->at = (struct em_point){NULL, 0};
+    return em_map(em, n, in);
+}
+
+/* The maximum so far into M, the factor for all that was added up before into C. Rows of nothing but minus infinity up to now
+ * subtract 0 instead. */
+static void raise_maximum(struct attn *t)
+{
+    struct em *em = t->em;
+    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    for (int64_t j = 0; j < t->nv; j++) {
+        lval before = em_scratch_load(em, t->m, at_vector(t, j), t->lanes);
+        lval most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->lanes));
+        lval factor = term_value(t, t->a->terms, before, em_select(em, em_op2(em, L_EQ, most, low), zero, most));
+        em_scratch_store(em, t->m, at_vector(t, j), most);
+        em_scratch_store(em, t->c, at_vector(t, j), factor);
+    }
+}
+
+void attn_scores(struct attn *t)
+{
+    struct em *em = t->em;
+    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0);
+    for (int64_t j = 0; j < t->nv; j++)
+        em_scratch_store(em, t->c, at_vector(t, j), low);
+    attn_tiles(t, t->n_keys, t->mr, score_tile);
+    if (t->span)
+        raise_maximum(t);
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------------------------------------------ */
+
+/* What is subtracted from the scores of vector j. */
+static lval maximum(struct attn *t, int64_t j)
+{
+    struct em *em = t->em;
+    lval most = em_scratch_load(em, t->span ? t->m : t->c, at_vector(t, j), t->lanes);
+    if (!t->span)
+        return most;
+    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
+}
+
+/* The sum of vector j's terms: into L, or where all are known, what the results are multiplied by into C. */
+static void sum_store(struct attn *t, int64_t j, lval sum)
+{
+    struct em *em = t->em;
+    if (!t->span) {
+        em_scratch_store(em, t->c, at_vector(t, j), em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum));
+        return;
+    }
+    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->lanes), em_scratch_load(em, t->c, at_vector(t, j), t->lanes), sum};
+    em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, vector_of(t), in, 3));
+}
+
+/* The terms of n vectors from j on, and their sums. */
+static void terms_of(struct attn *t, int64_t j, uint32_t n)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
+    for (uint32_t i = 0; i < n; i++) {
+        most[i] = maximum(t, j + i);
+        sum[i] = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    }
+    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
+    for (uint32_t i = 0; i < n; i++) {
+        lval e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->lanes), most[i]);
+        em_scratch_store(em, t->z, at_line(t, key, j + i), e);
+        inner[i] = em_op2(em, L_ADD, l.params[i], e);
+    }
+    em_for_end(em, &l, inner, sum);
+    for (uint32_t i = 0; i < n; i++)
+        sum_store(t, j + i, sum[i]);
+}
+
+void attn_terms(struct attn *t)
+{
+    int64_t at_once = t->em->mach.registers >= 2 * EXP_REGISTERS ? 2 : 1;
+    for (int64_t j = 0; j < t->nv; j += at_once)
+        terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
+}
+
+/* ---- results -------------------------------------------------------------------------------------------------------------------------- */
+
+static lval factor_of(struct attn *t, expr_id row) { return em_scratch_load(t->em, t->c, row, 1); }
+
+static expr_id at_result(const struct attn *t, expr_id row, uint32_t c)
+{
+    struct exprs *x = t->em->x;
+    return ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->lanes));
+}
+
+static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)
+{
+    struct em *em = t->em;
+    expr_id idx[RANK_MAX];
+    lval by = em_splat(em, factor_of(t, row), t->column_lanes[c]);
+    memcpy(idx, t->batch, t->of_p.n_batch * sizeof *idx);
+    idx[t->of_p.n_batch] = ex_add(em->x, t->row0, row);
+    idx[t->of_p.n_batch + 1] = t->column[c];
+    tile_store(em, idx, em_op2(em, L_MUL, sum, by));
+}
+
+/* One more key for every row and column of the tile. */
+static void value_step(struct attn *t, expr_id row, uint32_t count, expr_id key, lval *acc)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    lval v[MAX_COLUMNS];
+    expr_id idx[RANK_MAX];
+    for (uint32_t i = 0; i < t->of_v.n_batch; i++)
+        idx[t->of_v.batch[i]] = t->batch[i];
+    idx[t->of_v.contract] = ex_add(x, t->key0, key);
+    for (uint32_t c = 0; c < t->n_columns; c++) {
+        idx[t->of_v.free] = t->column[c];
+        v[c] = em_splat(em, em_value(em, t->values->in[1], idx, ex_const(x, 1)), t->column_lanes[c]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        lval p = em_scratch_load(em, t->z, ex_add(x, ex_mulc(x, key, t->line), ex_addc(x, row, i)), 1);
+        for (uint32_t c = 0; c < t->n_columns; c++) {
+            lval in[3] = {em_splat(em, p, t->column_lanes[c]), v[c], acc[i * t->n_columns + c]};
+            acc[i * t->n_columns + c] = em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+        }
+    }
+}
+
+static void value_tile(struct attn *t, expr_id row, uint32_t count)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval acc[EM_POINTS], inner[EM_POINTS];
+    uint32_t nc = t->n_columns, n = count * nc;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t lanes = t->column_lanes[i % nc];
+        acc[i] = em_const(em, ELEM_F32, lanes, 0, 0);
+        if (t->span) {
+            lval before = em_scratch_load(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), lanes);
+            acc[i] = em_op2(em, L_MUL, before, em_splat(em, factor_of(t, ex_addc(x, row, i / nc)), lanes));
+        }
+    }
+    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, acc, n);
+    memcpy(inner, l.params, n * sizeof *inner);
+    value_step(t, row, count, key, inner);
+    em_for_end(em, &l, inner, acc);
+    for (uint32_t i = 0; i < n; i++)
+        if (t->span)
+            em_scratch_store(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), acc[i]);
+        else
+            result_store(t, ex_addc(x, row, i / nc), i % nc, acc[i]);
+}
+
+/* Results that are complete in O. */
+static void end_tile(struct attn *t, expr_id row, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t c = 0; c < t->n_columns; c++) {
+            expr_id at = ex_addc(t->em->x, row, i);
+            result_store(t, at, c, em_scratch_load(t->em, t->o, at_result(t, at, c), t->column_lanes[c]));
+        }
+}
+
+/* The columns of a register tile: `vectors` whole vectors from vector number `first` on, then one of `rest` lanes. */
+static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, attn_tile_fn *fn)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    t->column0 = first;
+    t->n_columns = 0;
+    for (int64_t c = 0; c < vectors; c++) {
+        t->column_lanes[t->n_columns] = t->lanes;
+        t->column[t->n_columns++] = ex_add(x, ex_mulc(x, ex_addc(x, first, c), t->lanes), em_lane(em, t->lanes, (lval){0}));
+    }
+    if (rest) {   /* a narrower register where that is all, else a mask */
+        uint32_t w = 1;
+        while (w < rest)
+            w *= 2;
+        expr_id base = ex_mulc(x, ex_addc(x, first, vectors), t->lanes);
+        lval mask = w == rest ? (lval){0} : em_tail_mask(em, ex_const(x, rest), w);
+        t->column_lanes[t->n_columns] = w;
+        t->column[t->n_columns++] = w == 1 ? base : ex_add(x, base, em_lane(em, w, mask));
+    }
+    attn_tiles(t, t->here, t->pr, fn);
+}
+
+static void all_columns(struct attn *t, attn_tile_fn *fn)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    int64_t vectors = t->columns / t->lanes, groups = vectors / t->pc, more = vectors % t->pc;
+    uint32_t rest = (uint32_t)(t->columns % t->lanes);
+    if (groups) {
+        expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
+        column_group(t, ex_mulc(x, g, t->pc), t->pc, 0, fn);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    if (more || rest)
+        column_group(t, ex_const(x, groups * t->pc), more, rest, fn);
+}
+
+void attn_values(struct attn *t) { all_columns(t, value_tile); }
+
+void attn_end(struct attn *t)
+{
+    struct em *em = t->em;
+    for (int64_t j = 0; j < t->nv; j++) {
+        lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->lanes);
+        lval by = em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum);
+        if (ex_lo(em->x, t->keys) < 1)   /* no key at all: no terms, and the result is 0 */
+            by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))), em_const(em, ELEM_F32, t->lanes, 0, 0), by);
+        em_scratch_store(em, t->c, at_vector(t, j), by);
+    }
+    all_columns(t, end_tile);
+}

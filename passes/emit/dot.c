@@ -1,0 +1,198 @@
+/* Contractions of narrow elements: several steps of the reduction at once by L_DOT.
+ *
+ * A *group* is 4 bytes of consecutive elements along the innermost reduced dim: four u8 with four i8 summed in i32, or
+ * two bf16 with two bf16 summed in f32. Weights are packed so that a group of each lane lies together
+ * ([N/16][K/group][16][group], layout_transform.c), and rows of the first operand are groups as they stand; an operand
+ * that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds zeros.
+ */
+#include "passes/emit/emit.h"
+
+#include <string.h>
+
+uint32_t dot_group(const struct module *m, const struct node *n)
+{
+    static const struct { enum elem a, b, sum; uint32_t group; } rows[] = {
+        {ELEM_U8, ELEM_I8, ELEM_I32, 4}, {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2}, {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
+    };
+    uint32_t n_contract;
+    int64_t extent = 0;
+    if (n->op != OP_DOT && (n->op != OP_CONV || node_int(n, "groups", 1) != 1))
+        return 1;
+    const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]), *sum = value_type(m->g, n->out[0]);
+    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
+    if (n->op == OP_DOT && !n_contract)
+        return 1;
+    if (!ex_is_const(m->ctx->exprs, b->dims[contract ? contract[n_contract - 1] : 1], &extent) || extent < 2)
+        return 1;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
+            return rows[i].group;
+    return 1;
+}
+
+/* ---- lanes --------------------------------------------------------------------------------------------------------- */
+
+lval em_shuffle(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)
+{
+    lval in[2] = {a, b};
+    lval v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
+    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, in, 2)]);
+    s->aux = arena_copy(em->f->arena, from, n);
+    s->n_aux = n;
+    return v;
+}
+
+static lval inserted(struct em *em, lval v, lval x, uint32_t lane)
+{
+    lval in[2] = {v, x};
+    v = em_op(em, L_INSERT, lf_type(em->f, v), in, 2);
+    lf_last(em->f, em->level[em_depth(em, in, 2)])->imm = lane;
+    return v;
+}
+
+/* a0 b0 a1 b1 ... where every item is `size` lanes. */
+static lval interleaved(struct em *em, lval a, lval b, uint32_t size)
+{
+    uint32_t n = lf_type(em->f, a).lanes;
+    uint8_t from[256];
+    for (uint32_t i = 0; i < 2 * n; i++)
+        from[i] = (uint8_t)((i / size & 1) * n + i / size / 2 * size + i % size);
+    return em_shuffle(em, a, b, from, 2 * n);
+}
+
+/* A scalar group for all lanes. */
+static lval for_lanes(struct em *em, lval v, uint32_t lanes)
+{
+    struct ltype t = lf_type(em->f, v);
+    struct ltype word = {ELEM_I32, 1};
+    if (lanes <= 1)
+        return v;
+    t.lanes *= lanes;
+    v = em_splat(em, em_op(em, L_BITCAST, word, &v, 1), lanes);
+    return em_op(em, L_BITCAST, t, &v, 1);
+}
+
+/* ---- groups --------------------------------------------------------------------------------------------------------- */
+
+struct group {
+    value_id v;
+    const expr_id *idx;
+    int32_t rank, dim;           /* elements idx, idx + 1 along dim ... */
+    uint32_t size, valid;        /* ... of which `valid` exist */
+    uint32_t lanes;
+    expr_id cond;
+};
+
+static bool is_stored(struct em *em, value_id v)
+{
+    return em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
+}
+
+static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *idx)
+{
+    memcpy(idx, g->idx, (size_t)g->rank * sizeof *idx);
+    idx[g->dim] = ex_addc(em->x, idx[g->dim], j);
+}
+
+/* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The groups
+ * of weights are whole: zeros were written behind their end. */
+static bool load_whole(struct em *em, const struct group *g, lval *result)
+{
+    const struct storage *s = &em->m->storage[g->v.i];
+    if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
+        return false;
+    expr_id idx[RANK_MAX], first = em_address(em, s, g->idx), coef, rest = first;
+    int64_t step;
+    for (uint32_t j = 1; j < g->valid; j++) {
+        point_at(em, g, j, idx);
+        if (!ex_is_const(em->x, ex_sub(em->x, em_address(em, s, idx), first), &step) || step != (int64_t)j)
+            return false;
+    }
+    const struct em_sym *lane = NULL;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *sym = &em->syms.data[i];
+        if (!sym->lanes || !ex_uses(em->x, first, sym->sym))
+            continue;
+        if (lane || sym->vector || !ex_linear(em->x, first, sym->sym, &coef, &rest) || !ex_is_const(em->x, coef, &step) ||
+            step != (int64_t)g->size)
+            return false;
+        lane = sym;
+    }
+    if (em_expr_lanes(em, g->cond) || (lane && ex_truth(em->x, g->cond) != TRUE_))
+        return false;
+    lval mask = lane ? lane->mask : (lval){0};
+    uint32_t lanes = lane ? lane->lanes : 1, n_in = 2;
+    if (mask.i) {    /* of lanes -> of elements */
+        uint8_t from[256];
+        for (uint32_t i = 0; i < lanes * g->size; i++)
+            from[i] = (uint8_t)(i / g->size);
+        mask = em_shuffle(em, mask, mask, from, lanes * g->size);
+    } else if (ex_truth(em->x, g->cond) != TRUE_) {
+        mask = em_splat(em, em_cond(em, g->cond), g->size);
+    }
+    lval in[3] = {em_buffer(em, g->v), em_index(em, rest), mask};
+    n_in += mask.i != 0;
+    *result = em_op(em, L_LOAD, (struct ltype){value_type(em->g, g->v)->elem, lanes * g->size}, in, n_in);
+    return true;
+}
+
+/* Element j of the group, as memory holds it; zero where it is not wanted. */
+static lval element(struct em *em, const struct group *g, uint32_t j)
+{
+    enum elem e = value_type(em->g, g->v)->elem;
+    expr_id idx[RANK_MAX];
+    point_at(em, g, j, idx);
+    lval v = em_value(em, g->v, idx, g->cond);
+    struct ltype t = lf_type(em->f, v);
+    if (t.elem != e)
+        v = em_op(em, L_CONVERT, (struct ltype){e, t.lanes}, &v, 1);
+    if (ex_truth(em->x, g->cond) == TRUE_ || is_stored(em, g->v))     /* a masked load is 0 already */
+        return v;
+    return em_select(em, em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0));
+}
+
+static lval put_together(struct em *em, const struct group *g)
+{
+    enum elem e = value_type(em->g, g->v)->elem;
+    lval part[4];
+    for (uint32_t j = 0; j < g->size; j++)
+        part[j] = j < g->valid ? element(em, g, j) : em_const(em, e, 1, 0, 0);
+    em_unify(em, part, g->size);
+    if (lf_type(em->f, part[0]).lanes == 1) {
+        lval v = em_const(em, e, g->size, 0, 0);
+        for (uint32_t j = 0; j < g->valid; j++)
+            v = inserted(em, v, part[j], j);
+        return v;
+    }
+    for (uint32_t n = g->size, width = 1; n > 1; n /= 2, width *= 2)
+        for (uint32_t j = 0; j < n / 2; j++)
+            part[j] = interleaved(em, part[2 * j], part[2 * j + 1], width);
+    return part[0];
+}
+
+/* The groups of v for `lanes` lanes; equal questions get the same register. */
+static lval group_value(struct em *em, const struct group *g)
+{
+    expr_id key = ex_addc(em->x, g->cond, 1024 + 8 * (int64_t)g->lanes + g->valid);   /* no condition, so never one of a single element */
+    lval v = em_recall(em, g->v, g->idx, key);
+    if (v.i)
+        return v;
+    if (!load_whole(em, g, &v))
+        v = put_together(em, g);
+    if (lf_type(em->f, v).lanes == g->size)
+        v = for_lanes(em, v, g->lanes);
+    em_remember(em, g->v, g->idx, key, v);
+    return v;
+}
+
+lval em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b, lval acc)
+{
+    lval in[3] = {{0}, {0}, acc};
+    for (int o = 0; o < 2; o++) {
+        struct group g = {.v = n->in[o], .idx = at->idx[o], .rank = value_type(em->g, n->in[o])->rank, .dim = at->dim[o],
+                          .size = at->size, .valid = at->valid, .lanes = lf_type(em->f, acc).lanes,
+                          .cond = o ? cond_b : cond_a};
+        in[o] = group_value(em, &g);
+    }
+    return em_op(em, L_DOT, lf_type(em->f, acc), in, 3);
+}

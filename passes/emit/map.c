@@ -1,0 +1,246 @@
+/* Scalar functions: one core operator of shape MAP on registers -> statements. What is one statement is one row of
+ * the table; the rest are short functions; transcendentals are ir/loop/math/math.c. */
+#include "passes/emit/emit.h"
+
+typedef lval map_fn(struct em *, const struct node *, const lval *in, struct ltype);
+
+static lval f_const(struct em *em, struct ltype t, double f) { return em_const(em, t.elem, t.lanes, f, (int64_t)f); }
+
+static bool is_float(struct ltype t) { return t.elem == ELEM_F32 || t.elem == ELEM_F64; }
+
+static lval map_math(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    bool wide = !is_float(t);
+    lval x[2] = {in[0], n->n_in > 1 ? in[1] : (lval){0}};
+    struct ltype mt = t;
+    if (wide) {
+        mt.elem = ELEM_F64;
+        for (uint32_t k = 0; k < n->n_in; k++)
+            x[k] = em_op(em, L_CONVERT, mt, &x[k], 1);
+    }
+    int depth = em_depth(em, x, n->n_in);
+    lval r = lf_math(em->f, em->level[depth], n->op, mt, x, n->n_in);
+    if (!r.i) {
+        em->failed = true;
+        error_internal(em->m->ctx, n->src, "%s of %s has no expansion", op_name(n->op), elem_name(t.elem));
+        return in[0];
+    }
+    em_set_depth(em, r, depth);
+    return wide ? em_op(em, L_CONVERT, t, &r, 1) : r;
+}
+
+/* Integer powers wrap: squares and products over the exponent's bits, straight on for small constant exponents. Negative
+ * ones give 0 but for bases 1 and -1. */
+static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
+{
+    lval r = em_const(em, t.elem, t.lanes, 1, 1);
+    for (bool first = true; e > 0; e >>= 1) {
+        if (e & 1) {
+            r = first ? base : em_op2(em, L_MUL, r, base);
+            first = false;
+        }
+        if (e > 1)
+            base = em_op2(em, L_MUL, base, base);
+    }
+    return r;
+}
+
+static lval int_power(struct em *em, lval base, lval e, struct ltype t)
+{
+    lval one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0), carry[3] = {one, base, e}, out[3];
+    struct em_for l;
+    em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
+    lval odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
+    carry[0] = em_select(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
+    carry[1] = em_op2(em, L_MUL, l.params[1], l.params[1]);
+    carry[2] = em_op2(em, L_SHR, l.params[2], one);
+    em_for_end(em, &l, carry, out);
+    if (elem_class(t.elem) == 'U')
+        return out[0];
+    lval unit = em_op2(em, L_EQ, em_op1(em, L_ABS, base), one);
+    return em_select(em, em_op2(em, L_LT, e, zero), em_select(em, unit, out[0], zero), out[0]);
+}
+
+static lval map_pow(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    int64_t e = -1;
+    if (is_float(t))
+        return map_math(em, n, in, t);
+    if (value_is_splat(em->g, n->in[1], &(double){0}, &e) && e >= 0 && e <= 64)
+        return int_power_const(em, in[0], e, t);
+    return int_power(em, in[0], in[1], t);
+}
+
+static lval map_sign(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    (void)n;
+    lval zero = f_const(em, t, 0), one = f_const(em, t, 1);
+    lval pos = em_op2(em, L_LT, zero, in[0]);
+    if (elem_class(t.elem) == 'U')
+        return em_select(em, pos, one, zero);
+    lval r = em_select(em, pos, one, em_select(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
+    return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r;   /* NaN stays */
+}
+
+static lval map_isnan(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    (void)n;
+    (void)t;
+    return em_op2(em, L_NE, in[0], in[0]);
+}
+
+static lval map_isinf(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    (void)n;
+    return em_op2(em, L_EQ, em_op1(em, L_ABS, in[0]), f_const(em, t, __builtin_inf()));
+}
+
+/* Lanes past the end of a row hold zeros: they must not fail a divisor check. */
+static lval divisor_checked(struct em *em, const struct node *n, lval d, struct ltype t)
+{
+    lval ok = em_op2(em, L_NE, d, em_const(em, t.elem, 1, 0, 0));
+    lval valid = ok, live = {0};
+    if (t.lanes > 1)
+        live = em_lanes_live(em, em->at.idx, em->at.rank);
+    if (live.i)
+        valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, live));
+    if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */
+        valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
+    em_check(em, valid, -9, n->src.i, "integer division by zero");
+    return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
+}
+
+static lval map_div(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    if (is_float(t))
+        return em_op2(em, L_DIV, in[0], in[1]);
+    return em_op2(em, L_DIV, in[0], divisor_checked(em, n, in[1], t));
+}
+
+static lval map_rem(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    lval d = is_float(t) ? in[1] : divisor_checked(em, n, in[1], t);
+    return em_op2(em, L_REM, in[0], d);
+}
+
+/* Remainder with the divisor's sign: the truncated one, moved by a divisor where the signs differ. */
+static lval map_mod(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    lval r = map_rem(em, n, in, t);
+    if (elem_class(t.elem) == 'U')
+        return r;
+    lval zero = em_const(em, t.elem, t.lanes, 0, 0);
+    lval differ = em_op2(em, L_XOR, em_op2(em, L_LT, r, zero), em_op2(em, L_LT, in[1], zero));
+    lval move = em_op2(em, L_AND, differ, em_op2(em, L_NE, r, zero));
+    return em_select(em, move, em_op2(em, L_ADD, r, in[1]), r);
+}
+
+static lval map_select(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    (void)n;
+    (void)t;
+    return em_select(em, in[0], in[1], in[2]);
+}
+
+static lval map_convert(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    enum elem to = value_type(em->g, n->out[0])->elem;
+    lval v = in[0];
+    (void)t;
+    if (em_reg_elem(to) == to && lf_type(em->f, v).elem == to)
+        return v;
+    uint32_t lanes = lf_type(em->f, v).lanes;
+    int64_t saturate = node_int(n, "saturate", 1);
+    lval r = em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
+    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, &r, 1)]);
+    s->imm = saturate;
+    const char *round = node_str(n, "round", "even");
+    if (to == ELEM_F8E8M0)
+        s->name = arena_strdup(em->arena, round);
+    return r;
+}
+
+static lval map_bitcast(struct em *em, const struct node *n, const lval *in, struct ltype t)
+{
+    enum elem from = value_type(em->g, n->in[0])->elem, to = value_type(em->g, n->out[0])->elem;
+    lval v = in[0];
+    (void)t;
+    uint32_t lanes = lf_type(em->f, v).lanes;
+    if (em_reg_elem(from) != from)
+        v = em_op(em, L_CONVERT, (struct ltype){from, lanes}, &v, 1);
+    if (from == to)
+        return v;
+    if (from == ELEM_BOOL || to == ELEM_BOOL)   /* a predicate is no byte in registers */
+        return em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
+    return em_op(em, L_BITCAST, (struct ltype){to, lanes}, &v, 1);
+}
+
+/* ---- the table: a statement, or a function; bool operands have their own column ------------------------------- */
+
+struct map_row { enum lop lop, bool_lop; map_fn *fn; };
+static const struct map_row rows[OP_COUNT] = {
+    [OP_NEG] = {.lop = L_NEG}, [OP_ABS] = {.lop = L_ABS}, [OP_SIGN] = {.fn = map_sign},
+    [OP_FLOOR] = {.lop = L_FLOOR}, [OP_CEIL] = {.lop = L_CEIL}, [OP_ROUND] = {.lop = L_RINT},
+    [OP_TRUNC] = {.lop = L_TRUNC}, [OP_SQRT] = {.lop = L_SQRT},
+    [OP_EXP] = {.fn = map_math}, [OP_LOG] = {.fn = map_math}, [OP_LOG1P] = {.fn = map_math},
+    [OP_EXPM1] = {.fn = map_math}, [OP_SIN] = {.fn = map_math}, [OP_COS] = {.fn = map_math},
+    [OP_TAN] = {.fn = map_math}, [OP_ASIN] = {.fn = map_math}, [OP_ACOS] = {.fn = map_math},
+    [OP_ATAN] = {.fn = map_math}, [OP_SINH] = {.fn = map_math}, [OP_COSH] = {.fn = map_math},
+    [OP_TANH] = {.fn = map_math}, [OP_ASINH] = {.fn = map_math}, [OP_ACOSH] = {.fn = map_math},
+    [OP_ATANH] = {.fn = map_math}, [OP_ERF] = {.fn = map_math}, [OP_SIGMOID] = {.fn = map_math},
+    [OP_POW] = {.fn = map_pow}, [OP_ATAN2] = {.fn = map_math},
+    [OP_NOT] = {.lop = L_NOT, .bool_lop = L_NOT}, [OP_ISNAN] = {.fn = map_isnan}, [OP_ISINF] = {.fn = map_isinf},
+    [OP_ADD] = {.lop = L_ADD, .bool_lop = L_OR}, [OP_SUB] = {.lop = L_SUB, .bool_lop = L_XOR},
+    [OP_MUL] = {.lop = L_MUL, .bool_lop = L_AND}, [OP_DIV] = {.fn = map_div}, [OP_MOD] = {.fn = map_mod},
+    [OP_REM] = {.fn = map_rem}, [OP_MIN] = {.lop = L_MIN, .bool_lop = L_AND},
+    [OP_MAX] = {.lop = L_MAX, .bool_lop = L_OR}, [OP_AND] = {.lop = L_AND, .bool_lop = L_AND},
+    [OP_OR] = {.lop = L_OR, .bool_lop = L_OR}, [OP_XOR] = {.lop = L_XOR, .bool_lop = L_XOR},
+    [OP_SHL] = {.lop = L_SHL}, [OP_SHR] = {.lop = L_SHR},
+    [OP_EQ] = {.lop = L_EQ, .bool_lop = L_EQ}, [OP_NE] = {.lop = L_NE, .bool_lop = L_NE},
+    [OP_LT] = {.lop = L_LT}, [OP_LE] = {.lop = L_LE}, [OP_SELECT] = {.fn = map_select},
+    [OP_FMA] = {.lop = L_FMA}, [OP_CONVERT] = {.fn = map_convert}, [OP_BITCAST] = {.fn = map_bitcast},
+};
+
+/* Small floats are kept as f32 in registers, but rounded at every node's result (docs/numerics.md). */
+static lval round_to(struct em *em, lval v, enum elem e)
+{
+    enum elem reg = em_reg_elem(e);
+    if (reg == e)
+        return v;
+    uint32_t lanes = lf_type(em->f, v).lanes;
+    if (lf_type(em->f, v).elem != e)
+        v = em_op(em, L_CONVERT, (struct ltype){e, lanes}, &v, 1);
+    return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
+}
+
+lval em_map(struct em *em, const struct node *n, const lval *operands)
+{
+    lval in[3] = {{0}};
+    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+        in[k] = operands[k];
+    em_unify(em, in, n->n_in < 3 ? n->n_in : 3);
+    struct ltype t = lf_type(em->f, in[0]);
+    const struct map_row *row = &rows[n->op];
+    enum elem out = value_type(em->g, n->out[0])->elem;
+    lval r;
+    if (row->fn) {
+        r = row->fn(em, n, in, t);
+    } else {
+        enum lop op = t.elem == ELEM_BOOL ? row->bool_lop : row->lop;
+        bool exact = !is_float(t) && (op == L_FLOOR || op == L_CEIL || op == L_RINT || op == L_TRUNC);
+        if (op == L_NONE) {
+            em->failed = true;
+            error_internal(em->m->ctx, n->src, "%s of %s has no statement", op_name(n->op), elem_name(t.elem));
+            return in[0];
+        }
+        if (exact)
+            r = in[0];
+        else if (n->n_in == 1)
+            r = em_op1(em, op, in[0]);
+        else if (n->n_in == 2)
+            r = em_op2(em, op, in[0], in[1]);
+        else
+            r = em_op(em, op, t, in, 3);
+    }
+    return round_to(em, r, out);
+}

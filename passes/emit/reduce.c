@@ -1,0 +1,602 @@
+/* Reductions: the value of reduce, window, dot and conv at one or several points at once.
+ *
+ * All points go through the same loops over the reduced dims, so what they share (a weight vector, a broadcast pixel)
+ * is loaded once: with points = pixels x vectors of channels this *is* the register-tiled micro-kernel. The order of
+ * summation is fixed by the shape, never by threads.
+ */
+#include "passes/emit/reduce.h"
+
+#include <string.h>
+
+enum lop em_monoid(const char *monoid, enum elem e)
+{
+    static const struct { const char *name; enum lop lop, bool_lop; } table[] = {
+        {"sum", L_ADD, L_OR}, {"prod", L_MUL, L_AND}, {"min", L_MIN, L_AND}, {"max", L_MAX, L_OR},
+        {"and", L_AND, L_AND}, {"or", L_OR, L_OR}, {"xor", L_XOR, L_XOR},
+    };
+    for (uint32_t i = 0; i < COUNT_OF(table); i++)
+        if (!strcmp(monoid, table[i].name))
+            return e == ELEM_BOOL ? table[i].bool_lop : table[i].lop;
+    return L_ADD;
+}
+
+static int64_t int_extreme(enum elem e, bool max)
+{
+    uint32_t bits = elem_bits(e);
+    if (elem_class(e) == 'U')
+        return max ? (bits >= 64 ? -1 : (int64_t)((UINT64_C(1) << bits) - 1)) : 0;
+    int64_t top = bits >= 64 ? INT64_MAX : (INT64_C(1) << (bits - 1)) - 1;
+    return max ? top : -top - 1;
+}
+
+lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, uint32_t lanes)
+{
+    bool fl = elem_class(acc) == 'F';
+    switch (op) {
+    case L_MUL: return em_const(em, acc, lanes, 1, 1);
+    case L_AND: return em_const(em, acc, lanes, 0, acc == ELEM_BOOL ? 1 : elem_class(e) == 'U' ? int_extreme(e, true) : -1);
+    case L_MIN: return em_const(em, acc, lanes, __builtin_inf(), fl ? 0 : int_extreme(e, true));
+    case L_MAX: return em_const(em, acc, lanes, -__builtin_inf(), fl ? 0 : int_extreme(e, false));
+    default: return em_const(em, acc, lanes, 0, 0);
+    }
+}
+
+/* The dim of a gather's result that runs along dim d of its data; -1: none. */
+static int32_t gather_dim(struct em *em, const struct node *n, int32_t d)
+{
+    const struct type *it = value_type(em->g, n->in[1]);
+    int64_t axis = node_int(n, "axis", 0), batch = node_int(n, "batch", 0), depth = 0;
+    if (d < 0 || n->op == OP_GATHER_ELEMENTS)
+        return d;
+    if (n->op == OP_GATHER)
+        return d < axis ? d : d == axis ? -1 : d - 1 + it->rank;
+    ex_is_const(em->x, it->dims[it->rank - 1], &depth);
+    return d < batch ? d : d < batch + depth ? -1 : d - (int32_t)(batch + depth) + it->rank - 1;
+}
+
+int32_t em_fast_dim(struct em *em, value_id v)
+{
+    for (int steps = 0; steps < 64; steps++) {
+        const struct storage *s = &em->m->storage[v.i];
+        const struct type *t = value_type(em->g, v);
+        if (s->place != PLACE_NONE) {
+            for (int32_t d = s->rank - 1; d >= 0; d--)
+                if ((!s->dim[d].block && ex_is(em->x, s->dim[d].outer, 1) && !ex_is(em->x, t->dims[d], 1)) ||
+                    (s->dim[d].block && s->dim[d].inner == 1))
+                    return d;
+            return -1;
+        }
+        if (!graph_value(em->g, v)->def.i)
+            return -1;
+        const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+        if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND)
+            return gather_dim(em, n, em_fast_dim(em, n->in[0]));
+        if (op_shape(n->op) == SHAPE_MAP && n->n_in) {
+            uint32_t k = 0;
+            while (k + 1 < n->n_in && value_is_const(em->g, n->in[k]))
+                k++;
+            while (k + 1 < n->n_in && value_op(em->g, n->in[k]) == OP_BROADCAST)
+                k++;
+            v = n->in[k];
+        } else if (n->op == OP_IDENTITY || n->op == OP_SLICE || n->op == OP_PAD) {
+            v = n->in[0];
+        } else if (n->op == OP_TRANSPOSE || n->op == OP_RESHAPE) {
+            int32_t in = em_fast_dim(em, n->in[0]);
+            const struct type *from = value_type(em->g, n->in[0]);
+            if (n->op == OP_RESHAPE)
+                return in >= 0 && in == from->rank - 1 ? t->rank - 1 : -1;
+            uint32_t count;
+            const int64_t *perm = node_ints(n, "perm", &count);
+            for (int32_t d = 0; d < t->rank; d++)
+                if (perm[d] == in)
+                    return d;
+            return -1;
+        } else {
+            return -1;
+        }
+    }
+    return -1;
+}
+
+bool em_reduce_horizontal(struct em *em, const struct node *n)
+{
+    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor"))   /* no register folds itself by xor */
+        return false;
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    return n_axes > 0 && em_fast_dim(em, n->in[0]) == axes[n_axes - 1];
+}
+
+enum { UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
+
+/* ---- what is reduced ------------------------------------------------------------------------------------------- */
+
+static void rdim_add(struct reduction *r, expr_id extent, int64_t block)
+{
+    r->dim[r->n_dims++] = (struct rdim){.extent = extent, .order = {.residues = 1, .block = block}};
+}
+
+static int64_t channel_block(struct em *em, value_id v, int32_t d)
+{
+    const struct storage *s = &em->m->storage[v.i];
+    return s->place != PLACE_NONE && s->rank > d ? s->dim[d].block : 0;
+}
+
+static void dims_of_conv(struct em *em, struct reduction *r)
+{
+    const struct type *w = value_type(em->g, r->n->in[1]);
+    for (int32_t d = 2; d < w->rank; d++)
+        rdim_add(r, w->dims[d], 0);
+    bool groups = node_int(r->n, "groups", 1) != 1;
+    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, r->n->in[0], 1));
+    if (!groups && r->group == 1)
+        r->dim[r->n_dims - 1].order = em_channel_order(em, r->n->in[0]);
+}
+
+static void dims_of(struct em *em, struct reduction *r)
+{
+    const struct node *n = r->n;
+    uint32_t count;
+    if (n->op == OP_CONV) {
+        dims_of_conv(em, r);
+    } else if (n->op == OP_DOT) {
+        const int64_t *ca = node_ints(n, "contract_a", &count), *cb = node_ints(n, "contract_b", &count);
+        for (uint32_t i = 0; i < count; i++) {    /* equal, but one may be known and the other not */
+            expr_id a = value_type(em->g, n->in[0])->dims[ca[i]], b = value_type(em->g, n->in[1])->dims[cb[i]];
+            rdim_add(r, ex_is_const(em->x, b, &(int64_t){0}) ? b : a, 0);
+        }
+    } else if (n->op == OP_REDUCE) {
+        const int64_t *axes = node_ints(n, "axes", &count);
+        for (uint32_t i = 0; i < count; i++)
+            rdim_add(r, value_type(em->g, n->in[0])->dims[axes[i]],
+                     channel_block(em, n->in[0], (int32_t)axes[i]));
+    } else if (n->op == OP_ARGREDUCE) {
+        rdim_add(r, value_type(em->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
+    } else {
+        const int64_t *kernel = node_ints(n, "kernel", &count);
+        for (uint32_t i = 0; i < count; i++)
+            rdim_add(r, ex_const(em->x, kernel[i]), 0);
+    }
+}
+
+/* Small constant window dims are unrolled from the inside out, so that points share loads across taps. */
+static void choose_unroll(struct em *em, struct reduction *r)
+{
+    bool window = r->n->op == OP_WINDOW || r->n->op == OP_ARGWINDOW ||
+                  (r->n->op == OP_CONV && r->row.dim < 0 && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
+    int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
+    if (r->row.dim >= 0)
+        budget /= r->row.taps;
+    for (uint32_t d = r->n_dims; d > 0; d--) {
+        if ((int32_t)d - 1 == r->row.dim)
+            continue;
+        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block || r->dim[d - 1].order.residues > 1)
+            break;
+        if (d == r->n_dims)
+            c = (c + r->group - 1) / r->group;
+        if (c > budget)
+            break;
+        r->dim[d - 1].unroll = true;
+        budget /= c;
+    }
+}
+
+/* ---- the loops -------------------------------------------------------------------------------------------------------- */
+
+static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc);
+
+/* A piece of one dim's loop: indices (base + i) * every + first for i in [0, n). */
+struct run { expr_id base; int64_t every, first; };
+
+static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, struct run run, expr_id n)
+{
+    struct em_for l;
+    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), n, 1, acc, r->n_acc);
+    lval inner[EM_POINTS];
+    memcpy(inner, l.params, r->n_acc * sizeof *inner);
+    k[d] = ex_addc(em->x, ex_mulc(em->x, ex_add(em->x, run.base, i), run.every), run.first);
+    nest(em, r, d + 1, k, inner);
+    em_for_end(em, &l, inner, acc);
+}
+
+/* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */
+static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *acc, expr_id base, int64_t extent, bool unroll)
+{
+    uint32_t d = r->n_dims - 1;
+    int64_t whole = extent / r->group;
+    r->valid = r->group;
+    if (unroll) {
+        for (int64_t i = 0; i < whole; i++) {
+            k[d] = ex_addc(em->x, base, i * r->group);
+            reduction_step(em, r, k, acc);
+        }
+    } else if (whole) {
+        struct em_for l;
+        expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        lval inner[EM_POINTS];
+        memcpy(inner, l.params, r->n_acc * sizeof *inner);
+        k[d] = ex_add(em->x, base, ex_mulc(em->x, i, r->group));
+        reduction_step(em, r, k, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (extent % r->group) {
+        r->valid = (uint32_t)(extent % r->group);
+        k[d] = ex_addc(em->x, base, whole * r->group);
+        reduction_step(em, r, k, acc);
+    }
+}
+
+/* The innermost dim by groups: over the blocks in which it is stored, or in one run. */
+static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *acc)
+{
+    const struct rdim *dim = &r->dim[r->n_dims - 1];
+    expr_id zero = ex_const(em->x, 0);
+    int64_t n = 0;
+    ex_is_const(em->x, dim->extent, &n);
+    if (!dim->order.block || n < dim->order.block) {
+        nest_groups(em, r, k, acc, zero, n, dim->unroll || n <= dim->order.block);
+        return;
+    }
+    struct em_for l;
+    expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), 1, acc, r->n_acc);
+    lval inner[EM_POINTS];
+    memcpy(inner, l.params, r->n_acc * sizeof *inner);
+    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, true);
+    em_for_end(em, &l, inner, acc);
+    nest_groups(em, r, k, acc, ex_const(em->x, n / dim->order.block * dim->order.block), n % dim->order.block, true);
+}
+
+/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than what
+ * the cache's own prefetching follows. Asks for the lines of the block that begins with channel `next`, while this one's are used. */
+static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_id next)
+{
+    const struct node *n = r->n;
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    const struct type *x = value_type(em->g, n->in[0]);
+    uint32_t count;
+    if (em->stage.buffer.i && em->k->staged.i == n->in[0].i)
+        em_stage_ahead(em, r->points, r->n_points, next);
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || s->place == PLACE_NONE || (int32_t)d != x->rank - 2)
+        return;
+    const int64_t *strides = node_ints(n, "strides", &count);
+    const expr_id *lo = node_exprs(n, "lo", &count);
+    expr_id at[RANK_MAX], last = {0};
+    for (uint32_t i = 0; i < d; i++)
+        if (!ex_is(em->x, r->dim[i].extent, 1))
+            return;
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        const expr_id *p = r->points[i];
+        at[0] = p[0];
+        at[1] = next;
+        for (int32_t k = 2; k < x->rank; k++)
+            at[k] = ex_sub(em->x, ex_mulc(em->x, p[k], strides[k - 2]), lo[k - 2]);
+        expr_id bytes = em_bytes(em, n->in[0], at);
+        if (i > 0 && bytes.i == last.i)
+            continue;
+        em_prefetch(em, L_PREFETCH, em_buffer(em, n->in[0]), bytes);
+        last = bytes;
+    }
+}
+
+static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
+{
+    return r->from.i && d == r->cut ? r->from : ex_const(em->x, 0);
+}
+
+/* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
+ * rest. */
+static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every, int64_t first)
+{
+    const struct channel_order *o = &r->dim[d].order;
+    int64_t phase = o->phase[first], lead = phase ? o->block - phase : 0;
+    if (lead > n)
+        lead = n;
+    int64_t whole = (n - lead) / o->block, rest = (n - lead) % o->block;
+    expr_id begin = first_index(em, r, d);
+    if (lead)
+        nest_range(em, r, d, k, acc, (struct run){begin, every, first}, ex_const(em->x, lead));
+    if (whole) {
+        struct em_for l;
+        expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
+        lval inner[EM_POINTS];
+        memcpy(inner, l.params, r->n_acc * sizeof *inner);
+        expr_id base = ex_add(em->x, begin, ex_addc(em->x, ex_mulc(em->x, b, o->block), lead));
+        prefetch_block(em, r, d, ex_addc(em->x, ex_mulc(em->x, ex_addc(em->x, base, o->block), every), first));
+        nest_range(em, r, d, k, inner, (struct run){base, every, first}, ex_const(em->x, o->block));
+        em_for_end(em, &l, inner, acc);
+    }
+    if (rest)
+        nest_range(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first}, ex_const(em->x, rest));
+}
+
+static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
+{
+    if (d == r->n_dims && r->row.dim >= 0) {
+        reduction_row(em, r, k, acc);
+        return;
+    }
+    if (d == r->n_dims) {
+        reduction_step(em, r, k, acc);
+        return;
+    }
+    if ((int32_t)d == r->row.dim) {
+        nest(em, r, d + 1, k, acc);
+        return;
+    }
+    if (r->group > 1 && d + 1 == r->n_dims) {
+        nest_grouped(em, r, k, acc);
+        return;
+    }
+    struct rdim *dim = &r->dim[d];
+    expr_id zero = ex_const(em->x, 0);
+    int64_t n;
+    if (ex_is_const(em->x, dim->extent, &n) && n <= 0)
+        return;
+    if (dim->unroll && ex_is_const(em->x, dim->extent, &n)) {
+        for (int64_t i = 0; i < n; i++) {
+            k[d] = ex_const(em->x, i);
+            nest(em, r, d + 1, k, acc);
+        }
+    } else if (ex_is_const(em->x, dim->extent, &n) && (dim->order.block || dim->order.residues > 1)) {
+        int64_t g = dim->order.residues;
+        for (int64_t i = 0; i < g; i++) {
+            if (dim->order.block)
+                nest_blocks(em, r, d, k, acc, n / g, g, i);
+            else
+                nest_range(em, r, d, k, acc, (struct run){zero, g, i}, ex_const(em->x, n / g));
+        }
+    } else {
+        nest_range(em, r, d, k, acc, (struct run){first_index(em, r, d), 1, 0}, dim->extent);
+    }
+}
+
+static void reduction_init(struct em *em, struct reduction *r, const struct node *n, uint32_t n_points,
+                           expr_id *const *points, expr_id cond)
+{
+    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
+    *r = (struct reduction){.n = n, .n_points = n_points, .points = points, .cond = cond};
+    r->acc = em_reg_elem(e);
+    r->n_acc = arg ? 2 * n_points : n_points;
+    r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
+                 : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
+                 : arg ? L_MAX : L_ADD;
+    r->group = r->valid = dot_group(em->m, n);
+    r->row = em_row_taps(em, n);
+    dims_of(em, r);
+}
+
+/* Lanes of a point: the widest lane symbol that it mentions. */
+static uint32_t point_lanes(const struct em *em, const expr_id *p, int32_t rank)
+{
+    for (int32_t d = 0; d < rank; d++)
+        if (em_expr_lanes(em, p[d]))
+            return em_expr_lanes(em, p[d]);
+    return 1;
+}
+
+static lval finish_acc(struct em *em, const struct node *n, lval v)
+{
+    enum elem e = value_type(em->g, n->out[0])->elem, reg = em_reg_elem(e);
+    uint32_t lanes = lf_type(em->f, v).lanes;
+    if (reg == e)
+        return v;
+    v = em_op(em, L_CONVERT, (struct ltype){e, lanes}, &v, 1);
+    return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
+}
+
+void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond, lval *out)
+{
+    struct reduction r;
+    expr_id k[MAX_RDIMS];
+    lval acc[EM_POINTS];
+    reduction_init(em, &r, n, n_points, points, cond);
+    choose_unroll(em, &r);
+    bool arg = r.n_acc != n_points;
+    int32_t rank = value_type(em->g, n->out[0])->rank;
+    enum elem e = value_type(em->g, n->in[0])->elem;
+    for (uint32_t i = 0; i < n_points; i++) {
+        uint32_t lanes = point_lanes(em, points[i], rank);
+        if (arg) {
+            acc[2 * i] = reduction_identity(em, r.combine, r.acc, e, lanes);
+            acc[2 * i + 1] = em_const(em, ELEM_I64, lanes, 0, -1);
+        } else {
+            acc[i] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
+        }
+    }
+    nest(em, &r, 0, k, acc);
+    for (uint32_t i = 0; i < n_points; i++)
+        out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
+}
+
+bool em_reduce_cut(struct em *em, const struct node *n, struct cut *cut)
+{
+    struct reduction r;
+    reduction_init(em, &r, n, 0, NULL, ex_const(em->x, 1));
+    if (r.group != 1 || r.row.dim >= 0 || r.acc != ELEM_F32 || value_type(em->g, n->out[0])->elem != ELEM_F32)
+        return false;
+    *cut = (struct cut){.inner = 1};
+    for (uint32_t d = r.n_dims; d > 0; d--) {
+        const struct rdim *dim = &r.dim[d - 1];
+        int64_t extent;
+        if (!ex_is_const(em->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 || (dim->order.block && dim->order.phase[0]))
+            return false;
+        if (extent == 1)
+            continue;
+        if (cut->extent && !mul_i64(cut->inner, cut->extent, &cut->inner))
+            return false;
+        cut->dim = d - 1;
+        cut->extent = extent;
+        cut->unit = dim->order.block ? dim->order.block : 1;
+    }
+    return cut->extent > 1;
+}
+
+void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, const struct cut *cut,
+                    expr_id from, int64_t count, lval *acc)
+{
+    struct reduction r;
+    expr_id k[MAX_RDIMS];
+    reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
+    r.cut = cut->dim;
+    r.from = from;
+    r.dim[cut->dim].extent = ex_const(em->x, count);
+    nest(em, &r, 0, k, acc);
+}
+
+/* ---- lanes along the innermost reduced dim --------------------------------------------------------------------------- */
+
+static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lval *acc, uint32_t unroll,
+                             uint32_t lanes)
+{
+    int64_t n = 0;
+    bool fixed = ex_is_const(em->x, r->dim[d].extent, &n);
+    expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
+    expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
+    expr_id lane = em_lane(em, lanes, (lval){0});
+    lval inner[8];
+    struct em_for l;
+    int64_t g = 0;
+    if (!ex_is_const(em->x, groups, &g) || g > 0) {
+        expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, unroll);
+        memcpy(inner, l.params, unroll * sizeof *inner);
+        for (uint32_t u = 0; u < unroll; u++) {
+            expr_id v = ex_addc(em->x, ex_mulc(em->x, t, unroll), u);
+            k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
+            reduction_step(em, r, k, &inner[u]);
+        }
+        em_for_end(em, &l, inner, acc);
+    }
+    for (int64_t v = g * unroll; fixed && v < n / lanes; v++) {   /* whole vectors that fill no group */
+        k[d] = ex_addc(em->x, lane, v * lanes);
+        reduction_step(em, r, k, &acc[v % unroll]);
+    }
+    if (!fixed) {
+        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, 1);
+        inner[0] = l.params[0];
+        k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
+        reduction_step(em, r, k, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (fixed && n % lanes == 0)
+        return;
+    expr_id done = ex_mulc(em->x, vectors, lanes);
+    expr_id left = ex_sub(em->x, r->dim[d].extent, done);
+    lval mask = em_tail_mask(em, left, lanes);
+    k[d] = em_tail(em, done, left, lanes);
+    lval whole = acc[0], next = acc[0];
+    reduction_step(em, r, k, &next);
+    acc[0] = em_select(em, mask, next, whole);
+}
+
+static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, uint32_t unroll,
+                            uint32_t lanes)
+{
+    if (d + 1 == r->n_dims) {
+        horizontal_steps(em, r, k, d, acc, unroll, lanes);
+        return;
+    }
+    struct em_for l;
+    lval inner[8];
+    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, unroll);
+    memcpy(inner, l.params, unroll * sizeof *inner);
+    horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
+    em_for_end(em, &l, inner, acc);
+}
+
+/* Which loop symbols do two expressions share, and does e have lanes that the point has not? */
+static bool shares_symbols(const struct em *em, expr_id e, const expr_id *idx, int32_t rank, bool *foreign_lanes)
+{
+    bool shared = false;
+    *foreign_lanes = false;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *s = &em->syms.data[i];
+        bool mine = false;
+        if (!ex_uses(em->x, e, s->sym))
+            continue;
+        for (int32_t d = 0; d < rank; d++)
+            mine |= ex_uses(em->x, idx[d], s->sym);
+        shared |= mine && sym_get(em->x, s->sym)->kind == SYM_LOOP;
+        *foreign_lanes |= !mine && s->lanes > 0;
+    }
+    return shared;
+}
+
+/* The part of a condition that says whether a reduction's point exists. Parts that mention nothing of the point are about
+ * dims that a broadcast has added; one that mixes both counts when it holds in any lane. Deepens *depth as it needs. */
+static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, int32_t rank, int *depth)
+{
+    expr_id result = ex_const(em->x, 1);
+    uint32_t n = ex_kind(em->x, cond) == EX_AND ? ex_n_args(em->x, cond) : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        expr_id part = ex_kind(em->x, cond) == EX_AND ? ex_arg(em->x, cond, i) : cond;
+        bool foreign;
+        if (ex_truth(em->x, part) == TRUE_ || !shares_symbols(em, part, idx, rank, &foreign))
+            continue;
+        lval c = em_cond(em, part);
+        if (foreign) {
+            lval any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
+            lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
+            c = any;
+            part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
+        }
+        if (em_depth(em, &c, 1) > *depth)
+            *depth = em_depth(em, &c, 1);
+        result = ex_and(em->x, result, part);
+    }
+    return result;
+}
+
+/* The loop runs at the depth of the point's symbols: deeper levels that are open stay open, and come after it. */
+lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    struct reduction r;
+    expr_id k[MAX_RDIMS], *point = arena_copy(em->arena, idx, sizeof *idx *
+                                              (size_t)(value_type(em->g, n->out[0])->rank + 1));
+    expr_id *const points[1] = {point};
+    int32_t rank = value_type(em->g, n->out[0])->rank;
+    int depth = em->floor > 1 ? em->floor : 1;
+    for (uint32_t i = 0; i < em->syms.n; i++)
+        for (int32_t d = 0; d < rank; d++)
+            if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))
+                depth = em->syms.data[i].depth;
+    cond = point_condition(em, cond, idx, rank, &depth);
+    lblock saved[EM_LEVELS];
+    int top = em->top;
+    memcpy(saved, em->level, sizeof saved);
+    em->top = depth < top ? depth : top;
+    lval result;
+    bool lanes_taken = point_lanes(em, idx, rank) > 1;
+    if (lanes_taken || !em_reduce_horizontal(em, n)) {
+        em_reduce_points(em, n, 1, points, cond, &result);
+    } else {
+        int64_t extent = 0;
+        reduction_init(em, &r, n, 1, points, cond);
+        uint32_t lanes = em_lanes(em, r.acc), unroll = 1;
+        if (!ex_is_const(em->x, r.dim[r.n_dims - 1].extent, &extent) || extent >= 8 * (int64_t)lanes)
+            unroll = 4;
+        while (lanes > 2 && extent && extent < lanes)
+            lanes /= 2;
+        if (r.acc == ELEM_BOOL)
+            lanes = 16;
+        lval acc[8];
+        for (uint32_t u = 0; u < unroll; u++)
+            acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
+        uint32_t n_axes;
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        bool rides = ex_truth(em->x, cond) == TRUE_ && em_local_ride(em, n->in[0], axes, n_axes);
+        horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
+        if (rides)
+            em_local_ride_end(em, n->in[0]);
+        for (uint32_t half = unroll / 2; half > 0; half /= 2)
+            for (uint32_t u = 0; u < half; u++)
+                acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);
+        struct ltype t = {r.acc, 1};
+        result = em_op(em, L_HREDUCE, t, acc, 1);
+        lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = r.combine;
+        result = finish_acc(em, n, result);
+    }
+    memcpy(em->level, saved, sizeof saved);
+    em->top = top;
+    return result;
+}

@@ -1,0 +1,43 @@
+/* Between the loops of a reduction (emit/reduce.c) and what they do at each step (emit/step.c). */
+#ifndef MCC_PASSES_EMIT_REDUCE_H
+#define MCC_PASSES_EMIT_REDUCE_H
+
+#include "passes/emit/emit.h"
+#include "passes/emit/split.h"
+#include "passes/schedule/schedule.h"
+
+enum { MAX_RDIMS = RANK_MAX };
+struct rdim { expr_id extent; struct channel_order order; bool unroll; };
+struct reduction {
+    const struct node *n;
+    uint32_t n_dims;
+    struct rdim dim[MAX_RDIMS];
+    enum lop combine;
+    enum elem acc;               /* register element of the accumulators */
+    uint32_t group, valid;       /* steps at once along the innermost dim (emit/dot.c), and those that exist; 1: one by one */
+    uint32_t n_points, n_acc;    /* argument reductions keep two per point */
+    expr_id *const *points;
+    expr_id cond;
+    struct row_taps row;         /* a spatial dim whose taps are passed all in one step; dim -1: none */
+    uint32_t cut;                /* a dim of which only a part is done, ... */
+    expr_id from;                /* ... from here on, as much as its extent says; {0}: all of each dim */
+};
+
+/* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
+struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
+bool em_reduce_cut(struct em *, const struct node *, struct cut *);
+/* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
+void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *, expr_id from,
+                    int64_t n, lval *acc);
+
+/* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
+void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);
+/* Its parts: asks for panels early; the operands of one point. */
+void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
+void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lval *acc);
+/* Steps for all taps of r->row at once (emit/row.c); the other dims' indices are in k. */
+void reduction_row(struct em *, struct reduction *, expr_id *k, lval *acc);
+/* What an accumulator of element type acc starts from, for a result of type e. */
+lval reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
+
+#endif

@@ -1,0 +1,64 @@
+/* schedule: every kernel becomes a loop-IR function, from a few templates chosen by shape.
+ *
+ * map      loops over the stored value's points, lanes along the dim where memory is contiguous; dims that inner
+ *          reductions depend on are outermost (rows)
+ * tiled    an anchor (conv, dot, window, reduce) at TA x TB x NR points at once (emit/reduce.c): with accumulators in
+ *          registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue)
+ * scan, scatter   serial along one dim
+ *
+ * Parallel indices are flattened outer loops; their number depends on the shape only.
+ */
+#include "passes/emit/emit.h"
+#include "passes/schedule/schedule.h"
+
+/* ---- loops over a list of extents ------------------------------------------------------------------------------- */
+
+void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
+{
+    expr_id extents[RANK_MAX + 4], vars[RANK_MAX + 4], count = ex_const(em->x, 1), one = ex_const(em->x, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        count = ex_mul(em->x, count, loops[i].extent);
+        extents[i] = ex_lo(em->x, loops[i].extent) >= 1 ? loops[i].extent : ex_max(em->x, loops[i].extent, one);
+    }
+    expr_id flat = em_parallel_begin(em, p, count);
+    if (ex_is(em->x, count, 1))
+        flat = ex_const(em->x, 0);
+    point_split(em->x, flat, extents, (int32_t)n, vars);
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t hi = ex_hi(em->x, loops[i].extent);
+        loops[i].var = ex_is_const(em->x, vars[i], &(int64_t){0})
+                           ? vars[i] : em_pin(em, vars[i], 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    }
+}
+
+int64_t em_extent_hint(struct em *em, expr_id e)
+{
+    int64_t n;
+    return ex_is_const(em->x, e, &n) ? n : 16;
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
+
+static template_fn *const templates[] = {
+    [KERNEL_MAP] = emit_map, [KERNEL_REDUCE] = emit_tiled, [KERNEL_CONTRACT] = emit_tiled, [KERNEL_SCAN] = emit_scan,
+    [KERNEL_SCATTER] = emit_scatter, [KERNEL_OPAQUE] = NULL, [KERNEL_CONTROL] = NULL, [KERNEL_HALO] = emit_halo,
+};
+
+bool schedule(struct module *m, const struct machine *mach, const char *suffix)
+{
+    struct arena scratch;    /* of one kernel */
+    bool ok = true;
+    arena_init(&scratch, m->ctx);
+    for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
+        struct kernel *k = &m->kernels.data[i];
+        struct em em;
+        if (!templates[k->kind])
+            continue;
+        template_fn *emit = k->winograd ? emit_winograd : k->attention ? emit_attention : templates[k->kind];
+        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && emit(&em) && em_finish(&em);
+        arena_release(&scratch);
+        if (m->scheduled)
+            m->scheduled(m->user);
+    }
+    return ok && m->ctx->fail == FAIL_NONE;
+}

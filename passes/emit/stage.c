@@ -1,0 +1,235 @@
+/* The operand that a kernel computes for itself (kernel.staged): scratch with all channels of a chunk of an image's points,
+ * filled before the products and read by them in its place.
+ *
+ *   scratch[block of 16 channels][point of the chunk][channel of the block]
+ *
+ * Where the convolution has several taps, the points are whole rows, as many as the chunk's results read, and rows and columns of zeros
+ * where those reach beyond the image.
+ */
+#include "passes/module/access.h"
+#include "passes/schedule/schedule.h"
+
+enum { SOURCE_DEPTH = 16, STAGE_MOST = 1 << 24 /* points */ };
+
+static void stage_storage(struct em *em, expr_id first, int64_t most)
+{
+    struct exprs *x = em->x;
+    struct storage *s = &em->stage.storage;
+    const struct type *t = value_type(em->g, em->k->staged);
+    *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
+    for (int32_t d = 0; d < t->rank; d++)
+        s->dim[d].outer = ex_const(x, 0);
+    s->dim[1] = (struct dim_layout){CHANNEL_BLOCK, ex_const(x, most * CHANNEL_BLOCK), 1};
+    s->dim[t->rank - 1].outer = ex_const(x, CHANNEL_BLOCK);
+    s->dim[t->rank - 2].outer = ex_mulc(x, t->dims[t->rank - 1], CHANNEL_BLOCK);
+    s->origin = ex_mulc(x, first, -CHANNEL_BLOCK);
+}
+
+/* Points range[0] .. range[0] + range[1] of the image at the channels of idx. */
+static void fill_points(struct em *em, expr_id *idx, const void *arg)
+{
+    struct exprs *x = em->x;
+    const struct type *t = value_type(em->g, em->k->staged);
+    const expr_id *range = arg;
+    struct em_for l;
+    expr_id at = ex_add(x, range[0], em_for_begin(em, &l, ex_const(x, 0), range[1], 1, NULL, 0));
+    idx[t->rank - 2] = ex_div(x, at, t->dims[t->rank - 1]);
+    idx[t->rank - 1] = ex_mod(x, at, t->dims[t->rank - 1]);
+    lval v = em_compute(em, em->k->staged, idx, ex_const(x, 1));
+    em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* The stored value of the same shape that v is computed from; the first one, if there are several. */
+static value_id source_of(const struct em *em, value_id v, int depth)
+{
+    node_id def = graph_value(em->g, v)->def;
+    value_id found = {0};
+    if (!type_same_shape(value_type(em->g, v), value_type(em->g, em->k->staged)))
+        return found;
+    if (em->m->storage[v.i].place != PLACE_NONE)
+        return v;
+    const struct node *n = def.i && depth <= SOURCE_DEPTH ? graph_node(em->g, def) : NULL;
+    for (uint32_t k = 0; n && k < n->n_in && !found.i && op_shape(n->op) == SHAPE_MAP; k++)
+        found = source_of(em, n->in[k], depth + 1);
+    return found;
+}
+
+/* Is an image more than what the second cache may still hold of it when it comes to be read? Filling then waits for lines, one
+ * miss for each: asking for the next chunk's while this one's products are computed gives large images 10 % of their time,
+ * and takes 3 % from small ones. */
+static bool is_far(const struct em *em, const struct type *t)
+{
+    int64_t bytes = elem_size(t->elem), n;
+    for (int32_t d = 1; d < t->rank; d++)
+        if (!ex_is_const(em->x, t->dims[d], &n) || !mul_i64(bytes, n, &bytes))
+            return false;
+    return em->m->always || bytes > (int64_t)em->mach.l2_kib * 1024 * 3 / 8;
+}
+
+void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, expr_id next)
+{
+    struct exprs *x = em->x;
+    value_id v = em->stage.source;
+    const struct type *t = value_type(em->g, em->k->staged);
+    expr_id at[RANK_MAX], last = {0};
+    int32_t row = t->rank - 2, column = t->rank - 1;
+    for (uint32_t i = 0; v.i && i < n_points; i++) {
+        for (int32_t d = 0; d < t->rank; d++)
+            at[d] = points[i][d];
+        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), em->stage.most);
+        at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
+        at[row] = ex_div(x, number, t->dims[column]);
+        at[column] = ex_mod(x, number, t->dims[column]);
+        expr_id bytes = em_bytes(em, v, at);
+        if (i == 0 || bytes.i != last.i)
+            em_prefetch(em, L_PREFETCH2, em_buffer(em, v), bytes);
+        last = bytes;
+    }
+}
+
+/* Fills in the points of all channels, vector by vector: fn does those at the channels of idx. */
+typedef void fill_fn(struct em *, expr_id *idx, const void *arg);
+static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *arg)
+{
+    struct exprs *x = em->x;
+    const struct type *t = value_type(em->g, em->k->staged);
+    int64_t channels = 0, lanes = em_lanes(em, t->elem) < CHANNEL_BLOCK ? em_lanes(em, t->elem) : CHANNEL_BLOCK;
+    ex_is_const(x, t->dims[1], &channels);
+    if (channels / lanes) {
+        struct em_for l;
+        expr_id vector = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, channels / lanes), 1, NULL, 0);
+        idx[1] = ex_add(x, ex_mulc(x, vector, lanes), em_lane(em, (uint32_t)lanes, (lval){0}));
+        fn(em, idx, arg);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    if (channels % lanes) {
+        idx[1] = em_tail(em, ex_const(x, channels / lanes * lanes), ex_const(x, channels % lanes), (uint32_t)lanes);
+        fn(em, idx, arg);
+    }
+}
+
+static int64_t channel_blocks(const struct em *em)
+{
+    int64_t channels = 0;
+    ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[1], &channels);
+    return (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+}
+
+void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
+{
+    const struct type *t = value_type(em->g, em->k->staged);
+    expr_id idx[RANK_MAX], range[2] = {first, count};
+    for (int32_t d = 0; d < t->rank; d++)
+        idx[d] = point[d];
+    em->stage.buffer = em_scratch(em, t->elem, channel_blocks(em) * CHANNEL_BLOCK * most);
+    stage_storage(em, first, most);
+    fill_channels(em, idx, fill_points, range);
+    em->stage.level = em->top;
+    em->stage.most = most;
+    em->stage.source = is_far(em, t) ? source_of(em, em->k->staged, 0) : (value_id){0};
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+
+bool em_stage_extent(struct em *em, const struct node *n, int64_t rows, struct stage_rows *r)
+{
+    const struct type *w = value_type(em->g, n->in[1]);
+    uint32_t c;
+    int64_t right, taps, span, total;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
+    if (!ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[3], &r->columns) || !ex_is_const(em->x, w->dims[2], &taps) ||
+        !conv_reach(em->g, n, 1, 1, &r->left, &right) || !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
+        return false;
+    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST || span > STAGE_MOST)
+        return false;
+    r->rows += span + 1;
+    r->width = r->left + r->columns + right;
+    return mul_i64(r->rows, r->width, &total) && total <= STAGE_MOST;
+}
+
+static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
+{
+    struct em_for l;
+    const struct storage *s = &em->stage.storage;
+    enum elem e = value_type(em->g, em->k->staged)->elem;
+    if (from >= to)
+        return;
+    idx[3] = em_for_begin(em, &l, ex_const(em->x, from), ex_const(em->x, to), 1, NULL, 0);
+    em_store_at(em, em->stage.buffer, s, e, idx, em_const(em, e, 1, 0, 0));
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* Row idx[2], which is in the image or not at all. */
+static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
+{
+    struct exprs *x = em->x;
+    const struct type *t = value_type(em->g, em->k->staged);
+    struct em_for l;
+    struct em_if iff;
+    expr_id inside = em_inside(em, idx[2], t->dims[2]);
+    bool always = ex_truth(x, inside) == TRUE_;
+    lval cond = always ? (lval){0} : em_cond(em, inside);
+    if (!always)
+        em_if_begin(em, &iff, cond);
+    zeros(em, idx, -r->left, 0);
+    idx[3] = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, r->columns), 1, NULL, 0);
+    lval v = em_compute(em, em->k->staged, idx, ex_const(x, 1));
+    em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
+    em_for_end(em, &l, NULL, NULL);
+    zeros(em, idx, r->columns, r->width - r->left);
+    if (always)
+        return;
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
+    zeros(em, idx, -r->left, r->width - r->left);
+    em_if_end(em, &iff);
+}
+
+struct row_range { expr_id first; struct stage_rows extent; };
+static void fill_rows(struct em *em, expr_id *idx, const void *arg)
+{
+    const struct row_range *r = arg;
+    struct em_for l;
+    expr_id row = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, r->extent.rows), 1, NULL, 0);
+    idx[2] = ex_add(em->x, r->first, row);
+    fill_row(em, idx, &r->extent);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows, const expr_id *channels)
+{
+    struct exprs *x = em->x;
+    uint32_t c;
+    struct row_range r;
+    expr_id idx[RANK_MAX] = {point[0]};
+    em_stage_extent(em, n, rows, &r.extent);
+    r.first = ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]);
+    int64_t line = r.extent.width * CHANNEL_BLOCK, block = channels ? 0 : r.extent.rows * line;
+    struct storage *s = &em->stage.storage;
+    *s = (struct storage){.rank = 4, .dim = NEW_ARRAY(em->arena, struct dim_layout, 4)};
+    s->dim[0].outer = ex_const(x, 0);
+    s->dim[1] = (struct dim_layout){CHANNEL_BLOCK, ex_const(x, block), 1};
+    s->dim[2].outer = ex_const(x, line);
+    s->dim[3].outer = ex_const(x, CHANNEL_BLOCK);
+    s->origin = ex_addc(x, ex_mulc(x, r.first, -line), r.extent.left * CHANNEL_BLOCK);
+    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->staged)->elem, (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
+    if (channels) {
+        idx[1] = *channels;
+        fill_rows(em, idx, &r);
+    } else {
+        fill_channels(em, idx, fill_rows, &r);
+    }
+    em->stage.level = em->top;
+    em->stage.rows = true;
+}
+
+lval em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
+{
+    int floor = em->floor;
+    if (em->floor < em->stage.level)    /* not above the loops that fill it */
+        em->floor = em->stage.level;
+    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->staged)->elem, idx, cond);
+    em->floor = floor;
+    return v;
+}

@@ -1,0 +1,309 @@
+/* One step of a reduction: what reduce, window, dot and conv read at a point and a reduced index, and how that goes into
+ * the accumulators.
+ */
+#include "passes/emit/reduce.h"
+
+#include <string.h>
+
+static lval to_acc(struct em *em, lval v, enum elem acc)
+{
+    struct ltype t = lf_type(em->f, v);
+    if (t.elem == acc)
+        return v;
+    t.elem = acc;
+    return em_op(em, L_CONVERT, t, &v, 1);
+}
+
+/* Position along a spatial dim that window tap k of output o reads; cond: it exists. */
+static expr_id tap(struct em *em, expr_id o, int64_t stride, expr_id lo, expr_id k, int64_t dilation)
+{
+    return ex_sub(em->x, ex_add(em->x, ex_mulc(em->x, o, stride), ex_mulc(em->x, k, dilation)), lo);
+}
+
+expr_id em_inside(struct em *em, expr_id i, expr_id size)
+{
+    return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
+}
+
+/* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the last
+ * one end at size + hi: without padding there is nothing to ask. */
+static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_id i, expr_id size)
+{
+    uint32_t c;
+    expr_id yes = ex_const(em->x, 1), zero = ex_const(em->x, 0);
+    bool below = ex_hi(em->x, node_exprs(n, "lo", &c)[d]) > 0, above = ex_hi(em->x, node_exprs(n, "hi", &c)[d]) > 0;
+    return ex_and(em->x, below ? ex_le(em->x, zero, i) : yes, above ? ex_lt(em->x, i, size) : yes);
+}
+
+/* Does the stored operand carry enough zeros around it that every tap may be read unconditionally? layout_transform
+ * plans the halo for exactly the convolutions that read it. */
+bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
+{
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    int64_t below, above;
+    if (em->stage.rows && em->k->staged.i == n->in[0].i)     /* filled in around it */
+        return true;
+    return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
+           s->halo[s->rank + 2 + d] >= above;
+}
+
+/* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b keeps. */
+static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t n_batch, n_contract, n_other;
+    const int64_t *batch = node_ints(n, o ? "batch_b" : "batch_a", &n_batch);
+    const int64_t *contract = node_ints(n, o ? "contract_b" : "contract_a", &n_contract);
+    node_ints(n, "contract_a", &n_other);
+    uint32_t kept = o ? (uint32_t)value_type(em->g, n->in[0])->rank - n_other : n_batch;
+    for (int32_t d = 0; d < value_type(em->g, n->in[o])->rank; d++) {
+        at[d] = (expr_id){0};
+        for (uint32_t j = 0; j < n_batch; j++)
+            if (batch[j] == d)
+                at[d] = p[j];
+        for (uint32_t j = 0; j < n_contract; j++)
+            if (contract[j] == d)
+                at[d] = k[j];
+        if (!at[d].i)
+            at[d] = p[kept++];
+    }
+}
+
+/* Where the second operand of a contraction is read at point p and reduced index k. */
+static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    int32_t rank = value_type(em->g, n->in[1])->rank;
+    if (n->op != OP_CONV) {
+        dot_operand_point(em, n, 1, p, k, at);
+        return;
+    }
+    at[0] = p[1];
+    at[1] = k[rank - 2];
+    memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
+}
+
+static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
+    uint32_t c;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c),
+                  *xdil = node_ints(n, "xdil", &c);
+    const expr_id *lo = node_exprs(n, "lo", &c);
+    int64_t groups = node_int(n, "groups", 1);
+    int32_t sp = x->rank - 2;
+    bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0});   /* of which memory is never read */
+    expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
+    operand_b_point(em, n, p, k, wi);
+    xi[0] = p[0];
+    xi[1] = ic;
+    if (groups > 1) {
+        expr_id per_out = ex_div(em->x, w->dims[0], ex_const(em->x, groups));
+        xi[1] = ex_add(em->x, ex_mul(em->x, ex_div(em->x, p[1], per_out), w->dims[1]), ic);
+    }
+    for (int32_t d = 0; d < sp; d++) {
+        expr_id i = tap(em, p[2 + d], strides[d], lo[d], k[d], dil[d]);
+        if (xdil[d] > 1) {
+            expr_id e = ex_const(em->x, xdil[d]);
+            cond = ex_and(em->x, cond, ex_eq(em->x, ex_mod(em->x, i, e), ex_const(em->x, 0)));
+            i = ex_div(em->x, i, e);
+        }
+        xi[2 + d] = i;
+        if (splat || !em_halo_covers(em, n, d, 1))
+            cond = ex_and(em->x, cond, tap_inside(em, n, (uint32_t)d, i, x->dims[2 + d]));
+    }
+    enum truth t = ex_truth(em->x, cond);
+    if (t == FALSE_)
+        return acc;
+    if (r->group > 1) {
+        struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
+        return em_dot_group(em, n, &at, cond, r->cond, acc);
+    }
+    lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
+    lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
+    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE))     /* a masked load is 0 already */
+        a = em_select(em, em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0));
+    lval in[3] = {a, b, acc};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    const struct node *n = r->n;
+    expr_id at[2][RANK_MAX];
+    for (int o = 0; o < 2; o++)
+        dot_operand_point(em, n, o, p, k, at[o]);
+    if (r->group > 1) {
+        uint32_t count;      /* at least 1: dot_group */
+        const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
+        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid};
+        return em_dot_group(em, n, &g, r->cond, r->cond, acc);
+    }
+    lval in[3] = {to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc),
+                  to_acc(em, em_value(em, n->in[1], at[1], r->cond), r->acc), acc};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+{
+    uint32_t n_axes = 1;
+    int64_t axis = node_int(n, "axis", 0);
+    const int64_t *axes = n->op == OP_REDUCE ? node_ints(n, "axes", &n_axes) : &axis;
+    uint32_t a = 0, o = 0;
+    for (int32_t d = 0; d < value_type(em->g, n->in[0])->rank; d++) {
+        if (a < n_axes && axes[a] == d)
+            at[d] = k[a++];
+        else
+            at[d] = p[o++];
+    }
+}
+
+/* Operand value and validity of window tap k at output point p. */
+static lval window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at, expr_id *cond)
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]);
+    uint32_t c;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
+    const expr_id *lo = node_exprs(n, "lo", &c);
+    int32_t lead = x->rank - (int32_t)c;
+    *cond = r->cond;
+    memcpy(at, p, (size_t)lead * sizeof *at);
+    for (uint32_t d = 0; d < c; d++) {
+        at[lead + (int32_t)d] = tap(em, p[lead + (int32_t)d], strides[d], lo[d], k[d], dil[d]);
+        *cond = ex_and(em->x, *cond, tap_inside(em, n, d, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
+    }
+    return em_value(em, n->in[0], at, *cond);
+}
+
+static lval step_window(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+{
+    expr_id at[RANK_MAX], cond;
+    lval v = to_acc(em, window_operand(em, r, p, k, at, &cond), r->acc);
+    enum truth t = ex_truth(em->x, cond);
+    if (t == FALSE_)
+        return acc;
+    if (t != TRUE_)
+        v = em_select(em, em_cond(em, cond), v,
+                         reduction_identity(em, r->combine, r->acc, value_type(em->g, r->n->in[0])->elem, 1));
+    return em_op2(em, r->combine, acc, v);
+}
+
+/* Argument reductions: (best value, its index or -1). NaN beats everything. */
+static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc[2])
+{
+    const struct node *n = r->n;
+    const struct type *x = value_type(em->g, n->in[0]);
+    expr_id at[RANK_MAX], cond = r->cond, index = k[0];
+    lval v;
+    bool max = true, last = false;
+    if (n->op == OP_ARGREDUCE) {
+        reduce_operand_point(em, n, p, k, at);
+        v = em_value(em, n->in[0], at, cond);
+        max = node_int(n, "max", 1);
+        last = node_int(n, "last", 0);
+    } else {
+        v = window_operand(em, r, p, k, at, &cond);
+        index = point_linear(em->x, at + x->rank - (int32_t)r->n_dims, x->dims + x->rank - (int32_t)r->n_dims,
+                             (int32_t)r->n_dims);
+    }
+    v = to_acc(em, v, r->acc);
+    lval best = acc[0];
+    lval take = last ? (max ? em_op2(em, L_LE, best, v) : em_op2(em, L_LE, v, best))
+                     : (max ? em_op2(em, L_LT, best, v) : em_op2(em, L_LT, v, best));
+    if (elem_class(r->acc) == 'F') {
+        lval nan = em_op2(em, L_NE, v, v);
+        if (!last)
+            nan = em_op2(em, L_AND, nan, em_op2(em, L_EQ, best, best));
+        else
+            take = em_op2(em, L_AND, take, em_op2(em, L_EQ, best, best));
+        take = em_op2(em, L_OR, take, nan);
+    }
+    take = em_op2(em, L_OR, take, em_op2(em, L_LT, acc[1], em_const(em, ELEM_I64, 1, 0, 0)));
+    if (ex_truth(em->x, cond) != TRUE_)
+        take = em_op2(em, L_AND, take, em_cond(em, cond));
+    uint32_t lanes = em_expr_lanes(em, index);
+    acc[0] = em_select(em, take, v, acc[0]);
+    acc[1] = em_select(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
+}
+
+/* The second operand's place, in bytes, at point p and so many steps of the innermost dim behind k. */
+static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_id *p, const expr_id *k, int64_t steps)
+{
+    expr_id at[RANK_MAX], later[RANK_MAX];
+    memcpy(later, k, r->n_dims * sizeof *later);
+    later[r->n_dims - 1] = ex_addc(em->x, k[r->n_dims - 1], steps);
+    operand_b_point(em, r->n, p, later, at);
+    return em_bytes(em, r->n->in[1], at);
+}
+
+/* The number of the step at k among those of the whole reduction. */
+static expr_id step_number(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    expr_id n = ex_const(em->x, 0);
+    for (uint32_t d = 0; d < r->n_dims; d++)
+        n = ex_add(em->x, ex_mul(em->x, n, r->dim[d].extent), k[d]);
+    return n;
+}
+
+/* Asks for some of the panels that the tiles read next. */
+static void prefetch_far(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    const struct em_ahead *a = &em->ahead;
+    expr_id p[RANK_MAX], first[MAX_RDIMS];
+    memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
+    for (uint32_t d = 0; d < r->n_dims; d++)
+        first[d] = d == a->cut ? a->k : ex_const(em->x, 0);
+    expr_id step = ex_sub(em->x, step_number(em, r, k), a->now);
+    for (uint32_t i = 0; i < a->n; i++) {
+        p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->panel[i]);
+        expr_id bytes = ex_add(em->x, panel_bytes(em, r, p, first, 0), a->bytes);
+        em_prefetch(em, L_PREFETCH2, em_buffer(em, r->n->in[1]), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
+    }
+}
+
+/* Asks for what the same vectors hold some steps later: the points begin with those of one row. */
+static void prefetch_near(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    expr_id first = {0};
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        expr_id bytes = panel_bytes(em, r, r->points[i], k, em->ahead.near);
+        if (bytes.i == first.i)
+            return;
+        first = i ? first : bytes;
+        em_prefetch(em, L_PREFETCH, em_buffer(em, r->n->in[1]), bytes);
+    }
+}
+
+void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
+{
+    const struct em_ahead *a = &em->ahead;
+    bool anchor = (a->far || a->near) && r->n_dims && r->n == graph_node(em->g, em->k->anchor);
+    if (anchor && a->far)
+        prefetch_far(em, r, k);
+    if (anchor && a->near)
+        prefetch_near(em, r, k);
+}
+
+void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lval *acc)
+{
+    expr_id at[RANK_MAX];
+    switch (r->n->op) {
+    case OP_CONV: acc[i] = step_conv(em, r, r->points[i], k, acc[i]); break;
+    case OP_DOT: acc[i] = step_dot(em, r, r->points[i], k, acc[i]); break;
+    case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
+    case OP_REDUCE:
+        reduce_operand_point(em, r->n, r->points[i], k, at);
+        acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
+        break;
+    default: step_arg(em, r, r->points[i], k, acc + 2 * i); break;
+    }
+}
+
+void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
+{
+    reduction_ahead(em, r, k);
+    for (uint32_t i = 0; i < r->n_points; i++)
+        reduction_point(em, r, i, k, acc);
+}

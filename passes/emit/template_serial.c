@@ -1,0 +1,154 @@
+/* The templates without tiles: scan and scatter, serial along one dim, and the zeros around a padded value. */
+#include "passes/emit/emit.h"
+#include "passes/schedule/schedule.h"
+
+#include <string.h>
+
+/* ---- scan and scatter ---------------------------------------------------------------------------------------------------- */
+
+bool emit_scan(struct em *em)
+{
+    const struct node *n = graph_node(em->g, em->k->anchor);
+    const struct type *t = value_type(em->g, n->out[0]);
+    int32_t axis = (int32_t)node_int(n, "axis", 0);
+    const char *monoid = node_str(n, "monoid", "sum");
+    bool exclusive = node_int(n, "exclusive", 0), reverse = node_int(n, "reverse", 0);
+    struct loop loops[RANK_MAX];
+    struct em_for par, l;
+    expr_id idx[RANK_MAX], zero = ex_const(em->x, 0), one = ex_const(em->x, 1);
+    uint32_t n_loops = 0;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != axis)
+            loops[n_loops++] = (struct loop){d, t->dims[d], {0}};
+    em_parallel_open(em, &par, loops, n_loops);
+    for (uint32_t i = 0; i < n_loops; i++)
+        idx[loops[i].dim] = loops[i].var;
+    lval init = em_const(em, em_reg_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
+    expr_id i = em_for_begin(em, &l, zero, t->dims[axis], 1, &init, 1);
+    idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
+    lval before = l.params[0];
+    lval after = em_op2(em, em_monoid(monoid, em_reg_elem(t->elem)), before, em_value(em, n->in[0], idx, one));
+    em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
+    em_for_end(em, &l, &after, &last);
+    em_parallel_end(em, &par);
+    em->k->ns = em_extent_hint(em, t->dims[axis]) * 2;
+    return !em->failed;
+}
+
+/* Loops over every point of dims; fn at each. */
+typedef void point_fn(struct em *, const struct node *, const expr_id *idx);
+static void each_point(struct em *em, const struct node *n, const struct type *t, int32_t d, expr_id *idx, point_fn *fn)
+{
+    if (d == t->rank) {
+        fn(em, n, idx);
+        return;
+    }
+    struct em_for l;
+    idx[d] = em_for_begin(em, &l, ex_const(em->x, 0), t->dims[d], 1, NULL, 0);
+    each_point(em, n, t, d + 1, idx, fn);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+static void scatter_copy(struct em *em, const struct node *n, const expr_id *idx)
+{
+    em_store(em, em->k->outs.data[0], idx, em_value(em, n->in[0], idx, ex_const(em->x, 1)));
+}
+
+static void scatter_update(struct em *em, const struct node *n, const expr_id *idx)
+{
+    const struct type *x = value_type(em->g, n->in[0]), *it = value_type(em->g, n->in[1]);
+    value_id out = em->k->outs.data[0];
+    expr_id at[RANK_MAX], iat[RANK_MAX], one = ex_const(em->x, 1);
+    const char *monoid = node_str(n, "monoid", "set");
+    if (n->op == OP_SCATTER_ELEMENTS) {
+        int64_t axis = node_int(n, "axis", 0);
+        memcpy(at, idx, (size_t)x->rank * sizeof *at);
+        at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], idx, one), (struct em_point){idx, it->rank}, x->dims[axis], one);
+    } else {
+        int64_t depth = 0;
+        int32_t q = it->rank;
+        ex_is_const(em->x, it->dims[q - 1], &depth);
+        memcpy(iat, idx, (size_t)(q - 1) * sizeof *iat);
+        for (int64_t j = 0; j < depth; j++) {
+            iat[q - 1] = ex_const(em->x, j);
+            at[j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, one), (struct em_point){iat, q}, x->dims[j], one);
+        }
+        for (int32_t d = (int32_t)depth; d < x->rank; d++)
+            at[d] = idx[q - 1 + d - depth];
+    }
+    lval v = em_value(em, n->in[2], idx, one);
+    if (strcmp(monoid, "set")) {
+        lval old = em_load_fresh(em, out, at);
+        v = em_op2(em, em_monoid(monoid, em_reg_elem(x->elem)), old, v);
+    }
+    em_store(em, out, at, v);
+}
+
+bool emit_scatter(struct em *em)
+{
+    const struct node *n = graph_node(em->g, em->k->anchor);
+    struct em_for par;
+    expr_id idx[RANK_MAX];
+    em_parallel_begin(em, &par, ex_const(em->x, 1));
+    each_point(em, n, value_type(em->g, n->out[0]), 0, idx, scatter_copy);
+    each_point(em, n, value_type(em->g, n->in[2]), 0, idx, scatter_update);
+    em_parallel_end(em, &par);
+    em->k->ns = 1000;
+    return !em->failed;
+}
+
+/* ---- halos ------------------------------------------------------------------------------------------------------------------- */
+
+static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool border);
+
+static void halo_range(struct em *em, value_id v, int32_t d, expr_id *idx, expr_id lo, expr_id hi, bool border)
+{
+    struct em_for l;
+    if (ex_cmp_lt(em->x, lo, hi) == FALSE_)
+        return;
+    idx[d] = em_for_begin(em, &l, lo, hi, 1, NULL, 0);
+    halo_fill(em, v, d + 1, idx, border);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* Zeros at every position of dims d.. that lies outside the value in some dim. */
+static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool border)
+{
+    const struct storage *s = &em->m->storage[v.i];
+    const struct type *t = value_type(em->g, v);
+    if (d == t->rank) {
+        if (border)
+            em_store(em, v, idx, em_const(em, em_reg_elem(t->elem), 1, 0, 0));
+        return;
+    }
+    expr_id zero = ex_const(em->x, 0), lo = ex_const(em->x, -s->halo[d]), hi = ex_addc(em->x, t->dims[d], s->halo[s->rank + d]);
+    if (border) {
+        halo_range(em, v, d, idx, lo, hi, true);
+        return;
+    }
+    halo_range(em, v, d, idx, lo, zero, true);
+    halo_range(em, v, d, idx, t->dims[d], hi, true);
+    if (d + 1 < t->rank)
+        halo_range(em, v, d, idx, zero, t->dims[d], false);
+}
+
+bool emit_halo(struct em *em)
+{
+    value_id v = em->k->outs.data[0];
+    const struct type *t = value_type(em->g, v);
+    uint32_t lanes = em_vector_lanes(em, v);
+    struct loop loops[2] = {{0, t->dims[0], {0}}, {1, ex_ceildiv(em->x, t->dims[1], ex_const(em->x, lanes)), {0}}};
+    struct em_for par;
+    expr_id idx[RANK_MAX];
+    bool blocked = em->m->storage[v.i].dim[1].block != 0;
+    em_parallel_open(em, &par, loops, 2);
+    idx[0] = loops[0].var;
+    expr_id base = ex_mulc(em->x, loops[1].var, lanes);
+    /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
+    lval mask = blocked ? (lval){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
+    idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
+    halo_fill(em, v, 2, idx, false);
+    em_parallel_end(em, &par);
+    em->k->ns = 200;
+    return !em->failed;
+}

@@ -1,0 +1,505 @@
+/* Values at points: views rewrite the point, maps apply their scalar function, stored values are loaded, reductions
+ * become loops (emit/reduce.c). */
+#include "passes/emit/emit.h"
+
+#include <string.h>
+
+/* ---- constants --------------------------------------------------------------------------------------------- */
+
+enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
+bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
+{
+    for (int steps = 0; graph_value(g, v)->def.i; steps++) {
+        const struct node *n = graph_node(g, graph_value(g, v)->def);
+        if (steps > MAX_SPLAT_VIEWS)
+            return false;
+        if (n->op != OP_BROADCAST && n->op != OP_RESHAPE && n->op != OP_TRANSPOSE && n->op != OP_IDENTITY &&
+            n->op != OP_SLICE)
+            break;
+        v = n->in[0];
+    }
+    const struct type *t = value_type(g, v);
+    if (t->kind != TYPE_TENSOR || !value_is_const(g, v))
+        return false;
+    char c = elem_class(t->elem);
+    if (c != 'F' && c != 'I' && c != 'U' && c != 'B')
+        return false;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is(g->ctx->exprs, t->dims[d], 1))
+            return false;
+    return c == 'F' ? value_const_f64(g, v, f, 1) : value_const_i64(g, v, i, 1);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------------------- */
+
+expr_id em_address(struct em *em, const struct storage *s, const expr_id *idx)
+{
+    struct exprs *x = em->x;
+    expr_id index[2 * RANK_MAX], stride[2 * RANK_MAX];
+    uint32_t n = 0;
+    for (int32_t d = 0; d < s->rank; d++) {
+        const struct dim_layout *l = &s->dim[d];
+        index[n] = idx[d];
+        stride[n++] = l->outer;
+        if (!l->block)
+            continue;
+        expr_id b = ex_const(x, l->block);
+        index[n - 1] = ex_div(x, idx[d], b);
+        index[n] = ex_mod(x, idx[d], b);
+        stride[n++] = ex_const(x, l->inner);
+    }
+    return ex_dot(x, s->origin, index, stride, n);
+}
+
+static const struct em_sym *lane_sym(const struct em *em, expr_id e, bool *several)
+{
+    const struct em_sym *found = NULL;
+    *several = false;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *s = &em->syms.data[i];
+        if (s->lanes && ex_uses(em->x, e, s->sym)) {
+            *several |= found != NULL || s->vector;
+            found = s;
+        }
+    }
+    return found;
+}
+
+/* How an address expression is reached: scalar, contiguous lanes, strided lanes, or a vector of indices. */
+struct reach { enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how; uint32_t lanes; lval index, stride, mask; };
+
+static lval mask_and(struct em *em, lval a, lval b)
+{
+    return !a.i ? b : !b.i ? a : em_op2(em, L_AND, a, b);
+}
+
+static struct reach reach_address(struct em *em, expr_id addr, expr_id cond)
+{
+    struct reach r = {REACH_SCALAR, 1, {0}, {0}, {0}};
+    bool several, several_cond;
+    const struct em_sym *lane = lane_sym(em, addr, &several);
+    const struct em_sym *cond_lane = lane_sym(em, cond, &several_cond);
+    expr_id coef, rest;
+    int64_t c = 0;
+    if (!lane && !cond_lane) {
+        r.index = em_index(em, addr);
+    } else {
+        r.lanes = lane ? lane->lanes : cond_lane->lanes;
+        if (lane && !several && ex_linear(em->x, addr, lane->sym, &coef, &rest)) {
+            r.how = ex_is_const(em->x, coef, &c) && c == 1 ? REACH_LANES : REACH_STRIDE;
+            r.index = em_index(em, rest);
+            if (r.how == REACH_STRIDE)
+                r.stride = em_index(em, coef);
+        } else {
+            r.how = REACH_GATHER;
+            r.index = em_index_lanes(em, addr, r.lanes);
+        }
+        for (uint32_t i = 0; i < em->syms.n; i++)
+            if (em->syms.data[i].mask.i && ex_uses(em->x, addr, em->syms.data[i].sym))
+                r.mask = mask_and(em, r.mask, em->syms.data[i].mask);
+    }
+    if (ex_truth(em->x, cond) != TRUE_)
+        r.mask = mask_and(em, r.mask, em_splat(em, em_cond(em, cond), r.lanes));
+    return r;
+}
+
+/* Converts between what memory holds and what registers hold. */
+static lval to_reg(struct em *em, lval v, enum elem e)
+{
+    if (em_reg_elem(e) == e)
+        return v;
+    return em_op(em, L_CONVERT, (struct ltype){em_reg_elem(e), lf_type(em->f, v).lanes}, &v, 1);
+}
+
+static lval to_mem(struct em *em, lval v, enum elem e)
+{
+    if (em_reg_elem(e) == e)
+        return v;
+    return em_op(em, L_CONVERT, (struct ltype){e, lf_type(em->f, v).lanes}, &v, 1);
+}
+
+static lval load_reached(struct em *em, lval buffer, enum elem e, const struct reach *r)
+{
+    static const enum lop op[] = {L_LOAD, L_LOAD, L_LOADS, L_GATHER};
+    lval in[4] = {buffer, r->index};
+    uint32_t n = 2;
+    if (r->how == REACH_STRIDE)
+        in[n++] = r->stride;
+    if (r->mask.i)
+        in[n++] = r->mask;
+    return to_reg(em, em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n), e);
+}
+
+lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
+{
+    struct reach r = reach_address(em, em_address(em, s, idx), cond);
+    return load_reached(em, buffer, e, &r);
+}
+
+lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    return em_load_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, cond);
+}
+
+lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
+{
+    enum elem e = value_type(em->g, v)->elem;
+    struct reach r = reach_address(em, em_address(em, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    lval in[2] = {em_buffer(em, v), r.index};
+    lval value = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){e, 1}, in, 2);
+    em_set_depth(em, value, em->top);
+    return to_reg(em, value, e);
+}
+
+void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)
+{
+    static const enum lop op[] = {L_STORE, L_STORE, L_STORES, L_SCATTER};
+    struct reach r = reach_address(em, em_address(em, s, idx), ex_const(em->x, 1));
+    lval in[5] = {buffer, r.index};
+    uint32_t n = 2;
+    value = em_splat(em, to_mem(em, value, e), r.lanes);
+    if (r.how == REACH_STRIDE)
+        in[n++] = r.stride;
+    in[n++] = value;
+    if (r.mask.i)
+        in[n++] = r.mask;
+    struct lstmt *st = lf_stmt(em->f, em->level[em->top], op[r.how]);
+    st->in = lf_lvals(em->f, in, n);
+    st->n_in = n;
+}
+
+void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
+{
+    em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
+}
+
+expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
+{
+    return ex_mulc(em->x, em_address(em, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
+}
+
+void em_prefetch(struct em *em, enum lop near_or_far, lval buffer, expr_id bytes)
+{
+    lval in[2] = {buffer, em_index(em, bytes)};
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], near_or_far);
+    s->in = lf_lvals(em->f, in, 2);
+    s->n_in = 2;
+}
+
+lval em_scratch(struct em *em, enum elem e, int64_t elements)
+{
+    struct ltype t = {e, 0};
+    lval buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
+    lf_last(em->f, em->level[0])->imm = elements > 0 ? elements : 1;
+    em_set_depth(em, buffer, 0);
+    return buffer;
+}
+
+lval em_scratch_load(struct em *em, lval buffer, expr_id element, uint32_t lanes)
+{
+    lval in[2] = {buffer, em_index(em, element)};
+    lval v = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){lf_type(em->f, buffer).elem, lanes}, in, 2);
+    em_set_depth(em, v, em->top);
+    return v;
+}
+
+void em_scratch_store(struct em *em, lval buffer, expr_id element, lval value)
+{
+    lval in[3] = {buffer, em_index(em, element), value};
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_STORE);
+    s->in = lf_lvals(em->f, in, 3);
+    s->n_in = 3;
+}
+
+/* Where the kernel's first result has a point of its domain. */
+static void out_point(struct em *em, const expr_id *idx, expr_id *at)
+{
+    value_id out = em->k->outs.data[0];
+    memcpy(at, idx, (size_t)value_type(em->g, out)->rank * sizeof *at);
+    bool moved = false;   /* what is passed begins with the piece */
+    for (uint32_t i = 0; i < em->args.n; i++)
+        moved |= em->args.data[i].value.i == out.i && em->args.data[i].start.i;
+    if (em->k->piece && !moved) {   /* behind the operands before it */
+        const struct node *n = graph_node(em->g, graph_value(em->g, out)->def);
+        int64_t axis = node_int(n, "axis", 0);
+        for (uint32_t j = 0; j + 1 < em->k->piece; j++)
+            at[axis] = ex_add(em->x, at[axis], value_type(em->g, n->in[j])->dims[axis]);
+    }
+}
+
+void em_store_out(struct em *em, const expr_id *idx, lval value)
+{
+    expr_id at[RANK_MAX];
+    out_point(em, idx, at);
+    em_store(em, em->k->outs.data[0], at, value);
+}
+
+void em_prefetch_out(struct em *em, const expr_id *idx)
+{
+    value_id out = em->k->outs.data[0];
+    expr_id at[RANK_MAX];
+    out_point(em, idx, at);
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, out), em_bytes(em, out, at));
+}
+
+/* ---- memo ----------------------------------------------------------------------------------------------------------- */
+
+static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    int32_t rank = value_type(em->g, v)->rank;
+    uint64_t h = hash_mix(v.i, cond.i);
+    return hash_mix(h, rank ? hash_bytes(idx, (size_t)rank * sizeof *idx) : 0);
+}
+
+static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const expr_id *idx, expr_id cond)
+{
+    size_t size = (size_t)value_type(em->g, v)->rank * sizeof *idx;
+    for (uint32_t i = (uint32_t)key & (em->memo_cap - 1);; i = (i + 1) & (em->memo_cap - 1)) {
+        struct em_memo *e = &em->memo[i];
+        if (!e->value.i || (e->key == key && e->value.i == v.i && e->cond.i == cond.i && !memcmp(e->idx, idx, size)))
+            return e;
+    }
+}
+
+static void memo_put(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval result)
+{
+    if (em->memo_n * 2 >= em->memo_cap) {
+        struct em_memo *old = em->memo;
+        uint32_t n = em->memo_cap;
+        em->memo_cap *= 2;
+        em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
+        for (uint32_t i = 0; i < n; i++)
+            if (old[i].value.i)
+                *memo_slot(em, old[i].key, old[i].value, old[i].idx, old[i].cond) = old[i];
+    }
+    uint64_t key = memo_key(em, v, idx, cond);
+    struct em_memo *e = memo_slot(em, key, v, idx, cond);
+    em->memo_n += !e->value.i;
+    int32_t rank = value_type(em->g, v)->rank;
+    *e = (struct em_memo){key, v, arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx), cond, result};
+}
+
+lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
+    return r.i && em_visible(em, r) ? r : (lval){0};
+}
+
+void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval r) { memo_put(em, v, idx, cond, r); }
+
+/* ---- computed values --------------------------------------------------------------------------------------------------- */
+
+static lval zero_of(struct em *em, value_id v)
+{
+    return em_const(em, em_reg_elem(value_type(em->g, v)->elem), 1, 0, 0);
+}
+
+static lval select_cond(struct em *em, expr_id c, lval a, lval b)
+{
+    lval p = em_cond(em, c), in[3] = {p, a, b};
+    em_unify(em, in + 1, 2);
+    uint32_t lanes = lf_type(em->f, in[1]).lanes;
+    if (lf_type(em->f, p).lanes > lanes) {
+        lanes = lf_type(em->f, p).lanes;
+        in[1] = em_splat(em, a, lanes);
+        in[2] = em_splat(em, b, lanes);
+    }
+    return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
+}
+
+static lval view_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    expr_id at[RANK_MAX], c;
+    lval result = {0};
+    if (n->op == OP_CONCAT) {
+        for (uint32_t k = n->n_in; k > 0; k--) {
+            view_index(em->g, n, k - 1, idx, at, &c);
+            enum truth t = ex_truth(em->x, c);
+            if (t == FALSE_)
+                continue;
+            lval v = em_value(em, n->in[k - 1], at, t == TRUE_ ? cond : ex_and(em->x, cond, c));
+            result = result.i && t != TRUE_ ? select_cond(em, c, v, result) : v;
+            if (t == TRUE_)
+                break;
+        }
+        return result.i ? result : zero_of(em, n->out[0]);
+    }
+    view_index(em->g, n, 0, idx, at, &c);
+    enum truth t = ex_truth(em->x, c);
+    if (n->op != OP_PAD || t == TRUE_)
+        return em_value(em, n->in[0], at, cond);
+    lval fill = n->n_in > 1 ? em_value(em, n->in[1], at, ex_const(em->x, 1)) : zero_of(em, n->out[0]);
+    if (t == FALSE_)
+        return fill;
+    return select_cond(em, c, em_value(em, n->in[0], at, ex_and(em->x, cond, c)), fill);
+}
+
+lval em_lanes_live(struct em *em, const expr_id *idx, int32_t rank)
+{
+    lval live = {0};
+    for (uint32_t s = 0; s < em->syms.n; s++) {
+        const struct em_sym *sym = &em->syms.data[s];
+        bool used = false;
+        for (int32_t d = 0; sym->mask.i && d < rank; d++)
+            used |= ex_uses(em->x, idx[d], sym->sym);
+        if (used)
+            live = mask_and(em, live, sym->mask);
+    }
+    return live;
+}
+
+/* An index that memory holds: negative ones count from the end, out of range fails the run. */
+expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_point at, expr_id dim, expr_id cond)
+{
+    struct ltype t = {ELEM_I64, lf_type(em->f, i).lanes};
+    if (lf_type(em->f, i).elem != ELEM_I64)
+        i = em_op(em, L_CONVERT, t, &i, 1);
+    lval size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0), live = {0};
+    if (t.lanes > 1)
+        live = em_lanes_live(em, at.idx, at.rank);
+    lval in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
+    em_unify(em, in + 1, 2);
+    i = em_op(em, L_SELECT, t, in, 3);
+    lval last = em_op2(em, L_SUB, size, em_const(em, ELEM_I64, 1, 0, 1));
+    if (node_int(n, "clamp", 0)) {
+        i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
+    } else {
+        lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
+        if (ex_truth(em->x, cond) != TRUE_)
+            ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
+        if (live.i)   /* lanes past the end hold nothing */
+            ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
+        em_check(em, ok, -9, n->src.i, "index out of range");
+        /* The check leaves at the end of the chunk's index; until then stay inside. */
+        i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
+    }
+    int64_t hi = ex_hi(em->x, dim);
+    expr_id bound = em_bind(em, i, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    if (live.i && em->syms.data[em->syms.n - 1].vector)   /* nor do they read: there may be no element at all */
+        em->syms.data[em->syms.n - 1].mask = live;
+    return bound;
+}
+
+static lval gather_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    const struct type *xt = value_type(em->g, n->in[0]), *it = value_type(em->g, n->in[1]);
+    expr_id at[RANK_MAX], iat[RANK_MAX];
+    if (n->op == OP_GATHER_ND) {
+        int64_t batch = node_int(n, "batch", 0), depth;
+        int32_t q = it->rank;
+        if (!ex_is_const(em->x, it->dims[q - 1], &depth))
+            depth = 0;
+        memcpy(iat, idx, (size_t)(q - 1) * sizeof *iat);
+        memcpy(at, idx, (size_t)batch * sizeof *at);
+        for (int64_t j = 0; j < depth; j++) {
+            iat[q - 1] = ex_const(em->x, j);
+            at[batch + j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, q}, xt->dims[batch + j],
+                                            cond);
+        }
+        for (int32_t d = 0; d < xt->rank - (int32_t)(batch + depth); d++)
+            at[batch + depth + d] = idx[q - 1 + d];
+        return em_value(em, n->in[0], at, cond);
+    }
+    int64_t axis = node_int(n, "axis", 0);
+    memcpy(at, idx, (size_t)xt->rank * sizeof *at);
+    if (n->op == OP_GATHER) {
+        memcpy(iat, idx + axis, (size_t)it->rank * sizeof *iat);
+        for (int32_t d = (int32_t)axis + 1; d < xt->rank; d++)
+            at[d] = idx[d - 1 + it->rank];
+    } else {
+        memcpy(iat, idx, (size_t)it->rank * sizeof *iat);
+    }
+    at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, it->rank}, xt->dims[axis], cond);
+    return em_value(em, n->in[0], at, cond);
+}
+
+static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
+{
+    const struct type *t = value_type(em->g, n->out[0]);
+    uint32_t count;
+    const expr_id *e = node_exprs(n, "exprs", &count);
+    expr_id flat = point_linear(em->x, idx, t->dims, t->rank), v = count ? e[0] : ex_const(em->x, 0);
+    for (uint32_t i = 1; i < count; i++)
+        v = ex_select(em->x, ex_eq(em->x, flat, ex_const(em->x, i)), e[i], v);
+    uint32_t lanes = em_expr_lanes(em, v);
+    lval r = em_index_lanes(em, v, lanes ? lanes : 1);
+    enum elem to = em_reg_elem(t->elem);
+    return to == ELEM_I64 ? r : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, r).lanes}, &r, 1);
+}
+
+static lval map_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    lval in[3];
+    const struct type *t = value_type(em->g, n->out[0]);
+    switch (n->op) {
+    case OP_GATHER: case OP_GATHER_ELEMENTS: case OP_GATHER_ND:
+        return gather_value(em, n, idx, cond);
+    case OP_FROM_EXPRS:
+        return exprs_value(em, n, idx);
+    case OP_IOTA: {
+        expr_id e = idx[node_int(n, "axis", 0)];
+        uint32_t lanes = em_expr_lanes(em, e);
+        lval v = em_index_lanes(em, e, lanes ? lanes : 1);
+        if (em_reg_elem(t->elem) == ELEM_I64)
+            return v;
+        return em_op(em, L_CONVERT, (struct ltype){em_reg_elem(t->elem), lf_type(em->f, v).lanes}, &v, 1);
+    }
+    default:
+        break;
+    }
+    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+        in[k] = em_value(em, n->in[k], idx, cond);
+    em->cond = cond;
+    em->at = (struct em_point){idx, t->rank};
+    return em_map(em, n, in);
+}
+
+enum { MAX_NESTING = 600 };
+lval em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    switch (op_shape(n->op)) {
+    case SHAPE_VIEW: return view_value(em, n, idx, cond);
+    case SHAPE_MAP: return map_value(em, n, idx, cond);
+    case SHAPE_REDUCE: return em_reduce_one(em, n, idx, cond);
+    default: break;
+    }
+    em->failed = true;
+    error_internal(em->m->ctx, n->src, "kernel %s: %s cannot be computed in place", em->f->name, op_name(n->op));
+    return zero_of(em, v);
+}
+
+lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+{
+    double f = 0;
+    int64_t i = 0;
+    if (em->anchor.i && em->anchor.i == v.i)
+        return em->anchor_value;
+    lval r = em_recall(em, v, idx, cond);
+    if (r.i && !(em->k->locals.n && em_local_rides(em, v)))   /* a ride has to store each point */
+        return r;
+    if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
+        memo_put(em, v, idx, cond, r);
+        return r;
+    }
+    if (em->stage.buffer.i && em->k->staged.i == v.i) {
+        r = em_stage_value(em, idx, cond);
+        memo_put(em, v, idx, cond, r);
+        return r;
+    }
+    bool mine = false;
+    for (uint32_t k = 0; k < em->k->outs.n; k++)
+        mine |= em->k->outs.data[k].i == v.i;
+    if (value_is_splat(em->g, v, &f, &i))
+        return em_const(em, em_reg_elem(value_type(em->g, v)->elem), 1, f, i);
+    if (em->m->storage[v.i].place != PLACE_NONE && !mine) {
+        r = em_load(em, v, idx, cond);
+    } else {
+        if (++em->nesting > MAX_NESTING)
+            context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "more than %d operators lie between stored values", MAX_NESTING);
+        r = em_compute(em, v, idx, cond);
+        em->nesting--;
+    }
+    memo_put(em, v, idx, cond, r);
+    return r;
+}

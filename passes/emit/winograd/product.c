@@ -1,0 +1,174 @@
+/* The matrix products of the Winograd template: for every point, a block of tiles times a slice of U (emit/winograd/winograd.h).
+ * Where the kernel derives U itself, the steps ask for the plain weights of the next slice. */
+#include "passes/emit/winograd/winograd.h"
+
+#include <string.h>
+
+enum { V_AHEAD = 4 };     /* vectors of input channels from asking for a line of V until it is read */
+
+/* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
+static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
+{
+    struct exprs *x = w->em->x;
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    if (w->weights.i) {
+        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
+        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, wino_u_stride(w, p->nr))), at);
+    }
+    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
+    expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
+    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), CHANNEL_BLOCK), ex_mod(x, oc, panel));
+}
+
+/* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
+static expr_id next_slice(const struct wino *w, const struct product *p)
+{
+    struct exprs *x = w->em->x;
+    expr_id slices = ex_const(x, w->icv / w->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
+    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
+    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
+}
+
+/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was not asked
+ * for before. */
+static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
+{
+    struct exprs *x = w->em->x;
+    int64_t tiles = w->ct / w->mr, channels = w->slice * w->lanes, turns = w->points * tiles * w->slice;
+    int64_t taps = 9 - w->early, each = (taps * p->nr * channels + turns - 1) / turns;
+    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->slice), vec), three = ex_const(x, 3);
+    for (int64_t i = 0; i < each; i++) {
+        expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
+        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->early), oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->lanes);
+        expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+        at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
+        at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
+        at = ex_add(x, at, ex_mulc(x, ex_mod(x, line, ex_const(x, channels)), w->stride[3]));
+        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, at, 4));
+    }
+}
+
+/* Asks for a line of what is read later, one in each step, so that a burst of them does not hold up the loads: V, of this block or
+ * of those that follow; where sums go through M, the next block's. */
+static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane)
+{
+    struct exprs *x = w->em->x;
+    expr_id step = ex_add(x, ex_mulc(x, vec, w->lanes), lane), zero = ex_const(x, 0);
+    expr_id v = wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, V_AHEAD), lane);
+    em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, v, 4));
+    if (w->icv == w->slice)
+        return;
+    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->mr * w->nr), w->lanes));
+    em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
+}
+
+static void product_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane, lval *acc)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct ltype vector = {ELEM_F32, w->lanes};
+    lval b[EM_POINTS];
+    prefetch_step(w, p, vec, lane);
+    for (int64_t j = 0; j < p->nr; j++)
+        b[j] = em_scratch_load(em, w->u, weight_at(w, p, vec, lane, j), w->lanes);
+    for (int64_t i = 0; i < w->mr; i++) {
+        lval a = em_scratch_load(em, w->v, ex_add(x, wino_v_at(w, p->slice, p->point, p->block, vec, ex_const(x, i)), lane), 1);
+        for (int64_t j = 0; j < p->nr; j++) {
+            lval in[3] = {em_splat(em, a, w->lanes), b[j], acc[i * p->nr + j]};
+            acc[i * p->nr + j] = em_op(em, L_FMA, vector, in, 3);
+        }
+    }
+}
+
+/* Input channels of vector vec, the first n of them. */
+static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
+{
+    struct em *em = w->em;
+    struct em_for l;
+    lval inner[EM_POINTS];
+    uint32_t count = (uint32_t)(w->mr * p->nr);
+    expr_id lane = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, n), 1, acc, count);
+    memcpy(inner, l.params, count * sizeof *inner);
+    product_step(w, p, vec, lane, inner);
+    em_for_end(em, &l, inner, acc);
+}
+
+static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)
+{
+    return wino_m_at(w, p->block, p->point, ex_const(w->em->x, j), ex_const(w->em->x, i));
+}
+
+static void product_tile(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lval acc[EM_POINTS], inner[EM_POINTS];
+    uint32_t count = (uint32_t)(w->mr * p->nr);
+    int64_t rest = w->ic % w->lanes, whole = w->slice - (rest != 0);
+    for (uint32_t i = 0; i < count; i++)
+        acc[i] = p->first ? em_const(em, ELEM_F32, w->lanes, 0, 0)
+                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->lanes);
+    if (whole) {
+        expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
+        memcpy(inner, l.params, count * sizeof *inner);
+        if (w->weights.i && !w->resident)
+            prefetch_plain(w, p, vec);
+        product_channels(w, p, vec, w->lanes, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (rest)
+        product_channels(w, p, ex_const(x, whole), rest, acc);
+    for (uint32_t i = 0; i < count; i++)
+        em_scratch_store(em, w->m, product_place(w, p, i / p->nr, i % p->nr), acc[i]);
+}
+
+/* With the last slice. */
+static void output_ahead(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct em_if iff;
+    expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->slice - 1));
+    if (ex_truth(em->x, last) == FALSE_)
+        return;
+    bool open = ex_truth(em->x, last) != TRUE_;
+    if (open)
+        em_if_begin(em, &iff, em_cond(em, last));
+    wino_output_ahead(w, p);
+    if (open)
+        em_if_end(em, &iff);
+}
+
+static void product_slice(struct wino *w, struct product *p, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l, t;
+    expr_id zero = ex_const(x, 0);
+    if (w->weights.i && !w->resident) {
+        p->next = next_slice(w, p);
+        if (!ex_is_const(x, p->next, &(int64_t){0}))
+            p->next = em_pin(em, p->next, 0, INT64_MAX);
+        wino_weights(w, p);
+    }
+    p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
+    p->block = em_for_begin(em, &t, zero, blocks, 1, NULL, 0);
+    product_tile(w, p);
+    output_ahead(w, p);
+    em_for_end(em, &t, NULL, NULL);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+void wino_products(struct wino *w, struct product *p, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct em_for l;
+    int64_t slices = w->icv / w->slice;
+    product_slice(w, p, blocks);
+    if (slices == 1)
+        return;
+    p->first = false;
+    p->slice = em_for_begin(em, &l, ex_const(em->x, 1), ex_const(em->x, slices), 1, NULL, 0);
+    product_slice(w, p, blocks);
+    em_for_end(em, &l, NULL, NULL);
+}

@@ -1,0 +1,336 @@
+/* Stages of the Winograd template that transform: tiles of the operand, weights, tiles of the result (emit/winograd/winograd.h).
+ *
+ * The first dim of a transform of tiles is taken in groups of results, so that what waits for the second dim stays in
+ * registers. */
+#include "passes/emit/winograd/winograd.h"
+
+#include <string.h>
+
+enum { SPARE_REGISTERS = 8 };
+
+/* ---- two dims ------------------------------------------------------------------------------------------------------------ */
+
+typedef lval load_fn(struct wino *, uint32_t row, uint32_t column);
+typedef void store_fn(struct wino *, uint32_t row, uint32_t column, lval);
+
+/* Value `number` of a straight-line program whose operands are already in val, or come from load. */
+static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t number, lval *val, load_fn *load, uint32_t column)
+{
+    struct em *em = w->em;
+    if (val[number].i)
+        return val[number];
+    if (number < s->n_in)
+        return val[number] = load(w, number, column);
+    const struct winograd_step *step = &s->steps[number - s->n_in];
+    lval a = side_value(w, s, step->a, val, load, column), b = side_value(w, s, step->b, val, load, column);
+    if (step->c == 1 || step->c == -1)
+        return val[number] = em_op2(em, step->c == 1 ? L_ADD : L_SUB, a, b);
+    lval in[3] = {b, em_const(em, ELEM_F32, w->lanes, step->c, 0), a};
+    return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->lanes}, in, 3);
+}
+
+/* Both dims of a transform; `group` results of the first at a time. */
+static void transform(struct wino *w, const struct winograd_side *s, uint32_t group, load_fn *load, store_fn *store)
+{
+    for (uint32_t first = 0; first < s->n_out; first += group) {
+        lval mid[WINOGRAD_ALPHA_MAX][WINOGRAD_ALPHA_MAX];
+        uint32_t n = s->n_out - first < group ? s->n_out - first : group;
+        for (uint32_t j = 0; j < s->n_in; j++) {
+            lval val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
+            for (uint32_t i = 0; i < n; i++)
+                mid[i][j] = side_value(w, s, s->out[first + i], val, load, j);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            lval val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
+            memcpy(val, mid[i], s->n_in * sizeof *val);
+            for (uint32_t j = 0; j < s->n_out; j++)
+                store(w, first + i, j, side_value(w, s, s->out[j], val, load, j));
+        }
+    }
+}
+
+/* As many first-dim results as registers hold a row each of, with some to spare; split evenly. */
+static uint32_t transform_group(const struct wino *w, const struct winograd_side *s)
+{
+    uint32_t regs = w->em->mach.registers, fit = regs > SPARE_REGISTERS ? (regs - SPARE_REGISTERS + 2) / s->n_in : 1;
+    if (fit < 2)
+        fit = 2;
+    uint32_t groups = (s->n_out + fit - 1) / fit;
+    return (s->n_out + groups - 1) / groups;
+}
+
+/* ---- tiles of the operand -------------------------------------------------------------------------------------------------- */
+
+static expr_id split_pin(struct em *em, expr_id e, expr_id size)
+{
+    int64_t hi = ex_hi(em->x, size);
+    if (ex_is_const(em->x, e, &(int64_t){0}))
+        return e;
+    return em_pin(em, e, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+}
+
+/* Which image, row and column a tile of a block of the chunk is at. */
+static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    const struct type *y = value_type(em->g, w->n->out[0]);
+    expr_id one = ex_const(x, 1), at[3], number = ex_add(x, w->first, ex_add(x, ex_mulc(x, block, w->mr), tile));
+    expr_id dims[3] = {ex_max(x, y->dims[0], one), ex_max(x, w->th, one), ex_max(x, w->tw, one)};
+    if (clamp)
+        number = ex_min(x, number, ex_addc(x, w->tiles, -1));
+    number = split_pin(em, number, w->tiles);
+    point_split(x, number, dims, 3, at);
+    w->block = block;
+    w->tile = tile;
+    w->image = split_pin(em, at[0], y->dims[0]);
+    w->y0 = ex_mulc(x, split_pin(em, at[1], w->th), w->f->m);
+    w->x0 = ex_mulc(x, split_pin(em, at[2], w->tw), w->f->m);
+}
+
+/* Lanes of vector number `vec` of `channels`. */
+static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
+{
+    struct em *em = w->em;
+    expr_id base = ex_mulc(em->x, vec, w->lanes);
+    lval mask = {0};
+    if (channels % w->lanes)
+        mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->lanes);
+    w->lane = ex_add(em->x, base, em_lane(em, w->lanes, mask));
+}
+
+static lval input_load(struct wino *w, uint32_t row, uint32_t column)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    uint32_t c;
+    const expr_id *lo = node_exprs(w->n, "lo", &c);
+    expr_id at[4] = {w->image, w->lane, ex_sub(x, ex_addc(x, w->y0, row), lo[0]), ex_sub(x, ex_addc(x, w->x0, column), lo[1])};
+    expr_id cond = ex_const(x, 1);
+    for (int32_t d = 0; d < 2; d++)
+        if (!em_halo_covers(em, w->n, d, w->f->m))
+            cond = ex_and(x, cond, em_inside(em, at[2 + d], value_type(em->g, w->n->in[0])->dims[2 + d]));
+    return em_load(em, w->n->in[0], at, cond);
+}
+
+/* ---- an operand that is computed here (kernel.staged) ---- */
+
+/* Where element (row, column) of the tile lies in the image, or beside it. */
+static void mapped_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
+{
+    struct exprs *x = w->em->x;
+    uint32_t c;
+    const expr_id *lo = node_exprs(w->n, "lo", &c);
+    at[0] = w->image;
+    at[1] = w->lane;
+    at[2] = ex_sub(x, ex_addc(x, w->y0, row), lo[0]);
+    at[3] = ex_sub(x, ex_addc(x, w->x0, column), lo[1]);
+}
+
+/* All of the tile lies in the image. */
+static lval mapped_load(struct wino *w, uint32_t row, uint32_t column)
+{
+    expr_id at[4];
+    mapped_at(w, row, column, at);
+    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->lanes);
+}
+
+/* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not used. */
+static lval mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    expr_id at[4], cond = ex_const(x, 1), zero = ex_const(x, 0);
+    mapped_at(w, row, column, at);
+    for (int32_t d = 2; d < 4; d++) {
+        expr_id size = value_type(em->g, w->n->in[0])->dims[d];
+        cond = ex_and(x, cond, em_inside(em, at[d], size));
+        at[d] = ex_max(x, zero, ex_min(x, at[d], ex_addc(x, size, -1)));
+    }
+    lval v = em_value(em, w->n->in[0], at, ex_const(x, 1));
+    return em_select(em, em_cond(em, cond), em_splat(em, v, w->lanes), em_const(em, ELEM_F32, 1, 0, 0));
+}
+
+/* Is all of the tile at hand in the image? none: of no tile it is. */
+static expr_id is_inner(struct wino *w, bool *none)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    uint32_t c;
+    const expr_id *lo = node_exprs(w->n, "lo", &c), from[2] = {w->y0, w->x0};
+    expr_id inner = ex_const(x, 1);
+    int64_t low, n, m = w->f->m, alpha = w->f->alpha;
+    *none = false;
+    for (int32_t d = 0; d < 2; d++) {
+        expr_id size = value_type(em->g, w->n->in[0])->dims[2 + d], first = ex_sub(x, from[d], lo[d]);
+        inner = ex_and(x, inner, ex_and(x, ex_le(x, ex_const(x, 0), first), ex_le(x, ex_addc(x, first, alpha), size)));
+        if (ex_is_const(x, lo[d], &low) && ex_is_const(x, size, &n))
+            *none |= (low + m - 1) / m * m - low + alpha > n;      /* the first tile below whose start there is no padding */
+    }
+    return inner;
+}
+
+static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
+{
+    expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
+    em_scratch_store(w->em, w->v, wino_v_at(w, w->part, point, w->block, w->vec, w->tile), v);
+}
+
+static void input_tile(struct wino *w, load_fn *load)
+{
+    transform(w, &w->f->input, transform_group(w, &w->f->input), load, input_store);
+}
+
+/* Tiles within the image ask for nothing, the others for each row and column. */
+static void input_mapped(struct wino *w)
+{
+    struct em *em = w->em;
+    struct em_if iff;
+    bool none;
+    expr_id inner = is_inner(w, &none);
+    if (ex_truth(em->x, inner) == TRUE_) {
+        input_tile(w, mapped_load);
+        return;
+    }
+    if (none) {
+        input_tile(w, mapped_load_border);
+        return;
+    }
+    lval cond = em_cond(em, inner);
+    em_if_begin(em, &iff, cond);
+    input_tile(w, mapped_load);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
+    input_tile(w, mapped_load_border);
+    em_if_end(em, &iff);
+}
+
+void wino_input(struct wino *w, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for b, s, t, v;
+    expr_id zero = ex_const(x, 0);
+    expr_id block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
+    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->slice), 1, NULL, 0);
+    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->slice), 1, NULL, 0);
+    lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->slice), w->vec), w->ic);
+    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->mr), 1, NULL, 0), true);
+    if (em->k->staged.i)
+        input_mapped(w);
+    else
+        input_tile(w, input_load);
+    em_for_end(em, &t, NULL, NULL);
+    em_for_end(em, &v, NULL, NULL);
+    em_for_end(em, &s, NULL, NULL);
+    em_for_end(em, &b, NULL, NULL);
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------------------- */
+
+struct weight_put { struct wino *w; expr_id at; int64_t stride; };
+static void weight_store(void *user, uint32_t point, lval v)
+{
+    const struct weight_put *to = user;
+    const struct wino *w = to->w;
+    em_scratch_store(w->em, w->u, ex_addc(w->em->x, to->at, (int64_t)point * to->stride), v);
+}
+
+void wino_weights(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for c, v;
+    lval g[3][3];
+    int64_t channels = w->slice * w->lanes < w->ic ? w->slice * w->lanes : w->ic;
+    expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, ex_const(x, p->nr), 1, NULL, 0);
+    expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
+    expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
+    expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
+    for (int64_t r = 0; r < 3; r++)
+        for (int64_t k = 0; k < 3; k++)
+            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->lanes);
+    for (int64_t tap = 0; tap < w->early; tap++) {
+        expr_id next = ex_add(x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+        next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
+        em_prefetch(em, L_PREFETCH2, w->weights, ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
+    }
+    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->lanes));
+    struct weight_put to = {w, at, wino_u_stride(w, p->nr)};
+    emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->lanes}, g, weight_store, &to);
+    em_for_end(em, &c, NULL, NULL);
+    em_for_end(em, &v, NULL, NULL);
+}
+
+/* ---- tiles of the result --------------------------------------------------------------------------------------------------- */
+
+static lval output_load(struct wino *w, uint32_t row, uint32_t column)
+{
+    expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
+    return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->lanes);
+}
+
+/* Results past the image's edge exist in the last tiles only: rows and columns are tested where it is not known. */
+static void output_store(struct wino *w, uint32_t row, uint32_t column, lval v)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    const struct type *y = value_type(em->g, w->n->out[0]);
+    expr_id at[4] = {w->image, w->lane, ex_addc(x, w->y0, row), ex_addc(x, w->x0, column)};
+    expr_id in_row = ex_lt(x, at[2], y->dims[2]), in_column = ex_lt(x, at[3], y->dims[3]);
+    struct em_if iff;
+    if (column == 0 && ex_truth(x, in_row) != TRUE_) {
+        em_if_begin(em, &w->row, em_cond(em, in_row));
+        w->row_open = true;
+    }
+    bool guard = ex_truth(x, in_column) != TRUE_;
+    if (guard)
+        em_if_begin(em, &iff, em_cond(em, in_column));
+    tile_store(em, at, v);
+    if (guard)
+        em_if_end(em, &iff);
+    if (column + 1 == w->f->m && w->row_open) {
+        em_if_end(em, &w->row);
+        w->row_open = false;
+    }
+}
+
+void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for b, t, v;
+    expr_id zero = ex_const(x, 0), block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
+    expr_id tiles = ex_min(x, ex_const(x, w->mr), ex_sub(x, w->here, ex_mulc(x, block, w->mr)));
+    if (!ex_is_const(x, tiles, &(int64_t){0}))
+        tiles = em_pin(em, tiles, 1, w->mr);
+    tile_at(w, block, em_for_begin(em, &t, zero, tiles, 1, NULL, 0), false);
+    expr_id vec = em_for_begin(em, &v, zero, ex_const(x, nr), 1, NULL, 0);
+    lanes_at(w, ex_add(x, ex_add(x, w->group0, vector), vec), w->oc);
+    w->vec = vec;
+    transform(w, &w->f->output, transform_group(w, &w->f->output), output_load, output_store);
+    em_for_end(em, &v, NULL, NULL);
+    em_for_end(em, &t, NULL, NULL);
+    em_for_end(em, &b, NULL, NULL);
+}
+
+void wino_output_ahead(struct wino *w, const struct product *p)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    const struct storage *s = &em->m->storage[em->k->outs.data[0].i];
+    int64_t m = w->f->m, rows = w->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
+    if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
+        return;     /* lanes do not share a line */
+    expr_id first = ex_mulc(x, p->point, share), last = ex_min(x, ex_addc(x, first, share), ex_const(x, rows));
+    expr_id item = em_for_begin(em, &l, first, last, 1, NULL, 0), row = ex_mod(x, item, ex_const(x, m)), vec = ex_div(x, item, ex_const(x, m));
+    tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
+    vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
+    for (int64_t column = 0; column < m; column++) {
+        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+        tile_domain(em, at, to);
+        em_prefetch_out(em, to);
+    }
+    em_for_end(em, &l, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+/* The Winograd template: a kernel of stages over a chunk of tiles, with local buffers between them.
+ *
+ *   input     B' d B of every tile and vector of input channels       -> V
+ *   then, for as many output channels as a register tile is wide:
+ *   weights   G g G' of a slice of input channels, unless U is resident     -> U
+ *   products  for every point, V times the slice of U, added up       -> M
+ *   output    A' M A of every tile, then whatever the kernel does behind the convolution
+ *
+ * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
+ * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where the
+ * second cache holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
+#include "passes/emit/winograd/winograd.h"
+
+static void wino_init(struct wino *w, struct em *em)
+{
+    struct exprs *x = em->x;
+    *w = (struct wino){.em = em, .n = graph_node(em->g, em->k->anchor), .f = winograd_form(em->k->winograd),
+                       .lanes = em_lanes(em, ELEM_F32)};
+    const struct type *y = value_type(em->g, w->n->out[0]), *in = value_type(em->g, w->n->in[1]);
+    expr_id m = ex_const(x, w->f->m);
+    ex_is_const(x, in->dims[0], &w->oc);
+    ex_is_const(x, in->dims[1], &w->ic);
+    if (w->lanes > CHANNEL_BLOCK)
+        w->lanes = CHANNEL_BLOCK;
+    w->icv = (w->ic + w->lanes - 1) / w->lanes;
+    w->ocv = (w->oc + w->lanes - 1) / w->lanes;
+    w->points = (int64_t)w->f->alpha * w->f->alpha;
+    w->th = ex_ceildiv(x, y->dims[2], m);
+    w->tw = ex_ceildiv(x, y->dims[3], m);
+    w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
+    wino_sizes(w);
+}
+
+/* ---- places --------------------------------------------------------------------------------------------------------------- */
+
+expr_id wino_v_at(const struct wino *w, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile)
+{
+    struct exprs *x = w->em->x;
+    expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, slice, w->points), point), wino_v_stride(w));
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->slice), vector), w->mr), tile);
+    return ex_add(x, at, ex_mulc(x, line, w->lanes));
+}
+
+expr_id wino_m_at(const struct wino *w, expr_id block, expr_id point, expr_id vector, expr_id tile)
+{
+    struct exprs *x = w->em->x;
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->mr), tile), w->nr), vector);
+    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->lanes));
+}
+
+expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
+{
+    struct exprs *x = w->em->x;
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->lanes);
+    expr_id at = ex_add(x, ex_mulc(x, ex_div(x, oc, panel), w->stride[0]), ex_mod(x, oc, panel));
+    return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
+}
+
+/* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
+
+/* Column number `number` of those of nr vectors. */
+static struct product column_at(const struct wino *w, expr_id number, int64_t nr)
+{
+    struct exprs *x = w->em->x;
+    expr_id zero = ex_const(x, 0);
+    int64_t before = nr == w->nr ? 0 : w->wide;
+    expr_id u = ex_addc(x, ex_mulc(x, number, w->points * wino_u_stride(w, nr)), before * w->points * wino_u_stride(w, w->nr));
+    return (struct product){.vector = ex_addc(x, ex_mulc(x, number, nr), before * w->nr), .nr = nr, .u = w->resident ? u : zero,
+                            .slice = zero, .first = true};
+}
+
+typedef void column_fn(struct wino *, struct product *, expr_id blocks);
+
+static void products_and_output(struct wino *w, struct product *p, expr_id blocks)
+{
+    wino_products(w, p, blocks);
+    wino_output(w, p->vector, p->nr, blocks);
+}
+
+static void only_weights(struct wino *w, struct product *p, expr_id blocks)
+{
+    (void)blocks;
+    wino_weights(w, p);
+}
+
+/* All output channels of the group. */
+static void columns(struct wino *w, column_fn *fn, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    const int64_t count[2] = {w->wide, w->narrow};
+    for (int64_t i = 0; i < 2; i++) {
+        if (!count[i])
+            continue;
+        struct product p = column_at(w, em_for_begin(em, &l, ex_const(x, 0), ex_const(x, count[i]), 1, NULL, 0), w->nr - i);
+        fn(w, &p, blocks);
+        em_for_end(em, &l, NULL, NULL);
+    }
+}
+
+/* A chunk of tiles from w->first on. */
+static void chunk(struct wino *w)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    w->here = ex_min(x, ex_const(x, w->ct), ex_sub(x, w->tiles, w->first));
+    if (!ex_is_const(x, w->here, &(int64_t){0}))
+        w->here = em_pin(em, w->here, 1, w->ct);
+    expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->mr));
+    wino_input(w, blocks);
+    columns(w, products_and_output, blocks);
+}
+
+/* The chunks of parallel index `index`. */
+static void chunks_of(struct wino *w, expr_id index)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    expr_id first = ex_mulc(x, index, w->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->ct));
+    expr_id n = ex_min(x, ex_const(x, w->span), ex_sub(x, chunks, first));
+    if (w->resident)
+        columns(w, only_weights, n);
+    expr_id number = em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0);
+    w->first = ex_mulc(x, ex_add(x, first, number), w->ct);
+    chunk(w);
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* What of U is held at a time, in elements. */
+static int64_t held_weights(const struct wino *w)
+{
+    int64_t wide = wino_u_stride(w, w->nr);
+    return w->points * (w->resident ? w->wide * wide + w->narrow * wino_u_stride(w, w->nr - 1) : wide);
+}
+
+static void wino_cost(const struct wino *w)
+{
+    struct kernel *k = w->em->k;
+    int64_t tiles = wino_known_tiles(w), each = w->ct * w->span < tiles ? w->ct * w->span : tiles;
+    int64_t products = w->points * each * w->ic * w->group / w->em->mach.fma_per_cycle;
+    k->ns = 100 + (products + each * (w->icv * 110 + w->group * 75)) / 3;
+    k->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
+}
+
+static const char *u_source(const struct wino *w)
+{
+    uint32_t prepared = w->em->k->prepared;
+    if (prepared)
+        return w->em->m->prepared.data[prepared - 1].stored ? "from the file" : "from open";
+    return w->resident ? "derived first" : "derived by slices";
+}
+
+bool emit_winograd(struct em *em)
+{
+    struct wino w;
+    struct em_for par;
+    struct exprs *x = em->x;
+    wino_init(&w, em);
+    expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.ct));
+    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.span)), {0}}};
+    w.v = em_scratch(em, ELEM_F32, w.icv / w.slice * w.points * wino_v_stride(&w));
+    w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
+    if (em->k->prepared) {
+        w.u = em_prepared(em);
+    } else {
+        value_id stored;
+        if (!winograd_weights(em->m, w.n->in[1], &stored, w.stride))
+            return false;
+        w.weights = em_buffer(em, stored);
+        w.u = em_scratch(em, ELEM_F32, held_weights(&w));
+    }
+    em_parallel_open(em, &par, loops, 2);
+    w.group0 = ex_mulc(x, loops[0].var, w.group);
+    chunks_of(&w, loops[1].var);
+    em_parallel_end(em, &par);
+    wino_cost(&w);
+    if (!em->k->choice)
+        em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w.mr,
+                                     w.f->m, w.f->m, (int)w.nr, w.lanes, (int)w.ct,
+                                     u_source(&w), em->k->staged.i ? "; operand computed where tiles read it" : "");
+    return !em->failed;
+}

@@ -1,0 +1,68 @@
+/* The Winograd template's parts: the kernel (emit/winograd/winograd.c), its sizes (schedule/winograd_sizes.c), transforms
+ * (emit/winograd/transform.c), matrix products (emit/winograd/product.c).
+ *
+ * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers of
+ * vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in order:
+ *   V[slice][point][block][vector of the slice's input channels][tile][lane]
+ *   U[point][input channel of the slice][vector][lane]
+ *   M[point][block][tile][vector of a register tile][lane]
+ */
+#ifndef MCC_PASSES_EMIT_WINOGRAD_H
+#define MCC_PASSES_EMIT_WINOGRAD_H
+
+#include "passes/schedule/schedule.h"
+#include "passes/schedule/winograd.h"
+
+struct wino {
+    struct em *em;
+    const struct node *n;
+    const struct winograd_form *f;
+    uint32_t lanes;
+    int64_t ic, oc, icv, ocv;        /* channels, vectors of them */
+    int64_t points;                  /* alpha^2 */
+    int64_t mr, nr;                  /* register tile: tiles x vectors */
+    int64_t ct;                      /* tiles of a chunk: a multiple of mr */
+    int64_t told_chunk, told_split;  /* what the user wants of it, and of parts of the output channels; 0: nothing */
+    int64_t group;                   /* vectors of output channels of a parallel index */
+    int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
+    int64_t span;                    /* chunks of a parallel index */
+    bool resident;                   /* U of all of them is derived first */
+    expr_id th, tw, tiles;           /* per image; in all */
+    expr_id first, here;             /* of the chunk at hand */
+    expr_id group0;                  /* first vector of its output channels */
+    lval v, m, u, weights;           /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
+    int64_t slice;                   /* vectors of input channels of which u is at hand */
+    int64_t stride[4];               /* of the plain weights */
+    int64_t early;                   /* taps of the next slice's plain weights that are asked for while U of this one is derived */
+    /* of the tile at hand: its place, its number in its block */
+    expr_id image, y0, x0, block, tile, part, vec, lane;     /* operand: vector vec of slice `part`; result: vec of the register tile */
+    struct em_if row;
+    bool row_open;
+};
+
+/* The register tiles at hand: vectors of output channels from `vector` of the group on; the slice of input channels;
+ * where in w->u their weights begin, if the kernel derives them. */
+struct product { expr_id point, vector, block, slice, next, u; int64_t nr; bool first; };
+
+/* Elements between points. */
+static inline int64_t wino_v_stride(const struct wino *w) { return (w->ct * w->slice | 1) * w->lanes; }
+static inline int64_t wino_m_stride(const struct wino *w) { return (w->ct * w->nr | 1) * w->lanes; }
+static inline int64_t wino_u_stride(const struct wino *w, int64_t nr) { return (w->slice * w->lanes * nr | 1) * w->lanes; }
+/* Elements of V and M: `vector` of a slice, of a register tile. */
+expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
+expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
+/* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
+expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
+
+/* Chooses them, schedule/winograd_sizes.c; tiles where their number is open: a guess. */
+void wino_sizes(struct wino *);
+int64_t wino_known_tiles(const struct wino *);
+/* blocks: of the chunk at hand. */
+void wino_input(struct wino *, expr_id blocks);
+void wino_weights(struct wino *, const struct product *);       /* of a slice */
+void wino_products(struct wino *, struct product *, expr_id blocks);
+void wino_output(struct wino *, expr_id vector, int64_t nr, expr_id blocks);
+/* Asks for the lines that the results of p's block will be stored to: the share of p's point. */
+void wino_output_ahead(struct wino *, const struct product *);
+
+#endif

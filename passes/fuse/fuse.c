@@ -1,0 +1,701 @@
+/* fuse: decides which values are stored, and so what a kernel is.
+ *
+ * In: a legal graph. Out: module.stored, kernel_of, kernels (each with its place in the region: where its stored value
+ * stood, so everything it reads is defined earlier).
+ *
+ * One walk over a region's nodes from the last to the first. When a node comes up, all its consumers have a kernel,
+ * so the *demand* on its result is known: the one kernel that wants it (or several), the point of that kernel's domain
+ * at which it is wanted, and whether the consumer needs memory (an operand of a contraction, a runtime call, a
+ * nested region). A result wanted by one kernel at one point moves into it; a reduction moves in as the kernel's
+ * anchor when it is wanted at the kernel's own points (so the kernel becomes its epilogue), or as an inner reduction
+ * when its index uses only some dims of the domain (softmax, LayerNorm: those dims become the outer loops).
+ * Everything else is stored by a kernel of its own.
+ */
+#include "passes/module/access.h"
+#include "passes/graph/find_attention.h"
+#include "passes/module/choices.h"
+#include "passes/module/module.h"
+
+#include <string.h>
+
+#define NONE 0u
+#define MANY UINT32_MAX
+enum {
+    MAX_INLINE = 48,         /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    ROWS_LEAST = 8, ROW_LONG = 1 << 15
+};
+struct demand {
+    uint32_t kernel;         /* id + 1, or NONE, or MANY */
+    bool hard;               /* memory wanted: stored, or a cheap view of something stored */
+    bool plain;              /* ... in row-major order */
+    bool bijective;          /* wanted at exactly the points of the kernel's domain */
+    bool several_points;     /* wanted at different points of the same kernel */
+    uint32_t context;        /* node.i of the inner reduction that wants it; 0: the kernel's own points */
+    const expr_id *idx;      /* point in terms of the kernel's domain symbols */
+    node_id via;             /* consumer through which the demand came first */
+    uint32_t depth;          /* nodes between the value and what is stored */
+};
+struct fuser {
+    struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    struct demand *demand;   /* by value */
+    bool *required;          /* by value */
+    VEC(sym_id) domain_first;    /* by kernel: first of its domain symbols (consecutive) */
+};
+
+static bool is_stored_const(const struct fuser *f, value_id v) { return value_is_const(f->g, v); }
+
+static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
+{
+    struct kernel k = {.kind = kind, .region = region, .order = order};
+    VEC_PUSH(f->m->arena, &f->m->kernels, k);
+    VEC_PUSH(f->m->arena, &f->domain_first, (sym_id){0});
+    *id = f->m->kernels.n;
+    return &f->m->kernels.data[*id - 1];
+}
+
+/* ---- demands ------------------------------------------------------------------------------------------ */
+
+static bool same_point(const struct fuser *f, value_id v, const expr_id *a, const expr_id *b)
+{
+    const struct type *t = value_type(f->g, v);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (a[d].i != b[d].i)
+            return false;
+    return true;
+}
+
+static void demand_add(struct fuser *f, value_id v, struct demand want)
+{
+    struct demand *have = &f->demand[v.i];
+    if (have->kernel == NONE) {
+        *have = want;
+        return;
+    }
+    have->hard |= want.hard;
+    if (have->depth < want.depth)
+        have->depth = want.depth;
+    have->plain |= want.plain;
+    if (have->kernel != want.kernel) {
+        have->kernel = MANY;
+        return;
+    }
+    if (have->kernel == MANY || !have->idx || !want.idx)
+        return;
+    if (!same_point(f, v, have->idx, want.idx)) {
+        have->several_points = true;
+        have->bijective = false;
+    }
+    have->bijective &= want.bijective;
+    if (have->context != want.context)
+        have->context = UINT32_MAX;
+}
+
+static void demand_hard(struct fuser *f, value_id v, uint32_t kernel, uint32_t depth)
+{
+    if (v.i && !is_stored_const(f, v))
+        demand_add(f, v, (struct demand){.kernel = kernel, .hard = true, .depth = depth});
+}
+
+/* The kernel wants operand v of node n at the points idx. */
+static void demand_at(struct fuser *f, value_id v, node_id via, const struct demand *from, const expr_id *idx, bool bijective,
+                      uint32_t context)
+{
+    if (is_stored_const(f, v))
+        return;
+    int32_t rank = value_type(f->g, v)->rank;
+    struct demand want = {.kernel = from->kernel, .bijective = bijective, .context = context, .via = via,
+                          .depth = from->depth + 1};
+    want.idx = arena_copy(f->m->arena, idx, (size_t)rank * sizeof *idx);
+    demand_add(f, v, want);
+}
+
+/* Demands on the operands of an elementwise node or a view that is computed inside a kernel. */
+static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    expr_id idx[RANK_MAX], cond;
+    bool view = op_shape(n->op) == SHAPE_VIEW;
+    if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND) {
+        /* The data is read at run-time indices: memory. The indices are read at points of the result. */
+        demand_hard(f, n->in[0], d->kernel, 0);
+        const struct type *it = value_type(f->g, n->in[1]);
+        int64_t axis = node_int(n, "axis", 0);
+        if (n->op == OP_GATHER_ND) {
+            demand_hard(f, n->in[1], d->kernel, 0);
+            return;
+        }
+        memcpy(idx, d->idx + (n->op == OP_GATHER ? axis : 0), (size_t)it->rank * sizeof *idx);
+        demand_at(f, n->in[1], id, d, idx, false, d->context);
+        return;
+    }
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (!view) {
+            demand_at(f, n->in[k], id, d, d->idx, d->bijective, d->context);
+            continue;
+        }
+        if (n->op == OP_PAD && k == 1) {
+            demand_at(f, n->in[k], id, d, idx, false, d->context);
+            continue;
+        }
+        view_index(f->g, n, k, d->idx, idx, &cond);
+        demand_at(f, n->in[k], id, d, idx, d->bijective && view_invertible(f->g, id), d->context);
+    }
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------- */
+
+/* A kernel that stores v, running over the points of `domain`: v itself, or an operand of the concat v. */
+static uint32_t kernel_over(struct fuser *f, enum kernel_kind kind, value_id v, value_id domain, region_id region,
+                            uint32_t order, struct demand *d)
+{
+    uint32_t id;
+    struct kernel *k = kernel_new(f, kind, region, order, &id);
+    VEC_PUSH(f->m->arena, &k->outs, v);
+    k->domain = domain;
+    f->m->stored[v.i] = true;
+    const struct type *t = value_type(f->g, domain);
+    expr_id *idx = NEW_ARRAY(f->m->arena, expr_id, t->rank + 1);
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t hi = ex_hi(f->x, t->dims[i]);
+        const char *name = arena_printf(f->m->arena, "d%u.%d", id, i);
+        sym_id s = sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
+        if (i == 0)
+            f->domain_first.data[id - 1] = s;
+        idx[i] = ex_sym(f->x, s);
+    }
+    *d = (struct demand){.kernel = id, .bijective = true, .idx = idx};
+    return id;
+}
+
+static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v, region_id region, uint32_t order,
+                             struct demand *d)
+{
+    return kernel_over(f, kind, v, v, region, order, d);
+}
+
+static void kernel_add(struct fuser *f, uint32_t id, node_id n)
+{
+    struct kernel *k = &f->m->kernels.data[id - 1];
+    VEC_PUSH(f->m->arena, &k->nodes, n);
+    f->m->kernel_of[n.i] = id;
+}
+
+/* Is every index a bare domain symbol (or a constant)? Then which dims does it use? */
+static bool row_mask(const struct fuser *f, const struct demand *d, int32_t rank, uint32_t *mask)
+{
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t first = f->domain_first.data[d->kernel - 1].i;
+    int32_t domain_rank = value_type(f->g, k->domain)->rank;
+    int64_t c;
+    *mask = 0;
+    for (int32_t i = 0; i < rank; i++) {
+        sym_id s = ex_as_sym(f->x, d->idx[i]);
+        if (ex_is_const(f->x, d->idx[i], &c))
+            continue;
+        if (s.i < first || s.i >= first + (uint32_t)domain_rank || domain_rank == 0)
+            return false;
+        *mask |= 1u << (s.i - first);
+    }
+    return true;
+}
+
+/* The reduction becomes the anchor of the kernel that wants it at its own points. */
+static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, enum kernel_kind kind)
+{
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    if (!d->bijective || d->several_points || d->context || k->kind != KERNEL_MAP || k->anchor.i || k->has_rows)
+        return false;
+    if (f->m->opt_level == 0)
+        return false;
+    value_id v = graph_node(f->g, id)->out[0];
+    for (value_id u = v; u.i != k->domain.i;) {
+        node_id via = f->demand[u.i].via;
+        if (op_shape(graph_node(f->g, via)->op) == SHAPE_VIEW)
+            VEC_PUSH(f->m->arena, &k->path, via);
+        u = graph_node(f->g, via)->out[0];
+    }
+    k->kind = kind;
+    k->anchor = id;
+    kernel_add(f, d->kernel, id);
+    return true;
+}
+
+/* Demands of an inner or anchoring `reduce` on its operand: the result's point plus fresh symbols for the axes. */
+static void demand_reduce_operand(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    const struct type *t = value_type(f->g, n->in[0]);
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    expr_id idx[RANK_MAX];
+    uint32_t a = 0, o = 0;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (a < n_axes && axes[a] == i) {
+            int64_t hi = ex_hi(f->x, t->dims[i]);
+            sym_id s = sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "r%u.%d", id.i, i), 0,
+                               hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
+            idx[i] = ex_sym(f->x, s);
+            a++;
+        } else {
+            idx[i] = d->idx[o++];
+        }
+    }
+    demand_at(f, n->in[0], id, d, idx, false, id.i);
+}
+
+/* So few rows that threads would stand idle, and so long ones that they matter? */
+static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mask)
+{
+    const struct type *t = value_type(f->g, k->domain);
+    int64_t rows = 1, inner = 1, n;
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t *side = mask >> i & 1 ? &rows : &inner;
+        if (!ex_is_const(f->x, t->dims[i], &n) || mul_i64(*side, n, side) == false)
+            return false;
+    }
+    return rows < ROWS_LEAST && inner > ROW_LONG;
+}
+
+static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t mask, rank = (uint32_t)value_type(f->g, k->domain)->rank;
+    if (f->m->opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
+        return false;
+    if (!row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
+        return false;
+    if (mask == (rank >= 32 ? UINT32_MAX : (1u << rank) - 1) || (k->has_rows && k->row_mask != mask) ||
+        (!k->has_rows && few_rows(f, k, mask)))
+        return false;
+    k->has_rows = true;
+    k->row_mask = mask;
+    kernel_add(f, d->kernel, id);
+    demand_reduce_operand(f, id, d);
+    return true;
+}
+
+/* ---- one node --------------------------------------------------------------------------------------------- */
+
+bool op_is_expensive(enum op op)
+{
+    switch (op) {
+    case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_CONVERT:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static const bool is_dear[OP_COUNT] = {   /* ten statements and more, or a long latency */
+    [OP_EXP] = true, [OP_EXPM1] = true, [OP_LOG] = true, [OP_LOG1P] = true, [OP_SIN] = true, [OP_COS] = true,
+    [OP_TAN] = true, [OP_ASIN] = true, [OP_ACOS] = true, [OP_ATAN] = true, [OP_ATAN2] = true, [OP_SINH] = true,
+    [OP_COSH] = true, [OP_TANH] = true, [OP_ASINH] = true, [OP_ACOSH] = true, [OP_ATANH] = true, [OP_ERF] = true,
+    [OP_SIGMOID] = true, [OP_POW] = true, [OP_DIV] = true, [OP_MOD] = true, [OP_REM] = true, [OP_SQRT] = true,
+    [OP_GATHER] = true, [OP_GATHER_ELEMENTS] = true, [OP_GATHER_ND] = true,
+};
+
+enum { DEAR_DEPTH = 6, LOCAL_BYTES_MAX = 128 << 10 };
+/* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
+static bool dear(const struct fuser *f, value_id v, int depth)
+{
+    const struct value *value = graph_value(f->g, v);
+    if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
+        return false;
+    const struct node *n = graph_node(f->g, value->def);
+    if (is_dear[n->op] && !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
+        return true;
+    if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (n->in[k].i && dear(f, n->in[k], depth + 1))
+            return true;
+    return false;
+}
+
+/* What two stages of a row want (the terms of a sum and the quotients, say) is kept in scratch if it is dear: the row's
+ * indices stand still, the others address the buffer. What v is computed from is then wanted by v alone. */
+static void local_make(struct fuser *f, node_id id, struct demand *d)
+{
+    value_id v = graph_node(f->g, id)->out[0];
+    const struct type *t = value_type(f->g, v);
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
+    int32_t domain_rank = value_type(f->g, k->domain)->rank;
+    int64_t bytes = elem_size(t->elem), n;
+    if (d->context != UINT32_MAX || k->kind != KERNEL_MAP || !k->has_rows || !d->idx || f->m->opt_level == 0 ||
+        t->rank > 31 || elem_size(t->elem) < 4 || !dear(f, v, 0))
+        return;
+    for (int32_t i = 0; i < t->rank; i++) {
+        bool row = false, other = false;
+        for (int32_t j = 0; j < domain_rank; j++)
+            if (ex_uses(f->x, d->idx[i], (sym_id){first + (uint32_t)j}))
+                *(k->row_mask >> j & 1 ? &row : &other) = true;
+        if (row && other)
+            return;
+        if (row || ex_is_const(f->x, d->idx[i], &n))
+            continue;
+        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > LOCAL_BYTES_MAX || (bytes *= n) > LOCAL_BYTES_MAX)
+            return;
+        inner |= 1u << i;
+    }
+    if (!inner)
+        return;
+    VEC_PUSH(f->m->arena, &k->locals, ((struct row_local){v, inner}));
+    d->context = id.i;
+}
+
+/* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */
+static bool outer_dims(const struct fuser *f, const struct kernel *k, uint32_t mask)
+{
+    const struct type *t = value_type(f->g, k->domain);
+    bool others = false;
+    for (int32_t i = 0; i < t->rank && i < 32; i++) {
+        if (ex_is(f->x, t->dims[i], 1))
+            continue;
+        if ((mask >> i & 1) && others)
+            return false;
+        others |= !(mask >> i & 1);
+    }
+    return true;
+}
+
+/* A value smaller than its kernel's domain would be recomputed along the dims that broadcast adds: fine when those are
+ * inner loops (hoisted), else only for the cheapest operators. */
+static bool inline_repeats(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    if (d->bijective)
+        return false;
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    int32_t rank = value_type(f->g, n->out[0])->rank;
+    uint32_t mask;
+    if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
+        return false;
+    expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
+    bool stage = k->staged.i && d->context == graph_value(f->g, k->staged)->def.i;   /* ... anew for each chunk */
+    const struct type *dom = value_type(f->g, stage ? k->staged : k->domain);
+    expr_id all = shape_count(f->x, dom->dims, dom->rank);
+    return mine.i != all.i && (d->context == 0 || stage);
+}
+
+/* A stored concat is written piece by piece: each operand has a kernel of its own that runs over the operand's points,
+ * so that whatever computes the operand (a convolution, say) becomes that kernel and writes in place. */
+static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        struct demand own;
+        uint32_t k = kernel_over(f, KERNEL_MAP, n->out[0], n->in[i], region, order, &own);
+        f->m->kernels.data[k - 1].piece = i + 1;
+        kernel_add(f, k, id);
+        demand_at(f, n->in[i], id, &own, own.idx, true, 0);
+    }
+}
+
+/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored; a map when several
+ * kernels or memory want it, or when it would be computed again and again. */
+static bool wants_store(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
+{
+    if (required || d->depth > MAX_INLINE)
+        return true;
+    bool shared = d->hard || d->kernel == MANY;
+    if (op_shape(n->op) == SHAPE_VIEW)
+        return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
+               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
+    return shared || f->m->opt_level == 0 ||
+           (op_is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+}
+
+/* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
+ * that have nothing to do with those of the kernel's domain. */
+static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
+{
+    value_id v = graph_node(f->g, id)->out[0];
+    const struct type *t = value_type(f->g, v);
+    struct kernel *k = d->hard && d->kernel != MANY ? &f->m->kernels.data[d->kernel - 1] : NULL;
+    if (!k || k->kind != KERNEL_CONTRACT || !stage_wanted(f->m, k, v))
+        return false;
+    expr_id idx[RANK_MAX];
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t hi = ex_hi(f->x, t->dims[i]);
+        const char *name = arena_printf(f->m->arena, "s%u.%d", id.i, i);
+        idx[i] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0));
+    }
+    kernel_add(f, d->kernel, id);
+    struct demand own = {.kernel = d->kernel, .context = id.i, .idx = idx};
+    demand_operands(f, id, &own);
+    return true;
+}
+
+static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
+{
+    const struct node *n = graph_node(f->g, id);
+    value_id v = n->out[0];
+    struct demand *d = &f->demand[v.i], own;
+    bool view = op_shape(n->op) == SHAPE_VIEW, store = wants_store(f, n, d, required);
+    if (view && !store) {
+        if (d->kernel == MANY || d->hard) {   /* free for every consumer: the base is what has to be in memory */
+            if (d->kernel != MANY)
+                f->m->kernel_of[id.i] = NONE;
+            for (uint32_t k = 0; k < n->n_in; k++)
+                demand_hard(f, n->in[k], d->kernel, d->depth + 1);
+            return;
+        }
+        kernel_add(f, d->kernel, id);
+        demand_operands(f, id, d);
+        return;
+    }
+    if (store && n->op == OP_CONCAT) {
+        fuse_pieces(f, id, region, order);
+        return;
+    }
+    if (store && !view && !required && stage_map(f, id, d))
+        return;
+    if (store) {
+        uint32_t k = kernel_store(f, KERNEL_MAP, v, region, order, &own);
+        kernel_add(f, k, id);
+        demand_operands(f, id, &own);
+        return;
+    }
+    kernel_add(f, d->kernel, id);
+    local_make(f, id, d);
+    demand_operands(f, id, d);
+}
+
+static enum kernel_kind anchor_kind(const struct node *n)
+{
+    switch (op_shape(n->op)) {
+    case SHAPE_SCAN: return KERNEL_SCAN;
+    case SHAPE_SCATTER: return KERNEL_SCATTER;
+    case SHAPE_OPAQUE: return KERNEL_OPAQUE;
+    case SHAPE_CONTROL: return KERNEL_CONTROL;
+    default: return n->op == OP_DOT || n->op == OP_CONV ? KERNEL_CONTRACT : KERNEL_REDUCE;
+    }
+}
+
+/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
+static bool is_epilogue(const struct fuser *f, value_id v)
+{
+    for (int steps = 0; steps < DEAR_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
+        node_id id = graph_value(f->g, v)->def;
+        const struct node *n = graph_node(f->g, id);
+        uint32_t from = 0;
+        if (n->op == OP_DOT || n->op == OP_CONV)
+            return true;
+        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP)
+            return false;
+        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
+            from++;
+        v = n->in[from];
+    }
+    return false;
+}
+
+/* v is wanted at idx, once each: in memory when it is dear, or costs nothing there. */
+static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct demand *d, const expr_id *idx)
+{
+    if (dear(f, v, 0) || is_epilogue(f, v))
+        demand_hard(f, v, d->kernel, 0);
+    else
+        demand_at(f, v, via, d, idx, false, via.i);
+}
+
+/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with what masks
+ * and biases are computed from, and the rows' operand of the first. */
+static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
+{
+    const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);
+    f->m->kernels.data[d->kernel - 1].attention = a;
+    for (uint32_t i = 0; i < a->nodes.n; i++)
+        kernel_add(f, d->kernel, a->nodes.data[i]);
+    demand_hard(f, values->in[1], d->kernel, 0);
+    demand_hard(f, scores->in[1 - a->rows_of], d->kernel, 0);
+    demand_cheap(f, scores->in[a->rows_of], a->scores, d, a->row_point);
+    for (uint32_t i = 0; i < a->sides.n; i++)
+        demand_cheap(f, a->sides.data[i].value, a->sides.data[i].via, d, a->sides.data[i].idx);
+}
+
+static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
+{
+    const struct node *n = graph_node(f->g, id);
+    value_id v = n->out[0];
+    struct demand *d = &f->demand[v.i], own;
+    enum kernel_kind kind = anchor_kind(n);
+    bool single = !required && !d->hard && d->kernel != MANY;
+    if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
+        return;
+    if (!single || !adopt_anchor(f, id, d, kind)) {
+        uint32_t k = kernel_store(f, kind, v, region, order, &own);
+        f->m->kernels.data[k - 1].anchor = id;
+        kernel_add(f, k, id);
+        d = &own;
+    }
+    if (n->op == OP_REDUCE) {
+        struct demand at = *d;
+        at.bijective = false;
+        if (d != &own) {   /* the result's own point: as its consumers want it */
+            at = f->demand[v.i];
+            at.bijective = false;
+        }
+        demand_reduce_operand(f, id, &at);
+        return;
+    }
+    const struct attention *attention = attention_of_values(f->m, id);
+    if (attention) {
+        fuse_attention(f, attention, d);
+        return;
+    }
+    for (uint32_t k = 0; k < n->n_in; k++)
+        demand_hard(f, n->in[k], d->kernel, 0);
+}
+
+static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    uint32_t k;
+    struct kernel *kernel = kernel_new(f, anchor_kind(n), region, order, &k);
+    kernel->anchor = id;
+    for (uint32_t r = 0; r < n->n_out; r++) {
+        VEC_PUSH(f->m->arena, &f->m->kernels.data[k - 1].outs, n->out[r]);
+        f->m->stored[n->out[r].i] = true;
+    }
+    kernel_add(f, k, id);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        demand_hard(f, n->in[i], k, 0);
+        value_id v = view_plain(f->g, n->in[i]);   /* the call reads it row-major */
+        if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !is_stored_const(f, v))
+            f->required[v.i] = true;
+    }
+}
+
+static bool wanted(const struct fuser *f, const struct node *n)
+{
+    if (n->op == OP_ASSERT || n->op == OP_LOOP)
+        return true;
+    for (uint32_t r = 0; r < n->n_out; r++)
+        if (f->required[n->out[r].i] || f->demand[n->out[r].i].kernel != NONE)
+            return true;
+    return false;
+}
+
+/* The user wants the result of this node of the file in memory; of its parts only the last one. */
+static bool is_told_to_store(const struct fuser *f, node_id id)
+{
+    const struct node *n = graph_node(f->g, id);
+    const char *output = source_get(f->m->ctx, n->src)->output, *name = graph_value(f->g, n->out[0])->name;
+    return f->m->choices.n && output && name && !strcmp(name, output) && choice_of_node(f->m, id, CHOOSE_STORE);
+}
+
+static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t order)
+{
+    const struct node *n = graph_node(f->g, id);
+    if (n->dead || n->op == OP_CONSTANT || !wanted(f, n))
+        return;
+    if (n->n_out == 1 && is_stored_const(f, n->out[0]) && !f->required[n->out[0].i])
+        return;
+    bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_told_to_store(f, id));
+    switch (op_shape(n->op)) {
+    case SHAPE_MAP:
+    case SHAPE_VIEW:
+        fuse_map(f, id, region, order, required);
+        break;
+    case SHAPE_OPAQUE:
+    case SHAPE_CONTROL:
+        fuse_call(f, id, region, order);
+        break;
+    case SHAPE_SCAN:
+    case SHAPE_SCATTER:
+        required = true;
+        fuse_reduce(f, id, region, order, required);
+        break;
+    default:
+        fuse_reduce(f, id, region, order, required);
+        break;
+    }
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------- */
+
+static void fuse_region(struct fuser *f, region_id r)
+{
+    const struct region *region = graph_get_region(f->g, r);
+    for (uint32_t i = region->nodes.n; i > 0; i--) {
+        node_id id = region->nodes.data[i - 1];
+        fuse_node(f, id, r, i);
+    }
+}
+
+static void require(struct fuser *f, value_id v)
+{
+    if (v.i)
+        f->required[v.i] = true;
+}
+
+static void require_roots(struct fuser *f)
+{
+    struct graph *g = f->g;
+    for (uint32_t r = 1; r < g->regions.n; r++) {
+        struct region *region = graph_get_region(g, (region_id){r});
+        for (uint32_t i = 0; i < region->params.n; i++)
+            f->m->stored[region->params.data[i].i] = true;
+        for (uint32_t i = 0; i < region->results.n; i++)
+            require(f, region->results.data[i]);
+        if (r == 1)
+            continue;
+        for (uint32_t i = 0; i < region->nodes.n; i++) {   /* captures */
+            const struct node *n = graph_node(g, region->nodes.data[i]);
+            for (uint32_t k = 0; k < n->n_in; k++) {
+                const struct value *v = graph_value(g, n->in[k]);
+                if (v->def.i && graph_node(g, v->def)->parent.i != r && !value_is_const(g, n->in[k]))
+                    require(f, n->in[k]);
+            }
+        }
+    }
+    for (uint32_t k = 0; k < g->outputs.n; k++)
+        require(f, g->outputs.data[k].value);
+    for (sym_id s = sym_next(f->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(f->x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(f->x, s);
+        if (sym->value && sym->value < f->m->n_values &&
+            !value_is_const(g, (value_id){sym->value}))
+            require(f, (value_id){sym->value});
+    }
+}
+
+/* Kernels compute with elements of at most 8 bytes; strings and complex numbers go through calls only. */
+static bool kernels_movable(struct module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        for (uint32_t j = 0; j < k->nodes.n && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL; j++) {
+            const struct node *n = graph_node(m->g, k->nodes.data[j]);
+            const struct type *t = n->n_out ? value_type(m->g, n->out[0]) : NULL;
+            if (t && t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'S' || elem_class(t->elem) == 'C'))
+                return error_model(m->ctx, n->src, "'%s' of elements of type %s is not supported in compiled code",
+                                   op_name(n->op), elem_name(t->elem));
+        }
+    }
+    return true;
+}
+
+bool fuse(struct module *m)
+{
+    struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
+    results_separate(m);
+    if (m->opt_level > 0) {
+        partials_prepare(m);
+        if (m->attention)
+            attention_find(m);
+        operands_prepare(m);
+    }
+    m->n_values = m->g->values.n;
+    m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
+    m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
+    f.demand = NEW_ARRAY(m->arena, struct demand, m->n_values);
+    f.required = NEW_ARRAY(m->arena, bool, m->n_values);
+    require_roots(&f);
+    for (uint32_t r = 1; r < m->g->regions.n; r++)
+        fuse_region(&f, (region_id){r});
+    return m->ctx->fail == FAIL_NONE && kernels_movable(m);
+}

@@ -1,0 +1,181 @@
+/* Which operands a convolution computes for itself: a chunk of points or rows at a time (emit/stage.c), or tile by tile
+ * (emit/winograd/transform.c).
+ *
+ * A map in front of a convolution (the producer's normalisation and activation, a gate per channel) that cannot be the
+ * epilogue of what makes its operand would be a kernel of its own, which writes all of it for the convolution to read
+ * back. Where the convolution has one tap, each point's channels are wanted by this point alone: the kernel computes
+ * them for a chunk of points into scratch, and all its blocks of output channels read them there. A Winograd kernel's input
+ * transform reads each element about (m + 2)^2 / m^2 times, for all output channels: few and cheap maps may as well be
+ * computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
+ */
+#include "passes/module/access.h"
+#include "passes/module/module.h"
+#include "passes/schedule/winograd.h"
+
+/* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that the second cache does not
+ * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */
+enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096, WEIGHTS_MAX = 640 << 10,
+       TILE_MAPS = 6, ROW_MOST = 1 << 16, ROW_BYTES = 320 << 10 };
+
+/* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
+static bool leaves_stored(const struct module *m, value_id v, int depth)
+{
+    const struct value *value = graph_value(m->g, v);
+    if (!value->def.i || value_is_const(m->g, v) || (depth > 0 && value->n_uses > 1))
+        return true;
+    const struct node *n = graph_node(m->g, value->def);
+    if (n->op == OP_CONCAT && depth > 0)
+        return true;
+    if (n->op == OP_BROADCAST)   /* small, whatever makes it */
+        return true;
+    if (op_shape(n->op) != SHAPE_MAP || n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND || depth > DEPTH_MAX)
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (!leaves_stored(m, n->in[k], depth + 1))
+            return false;
+    return true;
+}
+
+/* One tap, all points in order. */
+static bool is_pointwise(const struct module *m, const struct node *n)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct type *w = value_type(m->g, n->in[1]);
+    uint32_t c;
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || w->rank < 4 || dot_group(m, n) > 1 || conv_pixel_lanes(m, n))
+        return false;
+    const int64_t *strides = node_ints(n, "strides", &c), *xdil = node_ints(n, "xdil", &c);
+    const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
+    for (int32_t d = 0; d < w->rank - 2; d++)
+        if (!ex_is(x, w->dims[2 + d], 1) || strides[d] != 1 || xdil[d] != 1 || !ex_is(x, lo[d], 0) || !ex_is(x, hi[d], 0))
+            return false;
+    return true;
+}
+
+/* Fewer points of the result, or channels, than that are not worth it, and weights have to stay in the second cache from chunk to
+ * chunk. */
+static bool is_worth(const struct module *m, const struct node *n)
+{
+    const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]);
+    int64_t weights = 4, points = 1, channels, e;
+    for (int32_t d = 0; d < w->rank; d++)
+        if (!ex_is_const(m->ctx->exprs, w->dims[d], &e) || !mul_i64(weights, e, &weights))
+            return false;
+    for (int32_t d = 2; d < y->rank; d++)
+        if (!ex_is_const(m->ctx->exprs, y->dims[d], &e) || !mul_i64(points, e, &points))
+            return false;
+    return points >= LEAST_POINTS && ex_is_const(m->ctx->exprs, value_type(m->g, n->in[0])->dims[1], &channels) &&
+           channels >= LEAST_CHANNELS && weights <= WEIGHTS_MAX;
+}
+
+static bool is_chunked(const struct module *m, const struct kernel *k, value_id v)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct node *n = graph_node(m->g, k->anchor);
+    const struct type *t = value_type(m->g, v);
+    int64_t oc, ic, rows, columns, points;
+    if (!is_pointwise(m, n) || !ex_is_const(x, value_type(m->g, n->in[1])->dims[0], &oc) || !ex_is_const(x, t->dims[1], &ic) ||
+        !ex_is_const(x, t->dims[t->rank - 2], &rows) || !ex_is_const(x, t->dims[t->rank - 1], &columns))
+        return false;
+    return rows >= 2 && columns >= 2 && ic >= 1 && ic <= CHANNELS_MAX && oc >= 1 && mul_i64(rows, columns, &points) && points <= POINTS_MAX &&
+           (m->always || is_worth(m, n));
+}
+
+/* What computing v again and again costs: its maps, and the values of its shape that they read. */
+struct work { uint32_t maps, sources; bool dear, ports; };
+static void work_of(const struct module *m, const struct type *shape, value_id v, int depth, struct work *w)
+{
+    const struct value *value = graph_value(m->g, v);
+    const struct node *n = value->def.i ? graph_node(m->g, value->def) : NULL;
+    if (!type_same_shape(value_type(m->g, v), shape) || value_is_const(m->g, v) || (n && n->op == OP_BROADCAST))
+        return;
+    if (!n || op_shape(n->op) != SHAPE_MAP || (depth > 0 && value->n_uses > 1) || depth > DEPTH_MAX) {
+        w->sources++;
+        w->ports |= !n;
+        return;
+    }
+    w->maps++;
+    w->dear |= op_is_expensive(n->op);
+    for (uint32_t k = 0; k < n->n_in; k++)
+        work_of(m, shape, n->in[k], depth + 1, w);
+}
+
+/* Is there an element wherever a 3 x 3 convolution has results? Not so in an empty image with enough zeros around it. */
+static bool has_elements(const struct module *m, const struct node *n)
+{
+    struct exprs *x = m->ctx->exprs;
+    uint32_t c;
+    const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
+    for (int32_t d = 0; d < 2; d++)
+        if (ex_lo(x, value_type(m->g, n->in[0])->dims[2 + d]) < 1 && ex_hi(x, ex_add(x, lo[d], hi[d])) > 2)
+            return false;
+    return true;
+}
+
+/* The tiles of the Winograd form that the kernel will have; 0: it has none, or the map's own kernel is as good. What a caller gives is
+ * not laid out for it. */
+static uint32_t tiles_wanted(const struct module *m, const struct kernel *k, value_id v)
+{
+    const struct type *t = value_type(m->g, v);
+    struct work w = {0};
+    uint32_t form = m->layout != LAYOUT_NCHW ? winograd_wanted(m, k) : 0;
+    if (!form || !has_elements(m, graph_node(m->g, k->anchor)))
+        return 0;
+    work_of(m, t, v, 0, &w);
+    return !w.ports && (m->always || (w.sources == 1 && w.maps <= TILE_MAPS && !w.dear)) ? form : 0;
+}
+
+/* Bytes of the operand that a row of results reads, zeros included; 0: not known, or too many. */
+static int64_t row_bytes(const struct module *m, const struct node *n, const struct type *t)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct type *w = value_type(m->g, n->in[1]);
+    uint32_t c;
+    int64_t below, above, taps, columns, channels, rows, bytes;
+    if (!ex_is_const(x, t->dims[3], &columns) || !ex_is_const(x, t->dims[1], &channels) || !ex_is_const(x, w->dims[2], &taps) ||
+        !conv_reach(m->g, n, 1, 1, &below, &above) || !mul_i64(taps - 1, node_ints(n, "dilations", &c)[0], &rows) ||
+        below > ROW_MOST || above > ROW_MOST || columns > ROW_MOST || rows > ROW_MOST || channels > CHANNELS_MAX)
+        return 0;
+    channels = conv_depthwise(m->g, n) ? CHANNEL_BLOCK : channels;
+    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) && bytes <= ROW_BYTES ? bytes : 0;
+}
+
+/* Several taps, whose rows of the operand wait in scratch; results in blocks of channels. */
+static bool is_by_rows(const struct module *m, const struct kernel *k, value_id v)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct node *n = graph_node(m->g, k->anchor);
+    const struct type *t = value_type(m->g, v), *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]);
+    struct work work = {0};
+    uint32_t c;
+    int64_t rows, oc;
+    bool depthwise = conv_depthwise(m->g, n);
+    if (n->op != OP_CONV || t->rank != 4 || k->path.n || dot_group(m, n) > 1 || conv_pixel_lanes(m, n) ||
+        (depthwise ? t->dims[1].i != y->dims[1].i : node_int(n, "groups", 1) != 1))
+        return false;
+    const int64_t *xdil = node_ints(n, "xdil", &c);
+    for (uint32_t i = 0; i < m->g->outputs.n && !m->always; i++)
+        if (m->g->outputs.data[i].value.i == k->outs.data[0].i)
+            return false;
+    if (xdil[0] != 1 || xdil[1] != 1 || !ex_is_const(x, t->dims[2], &rows) || !ex_is_const(x, y->dims[2], &rows) || rows < 1 ||
+        !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) ||
+        (ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1)))
+        return false;
+    work_of(m, t, v, 0, &work);
+    return m->always || (!work.ports && work.sources == 1 && work.maps <= TILE_MAPS && !work.dear && is_worth(m, n));
+}
+
+bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
+{
+    const struct node *n = graph_node(m->g, k->anchor);
+    if (m->opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i || graph_value(m->g, v)->n_uses != 1 ||
+        value_type(m->g, v)->elem != ELEM_F32 || !leaves_stored(m, v, 0))
+        return false;
+    bool chunked = is_chunked(m, k, v);
+    uint32_t form = chunked ? 0 : tiles_wanted(m, k, v);
+    if (!chunked && !form && !is_by_rows(m, k, v))
+        return false;
+    k->staged = v;
+    k->winograd = form;
+    return true;
+}

@@ -1,0 +1,306 @@
+/* Recognises attention in the graph of core operators: see graph/find_attention.h.
+ *
+ * From each contraction backwards: its first operand is a quotient of exponentials and their sum over the contracted dim;
+ * what the exponentials are of leads, through maps and views, to another contraction whose free dims are the rows and the
+ * keys. Every value on the way is wanted here alone. Points decide, not operators' names: symbols for a row and a key go
+ * through all views and have to come out as they were.
+ */
+#include "passes/graph/find_attention.h"
+
+#include "passes/module/access.h"
+
+#include <string.h>
+
+enum { MAX_STEPS = 24, MAX_VISITS = 128, ROWS_LEAST = 8 /* fewer leave most lanes idle */, SIZE_MAX_HEAD = 1024 /* Q of a block stays in the second cache */,
+       LOWEST = -80 /* its exponential is less than half a last bit of the sum, which is 1 at least */ };
+
+struct finder {
+    struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    struct attention *a;
+    region_id region;
+    expr_id row, key;
+    sym_id row_sym, key_sym;
+    uint32_t visits;
+};
+
+static const struct node *def_of(const struct graph *g, value_id v)
+{
+    return v.i && graph_value(g, v)->def.i ? graph_node(g, graph_value(g, v)->def) : NULL;
+}
+
+/* The node that makes v, if it is op, in this region, and v has so many uses. Notes it as computed inside. */
+static const struct node *inner(struct finder *f, value_id v, enum op op, uint32_t uses)
+{
+    const struct node *n = def_of(f->g, v);
+    if (!n || n->op != op || n->parent.i != f->region.i || graph_value(f->g, v)->n_uses != uses)
+        return NULL;
+    VEC_PUSH(f->m->arena, &f->a->nodes, graph_value(f->g, v)->def);
+    return n;
+}
+
+static bool is_splat_of(const struct finder *f, value_id v, double want)
+{
+    double have = 0;
+    return value_is_splat(f->g, v, &have, &(int64_t){0}) && have == want;
+}
+
+/* v at idx = x at another point, by reshape and broadcast: x, and that point in place. */
+static value_id spread_of(struct finder *f, value_id v, expr_id *idx)
+{
+    const struct node *n = def_of(f->g, v);
+    expr_id at[RANK_MAX], cond;
+    while (n && (n->op == OP_BROADCAST || n->op == OP_RESHAPE) && inner(f, v, n->op, 1)) {
+        view_index(f->g, n, 0, idx, at, &cond);
+        memcpy(idx, at, (size_t)value_type(f->g, n->in[0])->rank * sizeof *at);
+        v = n->in[0];
+        n = def_of(f->g, v);
+    }
+    return v;
+}
+
+/* Is v at point `at` the reduction, over the dim `axis` alone, of the line of x that point idx lies in? */
+static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const char *monoid, value_id x, const expr_id *idx, int32_t axis)
+{
+    const struct node *n = inner(f, v, OP_REDUCE, 1);
+    uint32_t n_axes;
+    const int64_t *axes = n ? node_ints(n, "axes", &n_axes) : NULL;
+    if (!n || strcmp(node_str(n, "monoid", ""), monoid) || n_axes != 1 || axes[0] != axis || n->in[0].i != x.i)
+        return false;
+    for (int32_t d = 0; d < value_type(f->g, x)->rank; d++)
+        if (d != axis && at[d - (d > axis)].i != idx[d].i)
+            return false;
+    return true;
+}
+
+/* e = exp(d), or that but for 0 where d is below a bound; sets d = z - max. */
+static bool match_terms(struct finder *f, value_id e, value_id *d)
+{
+    const struct node *n = def_of(f->g, e), *cut;
+    value_id far = {0};
+    if (n && n->op == OP_SELECT) {
+        far = n->in[0];
+        if (!inner(f, e, OP_SELECT, 2) || !is_splat_of(f, n->in[1], 0))
+            return false;
+        e = n->in[2];
+    }
+    n = inner(f, e, OP_EXP, far.i ? 1 : 2);
+    if (!n)
+        return false;
+    *d = n->in[0];
+    if (!far.i)
+        return true;
+    cut = inner(f, n->in[0], OP_SELECT, 1);
+    if (!cut || cut->in[0].i != far.i || !is_splat_of(f, cut->in[1], 0))
+        return false;
+    *d = cut->in[2];
+    n = inner(f, far, OP_LT, 2);
+    double bound = 0;
+    return n && n->in[0].i == d->i && value_is_splat(f->g, n->in[1], &bound, &(int64_t){0}) && bound < LOWEST;
+}
+
+/* v at idx = softmax of z along dim `axis`, there. */
+static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int32_t axis)
+{
+    struct attention *a = f->a;
+    const struct node *n = def_of(f->g, v), *one;
+    size_t size = (size_t)value_type(f->g, v)->rank * sizeof *idx;
+    expr_id at[RANK_MAX];
+    value_id d;
+    if (!n || (n->op != OP_MUL && n->op != OP_DIV) || !inner(f, v, n->op, 1))
+        return false;
+    memcpy(at, idx, size);
+    a->terms = n->in[0];
+    a->sum = spread_of(f, n->in[1], at);
+    if (n->op == OP_MUL) {
+        one = inner(f, a->sum, OP_DIV, 1);
+        if (!one || !is_splat_of(f, one->in[0], 1))
+            return false;
+        a->sum = spread_of(f, one->in[1], at);
+    }
+    if (!is_reduce(f, a->sum, at, "sum", a->terms, idx, axis) || !match_terms(f, a->terms, &d))
+        return false;
+    n = inner(f, d, OP_SUB, value_op(f->g, a->terms) == OP_SELECT ? 2 : 1);
+    if (!n)
+        return false;
+    memcpy(at, idx, size);
+    a->z = n->in[0];
+    a->max = spread_of(f, n->in[1], at);
+    return is_reduce(f, a->max, at, "max", a->z, idx, axis);
+}
+
+/* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
+static bool match_scores(struct finder *f, const struct node *n, const expr_id *idx)
+{
+    struct dot_dims q, k;
+    int64_t size;
+    if (!dot_dims(f->g, n, 0, &q) || !dot_dims(f->g, n, 1, &k) || value_type(f->g, n->out[0])->elem != ELEM_F32 ||
+        value_type(f->g, n->in[0])->elem != ELEM_F32 || value_type(f->g, n->in[1])->elem != ELEM_F32)
+        return false;
+    for (uint32_t i = 0; i < q.n_batch; i++)
+        if (ex_uses(f->x, idx[i], f->row_sym) || ex_uses(f->x, idx[i], f->key_sym))
+            return false;
+    const expr_id *free = idx + q.n_batch;
+    f->a->rows_of = free[0].i != f->row.i;
+    if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
+        return false;
+    if (!ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) || size < 1 || size > SIZE_MAX_HEAD)
+        return false;
+    const struct dot_dims *rows = f->a->rows_of ? &k : &q;
+    expr_id *point = NEW_ARRAY(f->m->arena, expr_id, rows->n_batch + 2);
+    for (uint32_t i = 0; i < rows->n_batch; i++)
+        point[rows->batch[i]] = idx[i];
+    point[rows->free] = f->row;
+    point[rows->contract] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "a%u.d", f->a->values.i), 0, size - 1));
+    f->a->row_point = point;
+    return true;
+}
+
+static bool is_elementwise(enum op op)
+{
+    return op_shape(op) == SHAPE_MAP && op != OP_GATHER && op != OP_GATHER_ELEMENTS && op != OP_GATHER_ND && op != OP_IOTA &&
+           op != OP_FROM_EXPRS;
+}
+
+/* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */
+static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32_t depth)
+{
+    const struct node *n = def_of(f->g, v);
+    uint32_t uses = v.i == f->a->z.i ? 2 : 1;
+    expr_id at[RANK_MAX], cond;
+    if (!n || depth > MAX_STEPS || ++f->visits > MAX_VISITS || n->parent.i != f->region.i || value_is_const(f->g, v) ||
+        graph_value(f->g, v)->n_uses != uses)
+        return false;
+    node_id id = graph_value(f->g, v)->def;
+    if (n->op == OP_DOT) {
+        if (!match_scores(f, n, idx))
+            return false;
+        f->a->scores = id;
+        VEC_PUSH(f->m->arena, &f->a->nodes, id);
+        return true;
+    }
+    bool view = view_invertible(f->g, id);
+    if (!view && !is_elementwise(n->op))
+        return false;
+    int32_t rank = value_type(f->g, v)->rank;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        memcpy(at, idx, (size_t)rank * sizeof *at);
+        if (view)
+            view_index(f->g, n, k, idx, at, &cond);
+        if (!find_scores(f, n->in[k], at, depth + 1))
+            continue;
+        VEC_PUSH(f->m->arena, &f->a->to_scores, ((struct attention_step){id, k}));    /* from the scores on: turned later */
+        VEC_PUSH(f->m->arena, &f->a->nodes, id);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            if (o != k)
+                VEC_PUSH(f->m->arena, &f->a->sides,
+                         ((struct attention_side){n->in[o], id, arena_copy(f->m->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx)}));
+        return true;
+    }
+    return false;
+}
+
+/* Symbols for all points of p; the row's and the key's stand apart. */
+static void point_of_p(struct finder *f, const struct type *t, const struct dot_dims *d, expr_id *idx)
+{
+    for (int32_t i = 0; i < t->rank; i++) {
+        int64_t hi = ex_hi(f->x, t->dims[i]);
+        const char *name = arena_printf(f->m->arena, "a%u.%d", f->a->values.i, i);
+        sym_id s = sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+        idx[i] = ex_sym(f->x, s);
+        if (i == d->free) {
+            f->row_sym = s;
+            f->row = idx[i];
+        } else if (i == d->contract) {
+            f->key_sym = s;
+            f->key = idx[i];
+        }
+    }
+}
+
+static bool fixed_or_open(const struct finder *f, expr_id e, int64_t least)
+{
+    int64_t n;
+    return !ex_is_const(f->x, e, &n) || n >= least;
+}
+
+static bool match(struct finder *f, const struct node *n)
+{
+    struct dot_dims p, v;
+    expr_id idx[RANK_MAX] = {{0}}, at[RANK_MAX] = {{0}}, cond;
+    int64_t size;
+    value_id from = n->in[0];
+    const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
+    if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v) || t->elem != ELEM_F32 || vt->elem != ELEM_F32 ||
+        value_type(f->g, n->out[0])->elem != ELEM_F32 || !ex_is_const(f->x, vt->dims[v.free], &size) || size < 1 ||
+        size > SIZE_MAX_HEAD || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) || !fixed_or_open(f, t->dims[p.contract], 1))
+        return false;
+    point_of_p(f, t, &p, idx);
+    for (const struct node *view = def_of(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
+         view = def_of(f->g, from)) {
+        if (f->a->to_z.n >= MAX_STEPS || !inner(f, from, view->op, 1))
+            return false;
+        VEC_PUSH(f->m->arena, &f->a->to_z, ((struct attention_step){graph_value(f->g, from)->def, 0}));
+        view_index(f->g, view, 0, idx, at, &cond);
+        memcpy(idx, at, sizeof idx);
+        from = view->in[0];
+    }
+    int32_t axis = -1, rank = value_type(f->g, from)->rank;
+    for (int32_t d = 0; d < rank; d++)
+        if (idx[d].i == f->key.i)
+            axis = d;
+        else if (ex_uses(f->x, idx[d], f->key_sym))
+            return false;
+    return axis >= 0 && match_softmax(f, from, idx, axis) && find_scores(f, f->a->z, idx, 0);
+}
+
+void attention_find(struct module *m)
+{
+    m->n_attention_nodes = m->g->nodes.n;
+    m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
+    for (uint32_t i = 1; i < m->n_attention_nodes; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        struct attention a = {.values = {i}};
+        struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
+        if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] || m->attention_of[i])   /* another's */
+            continue;
+        for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
+            struct attention_step s = a.to_scores.data[j];
+            a.to_scores.data[j] = a.to_scores.data[a.to_scores.n - 1 - j];
+            a.to_scores.data[a.to_scores.n - 1 - j] = s;
+        }
+        m->attention_of[i] = m->attention_of[a.scores.i] = arena_copy(m->arena, &a, sizeof a);
+    }
+}
+
+const struct attention *attention_of_values(const struct module *m, node_id id)
+{
+    const struct attention *a = id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
+    return a && a->values.i == id.i ? a : NULL;
+}
+
+const struct attention *attention_of_scores(const struct module *m, node_id id)
+{
+    const struct attention *a = id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
+    return a && a->scores.i == id.i ? a : NULL;
+}
+
+static void walk(const struct graph *g, const struct attention_step *steps, uint32_t n, expr_id *idx)
+{
+    expr_id at[RANK_MAX], cond;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct node *node = graph_node(g, steps[i].node);
+        if (op_shape(node->op) != SHAPE_VIEW)
+            continue;
+        view_index(g, node, steps[i].operand, idx, at, &cond);
+        memcpy(idx, at, (size_t)value_type(g, node->in[steps[i].operand])->rank * sizeof *at);
+    }
+}
+
+void attention_point_z(const struct graph *g, const struct attention *a, expr_id *idx) { walk(g, a->to_z.data, a->to_z.n, idx); }
+
+void attention_point_scores(const struct graph *g, const struct attention *a, expr_id *idx)
+{
+    walk(g, a->to_scores.data, a->to_scores.n, idx);
+}

@@ -1,0 +1,285 @@
+/* merge-constants, second part: narrow products of one operand by constants become one product and slices of its result.
+ *
+ *   dot(x, w1) + b1   dot(x, w2) + b2     ->     y = dot(x, concat(w1, w2)) + concat(b1, b2);  slices of y
+ *
+ * A step of a product along K takes one multiplication for each vector of columns and a load of the row's element that all
+ * vectors of a register tile share. A product of few columns hardly shares it, and waits for its few sums; where one
+ * product for all takes clearly fewer of both, they are merged. Wide ones gain nothing (their tiles are full), so they stay,
+ * and rows of their results stay dense. Weights that others read too stay: they would be stored twice. Biases that the
+ * products have alone are merged with them, so that they remain part of the product's kernel. In and out: a legal graph.
+ */
+#include "passes/module/access.h"
+#include "passes/passes.h"
+
+enum {
+    TILE_PANELS = 4,             /* vectors of columns in a full register tile: wider products gain nothing */
+    GAIN_PERCENT = 10,           /* of the steps, at least */
+    WEIGHT_BYTES = 4 << 20,      /* of a merged constant: what is accepted is copied once */
+    MEMBERS = 256,
+    CONST_DEPTH = 8              /* operators over a constant (a transpose, a convert) that are looked through */
+};
+
+struct product {
+    node_id dot, last;           /* last: the dot, or the add of its bias */
+    value_id bias;               /* {0}: none */
+    int64_t columns, bytes;
+    uint32_t next;               /* of the same first operand, later in the region: index + 1 */
+    bool done;
+};
+struct merger {
+    struct graph *g;
+    node_id *user;               /* by value: a node that reads it; the only one where it has one use */
+    uint32_t *first, *latest;    /* by first operand: index + 1 of products */
+    uint32_t n_values;           /* of those that existed at the start */
+    VEC(struct product) products;    /* of one region, in order */
+};
+struct group { struct product *member[MEMBERS]; uint32_t n; };
+
+/* ---- which ones ---------------------------------------------------------------------------------------------------- */
+
+/* A constant that can be written again elsewhere, with no bytes worth storing that anything else reads. */
+static bool own_constant(struct graph *g, value_id v, int depth)
+{
+    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    const struct attr *data = node_attr(n, "data");
+    bool small = data && data->kind == ATTR_DATA && data->u.data.size <= TILE_PANELS * CHANNEL_BLOCK * sizeof(float);
+    if (depth > CONST_DEPTH || n->n_out != 1 || n->n_region || (graph_value(g, v)->n_uses != 1 && !small))
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!own_constant(g, n->in[i], depth + 1))
+            return false;
+    return true;
+}
+
+/* The constant c of one element for each column that `add` adds to a product of type t; {0}: it adds something else. */
+static value_id bias_of(struct graph *g, node_id add, value_id product, int64_t columns)
+{
+    const struct node *n = graph_node(g, add);
+    if (n->op != OP_ADD)
+        return (value_id){0};
+    value_id c = n->in[n->in[0].i == product.i];
+    if (value_op(g, c) == OP_BROADCAST)
+        c = graph_node(g, graph_value(g, c)->def)->in[0];
+    const struct type *t = value_type(g, c);
+    if (!value_is_const(g, c) || t->rank < 1 || !ex_is(g->ctx->exprs, t->dims[t->rank - 1], columns) || !own_constant(g, c, 0))
+        return (value_id){0};
+    for (int32_t i = 0; i + 1 < t->rank; i++)
+        if (!ex_is(g->ctx->exprs, t->dims[i], 1))
+            return (value_id){0};
+    return c;
+}
+
+/* Is it a product of floats by a constant matrix of its own, narrower than a register tile? */
+static bool is_narrow(struct merger *m, node_id id, struct product *p)
+{
+    struct graph *g = m->g;
+    const struct node *n = graph_node(g, id);
+    struct dot_dims d;
+    int64_t rows;
+    if (n->dead || n->op != OP_DOT || value_type(g, n->out[0])->elem != ELEM_F32 || value_is_const(g, n->in[0]) ||
+        !value_is_const(g, n->in[1]) || !dot_dims(g, n, 1, &d) || d.n_batch)
+        return false;
+    const struct type *w = value_type(g, n->in[1]);
+    struct exprs *x = g->ctx->exprs;
+    *p = (struct product){.dot = id, .last = id};
+    if (w->elem != ELEM_F32 || !ex_is_const(x, w->dims[d.free], &p->columns) || !ex_is_const(x, w->dims[d.contract], &rows) ||
+        p->columns < 1 || p->columns > (TILE_PANELS - 1) * CHANNEL_BLOCK || rows < 1 ||
+        !mul_i64(rows, p->columns * (int64_t)sizeof(float), &p->bytes) || !own_constant(g, n->in[1], 0))
+        return false;
+    value_id out = n->out[0];
+    node_id user = m->user[out.i];
+    if (graph_value(g, out)->n_uses == 1 && user.i && graph_node(g, user)->parent.i == n->parent.i)
+        p->bias = bias_of(g, user, out, p->columns);
+    if (p->bias.i)
+        p->last = user;
+    return true;
+}
+
+static void collect(struct merger *m, region_id r)
+{
+    const struct region *region = graph_get_region(m->g, r);
+    for (uint32_t i = 0; i < region->nodes.n; i++) {
+        struct product p;
+        if (!is_narrow(m, region->nodes.data[i], &p))
+            continue;
+        uint32_t x = graph_node(m->g, p.dot)->in[0].i;
+        if (x >= m->n_values)    /* a slice that this pass made, read in an inner region */
+            continue;
+        VEC_PUSH(&m->g->arena, &m->products, p);
+        if (m->first[x])
+            m->products.data[m->latest[x] - 1].next = m->products.n;
+        else
+            m->first[x] = m->products.n;
+        m->latest[x] = m->products.n;
+    }
+}
+
+/* Do both contract the same dims, so that one product can compute both? */
+static bool alike(const struct graph *g, const struct product *p, const struct product *q)
+{
+    const struct node *a = graph_node(g, p->dot), *b = graph_node(g, q->dot);
+    uint32_t n;
+    return a->in[0].i == b->in[0].i && !p->bias.i == !q->bias.i &&
+           node_ints(a, "contract_a", &n)[0] == node_ints(b, "contract_a", &n)[0] &&
+           node_ints(a, "contract_b", &n)[0] == node_ints(b, "contract_b", &n)[0] &&
+           p->bytes / p->columns == q->bytes / q->columns;
+}
+
+/* What a row takes for each element of K: multiplications of vectors, and loads that the vectors of a tile share. */
+static int64_t steps_of(int64_t columns)
+{
+    int64_t panels = (columns + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+    return panels + (panels + TILE_PANELS - 1) / TILE_PANELS;
+}
+
+/* All that can be merged with `p`, none of which is looked at again; false where merging them gains too little. */
+static bool group_of(struct merger *m, struct product *p, struct group *group)
+{
+    int64_t bytes = 0, columns = 0, steps = 0;
+    group->n = 0;
+    for (;;) {
+        if (!p->done && (!group->n || alike(m->g, group->member[0], p)) && group->n < MEMBERS && p->bytes <= WEIGHT_BYTES - bytes) {
+            p->done = true;
+            bytes += p->bytes;
+            columns += p->columns;
+            steps += steps_of(p->columns);
+            group->member[group->n++] = p;
+        }
+        if (!p->next)
+            return group->n > 1 && 100 * steps_of(columns) <= (100 - GAIN_PERCENT) * steps;
+        p = &m->products.data[p->next - 1];
+    }
+}
+
+/* ---- the merged product -------------------------------------------------------------------------------------------- */
+
+/* A node before `where`, its type inferred; {0} in, {0} out. */
+static value_id put(struct graph *g, node_id where, src_id src, enum op op, const value_id *in, uint32_t n_in, const struct attr *attr,
+                    uint32_t n_attr)
+{
+    struct type type;
+    for (uint32_t i = 0; i < n_in; i++)
+        if (!in[i].i)
+            return (value_id){0};
+    if (!op_infer(g, op, src, in, n_in, attr, n_attr, &type, 1))
+        return (value_id){0};
+    return graph_node(g, graph_insert_before(g, where, op, src, in, n_in, attr, n_attr, &type, 1))->out[0];
+}
+
+/* A constant as it is known before `where`: one of the same region may come later, and is written again. */
+static value_id constant_before(struct graph *g, node_id where, value_id v)
+{
+    struct node n = *graph_node(g, graph_value(g, v)->def);
+    if (n.parent.i != graph_node(g, where)->parent.i)
+        return v;
+    value_id *in = NEW_ARRAY(&g->arena, value_id, n.n_in + 1);
+    for (uint32_t i = 0; i < n.n_in; i++)
+        in[i] = constant_before(g, where, n.in[i]);
+    struct type type = *value_type(g, v);
+    value_id copy = graph_node(g, graph_insert_before(g, where, n.op, n.src, in, n.n_in, n.attr, n.n_attr, &type, 1))->out[0];
+    graph_value_describe(g, copy, v);
+    return copy;
+}
+
+/* The weights side by side. */
+static value_id joined_weights(struct graph *g, const struct group *group, node_id where, const struct node *dot)
+{
+    value_id part[MEMBERS];
+    struct dot_dims d;
+    if (!dot_dims(g, dot, 1, &d))
+        return (value_id){0};
+    for (uint32_t i = 0; i < group->n; i++)
+        part[i] = constant_before(g, where, graph_node(g, group->member[i]->dot)->in[1]);
+    struct attr axis = attr_int("axis", d.free);
+    return put(g, where, dot->src, OP_CONCAT, part, group->n, &axis, 1);
+}
+
+/* The biases one behind the other, for every row of `like`. */
+static value_id joined_biases(struct graph *g, const struct group *group, node_id where, value_id like)
+{
+    src_id src = graph_node(g, group->member[0]->last)->src;
+    value_id part[MEMBERS];
+    for (uint32_t i = 0; i < group->n; i++) {
+        value_id c = constant_before(g, where, group->member[i]->bias);
+        expr_id columns = ex_const(g->ctx->exprs, group->member[i]->columns);
+        struct attr line = attr_exprs("dims", &columns, 1);
+        part[i] = value_type(g, c)->rank == 1 ? c : put(g, where, src, OP_RESHAPE, &c, 1, &line, 1);
+    }
+    struct attr axis = attr_int("axis", 0);
+    value_id bias = put(g, where, src, OP_CONCAT, part, group->n, &axis, 1);
+    const struct type *t = value_type(g, like);
+    struct attr dims = attr_exprs("dims", t->dims, (uint32_t)t->rank);
+    return put(g, where, src, OP_BROADCAST, &bias, 1, &dims, 1);
+}
+
+/* Columns from `at` on in place of what a product of the group computes. */
+static bool replace(struct graph *g, const struct product *p, node_id where, value_id whole, int64_t at)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct node last = *graph_node(g, p->last);
+    const struct type *t = value_type(g, last.out[0]);
+    expr_id starts[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    for (int32_t i = 0; i < t->rank; i++) {
+        starts[i] = ex_const(x, i == t->rank - 1 ? at : 0);
+        steps[i] = 1;
+    }
+    uint32_t rank = (uint32_t)t->rank;
+    struct attr attrs[] = {attr_exprs("starts", starts, rank), attr_exprs("sizes", t->dims, rank), attr_ints("steps", steps, rank)};
+    value_id part = put(g, where, last.src, OP_SLICE, &whole, 1, attrs, 3);
+    if (!part.i)
+        return false;
+    graph_value_describe(g, part, last.out[0]);
+    graph_replace_uses(g, last.out[0], part);
+    return true;
+}
+
+static void merge_group(struct graph *g, const struct group *group)
+{
+    node_id where = group->member[0]->dot;
+    const struct node dot = *graph_node(g, where);
+    value_id in[2] = {dot.in[0], joined_weights(g, group, where, &dot)};
+    value_id whole = put(g, where, dot.src, OP_DOT, in, 2, dot.attr, dot.n_attr);
+    if (whole.i && group->member[0]->bias.i) {
+        value_id sum[2] = {whole, joined_biases(g, group, where, whole)};
+        whole = put(g, where, graph_node(g, group->member[0]->last)->src, OP_ADD, sum, 2, NULL, 0);
+    }
+    int64_t at = 0;
+    for (uint32_t i = 0; whole.i && i < group->n; i++) {
+        if (!replace(g, group->member[i], where, whole, at))
+            return;
+        at += group->member[i]->columns;
+    }
+}
+
+static void merge_region(struct merger *m, region_id r)
+{
+    struct group group;
+    m->products.n = 0;
+    collect(m, r);
+    for (uint32_t i = 0; i < m->products.n; i++) {
+        uint32_t x = graph_node(m->g, m->products.data[i].dot)->in[0].i;
+        if (x < m->n_values)
+            m->first[x] = 0;     /* for the next region */
+    }
+    for (uint32_t i = 0; i < m->products.n; i++)
+        if (!m->products.data[i].done && group_of(m, &m->products.data[i], &group))
+            merge_group(m->g, &group);
+}
+
+void merge_products(struct graph *g)
+{
+    struct merger m = {.g = g, .n_values = g->values.n};
+    m.user = NEW_ARRAY(&g->arena, node_id, m.n_values);
+    m.first = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
+    m.latest = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
+    for (uint32_t i = 1; i < g->nodes.n; i++) {
+        const struct node *n = graph_node(g, (node_id){i});
+        for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
+            if (n->in[k].i)
+                m.user[n->in[k].i] = (node_id){i};
+    }
+    for (uint32_t r = 1; r < g->regions.n; r++)
+        merge_region(&m, (region_id){r});
+    graph_sweep(g);
+}

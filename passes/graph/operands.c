@@ -1,0 +1,173 @@
+/* What fuse wants of the graph before it looks at demands: results of regions that are values of their own, and copies of
+ * operands that kernels read in another order than they lie in.
+ */
+#include "passes/module/access.h"
+#include "passes/graph/find_attention.h"
+#include "passes/module/module.h"
+
+enum { ALIGNED = 16 };           /* lanes of the widest vector */
+
+/* Gives v a copy of its own, made by a node at the end of region r. */
+static value_id copy_value(struct module *m, region_id r, value_id v)
+{
+    struct type t = *value_type(m->g, v);
+    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem), attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
+    bool strings = t.elem == ELEM_STR;   /* no kernel moves them */
+    node_id id = graph_append(m->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t, 1);
+    return graph_node(m->g, id)->out[0];
+}
+
+/* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second use
+ * or the result of a call gets a copy. */
+static bool needs_copy(const struct module *m, region_id r, const value_id *before, uint32_t n_before, value_id v)
+{
+    const struct value *value = graph_value(m->g, v);
+    if (!value->def.i || value_is_const(m->g, v))
+        return true;
+    const struct node *n = graph_node(m->g, value->def);
+    if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
+        (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
+        return true;
+    if (n->op == OP_SEQ_AT || n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET)   /* lies where the runtime has it */
+        return true;
+    for (uint32_t j = 0; j < n_before; j++)
+        if (before[j].i == v.i)
+            return true;
+    return false;
+}
+
+void results_separate(struct module *m)
+{
+    struct graph *g = m->g;
+    for (uint32_t r = 1; r < g->regions.n; r++) {
+        struct region *region = graph_get_region(g, (region_id){r});
+        for (uint32_t k = 0; k < region->results.n; k++) {
+            value_id v = region->results.data[k];
+            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 || !needs_copy(m, (region_id){r}, region->results.data, k, v))
+                continue;
+            value_id c = copy_value(m, (region_id){r}, v);
+            region = graph_get_region(g, (region_id){r});
+            region->results.data[k] = c;
+            graph_value(g, c)->n_uses++;
+            graph_value(g, v)->n_uses--;
+            if (r == 1 && k < g->outputs.n)
+                g->outputs.data[k].value = c;
+        }
+    }
+}
+
+/* Does memory run along the last free dim of the second operand, where the lanes are? */
+static bool lanes_contiguous(const struct module *m, const struct node *n)
+{
+    value_id b = n->in[1];
+    uint32_t count;
+    int32_t free_dim[RANK_MAX], n_free = dot_free(m->g, n, free_dim);
+    if (n_free == 0)
+        return true;
+    int32_t d = free_dim[n_free - 1];
+    while (graph_value(m->g, b)->def.i) {
+        const struct node *v = graph_node(m->g, graph_value(m->g, b)->def);
+        if (v->op == OP_TRANSPOSE)
+            d = (int32_t)node_ints(v, "perm", &count)[d];
+        else if (v->op == OP_RESHAPE && d == value_type(m->g, v->out[0])->rank - 1 &&
+                 value_type(m->g, v->in[0])->rank > 0 &&
+                 value_type(m->g, v->in[0])->dims[value_type(m->g, v->in[0])->rank - 1].i ==
+                     value_type(m->g, v->out[0])->dims[d].i)
+            d = value_type(m->g, v->in[0])->rank - 1;
+        else if (v->op != OP_IDENTITY)
+            break;
+        b = v->in[0];
+    }
+    return d == value_type(m->g, b)->rank - 1 && op_shape(value_op(m->g, b)) != SHAPE_VIEW;
+}
+
+/* Slices of a row-major value: may an attention read its values there, lanes one behind the other and aligned as in a copy? */
+static bool lanes_sliced(const struct module *m, const struct node *n)
+{
+    struct exprs *x = m->ctx->exprs;
+    struct dot_dims dims;
+    value_id v = n->in[1];
+    bool sliced = false;
+    if (!dot_dims(m->g, n, 1, &dims))
+        return false;
+    for (int32_t d = dims.free; graph_value(m->g, v)->def.i;) {
+        const struct node *view = graph_node(m->g, graph_value(m->g, v)->def);
+        const struct type *from = value_type(m->g, view->in[0]), *to = value_type(m->g, view->out[0]);
+        uint32_t count;
+        int64_t start, have, want;
+        if (op_shape(view->op) != SHAPE_VIEW)
+            return sliced && d == to->rank - 1;
+        if (view->op == OP_TRANSPOSE) {
+            d = (int32_t)node_ints(view, "perm", &count)[d];
+        } else if (view->op == OP_SLICE) {
+            sliced = true;
+            if (node_ints(view, "steps", &count)[d] != 1 || !ex_is_const(x, node_exprs(view, "starts", &count)[d], &start) || start % ALIGNED)
+                return false;
+        } else if (view->op == OP_RESHAPE) {
+            if (d != to->rank - 1 || from->rank < 1 || !ex_is_const(x, from->dims[from->rank - 1], &have) ||
+                !ex_is_const(x, to->dims[d], &want) || want < 1 || have % want)
+                return false;
+            d = from->rank - 1;
+        } else if (view->op != OP_IDENTITY) {
+            return false;
+        }
+        v = view->in[0];
+    }
+    return false;
+}
+
+static bool is_padded(const struct module *m, const struct node *n)
+{
+    uint32_t c;
+    const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
+    for (uint32_t d = 0; d < c; d++)
+        if (!ex_is(m->ctx->exprs, lo[d], 0) || !ex_is(m->ctx->exprs, hi[d], 0))
+            return true;
+    return false;
+}
+
+/* Does the contracted dim of a run over several dims of what is stored (a flattened feature map)? */
+static bool flattened(const struct module *m, const struct node *n)
+{
+    value_id a = n->in[0];
+    const struct value *v = graph_value(m->g, a);
+    if (!v->def.i || graph_node(m->g, v->def)->op != OP_RESHAPE)
+        return false;
+    value_id from = graph_node(m->g, v->def)->in[0];
+    const struct type *t = value_type(m->g, from), *to = value_type(m->g, a);
+    int32_t last = t->rank - 1;
+    while (last > 0 && ex_is(m->ctx->exprs, t->dims[last], 1))
+        last--;
+    return t->rank > 0 && to->rank > 0 && t->dims[last].i != to->dims[to->rank - 1].i;
+}
+
+static void operand_copy(struct module *m, node_id id, uint32_t k)
+{
+    value_id v = graph_node(m->g, id)->in[k];
+    struct type t = *value_type(m->g, v);
+    node_id c = graph_insert_before(m->g, id, OP_IDENTITY, graph_node(m->g, id)->src, &v, 1, NULL, 0, &t, 1);
+    graph_set_operand(m->g, id, k, graph_node(m->g, c)->out[0]);
+}
+
+/* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
+ * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
+ * view (so that it can have a halo, and the channel blocks). */
+void operands_prepare(struct module *m)
+{
+    uint32_t n_nodes = m->g->nodes.n;
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || attention_of_scores(m, (node_id){i}))
+            continue;
+        value_id x = n->in[0];
+        const struct value *xv = graph_value(m->g, x);
+        bool view = !xv->def.i || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
+        bool copy_x = !value_is_const(m->g, x) && (n->op == OP_CONV ? view && is_padded(m, n) : flattened(m, n));
+        bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && !lanes_contiguous(m, n) &&
+                      !(attention_of_values(m, (node_id){i}) && lanes_sliced(m, n));
+        if (copy_x)
+            operand_copy(m, (node_id){i}, 0);
+        if (copy_b)
+            operand_copy(m, (node_id){i}, 1);
+    }
+}

@@ -1,0 +1,103 @@
+/* Operands of a stored concat that are stored themselves lie where the concat's result has them: nothing is copied.
+ *
+ * fuse writes a stored concat piece by piece. What only the concat reads is computed by the piece's kernel, in its place. What
+ * others read as well has a kernel and a place of its own, and the piece's kernel would copy it. Here such an operand gets
+ * the strides of the result, from where it begins in it, and the copying kernel goes. A value lies in one result at most, that
+ * of the last concat; results nest (dense blocks: every concat is the head of the next).
+ */
+#include "passes/module/access.h"
+#include "passes/layout/pieces.h"
+
+#include <string.h>
+
+static bool in_top_region(const struct module *m, value_id v)
+{
+    node_id def = graph_value(m->g, v)->def;
+    return def.i && graph_node(m->g, def)->parent.i == 1;
+}
+
+static bool is_plain_arena(const struct module *m, value_id v, const bool *plain, const int32_t *fastest)
+{
+    const struct storage *s = &m->storage[v.i];
+    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !plain[v.i] && !fastest[v.i] && in_top_region(m, v) &&
+           !late_expr(m->ctx->exprs, s->size);
+}
+
+bool piece_start(const struct module *m, const struct node *concat, uint32_t piece, expr_id *start)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t axis = node_int(concat, "axis", 0), first;
+    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    expr_id at = ex_const(x, 0);
+    for (uint32_t k = 0; k < piece; k++)
+        at = ex_add(x, at, value_type(m->g, concat->in[k])->dims[axis]);
+    if (whole->block) {
+        if (!ex_is_const(x, at, &first) || first % whole->block)
+            return false;
+        at = ex_const(x, first / whole->block);
+    }
+    *start = ex_mul(x, at, whole->outer);
+    return true;
+}
+
+/* Blocks that only the piece has: a kernel may write all lanes of one. */
+static bool fills_blocks(const struct module *m, const struct node *concat, uint32_t piece)
+{
+    int64_t axis = node_int(concat, "axis", 0), size;
+    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    return !whole->block ||
+           (ex_is_const(m->ctx->exprs, value_type(m->g, concat->in[piece])->dims[axis], &size) && size % whole->block == 0);
+}
+
+/* Gives operand `piece` its place in the result; false: it keeps its own. */
+static bool place_piece(struct module *m, const struct node *concat, uint32_t piece)
+{
+    struct storage *own = &m->storage[concat->in[piece].i];
+    const struct storage *whole = &m->storage[concat->out[0].i];
+    expr_id origin;
+    for (int32_t d = 0; d < own->rank; d++)
+        if (own->dim[d].block != whole->dim[d].block || own->dim[d].inner != whole->dim[d].inner)
+            return false;
+    if (own->rank != whole->rank || !fills_blocks(m, concat, piece) || !piece_start(m, concat, piece, &origin))
+        return false;
+    memcpy(own->dim, whole->dim, (size_t)own->rank * sizeof *own->dim);
+    own->origin = ex_add(m->ctx->exprs, whole->origin, origin);
+    own->size = whole->size;
+    own->buffer = whole->buffer;
+    return true;
+}
+
+void kernels_remove(struct module *m, const bool *gone)
+{
+    uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1), n = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        if (gone[i])
+            continue;
+        m->kernels.data[n] = m->kernels.data[i];
+        number[i + 1] = ++n;
+    }
+    m->kernels.n = n;
+    for (uint32_t i = 0; i < m->g->nodes.n; i++)
+        m->kernel_of[i] = number[m->kernel_of[i]];
+    for (uint32_t i = 0; i < n; i++)   /* a concat belongs to one of the pieces that are left */
+        for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
+            if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
+                m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
+}
+
+void layout_pieces(struct module *m, const bool *plain, const int32_t *fastest)
+{
+    bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), *placed = NEW_ARRAY(m->arena, bool, m->n_values), any = false;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {   /* fuse made the last kernel first: results before what lies in them */
+        const struct kernel *k = &m->kernels.data[i];
+        const struct node *concat = k->piece ? graph_node(m->g, graph_value(m->g, k->outs.data[0])->def) : NULL;
+        /* the program takes the last piece's kernel for the end of the result */
+        if (!concat || k->piece == concat->n_in || placed[k->domain.i] || k->domain.i != concat->in[k->piece - 1].i ||
+            !is_plain_arena(m, k->domain, plain, fastest) || !is_plain_arena(m, concat->out[0], plain, fastest))
+            continue;
+        gone[i] = placed[k->domain.i] = place_piece(m, concat, k->piece - 1);
+        any |= gone[i];
+    }
+    if (any)
+        kernels_remove(m, gone);
+}

@@ -1,0 +1,309 @@
+/* plan_memory: offsets of arena buffers and of weights.
+ *
+ * Life of a buffer: from the first kernel that writes it (or its halo) to the last that reads it, in execution order;
+ * what a nested region touches lives as long as the node that owns the region runs. Sizes that are all multiples of one
+ * common factor (the batch) are packed as intervals, largest first; other symbolic sizes share slots, in order.
+ */
+#include "passes/module/access.h"
+#include "passes/module/module.h"
+
+enum { ALIGN = 64 };
+struct planner {
+    struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    uint32_t *position;          /* by kernel: when it runs, in program order of the top region */
+};
+
+/* ---- lives ----------------------------------------------------------------------------------------------- */
+
+static void touch(struct planner *p, value_id v, uint32_t at)
+{
+    const struct storage *s = &p->m->storage[v.i];
+    if (s->place != PLACE_ARENA)
+        return;
+    struct buffer *b = &p->m->buffers.data[s->buffer];
+    if (b->first > at)
+        b->first = at;
+    if (b->last < at)
+        b->last = at;
+}
+
+/* Everything in memory that v is computed from inside a kernel. */
+static void touch_inputs(struct planner *p, value_id v, uint32_t at, bool *seen)
+{
+    VEC(value_id) work = {0};
+    VEC_PUSH(p->m->arena, &work, v);
+    while (work.n) {
+        value_id u = work.data[--work.n];
+        if (!u.i || seen[u.i])
+            continue;
+        seen[u.i] = true;
+        touch(p, u, at);
+        if (!graph_value(p->g, u)->def.i || (p->m->stored[u.i] && u.i != v.i) || value_is_const(p->g, u))
+            continue;
+        const struct node *n = graph_node(p->g, graph_value(p->g, u)->def);
+        for (uint32_t k = 0; k < n->n_in; k++)
+            VEC_PUSH(p->m->arena, &work, n->in[k]);
+    }
+}
+
+static uint32_t owner_kernel(const struct planner *p, region_id r)
+{
+    node_id owner = {0};
+    while (r.i != 1) {
+        owner = graph_get_region(p->g, r)->owner;
+        if (!owner.i)   /* a region that no node has, and all inside */
+            return 0;
+        r = graph_node(p->g, owner)->parent;
+    }
+    return owner.i ? p->m->kernel_of[owner.i] : 0;
+}
+
+/* Kernels of the top region in the order in which the program runs them. */
+static void order_kernels(struct module *m)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        if (m->kernels.data[i].region.i != 1)
+            continue;
+        VEC_PUSH(m->arena, &m->order, i);
+        for (uint32_t j = m->order.n - 1; j > 0; j--) {
+            uint32_t a = m->order.data[j - 1], b = m->order.data[j];
+            if (m->kernels.data[a].order <= m->kernels.data[b].order)
+                break;
+            m->order.data[j - 1] = b;
+            m->order.data[j] = a;
+        }
+    }
+}
+
+/* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip, its
+ * first value have: they live as long as that is read. */
+static bool extend_through_loop(struct planner *p, const struct node *n)
+{
+    int64_t carried = node_int(n, "n_carried", 0);
+    const struct region *body = graph_get_region(p->g, n->region[0]);
+    bool longer = false;
+    for (int64_t c = 0; c < carried; c++) {
+        const struct storage *out = &p->m->storage[n->out[c].i];
+        uint32_t last = out->place == PLACE_ARENA ? p->m->buffers.data[out->buffer].last : p->m->order.n;
+        value_id from[3] = {view_plain(p->g, n->in[2 + c]), body->params.data[2 + c], body->results.data[1 + c]};
+        for (int k = 0; k < 3; k++) {
+            const struct storage *s = &p->m->storage[from[k].i];
+            if (s->place != PLACE_ARENA || p->m->buffers.data[s->buffer].last >= last)
+                continue;
+            p->m->buffers.data[s->buffer].last = last;
+            longer = true;
+        }
+    }
+    return longer;
+}
+
+static void extend_through_loops(struct planner *p)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (uint32_t i = 0; i < p->m->kernels.n; i++) {
+            const struct kernel *k = &p->m->kernels.data[i];
+            if (k->kind == KERNEL_CONTROL && graph_node(p->g, k->anchor)->op == OP_LOOP)
+                again |= extend_through_loop(p, graph_node(p->g, k->anchor));
+        }
+    }
+}
+
+static void lives(struct planner *p)
+{
+    struct module *m = p->m;
+    bool *seen = NEW_ARRAY(m->arena, bool, m->n_values);
+    for (uint32_t i = 0; i < m->buffers.n; i++)
+        m->buffers.data[i].first = UINT32_MAX;
+    for (uint32_t i = 0; i < m->order.n; i++)
+        p->position[m->order.data[i]] = i;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        struct kernel *k = &m->kernels.data[i];
+        uint32_t owner = k->region.i == 1 ? i + 1 : owner_kernel(p, k->region);
+        uint32_t at = owner ? p->position[owner - 1] : 0;
+        for (uint32_t o = 0; o < k->outs.n; o++) {
+            touch(p, k->outs.data[o], at);
+            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, seen);
+            for (uint32_t v = 0; v < m->n_values; v++)
+                seen[v] = false;
+        }
+        if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE) {
+            const struct node *n = graph_node(p->g, k->anchor);
+            for (uint32_t o = 0; o < n->n_in; o++)
+                touch(p, view_plain(p->g, n->in[o]), at);
+        }
+    }
+    for (uint32_t r = 2; r < p->g->regions.n; r++) {   /* parameters and results of nested regions */
+        const struct region *region = graph_get_region(p->g, (region_id){r});
+        if (!region->owner.i)
+            continue;
+        uint32_t owner = owner_kernel(p, (region_id){r});
+        for (uint32_t i = 0; owner && i < region->params.n; i++)
+            touch(p, region->params.data[i], p->position[owner - 1]);
+        for (uint32_t i = 0; owner && i < region->results.n; i++)
+            touch(p, region->results.data[i], p->position[owner - 1]);
+    }
+    extend_through_loops(p);
+    /* What the program reads to bind a symbol is read right after the kernel that stores it: nothing to add. */
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------ */
+
+/* The symbol of which every size is a multiple, if there is one: {0} when all are constant. */
+static bool common_factor(const struct planner *p, sym_id *factor)
+{
+    *factor = (sym_id){0};
+    for (uint32_t i = 0; i < p->m->buffers.n; i++) {
+        const struct buffer *b = &p->m->buffers.data[i];
+        int64_t c;
+        expr_id coef, rest;
+        if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
+            continue;
+        bool found = false;
+        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found; sym = sym_next(p->x, SYM_SHAPE, sym)) {
+            if (!ex_uses(p->x, b->bytes, sym))
+                continue;
+            if (!ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
+                return false;
+            if (factor->i && factor->i != sym.i)
+                return false;
+            *factor = sym;
+            found = true;
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static int64_t unit_bytes(const struct planner *p, const struct buffer *b, sym_id factor)
+{
+    int64_t c = 0;
+    expr_id coef, rest;
+    if (!ex_is_const(p->x, b->bytes, &c) && ex_linear(p->x, b->bytes, factor, &coef, &rest))
+        ex_is_const(p->x, coef, &c);
+    return (c + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool overlap(const struct buffer *a, const struct buffer *b) { return a->first <= b->last && b->first <= a->last; }
+
+static void pack_intervals(struct planner *p, sym_id factor)
+{
+    struct module *m = p->m;
+    uint32_t n = m->buffers.n, placed = 0;
+    uint32_t *order = NEW_ARRAY(m->arena, uint32_t, n + 1);
+    int64_t *offset = NEW_ARRAY(m->arena, int64_t, n + 1), *size = NEW_ARRAY(m->arena, int64_t, n + 1), total = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (m->buffers.data[i].segment || m->buffers.data[i].first == UINT32_MAX)
+            continue;
+        size[i] = unit_bytes(p, &m->buffers.data[i], factor);
+        uint32_t j = placed++;
+        for (; j > 0 && size[order[j - 1]] < size[i]; j--)
+            order[j] = order[j - 1];
+        order[j] = i;
+    }
+    for (uint32_t k = 0; k < placed; k++) {
+        struct buffer *b = &m->buffers.data[order[k]];
+        int64_t at = 0;
+        for (bool moved = true; moved;) {   /* the lowest gap that no living neighbour overlaps */
+            moved = false;
+            for (uint32_t j = 0; j < k; j++) {
+                uint32_t o = order[j];
+                if (overlap(b, &m->buffers.data[o]) && at < offset[o] + size[o] && offset[o] < at + size[order[k]]) {
+                    at = offset[o] + size[o];
+                    moved = true;
+                }
+            }
+        }
+        offset[order[k]] = at;
+        if (at + size[order[k]] > total)
+            total = at + size[order[k]];
+    }
+    expr_id unit = factor.i ? ex_max(p->x, ex_sym(p->x, factor), ex_const(p->x, 1)) : ex_const(p->x, 1);
+    for (uint32_t i = 0; i < n; i++)
+        m->buffers.data[i].offset = ex_mulc(p->x, unit, offset[i]);
+    m->arena_bytes = ex_mulc(p->x, unit, total);
+}
+
+static expr_id round_up(const struct planner *p, expr_id bytes)
+{
+    return ex_mulc(p->x, ex_ceildiv(p->x, bytes, ex_const(p->x, ALIGN)), ALIGN);
+}
+
+static void pack_slots(struct planner *p)
+{
+    struct module *m = p->m;
+    struct slot { expr_id bytes; uint32_t free_after; } *slots = NEW_ARRAY(m->arena, struct slot, m->buffers.n + 1);
+    uint32_t n_slots = 0, n = m->buffers.n;
+    uint32_t *order = NEW_ARRAY(m->arena, uint32_t, n + 1), placed = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (m->buffers.data[i].segment || m->buffers.data[i].first == UINT32_MAX)
+            continue;
+        uint32_t j = placed++;
+        for (; j > 0 && m->buffers.data[order[j - 1]].first > m->buffers.data[i].first; j--)
+            order[j] = order[j - 1];
+        order[j] = i;
+    }
+    for (uint32_t k = 0; k < placed; k++) {
+        struct buffer *b = &m->buffers.data[order[k]];
+        uint32_t best = n_slots;
+        for (uint32_t s = 0; s < n_slots; s++) {
+            if (slots[s].free_after >= b->first)
+                continue;
+            if (best == n_slots || slots[s].bytes.i == b->bytes.i)
+                best = s;
+        }
+        if (best == n_slots)
+            slots[n_slots++].bytes = b->bytes;
+        else
+            slots[best].bytes = ex_max(p->x, slots[best].bytes, b->bytes);
+        slots[best].free_after = b->last;
+        b->slot = best;
+    }
+    expr_id at = ex_const(p->x, 0), *start = NEW_ARRAY(m->arena, expr_id, n_slots + 1);
+    for (uint32_t s = 0; s < n_slots; s++) {
+        start[s] = at;
+        at = ex_add(p->x, at, round_up(p, slots[s].bytes));
+    }
+    for (uint32_t k = 0; k < placed; k++)
+        m->buffers.data[order[k]].offset = start[m->buffers.data[order[k]].slot];
+    m->arena_bytes = at;
+}
+
+static void place_weights(struct planner *p)
+{
+    struct module *m = p->m;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < m->weights.n; i++) {
+        struct weight *w = &m->weights.data[i];
+        int64_t n = 0;
+        ex_is_const(p->x, w->storage->size, &n);
+        w->offset = at;
+        w->bytes = (uint64_t)n * elem_size(value_type(p->g, w->value)->elem);
+        at += (w->bytes + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    m->weights_bytes = at;
+}
+
+bool plan_memory(struct module *m)
+{
+    struct planner p = {.m = m, .g = m->g, .x = m->ctx->exprs};
+    sym_id factor;
+    p.position = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1);
+    order_kernels(m);
+    lives(&p);
+    for (uint32_t i = 0; i < m->buffers.n; i++) {
+        struct buffer *b = &m->buffers.data[i];
+        b->segment = late_expr(p.x, b->bytes);
+        if (b->segment)
+            m->storage[b->value.i].place = PLACE_SEGMENT;
+    }
+    if (common_factor(&p, &factor))
+        pack_intervals(&p, factor);
+    else
+        pack_slots(&p);
+    place_weights(&p);
+    return m->ctx->fail == FAIL_NONE;
+}

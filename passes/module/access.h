@@ -1,0 +1,40 @@
+/* Access functions: which element of an operand a point of the result reads. */
+#ifndef MCC_PASSES_ACCESS_H
+#define MCC_PASSES_ACCESS_H
+
+#include "passes/module/module.h"
+
+/* Point idx (one expression per dim of the view's result) -> point out of operand k. cond: 1 where the operand is
+ * read at all (pad, concat); ex_const 1 elsewhere. */
+void view_index(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond);
+/* The other way for an invertible view (view_invertible): point of the operand -> point of the result. */
+void view_inverse(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
+
+/* Row-major index of a point, and back. */
+expr_id point_linear(struct exprs *, const expr_id *idx, const expr_id *dims, int32_t rank);
+void point_split(struct exprs *, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out);
+/* Does it depend on what only the run computes (a SYM_VALUE symbol)? */
+bool late_expr(struct exprs *, expr_id);
+bool late_type(struct exprs *, const struct type *);
+/* Product of dims. */
+expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
+
+/* The dims of a contraction's second operand that are neither batch nor contracted, in order; their number. */
+int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
+/* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one. False unless
+ * there is one of each of the last two. */
+struct dot_dims { uint32_t n_batch; int32_t batch[RANK_MAX], contract, free; };
+bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
+
+/* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
+ * above the last, outputs computed in whole tiles; false when that is not known. */
+bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);
+
+/* Does convolution n take its lanes along the last spatial dim, with data in plain layout? Always where the layout is NCHW;
+ * else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose groups have
+ * one channel, have no such trouble. */
+bool conv_pixel_lanes(const struct module *, const struct node *n);
+/* A convolution with a group for each channel of the operand. */
+bool conv_depthwise(const struct graph *, const struct node *);
+
+#endif

@@ -1,0 +1,158 @@
+/* From the legal graph to kernels: what fuse, layout, plan and the emitters share.
+ *
+ * A *kernel* stores one or more values. Everything that it needs and that is not *stored* by another kernel is
+ * computed inside it: views and maps become expressions over index expressions (emit.c), a reduction becomes a
+ * loop at the depth of the symbols that its index mentions. So fusion is only the decision which values are
+ * stored; nothing after it looks for patterns.
+ */
+#ifndef MCC_PASSES_KERNEL_H
+#define MCC_PASSES_KERNEL_H
+
+#include "ir/build/build.h"
+#include "ir/graph/graph.h"
+#include "ir/loop/loop.h"
+#include "ir/target/target.h"
+
+/* Channels that lie together in feature maps (NC16c) and in panels of weights ([N/16][K][16]), on every machine, so that the
+ * variants of an artifact share them. */
+enum { CHANNEL_BLOCK = 16 };
+
+/* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
+struct dim_layout {
+    int64_t block;               /* 0: not split */
+    expr_id outer;
+    int64_t inner;
+};
+enum place { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_ARENA, PLACE_WEIGHTS, PLACE_SEGMENT };
+struct storage {
+    enum place place;
+    uint32_t port;               /* PLACE_INPUT, PLACE_OUTPUT */
+    uint32_t buffer;             /* PLACE_ARENA: index into module.buffers; PLACE_WEIGHTS: into module.weights */
+    int32_t rank;
+    struct dim_layout *dim;
+    expr_id origin;              /* element offset of index 0, ..., 0 (halo, placement inside another buffer) */
+    expr_id size;                /* elements, halo and padding included */
+    int64_t *halo;               /* rank lower, then rank upper widths; NULL: none */
+};
+
+enum kernel_kind {
+    KERNEL_MAP,                  /* stored values over their own points; inner reductions inline */
+    KERNEL_REDUCE,               /* anchor: reduce, window, argreduce, or dot/conv without a micro-kernel */
+    KERNEL_CONTRACT,             /* anchor: dot or conv by register tiles */
+    KERNEL_SCAN,                 /* cumulate */
+    KERNEL_SCATTER,
+    KERNEL_OPAQUE,               /* a call of the runtime, from the program */
+    KERNEL_CONTROL,              /* if, loop, assert: code in the program */
+    KERNEL_HALO                  /* zeros around a stored value */
+};
+/* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
+struct row_local { value_id value; uint32_t inner; };
+/* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}: none. */
+struct karg { value_id value; sym_id sym; uint32_t prepared; expr_id start; };
+struct kernel {
+    enum kernel_kind kind;
+    node_id anchor;              /* {0}: none (KERNEL_MAP) */
+    VEC(value_id) outs;          /* values stored; the second one of a depthwise convolution: its rows summed up (graph/partial_sums.c) */
+    value_id domain;             /* whose points the kernel runs over: outs[0], or one operand of it */
+    uint32_t piece;              /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
+    VEC(node_id) path;           /* invertible views from the anchor's result to domain */
+    VEC(node_id) nodes;          /* all nodes computed inside, any order */
+    uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
+    bool has_rows;
+    VEC(struct row_local) locals;    /* values kept for the length of a row */
+    value_id staged;             /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
+                                  * kernel's tiles read it; {0}: none */
+    uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
+    uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
+    const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
+    region_id region;
+    uint32_t order;              /* position in the region after scheduling */
+    /* after emission */
+    const char *name;
+    const char *text;
+    const char *choice;          /* the tile, in words, for the first variant; NULL: nothing was chosen */
+    VEC(struct karg) args;
+    expr_id count;               /* parallel indices */
+    int64_t ns;                  /* estimated per index */
+    uint64_t flops, bytes;
+    int64_t local_bytes;
+};
+
+struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slot; bool segment; };
+/* winograd: not the value, weights of a convolution, but what F(m x m, 3 x 3) makes of it, is stored; 0: the value. */
+struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; uint32_t winograd; };
+/* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time constants; or
+ * stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims. */
+struct prepared { value_id value; uint32_t winograd, weight; bool stored; int64_t ic, blocks, stride[4]; uint64_t offset, bytes; };
+struct function_text { const char *name, *text; int64_t local_bytes; };
+
+enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
+enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
+
+/* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
+ * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1. */
+enum choice_key { CHOOSE_TILE, CHOOSE_WINOGRAD, CHOOSE_CHUNK, CHOOSE_SPLIT, CHOOSE_LAYOUT, CHOOSE_STORE };
+struct choice { const char *text, *node; enum choice_key key; uint32_t n[3]; bool asked; };
+
+struct module {
+    struct context *ctx;
+    struct graph *g;
+    struct arena *arena;
+    enum layout_choice layout;
+    int opt_level;
+    uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
+    enum winograd_source winograd_weights;       /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
+    bool attention;              /* as one kernel, where that is possible */
+    bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
+    struct machine machine;
+    VEC(struct choice) choices;
+    uint32_t n_values;
+    bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
+    uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
+    struct storage *storage;     /* by value; place NONE unless stored */
+    VEC(struct kernel) kernels;
+    VEC(uint32_t) order;         /* kernels of the top region in execution order */
+    VEC(struct buffer) buffers;
+    VEC(struct weight) weights;
+    uint64_t weights_bytes;
+    VEC(struct prepared) prepared;
+    const struct attention **attention_of;    /* by node below n_attention_nodes: whose scores or values it makes (graph/find_attention.h) */
+    uint32_t n_attention_nodes;
+    uint64_t prepared_bytes;
+    expr_id arena_bytes;
+    struct lfunc *program, *plan;
+    struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
+    VEC(struct function_text) prepare_kernels;   /* what it launches */
+    void (*scheduled)(void *);   /* called with `user` after each kernel, by schedule(); NULL: not */
+    void *user;
+    VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
+};
+
+/* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */
+bool fuse(struct module *);              /* decides stored[], kernels, order */
+/* graph/operands.c: every result of a region a value of its own; copies of operands in the order in which they are read */
+void results_separate(struct module *);
+void operands_prepare(struct module *);
+/* graph/partial_sums.c: sums over images in two steps, of which a kernel that stores the image may do the first as well. plain: values
+ * that have to be row-major. */
+void partials_prepare(struct module *);
+void partials_attach(struct module *, bool *blocked, const bool *plain);
+/* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.staged, and
+ * kernel.winograd where that is how. */
+bool stage_wanted(const struct module *, struct kernel *, value_id v);
+bool op_is_expensive(enum op);           /* more than one cheap instruction */
+bool layout_transform(struct module *);  /* decides storage[] of every stored value */
+bool plan_memory(struct module *);       /* places arena buffers and weights */
+/* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
+void plan_report(const struct module *, struct strbuf *out);
+bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
+bool emit_program(struct module *, const char *suffix);    /* program and plan */
+
+/* Helpers shared by the passes. */
+uint32_t dot_group(const struct module *, const struct node *);    /* elements that one L_DOT sums per lane; 1: no L_DOT */
+value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
+bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
+bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);   /* one constant element everywhere */
+uint32_t value_const_invariant(struct graph *, value_id);  /* bit d: constant does not change along dim d */
+
+#endif

@@ -1,0 +1,257 @@
+/* Operators that are functions over whole buffers: calls of the runtime (runtime/rt_ops.h) from the program. */
+#include "passes/program/program.h"
+
+#include <string.h>
+
+struct axis_split { lval outer, n, inner; };
+
+static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
+{
+    const struct type *t = value_type(p->g, v);
+    struct axis_split s;
+    s.outer = prog_index(p, shape_count(p->x, t->dims, (int32_t)axis));
+    s.n = prog_index(p, t->rank ? t->dims[axis] : ex_const(p->x, 1));
+    s.inner = prog_index(p, t->rank ? shape_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1) : ex_const(p->x, 1));
+    return s;
+}
+
+static lval operand(struct prog *p, value_id v)
+{
+    return prog_buffer(p, v, value_type(p->g, v)->elem);
+}
+
+static lval elem_code(struct prog *p, value_id v) { return prog_const(p, (int64_t)value_type(p->g, v)->elem); }
+
+static lval null_pointer(struct prog *p)
+{
+    return prog_const(p, 0);
+}
+
+/* Memory for result r: its buffer, or none when nobody reads it. */
+static lval result(struct prog *p, const struct node *n, uint32_t r)
+{
+    const struct value *v = graph_value(p->g, n->out[r]);
+    if (v->n_uses == 0)
+        return null_pointer(p);
+    return prog_buffer(p, n->out[r], v->type.elem);
+}
+
+static void call_sort(struct prog *p, const struct node *n)
+{
+    int64_t axis = node_int(n, "axis", 0);
+    struct axis_split s = split_axis(p, n->in[0], axis);
+    lval in[8] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1), s.outer, s.n, s.inner,
+                  prog_const(p, node_int(n, "descending", 0))};
+    prog_call(p, "mcc_rt_sort", in, 8, true);
+}
+
+static void bind_count(struct prog *p, const struct node *n, lval count)
+{
+    sym_id s = ex_as_sym(p->x, node_expr(n, "count"));
+    if (s.i)
+        prog_bind(p, s, count);
+}
+
+static void call_nonzero(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
+    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    lval ask[3] = {elem, src, total};
+    lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
+    bind_count(p, n, count);
+    prog_place(p, n->out[0]);
+    lval in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
+    prog_call(p, "mcc_rt_nonzero", in, 6, false);
+}
+
+/* Room for as many slices as there are; the results are cut to the count by their types. */
+static void call_unique(struct prog *p, const struct node *n)
+{
+    int64_t axis = node_int(n, "axis", -1);
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    struct axis_split s = {prog_const(p, 1), total, prog_const(p, 1)};
+    if (axis >= 0)
+        s = split_axis(p, n->in[0], axis);
+    lval eight = prog_const(p, 8), in_bytes[2] = {total, prog_const(p, elem_size(t->elem))}, n_bytes[2] = {s.n, eight};
+    struct ltype index = {ELEM_I64, 1};
+    for (uint32_t r = 0; r < 4; r++)
+        if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses &&
+            late_type(p->x, value_type(p->g, n->out[r])))
+            p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
+    lval in[10] = {elem_code(p, n->in[0]), operand(p, n->in[0]), s.outer, s.n, s.inner, prog_const(p, node_int(n, "sorted", 1)),
+                   result(p, n, 0), result(p, n, 1), result(p, n, 2), result(p, n, 3)};
+    bind_count(p, n, prog_call(p, "mcc_rt_unique", in, 10, true));
+}
+
+static void call_nms(struct prog *p, const struct node *n)
+{
+    const struct type *boxes = value_type(p->g, n->in[0]), *scores = value_type(p->g, n->in[1]);
+    lval classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]), batches = prog_index(p, boxes->dims[0]);
+    expr_id rows = ex_mul(p->x, ex_mul(p->x, boxes->dims[0], scores->dims[1]), boxes->dims[1]);
+    if (!p->pointer[n->out[0].i].i)
+        p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
+    lval in[10] = {operand(p, n->in[0]), operand(p, n->in[1]), batches, count, classes, operand(p, n->in[2]),
+                   operand(p, n->in[3]), operand(p, n->in[4]), prog_const(p, node_int(n, "center", 0)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_nms", in, 10, true));
+}
+
+static void call_dft(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
+    int64_t axis = node_int(n, "axis", 1);
+    expr_id inner = shape_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
+    bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
+    lval in[13] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+                   prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]), prog_index(p, inner),
+                   prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")), prog_index(p, y->dims[axis]),
+                   prog_index(p, y->dims[y->rank - 1]), prog_const(p, node_int(n, "inverse", 0)),
+                   prog_const(p, real_result && node_int(n, "onesided", 0))};
+    prog_call(p, "mcc_rt_dft", in, 12, true);
+}
+
+static void call_det(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->in[0]);
+    lval in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+                  prog_index(p, shape_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
+    prog_call(p, "mcc_rt_det", in, 5, true);
+}
+
+static int64_t double_bits(double d)
+{
+    int64_t bits;
+    memcpy(&bits, &d, sizeof bits);
+    return bits;
+}
+
+static void call_rng(struct prog *p, const struct node *n)
+{
+    const struct type *t = value_type(p->g, n->out[0]);
+    double seed = node_float(n, "seed", 0);
+    lval in[7] = {elem_code(p, n->out[0]), result(p, n, 0), prog_index(p, shape_count(p->x, t->dims, t->rank)),
+                  prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
+                  prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
+                  prog_const(p, double_bits(node_float(n, "a", 0))), prog_const(p, double_bits(node_float(n, "b", 1)))};
+    prog_call(p, "mcc_rt_rng", in, 7, true);
+}
+
+/* ---- strings ------------------------------------------------------------------------------------------------------- */
+
+enum { STRING_BYTES = 16 };
+
+/* Constant strings lie packed as bytes (rt_ops.h): a list of them in memory of the run. */
+static lval string_list(struct prog *p, value_id packed)
+{
+    lval in = operand(p, packed), at = prog_call(p, "mcc_rt_str_list", &in, 1, true);
+    return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
+}
+
+static lval operand_count(struct prog *p, value_id v)
+{
+    const struct type *t = value_type(p->g, v);
+    return prog_index(p, shape_count(p->x, t->dims, t->rank));
+}
+
+static void string_spread(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
+    lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x), result(p, n, 0),
+                  prog_const(p, y->rank), prog_dims(p, y)};
+    prog_call(p, "mcc_rt_str_spread", in, 6, false);
+}
+
+static void string_equal(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    prog_call(p, "mcc_rt_str_equal", in, 4, false);
+}
+
+static void string_find(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
+    prog_call(p, "mcc_rt_str_find", in, 4, false);
+}
+
+static void string_concat(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    prog_call(p, "mcc_rt_str_concat", in, 4, true);
+}
+
+/* Counts of the pieces; their largest becomes a dim of what `split` gives. */
+static void string_split_count(struct prog *p, const struct node *n)
+{
+    lval in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", -1)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_str_split_count", in, 5, false));
+}
+
+static void string_split(struct prog *p, const struct node *n)
+{
+    const struct type *y = value_type(p->g, n->out[0]);
+    lval in[6] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", -1)), prog_index(p, y->dims[y->rank - 1]), result(p, n, 0)};
+    prog_call(p, "mcc_rt_str_split", in, 6, false);
+}
+
+/* Room for every string, and for the empty one that stands for none. */
+static void string_normalize(struct prog *p, const struct node *n)
+{
+    const struct type *x = value_type(p->g, n->in[0]);
+    lval count = operand_count(p, n->in[0]);
+    expr_id room = ex_addc(p->x, shape_count(p->x, x->dims, x->rank), 1);
+    if (!p->pointer[n->out[0].i].i)
+        p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
+    lval in[7] = {operand(p, n->in[0]), count, prog_const(p, node_int(n, "mapping", 0)), string_list(p, n->in[1]),
+                  prog_load(p, n->in[2], 0), prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
+    bind_count(p, n, prog_call(p, "mcc_rt_str_normalize", in, 7, true));
+}
+
+static bool is_string_fn(const struct node *n, const char *fn) { return n->op == OP_STRING && !strcmp(node_str(n, "fn", ""), fn); }
+
+static void call_string(struct prog *p, const struct node *n)
+{
+    static const struct { const char *fn; uint32_t n_in; prog_call_fn *call; } table[] = {
+        {"spread", 1, string_spread}, {"equal", 2, string_equal}, {"concat", 2, string_concat},
+        {"find", 2, string_find},
+        {"split_count", 2, string_split_count}, {"split", 3, string_split}, {"normalize", 3, string_normalize},
+    };
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (value_is_const(p->g, n->in[k]) && value_type(p->g, n->in[k])->elem == ELEM_STR) {
+            p->failed = true;
+            error_model(p->m->ctx, n->src, "constants of strings are not supported in compiled code");
+            return;
+        }
+    for (size_t i = 0; i < COUNT_OF(table); i++)
+        if (is_string_fn(n, table[i].fn) && n->n_in == table[i].n_in) {
+            table[i].call(p, n);
+            return;
+        }
+    p->failed = true;
+    error_model(p->m->ctx, n->src, "the function '%.40s' of strings is not supported", node_str(n, "fn", ""));
+}
+
+static prog_call_fn *const calls[OP_COUNT] = {
+    [OP_SORT] = call_sort, [OP_NONZERO] = call_nonzero, [OP_UNIQUE] = call_unique, [OP_NMS] = call_nms,
+    [OP_DFT] = call_dft, [OP_DET] = call_det, [OP_RNG] = call_rng, [OP_STRING] = call_string,
+    [OP_SEQ_MAKE] = call_seq_make,
+    [OP_SEQ_INSERT] = call_seq_insert, [OP_SEQ_ERASE] = call_seq_erase, [OP_SEQ_AT] = call_seq_at,
+    [OP_SEQ_LENGTH] = call_seq_length, [OP_SEQ_CONCAT] = call_seq_concat, [OP_SEQ_SPLIT] = call_seq_split,
+    [OP_OPT_MAKE] = call_opt_make, [OP_OPT_GET] = call_opt_get, [OP_OPT_HAS] = call_opt_has,
+};
+
+void prog_opaque(struct prog *p, struct kernel *k)
+{
+    const struct node *n = graph_node(p->g, k->anchor);
+    if (!calls[n->op]) {
+        prog_refuse(p, k->anchor, arena_printf(p->arena, "the operator '%s' can be evaluated but not compiled yet", op_name(n->op)));
+        return;
+    }
+    bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS || n->op == OP_SEQ_AT ||
+                      n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET || is_string_fn(n, "normalize");   /* the call says where the result is, or how large */
+    for (uint32_t r = 0; r < n->n_out && !bound_late; r++)
+        prog_place(p, n->out[r]);
+    calls[n->op](p, n);
+}

@@ -1,0 +1,420 @@
+/* A loop of the program becomes one kernel: a recurrent layer is then one call, its state in the cache, and not a call for
+ * each kernel of each step.
+ *
+ * In: the block of a loop that program/control.c has written, with its launches. Out: a kernel with that loop inside, in
+ * which every launch is replaced by the loops of the kernel that it names, and what does not change from trip to trip
+ * stands before the loop. Done where no launch of the body is worth several threads, its carried values have one size and
+ * nothing grows. A launch whose size only the run knows is asked about before the loop, which then exists in both forms.
+ */
+#include "passes/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LAUNCH_NS = 10000 /* what the runtime divides at all (SERIAL_NS) */, OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
+static const struct ltype INDEX = {ELEM_I64, 1};
+
+/* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut from. */
+struct about { bool fixed; uint32_t root; };
+struct outline {
+    struct prog *p;
+    struct kernel *k;
+    struct lfunc *f;                 /* the kernel under construction */
+    const struct lstmt **def;        /* by value of the program up to n_def: what defines it */
+    uint32_t n_def;
+    bool *inside, *taken;            /* by value of the program: defined in the loop; among outer */
+    VEC(lval) outer;                 /* what the loop needs from around it, in order of use */
+    VEC(lval) passed;                /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
+    VEC(struct kernel *) kernels;    /* launched inside, in order */
+    VEC(struct about) about;
+    size_t text;
+    int64_t ns;
+    uint64_t flops, bytes;
+    lval guard;                      /* of the program: the launches are small; {0}: they are */
+};
+/* Values of a function that is being copied, and what stands for them. */
+struct scope { const struct lfunc *from; lval *map; };
+
+/* ---- what the loop is made of --------------------------------------------------------------------------------------- */
+
+static void define_block(struct outline *o, const struct lfunc *f, lblock b)
+{
+    const struct lblk *blk = &f->blocks.data[b.i];
+    for (uint32_t i = 0; i < blk->stmts.n; i++)
+        for (uint32_t r = 0; r < blk->stmts.data[i].n_out; r++)
+            o->def[blk->stmts.data[i].out[r].i] = &blk->stmts.data[i];
+}
+
+static void need(struct outline *o, lval v)
+{
+    if (o->inside[v.i] || o->taken[v.i])
+        return;
+    o->taken[v.i] = true;
+    VEC_PUSH(o->p->arena, &o->outer, v);
+}
+
+static struct kernel *kernel_launched(const struct outline *o, const struct lstmt *s)
+{
+    unsigned long i = strtoul(s->name + 1, NULL, 10);   /* "k12_v3" */
+    struct module *m = o->p->m;
+    struct kernel *k = s->name[0] == 'k' && i < m->kernels.n ? &m->kernels.data[i] : NULL;
+    return k && k->text && strcmp(k->name, s->name) == 0 ? k : NULL;
+}
+
+/* Is the launch so small that one thread runs it? Where only the run knows, the guard asks. */
+static bool launch_small(struct outline *o, const struct kernel *k)
+{
+    struct prog *p = o->p;
+    int64_t count, ns = k->ns > 1 ? k->ns : 1, total;
+    if (k->kind == KERNEL_CONTROL)
+        return true;
+    if (ex_is_const(p->x, k->count, &count)) {
+        o->ns += mul_i64(count, ns, &total) ? total : LAUNCH_NS;
+        return mul_i64(count, ns, &total) && total < LAUNCH_NS;
+    }
+    if (late_expr(p->x, k->count))
+        return false;
+    o->ns += ns;
+    lval in[2] = {prog_index(p, k->count), prog_const(p, (LAUNCH_NS - 1) / ns)};
+    lval small = prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), both[2] = {o->guard, small};
+    o->guard = o->guard.i ? prog_op(p, L_AND, (struct ltype){ELEM_BOOL, 1}, both, 2) : small;
+    return true;
+}
+
+static bool take_launch(struct outline *o, const struct lstmt *s)
+{
+    struct kernel *k = kernel_launched(o, s);
+    if (!k || !launch_small(o, k))
+        return false;
+    o->text += strlen(k->text);
+    o->flops += k->flops;
+    o->bytes += k->bytes;
+    VEC_PUSH(o->p->arena, &o->kernels, k);
+    return o->text <= TEXT_MAX;
+}
+
+static bool take_block(struct outline *o, lblock b)
+{
+    const struct lfunc *f = o->p->f;
+    for (uint32_t i = 0; i < f->blocks.data[b.i].params.n; i++)
+        o->inside[f->blocks.data[b.i].params.data[i].i] = true;
+    for (uint32_t i = 0; i < f->blocks.data[b.i].stmts.n; i++) {
+        struct lstmt s = f->blocks.data[b.i].stmts.data[i];   /* a guard may move the statements */
+        if (s.op == L_ADDRESS || s.op == L_LOCAL || (s.op == L_CALL && strcmp(s.name, "mcc_rt_poll") != 0) ||
+            (s.op == L_LAUNCH && !take_launch(o, &s)))
+            return false;
+        for (uint32_t k = 0; k < s.n_in; k++)
+            need(o, s.in[k]);
+        for (uint32_t k = 0; k < s.n_out; k++)
+            o->inside[s.out[k].i] = true;
+        for (int k = 0; k < 2; k++)
+            if (s.block[k].i && !take_block(o, s.block[k]))
+                return false;
+    }
+    return o->outer.n <= OUTER_MAX;
+}
+
+/* ---- copying ------------------------------------------------------------------------------------------------------------ */
+
+static struct about *about(struct outline *o, lval v)
+{
+    while (o->about.n <= v.i)
+        VEC_PUSH(o->p->arena, &o->about, (struct about){0});
+    return &o->about.data[v.i];
+}
+
+/* Pure, cheap and safe wherever its operands are there: may stand before the loop. */
+static bool may_precede(const struct lstmt *s, struct ltype t)
+{
+    switch (s->op) {
+    case L_CONST: case L_IOTA: case L_OFFSET: case L_LOCAL:
+        return true;
+    case L_ADD: case L_SUB: case L_MUL: case L_MIN: case L_MAX:
+        return t.elem == ELEM_I64 && t.lanes == 1;
+    default:
+        return false;
+    }
+}
+
+static void clone_block(struct outline *o, const struct scope *from, lblock block, lblock to);
+
+/* Appends a statement whose operands are already the kernel's; results are given. */
+static void append(struct outline *o, lblock to, struct lstmt s, struct ltype t)
+{
+    bool fixed = may_precede(&s, t);
+    for (uint32_t i = 0; i < s.n_in; i++)
+        fixed &= about(o, s.in[i])->fixed;
+    uint32_t root = s.op == L_OFFSET ? about(o, s.in[0])->root : 0;
+    for (uint32_t i = 0; i < s.n_out; i++)
+        *about(o, s.out[i]) = (struct about){fixed, root};
+    VEC_PUSH(o->f->arena, &o->f->blocks.data[fixed ? 1 : to.i].stmts, s);
+}
+
+static lval index_op(struct outline *o, lblock to, enum lop op, int64_t imm, const lval *in, uint32_t n)
+{
+    lval r = lf_value(o->f, INDEX);
+    append(o, to, (struct lstmt){.op = op, .type = INDEX, .in = lf_lvals(o->f, in, n), .n_in = n, .out = lf_lvals(o->f, &r, 1),
+                                 .n_out = 1, .imm = imm}, INDEX);
+    return r;
+}
+
+static lblock clone_body(struct outline *o, const struct scope *from, lblock block)
+{
+    lblock made = lf_block(o->f);
+    const struct lblk *old = &from->from->blocks.data[block.i];
+    for (uint32_t i = 0; i < old->params.n; i++) {
+        lval v = lf_value(o->f, lf_type(from->from, old->params.data[i]));
+        from->map[old->params.data[i].i] = v;
+        VEC_PUSH(o->f->arena, &o->f->blocks.data[made.i].params, v);
+    }
+    clone_block(o, from, block, made);
+    return made;
+}
+
+static void clone_stmt(struct outline *o, const struct scope *from, const struct lstmt *old, lblock to)
+{
+    struct lstmt s = *old;
+    s.in = NEW_ARRAY(o->f->arena, lval, s.n_in + 1);
+    s.out = NEW_ARRAY(o->f->arena, lval, s.n_out + 1);
+    for (uint32_t i = 0; i < s.n_in; i++)
+        s.in[i] = from->map[old->in[i].i];
+    if (s.flags & L_FLAG_INVARIANT) {   /* other kernels of the loop may write it */
+        uint32_t root = about(o, s.in[0])->root;
+        if (!root || o->f->args.data[root - 1].flags & LARG_OUT)
+            s.flags &= ~(uint32_t)L_FLAG_INVARIANT;
+    }
+    for (int k = 0; k < 2; k++)
+        if (s.block[k].i)
+            s.block[k] = clone_body(o, from, s.block[k]);
+    for (uint32_t i = 0; i < s.n_out; i++)
+        from->map[old->out[i].i] = s.out[i] = lf_value(o->f, lf_type(from->from, old->out[i]));
+    append(o, to, s, s.n_out ? lf_type(o->f, s.out[0]) : INDEX);
+}
+
+/* The parallel loop of an inlined kernel: over what its own bounds and the launch's count leave. */
+static void clone_parallel(struct outline *o, const struct scope *from, const struct lstmt *old, lval count, lblock to)
+{
+    lval zero = index_op(o, to, L_CONST, 0, NULL, 0);
+    lval low[2] = {from->map[old->in[0].i], zero}, high[2] = {from->map[old->in[1].i], count}, in[2];
+    in[0] = index_op(o, to, L_MAX, 0, low, 2);
+    in[1] = index_op(o, to, L_MIN, 0, high, 2);
+    lblock body = clone_body(o, from, old->block[0]);
+    append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lvals(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}}, INDEX);
+}
+
+static void clone_launch(struct outline *o, const struct scope *caller, const struct lstmt *launch, lblock to)
+{
+    struct prog *p = o->p;
+    const char *text = kernel_launched(o, launch)->text;
+    struct lfunc *f = lf_parse(p->m->ctx, p->arena, &text);
+    if (!f || f->args.n + 1 != launch->n_in) {
+        p->failed = true;
+        error_internal(p->m->ctx, (src_id){0}, "the kernel %s does not fit its launch", launch->name);
+        return;
+    }
+    struct scope from = {f, NEW_ARRAY(p->arena, lval, f->types.n)};
+    for (uint32_t i = 0; i < f->args.n; i++)
+        from.map[i + 1] = caller->map[launch->in[i].i];
+    for (uint32_t i = 0; i < f->nodes.n; i++) {
+        uint32_t j = 0;
+        while (j < o->f->nodes.n && o->f->nodes.data[j] != f->nodes.data[i])
+            j++;
+        if (j == o->f->nodes.n)
+            VEC_PUSH(o->f->arena, &o->f->nodes, f->nodes.data[i]);
+    }
+    for (uint32_t i = 0; i < f->blocks.data[1].stmts.n; i++) {
+        const struct lstmt *s = &f->blocks.data[1].stmts.data[i];
+        if (s->op == L_PARALLEL)
+            clone_parallel(o, &from, s, caller->map[launch->in[launch->n_in - 1].i], to);
+        else
+            clone_stmt(o, &from, s, to);
+    }
+}
+
+static void clone_block(struct outline *o, const struct scope *from, lblock block, lblock to)
+{
+    const struct lblk *blk = &from->from->blocks.data[block.i];
+    for (uint32_t i = 0; i < blk->stmts.n && !o->p->failed; i++) {
+        if (blk->stmts.data[i].op == L_LAUNCH)
+            clone_launch(o, from, &blk->stmts.data[i], to);
+        else
+            clone_stmt(o, from, &blk->stmts.data[i], to);
+    }
+}
+
+/* ---- the kernel ----------------------------------------------------------------------------------------------------------- */
+
+/* May the run write what this buffer of the program was cut from? */
+static bool is_written(const struct outline *o, lval v)
+{
+    const struct lfunc *f = o->p->f;
+    while (v.i > f->args.n && v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_OFFSET)
+        v = o->def[v.i]->in[0];
+    return v.i > f->args.n || f->args.data[v.i - 1].flags & LARG_OUT;
+}
+
+/* What a launch can pass: buffers and indices. */
+static bool pass_outer(struct outline *o)
+{
+    struct prog *p = o->p;
+    for (uint32_t i = 0; i < o->outer.n; i++) {
+        lval v = o->outer.data[i];
+        struct ltype t = lf_type(p->f, v);
+        if (t.lanes > 1 || (t.lanes == 1 && elem_class(t.elem) == 'F'))
+            return false;
+        bool constant = v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_CONST;
+        VEC_PUSH(p->arena, &o->passed, constant ? (lval){0} : t.lanes == 0 || t.elem == ELEM_I64 ? v : prog_op(p, L_CONVERT, INDEX, &v, 1));
+    }
+    return true;
+}
+
+/* Arguments for what is around the loop; its constants are constants inside. */
+static void make_arguments(struct outline *o, const struct scope *from)
+{
+    for (uint32_t i = 0; i < o->outer.n; i++) {
+        struct ltype t = lf_type(o->p->f, o->outer.data[i]);
+        if (!o->passed.data[i].i)
+            continue;
+        uint32_t flags = t.lanes ? 0 : is_written(o, o->outer.data[i]) ? LARG_IN | LARG_OUT : LARG_IN;
+        lval v = lf_arg(o->f, t.lanes ? INDEX : t, flags, 0, NULL);
+        *about(o, v) = (struct about){true, t.lanes ? 0 : o->f->args.n};
+        from->map[o->outer.data[i].i] = v;
+    }
+    for (uint32_t i = 0; i < o->outer.n; i++) {
+        lval *v = &from->map[o->outer.data[i].i];
+        struct ltype t = lf_type(o->p->f, o->outer.data[i]);
+        if (!v->i)
+            clone_stmt(o, from, o->def[o->outer.data[i].i], (lblock){1});
+        else if (t.lanes && t.elem != ELEM_I64)
+            *v = lf_op(o->f, (lblock){1}, L_CONVERT, t, v, 1);
+        about(o, *v)->fixed = true;
+    }
+}
+
+static void finish_kernel(struct outline *o)
+{
+    struct kernel *k = o->k;
+    struct strbuf text;
+    strbuf_init(&text, o->p->arena);
+    lf_print(o->f, &text);
+    k->name = o->f->name;
+    k->text = arena_strndup(o->p->arena, text.data, text.n);
+    k->local_bytes = o->f->local_bytes;
+    k->ns = o->ns;
+    k->flops = o->flops;
+    k->bytes = o->bytes;
+    k->args.data = NEW_ARRAY(o->p->arena, struct karg, o->f->args.n + 1);
+    k->args.n = k->args.cap = o->f->args.n;
+}
+
+/* One parallel index: the loop, and then the number of its trips into cell. */
+static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
+{
+    struct prog *p = o->p;
+    o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL, arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
+    struct scope from = {p->f, NEW_ARRAY(p->arena, lval, p->f->types.n)};
+    make_arguments(o, &from);
+    lblock once = lf_block(o->f);
+    lval param = lf_value(o->f, INDEX), bounds[2], store[3];
+    VEC_PUSH(o->f->arena, &o->f->blocks.data[once.i].params, param);
+    clone_stmt(o, &from, loop, once);
+    bounds[0] = index_op(o, once, L_CONST, 0, NULL, 0);
+    bounds[1] = index_op(o, once, L_CONST, 1, NULL, 0);
+    store[0] = from.map[cell.i];
+    store[1] = bounds[0];
+    store[2] = from.map[loop->out[1].i];
+    lf_op(o->f, once, L_STORE, INDEX, store, 3);
+    struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL);
+    all->in = lf_lvals(o->f, bounds, 2);
+    all->n_in = 2;
+    all->block[0] = once;
+    if (p->failed)
+        return false;
+    lf_tidy(o->f);
+    if (!lf_finish(o->f))
+        return false;
+    finish_kernel(o);
+    return true;
+}
+
+/* ---- in the program --------------------------------------------------------------------------------------------------------- */
+
+static lval launch(struct outline *o, lval cell)
+{
+    struct prog *p = o->p;
+    VEC(lval) in = {0};
+    for (uint32_t i = 0; i < o->outer.n; i++)
+        if (o->passed.data[i].i)
+            VEC_PUSH(p->arena, &in, o->passed.data[i]);
+    VEC_PUSH(p->arena, &in, prog_const(p, 1));
+    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
+    s->name = o->k->name;
+    s->in = in.data;
+    s->n_in = in.n;
+    s->imm = o->k->ns;
+    s->node = graph_node(p->g, o->k->anchor)->src.i;
+    lval at[2] = {cell, prog_const(p, 0)};
+    return prog_op(p, L_LOAD, INDEX, at, 2);
+}
+
+static lblock yielding(struct outline *o, const struct lstmt *loop, lval cell)
+{
+    struct prog *p = o->p;
+    lblock block = lf_block(p->f), old = p->block;
+    p->block = block;
+    lval trips = loop ? loop->out[1] : launch(o, cell);
+    if (loop)
+        *lf_stmt(p->f, block, L_FOR) = *loop;
+    struct lstmt *y = lf_stmt(p->f, block, L_YIELD);
+    y->in = lf_lvals(p->f, &trips, 1);
+    y->n_in = 1;
+    p->block = old;
+    return block;
+}
+
+/* The launch, or, where a guard asks, either that or the loop as it was. */
+static lval place(struct outline *o, const struct lstmt *loop, lval cell)
+{
+    struct prog *p = o->p;
+    if (!o->guard.i)
+        return launch(o, cell);
+    lblock block[2] = {yielding(o, NULL, cell), yielding(o, loop, cell)};
+    lval trips = lf_value(p->f, INDEX);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_IF);
+    s->type = INDEX;
+    s->in = lf_lvals(p->f, &o->guard, 1);
+    s->n_in = 1;
+    s->out = lf_lvals(p->f, &trips, 1);
+    s->n_out = 1;
+    s->block[0] = block[0];
+    s->block[1] = block[1];
+    return trips;
+}
+
+lval prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
+{
+    struct outline o = {.p = p, .k = k};
+    if (p->m->opt_level == 0)   /* a second opinion for the tests */
+        return (lval){0};
+    o.inside = NEW_ARRAY(p->arena, bool, p->f->types.n);
+    o.taken = NEW_ARRAY(p->arena, bool, p->f->types.n);
+    for (uint32_t i = 0; i < loop->n_in; i++)
+        need(&o, loop->in[i]);
+    if (!take_block(&o, loop->block[0]) || !o.kernels.n)
+        return (lval){0};
+    lval cell = prog_local(p, 1);
+    VEC_PUSH(p->arena, &o.outer, cell);
+    o.n_def = p->f->types.n;
+    o.def = NEW_ARRAY(p->arena, const struct lstmt *, o.n_def);
+    for (uint32_t b = 1; b < p->f->blocks.n; b++)
+        define_block(&o, p->f, (lblock){b});
+    if (!pass_outer(&o))
+        return (lval){0};
+    if (!make_kernel(&o, loop, cell)) {
+        p->failed = true;
+        return (lval){0};
+    }
+    for (uint32_t i = 0; !o.guard.i && i < o.kernels.n; i++)
+        o.kernels.data[i]->text = NULL;   /* nobody else launches them */
+    return place(&o, loop, cell);
+}

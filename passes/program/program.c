@@ -1,0 +1,463 @@
+/* emit_program: the run function and the plan function of an artifact.
+ *
+ * The program's arguments are those of runtime/rt.h: input and output pointers, arena, weights, open-time constants,
+ * symbols. Kernels run in the order of the graph; what only the run knows (an element that names a size, the number of
+ * results of a search) is read back and bound to its symbol as soon as it is stored.
+ */
+#include "passes/program/program.h"
+
+#include <string.h>
+
+static const struct ltype INDEX = {ELEM_I64, 1};
+
+lval prog_op(struct prog *p, enum lop op, struct ltype t, const lval *in, uint32_t n)
+{
+    return lf_op(p->f, p->block, op, t, in, n);
+}
+
+lval prog_const(struct prog *p, int64_t c)
+{
+    lval v = lf_op(p->f, p->block, L_CONST, INDEX, NULL, 0);
+    lf_last(p->f, p->block)->imm = c;
+    return v;
+}
+
+static lval op2(struct prog *p, enum lop op, lval a, lval b)
+{
+    lval in[2] = {a, b};
+    struct ltype t = lf_type(p->f, a);
+    if (op == L_LT || op == L_LE || op == L_EQ || op == L_NE)
+        t.elem = ELEM_BOOL;
+    return prog_op(p, op, t, in, 2);
+}
+
+bool prog_refuse(struct prog *p, node_id n, const char *why)
+{
+    p->failed = true;
+    return error_model(p->m->ctx, graph_node(p->g, n)->src, "%s", why);
+}
+
+/* ---- index expressions ------------------------------------------------------------------------------------ */
+
+void prog_bind(struct prog *p, sym_id s, lval v)
+{
+    VEC_PUSH(p->arena, &p->syms, ((struct prog_sym){s, v}));
+}
+
+static lval sym_lval(struct prog *p, sym_id s)
+{
+    for (uint32_t i = p->syms.n; i > 0; i--)
+        if (p->syms.data[i - 1].sym.i == s.i)
+            return p->syms.data[i - 1].v;
+    p->failed = true;
+    error_internal(p->m->ctx, (src_id){0}, "symbol '%s' is used before anything binds it", sym_get(p->x, s)->name);
+    return prog_const(p, 0);
+}
+
+static lval index_cond(struct prog *p, expr_id e)
+{
+    lval v = prog_index(p, e);
+    return op2(p, L_NE, v, prog_const(p, 0));
+}
+
+lval prog_index(struct prog *p, expr_id e)
+{
+    int64_t c;
+    if (ex_is_const(p->x, e, &c))
+        return prog_const(p, c);
+    enum expr_kind kind = ex_kind(p->x, e);
+    uint32_t n = ex_n_args(p->x, e);
+    static const enum lop binary[] = {[EX_PROD] = L_MUL, [EX_DIV] = L_FLOORDIV, [EX_MOD] = L_FLOORMOD, [EX_MIN] = L_MIN,
+                                      [EX_MAX] = L_MAX, [EX_LT] = L_LT, [EX_EQ] = L_EQ, [EX_AND] = L_MUL};
+    if (kind == EX_SYM)
+        return sym_lval(p, ex_as_sym(p->x, e));
+    if (kind == EX_SUM) {
+        lval sum = prog_const(p, ex_addend(p->x, e));
+        for (uint32_t i = 0; i < n; i++)
+            sum = op2(p, L_ADD, sum, op2(p, L_MUL, prog_index(p, ex_arg(p->x, e, i)), prog_const(p, ex_coef(p->x, e, i))));
+        return sum;
+    }
+    if (kind == EX_NOT)
+        return op2(p, L_SUB, prog_const(p, 1), prog_index(p, ex_arg(p->x, e, 0)));
+    if (kind == EX_SELECT) {
+        lval in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)), prog_index(p, ex_arg(p->x, e, 2))};
+        return prog_op(p, L_SELECT, INDEX, in, 3);
+    }
+    lval v = prog_index(p, ex_arg(p->x, e, 0));
+    for (uint32_t i = 1; i < n; i++)
+        v = op2(p, binary[kind], v, prog_index(p, ex_arg(p->x, e, i)));
+    if (kind == EX_LT || kind == EX_EQ)
+        v = prog_op(p, L_CONVERT, INDEX, &v, 1);
+    return v;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------- */
+
+lval prog_call(struct prog *p, const char *name, const lval *in, uint32_t n, bool may_fail)
+{
+    lval r = lf_value(p->f, INDEX);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_CALL);
+    s->type = INDEX;
+    s->name = name;
+    s->in = lf_lvals(p->f, in, n);
+    s->n_in = n;
+    s->out = lf_lvals(p->f, &r, 1);
+    s->n_out = 1;
+    s->flags = may_fail ? L_FLAG_MAYFAIL : 0;
+    return r;
+}
+
+lval prog_slot(struct prog *p)
+{
+    lval slot = prog_local(p, 2);
+    lblock here = p->block;
+    p->block = (lblock){1};   /* what is under construction here comes after it */
+    for (int64_t i = 0; i < 2; i++) {
+        lval in[3] = {slot, prog_const(p, i), prog_const(p, 0)};
+        lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+    }
+    p->block = here;
+    return slot;
+}
+
+lval prog_grow(struct prog *p, lval slot, lval bytes, lval keep)
+{
+    lval in[3] = {slot, bytes, keep}, at = prog_call(p, "mcc_rt_grow", in, 3, true);
+    return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
+}
+
+lval prog_memory(struct prog *p, lval bytes)
+{
+    if (p->loops)
+        return prog_grow(p, prog_slot(p), bytes, prog_const(p, 0));
+    lval at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
+    return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
+}
+
+static lval offset(struct prog *p, lval base, expr_id bytes, enum elem e)
+{
+    lval in[2] = {base, prog_index(p, bytes)};
+    if (elem_size(e) > 8)   /* strings: only passed on */
+        e = ELEM_U8;
+    return prog_op(p, L_OFFSET, (struct ltype){e, 0}, in, 2);
+}
+
+lval prog_buffer(struct prog *p, value_id v, enum elem e)
+{
+    if (p->m->storage[v.i].place == PLACE_NONE && !p->pointer[v.i].i)
+        v = view_plain(p->g, v);
+    const struct storage *s = &p->m->storage[v.i];
+    expr_id zero = ex_const(p->x, 0);
+    if (p->pointer[v.i].i)
+        return offset(p, p->pointer[v.i], zero, e);
+    switch (s->place) {
+    case PLACE_INPUT: return offset(p, p->in[s->port], zero, e);
+    case PLACE_OUTPUT: return offset(p, p->out[s->port], zero, e);
+    case PLACE_WEIGHTS: return offset(p, p->weights_base, ex_const(p->x, (int64_t)p->m->weights.data[s->buffer].offset), e);
+    case PLACE_ARENA: return offset(p, p->arena_base, p->m->buffers.data[s->buffer].offset, e);
+    default: break;
+    }
+    p->failed = true;
+    error_internal(p->m->ctx, (src_id){0}, "value %u has no memory", v.i);
+    return p->arena_base;
+}
+
+lval prog_load(struct prog *p, value_id v, int64_t element)
+{
+    enum elem e = value_type(p->g, v)->elem;
+    lval in[2] = {prog_buffer(p, v, e), prog_const(p, element)};
+    lval r = prog_op(p, L_LOAD, (struct ltype){e, 1}, in, 2);
+    return e == ELEM_I64 ? r : prog_op(p, L_CONVERT, INDEX, &r, 1);
+}
+
+void prog_check(struct prog *p, lval cond, int32_t code, uint32_t node, const char *text)
+{
+    struct lstmt *s = lf_stmt(p->f, p->block, L_CHECK);
+    s->in = lf_lvals(p->f, &cond, 1);
+    s->n_in = 1;
+    s->imm = code;
+    s->node = node;
+    s->name = text;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------- */
+
+void prog_bind_elements(struct prog *p, value_id v)
+{
+    const struct value *value = graph_value(p->g, v);
+    uint32_t node = value->def.i ? graph_node(p->g, value->def)->src.i : 0;
+    for (sym_id id = sym_next(p->x, SYM_VALUE, (sym_id){0}); id.i; id = sym_next(p->x, SYM_VALUE, id)) {
+        const struct symbol *s = sym_get(p->x, id);
+        if (s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
+            continue;
+        lval e = prog_load(p, v, s->elem);
+        const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo, (long long)s->hi);
+        if (s->lo != INT64_MIN)
+            prog_check(p, op2(p, L_LE, prog_const(p, s->lo), e), -9, node, text);
+        if (s->hi != INT64_MAX)
+            prog_check(p, op2(p, L_LE, e, prog_const(p, s->hi)), -9, node, text);
+        prog_bind(p, id, e);
+    }
+}
+
+/* Row `trip` of what a loop collects. */
+static lval grow_row(struct prog *p, struct prog_grow g, lval bytes)
+{
+    lval before[2] = {bytes, g.trip}, at[2];
+    before[0] = prog_op(p, L_MUL, INDEX, before, 2);
+    before[1] = bytes;
+    at[0] = prog_grow(p, g.slot, prog_op(p, L_ADD, INDEX, before, 2), before[0]);
+    at[1] = before[0];
+    return prog_op(p, L_OFFSET, (struct ltype){ELEM_U8, 0}, at, 2);
+}
+
+void prog_place(struct prog *p, value_id v)
+{
+    const struct storage *s = &p->m->storage[v.i];
+    struct prog_grow g = p->grow[v.i];
+    if (p->pointer[v.i].i || (s->place != PLACE_SEGMENT && !g.slot.i))
+        return;
+    lval bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
+    p->pointer[v.i] = g.trip.i ? grow_row(p, g, bytes)
+                      : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0)) : prog_memory(p, bytes);
+}
+
+/* Transformed weights: among the open-time constants, or in the file. */
+static lval prepared_at(struct prog *p, const struct prepared *c)
+{
+    uint64_t at = c->stored ? p->m->weights.data[c->weight].offset : c->offset;
+    return offset(p, c->stored ? p->weights_base : p->constants_base, ex_const(p->x, (int64_t)at), ELEM_F32);
+}
+
+static void launch(struct prog *p, struct kernel *k)
+{
+    lval args[256];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        prog_place(p, k->outs.data[i]);
+    if (k->args.n + 1 > COUNT_OF(args)) {
+        p->failed = true;
+        error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0}, "a kernel reads more than %u values",
+                    (unsigned)COUNT_OF(args) - 1);
+        return;
+    }
+    for (uint32_t i = 0; i < k->args.n; i++) {
+        struct karg a = k->args.data[i];
+        enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
+        args[n++] = a.start.i ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
+                    : a.value.i ? prog_buffer(p, a.value, e)
+                    : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
+                    : sym_lval(p, a.sym);
+    }
+    args[n++] = prog_index(p, k->count);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
+    s->name = arena_printf(p->arena, "k%u%s", (uint32_t)(k - p->m->kernels.data), p->suffix);
+    s->in = lf_lvals(p->f, args, n);
+    s->n_in = n;
+    s->imm = k->ns;
+    s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
+}
+
+/* An output whose extents the data decides: tell the runtime where it is and how large. */
+static void declare_output(struct prog *p, value_id v)
+{
+    const struct storage *s = &p->m->storage[v.i];
+    const struct type *t = value_type(p->g, v);
+    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
+        if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT || prog_is_handle(t))
+            continue;
+        lval in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
+        prog_call(p, "mcc_rt_output", in, 4, true);
+    }
+}
+
+void prog_region(struct prog *p, region_id r)
+{
+    struct module *m = p->m;
+    for (uint32_t order = 0; !p->failed; order++) {
+        bool later = false;
+        for (uint32_t i = 0; i < m->kernels.n && !p->failed; i++) {
+            struct kernel *k = &m->kernels.data[i];
+            if (k->region.i != r.i || k->order < order)
+                continue;
+            later = true;
+            if (k->order != order)
+                continue;
+            if (k->kind == KERNEL_CONTROL)
+                prog_control(p, k);
+            else if (k->kind == KERNEL_OPAQUE)
+                prog_opaque(p, k);
+            else
+                launch(p, k);
+            bool whole = !k->piece || k->piece == graph_node(p->g, graph_value(p->g, k->outs.data[0])->def)->n_in;
+            for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
+                prog_bind_elements(p, k->outs.data[o]);
+                declare_output(p, k->outs.data[o]);
+            }
+        }
+        if (!later)
+            return;
+    }
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
+
+static void bind_shape_symbols(struct prog *p)
+{
+    for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
+        prog_bind(p, s, lf_arg(p->f, INDEX, 0, 0, sym_get(p->x, s)->name));
+}
+
+/* Elements narrower than a byte are packed at the ports and a byte each inside. */
+static bool is_packed(const struct prog *p, value_id v)
+{
+    const struct type *t = value_type(p->g, v);
+    return t->kind == TYPE_TENSOR && elem_bits(t->elem) > 0 && elem_bits(t->elem) < 8;
+}
+
+static void ports_unpack(struct prog *p, lval *packed)
+{
+    for (uint32_t k = 0; k < p->g->inputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
+        if (!is_packed(p, p->g->inputs.data[k].value))
+            continue;
+        lval n = prog_index(p, shape_count(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
+        lval in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
+        prog_call(p, "mcc_rt_unpack", in, 5, false);
+        p->in[k] = bytes;
+    }
+    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
+        if (!is_packed(p, p->g->outputs.data[k].value) || p->m->storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
+            continue;
+        packed[k] = p->out[k];
+        p->out[k] = prog_memory(p, prog_index(p, shape_count(p->x, t->dims, t->rank)));
+    }
+}
+
+static void ports_pack(struct prog *p, const lval *packed)
+{
+    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
+        if (!packed[k].i)
+            continue;
+        lval in[4] = {p->out[k], packed[k], prog_index(p, shape_count(p->x, t->dims, t->rank)),
+                      prog_const(p, elem_bits(t->elem))};
+        prog_call(p, "mcc_rt_pack", in, 4, false);
+    }
+}
+
+static bool program(struct module *m, const char *suffix)
+{
+    struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
+    struct ltype bytes = {ELEM_U8, 0};
+    p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
+    p.in = NEW_ARRAY(m->arena, lval, m->g->inputs.n + 1);
+    p.out = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
+    p.pointer = NEW_ARRAY(m->arena, lval, m->n_values);
+    p.handle = NEW_ARRAY(m->arena, lval, m->n_values);
+    p.grow = NEW_ARRAY(m->arena, struct prog_grow, m->n_values);
+    for (uint32_t k = 0; k < m->g->inputs.n; k++) {
+        value_id v = m->g->inputs.data[k].value;
+        if (prog_is_handle(value_type(m->g, v)))
+            p.handle[v.i] = lf_arg(p.f, INDEX, 0, 0, m->g->inputs.data[k].name);
+        else
+            p.in[k] = lf_arg(p.f, bytes, LARG_IN, 0, m->g->inputs.data[k].name);
+    }
+    for (uint32_t k = 0; k < m->g->outputs.n; k++)
+        p.out[k] = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 0, m->g->outputs.data[k].name);
+    p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
+    p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
+    p.constants_base = lf_arg(p.f, bytes, LARG_IN, 64, "constants");
+    bind_shape_symbols(&p);
+    lval *packed = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
+    ports_unpack(&p, packed);
+    for (uint32_t k = 0; k < m->g->inputs.n; k++)
+        prog_bind_elements(&p, m->g->inputs.data[k].value);
+    prog_region(&p, (region_id){1});
+    ports_pack(&p, packed);
+    prog_output_handles(&p);
+    m->program = p.f;
+    lf_tidy(p.f);
+    return !p.failed && lf_finish(p.f);
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------------------ */
+
+static void plan_bind(struct prog *p, lval dims)
+{
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < p->g->inputs.n; k++) {
+        const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
+        for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++, at++) {
+            sym_id s = ex_as_sym(p->x, t->dims[d]);
+            bool bound = !s.i;
+            for (uint32_t i = 0; i < p->syms.n; i++)
+                bound |= p->syms.data[i].sym.i == s.i;
+            if (bound)
+                continue;
+            lval in[2] = {dims, prog_const(p, at)};
+            prog_bind(p, s, prog_op(p, L_LOAD, INDEX, in, 2));
+        }
+    }
+}
+
+static void plan_check(struct prog *p, lval dims)
+{
+    uint32_t at = 0;
+    for (uint32_t k = 0; k < p->g->inputs.n; k++) {
+        const struct port *port = &p->g->inputs.data[k];
+        const struct type *t = value_type(p->g, port->value);
+        for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++, at++) {
+            int64_t c;
+            if (ex_is_const(p->x, t->dims[d], &c) || ex_as_sym(p->x, t->dims[d]).i)
+                continue;
+            struct strbuf text;
+            strbuf_init(&text, p->arena);
+            strbuf_printf(&text, "input '%.64s': dim %d is not ", port->name, d);
+            ex_print(p->x, t->dims[d], &text);
+            lval in[2] = {dims, prog_const(p, at)};
+            lval have = prog_op(p, L_LOAD, INDEX, in, 2);
+            prog_check(p, op2(p, L_EQ, have, prog_index(p, t->dims[d])), -2, 0, text.data);
+        }
+    }
+}
+
+static void plan_store(struct prog *p, lval out, uint32_t *at, lval v)
+{
+    lval in[3] = {out, prog_const(p, (*at)++), v};
+    lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+}
+
+static bool plan(struct module *m, const char *name)
+{
+    struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .block = {1}};
+    uint32_t at = 0;
+    p.f = lf_new(m->ctx, m->arena, LROLE_PLAN, name);
+    lval dims = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_IN, 0, "dims");
+    lval out = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_OUT, 0, "out");
+    plan_bind(&p, dims);
+    plan_check(&p, dims);
+    for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
+        bool bound = false;
+        for (uint32_t j = 0; j < p.syms.n; j++)
+            bound |= p.syms.data[j].sym.i == s.i;
+        if (!bound)
+            prog_bind(&p, s, prog_const(&p, 0));
+        plan_store(&p, out, &at, sym_lval(&p, s));
+    }
+    plan_store(&p, out, &at, prog_index(&p, m->arena_bytes));
+    for (uint32_t k = 0; k < m->g->outputs.n; k++) {
+        const struct type *t = value_type(m->g, m->g->outputs.data[k].value);
+        for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)
+            plan_store(&p, out, &at, late_expr(p.x, t->dims[d]) ? prog_const(&p, -1) : prog_index(&p, t->dims[d]));
+    }
+    m->plan = p.f;
+    lf_tidy(p.f);
+    return !p.failed && lf_finish(p.f);
+}
+
+bool emit_program(struct module *m, const char *suffix)
+{
+    return program(m, suffix) && plan(m, "plan");
+}

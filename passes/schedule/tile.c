@@ -1,0 +1,291 @@
+/* The cost model of the tiled template: which dim gets the lanes, and how many points a register tile holds.
+ *
+ * A step of the reduction on a tile of MR points by NR vectors costs MR * NR fused multiply-adds (two per cycle at
+ * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
+ * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
+ * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own. */
+#include "passes/module/choices.h"
+#include "passes/schedule/schedule.h"
+
+#include <string.h>
+
+enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
+       VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
+       CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
+       MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8 };
+
+struct extent { int64_t n; bool known; };
+
+static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
+{
+    struct extent e = {1, true};
+    if (d >= 0 && !ex_is_const(em->x, t->dims[d], &e.n))
+        e = (struct extent){64, false};
+    return e;
+}
+
+/* What a step costs besides its multiply-adds. */
+struct step {
+    bool shared;                 /* the points share the vectors: a contraction */
+    uint64_t n;                  /* steps of the whole reduction */
+    struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
+    const struct machine *mach;
+};
+
+/* What of a cache a tile's panels may fill and stay there. */
+static uint64_t l1_bytes(const struct machine *m) { return (uint64_t)m->l1_kib * 1024 * 3 / 4; }
+static uint64_t l2_bytes(const struct machine *m) { return (uint64_t)m->l2_kib * 1024 * 5 / 8; }
+
+/* The same for one of the taps of a row: what all of them broadcast is loaded once, at not quite two a cycle. */
+static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
+{
+    const struct machine *m = s->mach;
+    int64_t places = tb * row_places(&s->row, ta), fma = s->row.taps * ta * tb * nr * STEP / m->fma_per_cycle;
+    int64_t loads = (places + s->row.taps * nr) * 3 * STEP / (2 * m->loads_per_cycle), least = s->row.taps * STEP * m->fma_latency;
+    int64_t cost = fma > loads ? fma : loads;
+    return ((cost > least ? cost : least) + places * BROADCAST / 2 + LOOP_COST) / s->row.taps;
+}
+
+/* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
+ * multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice Lake with
+ * two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82, 9 x 3 80,
+ * 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
+static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
+{
+    const struct machine *m = s->mach;
+    int64_t mr = ta * tb;
+    if (s->row.dim >= 0)
+        return row_cost(ta, tb, nr, s);
+    uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
+    int64_t near = STEP / m->loads_per_cycle, far = (panels <= l2_bytes(m) ? VECTOR_L2 : VECTOR_L3) * (int64_t)m->vector_bytes / 64;
+    int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * BROADCAST : 0);
+    int64_t loads = s->shared ? nr * (panels <= l1_bytes(m) ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
+    int64_t least = STEP * m->fma_latency;
+    int64_t cost = fma > loads ? fma : loads;
+    return (cost > least ? cost : least) + LOOP_COST;
+}
+
+/* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of emit/template_tiled.c). */
+static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
+{
+    if (!e.known)
+        return e.n / size * step_cost(size, tb, nr, s);
+    if (!e.n)
+        return 0;
+    int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
+    return large * step_cost(small + 1, tb, nr, s) + (tiles - large) * step_cost(small, tb, nr, s);
+}
+
+int64_t tile_line_cost(const struct machine *m, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps)
+{
+    return dim_cost((struct extent){n, known}, size, 1, nr, &(struct step){.shared = true, .n = steps, .row.dim = -1, .mach = m});
+}
+
+static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr,
+                         const struct step *s)
+{
+    int64_t cost = 0, n_b = b.n / tb, rest_b = b.n % tb;
+    int64_t whole = vectors / nr, rest = vectors % nr;
+    for (int part = 0; part < 2; part++) {
+        int64_t v = part ? rest : nr, times = part ? (rest ? 1 : 0) : whole;
+        if (!times)
+            continue;
+        cost += times * n_b * dim_cost(a, ta, tb, v, s);
+        if (rest_b)
+            cost += times * rest_b * dim_cost(a, ta, 1, v, s);
+    }
+    return cost;
+}
+
+/* Points in the bodies that tiles of one dim need, of at most size points each (tile_split, tile_open). */
+static int64_t body_points(struct extent e, int64_t size)
+{
+    if (!e.known)
+        return size + (size >= 8 ? 4 : size >= 4 ? 2 : 0) + (size > 1);
+    int64_t tiles = (e.n + size - 1) / size, small = tiles ? e.n / tiles : 0;
+    return tiles && e.n % tiles ? 2 * small + 1 : small;
+}
+
+/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the lanes. */
+static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_choice *c, int64_t regs)
+{
+    int64_t width = (int64_t)c->nr * c->lanes, vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
+    int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
+    return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
+}
+
+/* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
+static void choose_dims(struct em *em, const struct node *n, struct tile_choice *c)
+{
+    const struct type *t = value_type(em->g, n->out[0]);
+    int32_t rank = t->rank, last = rank - 1;
+    c->vec = c->a = c->b = -1;
+    if (rank == 0)
+        return;
+    if (n->op == OP_REDUCE) {
+        int32_t fast = em_fast_dim(em, n->in[0]);
+        uint32_t n_axes;
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        if (em_reduce_horizontal(em, n))
+            return;
+        int32_t below = 0;
+        for (uint32_t i = 0; i < n_axes; i++)
+            below += axes[i] < fast;
+        bool reduced = fast < 0;
+        for (uint32_t i = 0; i < n_axes; i++)
+            reduced |= axes[i] == fast;
+        c->vec = reduced ? last : fast - below;
+        return;
+    }
+    if (n->op == OP_DOT) {
+        const struct type *bt = value_type(em->g, n->in[1]);
+        uint32_t nb, nc;
+        node_ints(n, "batch_b", &nb);
+        node_ints(n, "contract_b", &nc);
+        int32_t free_b = bt->rank - (int32_t)nb - (int32_t)nc;
+        c->vec = last;
+        c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
+        return;
+    }
+    /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
+    int32_t fast = n->op == OP_CONV && !conv_depthwise(em->g, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
+                                                            : em_fast_dim(em, n->in[0]);
+    if (fast < 0 || fast > last)
+        fast = last;
+    if (n->op == OP_ARGREDUCE) {
+        c->vec = fast == node_int(n, "axis", 0) ? last : fast < node_int(n, "axis", 0) ? fast : fast - 1;
+        return;
+    }
+    c->vec = fast;
+    c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(em->g, n) ? 1 : -1) : last;
+    if (n->op == OP_CONV && !conv_depthwise(em->g, n) && c->a == last && rank >= 4)
+        c->b = rank - 2;
+    if (c->a == c->vec)
+        c->a = -1;
+}
+
+/* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row and
+ * end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each point
+ * of the tile has an address of its own: few then, or they would not stay in registers. */
+static bool is_flat(struct em *em, const struct node *n, const struct tile_choice *c, int64_t *most)
+{
+    if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
+        return false;
+    const struct type *in = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]), *y = value_type(em->g, n->out[0]);
+    const struct storage *s = &em->m->storage[n->in[0].i];
+    uint32_t count;
+    const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
+    int64_t rows, columns;
+    bool same = true, staged = em->k->staged.i == n->in[0].i;
+    for (int32_t d = c->b; d <= c->a; d++) {
+        if (!ex_is(em->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
+            return false;
+        same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
+    }
+    if (staged && !same)
+        return false;
+    if (!ex_is_const(em->x, y->dims[c->b], &rows) || !ex_is_const(em->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
+        return false;
+    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;
+    return true;
+}
+
+uint64_t tile_steps(struct em *em, const struct node *n)
+{
+    uint64_t steps = 1;
+    int64_t c;
+    uint32_t count;
+    const struct type *w = n->n_in > 1 ? value_type(em->g, n->in[1]) : NULL;
+    if (n->op == OP_CONV) {
+        for (int32_t d = 1; d < w->rank; d++)
+            steps *= ex_is_const(em->x, w->dims[d], &c) ? (uint64_t)c : 16;
+    } else if (n->op == OP_DOT) {
+        const int64_t *k = node_ints(n, "contract_b", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= ex_is_const(em->x, w->dims[k[i]], &c) ? (uint64_t)c : 64;
+    } else if (n->op == OP_REDUCE) {
+        const int64_t *axes = node_ints(n, "axes", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= ex_is_const(em->x, value_type(em->g, n->in[0])->dims[axes[i]], &c) ? (uint64_t)c : 64;
+    } else {
+        const int64_t *k = node_ints(n, "kernel", &count);
+        for (uint32_t i = 0; i < count; i++)
+            steps *= (uint64_t)k[i];
+    }
+    return steps;
+}
+
+/* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
+ * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
+static int64_t more_registers(struct em *em, uint64_t group, bool contraction, int64_t nr)
+{
+    bool native = group == 4 ? em->mach.dot_u8 : em->mach.dot_bf16;
+    return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
+}
+
+/* Does what follows the anchor hold a function of some hundred statements for each vector of points? */
+static bool has_long_map(const struct em *em)
+{
+    for (uint32_t i = 0; i < em->k->nodes.n; i++)
+        if (lf_math_is_long(graph_node(em->g, em->k->nodes.data[i])->op))
+            return true;
+    return false;
+}
+
+struct tile_choice tile_choose(struct em *em)
+{
+    const struct node *n = graph_node(em->g, em->k->anchor);
+    const struct type *t = value_type(em->g, n->out[0]);
+    struct tile_choice c = {.nr = 1, .ta = 1, .tb = 1};
+    choose_dims(em, n, &c);
+    c.lanes = em_vector_lanes(em, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0]);
+    struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
+    int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
+    int64_t max_ta = MAX_TA, max_apart = has_long_map(em) ? 4 : 8;     /* where points share nothing */
+    c.flat = is_flat(em, n, &c, &max_ta);
+    if (c.flat) {
+        a.n *= b.n;
+        b.n = 1;
+    }
+    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(em->g, n));
+    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
+    struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), &em->mach};
+    int64_t regs = em->mach.registers, best = INT64_MAX, least = INT64_MAX;
+    const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
+    bool met = false;
+    int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
+    for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
+        for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
+            for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
+                int64_t mr = ta * tb, need = mr * nr + more_registers(em, group, contraction, nr);
+                if (step.row.dim >= 0)   /* the weights of all taps */
+                    need += (step.row.taps - 1) * nr + 1;
+                if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > max_apart))
+                    continue;
+                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
+                bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
+                struct tile_choice with = c;
+                with.nr = (uint32_t)nr;
+                with.ta = (uint32_t)ta;
+                with.tb = (uint32_t)tb;
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs);
+                if (asked || (both < least && !met)) {
+                    met = asked;
+                    least = both;
+                    best = cost;
+                    c = with;
+                }
+            }
+    if (wish && !met)
+        choice_refuse(em->m, wish, arena_printf(em->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
+                                                em->mach.registers, em->mach.vector_bytes, c.tb, c.ta, c.nr));
+    uint64_t steps = step.n;
+    int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
+    c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
+    uint64_t points = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        points *= (uint64_t)em_extent_least(em, t->dims[d]);
+    c.flops = 2 * points * products;
+    return c;
+}

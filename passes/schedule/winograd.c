@@ -1,0 +1,110 @@
+/* Which convolutions are computed by Winograd's form, and which m: by cost.
+ *
+ * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
+ * makes the same choice and shares what open transforms. Three terms decide: the products, which are fewer the larger
+ * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from memory
+ * in each run and are transformed in each chunk of tiles, unless open keeps them transformed (winograd_weights.c). Where the
+ * user says where they come from, the same forms are chosen. */
+#include "passes/schedule/winograd.h"
+
+#include "passes/module/access.h"
+#include "passes/module/choices.h"
+
+#include <math.h>
+
+enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16, L2_BYTES = 1 << 20 };
+static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
+/* Measured on whole layers, traffic of operand and result included. */
+struct transform_cost { uint32_t m; double input, output, weights; };     /* cycles per tile and 16 channels; per 16 weights */
+static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1550, 1400, 240}};
+
+struct conv_shape { int64_t images, ic, oc, out[2]; };
+
+/* Narrow floats that stay so in the file, and are widened where they are read: U is made of f32, unless mcc itself makes it. */
+static bool is_narrow(const struct module *m, value_id w)
+{
+    while (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)
+        w = graph_node(m->g, graph_value(m->g, w)->def)->in[0];
+    return value_op(m->g, w) == OP_CONVERT && m->winograd_weights != WEIGHTS_STORE;
+}
+
+/* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
+static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
+{
+    if (k->kind != KERNEL_CONTRACT)
+        return false;
+    const struct node *n = graph_node(m->g, k->anchor);
+    struct exprs *x = m->ctx->exprs;
+    uint32_t c;
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4)
+        return false;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
+    const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]), *in = value_type(m->g, n->in[0]);
+    for (int32_t d = 0; d < 2; d++) {
+        if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
+            return false;
+        s->out[d] = winograd_extent(m, y->dims[2 + d]);
+    }
+    s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
+    double f;
+    int64_t i;
+    return in->elem == ELEM_F32 && w->elem == ELEM_F32 && y->elem == ELEM_F32 && ex_is_const(x, w->dims[0], &s->oc) &&
+           ex_is_const(x, w->dims[1], &s->ic) && s->oc >= 1 && s->ic >= 1 && value_is_const(m->g, n->in[1]) &&
+           !value_is_splat(m->g, n->in[1], &f, &i) && !is_narrow(m, n->in[1]);
+}
+
+static double blocks_of(int64_t channels) { return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK); }
+
+static double direct_cost(const struct conv_shape *s)
+{
+    double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) / 2;
+    return products * 1.1 + 9.0 * (double)s->ic * (double)s->oc * 4 / bytes_per_cycle;
+}
+
+static double form_cost(const struct conv_shape *s, const struct transform_cost *t)
+{
+    double m = t->m, alpha = m + 2;
+    double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
+    double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
+    double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
+    /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for each chunk. */
+    double chunks = u > WINOGRAD_KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= WINOGRAD_KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
+    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / bytes_per_cycle);
+    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
+    return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
+}
+
+uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
+{
+    struct conv_shape s;
+    const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
+    if (!(told || m->winograd) || !is_candidate(m, k, &s))
+        return 0;
+    if (told)
+        return told->n[0];
+    if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+        return 0;
+    double best = direct_cost(&s);
+    uint32_t form = 0;
+    for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
+        double cost = form_cost(&s, &transform_costs[j]);
+        if (transform_costs[j].m > m->winograd || (cost >= best && !m->always))
+            continue;
+        best = cost;
+        form = transform_costs[j].m;
+    }
+    return form;
+}
+
+void winograd_choose(struct module *m, const bool *blocked)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        struct kernel *k = &m->kernels.data[i];
+        if (k->kind != KERNEL_CONTRACT || k->winograd)      /* a staged operand's: see fuse/stage.c */
+            continue;
+        const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
+        k->winograd = blocked[graph_node(m->g, k->anchor)->in[0].i] ? winograd_wanted(m, k) : 0;
+        if (told && told->n[0] && !k->winograd)
+            choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
+    }
+}

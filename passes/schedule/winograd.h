@@ -1,0 +1,62 @@
+/* Winograd convolution: a 3 x 3 convolution of stride 1 as products at alpha x alpha points.
+ *
+ * For a tile of m x m results, d the alpha x alpha operand elements that it reads (alpha = m + 2) and g the weights:
+ *     Y = A' [ (G g G') * (B' d B) ] A       (* element by element, summed over input channels)
+ * so the sum over channels becomes a matrix product per point, of alpha^2 / m^2 multiplications a result instead of 9.
+ * The matrices are interpolation at the points of the table; B' and A' are kept as straight-line programs with their
+ * common subexpressions named, G as numbers. U = G g G' is derived where that is cheaper: when a model is opened, for all
+ * runs, or by the kernel itself, of all weights first or of a slice of them at a time. The user may have it derived when compiling, and
+ * stored in place of g.
+ */
+#ifndef MCC_PASSES_WINOGRAD_H
+#define MCC_PASSES_WINOGRAD_H
+
+#include "passes/module/module.h"
+
+enum { WINOGRAD_ALPHA_MAX = 8, WINOGRAD_STEPS_MAX = 40 };
+
+/* Value number n_in + k = value a + c * value b, for the k-th step; values below n_in are the operands. */
+struct winograd_step { uint8_t a, b; double c; };
+struct winograd_side {               /* a vector of n_in elements -> one of n_out: one dim of a transform */
+    uint32_t n_in, n_out;
+    const struct winograd_step *steps;
+    uint8_t out[WINOGRAD_ALPHA_MAX]; /* value numbers */
+};
+struct winograd_form {
+    uint32_t m, alpha;
+    double points[WINOGRAD_ALPHA_MAX];          /* infinity: the leading coefficient */
+    struct winograd_side input, output;         /* B' and A' */
+    double g[WINOGRAD_ALPHA_MAX][3];
+};
+/* m: 2, 4 or 6; NULL: there is no such form. */
+const struct winograd_form *winograd_form(uint32_t m);
+
+/* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
+uint32_t winograd_wanted(const struct module *, const struct kernel *);
+/* Decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before halos are planned:
+ * the operand has to reach as far as whole tiles do. */
+void winograd_choose(struct module *, const bool *blocked);
+/* ---- winograd_weights.c ---- */
+enum { WINOGRAD_KEPT_BYTES = 640 << 10, WINOGRAD_KEPT_TILES = 400 };  /* open derives no larger U, and none that fewer tiles use */
+/* An extent of an image, or what stands for it where only the run knows it. */
+int64_t winograd_extent(const struct module *, expr_id);
+/* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain weights then
+ * need none for this kernel. False: not so. */
+bool winograd_store(struct module *, struct kernel *k);
+/* After constants have their places: registers what open has to derive (module.prepared), or gives the form up. */
+void winograd_constants(struct module *);
+/* Points first .. first + n of U for one pair of channels, `stride` elements apart; taps: g, row by row. The bits are those
+ * that open derives where the CPU has fused multiply-adds. */
+void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out, size_t stride);
+/* Where the plain weights of a convolution lie: the stored constant, and its strides in elements per block of 16 output
+ * channels, row, column, input channel. False: not so. */
+bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);
+
+struct em;
+/* The alpha^2 points of U = G g G', given g[column][row], in order through put; registers are of type t. */
+typedef void winograd_put(void *user, uint32_t point, lval);
+void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lval g[3][3], winograd_put *, void *user);
+/* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
+bool emit_prepare(struct module *, const struct machine *, const char *suffix);
+
+#endif

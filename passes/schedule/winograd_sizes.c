@@ -1,0 +1,201 @@
+/* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the output channels, slice of
+ * the input channels, and whether all of U is derived first. In: the kernel's shape and what the user chose; out: struct wino. */
+#include "passes/module/choices.h"
+#include "passes/emit/winograd/winograd.h"
+
+#include <math.h>
+
+enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
+       FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
+       MORE_CHUNKS = 3 };
+/* Cycles of a line, Ice Lake: stored to where the second cache has it, at any stride; of V, made where that cache holds the chunk's
+ * and where the third one does; read from the third beside products. */
+enum { LINE_STORE = 5, MAKE_NEAR = 12, MAKE_FAR = 20, READ_FAR = 1 };
+
+/* A register tile of mr tiles by nr vectors, tiles of a chunk, vectors of output channels of a parallel index. */
+struct fit { int64_t mr, nr, ct, group; };
+
+static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
+static int64_t l2_bytes(const struct wino *w) { return (int64_t)w->em->mach.l2_kib * 1024; }
+
+/* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
+ * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
+static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
+{
+    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle, least = 2 * m->fma_latency;
+    int64_t cost = fma > loads ? fma : loads;
+    return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
+}
+
+/* The columns that `vectors` of output channels are split into evenly, at most `nr` in each: how many of *nr, how many of one less. */
+static int64_t split_columns(int64_t vectors, int64_t *nr, int64_t *narrow)
+{
+    int64_t columns = ceil_of(vectors, *nr);
+    *nr = ceil_of(vectors, columns);
+    *narrow = columns * *nr - vectors;
+    return columns - *narrow;
+}
+
+int64_t wino_known_tiles(const struct wino *w)
+{
+    int64_t n;
+    return ex_is_const(w->em->x, w->tiles, &n) && n > 0 ? n : UNKNOWN_TILES;
+}
+
+/* All of U; one tile of V. */
+static int64_t u_bytes(const struct wino *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
+static int64_t v_bytes(const struct wino *w) { return w->points * w->icv * w->lanes * 4; }
+
+/* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
+static bool is_near(const struct wino *w)
+{
+    return w->resident || (w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8);
+}
+
+/* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
+ * the products read in order, and the second cache M of, which they add to for each slice; but several threads are to have work. */
+static int64_t least_chunks(const struct wino *w, int64_t mr, int64_t nr)
+{
+    int64_t tiles = wino_known_tiles(w), most = FAR_BYTES / v_bytes(w), sums = l2_bytes(w) / 2 / (w->points * nr * w->lanes * 4);
+    if (w->told_chunk)
+        return ceil_of(tiles, w->told_chunk);
+    most = most < sums ? most : sums;
+    int64_t chunks = ceil_of(tiles, most < 2 * mr ? 2 * mr : most);
+    return chunks < MANY_CHUNKS && tiles >= MANY_CHUNKS * GOOD_CHUNK ? MANY_CHUNKS : chunks;
+}
+
+/* Vectors of output channels of a parallel index: they are split too where there are few chunks, as long as enough is left. */
+static int64_t group_of(const struct wino *w, int64_t chunks)
+{
+    int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
+    if (w->told_split)
+        return w->ocv / w->told_split;
+    while (!w->resident && group % 2 == 0 && chunks < MANY_CHUNKS && group >= 2 * (chunks < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
+        group /= 2;
+        chunks *= 2;
+    }
+    return group;
+}
+
+/* Cycles of the kernel: the products; U, which each chunk derives again; V, which each part of the output channels makes again, and
+ * each of its columns reads from the third cache, as far as the products do not hide it. */
+static double fit_cost(const struct wino *w, const struct fit *f)
+{
+    const struct machine *m = &w->em->mach;
+    int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, f->ct), last = tiles - (chunks - 1) * f->ct, nr = f->nr, narrow;
+    int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr), wide = split_columns(f->group, &nr, &narrow);
+    bool near = is_near(w), far = f->ct * v_bytes(w) > l2_bytes(w) / 2;
+    double parts = (double)w->ocv / (double)f->group, v_lines = parts * (double)tiles * (double)v_bytes(w) / 64;
+    double step = (double)(wide * step_cost(m, f->mr, nr, near) + (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
+    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? MAKE_FAR : MAKE_NEAR);
+    if (far)
+        cost += v_lines * (double)(wide + narrow) * READ_FAR;
+    if (!w->resident && !w->em->k->prepared)
+        cost += (double)chunks * (double)u_bytes(w) / 64 * LINE_STORE;
+    return cost;
+}
+
+static void read_choices(struct wino *w)
+{
+    struct module *m = w->em->m;
+    const struct choice *chunk = choice_of_kernel(m, w->em->k, CHOOSE_CHUNK), *split = choice_of_kernel(m, w->em->k, CHOOSE_SPLIT);
+    if (chunk && chunk->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
+        choice_refuse(m, chunk, "so many tiles take more scratch than 16 MiB a thread");
+    else if (chunk)
+        w->told_chunk = chunk->n[0];
+    if (split && split->n[0] > 1 && w->resident)
+        choice_refuse(m, split, "all of the weights are derived first, for all channels");
+    else if (split && w->ocv % split->n[0] != 0)
+        choice_refuse(m, split, "the vectors of output channels are no multiple of it");
+    else if (split)
+        w->told_split = split->n[0];
+}
+
+/* The best sizes around a register tile: with a chunk more, parts of the output channels may be fewer. */
+static double fit_tile(const struct wino *w, struct fit *f)
+{
+    double best = INFINITY;
+    int64_t tiles = wino_known_tiles(w);
+    if (is_near(w) && !w->told_chunk) {
+        f->ct = f->mr;
+        f->group = group_of(w, ceil_of(tiles, f->ct));
+        return fit_cost(w, f);
+    }
+    int64_t least = least_chunks(w, f->mr, f->nr);
+    for (int64_t chunks = least; chunks <= least + (w->told_chunk ? 0 : MORE_CHUNKS); chunks++) {
+        struct fit g = {.mr = f->mr, .nr = f->nr, .ct = ceil_of(ceil_of(tiles, chunks), f->mr) * f->mr};
+        g.group = group_of(w, ceil_of(tiles, g.ct));
+        double cost = fit_cost(w, &g);
+        if (cost >= best)
+            continue;
+        best = cost;
+        *f = g;
+    }
+    return best;
+}
+
+static void choose_fit(struct wino *w)
+{
+    const struct machine *m = &w->em->mach;
+    double best = INFINITY;
+    bool met = false;
+    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_TILE);
+    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
+        for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
+            struct fit f = {.mr = mr, .nr = nr};
+            double cost = fit_tile(w, &f);
+            bool asked = told && told->n[0] == 1 && mr == told->n[1] && nr == told->n[2];
+            if (!asked && (cost >= best || met))
+                continue;
+            met = asked;
+            best = cost;
+            w->mr = f.mr;
+            w->nr = f.nr;
+            w->ct = f.ct;
+            w->group = f.group;
+        }
+    if (told && !met)
+        choice_refuse(w->em->m, told, arena_printf(w->em->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
+                                                   (int)w->mr, (int)w->nr));
+    w->wide = split_columns(w->group, &w->nr, &w->narrow);
+}
+
+/* How many chunks use the U of one parallel index: as many as make deriving it small, but not one index for all. */
+static void choose_span(struct wino *w)
+{
+    int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, w->ct);
+    int64_t products = tiles * w->points * w->ic * w->ocv / w->em->mach.fma_per_cycle;
+    int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
+    spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
+    w->span = w->resident ? ceil_of(chunks, spans) : 1;
+}
+
+/* Vectors of input channels of which U is at hand at a time. */
+static void choose_slice(struct wino *w)
+{
+    int64_t each = w->points * w->lanes * w->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
+    w->slice = w->icv;
+    if (w->resident || w->em->k->prepared || w->ic % w->lanes != 0)
+        return;
+    while (w->slice > 1 && (w->icv % w->slice != 0 || w->slice * each > most))
+        w->slice--;
+}
+
+/* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of the time. */
+static void choose_early(struct wino *w)
+{
+    int64_t products = w->ct / w->em->mach.fma_per_cycle;
+    w->early = w->resident || w->em->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
+}
+
+/* U is resident where the second cache holds all of it beside a register tile's V and M, and several tiles use it. */
+void wino_sizes(struct wino *w)
+{
+    int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
+    w->resident = !w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && wino_known_tiles(w) >= 4 * MAX_MR;
+    read_choices(w);
+    choose_fit(w);
+    choose_span(w);
+    choose_slice(w);
+    choose_early(w);
+}
