@@ -9,6 +9,7 @@
 
 #include "passes/module/access.h"
 
+#include <float.h>
 #include <string.h>
 
 enum { MAX_STEPS = 24, MAX_VISITS = 128, ROWS_LEAST = 8 /* fewer leave most lanes idle */, SIZE_MAX_HEAD = 1024 /* Q of a block stays in the second cache */,
@@ -74,6 +75,18 @@ static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const cha
     return true;
 }
 
+/* v at idx = the larger of x and *least, x at another point: x, that point in place, and *least; else v, and *least stays. */
+static value_id raised_from(struct finder *f, value_id v, expr_id *idx, double *least)
+{
+    const struct node *n = def_of(f->g, v);
+    if (!n || n->op != OP_MAX)
+        return v;
+    for (uint32_t k = 0; k < 2; k++)
+        if (value_is_splat(f->g, n->in[1 - k], least, &(int64_t){0}) && inner(f, v, OP_MAX, 1))
+            return spread_of(f, n->in[k], idx);
+    return v;
+}
+
 /* e = exp(d), or that but for 0 where d is below a bound; sets d = z - max. */
 static bool match_terms(struct finder *f, value_id e, value_id *d)
 {
@@ -119,6 +132,7 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
             return false;
         a->sum = spread_of(f, one->in[1], at);
     }
+    a->sum = raised_from(f, a->sum, at, &a->least_sum);
     if (!is_reduce(f, a->sum, at, "sum", a->terms, idx, axis) || !match_terms(f, a->terms, &d))
         return false;
     n = inner(f, d, OP_SUB, value_op(f->g, a->terms) == OP_SELECT ? 2 : 1);
@@ -126,8 +140,9 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
         return false;
     memcpy(at, idx, size);
     a->z = n->in[0];
-    a->max = spread_of(f, n->in[1], at);
-    return is_reduce(f, a->max, at, "max", a->z, idx, axis);
+    double lowest = -FLT_MAX;    /* of a maximum: applied where the terms are; a higher one were wrong for the spans before */
+    a->max = raised_from(f, spread_of(f, n->in[1], at), at, &lowest);
+    return lowest <= -FLT_MAX && is_reduce(f, a->max, at, "max", a->z, idx, axis);
 }
 
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */

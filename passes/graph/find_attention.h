@@ -18,6 +18,7 @@ struct attention {
     node_id scores, values;
     value_id z, terms;           /* what the softmax is of; exp(z - max), of which small ones are 0 */
     value_id max, sum;           /* results of the reductions over the keys */
+    double least_sum;            /* what the sum is raised to: 1 makes rows without any key 0, 0 leaves them NaN */
     uint32_t rows_of;            /* which operand of `scores` the rows of p come from: 0 or 1 */
     VEC(struct attention_step) to_z, to_scores;    /* views from p to z; views and maps from z to the scores */
     VEC(struct attention_side) sides;

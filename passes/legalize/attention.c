@@ -101,13 +101,17 @@ static value_id mask_bias(struct rule *r, const struct attention *a)
     return b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
 }
 
-/* -inf where key j is after query i, counted from the end of the past. */
-static value_id causal_bias(struct builder *b, const struct attention *a)
+/* -inf where key j is after query i: queries follow the past, or are the last ones of the lens[batch] keys that count. */
+static value_id causal_bias(struct builder *b, const struct attention *a, value_id lens)
 {
-    expr_id dims[2] = {b_dim(b, a->q, 2), b_dim(b, a->k, 2)};
-    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1);
+    expr_id rows = b_dim(b, a->q, 2), dims[2] = {rows, b_dim(b, a->k, 2)};
+    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1), before = {0};
     if (a->past.i)
-        row = b_binary(b, OP_ADD, row, v_expr(b, ELEM_I64, b_dim(b, a->past, 2)));
+        before = v_expr(b, ELEM_I64, b_dim(b, a->past, 2));
+    else if (lens.i)
+        before = b_binary(b, OP_SUB, v_along(b, b_convert(b, lens, ELEM_I64), 0, 4), v_expr(b, ELEM_I64, rows));
+    if (before.i)
+        row = b_binary(b, OP_ADD, row, before);
     return b_select(b, b_binary(b, OP_LT, row, col), b_scalar_f64(b, a->wide, -INFINITY), b_scalar_f64(b, a->wide, 0));
 }
 
@@ -125,13 +129,37 @@ static value_id softcap(struct builder *b, value_id x, double cap)
     return cap > 0 ? b_binary_f64(b, OP_MUL, b_unary(b, OP_TANH, b_binary_f64(b, OP_DIV, x, cap)), cap) : x;
 }
 
+/* Rows without any key are 0 (onnx/onnx#8068); only a mask or a length makes such rows. */
 static value_id attention_softmax(struct rule *r, value_id scores, enum elem wide)
 {
     static const int64_t last[] = {3};
+    struct builder *b = r->b;
     enum elem precision = rule_elem_attr(r, "softmax_precision", wide);
     if (elem_class(precision) != 'F' || elem_size(precision) < 4)
         precision = ELEM_F32;
-    return b_convert(r->b, v_softmax(r->b, b_convert(r->b, scores, precision), last, 1, false), wide);
+    scores = b_convert(b, scores, precision);
+    bool every = !rule_has(r, 3) && !rule_has(r, 6);
+    return b_convert(b, every ? v_softmax(b, scores, last, 1, false) : v_softmax_masked(b, scores, last, 1), wide);
+}
+
+static value_id both_biases(struct builder *b, value_id a, value_id c)
+{
+    return a.i && c.i ? b_binary(b, OP_ADD, a, c) : a.i ? a : c;
+}
+
+/* What is added to the scores, or {0}. A causal mask that follows the lengths leaves out what is past them too. */
+static value_id attention_bias(struct rule *r, const struct attention *a)
+{
+    struct builder *b = r->b;
+    value_id bias = {0}, lens = rule_has(r, 6) ? rule_in(r, 6) : (value_id){0};
+    bool causal = rule_int(r, "is_causal", 0) != 0;
+    if (rule_has(r, 3))
+        bias = mask_bias(r, a);
+    if (causal)
+        bias = both_biases(b, bias, causal_bias(b, a, lens));
+    if (lens.i && (!causal || a->past.i))
+        bias = both_biases(b, bias, length_bias(b, a, lens));
+    return bias;
 }
 
 static bool attention_read(struct rule *r, struct attention *a)
@@ -163,19 +191,10 @@ bool rule_attention(struct rule *r)
     if (!attention_read(r, &a))
         return false;
     enum elem narrow = v_elem(b, rule_in(r, 0));
-    value_id scores = grouped_product(r, a.q, a.k, true), bias = {0}, shown;
+    value_id scores = grouped_product(r, a.q, a.k, true), bias, shown;
     scores = softcap(b, scaled(r, scores, b_dim(b, a.q, 3)), rule_float(r, "softcap", 0));
     shown = scores;
-    if (rule_has(r, 3))
-        bias = mask_bias(r, &a);
-    if (rule_int(r, "is_causal", 0)) {
-        value_id causal = causal_bias(b, &a);
-        bias = bias.i ? b_binary(b, OP_ADD, bias, causal) : causal;
-    }
-    if (rule_has(r, 6)) {
-        value_id tail = length_bias(b, &a, rule_in(r, 6));
-        bias = bias.i ? b_binary(b, OP_ADD, bias, tail) : tail;
-    }
+    bias = attention_bias(r, &a);
     if (bias.i)
         scores = b_binary(b, OP_ADD, scores, bias);
     if (mode == 2)

@@ -109,6 +109,9 @@ value_id v_expr(struct builder *, enum elem, expr_id);
 /* A permutation that moves axis `from` to position `to`. */
 value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
+/* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where something is,
+ * so that all other results keep their bits. */
+value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *);      /* Div as a product, where it may be (quotient.c) */
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */

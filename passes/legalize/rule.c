@@ -1,5 +1,6 @@
 /* What every rule uses: operands, results, attributes, facts about values, common constructions.
  */
+#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -330,13 +331,27 @@ static value_id softmax_terms(struct builder *b, value_id shifted)
     return b_select(b, far, zero, b_unary(b, OP_EXP, b_select(b, far, zero, shifted)));
 }
 
-value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
+enum softmax { SOFTMAX, SOFTMAX_LOG, SOFTMAX_MASKED };
+static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, uint32_t n, enum softmax kind)
 {
     value_id max = b_reduce(b, x, axes, n, "max", true);
-    value_id shifted = b_binary(b, OP_SUB, x, max);
-    value_id e = softmax_terms(b, shifted);
+    if (kind == SOFTMAX_MASKED)
+        max = b_binary_f64(b, OP_MAX, max, v_elem(b, x) == ELEM_F64 ? -DBL_MAX : -FLT_MAX);
+    value_id shifted = b_binary(b, OP_SUB, x, max), e = softmax_terms(b, shifted);
     value_id sum = b_reduce(b, e, axes, n, "sum", true);
-    if (log)
+    if (kind == SOFTMAX_LOG)
         return b_binary(b, OP_SUB, shifted, b_unary(b, OP_LOG, sum));
+    if (kind == SOFTMAX_MASKED)
+        sum = b_binary_f64(b, OP_MAX, sum, 1);
     return b_binary(b, OP_MUL, e, b_binary(b, OP_DIV, b_splat_like(b, sum, 1), sum));
+}
+
+value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
+{
+    return softmax_of(b, x, axes, n, log ? SOFTMAX_LOG : SOFTMAX);
+}
+
+value_id v_softmax_masked(struct builder *b, value_id x, const int64_t *axes, uint32_t n)
+{
+    return softmax_of(b, x, axes, n, SOFTMAX_MASKED);
 }

@@ -21,7 +21,7 @@
 #include "passes/graph/find_attention.h"
 #include "passes/legalize/legalize.h"
 
-struct shape { expr_id batch, heads, rows, keys, size, columns; };
+struct shape { expr_id batch, heads, rows, keys, size, columns; bool empty_rows; };
 
 /* ---- drawing --------------------------------------------------------------------------------------------------------- */
 
@@ -57,7 +57,8 @@ static value_id scores(struct draw *d, const struct shape *s)
     return b_matmul(&d->b, q, turned(d, k));
 }
 
-/* -inf (or far below) where a key comes after the row, or is one of the first few but not of the last. */
+/* -inf (or far below) where a key comes after the row, or is one of the first few but not of the last; where rows may be empty,
+ * all of every third row. */
 static value_id masked(struct draw *d, const struct shape *s, value_id z)
 {
     struct builder *b = &d->b;
@@ -66,10 +67,15 @@ static value_id masked(struct draw *d, const struct shape *s, value_id z)
     double far = draw_chance(d, 50) ? -INFINITY : -1000;
     memcpy(key, all, sizeof key);
     key[2] = ex_const(d->x, 1);
-    switch (draw_int(d, 0, 3)) {
+    switch (draw_int(d, 0, s->empty_rows ? 4 : 3)) {
     case 0: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, all, 4, draw_chance(d, 50)).v);
     case 1: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, key, 4, draw_chance(d, 50)).v);
     case 2: hidden = b_binary(b, OP_LT, row, col); break;
+    case 4:
+        hidden = b_binary(b, OP_EQ, b_binary(b, OP_MOD, row, v_expr(b, ELEM_I64, ex_const(d->x, 3))), v_expr(b, ELEM_I64, ex_const(d->x, 1)));
+        hidden = b_binary(b, OP_OR, hidden, b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_const(d->x, draw_int(d, 0, 3)))));
+        far = -INFINITY;
+        break;
     default:   /* whole spans of keys count for nothing */
         hidden = b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_addc(d->x, s->keys, -draw_int(d, 1, 9))));
         break;
@@ -90,10 +96,12 @@ static value_id in_other_dims(struct draw *d, const struct shape *s, value_id z)
     return b_reshape(&d->b, z, other + 1, 4);
 }
 
-static value_id softmax(struct draw *d, value_id z)
+static value_id softmax(struct draw *d, const struct shape *s, value_id z)
 {
     static const int64_t last[] = {3};
     struct builder *b = &d->b;
+    if (s->empty_rows)
+        return v_softmax_masked(b, z, last, 1);
     if (draw_chance(d, 70))
         return v_softmax(b, z, last, 1, false);
     value_id e = b_unary(b, OP_EXP, b_binary(b, OP_SUB, z, b_reduce(b, z, last, 1, "max", true)));
@@ -112,7 +120,7 @@ static value_id attend(struct draw *d, const struct shape *s)
         z = in_other_dims(d, s, z);
     if (draw_chance(d, 60))
         z = masked(d, s, z);
-    value_id y = z.i ? b_matmul(b, softmax(d, z), v) : z;
+    value_id y = z.i ? b_matmul(b, softmax(d, s, z), v) : z;
     expr_id joined[3] = {s->batch, s->rows, ex_mul(d->x, s->heads, s->columns)};
     if (y.i && draw_chance(d, 60))
         y = b_reshape(b, b_transpose(b, y, swap), joined, 3);
@@ -126,7 +134,7 @@ static bool build(struct draw *d)
     static const int64_t sizes[] = {1, 3, 4, 7, 8, 12, 15, 16, 17, 20, 31, 32, 33, 48};
     struct exprs *x = d->x;
     struct shape s = {ex_const(x, draw_int(d, 1, 2)), ex_const(x, draw_int(d, 1, 3)), ex_const(x, draw_int(d, 8, 70)),
-                      ex_const(x, draw_int(d, 1, 90)), ex_const(x, DRAW_PICK(d, sizes)), ex_const(x, DRAW_PICK(d, sizes))};
+                      ex_const(x, draw_int(d, 1, 90)), ex_const(x, DRAW_PICK(d, sizes)), ex_const(x, DRAW_PICK(d, sizes)), draw_chance(d, 30)};
     if (draw_chance(d, 40)) {
         bool keys = draw_chance(d, 70);
         d->extent[0] = draw_chance(d, 5) ? 0 : draw_int(d, 1, keys ? 280 : 70);
@@ -182,7 +190,7 @@ static bool nothing_stored(const struct module *m, const struct shape *s)
 }
 
 /* One attention whose last part the argument changes; is it one kernel? */
-enum change { PLAIN, SCORES_READ, PROBABILITIES_READ, WRONG_AXIS, FEW_ROWS };
+enum change { PLAIN, EMPTY_ROWS, SCORES_READ, PROBABILITIES_READ, WRONG_AXIS, FEW_ROWS };
 static bool fused(enum change change)
 {
     struct context *ctx = context_new();
@@ -194,12 +202,12 @@ static bool fused(enum change change)
     d->b = (struct builder){.g = d->g, .region = {1}};
     struct exprs *x = d->x;
     struct shape s = {ex_const(x, 1), ex_const(x, 2), ex_const(x, change == FEW_ROWS ? 3 : 33),
-                      ex_const(x, change == WRONG_AXIS ? 33 : 21), ex_const(x, 8), ex_const(x, 8)};
+                      ex_const(x, change == WRONG_AXIS ? 33 : 21), ex_const(x, 8), ex_const(x, 8), change == EMPTY_ROWS};
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         struct builder *b = &d->b;
         value_id v = operand(d, &s, s.keys, s.columns), z = b_binary_f64(b, OP_MUL, scores(d, &s), 0.5);
-        value_id p = v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
+        value_id p = s.empty_rows ? v_softmax_masked(b, z, last, 1) : v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
         value_id y = b_matmul(b, p, v), read = change == SCORES_READ ? z : change == PROBABILITIES_READ ? p : (value_id){0};
         single_result(d, y);
         if (read.i) {
@@ -257,6 +265,7 @@ static void test_memory(void **state)
 {
     (void)state;
     assert_true(fused(PLAIN));
+    assert_true(fused(EMPTY_ROWS));
     assert_false(fused(SCORES_READ));
     assert_false(fused(PROBABILITIES_READ));
     assert_false(fused(WRONG_AXIS));

@@ -253,12 +253,20 @@ static lval maximum(struct attn *t, int64_t j)
     return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
 }
 
+static lval factor_of_sum(struct attn *t, lval sum)
+{
+    struct em *em = t->em;
+    if (t->a->least_sum > 0)
+        sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->lanes, t->a->least_sum, 0));
+    return em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum);
+}
+
 /* The sum of vector j's terms: into L, or where all are known, what the results are multiplied by into C. */
 static void sum_store(struct attn *t, int64_t j, lval sum)
 {
     struct em *em = t->em;
     if (!t->span) {
-        em_scratch_store(em, t->c, at_vector(t, j), em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum));
+        em_scratch_store(em, t->c, at_vector(t, j), factor_of_sum(t, sum));
         return;
     }
     lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->lanes), em_scratch_load(em, t->c, at_vector(t, j), t->lanes), sum};
@@ -420,7 +428,7 @@ void attn_end(struct attn *t)
     struct em *em = t->em;
     for (int64_t j = 0; j < t->nv; j++) {
         lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->lanes);
-        lval by = em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum);
+        lval by = factor_of_sum(t, sum);
         if (ex_lo(em->x, t->keys) < 1)   /* no key at all: no terms, and the result is 0 */
             by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))), em_const(em, ELEM_F32, t->lanes, 0, 0), by);
         em_scratch_store(em, t->c, at_vector(t, j), by);
