@@ -243,7 +243,7 @@ static bool rest_walk(struct rule *r, struct side *s, void *data)
         s->results[i] = v.i ? lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
         ok = ok && s->results[i].kind != LVAL_POISON && s->results[i].kind != LVAL_NONE;
         if (ok && rest->region.i == 1 && s->results[i].kind == LVAL_VALUE)
-            ok = port_check(lg, &lg->from->outputs.data[i], s->results[i].v);
+            ok = declared_fits(lg, &lg->from->outputs.data[i], s->results[i].v);
     }
     return ok;
 }

@@ -127,7 +127,7 @@ bool rule_fused_conv(struct rule *r)
     struct builder *b = r->b;
     value_id y = rule_conv_core(r, rule_in(r, 0), rule_in(r, 1), ELEM_NONE);
     if (rule_has(r, 2))
-        y = b_binary(b, OP_ADD, y, v_along(b, rule_in(r, 2), 1, v_rank(b, y)));
+        y = b_binary(b, OP_ADD, y, v_channels(b, rule_in(r, 2), y, 1));
     if (rule_has(r, 3))
         y = b_binary(b, OP_ADD, y, rule_in(r, 3));
     return y.i && rule_result(r, activated(r, y));

@@ -133,7 +133,7 @@ static bool conv_finish(struct rule *r, value_id y, uint32_t bias, enum elem e)
 {
     struct builder *b = r->b;
     if (rule_has(r, bias))
-        y = b_binary(b, OP_ADD, y, v_along(b, b_convert(b, v_normal(b, rule_in(r, bias)), v_elem(b, y)), 1, v_rank(b, y)));
+        y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, v_normal(b, rule_in(r, bias)), v_elem(b, y)), y, 1));
     return rule_result(r, b_convert(b, y, e));
 }
 

@@ -63,8 +63,11 @@ bool walk_region(struct legalizer *, region_id);
 bool walk_rest(struct legalizer *, region_id, uint32_t first);
 /* Of the file: is v the result of a node of that very region? */
 bool region_defines(const struct legalizer *, region_id, value_id);
-/* Does v have the type that the model declares for its output? false after a diagnostic. */
-bool port_check(struct legalizer *, const struct port *, value_id);
+/* Does v have the type that the model declares for its output, dims included? false after an error. */
+bool declared_fits(struct legalizer *, const struct port *, value_id);
+/* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares from now on,
+ * the computed one where the model's was wrong. Borrowed from either graph. */
+bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
 /* Walks the rest of the region, from node next on, behind the If that asked for a fork. true: one branch turned out to be the
  * only one that can run, and the rest is still to be walked in place. */
 bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t next);

@@ -427,34 +427,6 @@ static bool inputs_create(struct legalizer *lg)
     return ok;
 }
 
-bool port_check(struct legalizer *lg, const struct port *p, value_id v)
-{
-    const struct type *have = value_type(lg->to, v), *want = p->declared;
-    if (!want || want->kind == TYPE_UNKNOWN)
-        return true;
-    if (have->kind != want->kind)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as another kind of value");
-    if (have->kind != TYPE_TENSOR)
-        return true;
-    if (want->elem != ELEM_NONE && have->elem != want->elem)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
-                        elem_name(want->elem), elem_name(have->elem));
-    if (want->rank == RANK_UNKNOWN)
-        return true;
-    if (want->rank != have->rank)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared with rank %d, computed with %d",
-                        (int)want->rank, (int)have->rank);
-    for (int32_t i = 0; i < want->rank; i++) {
-        int64_t a, b;
-        if (want->dims[i].i && ex_is_const(lg->ctx->exprs, want->dims[i], &a) &&
-            ex_is_const(lg->ctx->exprs, have->dims[i], &b) && a != b)
-            return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
-                            "output dimension %d declared as %lld, computed as %lld", (int)i, (long long)a,
-                            (long long)b);
-    }
-    return true;
-}
-
 /* true when poison reached no output. */
 static bool outputs_create(struct legalizer *lg)
 {
@@ -463,11 +435,12 @@ static bool outputs_create(struct legalizer *lg)
         const struct port *p = &lg->from->outputs.data[i];
         struct lval l = p->value.i ? lg->map[p->value.i] : (struct lval){.kind = LVAL_POISON};
         value_id v = l.kind == LVAL_POISON ? (value_id){0} : lval_force(&lg->b, l);
-        if (!v.i || !port_check(lg, p, v)) {
+        const struct type *declared;
+        if (!v.i || !declared_settle(lg, p, v, &declared)) {
             ok = false;
             continue;
         }
-        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = p->declared};
+        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared};
         VEC_PUSH(lg->arena, &lg->to->outputs, port);
         graph_add_result(lg->to, lg->b.region, v);
     }

@@ -96,6 +96,8 @@ value_id v_scalar(struct builder *, value_id);                 /* one-element te
 value_id v_reshape_i(struct builder *, value_id, const int64_t *dims, int32_t rank);
 /* [1, ..., C, ..., 1]: a rank-1 tensor along `axis` of rank `rank`. */
 value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
+/* As v_along, of a vector that has an element for each of x's along axis: any other length is an error, at run time too. */
+value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
 /* A rank-1 operand whose length is what the operator demands: where only the run knows it, the run checks it. */
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */

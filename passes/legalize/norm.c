@@ -31,12 +31,12 @@ struct stats { value_id scale, bias, mean, var; };
 
 static value_id batch_apply(struct builder *b, value_id x, const struct stats *s, double eps)
 {
-    int32_t rank = v_rank(b, x), axis = rank > 1 ? 1 : 0;
+    int32_t axis = v_rank(b, x) > 1 ? 1 : 0;
     value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, s->var, eps));
     value_id scale = b_binary(b, OP_DIV, s->scale, dev);
     value_id shift = b_binary(b, OP_SUB, s->bias, b_binary(b, OP_MUL, s->mean, scale));
-    value_id y = b_binary(b, OP_MUL, x, v_along(b, scale, axis, rank));
-    return b_binary(b, OP_ADD, y, v_along(b, shift, axis, rank));
+    value_id y = b_binary(b, OP_MUL, x, v_channels(b, scale, x, axis));
+    return b_binary(b, OP_ADD, y, v_channels(b, shift, x, axis));
 }
 
 /* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum) (version 14 on). */
@@ -108,7 +108,7 @@ bool rule_instance_norm(struct rule *r)
     if (!x.i || rank < 3)
         return x.i ? rule_bad(r, "input of rank %d", (int)rank) : false;
     value_id y = normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
-    y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank), v_along(b, rule_in(r, 2), 1, rank));
+    y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
@@ -141,10 +141,10 @@ bool rule_group_norm(struct rule *r)
     y = normalized(b, y, axes, axes_from(axes, 2, rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
     bool by_group = r->version < 21 && !scale_by_channel(r, d[1], groups);
     if (by_group)
-        y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank + 1), v_along(b, rule_in(r, 2), 1, rank + 1));
+        y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     y = b_reshape(b, y, d, rank);
     if (!by_group)
-        y = scaled(b, y, v_along(b, rule_in(r, 1), 1, rank), v_along(b, rule_in(r, 2), 1, rank));
+        y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 

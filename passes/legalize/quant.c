@@ -226,7 +226,7 @@ bool rule_qlinear_conv(struct rule *r)
         return false;
     int32_t rank = v_rank(b, sum);
     if (rule_has(r, 8))
-        sum = b_binary(b, OP_ADD, sum, v_along(b, rule_in(r, 8), 1, rank));
+        sum = b_binary(b, OP_ADD, sum, v_channels(b, rule_in(r, 8), sum, 1));
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], 1, rank), scale_along(b, in[4], 1, rank));
     return rule_result(r, requantize(b, sum, scale, in[6], in[7]));
 }

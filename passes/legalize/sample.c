@@ -370,6 +370,6 @@ bool rule_deform_conv(struct rule *r)
     memcpy(out + 2, d.out, (size_t)d.s.n * sizeof *out);
     y = b_reshape(b, y, out, d.s.n + 2);
     if (rule_has(r, 3))
-        y = b_binary(b, OP_ADD, y, v_along(b, v_widen(b, rule_in(r, 3)), 1, d.s.n + 2));
+        y = b_binary(b, OP_ADD, y, v_channels(b, v_widen(b, rule_in(r, 3)), y, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }

@@ -1,0 +1,90 @@
+/* What the model declares of an output beside what is computed.
+ *
+ * An element type or a kind of value that differs is an error. A shape is only a statement about the computation, and files that
+ * state a wrong one run elsewhere, so the computed one counts and a warning names both. The exception is a declaration that
+ * cannot be of this value at all: see is_of_another.
+ */
+#include "passes/legalize/driver.h"
+
+#include "ir/graph/infer.h"
+
+/* The element type and the kind of value, and whether dims are worth a look. */
+static bool type_check(struct legalizer *lg, const struct port *p, const struct type *have, bool *dims)
+{
+    const struct type *want = p->declared;
+    *dims = false;
+    if (!want || want->kind == TYPE_UNKNOWN)
+        return true;
+    if (have->kind != want->kind)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as another kind of value");
+    if (have->kind != TYPE_TENSOR)
+        return true;
+    if (want->elem != ELEM_NONE && have->elem != want->elem)
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
+                        elem_name(want->elem), elem_name(have->elem));
+    *dims = want->rank != RANK_UNKNOWN && have->rank != RANK_UNKNOWN;
+    return true;
+}
+
+/* Dims that nobody declared, and those that some sizes make equal, do not differ. */
+static bool shape_differs(struct exprs *ex, const struct type *want, const struct type *have)
+{
+    bool differs = want->rank != have->rank;
+    for (int32_t i = 0; !differs && i < want->rank; i++)
+        differs = want->dims[i].i && ex_cmp_eq(ex, want->dims[i], have->dims[i]) == FALSE_;
+    return differs;
+}
+
+/* Two dims or more, and the declared one larger in each: nothing of the declaration holds, and a host that believed it would
+ * read past the result along every axis. */
+static bool is_of_another(struct exprs *ex, const struct type *want, const struct type *have)
+{
+    bool larger = want->rank == have->rank && want->rank >= 2;
+    for (int32_t i = 0; larger && i < want->rank; i++)
+        larger = want->dims[i].i && ex_cmp_lt(ex, have->dims[i], want->dims[i]) == TRUE_;
+    return larger;
+}
+
+/* "f32[n, 4]" with "?" for dims that nobody declared. */
+static const char *declared_text(struct legalizer *lg, const struct type *t)
+{
+    struct strbuf s;
+    strbuf_init(&s, lg->arena);
+    strbuf_printf(&s, "%s[", elem_name(t->elem));
+    for (int32_t i = 0; i < t->rank; i++) {
+        strbuf_printf(&s, "%s%s", i ? ", " : "", t->dims[i].i ? "" : "?");
+        if (t->dims[i].i)
+            ex_print(lg->ctx->exprs, t->dims[i], &s);
+    }
+    strbuf_printf(&s, "]");
+    return s.data;
+}
+
+bool declared_fits(struct legalizer *lg, const struct port *p, value_id v)
+{
+    const struct type *have = value_type(lg->to, v);
+    bool dims;
+    if (!type_check(lg, p, have, &dims))
+        return false;
+    if (!dims || !shape_differs(lg->ctx->exprs, p->declared, have))
+        return true;
+    return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
+                    declared_text(lg, p->declared), type_text(lg->to, have));
+}
+
+bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, const struct type **out)
+{
+    const struct type *have = value_type(lg->to, v);
+    bool dims;
+    *out = p->declared;
+    if (!type_check(lg, p, have, &dims))
+        return false;
+    if (!dims || !shape_differs(lg->ctx->exprs, p->declared, have))
+        return true;
+    if (is_of_another(lg->ctx->exprs, p->declared, have))
+        return declared_fits(lg, p, v);
+    *out = arena_copy(lg->arena, have, sizeof *have);
+    warn_at(lg->ctx, (src_id){0}, "declared-shape", "output '%.200s' is declared as %s and computed as %s, which counts", p->name,
+            declared_text(lg, p->declared), type_text(lg->to, have));
+    return true;
+}
