@@ -44,7 +44,7 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 # ---- sources --------------------------------------------------------------------------------------
 
-SOURCES := runtime/mcc_load.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
+SOURCES := runtime/mcc_load.c runtime/rt_cpu.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
 # The command's own files; everything else is the library.
 COMMAND := cli/main.c $(wildcard cli/commands/*.c)
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o)
@@ -86,7 +86,7 @@ $(BUILD)/flags: FORCE
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(PROTO_H)
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) $(if $(filter codegen/%,$<),-isystem $(LLVM_INCLUDE)) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(CFLAGS_ALL) $(if $(filter codegen/% tests/codegen/%,$<),-isystem $(LLVM_INCLUDE)) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/%.o: %.cpp $(BUILD)/flags
 	@mkdir -p $(@D)

@@ -2,6 +2,7 @@
 #include "cli/backend.h"
 
 #include "cli/mccc.h"
+#include "cli/targets.h"
 #include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
 #include "passes/module/access.h"
@@ -9,64 +10,6 @@
 
 #include <sched.h>
 #include <string.h>
-
-/* ---- targets ------------------------------------------------------------------------------------------------- */
-
-#define SAME(bit) ((int)CPU_##bit == (int)RT_CPU_##bit)
-_Static_assert(SAME(X86_V2) && SAME(X86_V3) && SAME(X86_V4) && SAME(X86_VNNI) && SAME(X86_BF16) && SAME(ARM_DOTPROD) &&
-               SAME(ARM_I8MM) && SAME(RISCV_V), "the table and the runtime name the same CPUs");
-
-/* One variant: a row of the table, with -mattr's features behind its own. */
-struct variant { const struct target_row *row; struct target target; };
-
-/* Is word one of the words of a comma-separated list? */
-static bool listed(const char *list, const char *word)
-{
-    size_t n = strlen(word);
-    for (const char *p = strstr(list, word); p && n; p = strstr(p + 1, word))
-        if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
-            return true;
-    return false;
-}
-
-/* What the name ends in: "v3" for "x86-64-v3". */
-static const char *short_name(const struct target_row *t)
-{
-    const char *tail = strrchr(t->name, '-');
-    return tail ? tail + 1 : t->name;
-}
-
-static bool is_native(const struct target_row *t, const char *arch)
-{
-    for (uint32_t i = 0; i < target_count; i++)
-        if (target_runs_here(&target_rows[i]))
-            return strncmp(arch, target_rows[i].arch, strlen(target_rows[i].arch)) == 0 ? &target_rows[i] == t : t->standard;
-    return t->standard;
-}
-
-/* Is the row's dot product what a contraction of the module wants? Then the row is made unasked. */
-static bool has_use(const struct module *m, const struct target_row *t)
-{
-    uint32_t group = t->machine.dot_bf16 ? 2 : t->machine.dot_u8 ? 4 : 0;
-    for (uint32_t i = 0; group && i < m->kernels.n; i++) {
-        node_id anchor = m->kernels.data[i].anchor;
-        if (anchor.i && dot_group(m, graph_node(m->g, anchor)) == group)
-            return true;
-    }
-    return false;
-}
-
-static bool variant_wanted(const struct options *o, const struct module *m, const struct target_row *t)
-{
-    const char *arch = o->target ? o->target : "x86_64", *list = o->variants ? o->variants : o->march;
-    if (strncmp(arch, t->arch, strlen(t->arch)) != 0)
-        return false;
-    if (!list || !strcmp(list, "all"))
-        return t->standard || has_use(m, t);
-    if (!strcmp(list, "native"))
-        return is_native(t, arch);
-    return listed(list, t->name) || listed(list, short_name(t));
-}
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
 
@@ -234,20 +177,10 @@ static bool schedule_variant(struct compilation *c, const struct variant *v, con
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
-    struct art_variant row = {.target = &v->target, .name = v->row->name, .features = v->row->needs, .program = m->program->name,
+    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->needs, .program = m->program->name,
                               .prepare = m->prepare ? m->prepare->name : NULL};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
-}
-
-static const struct variant *variant_new(struct compilation *c, const struct target_row *row)
-{
-    struct variant *v = NEW(&c->ctx->session, struct variant);
-    const char *more = c->options->mattr, *own = row->features;
-    *v = (struct variant){row, {row->triple, row->cpu, own}};
-    if (more)
-        v->target.features = arena_printf(&c->ctx->session, "%s%s%s", own, *own ? "," : "", more);
-    return v;
 }
 
 static struct codegen_options backend_options(const struct compilation *c);
@@ -282,13 +215,15 @@ bool run_schedule(struct compilation *c)
     c->module->scheduled = look_after_workers;
     c->module->user = c;
     for (uint32_t i = 0; i < target_count; i++) {
-        if (!variant_wanted(c->options, c->module, &target_rows[i]))
+        if (!target_wanted(c->options, c->module, &target_rows[i]))
             continue;
         if (last && goes_on(c))
             codegen_give(c);
-        last = variant_new(c, &target_rows[i]);
-        if (!schedule_variant(c, last, arena_printf(&c->ctx->session, "_%s", short_name(&target_rows[i]))))
+        struct variant *v = NEW(&c->ctx->session, struct variant);
+        if (!variant_init(v, c->ctx, &target_rows[i], c->options->mattr) ||
+            !schedule_variant(c, v, arena_printf(&c->ctx->session, "_%s", target_short_name(v->row))))
             return false;
+        last = v;
     }
     if (!last)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");

@@ -4,6 +4,7 @@
  * The one unwind point of a compilation is here: running out of memory anywhere below ends in compile_guarded().
  */
 #include "cli/backend.h"
+#include "cli/targets.h"
 
 #include <string.h>
 #include <time.h>
@@ -106,16 +107,12 @@ static bool stages_known(struct context *ctx, const struct options *o)
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 
-/* What the option table cannot say of --prefix (a C name) and -mattr (features to add or to take away). */
-static bool words_known(struct context *ctx, const struct options *o)
+/* What the option table cannot say of --prefix: a C name. */
+static bool prefix_check(struct context *ctx, const char *p)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
-    const char *p = o->prefix;
     if (p && (p[strspn(p, letters)] || (*p >= '0' && *p <= '9')))
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'prefix' takes letters, digits and _, not '%s'", p);
-    for (p = o->mattr; p && *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
-        if ((*p != '+' && *p != '-') || strcspn(p, ",") < 2)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr' takes features such as +avx512vnni,-fma, not '%s'", o->mattr);
     return true;
 }
 
@@ -234,7 +231,7 @@ static bool stages_run(struct compilation *c, const char *last)
 static bool compile_run(struct compilation *c, const char *last)
 {
     const struct options *o = c->options;
-    if (!stages_known(c->ctx, o) || !words_known(c->ctx, o))
+    if (!stages_known(c->ctx, o) || !prefix_check(c->ctx, o->prefix) || !targets_check(c->ctx, o))
         return false;
     if (o->stop_after)
         c->output = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/cpu.h"
 #include "cli/mccc.h"
 #include "codegen/codegen.h"
-#include "ir/target/target.h"
 
 static const struct command {
     const char *name;
@@ -133,6 +133,20 @@ static void print_help(struct context *ctx, const struct command *command)
     terminal_print(&text);
 }
 
+/* -mcpu=help: the table, and the features that -mattr takes. */
+static void print_cpus(struct strbuf *out)
+{
+    const char *arch = "";
+    target_print(out);
+    for (uint32_t i = 0; i < target_count; i++)
+        if (strcmp(arch, target_rows[i].arch) != 0) {
+            arch = target_rows[i].arch;
+            strbuf_printf(out, "-mattr for %s: ", arch);
+            cpu_list(arch, out);
+            strbuf_printf(out, "\n");
+        }
+}
+
 enum fail command_compile(struct context *ctx, struct options *o)
 {
     struct strbuf text;
@@ -152,7 +166,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
     else if (o->list_ops)
         legalize_list_ops(&text);
     else if (o->march && !strcmp(o->march, "help"))
-        target_print(&text);
+        print_cpus(&text);
     else if (o->list_stages || o->dry_run)
         for (uint32_t i = 0; i < stage_count; i++)
             strbuf_printf(&text, "%s\n", stage_table[i].name);

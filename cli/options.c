@@ -5,6 +5,8 @@
  */
 #include "cli/options.h"
 
+#include "cli/nearest.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ const struct option option_table[] = {
 };
 const uint32_t option_count = COUNT_OF(option_table);
 
-enum { ARGUMENTS_MAX = 65536, RESPONSE_FILE_MAX = 1 << 20, SUGGEST_MAX = 48 };
+enum { ARGUMENTS_MAX = 65536, RESPONSE_FILE_MAX = 1 << 20 };
 
 static void *option_field(struct options *o, const struct option *def)
 {
@@ -62,44 +64,13 @@ const struct option *option_find(const char *name, char where)
     return NULL;
 }
 
-/* Levenshtein distance of two names of at most SUGGEST_MAX bytes. */
-static size_t edit_distance(const char *a, const char *b)
-{
-    size_t row[SUGGEST_MAX + 1], n = strlen(b);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[n];
-}
-
 const char *option_suggest(const char *name, char where)
 {
-    const char *found = NULL;
-    if (strlen(name) > SUGGEST_MAX)
-        return NULL;
-    size_t best = strlen(name) / 3 + 1;
-    for (uint32_t i = 0; i < option_count; i++) {
-        if (!strchr(option_table[i].where, where) || strlen(option_table[i].name) < 2)
-            continue;
-        size_t d = edit_distance(name, option_table[i].name);
-        if (d <= best && d < strlen(name)) {
-            best = d - (d > 0);
-            found = option_table[i].name;
-        }
-    }
-    return found;
+    struct nearest near = nearest_to(name);
+    for (uint32_t i = 0; i < option_count; i++)
+        if (strchr(option_table[i].where, where) && strlen(option_table[i].name) > 1)
+            nearest_try(&near, option_table[i].name);
+    return near.found;
 }
 
 /* ---- values ---------------------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *sc
  * equality, range and step; the plan checks what is left (derived input extents) and fails with MCC_E_SHAPE. */
 struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
-    uint64_t features;             /* RT_CPU_* bits all of which must be present; 0: any CPU of the architecture */
+    uint64_t features;             /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
     mcc_rt_fn *program;
     mcc_rt_fn *prepare;            /* fills the open-time constants: args (weights, constants); NULL: there are none */
 };
@@ -54,11 +54,6 @@ struct mcc_rt_desc {
     uint64_t sidecar_head_hash;    /* XXH64, seed 0, of the head */
 };
 extern const struct mcc_rt_desc mcc_rt_model;
-
-enum {   /* RT_CPU_*: what open checks; x86 from CPUID + XGETBV, aarch64 and riscv64 from the auxiliary vector */
-    RT_CPU_X86_V2 = 1 << 0, RT_CPU_X86_V3 = 1 << 1, RT_CPU_X86_V4 = 1 << 2, RT_CPU_X86_VNNI = 1 << 3,
-    RT_CPU_X86_BF16 = 1 << 4, RT_CPU_ARM_DOTPROD = 1 << 8, RT_CPU_ARM_I8MM = 1 << 9, RT_CPU_RISCV_V = 1 << 16
-};
 
 /* ---- called by generated code ------------------------------------------------------------------------------ */
 

@@ -198,7 +198,6 @@ uint32_t rt_cpu_count(void);                          /* CPUs that this process 
 void rt_pool_init(struct rt_pool *, uint32_t threads);
 void rt_pool_close(struct mcc_model *);
 uint64_t rt_clock(void);                              /* monotonic nanoseconds */
-uint64_t rt_cpu_features(void);                       /* RT_CPU_* (rt_cpu.c) */
 
 /* ---- weights (rt_weights.c, rt_hash.c) ------------------------------------------------------------------------------------- */
 

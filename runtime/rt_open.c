@@ -4,6 +4,7 @@
  */
 #include "runtime/rt_internal.h"
 
+#include "runtime/rt_cpu.h"
 #include "runtime/rt_fp.h"
 #include "runtime/rt_libc.h"
 

@@ -13,16 +13,17 @@
 
 enum { SYMBOLS_MAX = 1 << 22 };
 
-/* The variant whose function `name` is: kernels end in the last word of its name ("_v3" of x86-64-v3); -1: none. */
+/* The variant whose function `name` is: kernels end in the last word of the CPU's name ("_v3" of "x86-64-v3 +fma4");
+ * -1: none. */
 static int variant_of(const char *features, const char *name)
 {
     const char *suffix = strrchr(name, '_');
     int index = 0;
     for (const char *p = features; suffix && *p; index++) {
-        size_t n = strcspn(p, ","), tail = n;
+        size_t n = strcspn(p, ","), end = strcspn(p, " ,"), tail = end;
         while (tail > 0 && p[tail - 1] != '-')
             tail--;
-        if (strlen(suffix + 1) == n - tail && memcmp(suffix + 1, p + tail, n - tail) == 0)
+        if (strlen(suffix + 1) == end - tail && memcmp(suffix + 1, p + tail, end - tail) == 0)
             return index < VARIANTS_MAX ? index : -1;
         p += n + (p[n] == ',');
     }

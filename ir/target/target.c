@@ -1,13 +1,13 @@
-/* Rows of ir/target/target.def, and which of them this machine runs. */
+/* Rows of ir/target/target.def. */
 #include "ir/target/target.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct target_row target_rows[] = {
-#define TARGET(arch, name, standard, triple, cpu, features, needs, bytes, registers, fma, latency, loads, l1, l2, l3) \
-    {arch, name, standard, triple, cpu, features, needs, {bytes, registers, fma, latency, loads, l1, l2, l3, \
-     ((needs) & CPU_X86_VNNI) != 0, ((needs) & CPU_X86_BF16) != 0}},
+#define TARGET(arch, name, standard, triple, cpu, features, dot_u8, dot_bf16, bytes, registers, fma, latency, loads, l1, l2, l3) \
+    {arch, name, standard, triple, cpu, features, \
+     {bytes, registers, fma, latency, loads, l1, l2, l3, dot_u8, dot_bf16}},
 #include "ir/target/target.def"
 };
 const uint32_t target_count = COUNT_OF(target_rows);
@@ -18,32 +18,6 @@ const struct target_row *target_find(const char *name)
         if (!strcmp(target_rows[i].name, name))
             return &target_rows[i];
     return NULL;
-}
-
-#if defined(__x86_64__)
-static const char host_arch[] = "x86_64";
-static uint64_t host_features(void)
-{
-    uint64_t f = 0;
-    __builtin_cpu_init();
-    f |= __builtin_cpu_supports("x86-64-v2") ? CPU_X86_V2 : 0;
-    f |= __builtin_cpu_supports("x86-64-v3") ? CPU_X86_V3 : 0;
-    f |= __builtin_cpu_supports("x86-64-v4") ? CPU_X86_V4 : 0;
-    f |= __builtin_cpu_supports("avx512vnni") ? CPU_X86_VNNI : 0;
-    f |= __builtin_cpu_supports("avx512bf16") ? CPU_X86_BF16 : 0;
-    return f;
-}
-#elif defined(__aarch64__)
-static const char host_arch[] = "aarch64";
-static uint64_t host_features(void) { return 0; }
-#else
-static const char host_arch[] = "riscv64";
-static uint64_t host_features(void) { return 0; }
-#endif
-
-bool target_runs_here(const struct target_row *t)
-{
-    return !strcmp(t->arch, host_arch) && (t->needs & ~host_features()) == 0;
 }
 
 void target_print(struct strbuf *out)

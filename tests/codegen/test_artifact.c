@@ -24,6 +24,7 @@
 #include "runtime/mcc.h"
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
+#include "runtime/rt_cpu.h"
 
 static const char kernel_text[] =
     "kernel @scale {\n"
@@ -99,8 +100,8 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
     static const struct art_port in = { "x", ELEM_F32, 1, dims, 0 }, out = { "y", ELEM_F32, 1, dims, 0 };
     static const struct art_symbol symbol = { "n", 0, 0, 1 };
     static const struct art_node node = { "scale1", "Mul", "", 1, 8, 1, 0 };
-    static const struct art_variant variants[] = { { &v3, "x86-64-v3", RT_CPU_X86_V3, "program.v3", NULL },
-                                                   { &v2, "x86-64-v2", RT_CPU_X86_V2, "program.v2", NULL } };
+    static const struct art_variant variants[] = { { &v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL },
+                                                   { &v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2", NULL } };
     static const struct art_kernel kernels[] = { { "scale.v3", 0, 1, 8 }, { "scale.v2", 0, 1, 8 } };
     units[0] = (struct codegen_unit){ .target = &v3, .symbol = "scale.v3", .text = kernel_text };
     units[1] = (struct codegen_unit){ .target = &v2, .symbol = "scale.v2", .text = kernel_text };
