@@ -24,6 +24,7 @@ struct machine {
     bool dot_u8, dot_bf16;         /* AVX-512 (or AVX) VNNI, AVX-512 BF16 */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
+    bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
     const char *vector_width;      /* prefer-vector-width */
     struct machine *next;

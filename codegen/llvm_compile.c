@@ -59,6 +59,7 @@ static void learn_features(struct machine *m)
     m->fma = x86 ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f") : m->arch != ARCH_OTHER;
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64;
+    m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
     m->dot_u8 = x86 && machine_has(m->tm, "+avx512vnni") && machine_has(m->tm, "+avx512vl");
     m->dot_bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");

@@ -50,12 +50,96 @@ static LLVMValueRef float_to_float(struct emitter *e, LLVMValueRef v, enum elem 
     return small_from_f32(e, v, to, lanes, how);
 }
 
+/* ---- floats to integers ---------------------------------------------------------------------------------------------- */
+
+struct reals { struct emitter *e; LLVMTypeRef scalar; uint32_t lanes; };    /* lanes of f32 or f64 */
+
+static LLVMValueRef real_const(const struct reals *t, double c)
+{
+    return const_float(t->e, t->scalar, t->lanes, c);
+}
+
+static LLVMValueRef real_call(const struct reals *t, const char *name, LLVMValueRef x)
+{
+    LLVMTypeRef type = LLVMTypeOf(x);
+    return call_intrinsic(t->e, name, &type, 1, &x, 1);
+}
+
+/* x where it is above (below, where p is LLVMRealOLT) the limit, else the limit. */
+static LLVMValueRef real_limit(const struct reals *t, LLVMRealPredicate p, LLVMValueRef x, double limit)
+{
+    LLVMValueRef c = real_const(t, limit);
+    return LLVMBuildSelect(t->e->b, LLVMBuildFCmp(t->e->b, p, x, c, ""), x, c, "");
+}
+
+/* Lanes of f64 within the range of 64-bit integers, truncated: the upper and the lower 32 bits become low bits of
+ * numbers in [2^52, 2^53). */
+static LLVMValueRef f64_to_wide(const struct reals *t, LLVMValueRef x, bool is_signed)
+{
+    LLVMBuilderRef b = t->e->b;
+    LLVMTypeRef whole = type_lanes(t->e->i64, t->lanes);
+    if (t->e->machine->whole64)
+        return is_signed ? LLVMBuildFPToSI(b, x, whole, "") : LLVMBuildFPToUI(b, x, whole, "");
+    x = real_call(t, "llvm.trunc", x);
+    LLVMValueRef high = real_call(t, "llvm.floor", LLVMBuildFMul(b, x, real_const(t, 0x1p-32), ""));
+    LLVMValueRef low = LLVMBuildFSub(b, x, LLVMBuildFMul(b, high, real_const(t, 0x1p32), ""), "");
+    high = LLVMBuildBitCast(b, LLVMBuildFAdd(b, high, real_const(t, 0x1.8p52), ""), whole, "");
+    low = LLVMBuildBitCast(b, LLVMBuildFAdd(b, low, real_const(t, 0x1p52), ""), whole, "");
+    low = LLVMBuildAnd(b, low, const_int(t->e, t->e->i64, t->lanes, UINT32_MAX), "");
+    return LLVMBuildOr(b, LLVMBuildShl(b, high, const_int(t->e, t->e->i64, t->lanes, 32), ""), low, "");
+}
+
+/* Lanes within the range of an integer of this width, truncated. */
+static LLVMValueRef reals_to_whole(const struct reals *t, LLVMValueRef x, uint32_t bits, bool is_signed)
+{
+    struct emitter *e = t->e;
+    struct reals wide = { e, e->f64, t->lanes };
+    LLVMTypeRef word = type_lanes(e->i32, t->lanes);
+    if (bits == 64)
+        return f64_to_wide(&wide, t->scalar == e->f64 ? x : LLVMBuildFPExt(e->b, x, type_lanes(e->f64, t->lanes), ""), is_signed);
+    if (bits < 32 || is_signed)
+        return LLVMBuildFPToSI(e->b, x, word, "");
+    if (t->scalar == e->f32)
+        return LLVMBuildFPToUI(e->b, x, word, "");
+    x = LLVMBuildFAdd(e->b, real_call(t, "llvm.trunc", x), real_const(t, 0x1p52), "");
+    return LLVMBuildTrunc(e->b, LLVMBuildBitCast(e->b, x, type_lanes(e->i64, t->lanes), ""), word, "");
+}
+
+/* Vectors for x86, which has no saturating conversion: limited to what the type holds first. Where its largest number is no
+ * float, the limit is the one below, and what is beyond is replaced afterwards. */
+static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum elem to)
+{
+    LLVMBuilderRef b = t->e->b;
+    uint32_t bits = elem_bits(to), mantissa = t->scalar == t->e->f32 ? 24 : 53;
+    bool is_signed = elem_is_signed(to);
+    uint32_t digits = is_signed ? bits - 1 : bits;
+    double end = (double)(UINT64_C(1) << (digits - 1)) * 2, most = end - 1;
+    if (digits > mantissa)
+        most = end - (double)(UINT64_C(1) << (digits - mantissa));
+    LLVMTypeRef type = type_lanes(LLVMIntTypeInContext(t->e->ctx, bits < 8 ? 8 : bits), t->lanes);
+    if (is_signed)     /* a NaN gives 0; below, the limit 0 does it */
+        x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, real_const(t, 0), "");
+    LLVMValueRef r = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, is_signed ? -end : 0), most);
+    r = reals_to_whole(t, r, bits, is_signed);
+    if (bits < 32)
+        return LLVMBuildTrunc(b, r, type, "");
+    if (digits <= mantissa)
+        return r;
+    int64_t largest = is_signed ? (int64_t)((UINT64_C(1) << digits) - 1) : -1;
+    LLVMValueRef beyond = LLVMBuildFCmp(b, LLVMRealOGE, x, real_const(t, end), "");
+    return LLVMBuildSelect(b, beyond, const_int(t->e, LLVMIntTypeInContext(t->e->ctx, bits), t->lanes, largest), r, "");
+}
+
 static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes)
 {
     uint32_t bits = elem_bits(to);
     bool is_signed = elem_is_signed(to);
     if (!elem_is_native_float(from))
         v = small_to_f32(e, v, from, lanes);
+    if (lanes > 1 && e->machine->arch == ARCH_X86_64 && e->machine->round) {
+        struct reals t = { e, from == ELEM_F64 ? e->f64 : e->f32, lanes };
+        return reals_saturated(&t, v, to);
+    }
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, bits < 8 ? 8 : bits);
     LLVMTypeRef types[2] = { type_lanes(narrow, lanes), LLVMTypeOf(v) };
     v = call_intrinsic(e, is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", types, 2, &v, 1);
@@ -68,6 +152,8 @@ static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem fr
     limit[1] = const_int(e, e->i8, lanes, low);
     return call_intrinsic(e, is_signed ? "llvm.smax" : "llvm.umax", types, 1, limit, 2);
 }
+
+/* ---- integers to floats ---------------------------------------------------------------------------------------------- */
 
 /* 64-bit integers past 2^53: their low bits become one sticky bit, so that rounding the f64 once more rounds the
  * integer. Takes and gives magnitudes. */

@@ -151,6 +151,41 @@ static void map_split(struct em *em, struct map_plan *p)
     }
 }
 
+/* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in registers. */
+static void element_sizes(struct em *em, uint32_t *least, uint32_t *most)
+{
+    const struct kernel *k = em->k;
+    *least = elem_size(value_type(em->g, k->domain)->elem);
+    *most = elem_size(em_reg_elem(value_type(em->g, k->domain)->elem));
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(em->g, k->nodes.data[i]);
+        for (uint32_t j = 0; j < n->n_in + n->n_out; j++) {
+            enum elem e = value_type(em->g, j < n->n_in ? n->in[j] : n->out[j - n->n_in])->elem;
+            uint32_t size = elem_size(e), wide = elem_size(em_reg_elem(e));
+            *least = size < *least ? size : *least;
+            *most = wide > *most ? wide : *most;
+        }
+    }
+}
+
+/* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed of them,
+ * else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few vectors, whose tail would
+ * be as long, have one. */
+static uint32_t map_lanes(struct em *em, expr_id n)
+{
+    uint32_t one = em_vector_lanes(em, em->k->domain), lanes = one, least, most;
+    int64_t extent = em_extent_hint(em, n);
+    element_sizes(em, &least, &most);
+    if (!em->k->has_rows && most <= 4 && least < 4)
+        lanes = most == 4 ? 2 * one : em->mach.vector_bytes / most;
+    bool known = ex_is_const(em->x, n, &extent);
+    while (lanes > one && extent < 4 * (int64_t)lanes && (!known || extent % lanes))
+        lanes /= 2;
+    while (lanes > 2 && lanes >= 2 * (uint64_t)extent)
+        lanes /= 2;
+    return lanes;
+}
+
 static void map_plan_make(struct em *em, struct map_plan *p)
 {
     const struct kernel *k = em->k;
@@ -158,13 +193,11 @@ static void map_plan_make(struct em *em, struct map_plan *p)
     const struct type *t = value_type(em->g, em->k->domain);
     int32_t order[RANK_MAX] = {0}, fast = em_fast_dim(em, k->outs.data[0]);
     p->rank = t->rank;
-    p->lanes = em_vector_lanes(em, em->k->domain);
+    p->lanes = 1;
     dims_by_stride(em, k->outs.data[0], order);
     if (fast >= 0 && !ex_is(em->x, t->dims[fast], 1)) {
-        int64_t n = em_extent_hint(em, t->dims[fast]);
-        while (p->lanes > 2 && p->lanes >= 2 * (uint64_t)n)
-            p->lanes /= 2;
-        p->vec = n > 1 ? fast : -1;
+        p->lanes = map_lanes(em, t->dims[fast]);
+        p->vec = em_extent_hint(em, t->dims[fast]) > 1 ? fast : -1;
     }
     for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++)   /* rows outermost */
         for (int32_t i = 0; i < t->rank; i++) {

@@ -9,23 +9,14 @@
 #include <math.h>
 #include <string.h>
 
-struct range { double lo, hi; };
-
-static struct range elem_range(enum elem e)
-{
-    double half = ldexp(1, (int)elem_bits(e) - 1);
-    return elem_class(e) == 'U' ? (struct range){0, 2 * half - 1} : (struct range){-half, half - 1};
-}
-
-/* Rounds x to integers, adds the zero point, saturates to type e. */
+/* Rounds x to integers, adds the zero point, saturates to type e, as conversion to integers does. */
 static value_id quantize_int(struct builder *b, value_id x, value_id zero, enum elem e)
 {
-    struct range range = elem_range(e);
     enum elem wide = v_elem(b, x);
     value_id y = b_unary(b, OP_ROUND, x);
     if (zero.i)
         y = b_binary(b, OP_ADD, y, b_convert(b, zero, wide));
-    return b_convert(b, b_clamp(b, y, range.lo, range.hi), e);
+    return b_convert(b, y, e);
 }
 
 static value_id convert_saturating(struct builder *b, value_id x, enum elem e, bool saturate)

@@ -53,7 +53,8 @@ struct kernel_case *case_new(struct suite *s, const char *name)
 static void random_element(struct suite *s, enum elem elem, unsigned char *to)
 {
     static const double special[] = { 0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, 127, 128, 255, 65504, 65520, 2147483648.0,
-                                      -2147483649.0, 9.3e18, 1.9e19, 3.4e38, 1e-40, 1e-45, 1e300, 448, 464, 57344 };
+                                      -2147483649.0, 9.3e18, 1.9e19, 3.4e38, 1e-40, 1e-45, 1e300, 448, 464, 57344,
+                                      2147483647.75, 4294967295.5, 4294967296.0, 1234567890123.75, 4503599627370497.5, 9223372036854774784.0 };
     uint64_t r = suite_random(s), bits = suite_random(s);
     uint32_t size = elem_size(elem), width = elem_bits(elem);
     if (elem_class(elem) == 'F' && r % 4 != 0) {
