@@ -226,6 +226,10 @@ fuzz-graphs: all $(BUILD)/tests/fuzz/test_graphs
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $(N) $(SEED)
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $$(( ($(N) + 9) / 10 )) $(SEED) --native
 
+# Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
+fuzz-ort: all $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+
 .PHONY: lint format
 lint: $(PROTO_H)
 	@python3 tests/lint.py --include $(BUILD)/gen --llvm $(LLVM_INCLUDE) --clang $(CLANG)
@@ -311,6 +315,7 @@ help:
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
+	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'

@@ -1,0 +1,1 @@
+"""Random ONNX networks, compiled and run beside ONNX Runtime (see main.py)."""

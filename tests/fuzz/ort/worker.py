@@ -1,0 +1,92 @@
+"""Judges networks: reads lines "SEED", answers lines of JSON. A process of its own, as compiled code may end it. After such
+an end "died SEED" asks for the smallest network that ends it again.
+
+{"seed": n, "phase": text} says what is going on, {"seed": n, "kind": ..., ...} how it ended.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+
+from fuzz.ort.cut import reduce
+from fuzz.ort.judge import Verdict, judge
+from fuzz.ort.known import known
+from fuzz.ort.network import draw_network
+
+
+def answer(**words):
+    print(json.dumps(words), flush=True)
+
+
+def keep(folder, network, verdict, smaller, feeds):
+    """Writes what disagrees: the network, the smaller one with its inputs, a line of summary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(network.model, folder / "model.onnx")
+    np.savez(folder / "inputs.npz", **network.feeds)
+    onnx.save(smaller, folder / "reduced.onnx")
+    np.savez(folder / "reduced.npz", **feeds)
+    line = f"seed {network.seed} opset {network.opset} {' '.join(network.flags)} {verdict.kind}: {verdict.text} | {ops_of(smaller)}"
+    (folder / "summary.txt").write_text(line + "\n" + onnx.printer.to_text(smaller) + "\n")
+
+
+def ops_of(model):
+    return " ".join(n.op_type for n in model.graph.node)
+
+
+def one(seed, args, folder, reduced):
+    phase = lambda name: answer(seed=seed, phase=name)
+    phase("drawing")
+    network = draw_network(seed, args.only)
+    if not network:
+        answer(seed=seed, kind="none", text="", ops="")
+        return
+    verdict = judge(network.model, network.feeds, network.values, folder, network.flags, network.more, phase)
+    row, ops, smaller, feeds = None, " ".join(network.ops), network.model, network.feeds
+    if verdict.kind != "agree":
+        phase("reducing")
+        row = known(verdict, network.ops) if len(network.ops) == 1 else None
+        if not row and args.keep and reduced.get(verdict.signature, 0) < args.reduce:
+            reduced[verdict.signature] = reduced.get(verdict.signature, 0) + 1
+            smaller, feeds = reduce(network.model, network.values, verdict.kind, network.flags)
+            ops = ops_of(smaller)
+            again = judge(smaller, feeds, network.values, folder, network.flags, (), phase)
+            verdict = again if again.kind == verdict.kind else verdict
+        row = row or known(verdict, ops.split())
+        if not row and args.keep:
+            keep(args.keep / f"{verdict.kind}-{seed}", network, verdict, smaller, feeds)
+    answer(seed=seed, kind=verdict.kind, text=verdict.text[:400], signature=verdict.signature, ops=ops, opset=network.opset,
+           known=f"{row[3]}: {row[4]}" if row else "", drawn=network.ops, refused=[op for op, _ in network.refused])
+
+
+def died(seed, args):
+    network = draw_network(seed, args.only)
+    smaller, feeds = reduce(network.model, network.values, "died", network.flags)
+    verdict = Verdict("died", "the compiled network ends the process")
+    if args.keep:
+        keep(args.keep / f"died-{seed}", network, verdict, smaller, feeds)
+    answer(seed=seed, kind="died", text=verdict.text, signature=verdict.signature, ops=ops_of(smaller), opset=network.opset, known="",
+           drawn=network.ops, refused=[])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--reduce", type=int, default=3)
+    parser.add_argument("--only", nargs="*")
+    args = parser.parse_args()
+    reduced = {}
+    with tempfile.TemporaryDirectory(prefix="mcc-fuzz-") as folder:
+        for line in sys.stdin:
+            word, seed = line.split() if " " in line.strip() else ("", line)
+            if word:
+                died(int(seed), args)
+            else:
+                one(int(seed), args, folder, reduced)
+
+
+if __name__ == "__main__":
+    main()
