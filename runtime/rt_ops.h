@@ -107,6 +107,9 @@ int64_t mcc_rt_str_spread(struct mcc_rt_run *, const struct rt_string *src, int6
 int64_t mcc_rt_str_list(struct mcc_rt_run *, const uint8_t *packed);
 /* dst[i]: which string of such a constant src[i] is, from 1; the last one if several are; 0: none. */
 int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *packed, int64_t *dst);
+/* dst[i]: number src[i] of a list of `count` strings; another number fails. */
+int64_t mcc_rt_str_pick(struct mcc_rt_run *, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
+                        struct rt_string *dst);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,

@@ -72,6 +72,19 @@ int64_t mcc_rt_str_find(struct mcc_rt_run *run, const struct rt_string *src, int
     return 0;
 }
 
+int64_t mcc_rt_str_pick(struct mcc_rt_run *run, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
+                        struct rt_string *dst)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (src[i] < 0 || src[i] >= count) {
+            mcc_rt_fail(run, MCC_E_VALUE, 0, "no string has this number", 0);
+            return MCC_E_VALUE;
+        }
+        dst[i] = list[src[i]];
+    }
+    return 0;
+}
+
 /* ---- split ------------------------------------------------------------------------------------------------------ */
 
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }

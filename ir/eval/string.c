@@ -57,12 +57,49 @@ static enum eval_status find(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
+/* Number `at` of a packed list; false: that is no such list, or has no such number. */
+static bool string_pick(const struct tensor *list, int64_t at, struct span *out)
+{
+    const char *p = list->data, *end = p + tensor_count(list);
+    uint32_t count, bytes;
+    if (end - p < (int64_t)sizeof count)
+        return false;
+    memcpy(&count, p, sizeof count);
+    p += sizeof count;
+    if (at < 0 || at >= count)
+        return false;
+    for (int64_t k = 0; k <= at; k++, p += bytes) {
+        if (end - p < (int64_t)sizeof bytes)
+            return false;
+        memcpy(&bytes, p, sizeof bytes);
+        p += sizeof bytes;
+        if (end - p < bytes)
+            return false;
+        *out = (struct span){ p, bytes };
+    }
+    return true;
+}
+
+static enum eval_status pick(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    int64_t count = tensor_count(out);
+    if (in[0]->elem != ELEM_I64 || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_STR)
+        return eval_fail(e, EVAL_SHAPE, "string function pick: shapes or types differ");
+    for (int64_t i = 0; i < count; i++)
+        if (!string_pick(in[1], ((const int64_t *)in[0]->data)[i], (struct span *)out->data + i))
+            return eval_fail(e, EVAL_VALUE, "string function pick: no string has this number");
+    return EVAL_OK;
+}
+
 enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const char *fn = node_str(n, "fn", "?");
     bool equal = strcmp(fn, "equal") == 0, concat = strcmp(fn, "concat") == 0;
     if (strcmp(fn, "find") == 0 && n->n_in == 2)
         return find(e, n, in, out);
+    if (strcmp(fn, "pick") == 0 && n->n_in == 2)
+        return pick(e, n, in, out);
     if ((!equal && !concat) || n->n_in != 2 || in[0]->elem != ELEM_STR || in[1]->elem != ELEM_STR)
         return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", fn);
     TRY(eval_result(e, n, 0, out));

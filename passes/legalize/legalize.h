@@ -119,6 +119,8 @@ bool quotient_by_root(struct rule *);      /* Div as a product, where it may be 
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
 /* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
 value_id v_string_find(struct builder *, value_id x, const char *const *list, uint32_t n);
+/* Strings of x's shape: number x[i] (i64, from 0 to n - 1) of the list. */
+value_id v_string_pick(struct builder *, value_id x, const char *const *list, uint32_t n);
 
 /* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
 

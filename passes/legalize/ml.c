@@ -83,32 +83,89 @@ bool rule_normalizer(struct rule *r)
     return rule_result(r, b_binary(b, OP_DIV, x, b_select(b, flat, b_splat_like(b, norm, 1), norm)));
 }
 
+/* ---- transforms of scores ------------------------------------------------------------------------------------ */
+
+bool ml_post_read(struct rule *r, enum ml_post *post)
+{
+    static const char *const names[POST_COUNT] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+    for (int k = 0; k < POST_COUNT; k++)
+        if (rule_str_is(r, "post_transform", "NONE", names[k])) {
+            *post = (enum ml_post)k;
+            return true;
+        }
+    return rule_bad(r, "post_transform \"%.20s\"", rule_str(r, "post_transform", ""));
+}
+
+/* The softmax of the scores that are not 0; a score of 0 stays 0. */
+static value_id softmax_zero(struct builder *b, value_id x)
+{
+    const int64_t last = 1;
+    value_id max = b_reduce(b, x, &last, 1, "max", true), none = b_splat_like(b, x, 0);
+    value_id zero = b_binary(b, OP_LE, b_unary(b, OP_ABS, x), b_splat_like(b, x, 1e-7f));
+    value_id term = b_select(b, zero, none, b_unary(b, OP_EXP, b_binary(b, OP_SUB, x, max)));
+    return b_binary(b, OP_DIV, term, b_reduce(b, term, &last, 1, "sum", true));
+}
+
+/* The number below which a normal variable falls with that probability, by the approximation that ONNX's reference
+ * evaluator and ONNX Runtime take: sqrt(2) times the inverse of erf after Winitzki, with a = 0.147. */
+static value_id probit(struct builder *b, value_id x)
+{
+    const double a = 0.147, pi = 3.14159265358979323846;
+    value_id e = v_affine(b, b_convert(b, x, ELEM_F64), 2, -1), one = b_splat_like(b, e, 1);
+    value_id l = b_unary(b, OP_LOG, b_binary(b, OP_MUL, b_binary(b, OP_SUB, one, e), b_binary(b, OP_ADD, one, e)));
+    value_id u = v_affine(b, l, 0.5, 2 / (pi * a)), under = b_binary(b, OP_SUB, b_binary(b, OP_MUL, u, u), v_affine(b, l, 1 / a, 0));
+    value_id size = b_unary(b, OP_SQRT, b_binary(b, OP_SUB, b_unary(b, OP_SQRT, under), u));
+    value_id y = v_affine(b, b_binary(b, OP_MUL, b_unary(b, OP_SIGN, e), size), 1.41421356237309504880, 0);
+    return b_convert(b, y, v_elem(b, x));
+}
+
+value_id ml_post(struct builder *b, value_id scores, enum ml_post post)
+{
+    const int64_t last = 1;
+    switch (post) {
+    case POST_SOFTMAX:
+        return v_softmax(b, scores, &last, 1, false);
+    case POST_LOGISTIC:
+        return b_unary(b, OP_SIGMOID, scores);
+    case POST_SOFTMAX_ZERO:
+        return softmax_zero(b, scores);
+    case POST_PROBIT:
+        return probit(b, scores);
+    default:
+        return scores;
+    }
+}
+
 /* ---- classifiers ------------------------------------------------------------------------------------------- */
 
-bool classifier_served(struct rule *r)
+bool ml_labels_read(struct rule *r, const char *ints, struct ml_labels *labels)
 {
-    static const char *const served[] = {"NONE", "SOFTMAX", "LOGISTIC"};
-    bool found = false;
-    for (size_t i = 0; i < COUNT_OF(served); i++)
-        found |= rule_str_is(r, "post_transform", "NONE", served[i]);
-    if (!found)
-        return rule_refuse(r, "post_transform \"%.20s\"", rule_str(r, "post_transform", ""));
-    if (node_attr(r->node, "classlabels_strings"))
-        return rule_refuse(r, "labels that are strings");
+    const struct attr *strings = node_attr(r->node, "classlabels_strings");
+    *labels = (struct ml_labels){0};
+    labels->ints = rule_ints(r, ints, &labels->n);
+    if (!strings || strings->kind != ATTR_STRS || !strings->n)
+        return true;
+    if (labels->ints)
+        return rule_bad(r, "labels that are integers and labels that are strings");
+    labels->n = strings->n;
+    labels->strings = strings->u.strs;
     return true;
 }
 
-bool classifier_results(struct rule *r, value_id score, const int64_t *labels, int64_t n)
+value_id ml_label(struct rule *r, const struct ml_labels *labels, value_id at)
+{
+    int64_t n = labels->n;
+    if (labels->ints)
+        return b_gather(r->b, b_const(r->b, ELEM_I64, &n, 1, labels->ints), at, 0);
+    return v_string_pick(r->b, at, labels->strings, labels->n);
+}
+
+bool classifier_results(struct rule *r, value_id score, const struct ml_labels *labels, enum ml_post post)
 {
     struct builder *b = r->b;
-    const int64_t last = 1;
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
-    rule_out(r, 0, b_gather(b, b_const(b, ELEM_I64, &n, 1, labels), b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3), 0));
-    if (rule_str_is(r, "post_transform", "NONE", "SOFTMAX"))
-        score = v_softmax(b, score, &last, 1, false);
-    else if (rule_str_is(r, "post_transform", "NONE", "LOGISTIC"))
-        score = b_unary(b, OP_SIGMOID, score);
-    rule_out(r, 1, score);
+    rule_out(r, 0, ml_label(r, labels, b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3)));
+    rule_out(r, 1, b_convert(b, ml_post(b, score, post), ELEM_F32));
     return score.i != 0;
 }
 
@@ -117,12 +174,14 @@ bool rule_linear_classifier(struct rule *r)
 {
     struct builder *b = r->b;
     static const int64_t turn[] = {1, 0};
-    uint32_t n, n_bias, n_labels;
+    uint32_t n, n_bias;
+    struct ml_labels labels;
+    enum ml_post post;
     const double *c = rule_floats(r, "coefficients", &n), *bias = rule_floats(r, "intercepts", &n_bias);
-    const int64_t *labels = rule_ints(r, "classlabels_ints", &n_labels);
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
-    if (!x.i || !classifier_served(r))
+    if (!x.i || !ml_labels_read(r, "classlabels_ints", &labels) || !ml_post_read(r, &post))
         return false;
+    uint32_t n_labels = labels.n;
     if (v_rank(b, x) != 2 || n_labels < 2 || (bias && n_bias == 1))
         return rule_refuse(r, "input of rank %d, %u labels, %u intercepts", (int)v_rank(b, x), n_labels, n_bias);
     if (!n || n % n_labels || (bias && n_bias != n_labels))
@@ -131,5 +190,5 @@ bool rule_linear_classifier(struct rule *r)
     value_id score = b_matmul(b, x, b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), dims, 2), turn));
     if (bias)
         score = b_binary(b, OP_ADD, score, ml_floats(b, bias, n_bias));
-    return classifier_results(r, score, labels, n_labels);
+    return classifier_results(r, score, &labels, post);
 }

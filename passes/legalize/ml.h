@@ -1,4 +1,4 @@
-/* What the classifiers of ai.onnx.ml share. */
+/* What the operators of ai.onnx.ml share. */
 #ifndef MCC_PASSES_LEGALIZE_ML_H
 #define MCC_PASSES_LEGALIZE_ML_H
 
@@ -6,9 +6,22 @@
 
 /* A list of an attribute as f32 [n]. */
 value_id ml_floats(struct builder *, const double *, int64_t n);
-/* Are labels and post_transform of a kind that classifier_results serves? false after a refusal. */
-bool classifier_served(struct rule *);
-/* Of scores f32 [rows, n]: the label of each row's largest (the first of equal ones), and the scores after post_transform. */
-bool classifier_results(struct rule *, value_id score, const int64_t *labels, int64_t n);
+
+/* post_transform, in the order of TreeEnsemble's numbers. */
+enum ml_post { POST_NONE, POST_SOFTMAX, POST_LOGISTIC, POST_SOFTMAX_ZERO, POST_PROBIT, POST_COUNT };
+/* The attribute post_transform; false after rule_bad. */
+bool ml_post_read(struct rule *, enum ml_post *);
+/* Scores [rows, n] of any float type after the transform. */
+value_id ml_post(struct builder *, value_id scores, enum ml_post);
+
+/* Names of classes: integers, or strings where `ints` is NULL. */
+struct ml_labels { uint32_t n; const int64_t *ints; const char *const *strings; };
+/* From the attribute `ints` or from classlabels_strings; false after a refusal. */
+bool ml_labels_read(struct rule *, const char *ints, struct ml_labels *);
+/* The labels of the classes whose numbers `at` (i64) holds. */
+value_id ml_label(struct rule *, const struct ml_labels *, value_id at);
+
+/* Of scores [rows, n]: the label of each row's largest (the first of equal ones), and the scores after the transform as f32. */
+bool classifier_results(struct rule *, value_id score, const struct ml_labels *, enum ml_post);
 
 #endif

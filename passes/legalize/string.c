@@ -70,6 +70,15 @@ value_id v_string_find(struct builder *b, value_id x, const char *const *list, u
     return dims ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
 }
 
+value_id v_string_pick(struct builder *b, value_id x, const char *const *list, uint32_t n)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    value_id in[2] = {x, packed(b, list, n)};
+    struct attr attrs[] = {attr_str("fn", "pick"), attr_elem("elem", ELEM_STR), attr_exprs("dims", dims, (uint32_t)rank), attr_int("option", n)};
+    return dims ? b_op(b, OP_STRING, in, 2, attrs, 4) : (value_id){0};
+}
+
 static expr_id fresh(struct rule *r, const char *what, int64_t hi)
 {
     struct exprs *ex = b_exprs(r->b);

@@ -174,6 +174,13 @@ static void string_find(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_str_find", in, 4, false);
 }
 
+static void string_pick(struct prog *p, const struct node *n)
+{
+    lval in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
+    prog_call(p, "mcc_rt_str_pick", in, 5, true);
+}
+
 static void string_concat(struct prog *p, const struct node *n)
 {
     lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
@@ -215,7 +222,7 @@ static void call_string(struct prog *p, const struct node *n)
 {
     static const struct { const char *fn; uint32_t n_in; prog_call_fn *call; } table[] = {
         {"spread", 1, string_spread}, {"equal", 2, string_equal}, {"concat", 2, string_concat},
-        {"find", 2, string_find},
+        {"find", 2, string_find}, {"pick", 2, string_pick},
         {"split_count", 2, string_split_count}, {"split", 3, string_split}, {"normalize", 3, string_normalize},
     };
     for (uint32_t k = 0; k < n->n_in; k++)

@@ -1,21 +1,14 @@
-"""Linear models, forests and labels of ai.onnx.ml beside ONNX Runtime."""
+"""Linear models and labels of ai.onnx.ml beside ONNX Runtime."""
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
-from support.compare import Model, floats, ints, node
+from support.compare import floats, ints, node
+from support.ml import model_of
 from support.tool import value
 
 FEATURES, CLASSES = 7, 4
-
-
-def model_of(folder, nodes, inputs, outputs, version=1):
-    graph = helper.make_graph(nodes, "net", inputs, outputs)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), folder / "net.onnx")
-    return Model(folder, path=folder / "net.onnx")
 
 
 def classifier(folder, elem=T.FLOAT, **more):
@@ -25,13 +18,21 @@ def classifier(folder, elem=T.FLOAT, **more):
     return model_of(folder, [linear], [value("x", ["n", FEATURES], elem)], [value("label", ["n"], T.INT64), value("scores", ["n", None])])
 
 
-@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 def test_linear_classifier(transform, tmp_path):
     model = classifier(tmp_path, post_transform=transform)
     labels = set()
     for n in (1, 2, 50):
         labels |= set(model.compare([floats(n, FEATURES, seed=n)])[0].tolist())
     assert labels == {30, -10, 20, 5}
+
+
+def test_linear_classifier_with_labels_that_are_strings(tmp_path):
+    attributes = {"coefficients": floats(3 * FEATURES).tolist(), "intercepts": [0.0] * 3, "classlabels_strings": ["setosa", "", "größer"]}
+    linear = node("LinearClassifier", "x", "label scores", domain="ai.onnx.ml", **attributes)
+    outputs = [value("label", ["n"], T.STRING), value("scores", ["n", None])]
+    model = model_of(tmp_path, [linear], [value("x", ["n", FEATURES])], outputs)
+    assert set(model.compare([floats(30, FEATURES)])[0]) == {"setosa", "", "größer"}
 
 
 def test_linear_classifier_of_integers_and_of_equal_scores(tmp_path):
@@ -41,92 +42,9 @@ def test_linear_classifier_of_integers_and_of_equal_scores(tmp_path):
 
 
 @pytest.mark.parametrize("more, words", [
-    ({"post_transform": "PROBIT"}, "PROBIT"), ({"intercepts": [1.0]}, "1 intercepts"), ({"coefficients": [1.0] * 13}, "13 coefficients")])
+    ({"post_transform": "LOG"}, "LOG"), ({"intercepts": [1.0]}, "1 intercepts"), ({"coefficients": [1.0] * 13}, "13 coefficients")])
 def test_linear_classifier_refused(more, words, tmp_path):
     assert words in classifier(tmp_path, **more).refused()
-
-
-def forest(seed, trees=5, depth=4, targets=1, mode="BRANCH_LEQ"):
-    """Attributes of random trees over FEATURES columns; leaves of the first vote for every target, others for one."""
-    rng, lists = np.random.default_rng(seed), {}
-    put = lambda **row: [lists.setdefault(k, []).append(v) for k, v in row.items()]
-    for tree in range(trees):
-        waiting, made = [(0, 0)], 1
-        while waiting:
-            i, level = waiting.pop(0)
-            leaf = level == depth or (level > 0 and rng.random() < 0.3)
-            put(nodes_treeids=tree, nodes_nodeids=i, nodes_featureids=int(rng.integers(FEATURES)), nodes_modes="LEAF" if leaf else mode,
-                nodes_values=float(np.float32(rng.standard_normal())), nodes_truenodeids=0 if leaf else made,
-                nodes_falsenodeids=0 if leaf else made + 1)
-            if not leaf:
-                waiting += [(made, level + 1), (made + 1, level + 1)]
-                made += 2
-                continue
-            for target in range(targets) if tree == 0 else [rng.integers(targets)]:
-                put(target_treeids=tree, target_nodeids=i, target_ids=int(target), target_weights=float(np.float32(rng.standard_normal())))
-    return lists
-
-
-def regressor(folder, elem=T.FLOAT, **attributes):
-    made = node("TreeEnsembleRegressor", "x", "y", domain="ai.onnx.ml", **attributes)
-    return model_of(folder, [made], [value("x", ["n", FEATURES], elem)], [value("y", ["n", None])])
-
-
-@pytest.mark.parametrize("mode", ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"])
-@pytest.mark.parametrize("targets, more", [(1, {}), (3, {"base_values": [0.5, -1.0, 2.0]}),
-                                           (2, {"aggregate_function": "AVERAGE", "base_values": [0.25, 4.0]})])
-def test_tree_regressor(mode, targets, more, tmp_path):
-    model = regressor(tmp_path, n_targets=targets, **forest(targets, targets=targets, mode=mode), **more)
-    for n in (1, 3, 40):
-        model.compare([floats(n, FEATURES, seed=n)])
-
-
-def test_tree_regressor_on_a_split(tmp_path):
-    """Rows that lie exactly on the numbers that the nodes compare with."""
-    attributes = forest(7)
-    model = regressor(tmp_path, n_targets=1, **attributes)
-    model.compare([np.repeat(np.float32(attributes["nodes_values"])[:, None], FEATURES, 1)])
-
-
-@pytest.mark.parametrize("more, words", [
-    ({"aggregate_function": "MAX"}, "MAX"), ({"post_transform": "PROBIT"}, "PROBIT"), ({"base_values": [1.0, 2.0]}, "2 base_values")])
-def test_tree_regressor_refused(more, words, tmp_path):
-    assert words in regressor(tmp_path, n_targets=1, **forest(1), **more).refused()
-
-
-def tree_classifier(folder, seed, classes, positive=False, names=None, **more):
-    """A forest whose votes are for classes: of two for number 0 only."""
-    lists = forest(seed, targets=1 if classes == 2 else classes)
-    votes = {k.replace("target", "class"): v for k, v in lists.items() if k.startswith("target")}
-    votes["class_weights"] = np.float32(np.abs(votes["class_weights"]) / 5 if positive else votes["class_weights"]).tolist()
-    nodes = {k: v for k, v in lists.items() if k.startswith("nodes")}
-    made = node("TreeEnsembleClassifier", "x", "label scores", domain="ai.onnx.ml", **nodes, **votes,
-                classlabels_int64s=names or [7 * c - 3 for c in range(classes)], **more)
-    return model_of(folder, [made], [value("x", ["n", FEATURES])], [value("label", ["n"], T.INT64), value("scores", ["n", None])])
-
-
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
-@pytest.mark.parametrize("positive", [True, False])
-@pytest.mark.parametrize("base", [{}, {"base_values": [0.125]}])
-def test_tree_classifier_of_two_classes(transform, positive, base, tmp_path):
-    model = tree_classifier(tmp_path, 3, 2, positive, post_transform=transform, **base)
-    chosen = set()
-    for n in (1, 3, 60):
-        chosen |= set(model.compare([floats(n, FEATURES, seed=n)])[0].tolist())
-    assert chosen == {-3, 4}
-
-
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
-def test_tree_classifier_of_many_classes(transform, tmp_path):
-    model = tree_classifier(tmp_path, 5, 4, post_transform=transform, base_values=[0.5, -0.25, 0.0, 0.125])
-    for n in (1, 60):
-        model.compare([floats(n, FEATURES, seed=n)])
-
-
-@pytest.mark.parametrize("more, words", [({"post_transform": "SOFTMAX"}, "SOFTMAX"), ({"base_values": [1.0, 2.0]}, "2 base_values"),
-                                         ({"names": [1]}, "1 classes")])
-def test_tree_classifier_refused(more, words, tmp_path):
-    assert words in tree_classifier(tmp_path, 3, 2, **more).refused()
 
 
 def labels(folder, key, result, **attributes):

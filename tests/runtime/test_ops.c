@@ -257,6 +257,8 @@ static void test_strings(void **state)
     int64_t found[3];
     mcc_rt_str_find(run, a, 3, list, found);
     assert_memory_equal(found, ((int64_t[]){ 0, 3, 2 }), sizeof found);
+    assert_int_equal(mcc_rt_str_pick(run, (int64_t[]){ 2, 0 }, 2, a, 3, out), 0);
+    assert_true(out[0].utf8 == a[2].utf8 && out[1].utf8 == a[0].utf8);
     assert_int_equal(mcc_rt_str_concat(run, a, b, out, 3), 0);
     assert_true(is_text(out[0], "Mondaymonday") && is_text(out[2], "!"));
     assert_int_equal(mcc_rt_str_normalize(run, a, 2, 2, b, 1, 1, out), 2);

@@ -1,0 +1,38 @@
+/* Decision trees as tables over flat node numbers: what the tree ensembles of ai.onnx.ml have in common. */
+#ifndef MCC_PASSES_LEGALIZE_FOREST_H
+#define MCC_PASSES_LEGALIZE_FOREST_H
+
+#include "passes/legalize/ml.h"
+
+enum { FOREST_TABLE_MAX = 1 << 26 };    /* elements of a table */
+
+/* What a node compares its feature with its limit by. The six modes of ONNX come down to three: x < v is x <= the number
+ * before v, and x != v is x == v with the branches swapped. */
+enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ, BRANCH_COUNT };
+
+struct forest {
+    int64_t n, n_trees, depth;                 /* nodes, leaves among them; depth: nodes on the longest path */
+    int64_t *feature, *yes, *no, *root;        /* by node; root: by tree. Leaves lead to themselves */
+    double *limit;
+    uint8_t *branch, *missing;                 /* missing: a NaN goes where `yes` says, whatever the comparison says */
+    enum elem elem;                            /* limits and features are compared as this */
+};
+
+/* Which nodes vote for what: lists of n elements. */
+struct votes { int64_t n; const int64_t *at, *id; const double *weight; enum elem elem; };
+
+/* Names of the attributes that hold the votes of TreeEnsembleClassifier and TreeEnsembleRegressor. */
+struct vote_names { const char *ids, *trees, *nodes, *weights, *tensor; };
+
+/* Both read and check the node's attributes for an operand of element type x; false after a report. The first is for
+ * TreeEnsembleClassifier and TreeEnsembleRegressor, the second for TreeEnsemble. */
+bool forest_read_named(struct rule *, const struct vote_names *, enum elem x, struct forest *, struct votes *);
+bool forest_read_indexed(struct rule *, enum elem x, struct forest *, struct votes *);
+
+/* The leaf that each row of x [n, features] comes to in each tree: node numbers i64 [n, trees]. */
+value_id forest_walk(struct rule *, const struct forest *, value_id x);
+
+/* Numbers from a list of floats, or from a tensor of floats; NULL and n = 0 where there are neither. elem: their type. */
+const double *ml_numbers(struct rule *, const char *list, const char *tensor, uint32_t *n, enum elem *elem);
+
+#endif
