@@ -181,6 +181,8 @@ struct diag_mark diag_mark(const struct context *);
  * if nothing had happened. false: all stays. */
 bool diag_take(struct context *, const struct diag_mark *, struct diag_list *out);
 void diag_put_back(struct context *, const struct diag_list *);
+/* Takes out everything since the mark, errors too. */
+void diag_drop(struct context *, const struct diag_mark *);
 void warn_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void remark_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* "FILE: node 'NAME' (OP-VERSION): error: TEXT [-Wflag]", one line without the newline, hostile bytes escaped. */

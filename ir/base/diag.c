@@ -208,6 +208,13 @@ struct diag_mark diag_mark(const struct context *ctx)
     return (struct diag_mark){.n = ctx->diags.n, .n_errors = ctx->n_errors, .fail = ctx->fail};
 }
 
+void diag_drop(struct context *ctx, const struct diag_mark *mark)
+{
+    ctx->diags.n = mark->n;
+    ctx->n_errors = mark->n_errors;
+    ctx->fail = mark->fail;
+}
+
 bool diag_take(struct context *ctx, const struct diag_mark *mark, struct diag_list *out)
 {
     bool any = false;
@@ -221,9 +228,7 @@ bool diag_take(struct context *ctx, const struct diag_mark *mark, struct diag_li
         return false;
     out->n = ctx->diags.n - mark->n;
     out->data = arena_copy(&ctx->session, ctx->diags.data + mark->n, out->n * sizeof *out->data);
-    ctx->diags.n = mark->n;
-    ctx->n_errors = mark->n_errors;
-    ctx->fail = mark->fail;
+    diag_drop(ctx, mark);
     return true;
 }
 

@@ -6,13 +6,14 @@
  *   assert of the predicate in front of the other, which then stands in the place of the If;
  * - where both can, the dims of their results merge into a selection by the predicate where both are known outside, else into
  *   a fresh symbol that the If's result binds;
- * - where a result's rank differs, the If cannot have a type: what follows it in its region is walked once for each branch (a
+ * - where a result's rank or type differs, the If cannot have a type: what follows it in its region is walked once for each branch (a
  *   fork), inside of it. Mostly one of the two cannot run, which is the first case again; else the region's results are
  *   those of an If around all of it. How much is walked twice is bounded; past that, or where the results of the region differ
  *   in rank as well, it is refused.
  */
 #include <string.h>
 
+#include "ir/graph/infer.h"
 #include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
@@ -133,10 +134,11 @@ static void side_keep(struct rule *r, const struct ways *ways, int k, const stru
 
 /* ---- both are left: types that meet ---------------------------------------------------------------------------------- */
 
-static bool same_rank(const struct graph *g, value_id a, value_id b)
+/* Is there a type for a value that is the one or the other? */
+static bool types_meet(const struct graph *g, value_id a, value_id b)
 {
     const struct type *x = value_type(g, a), *y = value_type(g, b);
-    return x->kind != TYPE_TENSOR || y->kind != TYPE_TENSOR || x->rank == y->rank;
+    return x->kind == y->kind && x->elem == y->elem && (x->kind != TYPE_TENSOR || x->rank == y->rank);
 }
 
 static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr_id cond, const struct type *a,
@@ -156,32 +158,29 @@ static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr
     return dims;
 }
 
-/* The values have the same rank where they are tensors. */
-static bool merge_type(struct rule *r, const struct side side[2], expr_id cond, uint32_t i, struct type *out)
+/* Of values whose types meet. */
+static struct type merge_type(struct rule *r, const struct side side[2], expr_id cond, uint32_t i)
 {
     struct graph *g = r->b->g;
     const struct type *a = value_type(g, side[0].values[i]), *c = value_type(g, side[1].values[i]);
-    if (a->kind != c->kind || a->elem != c->elem)
-        return rule_bad(r, "the branches give different types for output %u", i + 1);
-    *out = a->kind == TYPE_TENSOR || type_equal(a, c) ? *a : type_open(g, a);
+    struct type t = a->kind == TYPE_TENSOR || type_equal(a, c) ? *a : type_open(g, a);
     if (a->kind == TYPE_TENSOR)
-        out->dims = merge_dims(r, side, cond, a, c);
-    return true;
+        t.dims = merge_dims(r, side, cond, a, c);
+    return t;
 }
 
-/* Appends the core If of two sides, with the values that `pick` lists (NULL: all n) as its results; {0} after a diagnostic. */
+/* Appends the core If of two sides, with the n values that `pick` lists as its results. */
 static node_id if_append(struct rule *r, const struct side side[2], const struct ways *ways, const uint32_t *pick, uint32_t n)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, n + 1);
     for (uint32_t i = 0; i < n; i++)
-        if (!merge_type(r, side, ways->cond, pick ? pick[i] : i, &types[i]))
-            return (node_id){0};
+        types[i] = merge_type(r, side, ways->cond, pick[i]);
     node_id id = graph_append(b->g, b->region, OP_IF, b->src, &ways->cond_value, 1, NULL, 0, types, n);
     for (int k = 0; k < 2; k++) {
         graph_adopt_region(b->g, id, side[k].region);
         for (uint32_t i = 0; i < n; i++)
-            graph_add_result(b->g, side[k].region, side[k].values[pick ? pick[i] : i]);
+            graph_add_result(b->g, side[k].region, side[k].values[pick[i]]);
     }
     for (uint32_t i = 0; i < n; i++) {
         value_id v = graph_node(b->g, id)->out[i];
@@ -193,15 +192,19 @@ static node_id if_append(struct rule *r, const struct side side[2], const struct
 
 /* ---- forks ------------------------------------------------------------------------------------------------------------ */
 
-static bool rank_refuse(struct rule *r, const struct fork *f)
+/* No type for output f->output. */
+static bool type_refuse(struct rule *r, const struct fork *f)
 {
-    const struct graph *g = r->b->g;
+    struct graph *g = r->b->g;
+    const struct type *a = value_type(g, f->side[0].values[f->output]), *c = value_type(g, f->side[1].values[f->output]);
+    bool ranks = a->kind == TYPE_TENSOR && c->kind == TYPE_TENSOR && a->elem == c->elem;
+    const char *both = ranks ? arena_printf(r->lg->arena, "has rank %d or %d", (int)a->rank, (int)c->rank)
+                             : arena_printf(r->lg->arena, "is %.60s or %.60s", type_text(g, a), type_text(g, c));
     struct strbuf text;
     strbuf_init(&text, r->lg->arena);
     ex_print(g->ctx->exprs, f->ways.cond, &text);
-    return rule_refuse(r, "output %u has rank %d or %d, as the predicate (%.60s) decides at run time; fix the dimension that it "
-                       "tests with --input", f->output + 1, (int)value_type(g, f->side[0].values[f->output])->rank,
-                       (int)value_type(g, f->side[1].values[f->output])->rank, text.data);
+    return rule_refuse(r, "output %u %s, as the predicate (%.60s) decides at run time; fix the dimension that it tests with --input",
+                       f->output + 1, both, text.data);
 }
 
 static bool fork_allowed(const struct legalizer *lg)
@@ -213,7 +216,7 @@ static bool fork_allowed(const struct legalizer *lg)
 static bool fork_ask(struct rule *r, struct fork *f)
 {
     if (!fork_allowed(r->lg))
-        return rank_refuse(r, f);
+        return type_refuse(r, f);
     f->rule = *r;
     f->rule.node = arena_copy(r->lg->arena, r->node, sizeof *r->node);
     r->lg->fork = f;
@@ -262,7 +265,7 @@ static bool fork_pass_on(struct rule *r, const struct fork *f, const struct side
 {
     struct legalizer *lg = r->lg;
     if (lg->inlined.i != region.i)
-        return rank_refuse(r, f);
+        return type_refuse(r, f);
     lg->passed_on = NEW(lg->arena, struct fork);
     *lg->passed_on = (struct fork){.ways = f->ways, .side = {side[0], side[1]}, .output = output};
     return false;
@@ -277,14 +280,14 @@ static bool fork_merge(struct rule *r, const struct fork *f, const struct side s
         results[i] = side[0].results[i];
         if (side[0].values[i].i == side[1].values[i].i)
             continue;
-        if (!same_rank(g, side[0].values[i], side[1].values[i]))
+        if (!types_meet(g, side[0].values[i], side[1].values[i]))
             return fork_pass_on(r, f, side, region, i);
         pick[n++] = i;
     }
     node_id id = if_append(r, side, &f->ways, pick, n);
-    for (uint32_t i = 0; id.i && i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         results[pick[i]] = lval_value(graph_node(g, id)->out[i]);
-    return id.i != 0;
+    return true;
 }
 
 static void rest_remark(struct rule *r, const struct fork *f, const struct side *s, int k)
@@ -326,7 +329,7 @@ static bool fork_sides(struct fork *f, region_id region, uint32_t next)
     } else {
         sides_report(r, side);
         if (side[0].outcome != BROKEN && side[1].outcome != BROKEN)
-            rank_refuse(r, f);    /* what has no lowering may come of the rank */
+            type_refuse(r, f);    /* what has no lowering may come of the rank */
         ok = false;
     }
     for (uint32_t i = 0; !ok && i < n; i++)
@@ -379,6 +382,12 @@ static bool way_walk(struct rule *r, struct side *s, void *data)
     return way->ways->walk(r, way->ways->data[way->k], s->results, s->n);
 }
 
+/* Does anything in the file read result i? */
+static bool is_used(const struct rule *r, uint32_t i)
+{
+    return rule_wants(r, i) && graph_value(r->lg->from, r->node->out[i])->n_uses > 0;
+}
+
 bool rule_either(struct rule *r, const struct ways *ways)
 {
     struct builder *b = r->b;
@@ -402,13 +411,19 @@ bool rule_either(struct rule *r, const struct ways *ways)
         sides_report(r, f->side);
         return false;
     }
-    for (f->output = 0; f->output < r->n_out; f->output++)
-        if (!same_rank(b->g, f->side[0].values[f->output], f->side[1].values[f->output]))
+    uint32_t *used = NEW_ARRAY(&b->g->arena, uint32_t, r->n_out + 1), n = 0;
+    for (f->output = 0; f->output < r->n_out; f->output++) {
+        r->out[f->output] = (struct lval){.kind = LVAL_POISON};
+        if (!is_used(r, f->output))
+            continue;
+        if (!types_meet(b->g, f->side[0].values[f->output], f->side[1].values[f->output]))
             return fork_ask(r, f);
-    node_id id = if_append(r, f->side, ways, NULL, r->n_out);
-    for (uint32_t i = 0; id.i && i < r->n_out; i++)
-        rule_out(r, i, graph_node(b->g, id)->out[i]);
-    return id.i != 0;
+        used[n++] = f->output;
+    }
+    node_id id = if_append(r, f->side, ways, used, n);
+    for (uint32_t i = 0; i < n; i++)
+        rule_out(r, used[i], graph_node(b->g, id)->out[i]);
+    return true;
 }
 
 /* ---- If ------------------------------------------------------------------------------------------------------------------ */

@@ -1,36 +1,21 @@
-/* Loop, Scan, and the counted loops that other rules are made of.
+/* How loops are made, whatever their source (loop_rules.c).
  *
  * A loop whose trip count and condition are known unrolls while it stays under the limit; its sequences then are
  * lists. Else it becomes the core loop: the body is walked once in a region of its own. A carried value whose
  * shape changes gets symbols for the dims that do, and the body is walked again with them.
+ *
+ * A carried value may begin as a placeholder of another type than the body gives. Then the first iteration is peeled: it
+ * stands in front of the loop, which goes on with what that iteration gives. Where only the run knows whether there is an
+ * iteration at all, the loop is one of two ways, and the other one gives the initial values.
  */
 #include <string.h>
 
-#include "passes/legalize/control.h"
+#include "ir/graph/infer.h"
 #include "passes/legalize/driver.h"
+#include "passes/legalize/loop.h"
 
 /* The steps of a layer are alike and depend on one another: more than these stay a loop, which becomes one kernel. */
 enum { COUNTED_UNROLLED = 2 };
-
-/* A loop to build, whatever its source: body() gives next condition, carried values and scan elements. */
-struct loop;
-typedef bool body_fn(struct rule *, struct loop *, struct lval iter, struct lval cond, const struct lval *carried,
-                     struct lval *next_cond, struct lval *next, struct lval *scan);
-struct loop {
-    body_fn *body;
-    region_id region;                    /* rule_loop, rule_scan */
-    const struct counted_loop *counted;  /* rule_counted_loop */
-    value_id trips_value;                /* rank-0 i64; {0}: forever */
-    expr_id trips;                       /* known number of trips, or {0} */
-    value_id cond;                       /* rank-0 bool; {0}: true */
-    uint32_t n_carried, n_scan;
-    struct lval *carried, *scan;         /* in: initial values; out: results */
-    /* rule_scan: */
-    uint32_t n_inputs;
-    value_id *inputs;
-    int32_t *in_axis;
-    bool *in_reverse;
-};
 
 /* ---- unrolling ------------------------------------------------------------------------------------------------------ */
 
@@ -46,33 +31,42 @@ static value_id stack(struct rule *r, const struct lval *items, uint32_t n)
     return b_concat(r->b, v, n, 0);
 }
 
+/* No rows at all, of elements like v; what only region inner knows of their dims counts as 0. */
+static value_id no_rows(struct builder *b, region_id inner, value_id v)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    expr_id out[RANK_MAX];
+    if (!dims || rank + 1 > RANK_MAX)
+        return (value_id){0};
+    out[0] = ex_const(b_exprs(b), 0);
+    for (int32_t d = 0; d < rank; d++)
+        out[d + 1] = inner.i && dim_escapes(b->g, inner, dims[d], 16) ? ex_const(b_exprs(b), 0) : dims[d];
+    return b_splat_f64(b, v_elem(b, v), 0, out, rank + 1);
+}
+
 /* No trip at all: the body is walked for the types of its scan outputs only. */
 static bool loop_empty(struct rule *r, struct loop *l)
 {
     struct builder *b = r->b;
     struct lval *next = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1), cond;
-    struct nest nest;
+    const struct lval *rows = l->first;
+    struct nest nest = {0};
     if (!l->n_scan)
         return true;
-    nest_begin(b, &nest);      /* dropped afterwards: belongs to no node */
-    bool ok = l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, 0)), lval_value(b_scalar_i64(b, ELEM_BOOL, 1)),
-                      l->carried, &cond, next, next + l->n_carried);
-    nest_end(b, &nest);
-    for (uint32_t i = 0; ok && i < l->n_scan; i++) {
-        value_id v = next[l->n_carried + i].v;
-        int32_t rank;
-        const expr_id *dims = b_dims(b, v, &rank);
-        expr_id out[RANK_MAX];
-        if (!dims || rank + 1 > RANK_MAX)
-            return false;
-        out[0] = ex_const(b_exprs(b), 0);
-        for (int32_t d = 0; d < rank; d++) {
-            bool local = dim_escapes(b->g, nest.inner, dims[d], 16);
-            out[d + 1] = local ? ex_const(b_exprs(b), 0) : dims[d];
-        }
-        l->scan[i] = lval_value(b_splat_f64(b, v_elem(b, v), 0, out, rank + 1));
+    if (!rows) {
+        nest_begin(b, &nest);      /* dropped afterwards: belongs to no node */
+        bool ok = l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, 0)), lval_value(b_scalar_i64(b, ELEM_BOOL, 1)),
+                          l->carried, &cond, next, next + l->n_carried);
+        nest_end(b, &nest);
+        rows = ok ? next + l->n_carried : NULL;
     }
-    return ok;
+    for (uint32_t i = 0; rows && i < l->n_scan; i++) {
+        l->scan[i] = lval_value(no_rows(b, nest.inner, rows[i].v));
+        if (l->scan[i].kind == LVAL_POISON)
+            return false;
+    }
+    return rows != NULL;
 }
 
 enum unrolled { UNROLLED, NOT_UNROLLED, UNROLL_FAILED };
@@ -120,6 +114,15 @@ struct built {
     bool (*wide)[RANK_MAX];      /* by carried value and dim: the dim is a symbol of this loop */
 };
 
+/* The number of an iteration: the loop's own count and the iterations in front of it. That none is below the latter may
+ * decide conditions in the body. */
+static value_id iteration(struct builder *b, value_id own, int64_t peeled)
+{
+    if (peeled)
+        b_elem(b, own, 0, 0, INT64_MAX - peeled);
+    return peeled ? b_binary(b, OP_ADD, own, b_scalar_i64(b, ELEM_I64, peeled)) : own;
+}
+
 static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, struct built *out)
 {
     struct builder *b = r->b;
@@ -128,7 +131,7 @@ static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, 
     struct lval cond;
     const struct type i64 = {.kind = TYPE_TENSOR, .elem = ELEM_I64}, flag = {.kind = TYPE_TENSOR, .elem = ELEM_BOOL};
     nest_begin(b, &out->nest);
-    value_id iter = graph_param(b->g, out->nest.inner, i64, "iteration");
+    value_id iter = iteration(b, graph_param(b->g, out->nest.inner, i64, "iteration"), l->peeled);
     value_id cond_in = graph_param(b->g, out->nest.inner, flag, "condition");
     for (uint32_t i = 0; i < l->n_carried; i++) {
         value_id v = graph_param(b->g, out->nest.inner, types[i], NULL);
@@ -158,29 +161,38 @@ static expr_id *dims_copy(struct builder *b, const struct type *t)
     return dims;
 }
 
-/* Dims of carried values that the body changes become symbols. true: some did, the body must be walked again. */
-static bool types_widen(struct rule *r, struct loop *l, struct type *types, const struct built *built, bool *again)
+enum settled { SETTLED, WIDER, RETYPED };
+
+/* May the one follow the other in a carried value, as far as dims do not tell? */
+static bool carries(const struct type *from, const struct type *to)
+{
+    return from->kind == to->kind && from->elem == to->elem && (from->kind != TYPE_TENSOR || from->rank == to->rank);
+}
+
+/* WIDER: dims of carried values that the body changes became symbols, and the body must be walked again. RETYPED: value *which
+ * changes its kind, element type or rank. */
+static enum settled types_widen(struct rule *r, struct loop *l, struct type *types, const struct built *built, uint32_t *which)
 {
     struct builder *b = r->b;
-    *again = false;
+    enum settled settled = SETTLED;
     for (uint32_t i = 0; i < l->n_carried; i++) {
         const struct type *t = value_type(b->g, built->next[i]);
-        if (t->kind != types[i].kind || t->elem != types[i].elem)
-            return rule_bad(r, "carried value %u changes its type", i + 1);
+        *which = i;
+        if (!carries(&types[i], t))
+            return RETYPED;
         if (t->kind != TYPE_TENSOR)
             continue;
-        if (t->rank != types[i].rank)
-            return rule_refuse(r, "carried value %u changes its rank from iteration to iteration", i + 1);
         expr_id *dims = dims_copy(b, &types[i]);
         for (int32_t d = 0; d < t->rank; d++) {
             if (t->dims[d].i == dims[d].i || built->wide[i][d])
                 continue;
             dims[d] = fresh_dim(b, "carried_dim");
-            built->wide[i][d] = *again = true;
+            built->wide[i][d] = true;
+            settled = WIDER;
         }
         types[i].dims = dims;
     }
-    return true;
+    return settled;
 }
 
 static bool scan_types(struct rule *r, struct loop *l, const struct built *built, expr_id trips, struct type *types)
@@ -192,8 +204,11 @@ static bool scan_types(struct rule *r, struct loop *l, const struct built *built
             return rule_bad(r, "scan output %u is no tensor of usable rank", i + 1);
         expr_id *dims = NEW_ARRAY(&b->g->arena, expr_id, t.rank + 1);
         dims[0] = trips;
+        const struct type *first = l->first ? value_type(b->g, l->first[i].v) : NULL;
+        if (first && first->rank != t.rank)
+            return rule_bad(r, "scan output %u changes its rank", i + 1);
         for (int32_t d = 0; d < t.rank; d++)
-            dims[d + 1] = dim_escapes(b->g, built->nest.inner, t.dims[d], 16) ? fresh_dim(b, "scan_dim") : t.dims[d];
+            dims[d + 1] = !dim_escapes(b->g, built->nest.inner, t.dims[d], 16) ? t.dims[d] : first ? first->dims[d] : fresh_dim(b, "scan_dim");
         t.dims = dims;
         t.rank++;
         types[i] = t;
@@ -248,31 +263,193 @@ static bool loop_append(struct rule *r, struct loop *l, const struct built *buil
     return true;
 }
 
-static bool loop_core(struct rule *r, struct loop *l)
+static void retyped_remark(struct rule *r, uint32_t which, const struct type *from, const struct type *to)
+{
+    struct graph *g = r->b->g;
+    remark_at(r->lg->ctx, r->node->src, "loop", "carried value %u begins as %.80s and goes on as %.80s: the first iteration stands in "
+              "front of the loop", which + 1, type_text(g, from), type_text(g, to));
+}
+
+/* A carried value with a dim that differs between `before` and `after`, but not between that and `later`; n_carried: none. */
+static uint32_t dim_settled(const struct loop *l, const struct type *before, const struct type *after, const struct type *later)
+{
+    for (uint32_t i = 0; i < l->n_carried; i++)
+        for (int32_t d = 0; after[i].kind == TYPE_TENSOR && d < after[i].rank; d++)
+            if (before[i].dims[d].i != after[i].dims[d].i && after[i].dims[d].i == later[i].dims[d].i)
+                return i;
+    return l->n_carried;
+}
+
+/* The types of the carried values after an iteration that begins with these; false: it cannot be typed, or a rank changes. Nothing
+ * is left of the walk. */
+static bool types_after(struct rule *r, struct loop *l, const struct type *types, struct type *after)
+{
+    struct context *ctx = r->lg->ctx;
+    struct built built = {.wide = arena_alloc_array(&r->b->g->arena, l->n_carried + 1, sizeof *built.wide)};
+    const struct diag_mark mark = diag_mark(ctx);
+    const uint32_t n_refusals = r->lg->refusals.n;
+    struct diag_list errors;
+    bool ok = loop_walk(r, l, types, &built);
+    for (uint32_t i = 0; ok && i < l->n_carried; i++) {
+        after[i] = *value_type(r->b->g, built.next[i]);
+        ok = carries(&types[i], &after[i]);
+    }
+    if (ctx->n_errors == mark.n_errors)
+        diag_drop(ctx, &mark);
+    else
+        diag_take(ctx, &mark, &errors);    /* a limit stays */
+    r->lg->refusals.n = n_refusals;
+    return ok;
+}
+
+/* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
+ * *which is such a value. */
+static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *before, const struct built *first, uint32_t *which)
+{
+    struct graph *g = r->b->g;
+    struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1), *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
+    for (uint32_t i = 0; i < l->n_carried; i++) {
+        after[i] = *value_type(g, first->next[i]);
+        if (after[i].kind != TYPE_TENSOR)
+            after[i] = before[i];
+        for (int32_t d = 0; after[i].kind == TYPE_TENSOR && d < after[i].rank; d++)
+            if (dim_escapes(g, first->nest.inner, after[i].dims[d], 16))
+                return false;
+    }
+    if (!types_after(r, l, after, later))
+        return false;
+    *which = dim_settled(l, before, after, later);
+    return *which < l->n_carried;
+}
+
+enum core { BUILT, FAILED, UNSETTLED };
+
+/* UNSETTLED: carried value *which has another type after an iteration than before it, and nothing is left of the attempt. */
+static enum core loop_core(struct rule *r, struct loop *l, uint32_t *which)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, l->n_carried + 1);
     struct built built = {.wide = arena_alloc_array(&b->g->arena, l->n_carried + 1, sizeof *built.wide)};
-    bool again = true;
+    const struct diag_mark mark = diag_mark(r->lg->ctx);
     for (uint32_t i = 0; i < l->n_carried; i++) {
         value_id v = lval_force(b, l->carried[i]);
         if (!v.i)
-            return false;
+            return FAILED;
         l->carried[i] = lval_value(v);
         types[i] = *value_type(b->g, v);
         if (types[i].kind != TYPE_TENSOR)
             types[i] = type_open(b->g, &types[i]);
     }
-    for (int32_t round = 0; again; round++) {
-        if (round > RANK_MAX)
-            return rule_refuse(r, "shapes of carried values do not settle");
-        if (!loop_walk(r, l, types, &built) || !types_widen(r, l, types, &built, &again))
-            return false;
+    for (int32_t round = 0; round <= RANK_MAX; round++) {
+        const struct type *before = arena_copy(&b->g->arena, types, (l->n_carried + 1) * sizeof *types);
+        if (!loop_walk(r, l, types, &built))
+            return FAILED;
+        enum settled settled = types_widen(r, l, types, &built, which);
+        if (settled == SETTLED)
+            return loop_append(r, l, &built, types) ? BUILT : FAILED;
+        diag_drop(r->lg->ctx, &mark);    /* said again by the next walk */
+        if (settled == WIDER && (round || l->peeled || !begins_otherwise(r, l, before, &built, which)))
+            continue;
+        retyped_remark(r, *which, &before[*which], value_type(b->g, built.next[*which]));
+        return UNSETTLED;
     }
-    return loop_append(r, l, &built, types);
+    rule_refuse(r, "shapes of carried values do not settle");
+    return FAILED;
 }
 
-static bool loop_build(struct rule *r, struct loop *l)
+/* ---- the first iteration in front of the loop ------------------------------------------------------------------------- */
+
+/* Collected elements of the first iteration and of those behind it, as one. */
+static value_id rows_join(struct rule *r, struct lval first, struct lval rest)
+{
+    struct builder *b = r->b;
+    value_id rows[2] = {stack(r, &first, 1), rest.v};
+    bool alone = rows[0].i && rows[1].i && ex_is(b_exprs(b), b_dim(b, rows[1], 0), 0);
+    return alone ? rows[0] : b_concat(b, rows, 2, 0);
+}
+
+/* At least one iteration: the first in place, the others as a loop of their own. */
+static bool loop_peel(struct rule *r, struct loop *l)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    struct loop rest = *l;
+    struct lval cond, *next = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1);
+    if (!l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, l->peeled)), lval_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond,
+                 next, next + l->n_carried))
+        return false;
+    rest.carried = next;
+    rest.first = next + l->n_carried;
+    rest.scan = NEW_ARRAY(&b->g->arena, struct lval, l->n_scan + 1);
+    rest.peeled++;
+    if (l->trips_value.i)
+        rest.trips_value = b_binary(b, OP_SUB, l->trips_value, b_scalar_i64(b, ELEM_I64, 1));
+    if (l->trips.i)
+        rest.trips = ex_max(ex, ex_addc(ex, l->trips, -1), ex_const(ex, 0));
+    rest.cond = v_scalar(b, lval_force(b, cond));
+    if (!rest.cond.i || (l->trips_value.i && !rest.trips_value.i) || !loop_build(r, &rest))
+        return false;
+    memcpy(l->carried, rest.carried, l->n_carried * sizeof *l->carried);
+    for (uint32_t i = 0; i < l->n_scan; i++)
+        l->scan[i] = lval_value(rows_join(r, rest.first[i], rest.scan[i]));
+    return true;
+}
+
+/* Is there a first iteration? */
+static expr_id loop_starts(struct rule *r, const struct loop *l)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(ex, 1), trips = {0};
+    if (l->trips_value.i)
+        trips = b_elem(b, l->trips_value, 0, INT64_MIN, INT64_MAX);
+    if (!go.i || (l->trips_value.i && !trips.i))
+        return (expr_id){0};
+    return trips.i ? ex_and(ex, go, ex_lt(ex, ex_const(ex, 0), trips)) : go;
+}
+
+struct loop_way { const struct loop *l; bool starts; };
+
+static bool loop_way(struct rule *r, const void *data, struct lval *results, uint32_t n)
+{
+    const struct loop_way *way = data;
+    struct rule inner = *r;
+    struct loop l = *way->l;
+    l.finish = NULL;    /* one fork for one loop */
+    l.carried = arena_copy(&r->b->g->arena, l.carried, (l.n_carried + 1) * sizeof *l.carried);
+    l.scan = NEW_ARRAY(&r->b->g->arena, struct lval, l.n_scan + 1);
+    inner.out = results;
+    inner.n_out = n;
+    return (way->starts ? loop_peel(r, &l) : loop_empty(r, &l)) && way->l->finish(&inner, &l);
+}
+
+static bool loop_roll(struct rule *r, struct loop *l)
+{
+    uint32_t which;
+    enum core built = loop_core(r, l, &which);
+    if (built != UNSETTLED)
+        return built == BUILT;
+    if (l->peeled > l->n_carried)
+        return rule_refuse(r, "carried value %u changes its type or rank from iteration to iteration", which + 1);
+    expr_id starts = loop_starts(r, l);
+    enum truth known = starts.i ? ex_truth(b_exprs(r->b), starts) : FALSE_;
+    if (starts.i && known == UNKNOWN_)
+        known = fact_find(r->lg, starts);
+    if (known != UNKNOWN_)
+        return starts.i && (known == TRUE_ ? loop_peel(r, l) : loop_empty(r, l));
+    if (!l->finish)
+        return rule_refuse(r, "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
+                           "how many there are", which + 1);
+    const struct loop_way way[2] = {{l, true}, {l, false}};
+    const struct ways ways = {.cond_value = v_expr(r->b, ELEM_BOOL, starts), .cond = starts, .walk = loop_way, .data = {&way[0], &way[1]},
+                              .name = {"the case of some iterations", "the case of no iteration"}};
+    l->forked = true;
+    return ways.cond_value.i && rule_either(r, &ways);
+}
+
+/* ---- what it becomes ---------------------------------------------------------------------------------------------------- */
+
+bool loop_build(struct rule *r, struct loop *l)
 {
     struct builder *b = r->b;
     int64_t trips = INT64_MAX;
@@ -283,315 +460,17 @@ static bool loop_build(struct rule *r, struct loop *l)
     if (start == FALSE_ || (known && trips <= 0))
         return loop_empty(r, l);
     bool few = !l->counted || trips <= COUNTED_UNROLLED;
-    if (start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
+    if (!l->peeled && start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
         struct lval *carried = arena_copy(&b->g->arena, l->carried, (l->n_carried + 1) * sizeof *carried);
         enum unrolled u = loop_unroll(r, l, trips);
         if (u != NOT_UNROLLED)
             return u == UNROLLED;
         memcpy(l->carried, carried, l->n_carried * sizeof *carried);
     }
-    return loop_core(r, l);
+    return loop_roll(r, l);
 }
 
-/* ---- Loop ------------------------------------------------------------------------------------------------------------ */
-
-static bool onnx_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                      struct lval *next_cond, struct lval *next, struct lval *scan)
+bool loop_run(struct rule *r, struct loop *l)
 {
-    struct arena *arena = &r->b->g->arena;
-    struct lval *params = NEW_ARRAY(arena, struct lval, l->n_carried + 2);
-    struct lval *results = NEW_ARRAY(arena, struct lval, l->n_carried + l->n_scan + 1);
-    params[0] = iter;
-    params[1] = cond;
-    memcpy(params + 2, carried, l->n_carried * sizeof *params);
-    if (!legalize_region(r, l->region, params, l->n_carried + 2, results, 1 + l->n_carried + l->n_scan))
-        return false;
-    *next_cond = results[0];
-    memcpy(next, results + 1, l->n_carried * sizeof *next);
-    memcpy(scan, results + 1 + l->n_carried, l->n_scan * sizeof *scan);
-    return true;
-}
-
-bool rule_loop(struct rule *r)
-{
-    struct builder *b = r->b;
-    uint32_t n_carried = r->n_in > 2 ? r->n_in - 2 : 0;
-    struct loop l = {.body = onnx_body, .region = rule_region(r, "body"), .n_carried = n_carried};
-    if (!l.region.i)
-        return rule_bad(r, "no body");
-    uint32_t results = region_n_results(r, l.region);
-    if (results < 1 + n_carried || r->n_out > results - 1)
-        return rule_bad(r, "the body has %u outputs for %u carried values", results, n_carried);
-    l.n_scan = results - 1 - n_carried;
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
-    for (uint32_t i = 0; i < n_carried; i++)
-        l.carried[i] = r->arg[2 + i];
-    if (rule_has(r, 0)) {
-        int64_t trips;
-        l.trips_value = v_scalar(b, b_convert(b, rule_in(r, 0), ELEM_I64));
-        if (!l.trips_value.i)
-            return false;
-        if (v_known_i64(b, l.trips_value, 0, &trips))
-            l.trips = ex_const(b_exprs(b), trips);
-    }
-    if (rule_has(r, 1)) {
-        l.cond = v_scalar(b, rule_in(r, 1));
-        if (!l.cond.i)
-            return false;
-    }
-    if (!loop_build(r, &l))
-        return false;
-    for (uint32_t i = 0; i < r->n_out; i++)
-        r->out[i] = i < n_carried ? l.carried[i] : l.scan[i - n_carried];
-    return true;
-}
-
-/* ---- Scan ------------------------------------------------------------------------------------------------------------- */
-
-static bool scan_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                      struct lval *next_cond, struct lval *next, struct lval *scan)
-{
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    uint32_t n = l->n_carried + l->n_inputs;
-    struct lval *params = NEW_ARRAY(&b->g->arena, struct lval, n + 1);
-    struct lval *results = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1);
-    int64_t at;
-    bool known = v_known_i64(b, iter.v, 0, &at);
-    memcpy(params, carried, l->n_carried * sizeof *params);
-    for (uint32_t i = 0; i < l->n_inputs; i++) {
-        value_id x = l->inputs[i], item;
-        int32_t axis = l->in_axis[i];
-        if (known) {
-            expr_id pos = ex_const(ex, at);
-            if (l->in_reverse[i])
-                pos = ex_sub(ex, ex_addc(ex, l->trips, -1), pos);
-            item = b_squeeze(b, b_slice_axis(b, x, axis, pos, ex_const(ex, 1)), axis);
-        } else {
-            value_id pos = iter.v;
-            if (l->in_reverse[i])
-                pos = b_binary(b, OP_SUB, v_expr(b, ELEM_I64, ex_addc(ex, l->trips, -1)), pos);
-            item = b_gather(b, x, pos, axis);
-        }
-        params[l->n_carried + i] = lval_value(item);
-    }
-    (void)cond;
-    *next_cond = lval_value(b_scalar_i64(b, ELEM_BOOL, 1));
-    if (!legalize_region(r, l->region, params, n, results, l->n_carried + l->n_scan))
-        return false;
-    memcpy(next, results, l->n_carried * sizeof *next);
-    memcpy(scan, results + l->n_carried, l->n_scan * sizeof *scan);
-    return true;
-}
-
-static int64_t list_at(struct rule *r, const char *name, uint32_t i)
-{
-    uint32_t n;
-    const int64_t *list = rule_ints(r, name, &n);
-    return i < n ? list[i] : 0;
-}
-
-/* first: the operand of the first state; the scan inputs follow the states. */
-static bool scan_read(struct rule *r, struct loop *l, uint32_t first, const char *directions)
-{
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    l->inputs = NEW_ARRAY(&b->g->arena, value_id, l->n_inputs + 1);
-    l->in_axis = NEW_ARRAY(&b->g->arena, int32_t, l->n_inputs + 1);
-    l->in_reverse = NEW_ARRAY(&b->g->arena, bool, l->n_inputs + 1);
-    for (uint32_t i = 0; i < l->n_inputs; i++) {
-        value_id x = l->inputs[i] = rule_in(r, first + l->n_carried + i);
-        if (!x.i || !rule_axis(r, list_at(r, "scan_input_axes", i), v_rank(b, x), &l->in_axis[i]))
-            return false;
-        l->in_reverse[i] = list_at(r, directions, i) != 0;
-        expr_id n = b_dim(b, x, l->in_axis[i]);
-        if (i == 0)
-            l->trips = n;
-        else if (ex_cmp_eq(ex, n, l->trips) == FALSE_)
-            return rule_bad(r, "scan inputs have different lengths");
-        else
-            b_assert(b, ex_eq(ex, n, l->trips), -2, "scan inputs have different lengths");
-    }
-    l->trips_value = v_expr(b, ELEM_I64, l->trips);
-    return true;
-}
-
-bool rule_scan(struct rule *r)
-{
-    struct builder *b = r->b;
-    int64_t n_inputs = rule_int(r, "num_scan_inputs", 0);
-    if (n_inputs < 1 || n_inputs > r->n_in)
-        return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
-                     .n_carried = r->n_in - (uint32_t)n_inputs};
-    if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
-        return rule_bad(r, "no body, or it has too few outputs");
-    l.n_scan = region_n_results(r, l.region) - l.n_carried;
-    if (r->n_out > l.n_carried + l.n_scan)
-        return rule_bad(r, "the body has too few outputs");
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
-    for (uint32_t i = 0; i < l.n_carried; i++)
-        l.carried[i] = r->arg[i];
-    if (!scan_read(r, &l, 0, "scan_input_directions") || !loop_build(r, &l))
-        return false;
-    for (uint32_t i = 0; i < r->n_out; i++) {
-        r->out[i] = i < l.n_carried ? l.carried[i] : l.scan[i - l.n_carried];
-        if (i < l.n_carried)
-            continue;
-        value_id v = r->out[i].v;
-        int32_t axis;
-        if (!rule_axis(r, list_at(r, "scan_output_axes", i - l.n_carried), v_rank(b, v), &axis))
-            return false;
-        if (list_at(r, "scan_output_directions", i - l.n_carried))
-            v = v_flip(b, v, 0);
-        rule_out(r, i, v_move_axis(b, v, 0, axis));
-    }
-    return true;
-}
-
-/* Version 8: every operand has a leading batch axis; the batches run one after the other. */
-bool rule_scan_old(struct rule *r)
-{
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    int64_t n_inputs = rule_int(r, "num_scan_inputs", 0), batches;
-    if (rule_has(r, 0))
-        return rule_refuse(r, "sequence_lens of version 8");
-    if (n_inputs < 1 || n_inputs >= r->n_in)
-        return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
-                     .n_carried = r->n_in - 1 - (uint32_t)n_inputs};
-    if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
-        return rule_bad(r, "no body, or it has too few outputs");
-    l.n_scan = region_n_results(r, l.region) - l.n_carried;
-    uint32_t n_out = l.n_carried + l.n_scan;
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
-    value_id first = rule_in(r, 1);
-    if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 || batches > legalize_unroll_limit(r) || r->n_out > n_out)
-        return rule_refuse(r, "version 8 with an unknown number of batches");
-    value_id *rows = NEW_ARRAY(&b->g->arena, value_id, n_out * (size_t)batches + 1);
-    for (int64_t k = 0; k < batches; k++) {
-        expr_id at = ex_const(ex, k), one = ex_const(ex, 1);
-        if (!scan_read(r, &l, 1, "directions"))
-            return false;
-        for (uint32_t i = 0; i < l.n_inputs; i++)
-            l.inputs[i] = b_squeeze(b, b_slice_axis(b, l.inputs[i], 0, at, one), 0);
-        l.trips = b_dim(b, l.inputs[0], l.in_axis[0]);
-        l.trips_value = v_expr(b, ELEM_I64, l.trips);
-        for (uint32_t i = 0; i < l.n_carried; i++)
-            l.carried[i] = lval_value(b_squeeze(b, b_slice_axis(b, rule_in(r, 1 + i), 0, at, one), 0));
-        if (!loop_build(r, &l))
-            return false;
-        for (uint32_t i = 0; i < n_out; i++)
-            rows[i * batches + k] = b_unsqueeze(b, (i < l.n_carried ? l.carried[i] : l.scan[i - l.n_carried]).v, 0);
-    }
-    for (uint32_t i = 0; i < r->n_out; i++)
-        rule_out(r, i, b_concat(b, rows + i * batches, (uint32_t)batches, 0));
-    return true;
-}
-
-/* ---- SequenceMap over a run-time sequence ---------------------------------------------------------------------------------- */
-
-static bool is_sequence(struct rule *r, uint32_t i)
-{
-    return rule_has(r, i) && (r->arg[i].kind == LVAL_LIST || (r->arg[i].kind == LVAL_VALUE &&
-           value_type(r->b->g, r->arg[i].v)->kind == TYPE_SEQUENCE));
-}
-
-/* One call of the body on the elements at iter. */
-static bool map_call(struct rule *r, region_id body, value_id iter, struct lval *results)
-{
-    struct lval *params = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_in + 1);
-    for (uint32_t i = 0; i < r->n_in; i++) {
-        params[i] = r->arg[i];
-        if (is_sequence(r, i))
-            params[i] = lval_value(sequence_item(r, rule_in(r, i), iter));
-        if (params[i].kind == LVAL_POISON)
-            return false;
-    }
-    return legalize_region(r, body, params, r->n_in, results, r->n_out);
-}
-
-static bool map_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                     struct lval *next_cond, struct lval *next, struct lval *scan)
-{
-    struct lval *results = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_out + 1);
-    (void)cond;
-    (void)scan;
-    *next_cond = lval_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
-    if (!map_call(r, l->region, v_scalar(r->b, iter.v), results))
-        return false;
-    for (uint32_t i = 0; i < r->n_out; i++) {
-        value_id in[2] = {lval_force(r->b, carried[i]), lval_force(r->b, results[i])};
-        next[i] = lval_value(b_op(r->b, OP_SEQ_INSERT, in, 2, NULL, 0));
-        if (next[i].kind == LVAL_POISON)
-            return false;
-    }
-    return true;
-}
-
-bool sequence_map_loop(struct rule *r, region_id body)
-{
-    struct builder *b = r->b;
-    value_id seq = rule_in(r, 0);
-    struct lval *first = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
-    struct loop l = {.body = map_body, .region = body, .n_carried = r->n_out};
-    struct nest nest;
-    if (!is_sequence(r, 0))
-        return rule_bad(r, "operand 1 is no sequence");
-    nest_begin(b, &nest);      /* only for the element types of the results; belongs to no node */
-    bool ok = map_call(r, body, b_scalar_i64(b, ELEM_I64, 0), first);
-    nest_end(b, &nest);
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
-    for (uint32_t i = 0; ok && i < r->n_out; i++) {
-        enum elem e = first[i].kind == LVAL_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
-        if (e == ELEM_NONE)
-            return rule_refuse(r, "sequences of other things than tensors");
-        struct attr attr = attr_elem("elem", e);
-        l.carried[i] = lval_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
-    }
-    l.trips_value = b_op(b, OP_SEQ_LENGTH, &seq, 1, NULL, 0);
-    if (!ok || !l.trips_value.i || !loop_core(r, &l))
-        return false;
-    memcpy(r->out, l.carried, r->n_out * sizeof *r->out);
-    return true;
-}
-
-/* ---- loops made by rules -------------------------------------------------------------------------------------------------- */
-
-static bool counted_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                         struct lval *next_cond, struct lval *next, struct lval *scan)
-{
-    uint32_t width = l->n_carried + l->n_scan + 1;
-    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, width), *out = NEW_ARRAY(&r->b->g->arena, value_id, width);
-    (void)cond;
-    for (uint32_t i = 0; i < l->n_carried; i++)
-        in[i] = carried[i].v;
-    if (!l->counted->body(r, l->counted->data, iter.v, in, out, out + l->n_carried))
-        return false;
-    *next_cond = lval_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
-    for (uint32_t i = 0; i + 1 < width; i++)
-        *(i < l->n_carried ? &next[i] : &scan[i - l->n_carried]) = lval_value(out[i]);
-    return true;
-}
-
-bool rule_counted_loop(struct rule *r, const struct counted_loop *c, value_id *carried, value_id *scan)
-{
-    struct builder *b = r->b;
-    struct loop l = {.body = counted_body, .counted = c, .trips = c->trips, .n_carried = c->n_carried, .n_scan = c->n_scan};
-    l.trips_value = v_expr(b, ELEM_I64, c->trips);
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, c->n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, c->n_scan + 1);
-    for (uint32_t i = 0; i < c->n_carried; i++)
-        l.carried[i] = lval_value(carried[i]);
-    if (!l.trips_value.i || !loop_build(r, &l))
-        return false;
-    for (uint32_t i = 0; i < c->n_carried; i++)
-        carried[i] = l.carried[i].v;
-    for (uint32_t i = 0; i < c->n_scan; i++)
-        scan[i] = l.scan[i].v;
-    return true;
+    return loop_build(r, l) && (l->forked || l->finish(r, l));
 }

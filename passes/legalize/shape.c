@@ -453,17 +453,40 @@ bool rule_tile_old(struct rule *r)
 
 /* ---- Concat, Split ---------------------------------------------------------------------------------------------------- */
 
+/* Can v, which has no elements, not stand beside like? */
+static bool concat_misfit(struct builder *b, value_id v, value_id like, int64_t axis)
+{
+    int32_t rank, other;
+    const expr_id *dims = b_dims(b, v, &rank), *want = b_dims(b, like, &other);
+    bool misfit = rank != other;
+    for (int32_t d = 0; dims && want && !misfit && d < rank; d++)
+        misfit = d != axis && d != axis + rank && ex_cmp_eq(b_exprs(b), dims[d], want[d]) == FALSE_;
+    return misfit;
+}
+
+/* An operand without elements is left out where its other dims do not fit: loops that collect rows begin with such. */
 bool rule_concat(struct rule *r)
 {
-    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, r->n_in + 1);
+    struct builder *b = r->b;
+    value_id *in = NEW_ARRAY(&b->g->arena, value_id, r->n_in + 1), full = {0};
+    int64_t wanted = rule_int(r, "axis", 1);
+    uint32_t n = 0;
     int32_t axis;
-    for (uint32_t i = 0; i < r->n_in; i++)
-        in[i] = rule_in(r, i);
     if (!r->n_in)
         return rule_bad(r, "no operands");
-    if (!rule_axis(r, rule_int(r, "axis", 1), v_rank(r->b, in[0]), &axis))
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        in[i] = rule_in(r, i);
+        if (!in[i].i)
+            return false;
+        if (!full.i && !ex_is(b_exprs(b), b_count(b, in[i]), 0))
+            full = in[i];
+    }
+    for (uint32_t i = 0; i < r->n_in; i++)
+        if (!full.i || !ex_is(b_exprs(b), b_count(b, in[i]), 0) || !concat_misfit(b, in[i], full, wanted))
+            in[n++] = in[i];
+    if (!rule_axis(r, wanted, v_rank(b, in[0]), &axis))
         return false;
-    return rule_result(r, b_concat(r->b, in, r->n_in, axis));
+    return rule_result(r, b_concat(b, in, n, axis));
 }
 
 /* Sizes of the pieces from `split` (attribute or operand), num_outputs, or equal parts. */

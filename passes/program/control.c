@@ -165,6 +165,13 @@ static void carried_init(struct prog *p, struct looper *l, uint32_t c)
         carry(p, l, prog_index(p, t->dims[d]));
 }
 
+/* Is this a symbol that the result itself, v, gives a value? */
+static bool is_bound_by(const struct prog *p, expr_id e, value_id v)
+{
+    sym_id s = ex_as_sym(p->x, e);
+    return s.i && sym_get(p->x, s)->kind == SYM_VALUE && sym_get(p->x, s)->value == v.i;
+}
+
 static void scan_init(struct prog *p, struct looper *l, uint32_t i)
 {
     struct scan *s = &l->scan[i];
@@ -176,8 +183,8 @@ static void scan_init(struct prog *p, struct looper *l, uint32_t i)
     s->known = !s->late && p->m->storage[s->out.i].place == PLACE_ARENA && !p->pointer[s->out.i].i;
     if (!s->known)
         s->slot = prog_slot(p);
-    for (int32_t d = 0; s->late && d < row->rank; d++)
-        carry(p, l, prog_const(p, 0));
+    for (int32_t d = 0; s->late && d < row->rank; d++)    /* of no rows: what is known without them */
+        carry(p, l, is_bound_by(p, out->dims[d + 1], s->out) ? prog_const(p, 0) : prog_index(p, out->dims[d + 1]));
 }
 
 /* Parameters and results are wired to this trip's places. */

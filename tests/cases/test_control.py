@@ -10,7 +10,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from support.artifact import Artifact, ModelError
-from support.compare import Model, difference, floats, ints, node, node_graph
+from support.compare import Model, difference, floats, interpreted, ints, node, node_graph
 from support.tool import mcc, value
 
 WEIGHT = floats(1, 8, scale=0.5)
@@ -203,14 +203,6 @@ def fails(model, feed, *names):
         assert all(n in raised.value.text for n in names), raised.value.text
     done = interpreted(model, feed)
     assert done.returncode == 1 and names[-1] in done.stderr, done.stderr
-
-
-def interpreted(model, feed):
-    files = []
-    for i, x in zip(node_graph(model).graph.input, feed):
-        np.save(model.folder / f"{i.name}.npy", x)
-        files += ["-i", f"{i.name}={model.folder / i.name}.npy"]
-    return mcc("eval", model.path, *files, "-q", "-o", model.folder / "eval")
 
 
 def agrees(model, feed, want=None):

@@ -105,3 +105,12 @@ def node(op, inputs, outputs, *more, **attributes):
     """helper.make_node with lists as space-separated names; "_" is an omitted operand."""
     split = lambda names: [("" if n == "_" else n) for n in names.split()]
     return helper.make_node(op, split(inputs), split(outputs), *more, **attributes)
+
+
+def interpreted(model, feed):
+    """mcc eval on tensors; outputs are written to the folder eval beside the model."""
+    files = []
+    for i, x in zip(node_graph(model).graph.input, feed):
+        np.save(model.folder / f"{i.name}.npy", x)
+        files += ["-i", f"{i.name}={model.folder / i.name}.npy"]
+    return mcc("eval", model.path, *files, "-q", "-o", model.folder / "eval")

@@ -1,0 +1,39 @@
+/* Loops under construction, whatever their source: shared by loop.c, which makes them, and loop_rules.c. */
+#ifndef MCC_PASSES_LEGALIZE_LOOP_H
+#define MCC_PASSES_LEGALIZE_LOOP_H
+
+#include "passes/legalize/control.h"
+
+struct loop;
+/* One iteration: next condition, carried values and scan elements. false after a diagnostic. */
+typedef bool body_fn(struct rule *, struct loop *, struct lval iter, struct lval cond, const struct lval *carried,
+                     struct lval *next_cond, struct lval *next, struct lval *scan);
+/* Sets the rule's results from what the loop carries and collects. false after a diagnostic. */
+typedef bool finish_fn(struct rule *, const struct loop *);
+struct loop {
+    body_fn *body;
+    finish_fn *finish;                   /* for loop_run */
+    region_id region;                    /* of the file: rule_loop, rule_scan */
+    const struct counted_loop *counted;  /* rule_counted_loop */
+    value_id trips_value;                /* rank-0 i64; {0}: forever */
+    expr_id trips;                       /* number of trips where the condition does not end it early; {0}: unknown */
+    value_id cond;                       /* rank-0 bool; {0}: true */
+    uint32_t n_carried, n_scan;
+    struct lval *carried, *scan;         /* in: initial values; out: results */
+    int64_t peeled;                      /* iterations that stand in front of it: the number of its own first one */
+    bool forked;                         /* r's results are those of both cases already */
+    const struct lval *first;            /* scan elements of such an iteration; NULL: peeled is 0 */
+    /* rule_scan: */
+    uint32_t n_inputs;
+    value_id *inputs;
+    int32_t *in_axis;
+    bool *in_reverse;
+};
+
+/* Makes the loop in the current place, unrolled or not: carried and scan become its results. false after a diagnostic. */
+bool loop_build(struct rule *, struct loop *);
+/* The same, and r's results through finish. Serves more: where only the run knows whether there is an iteration, and the
+ * types of the results depend on it, what follows the loop is looked at for both cases (branch.c). */
+bool loop_run(struct rule *, struct loop *);
+
+#endif
