@@ -40,11 +40,21 @@ static bool run_legalize(struct compilation *c)
     return c->graph;
 }
 
+static void report_text(const struct compilation *c, int kind, const struct strbuf *text)
+{
+    if (text->n)
+        c->report.put(c->report.user, kind, text->data, text->n);
+}
+
 static bool run_merge(struct compilation *c)
 {
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
     merge_constants(c->graph);
+    merge_views(c->graph, c->options->stats ? &text : NULL);
     merge_products(c->graph);
     merge_concats(c->graph);
+    report_text(c, TEXT_DATA, &text);
     return true;
 }
 
@@ -76,12 +86,6 @@ const struct stage stage_table[] = {
 const uint32_t stage_count = COUNT_OF(stage_table);
 
 /* ---- the driver ---------------------------------------------------------------------------------------------- */
-
-static void report_text(const struct compilation *c, int kind, const struct strbuf *text)
-{
-    if (text->n)
-        c->report.put(c->report.user, kind, text->data, text->n);
-}
 
 static bool names_stage(const struct text_list *list, const char *name)
 {

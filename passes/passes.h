@@ -23,6 +23,9 @@ struct graph *legalize(struct context *, struct graph *imported, const struct le
 
 /* Constants of equal type and bytes become one value: legal graph to legal graph (passes/graph/merge_constants.c). */
 void merge_constants(struct graph *);
+/* Constants that are views of others become views (merge_views.c). report: takes a line for each pair that was found, stored once or,
+ * and why, twice; NULL: none. */
+void merge_views(struct graph *, struct strbuf *report);
 /* Narrow products of one operand by constants become one and slices of it: legal graph to legal graph (merge_products.c). */
 void merge_products(struct graph *);
 /* A concat that begins with all operands of an earlier one takes its result: legal graph to legal graph (merge_concats.c). */

@@ -403,36 +403,38 @@ static void const_pack(struct layouter *l, const struct node *n)
 {
     value_id w = n->in[1];
     int64_t perm[RANK_MAX];
-    int32_t order[RANK_MAX], lanes = 0, r = 0;
+    int32_t order[RANK_MAX], lanes = 0;
     if (!value_is_const(l->g, w) || value_is_splat(l->g, w, &(double){0}, &(int64_t){0}))
         return;
     value_id root = const_root(l, w, true, perm);
-    const struct type *t = value_type(l->g, w);
-    if (l->m->storage[root.i].place != PLACE_NONE)
+    if (l->m->storage[root.i].place != PLACE_NONE || !weight_order(l->g, n, perm, order, &lanes))
         return;
-    if (n->op == OP_CONV) {
-        order[r++] = (int32_t)perm[0];
-        for (int32_t d = 2; d < t->rank; d++)
-            order[r++] = (int32_t)perm[d];
-        order[r++] = (int32_t)perm[1];
-        lanes = order[0];
-    } else {
-        uint32_t nb, nc;
-        const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
-        int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
-        for (uint32_t i = 0; i < nb; i++)
-            order[r++] = (int32_t)perm[batch[i]];
-        for (int32_t i = 0; i < count; i++)
-            lanes = order[r++] = (int32_t)perm[free_dim[i]];
-        if (r == (int32_t)nb)   /* no free dim: no lanes */
-            return;
-        for (uint32_t i = 0; i < nc; i++)
-            order[r++] = (int32_t)perm[con[i]];
-    }
     const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
 }
 
-static void const_plain(struct layouter *l, value_id v)
+/* Does a slice of a constant lie in what is stored already, in the same order and at a whole cache line? */
+static bool is_stored_part(const struct layouter *l, value_id v)
+{
+    const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
+    const struct storage *s = &l->m->storage[n->in[0].i];
+    const struct type *t = value_type(l->g, n->in[0]);
+    uint32_t count;
+    const expr_id *starts = node_exprs(n, "starts", &count);
+    const int64_t *steps = node_ints(n, "steps", &count);
+    int64_t at = 0, stride = 1, start, outer, dim;
+    if (s->place != PLACE_WEIGHTS)
+        return false;
+    for (int32_t d = t->rank - 1; d >= 0; d--) {
+        if (s->dim[d].block || steps[d] != 1 || !fixed(l, starts[d], &start) || !fixed(l, s->dim[d].outer, &outer) ||
+            !fixed(l, t->dims[d], &dim) || outer != stride)
+            return false;
+        at += start * stride;
+        stride *= dim;
+    }
+    return at * (int64_t)elem_size(t->elem) % 64 == 0;
+}
+
+static void const_plain(struct layouter *l, value_id v, bool parts)
 {
     int64_t perm[RANK_MAX];
     int32_t order[RANK_MAX];
@@ -442,6 +444,8 @@ static void const_plain(struct layouter *l, value_id v)
     value_id root = const_root(l, v, false, perm);
     enum op op = value_op(l->g, root);
     if (l->m->storage[root.i].place != PLACE_NONE || op == OP_IOTA || op == OP_FROM_EXPRS)
+        return;
+    if (op == OP_SLICE && (!parts || is_stored_part(l, root)))
         return;
     order_default(value_type(l->g, root)->rank, -1, order);
     const_store(l, root, order, -1, false, 1);
@@ -467,7 +471,7 @@ static void views_of_constants(struct layouter *l)
         if (n->dead || op_shape(n->op) != SHAPE_VIEW || value_is_const(l->g, n->out[0]))
             continue;
         for (uint32_t o = 0; o < n->n_in; o++)
-            const_plain(l, n->in[o]);
+            const_plain(l, n->in[o], true);
     }
 }
 
@@ -482,8 +486,9 @@ static void store_constants(struct layouter *l)
             const_dense(l, n->in[o]);
     }
     /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
-     * that what is asked for behind a kernel's last panel is the next kernel's first. */
-    for (int pass = 0; pass < 2; pass++)
+     * that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may lie in what is stored
+     * then. */
+    for (int pass = 0; pass < 3; pass++)
         for (uint32_t i = l->m->kernels.n; i > 0; i--) {
             struct kernel *k = &l->m->kernels.data[i - 1];
             for (uint32_t j = 0; j < k->nodes.n; j++) {
@@ -491,16 +496,16 @@ static void store_constants(struct layouter *l)
                 bool is_anchor = k->nodes.data[j].i == k->anchor.i;
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
                     const_pack(l, n);
-                for (uint32_t o = 0; pass == 1 && o < n->n_in; o++)
+                for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
                     if (!(is_anchor && k->prepared && o == 1))      /* stored transformed */
-                        const_plain(l, n->in[o]);
+                        const_plain(l, n->in[o], pass == 2);
             }
         }
     views_of_constants(l);
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});
         for (uint32_t i = 0; i < region->results.n; i++)
-            const_plain(l, region->results.data[i]);
+            const_plain(l, region->results.data[i], true);
     }
 }
 

@@ -324,6 +324,28 @@ int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[R
     return count;
 }
 
+int32_t weight_order(const struct graph *g, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX], int32_t *lanes)
+{
+    int32_t rank = value_type(g, n->in[1])->rank, r = 0, free_dim[RANK_MAX];
+    uint32_t nb, nc;
+    if (n->op == OP_CONV) {
+        order[r++] = *lanes = (int32_t)perm[0];
+        for (int32_t d = 2; d < rank; d++)
+            order[r++] = (int32_t)perm[d];
+        order[r++] = (int32_t)perm[1];
+        return r;
+    }
+    const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
+    int32_t count = dot_free(g, n, free_dim);
+    for (uint32_t i = 0; i < nb; i++)
+        order[r++] = (int32_t)perm[batch[i]];
+    for (int32_t i = 0; i < count; i++)
+        *lanes = order[r++] = (int32_t)perm[free_dim[i]];
+    for (uint32_t i = 0; i < nc; i++)
+        order[r++] = (int32_t)perm[con[i]];
+    return count ? r : 0;
+}
+
 bool dot_dims(const struct graph *g, const struct node *n, uint32_t operand, struct dot_dims *d)
 {
     uint32_t n_contract;

@@ -26,6 +26,11 @@ int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RAN
 struct dot_dims { uint32_t n_batch; int32_t batch[RANK_MAX], contract, free; };
 bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
+/* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant behind it,
+ * outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is. *lanes: its dim of
+ * which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no panels. */
+int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX], int32_t *lanes);
+
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);

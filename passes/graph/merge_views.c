@@ -1,0 +1,490 @@
+/* merge-views: a constant that is another one transposed, reshaped or a part of its rows becomes that view of it.
+ *
+ * In and out: a legal graph whose equal constants have met (merge_constants.c). Exporters fold a Transpose of a weight into a
+ * second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the other it
+ * takes no room of its own, since layout_transform stores what lies behind a view.
+ *
+ * Found by content. Pairs that can match have one element type, one size, and equal first and last elements, which no
+ * permutation moves; then 64 elements spread over them are compared, and then all. The work is bounded: so many pairs for each
+ * constant, and four times all constants' bytes in whole comparisons.
+ *
+ * A view must not be slower to read than the constant was, so who reads decides:
+ *   transposed   products take panels (weight_order); where all of them want the same ones, rows of a long table are fetched
+ *                from the panels too. Every other reader wants its own order: both stay.
+ *   reshaped     readers in row-major order, where the other shape costs no division
+ *   rows         readers in row-major order, and rows that begin at a whole cache line
+ */
+#include "passes/module/access.h"
+#include "passes/passes.h"
+
+#include <string.h>
+
+enum { BYTES_LEAST = 4096, RANK_MOST = 4, PAIRS = 16, SAMPLES = 64, TILE = 32, PROBES = 1 << 22, ROWS_LEAST = 1024, LINE = 64 };
+
+/* The panels that a product wants, in dims of the constant: those of the order, outermost first, and where the lanes go. */
+struct panels { int32_t n, order[RANK_MAX], lanes; };
+struct constant {
+    value_id value;
+    struct span data;
+    enum elem elem;
+    int32_t rank;
+    int64_t dims[RANK_MAX];
+    uint64_t key;
+    bool plain;                  /* somebody reads it in row-major order */
+    int64_t rows;                /* a Gather fetches parts of it, out of so many along its axis; 0: none does */
+    struct panels panels;        /* n = 0: no product reads it */
+    bool differ;                 /* products want different panels of it */
+    bool gone;                   /* it is a view of another one now */
+};
+struct merger {
+    struct graph *g;
+    struct strbuf *report;       /* or NULL */
+    VEC(struct constant) all;    /* in program order */
+    uint32_t *index_of;          /* by value: constant + 1 */
+    uint32_t n_values;
+    uint64_t budget;             /* bytes that may still be compared as a whole */
+    int64_t probes;
+    bool changed;
+};
+
+/* ---- constants and their readers ------------------------------------------------------------------------------- */
+
+static bool constant_init(const struct merger *m, node_id id, struct constant *c)
+{
+    const struct node *node = graph_node(m->g, id);
+    const struct attr *data = node->op == OP_CONSTANT && !node->dead ? node_attr(node, "data") : NULL;
+    const struct type *t = data ? value_type(m->g, node->out[0]) : NULL;
+    if (!data || data->kind != ATTR_DATA || t->elem == ELEM_STR || t->rank < 1 || data->u.data.size < BYTES_LEAST)
+        return false;
+    *c = (struct constant){.value = node->out[0], .data = data->u.data, .elem = t->elem, .rank = t->rank};
+    int64_t count = elem_size(t->elem);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is_const(m->g->ctx->exprs, t->dims[d], &c->dims[d]) || c->dims[d] < 1 || !mul_i64(count, c->dims[d], &count))
+            return false;
+    size_t size = elem_size(t->elem);
+    const char *bytes = c->data.data;
+    c->key = hash_mix(hash_mix(t->elem, c->data.size), hash_mix(hash_bytes(bytes, size), hash_bytes(bytes + c->data.size - size, size)));
+    return (uint64_t)count == c->data.size;
+}
+
+static void collect(struct merger *m)
+{
+    for (uint32_t i = 1; i < m->g->nodes.n; i++) {
+        struct constant c;
+        if (!constant_init(m, (node_id){i}, &c))
+            continue;
+        VEC_PUSH(&m->g->arena, &m->all, c);
+        m->index_of[c.value.i] = m->all.n;
+        m->budget += 4 * (uint64_t)c.data.size;
+    }
+}
+
+/* Weights of a narrower float type are widened where they are read. */
+static bool is_seen_through(const struct graph *g, const struct node *n)
+{
+    enum elem from = n->n_in == 1 ? value_type(g, n->in[0])->elem : ELEM_NONE;
+    return n->op == OP_TRANSPOSE || n->op == OP_IDENTITY ||
+           (n->op == OP_CONVERT && (from == ELEM_F16 || from == ELEM_BF16) && value_type(g, n->out[0])->elem == ELEM_F32);
+}
+
+/* The constant that v shows, with its dims permuted: dim d of v is dim perm[d] of it. NULL: none. */
+static struct constant *constant_behind(struct merger *m, value_id v, int64_t *perm)
+{
+    int32_t rank = value_type(m->g, v)->kind == TYPE_TENSOR ? value_type(m->g, v)->rank : 0;
+    uint32_t n;
+    for (int32_t d = 0; d < rank; d++)
+        perm[d] = d;
+    while (v.i < m->n_values && !m->index_of[v.i]) {
+        if (!graph_value(m->g, v)->def.i)
+            return NULL;
+        const struct node *node = graph_node(m->g, graph_value(m->g, v)->def);
+        if (!is_seen_through(m->g, node))
+            return NULL;
+        const int64_t *p = node->op == OP_TRANSPOSE ? node_ints(node, "perm", &n) : NULL;
+        for (int32_t d = 0; p && d < rank; d++)
+            perm[d] = p[perm[d]];
+        v = node->in[0];
+    }
+    return v.i < m->n_values ? &m->all.data[m->index_of[v.i] - 1] : NULL;
+}
+
+static bool panels_equal(const struct panels *a, const struct panels *b)
+{
+    return a->n == b->n && a->lanes == b->lanes && memcmp(a->order, b->order, sizeof a->order[0] * (size_t)a->n) == 0;
+}
+
+static void add_panels(struct constant *c, const struct panels *p)
+{
+    c->differ |= c->panels.n && p->n && !panels_equal(&c->panels, p);
+    if (!c->panels.n)
+        c->panels = *p;
+}
+
+static void add_rows(struct constant *c, int64_t rows)
+{
+    if (rows && (!c->rows || rows < c->rows))
+        c->rows = rows;
+}
+
+static void note_use(struct merger *m, const struct node *n, uint32_t operand)
+{
+    int64_t perm[RANK_MAX];
+    struct constant *c = n->in[operand].i ? constant_behind(m, n->in[operand], perm) : NULL;
+    struct panels p = {0};
+    if (!c || is_seen_through(m->g, n))
+        return;
+    if (n->op == OP_GATHER && operand == 0)
+        add_rows(c, c->dims[perm[node_int(n, "axis", 0)]]);
+    else if ((n->op == OP_DOT || n->op == OP_CONV) && operand == 1 && (p.n = weight_order(m->g, n, perm, p.order, &p.lanes)) > 0)
+        add_panels(c, &p);
+    else
+        c->plain = true;
+}
+
+static void note_uses(struct merger *m)
+{
+    int64_t perm[RANK_MAX];
+    for (uint32_t i = 1; i < m->g->nodes.n; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
+            note_use(m, n, k);
+    }
+    for (uint32_t r = 1; r < m->g->regions.n; r++) {
+        const struct region *region = graph_get_region(m->g, (region_id){r});
+        for (uint32_t k = 0; k < region->results.n; k++) {
+            struct constant *c = constant_behind(m, region->results.data[k], perm);
+            if (c)
+                c->plain = true;
+        }
+    }
+}
+
+/* ---- comparing ----------------------------------------------------------------------------------------------------- */
+
+static const char *element(const struct constant *c, int64_t i) { return (const char *)c->data.data + i * (int64_t)elem_size(c->elem); }
+
+/* Where a step along each dim of b goes in a: b's dim d is a's dim perm[d]. */
+static void steps_of(const struct constant *a, const int32_t *perm, int64_t *step)
+{
+    int64_t stride[RANK_MAX], at = 1;
+    for (int32_t d = a->rank - 1; d >= 0; d--) {
+        stride[d] = at;
+        at *= a->dims[d];
+    }
+    for (int32_t d = 0; d < a->rank; d++)
+        step[d] = stride[perm[d]];
+}
+
+static bool samples_equal(const struct constant *a, const struct constant *b, const int64_t *step)
+{
+    size_t size = elem_size(a->elem);
+    uint64_t count = b->data.size / size;
+    for (uint64_t k = 0; k < SAMPLES; k++) {
+        uint64_t i = hash_mix(k, count) % count, rest = i;
+        int64_t at = 0;
+        for (int32_t d = b->rank - 1; d >= 0; d--) {
+            at += (int64_t)(rest % (uint64_t)b->dims[d]) * step[d];
+            rest /= (uint64_t)b->dims[d];
+        }
+        if (memcmp(element(a, at), element(b, (int64_t)i), size) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* memcmp of a fixed size is a load and a comparison. */
+static bool same_element(const char *a, const char *b, size_t size)
+{
+    switch (size) {
+    case 1: return *a == *b;
+    case 2: return memcmp(a, b, 2) == 0;
+    case 4: return memcmp(a, b, 4) == 0;
+    case 8: return memcmp(a, b, 8) == 0;
+    default: return memcmp(a, b, size) == 0;
+    }
+}
+
+/* One plane of b, rows by columns: element (r, c) lies at b + r * row + c, and in a at r * step_r + c * step_c. By squares, so
+ * that neither side jumps from page to page. */
+static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows, int64_t cols, int64_t row, int64_t step_r, int64_t step_c)
+{
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE)
+        for (int64_t c0 = 0; c0 < cols; c0 += TILE)
+            for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
+                for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
+                    if (!same_element(a + (r * step_r + c * step_c) * (int64_t)size, b + (r * row + c) * (int64_t)size, size))
+                        return false;
+    return true;
+}
+
+/* All elements. The plane is b's last dim and that of its dims which is a's last; the (at most two) others are walked. */
+static bool elements_equal(const struct constant *a, const struct constant *b, const int64_t *step)
+{
+    int32_t last = b->rank - 1, fast = 0;
+    int64_t row[RANK_MAX], at = 1, outer = 1;
+    for (int32_t d = last; d >= 0; d--) {
+        row[d] = at;
+        at *= b->dims[d];
+        if (d != last && step[d] <= step[fast])
+            fast = d;
+    }
+    for (int32_t d = 0; d < last; d++)
+        outer *= d == fast ? 1 : b->dims[d];
+    for (int64_t i = 0; i < outer; i++) {
+        int64_t rest = i, from_a = 0, from_b = 0;
+        for (int32_t d = last - 1; d >= 0; d--)
+            if (d != fast) {
+                from_a += rest % b->dims[d] * step[d];
+                from_b += rest % b->dims[d] * row[d];
+                rest /= b->dims[d];
+            }
+        if (!plane_equal(element(a, from_a), element(b, from_b), elem_size(a->elem), b->dims[fast], b->dims[last], row[fast], step[fast], step[last]))
+            return false;
+    }
+    return true;
+}
+
+static bool spend(struct merger *m, uint64_t bytes)
+{
+    if (m->budget < bytes)
+        return false;
+    m->budget -= bytes;
+    return true;
+}
+
+/* Is b = a with its dims permuted, and how? */
+static bool is_transposed(struct merger *m, const struct constant *a, const struct constant *b, int32_t *perm)
+{
+    int32_t rank = a->rank, radix = rank, codes = 1;
+    if (rank != b->rank || rank < 2 || rank > RANK_MOST)
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        codes *= radix;
+    for (int32_t code = 0; code < codes; code++) {
+        uint32_t used = 0;
+        bool fits = true, same = true;
+        int64_t step[RANK_MAX];
+        for (int32_t d = 0, rest = code; d < rank; d++, rest /= radix) {
+            perm[d] = rest % radix;
+            fits &= !(used >> perm[d] & 1) && b->dims[d] == a->dims[perm[d]];
+            used |= 1u << perm[d];
+            same &= perm[d] == d;
+        }
+        if (!fits || same)
+            continue;
+        steps_of(a, perm, step);
+        if (samples_equal(a, b, step) && spend(m, b->data.size) && elements_equal(a, b, step))
+            return true;
+    }
+    return false;
+}
+
+static bool is_reshaped(struct merger *m, const struct constant *a, const struct constant *b)
+{
+    size_t size = a->data.size, step = size / SAMPLES + 1;
+    const char *x = a->data.data, *y = b->data.data;
+    for (size_t i = 0; i < size; i += step)
+        if (x[i] != y[i])
+            return false;
+    return spend(m, size) && memcmp(x, y, size) == 0;
+}
+
+/* ---- deciding ----------------------------------------------------------------------------------------------------------- */
+
+/* Why transposed constants stay two; NULL: they need not. of_b: b's panels in a's dims. */
+static const char *why_not_transposed(const struct constant *a, const struct constant *b, const struct panels *of_b)
+{
+    if (a->differ || b->differ || (a->panels.n && of_b->n && !panels_equal(&a->panels, of_b)))
+        return "the products want different panels";
+    if (a->plain || b->plain || !(a->panels.n || of_b->n))
+        return "each is read in its own order";
+    if ((a->rows && a->rows < ROWS_LEAST) || (b->rows && b->rows < ROWS_LEAST))
+        return "rows of so short a table are slower to fetch from panels";
+    return NULL;
+}
+
+/* Dims other than 1: equal, or only one. */
+static bool costs_no_division(const struct constant *a, const struct constant *b)
+{
+    int64_t of[2][RANK_MAX];
+    int32_t n[2] = {0, 0};
+    for (int32_t d = 0; d < a->rank; d++)
+        if (a->dims[d] != 1)
+            of[0][n[0]++] = a->dims[d];
+    for (int32_t d = 0; d < b->rank; d++)
+        if (b->dims[d] != 1)
+            of[1][n[1]++] = b->dims[d];
+    return n[0] <= 1 || (n[0] == n[1] && memcmp(of[0], of[1], sizeof of[0][0] * (size_t)n[0]) == 0);
+}
+
+static const char *why_not_reshaped(const struct constant *a, const struct constant *b)
+{
+    if (a->panels.n || b->panels.n)
+        return "a product wants panels of the one shape";
+    return costs_no_division(a, b) ? NULL : "the other shape costs a division for each element";
+}
+
+static const char *name_of(const struct merger *m, const struct constant *c)
+{
+    const char *name = graph_value(m->g, c->value)->name;
+    return name ? name : "(unnamed)";
+}
+
+static void say(const struct merger *m, const struct constant *a, const struct constant *b, const char *how, const char *why)
+{
+    if (!m->report)
+        return;
+    strbuf_printf(m->report, "constant '%s', %llu bytes, is '%s' %s", name_of(m, b), (unsigned long long)b->data.size, name_of(m, a), how);
+    strbuf_printf(m->report, why ? "; both are stored: %s\n" : ": stored once\n", why);
+}
+
+/* The constant of a at the head of the top region, where every reader sees it; b's readers read `op` of it. */
+static void replace(struct merger *m, struct constant *a, struct constant *b, enum op op, const struct attr *attr, uint32_t n_attr)
+{
+    struct graph *g = m->g;
+    node_id first = graph_get_region(g, (region_id){1})->nodes.data[0];
+    const struct node *node = graph_node(g, graph_value(g, a->value)->def);
+    struct type type = *value_type(g, a->value);
+    value_id from = a->value, old = b->value;
+    node_id copy = graph_insert_before(g, first, OP_CONSTANT, node->src, NULL, 0, node->attr, node->n_attr, &type, 1);
+    a->value = graph_node(g, copy)->out[0];
+    graph_value_describe(g, a->value, from);
+    graph_replace_uses(g, from, a->value);
+    src_id src = graph_node(g, graph_value(g, old)->def)->src;
+    type = *value_type(g, old);
+    node_id view = graph_insert_before(g, first, op, src, &a->value, 1, attr, n_attr, &type, 1);
+    graph_value_describe(g, graph_node(g, view)->out[0], old);
+    graph_replace_uses(g, old, graph_node(g, view)->out[0]);
+    b->gone = m->changed = true;
+}
+
+static bool try_transposed(struct merger *m, struct constant *a, struct constant *b)
+{
+    int32_t perm[RANK_MAX];
+    int64_t wide[RANK_MAX];
+    struct panels of_b = b->panels;
+    if (!is_transposed(m, a, b, perm))
+        return false;
+    for (int32_t i = 0; i < of_b.n; i++)
+        of_b.order[i] = perm[of_b.order[i]];
+    of_b.lanes = of_b.n ? perm[of_b.lanes] : 0;
+    const char *why = why_not_transposed(a, b, &of_b);
+    say(m, a, b, "transposed", why);
+    if (why)
+        return true;
+    for (int32_t d = 0; d < b->rank; d++)
+        wide[d] = perm[d];
+    struct attr attr = attr_ints("perm", wide, (uint32_t)b->rank);
+    replace(m, a, b, OP_TRANSPOSE, &attr, 1);
+    add_panels(a, &of_b);
+    add_rows(a, b->rows);
+    return true;
+}
+
+static bool try_reshaped(struct merger *m, struct constant *a, struct constant *b)
+{
+    if (!is_reshaped(m, a, b))
+        return false;
+    const char *why = why_not_reshaped(a, b);
+    say(m, a, b, "in another shape", why);
+    if (why)
+        return true;
+    const struct type *t = value_type(m->g, b->value);
+    struct attr attr = attr_exprs("dims", t->dims, (uint32_t)t->rank);
+    replace(m, a, b, OP_RESHAPE, &attr, 1);
+    a->plain |= b->plain;
+    add_rows(a, b->rows);
+    return true;
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------------------------------------- */
+
+/* Every constant with those of its key before it. */
+static void whole_views(struct merger *m)
+{
+    uint32_t n_slots = 64;
+    while (n_slots < 2 * m->all.n)
+        n_slots *= 2;
+    uint32_t *slots = NEW_ARRAY(&m->g->arena, uint32_t, n_slots);
+    for (uint32_t i = 0; i < m->all.n; i++) {
+        struct constant *b = &m->all.data[i];
+        uint32_t at = (uint32_t)b->key & (n_slots - 1), pairs = 0;
+        bool found = false;
+        for (; slots[at] && !found && pairs < PAIRS; at = (at + 1) & (n_slots - 1)) {
+            struct constant *a = &m->all.data[slots[at] - 1];
+            if (a->key != b->key || a->elem != b->elem || a->data.size != b->data.size)
+                continue;
+            pairs++;
+            found = try_reshaped(m, a, b) || try_transposed(m, a, b);
+        }
+        if (!slots[at] && !b->gone)
+            slots[at] = i + 1;
+    }
+}
+
+/* Can the rows of b be some of a's? */
+static bool may_be_rows(const struct constant *a, const struct constant *b)
+{
+    return !a->gone && !b->gone && a->elem == b->elem && a->rank == b->rank && a->dims[0] > b->dims[0] && !a->panels.n && !b->panels.n &&
+           memcmp(a->dims + 1, b->dims + 1, sizeof a->dims[0] * (size_t)(a->rank - 1)) == 0;
+}
+
+/* The first row of a, at a whole cache line, from which on b lies in it; -1: none. */
+static int64_t rows_find(struct merger *m, const struct constant *a, const struct constant *b)
+{
+    size_t row = a->data.size / (size_t)a->dims[0];
+    for (int64_t r = 0; r + b->dims[0] <= a->dims[0] && m->probes > 0; r++, m->probes--) {
+        const char *at = (const char *)a->data.data + (size_t)r * row;
+        if ((size_t)r * row % LINE == 0 && memcmp(at, b->data.data, row < 16 ? row : 16) == 0 && spend(m, row) &&
+            memcmp(at, b->data.data, row) == 0 && spend(m, b->data.size) && memcmp(at, b->data.data, b->data.size) == 0)
+            return r;
+    }
+    return -1;
+}
+
+static void try_rows(struct merger *m, struct constant *a, struct constant *b, int64_t row)
+{
+    struct exprs *x = m->g->ctx->exprs;
+    expr_id starts[RANK_MAX], sizes[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    for (int32_t d = 0; d < b->rank; d++) {
+        starts[d] = ex_const(x, d ? 0 : row);
+        sizes[d] = ex_const(x, b->dims[d]);
+        steps[d] = 1;
+    }
+    uint32_t n = (uint32_t)b->rank;
+    struct attr attr[] = {attr_exprs("starts", starts, n), attr_exprs("sizes", sizes, n), attr_ints("steps", steps, n)};
+    say(m, a, b, "in part, some of its rows", NULL);
+    replace(m, a, b, OP_SLICE, attr, COUNT_OF(attr));
+    a->plain = true;
+}
+
+/* Constants that no product reads are few; each with those that have the same kind of rows and more of them. */
+static void part_views(struct merger *m)
+{
+    VEC(uint32_t) tables = {0};
+    for (uint32_t i = 0; i < m->all.n; i++)
+        if (!m->all.data[i].gone && !m->all.data[i].panels.n)
+            VEC_PUSH(&m->g->arena, &tables, i);
+    for (uint32_t i = 0; i < tables.n; i++)
+        for (uint32_t k = 0; k < tables.n && m->probes-- > 0; k++) {
+            struct constant *b = &m->all.data[tables.data[i]], *a = &m->all.data[tables.data[k]];
+            int64_t row = may_be_rows(a, b) ? rows_find(m, a, b) : -1;
+            if (row >= 0)
+                try_rows(m, a, b, row);
+        }
+}
+
+void merge_views(struct graph *g, struct strbuf *report)
+{
+    struct merger m = {.g = g, .report = report, .probes = PROBES, .n_values = g->values.n};
+    m.index_of = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
+    collect(&m);
+    if (m.all.n < 2)
+        return;
+    note_uses(&m);
+    whole_views(&m);
+    part_views(&m);
+    if (m.changed)
+        graph_sweep(g);
+}
