@@ -291,7 +291,7 @@ static bool write_all(void *user, put_fn *put, void *sink)
         const struct weight *w = &m->weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (!(w->winograd ? write_transformed : write_plain)(m, w, put, sink))
+        if (w->bytes && !(w->winograd ? write_transformed : write_plain)(m, w, put, sink))    /* 0: a dim is empty */
             return false;
         at = w->offset + w->bytes;
     }
