@@ -2,8 +2,8 @@
  *
  * ConvTranspose is a few ordinary convolutions whose results alternate (phases.c). Where that does not do, it is `conv` with
  * input dilation over the flipped weights with exchanged channel dims: views, so that nothing is copied and no zero is
- * stored. Output sizes and pads follow the text of ConvTranspose-11/22; a total of derived pads is halved towards minus
- * infinity, so that a negative one adds rows at the end.
+ * stored. Output sizes and pads follow the text of ConvTranspose-11/22, in every version; a total of derived pads is halved
+ * towards minus infinity, so that a negative one adds rows at the end.
  */
 #include "passes/legalize/window.h"
 
@@ -215,9 +215,7 @@ static void deconv_pads(struct rule *r, struct deconv *d, int32_t i, expr_id siz
         expr_id whole = ex_add(ex, ex_mulc(ex, ex_addc(ex, size, -1), stride), ex_addc(ex, reach, d->output_padding[i]));
         expr_id want = d->output_shape ? ex_const(ex, d->output_shape[i]) : ex_mulc(ex, size, stride);
         expr_id total = ex_sub(ex, whole, want), half = ex_div(ex, total, ex_const(ex, 2));
-        bool upper = s->pad == PAD_SAME_UPPER;
-        if (r->version < 11)            /* version 1 has the two exchanged */
-            upper = !upper;
+        bool upper = s->pad == PAD_SAME_UPPER;    /* in every version: the formula of version 1 contradicts its own auto_pad */
         begin = upper ? half : ex_sub(ex, total, half);
         end = ex_sub(ex, total, begin);
     }

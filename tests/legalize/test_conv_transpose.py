@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from legalize import suite
 
@@ -57,3 +57,40 @@ def test_product(rank, tmp_path):
         if status != "ok" or got[0].shape != want.shape or not np.allclose(got[0], want, rtol=1e-4, atol=1e-5):
             wrong.append(f"{form}: {status} {text} {got[0].shape if got else ''} {want.shape}")
     assert not wrong, "\n".join(wrong)
+
+
+def drawn(seed):
+    """A model of one version with pads that are derived, from output_shape or auto_pad, odd totals too; and its operand x."""
+    rng = np.random.default_rng(seed)
+    rank, groups, opset = 1 + seed % 3, int(rng.integers(1, 3)), int(rng.choice([1, 9, 10, 11, 22]))
+    channels, columns = groups * int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    size, kernel, strides = (rng.integers(1, n, rank) for n in (5, 5, 4))
+    dilations = rng.choice([1, 1, 2], rank)
+    full = (size - 1) * strides + (kernel - 1) * dilations + 1
+    pad = str(rng.choice(["NOTSET", "SAME_UPPER", "SAME_LOWER"]))
+    attrs = {"strides": strides.tolist(), "dilations": dilations.tolist(), "group": groups, "auto_pad": pad}
+    if pad == "NOTSET" or rng.integers(2) or np.any(full < size * strides):
+        attrs["output_shape"] = np.maximum(1, full - rng.integers(0, 4, rank)).tolist()
+    x = rng.uniform(-1, 1, [1, channels, *size]).astype(np.float32)
+    w = numpy_helper.from_array(rng.uniform(-1, 1, [channels, columns, *kernel]).astype(np.float32), "w")
+    graph = helper.make_graph([helper.make_node("ConvTranspose", ["x", "w"], ["y"], **attrs)], "layer",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [w])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), x
+
+
+def test_derived_pads_of_every_version(tmp_path):
+    server, path, wrong, refused = suite.Server(str(PROGRAM)), tmp_path / "layer.onnx", [], 0
+    for seed in range(240):
+        model, x = drawn(seed)
+        onnx.save(model, path)
+        try:
+            want = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+        except onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument:
+            refused += 1
+            continue
+        status, text, got = server.ask(path, [x], model.graph.input)
+        if status != "ok" or got[0].shape != want.shape or not np.allclose(got[0], want, rtol=1e-4, atol=1e-5):
+            wrong.append(f"{seed}, version {model.opset_import[0].version}: {status} {text} {model.graph.node[0].attribute}")
+    assert not wrong, "\n".join(wrong)
+    assert refused < 24
