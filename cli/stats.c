@@ -63,14 +63,26 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
 
 /* ---- constants ---------------------------------------------------------------------------------------------- */
 
+/* What elements that take `data` inside the graph take in a file: types of less than a byte packed, strings without their table. */
+static int64_t file_bytes(enum elem elem, struct span data)
+{
+    const struct span *text = data.data;
+    int64_t bytes = 0;
+    if (elem != ELEM_STR)
+        return (int64_t)((data.size / elem_size(elem) * elem_bits(elem) + 7) / 8);
+    for (size_t i = 0; i < data.size / sizeof *text; i++)
+        bytes += (int64_t)text[i].size;
+    return bytes;
+}
+
 /* The constant in an attribute, in bytes; in_file: of an operator of the file, not of an initializer (whose other attributes
  * are dims). Short lists of other operators than Constant (pads, axes) are none, long ones are tables. */
 enum { TABLE_LEAST = 64 };
-static int64_t attr_bytes(const struct attr *a, bool in_file)
+static int64_t attr_bytes(const struct graph *g, const struct node *node, const struct attr *a, bool in_file)
 {
     switch (a->kind) {
-    case ATTR_DATA: return (int64_t)a->u.data.size;
-    case ATTR_TENSOR: return (int64_t)a->u.tensor->bytes.size;
+    case ATTR_DATA: return file_bytes(value_type(g, node->out[0])->elem, a->u.data);
+    case ATTR_TENSOR: return file_bytes(a->u.tensor->elem, a->u.tensor->bytes);
     case ATTR_FLOATS: return in_file ? 4 * (int64_t)a->n : 0;
     case ATTR_INTS: return in_file ? 8 * (int64_t)a->n : 0;
     default: return 0;
@@ -85,7 +97,7 @@ int64_t stats_constants(const struct graph *g)
         bool constant = node->op == OP_CONSTANT || (node->op == OP_ONNX && strcmp(node->op_type, "Constant") == 0);
         for (uint32_t k = 0; (constant || node->op == OP_ONNX) && !node->dead && k < node->n_attr; k++)
             if ((constant || node->attr[k].n >= TABLE_LEAST) &&
-                !add_i64(bytes, attr_bytes(&node->attr[k], node->op == OP_ONNX), &bytes))
+                !add_i64(bytes, attr_bytes(g, node, &node->attr[k], node->op == OP_ONNX), &bytes))
                 return INT64_MAX;
     }
     return bytes;
@@ -101,7 +113,7 @@ static int64_t operand_bytes(const struct graph *g, value_id v, uint32_t *seen, 
     while (n) {
         const struct node *node = graph_node(g, (node_id){stack[--n]});
         const struct attr *data = node->op == OP_CONSTANT ? node_attr(node, "data") : NULL;
-        bytes += data ? (int64_t)data->u.data.size : 0;
+        bytes += data ? file_bytes(value_type(g, node->out[0])->elem, data->u.data) : 0;
         for (uint32_t i = 0; i < node->n_in; i++) {
             uint32_t def = node->in[i].i ? graph_value(g, node->in[i])->def.i : 0;
             if (def && seen[def] != mark) {
@@ -115,24 +127,67 @@ static int64_t operand_bytes(const struct graph *g, value_id v, uint32_t *seen, 
 
 struct growth { const struct weight *weight; int64_t from; };
 
-/* The weight that has grown by most bytes over the constants that it is made of. */
-static struct growth largest_growth(const struct compilation *c)
+static int64_t growth_bytes(const struct growth *g) { return (int64_t)g->weight->bytes - g->from; }
+
+static int by_growth(const void *pa, const void *pb)
+{
+    int64_t a = growth_bytes(pa), b = growth_bytes(pb);
+    uint64_t i = ((const struct growth *)pa)->weight->offset, k = ((const struct growth *)pb)->weight->offset;
+    return a != b ? a < b ? 1 : -1 : i < k ? -1 : i > k;
+}
+
+/* The weights by the bytes that they have grown over the constants they are made of, most first. */
+static struct growth *growths(const struct compilation *c, uint32_t *n)
 {
     const struct module *m = c->module;
-    struct growth found = {NULL, 0};
     uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1), *stack = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1);
-    int64_t most = INT64_MIN;
+    struct growth *all = NEW_ARRAY(m->arena, struct growth, m->weights.n + 1);
+    *n = 0;
     for (uint32_t i = 0; i < m->weights.n; i++) {
         const struct weight *w = &m->weights.data[i];
-        if (!graph_value(m->g, w->value)->def.i)
-            continue;
-        int64_t from = operand_bytes(m->g, w->value, seen, i + 1, stack);
-        if ((int64_t)w->bytes - from > most) {
-            most = (int64_t)w->bytes - from;
-            found = (struct growth){w, from};
-        }
+        if (graph_value(m->g, w->value)->def.i)
+            all[(*n)++] = (struct growth){w, operand_bytes(m->g, w->value, seen, i + 1, stack)};
     }
-    return found;
+    qsort(all, *n, sizeof *all, by_growth);
+    return all;
+}
+
+/* The node of the file that a weight is stored for: the one that computes it from constants, else the first that reads it, itself or
+ * by way of constants. */
+static src_id weight_source(const struct module *m, const struct weight *w)
+{
+    const struct graph *g = m->g;
+    const struct node *def = graph_node(g, graph_value(g, w->value)->def);
+    bool *of_it = NEW_ARRAY(m->arena, bool, g->values.n);
+    if (def->op != OP_CONSTANT && def->src.i)
+        return def->src;
+    of_it[w->value.i] = true;
+    for (int turn = 0; turn < 2; turn++)       /* a node may stand behind its reader in the table */
+        for (uint32_t i = 1; i < g->nodes.n; i++) {
+            const struct node *n = graph_node(g, (node_id){i});
+            bool reads = false;
+            for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
+                reads |= n->in[k].i && of_it[n->in[k].i];
+            if (reads && n->n_out == 1 && value_is_const(g, n->out[0]))
+                of_it[n->out[0].i] = true;
+            else if (reads && n->src.i)
+                return n->src;
+        }
+    return def->src;
+}
+
+/* ", then 'conv2' (Conv) by 3 bytes": the next ones that have grown. */
+static const char *other_growths(const struct compilation *c, const struct growth *all, uint32_t n)
+{
+    enum { SHOWN = 4 };
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    for (uint32_t i = 1; i < n && i < SHOWN && growth_bytes(&all[i]) > 0; i++) {
+        const struct source *src = source_get(c->ctx, weight_source(c->module, all[i].weight));
+        if (src)
+            strbuf_printf(&text, "%s '%s' by %lld", i == 1 ? "; then" : ",", source_label(src), (long long)growth_bytes(&all[i]));
+    }
+    return text.n ? text.data : "";
 }
 
 static void report_sizes(const struct compilation *c, int64_t out, double times)
@@ -171,16 +226,17 @@ bool run_sizes(struct compilation *c)
     bool over = limit > 0 && times > limit;
     if (out <= c->constants_in + GROWTH_FREE || (!over && growth_times(c->constants_in, out - asked_growth(m)) <= GROWTH_WARNED))
         return true;
-    struct growth most = largest_growth(c);
-    long long size = most.weight ? (long long)most.weight->bytes : 0;
-    node_id def = most.weight ? graph_value(c->graph, most.weight->value)->def : (node_id){0};
-    src_id src = def.i ? graph_node(c->graph, def)->src : (src_id){0};
-    double own = most.from > 0 ? (double)size / (double)most.from : (double)size;
+    uint32_t n;
+    struct growth *all = growths(c, &n);
+    const struct weight *most = n ? all[0].weight : NULL;
+    long long size = most ? (long long)most->bytes : 0, from = n ? all[0].from : 0;
+    src_id src = most ? weight_source(m, most) : (src_id){0};
+    double own = from > 0 ? (double)size / (double)from : (double)size;
     static const char format[] =
-        "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)";
+        "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)%s";
+    const char *more = other_growths(c, all, n);
     if (over)
-        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, (long long)most.from, size, own);
-    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, (long long)most.from, size,
-            own);
+        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, from, size, own, more);
+    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, from, size, own, more);
     return true;
 }

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from support.tool import DIGITS, MCC, dense, mcc, save, value
 
@@ -307,6 +307,27 @@ def test_growing_constants_are_named(tmp_path):
     assert not (tmp_path / "a.so").exists()
     done = mcc(path, "--stats", "-o", tmp_path / "a.so")
     assert done.returncode == 0 and "[-Wconstant-growth]" in done.stderr and "constants: 2048 bytes in the file" in done.stdout
+
+
+@pytest.mark.parametrize("elem,file_bytes", [(TensorProto.INT4, 32768), (TensorProto.UINT4, 32768), (TensorProto.INT8, 65536)])
+def test_constants_count_as_wide_as_they_are(elem, file_bytes, tmp_path):
+    """256 x 256 elements, and a scale of 4 bytes."""
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["f"], "widen"), helper.make_node("MatMul", ["x", "f"], ["y"], "product")]
+    packed = np.arange(256 * 256 if elem == TensorProto.INT8 else 256 * 128, dtype=np.uint8).tobytes()
+    graph = helper.make_graph(nodes, "g", [value("x", [1, 256])], [value("y", [1, 256])],
+                              [helper.make_tensor("w", elem, [256, 256], packed, raw=True), numpy_helper.from_array(np.float32(0.1), "s")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    done = mcc(tmp_path / "m.onnx", "--stats", "-o", tmp_path / "a.so")
+    assert done.returncode == 0 and f"constants: {file_bytes + 4} bytes in the file" in done.stdout
+
+
+def test_the_reader_of_a_grown_constant_is_named(tmp_path):
+    """An initializer has no node: the convolution whose weights are stored transformed is named."""
+    weights = np.random.default_rng(0).standard_normal((64, 64, 3, 3)).astype(np.float32)
+    nodes = [helper.make_node("Relu", ["x"], ["r"], "before"), helper.make_node("Conv", ["r", "w"], ["y"], "conv1", pads=[1] * 4)]
+    path = save(tmp_path / "m.onnx", nodes, [value("x", [1, 64, 28, 28])], [value("y", [1, 64, 28, 28])], {"w": weights})
+    done = mcc(path, "--winograd=4", "--winograd-weights=store", "--max-constant-growth=1.2", "-o", tmp_path / "a.so")
+    assert done.returncode == 4 and "node 'conv1' (Conv-11): error: the constants grow from 147456 to 589824 bytes (4.00 times)" in done.stderr
 
 
 def test_constants_of_nodes_do_not_count_as_grown(tmp_path):
