@@ -70,6 +70,20 @@ expr_id spatial_reach(struct exprs *ex, const struct spatial *s, int32_t i, expr
     return ex_addc(ex, ex_mulc(ex, ex_addc(ex, kernel, -1), s->dilations[i]), 1);
 }
 
+expr_id spatial_room(struct exprs *ex, const struct spatial *s, int32_t i, expr_id size, expr_id reach)
+{
+    return ex_sub(ex, ex_add(ex, size, ex_add(ex, s->lo[i], s->hi[i])), reach);
+}
+
+void spatial_warn_empty(struct rule *r, int32_t i, expr_id size, expr_id room, int64_t stride)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int64_t n, left;
+    if (ex_is_const(ex, size, &n) && n > 0 && ex_is_const(ex, room, &left) && left < 0 && left >= -stride)
+        warn_at(r->b->g->ctx, r->node->src, "empty", "dimension %d, of %lld elements, becomes empty: the window is larger by %lld "
+                "than it is with its padding", (int)i + 2, (long long)n, (long long)-left);
+}
+
 /* The kernel_shape attribute, where given, must agree with the weights. */
 static bool kernel_check(struct rule *r, const expr_id *w, int32_t n)
 {
@@ -115,8 +129,11 @@ bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s
         return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
     if (!spatial_read(r, rank - 2, s) || !kernel_check(r, wdims, s->n))
         return false;
-    for (int32_t i = 0; i < s->n; i++)
-        spatial_same(ex, s, i, dims[2 + i], spatial_reach(ex, s, i, wdims[2 + i]));
+    for (int32_t i = 0; i < s->n; i++) {
+        expr_id reach = spatial_reach(ex, s, i, wdims[2 + i]);
+        spatial_same(ex, s, i, dims[2 + i], reach);
+        spatial_warn_empty(r, i, dims[2 + i], spatial_room(ex, s, i, dims[2 + i], reach), s->strides[i]);
+    }
     return true;
 }
 
@@ -242,7 +259,10 @@ bool rule_conv_transpose(struct rule *r)
     if (!deconv_read(r, rank - 2, &d) || !kernel_check(r, wdims, d.s.n))
         return false;
     for (int32_t i = 0; i < d.s.n; i++) {
-        deconv_pads(r, &d, i, dims[2 + i], spatial_reach(ex, &d.s, i, wdims[2 + i]));
+        expr_id reach = spatial_reach(ex, &d.s, i, wdims[2 + i]);
+        deconv_pads(r, &d, i, dims[2 + i], reach);
+        expr_id apart = ex_addc(ex, ex_mulc(ex, ex_addc(ex, dims[2 + i], -1), d.s.strides[i]), 1);
+        spatial_warn_empty(r, i, dims[2 + i], spatial_room(ex, &d.s, i, apart, reach), 1);
     }
     enum elem e = v_elem(b, x);
     value_id y;

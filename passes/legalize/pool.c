@@ -1,7 +1,9 @@
 /* Pooling: MaxPool with indices, AveragePool, LpPool, global forms, MaxUnpool, LRN's neighbours.
  *
  * ceil_mode keeps partial windows at the end but not those that would begin in the end padding (AveragePool-22;
- * earlier versions say nothing, and implementations agree).
+ * earlier versions say nothing, and implementations agree). Without it, what is smaller than a window by less than the stride
+ * is one partial window all the same, and none by less than twice the stride: the quotient of the sizes is rounded towards 0
+ * by ONNX's shape inference and by ONNX Runtime, though the text has a floor.
  */
 #include "passes/legalize/window.h"
 
@@ -14,6 +16,25 @@ struct pool {
     expr_id hi_pad[RANK_MAX];      /* the end padding as the attributes say, before ceil_mode extends it */
     bool padded, extended;         /* any padding; any partial window at the end */
 };
+
+/* The one partial window of dim i, where it is smaller than a window: ends the dim there. Of an open size the run checks that
+ * there is none, since nothing but that case would make the sizes behind it more than quotients. */
+static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size, expr_id reach)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int64_t stride = p->s.strides[i], n, room;
+    expr_id left = spatial_room(ex, &p->s, i, size, reach);
+    if (ex_is_const(ex, left, &room) && ex_is_const(ex, size, &n)) {
+        if (n < 1 || room >= 0 || room <= -2 * stride)
+            return;
+        p->s.hi[i] = ex_addc(ex, p->s.hi[i], room > -stride ? -room : -stride - room);    /* one window, else none */
+        p->extended |= room > -stride;
+    } else if (stride > 1 && ex_hi(ex, ex_sub(ex, size, left)) > 1) {   /* else only an empty dim is too small */
+        expr_id none = ex_or(ex, ex_le(ex, ex_const(ex, 0), left), ex_le(ex, left, ex_const(ex, -stride)));
+        b_assert(r->b, ex_or(ex, none, ex_lt(ex, size, ex_const(ex, 1))), EVAL_SHAPE, "dimension %d is smaller than a window: a size that "
+                 "is fixed when compiling gives a partial one", (int)i + 2);
+    }
+}
 
 static bool pool_read(struct rule *r, value_id x, struct pool *p)
 {
@@ -40,6 +61,9 @@ static bool pool_read(struct rule *r, value_id x, struct pool *p)
             return rule_bad(r, "pads of dimension %d reach as far as the kernel: windows of padding alone", (int)i + 2);
         p->hi_pad[i] = p->s.hi[i];
         p->padded |= !ex_is(ex, p->s.lo[i], 0) || !ex_is(ex, p->s.hi[i], 0);
+        if (!ceil_mode && p->s.pad <= PAD_VALID)
+            pool_partial(r, p, i, size, reach);
+        spatial_warn_empty(r, i, size, spatial_room(ex, &p->s, i, size, reach), p->s.strides[i]);
         if (!ceil_mode || p->s.pad != PAD_NOTSET)
             continue;
         expr_id stride = ex_const(ex, p->s.strides[i]), ahead = ex_add(ex, size, p->s.lo[i]);

@@ -19,6 +19,10 @@ expr_id spatial_reach(struct exprs *, const struct spatial *, int32_t i, expr_id
 /* With auto_pad SAME_*: the pads of dim i, so that its output is ceil(size / stride). Pads the input: not for
  * ConvTranspose. */
 void spatial_same(struct exprs *, struct spatial *, int32_t i, expr_id size, expr_id reach);
+/* What is left of the padded dim beside one window; below 0: there is none that is whole. */
+expr_id spatial_room(struct exprs *, const struct spatial *, int32_t i, expr_id size, expr_id reach);
+/* Warns (-Wempty) where a dim of `size` elements, not 0, has no window at all: room is spatial_room's. */
+void spatial_warn_empty(struct rule *, int32_t i, expr_id size, expr_id room, int64_t stride);
 /* Convolution by the node's attributes; acc: ELEM_I32 for integers. */
 value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
 /* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator itself. */
