@@ -461,6 +461,8 @@ bool rule_if(struct rule *r)
     if (!cond.i || v_elem(b, cond) != ELEM_BOOL)
         return cond.i ? rule_bad(r, "the predicate is not bool") : false;
     cond = v_scalar(b, cond);
+    if (!cond.i)
+        return false;
     enum truth t = value_truth(b, cond);
     expr_id e = t == UNKNOWN_ ? b_elem(b, cond, 0, 0, 1) : (expr_id){0};
     if (e.i)

@@ -85,7 +85,10 @@ static enum unrolled loop_unroll(struct rule *r, struct loop *l, int64_t trips)
         struct lval *next = NEW_ARRAY(&b->g->arena, struct lval, width);
         if (!l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, i)), cond, now, &cond, next, next + l->n_carried))
             return UNROLL_FAILED;
-        enum truth t = cond.kind == LVAL_VALUE ? value_truth(b, v_scalar(b, cond.v)) : UNKNOWN_;
+        value_id more = v_scalar(b, lval_force(b, cond));
+        if (!more.i)
+            return UNROLL_FAILED;
+        enum truth t = value_truth(b, more);
         if (t == UNKNOWN_)
             return NOT_UNROLLED;
         go = t == TRUE_;

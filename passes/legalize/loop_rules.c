@@ -6,18 +6,38 @@
 
 /* ---- Loop ------------------------------------------------------------------------------------------------------------ */
 
+/* The one element v in the shape that the body declares for its input k: files declare the iteration number and the condition as
+ * [1], too, and take them apart by operators that need a dim. */
+static struct lval as_declared(struct rule *r, region_id body, uint32_t k, struct lval v)
+{
+    const struct graph *from = r->lg->from;
+    const struct region *region = graph_get_region(from, body);
+    const struct type *t = k < region->params.n ? value_type(from, region->params.data[k]) : NULL;
+    expr_id ones[RANK_MAX];
+    for (int32_t i = 0; i < RANK_MAX; i++)
+        ones[i] = ex_const(b_exprs(r->b), 1);
+    return t && t->kind == TYPE_TENSOR && t->rank > 0 ? lval_value(b_reshape(r->b, v.v, ones, t->rank)) : v;
+}
+
+static bool is_bool(struct rule *r, struct lval v)
+{
+    return v.kind == LVAL_VALUE && v_elem(r->b, v.v) == ELEM_BOOL;
+}
+
 static bool onnx_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
                       struct lval *next_cond, struct lval *next, struct lval *scan)
 {
     struct arena *arena = &r->b->g->arena;
     struct lval *params = NEW_ARRAY(arena, struct lval, l->n_carried + 2);
     struct lval *results = NEW_ARRAY(arena, struct lval, l->n_carried + l->n_scan + 1);
-    params[0] = iter;
-    params[1] = cond;
+    params[0] = as_declared(r, l->region, 0, iter);
+    params[1] = as_declared(r, l->region, 1, cond);
     memcpy(params + 2, carried, l->n_carried * sizeof *params);
     if (!legalize_region(r, l->region, params, l->n_carried + 2, results, 1 + l->n_carried + l->n_scan))
         return false;
     *next_cond = results[0];
+    if (!is_bool(r, *next_cond))
+        return rule_bad(r, "the body's condition is no bool tensor");
     memcpy(next, results + 1, l->n_carried * sizeof *next);
     memcpy(scan, results + 1 + l->n_carried, l->n_scan * sizeof *scan);
     return true;
@@ -47,14 +67,18 @@ bool rule_loop(struct rule *r)
         l.carried[i] = r->arg[2 + i];
     if (rule_has(r, 0)) {
         int64_t trips;
-        l.trips_value = v_scalar(b, b_convert(b, rule_in(r, 0), ELEM_I64));
+        if (r->arg[0].kind != LVAL_VALUE || v_elem(b, r->arg[0].v) != ELEM_I64)
+            return rule_bad(r, "the number of trips is no int64 tensor");
+        l.trips_value = v_scalar(b, r->arg[0].v);
         if (!l.trips_value.i)
             return false;
         if (v_known_i64(b, l.trips_value, 0, &trips))
             l.trips = ex_const(b_exprs(b), trips);
     }
     if (rule_has(r, 1)) {
-        l.cond = v_scalar(b, rule_in(r, 1));
+        if (!is_bool(r, r->arg[1]))
+            return rule_bad(r, "the condition is no bool tensor");
+        l.cond = v_scalar(b, r->arg[1].v);
         if (!l.cond.i)
             return false;
     }

@@ -427,3 +427,58 @@ def test_unique_and_nms(tmp_path):
     boxes = np.concatenate([corner, corner + 2], 2)
     for most in (0, 3, 100):
         model.compare([boxes, np.random.default_rng(1).uniform(0, 1, (1, 2, 20)).astype(F), ints(most), F([0.4])])
+
+
+# ---- shapes of numbers and conditions ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("shapes", [([1], []), ([], [1]), ([1], [1]), ([None], [None])])
+@pytest.mark.parametrize("count", [3, None])
+def test_loop_with_its_number_and_condition_as_rows(shapes, count, tmp_path):
+    """The body declares them int64[1] and bool[1] and takes them apart; the loop's own operands are of either shape, too."""
+    number, condition = shapes
+    nodes = [node("Squeeze", "i zero", "n0") if number else node("Identity", "i", "n0"), node("Cast", "n0", "n", to=T.FLOAT),
+             node("Concat", "i i", "twice", axis=0) if number else node("Unsqueeze", "i zero", "twice"), node("ReduceSum", "twice", "t2", keepdims=0),
+             node("Cast", "t2", "t", to=T.FLOAT), node("Add", "s n", "s1"), node("Add", "s1 t", "s2"), node("Less", "s2 limit", "below"),
+             node("And", "below more", "go0"), node("Identity", "go0", "go") if condition else node("Reshape", "go0 one", "go"),
+             node("Not", "more", "row")]
+    body = graph(nodes, [value("i", number, T.INT64), value("more", condition, T.BOOL), value("s", [])],
+                 [value("go", [] if condition is None else condition or [1], T.BOOL), value("s2", []), value("row", condition, T.BOOL)])
+    inputs = [value("limit", [])] + ([value("m", [1], T.INT64)] if count is None else [])
+    model = Model(tmp_path, [node("Loop", "m true s0", "s rows", body=body)], inputs, [value("s", None), value("rows", None, T.BOOL)],
+                  {"true": np.full([1] if condition else [], True), "zero": ints(0), "one": ints(1), "s0": F(0.5), **({} if count is None else {"m": ints(count)})})
+    for limit in (-1, 2, 99):
+        feed = [F(limit)] + ([ints(4)] if count is None else [])
+        model.compare(feed)
+        model.compare(feed, flags=[("-O2", "--limit-unroll-nodes=1")])
+
+
+def test_body_that_declares_other_shapes(tmp_path):
+    """What flows in counts: the declared shapes of carried values, scan elements, iteration results are not looked at."""
+    body = graph([node("Add", "s x", "s2"), node("Neg", "s2", "row")], [value("s", ["p", "q"]), value("x", [7])], [value("s2", ["k"]), value("row", None)])
+    model = Model(tmp_path, [node("Scan", "s0 xs", "s rows", body=body, num_scan_inputs=1)], [value("s0", ["n", 3]), value("xs", ["t", "n", 3])],
+                  [value("s", None), value("rows", None)])
+    s0, xs = floats(2, 3), floats(4, 2, 3, seed=1)
+    sums = s0 + np.cumsum(xs, 0)
+    model.compare([s0, xs], [sums[-1], -sums])
+    loop = graph([node("Identity", "more", "go"), node("Add", "s x", "s2")], [value("i", [], T.INT64), value("more", [], T.BOOL), value("s", [1, 9])],
+                 [value("go", [], T.BOOL), value("s2", [9])])
+    (tmp_path / "loop").mkdir()
+    model = Model(tmp_path / "loop", [node("Loop", "m true x", "y", body=loop)], [value("x", ["n", 3]), value("m", [], T.INT64)], [value("y", None)],
+                  {"true": np.array(True)})
+    for m in (0, 3):
+        model.compare([s0, np.array(m)], [s0 * F(m + 1)])
+
+
+@pytest.mark.parametrize("wrong", ["count", "condition", "result", "predicate", "two", "two later"])
+def test_conditions_of_another_type_are_refused(wrong, tmp_path):
+    go = node("Cast", "more", "go", to=T.FLOAT) if wrong == "result" else node("Concat", "more more", "go", axis=0)
+    if wrong != "result" and wrong != "two later":
+        go = node("Not", "more", "go")
+    body = graph([go, node("Add", "s s", "s2")], [value("i", [], T.INT64), value("more", [1] if wrong == "two later" else [], T.BOOL), value("s", [])],
+                 [value("go", [], T.BOOL), value("s2", [])])
+    copies = [node("Identity", f"{k}0", k) for k in "mcp"]     # operands whose types the file does not say
+    inputs = [value("m0", [], T.FLOAT if wrong == "count" else T.INT64), value("c0", [2] if wrong == "two" else [], T.FLOAT if wrong == "condition" else T.BOOL),
+              value("p0", [2] if wrong == "two" else [], T.FLOAT if wrong == "predicate" else T.BOOL), value("x", [])]
+    nodes = [node("Loop", "m c x", "l", body=body), if_then("p", "y", [node("Neg", "l", "t")], [node("Abs", "l", "e")])]
+    text = Model(tmp_path, [*copies, *nodes], inputs, [value("y", [])]).refused()
+    assert "internal error" not in text and any(w in text for w in ("bool", "int64", "elements")), text
