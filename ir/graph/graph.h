@@ -55,11 +55,11 @@ uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
 /* ---- types ------------------------------------------------------------------------------------------ */
 
 enum type_kind { TYPE_UNKNOWN, TYPE_TENSOR, TYPE_SEQUENCE, TYPE_OPTIONAL, TYPE_MAP };
-enum { RANK_UNKNOWN = -1, RANK_MAX = 32 };
+enum { RANK_NONE = -2, RANK_UNKNOWN = -1, RANK_MAX = 32 };
 struct type {
     enum type_kind kind;
     enum elem elem;              /* tensor; map: key type */
-    int32_t rank;                /* tensor; RANK_UNKNOWN */
+    int32_t rank;                /* tensor; RANK_UNKNOWN; what is held: RANK_NONE where there is never anything */
     const expr_id *dims;         /* rank of them; expr 0 = unknown (imported form only) */
     const struct type *inner;    /* element of a sequence or optional, value of a map */
 };

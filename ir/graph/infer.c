@@ -24,9 +24,11 @@ const char *expr_text(struct graph *g, expr_id e)
 const char *type_text(struct graph *g, const struct type *t)
 {
     static const char *const kinds[] = { "unknown type", "tensor", "sequence", "optional", "map" };
+    if (t->kind != TYPE_TENSOR && t->inner && t->inner->kind == TYPE_TENSOR)
+        return arena_printf(&g->arena, "%s of %s", kinds[t->kind], type_text(g, t->inner));
     if (t->kind != TYPE_TENSOR)
         return kinds[t->kind];
-    if (t->rank == RANK_UNKNOWN)
+    if (t->rank < 0)
         return arena_printf(&g->arena, "%s of unknown rank", elem_name(t->elem));
     struct strbuf s;
     strbuf_init(&s, &g->arena);

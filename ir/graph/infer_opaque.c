@@ -144,35 +144,54 @@ static const struct type *copy_type(struct infer *f, struct type t)
 }
 
 /* What two tensor types have in common: unknown dims and ranks where they differ. */
-static bool join(struct infer *f, struct type *a, const struct type *b)
+static void join_shapes(struct graph *g, struct type *a, const struct type *b)
 {
-    if (a->kind != TYPE_TENSOR || b->kind != TYPE_TENSOR || a->elem != b->elem)
-        return infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, a),
-                           type_text(f->g, b));
-    if (a->rank == RANK_UNKNOWN || a->rank != b->rank) {
+    if (b->rank == RANK_NONE)
+        return;
+    if (a->rank == RANK_NONE) {
+        *a = *b;
+    } else if (a->rank != b->rank || a->rank == RANK_UNKNOWN) {
         a->rank = RANK_UNKNOWN;
         a->dims = NULL;
+    } else {
+        expr_id *dims = NEW_ARRAY(&g->arena, expr_id, a->rank + 1);
+        for (int32_t i = 0; i < a->rank; i++)
+            dims[i] = a->dims[i].i == b->dims[i].i ? a->dims[i] : (expr_id){0};
+        a->dims = dims;
+    }
+}
+
+bool type_join(struct graph *g, struct type *a, const struct type *b)
+{
+    if (a->kind != b->kind || a->elem != b->elem)
+        return false;
+    if (a->kind == TYPE_TENSOR) {
+        join_shapes(g, a, b);
         return true;
     }
-    expr_id *dims = infer_dims(f, a->rank);
-    for (int32_t i = 0; i < a->rank; i++)
-        dims[i] = a->dims[i].i == b->dims[i].i ? a->dims[i] : (expr_id){0};
-    a->dims = dims;
-    return true;
+    if (!a->inner || !b->inner || a->kind == TYPE_MAP)
+        return type_equal(a, b);
+    struct type *inner = arena_copy(&g->arena, a->inner, sizeof *inner);
+    a->inner = inner;
+    return type_join(g, inner, b->inner);    /* types are nested 64 deep at most */
+}
+
+static bool join(struct infer *f, struct type *a, const struct type *b)
+{
+    const struct type before = *a;
+    if (a->kind == TYPE_TENSOR && type_join(f->g, a, b))
+        return true;
+    return infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, &before), type_text(f->g, b));
 }
 
 bool infer_seq(struct infer *f)
 {
-    struct type t = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_UNKNOWN };
+    struct type t = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE };
     if (t.elem == ELEM_NONE)
         return infer_error(f, "no element type");
-    for (uint32_t i = 0; i < f->n_in; i++) {
-        const struct type *u = infer_in(f, i);
-        if (i == 0 && u->kind == TYPE_TENSOR && u->elem == t.elem)
-            t = *u;
-        else if (!join(f, &t, u))
+    for (uint32_t i = 0; i < f->n_in; i++)
+        if (!join(f, &t, infer_in(f, i)))
             return false;
-    }
     f->out[0] = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, t) };
     return true;
 }
@@ -188,10 +207,10 @@ static const struct type *sequence(struct infer *f, enum type_kind kind)
 
 static bool all_known(const struct type *t)
 {
-    for (int32_t i = 0; t->rank != RANK_UNKNOWN && i < t->rank; i++)
+    for (int32_t i = 0; i < t->rank; i++)
         if (t->dims[i].i == 0)
             return false;
-    return t->rank != RANK_UNKNOWN;
+    return t->rank >= 0;
 }
 
 /* Result type of an operator that takes a tensor out of a sequence: dims attribute, else what the sequence knows. */
@@ -259,11 +278,13 @@ bool infer_seq_split(struct infer *f)
 
 bool infer_opt(struct infer *f)
 {
-    struct type inner = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_UNKNOWN };
+    struct type inner = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE };
     if (f->n_in)
         inner = *infer_in(f, 0);
     else if (inner.elem == ELEM_NONE)
         return infer_error(f, "neither an operand nor an element type");
+    else if (node_int(&f->attrs, "sequence", 0))
+        inner = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, inner) };
     f->out[0] = (struct type){ .kind = TYPE_OPTIONAL, .inner = copy_type(f, inner) };
     return true;
 }

@@ -128,9 +128,9 @@ static bool read_dims(struct reader *r, struct type *t)
 {
     VEC(expr_id) dims = {0};
     t->rank = 0;
-    if (read_accept(r, "*")) {
-        t->rank = RANK_UNKNOWN;
-        return read_expect(r, "]");
+    if (read_accept(r, "*") || read_accept(r, "-]")) {
+        t->rank = r->p[-1] == ']' ? RANK_NONE : RANK_UNKNOWN;
+        return t->rank == RANK_NONE || read_expect(r, "]");
     }
     for (bool more = !read_accept(r, "]"); more; more = !read_accept(r, "]")) {
         expr_id e;

@@ -136,7 +136,7 @@ static void put_type(struct printer *p, const struct type *t)
             PUT(p, "%s", i ? ", " : "");
             ex_print(p->x, t->dims[i], p->out);
         }
-        PUT(p, t->rank < 0 ? "*]" : "]");
+        PUT(p, t->rank == RANK_NONE ? "-]" : t->rank < 0 ? "*]" : "]");
     }
     while (depth--)
         PUT(p, ">");

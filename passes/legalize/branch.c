@@ -134,11 +134,38 @@ static void side_keep(struct rule *r, const struct ways *ways, int k, const stru
 
 /* ---- both are left: types that meet ---------------------------------------------------------------------------------- */
 
-/* Is there a type for a value that is the one or the other? */
-static bool types_meet(const struct graph *g, value_id a, value_id b)
+/* Is there a type for a value that is an x or a y? */
+static bool is_common(struct graph *g, const struct type *x, const struct type *y)
 {
-    const struct type *x = value_type(g, a), *y = value_type(g, b);
-    return x->kind == y->kind && x->elem == y->elem && (x->kind != TYPE_TENSOR || x->rank == y->rank);
+    struct type t = *x;
+    if (x->kind == TYPE_TENSOR)
+        return y->kind == TYPE_TENSOR && x->elem == y->elem && x->rank == y->rank;
+    return type_join(g, &t, y);
+}
+
+/* Where one side gives an optional and the other its content, the content becomes an optional, too. */
+static void optional_align(struct rule *r, struct side side[2], uint32_t i)
+{
+    struct builder *b = r->b;
+    for (int k = 0; k < 2; k++) {
+        const struct type *have = value_type(b->g, side[k].values[i]), *other = value_type(b->g, side[1 - k].values[i]);
+        struct type held = other->kind == TYPE_OPTIONAL && other->inner ? *other->inner : (struct type){0};
+        if (held.kind == TYPE_UNKNOWN || !type_join(b->g, &held, have))
+            continue;
+        const region_id outer = b->region;
+        b->region = side[k].region;
+        side[k].values[i] = b_op(b, OP_OPT_MAKE, &side[k].values[i], 1, NULL, 0);
+        side[k].results[i] = lval_value(side[k].values[i]);
+        b->region = outer;
+    }
+}
+
+/* Can result i of the two sides be one value? */
+static bool types_meet(struct rule *r, struct side side[2], uint32_t i)
+{
+    struct graph *g = r->b->g;
+    optional_align(r, side, i);
+    return is_common(g, value_type(g, side[0].values[i]), value_type(g, side[1].values[i]));
 }
 
 static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr_id cond, const struct type *a,
@@ -163,9 +190,12 @@ static struct type merge_type(struct rule *r, const struct side side[2], expr_id
 {
     struct graph *g = r->b->g;
     const struct type *a = value_type(g, side[0].values[i]), *c = value_type(g, side[1].values[i]);
-    struct type t = a->kind == TYPE_TENSOR || type_equal(a, c) ? *a : type_open(g, a);
+    struct type t = *a;
     if (a->kind == TYPE_TENSOR)
         t.dims = merge_dims(r, side, cond, a, c);
+    else
+        for (int k = 0; k < 2; k++)
+            type_meet(g, side[k].region, &t, c);
     return t;
 }
 
@@ -272,7 +302,7 @@ static bool fork_pass_on(struct rule *r, const struct fork *f, const struct side
 }
 
 /* Both sides reach the region's end: those of its results that differ are results of an If around them. */
-static bool fork_merge(struct rule *r, const struct fork *f, const struct side side[2], region_id region, struct lval *results)
+static bool fork_merge(struct rule *r, const struct fork *f, struct side side[2], region_id region, struct lval *results)
 {
     struct graph *g = r->b->g;
     uint32_t *pick = NEW_ARRAY(&g->arena, uint32_t, side[0].n + 1), n = 0;
@@ -280,7 +310,7 @@ static bool fork_merge(struct rule *r, const struct fork *f, const struct side s
         results[i] = side[0].results[i];
         if (side[0].values[i].i == side[1].values[i].i)
             continue;
-        if (!types_meet(g, side[0].values[i], side[1].values[i]))
+        if (!types_meet(r, side, i))
             return fork_pass_on(r, f, side, region, i);
         pick[n++] = i;
     }
@@ -416,7 +446,7 @@ bool rule_either(struct rule *r, const struct ways *ways)
         r->out[f->output] = (struct lval){.kind = LVAL_POISON};
         if (!is_used(r, f->output))
             continue;
-        if (!types_meet(b->g, f->side[0].values[f->output], f->side[1].values[f->output]))
+        if (!types_meet(r, f->side, f->output))
             return fork_ask(r, f);
         used[n++] = f->output;
     }

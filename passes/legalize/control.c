@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "ir/graph/infer.h"
 #include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
@@ -89,14 +90,28 @@ bool dim_escapes(const struct graph *g, region_id inner, expr_id e, uint32_t dep
     return false;
 }
 
-struct type type_open(struct graph *g, const struct type *t)
+/* The same, with dims unknown that only exist within inner. */
+static const struct type *type_free(struct graph *g, region_id inner, const struct type *t)
 {
-    struct type inner = {.kind = TYPE_TENSOR, .elem = t->inner ? t->inner->elem : ELEM_F32, .rank = RANK_UNKNOWN};
-    struct type open = *t;
-    open.inner = arena_copy(&g->arena, &inner, sizeof inner);
-    if (t->inner && t->inner->kind != TYPE_TENSOR)
-        open.inner = t->inner;
-    return open;
+    struct type *free = arena_copy(&g->arena, t, sizeof *free);
+    if (t->kind != TYPE_TENSOR)
+        free->inner = t->inner ? type_free(g, inner, t->inner) : NULL;
+    if (t->kind != TYPE_TENSOR || t->rank <= 0)
+        return free;
+    expr_id *dims = arena_copy(&g->arena, t->dims, (size_t)t->rank * sizeof *dims);
+    for (int32_t i = 0; i < t->rank; i++)
+        if (dims[i].i && dim_escapes(g, inner, dims[i], 16))
+            dims[i] = (expr_id){0};
+    free->dims = dims;
+    return free;
+}
+
+bool type_meet(struct graph *g, region_id inner, struct type *a, const struct type *b)
+{
+    if (a->kind == TYPE_TENSOR || !type_join(g, a, b))
+        return false;
+    *a = *type_free(g, inner, a);
+    return true;
 }
 
 bool nest_begin(struct builder *b, struct nest *n)

@@ -18,8 +18,9 @@ void fresh_rebind(struct builder *, expr_id dim, value_id);
 bool region_owns(const struct graph *, region_id inner, value_id v);
 /* Does the expression use a symbol that only exists within region inner? */
 bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);
-/* A sequence or optional of tensors of any shape. */
-struct type type_open(struct graph *, const struct type *);
+/* Makes *a the type of a sequence or optional that is an *a or a *b, and leaves dims open that only exist within region inner
+ * (there may be none: {0}). false: there is no such type. */
+bool type_meet(struct graph *, region_id inner, struct type *a, const struct type *b);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);
 /* As far as the place at work knows it: inside of a branch, behind a check. cond is 0 or 1. */
@@ -37,6 +38,8 @@ struct ways {
 bool rule_either(struct rule *, const struct ways *);
 /* Element of a run-time sequence at a rank-0 position; open dims become symbols. {0} after a diagnostic. */
 value_id sequence_item(struct rule *, value_id seq, value_id at);
+/* What a run-time optional holds; the run fails where it is empty. {0} after a diagnostic. */
+value_id optional_content(struct rule *, value_id);
 /* SequenceMap over a run-time sequence (operand 0): a loop of SequenceAt, body, SequenceInsert. */
 bool sequence_map_loop(struct rule *, region_id body);
 

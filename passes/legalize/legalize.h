@@ -24,6 +24,7 @@ struct lval {
     const struct lval *items;    /* LVAL_LIST: the elements; LVAL_OPTIONAL: the content when n is 1 */
     uint32_t n;
     enum elem elem;              /* LVAL_LIST, LVAL_OPTIONAL: element type; ELEM_NONE where an empty one leaves it open */
+    bool sequence;               /* LVAL_OPTIONAL, empty: it would hold a sequence */
     const struct quantized *quantized;    /* LVAL_VALUE: where it comes from, for products of bytes; NULL: elsewhere */
 };
 

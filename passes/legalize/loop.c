@@ -172,7 +172,8 @@ static bool carries(const struct type *from, const struct type *to)
     return from->kind == to->kind && from->elem == to->elem && (from->kind != TYPE_TENSOR || from->rank == to->rank);
 }
 
-/* WIDER: dims of carried values that the body changes became symbols, and the body must be walked again. RETYPED: value *which
+/* WIDER: dims of carried values that the body changes became symbols, or of what they hold unknown, and the body must be walked
+ * again. RETYPED: value *which
  * changes its kind, element type or rank. */
 static enum settled types_widen(struct rule *r, struct loop *l, struct type *types, const struct built *built, uint32_t *which)
 {
@@ -183,8 +184,13 @@ static enum settled types_widen(struct rule *r, struct loop *l, struct type *typ
         *which = i;
         if (!carries(&types[i], t))
             return RETYPED;
-        if (t->kind != TYPE_TENSOR)
+        if (t->kind != TYPE_TENSOR) {
+            const struct type before = types[i];
+            if (!type_meet(b->g, built->nest.inner, &types[i], t))
+                return RETYPED;
+            settled = type_equal(&before, &types[i]) ? settled : WIDER;
             continue;
+        }
         expr_id *dims = dims_copy(b, &types[i]);
         for (int32_t d = 0; d < t->rank; d++) {
             if (t->dims[d].i == dims[d].i || built->wide[i][d])
@@ -307,14 +313,15 @@ static bool types_after(struct rule *r, struct loop *l, const struct type *types
 
 /* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
  * *which is such a value. */
-static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *before, const struct built *first, uint32_t *which)
+static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *before, const struct type *wide, const struct built *first,
+                             uint32_t *which)
 {
     struct graph *g = r->b->g;
     struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1), *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
     for (uint32_t i = 0; i < l->n_carried; i++) {
         after[i] = *value_type(g, first->next[i]);
         if (after[i].kind != TYPE_TENSOR)
-            after[i] = before[i];
+            after[i] = wide[i];
         for (int32_t d = 0; after[i].kind == TYPE_TENSOR && d < after[i].rank; d++)
             if (dim_escapes(g, first->nest.inner, after[i].dims[d], 16))
                 return false;
@@ -340,8 +347,6 @@ static enum core loop_core(struct rule *r, struct loop *l, uint32_t *which)
             return FAILED;
         l->carried[i] = lval_value(v);
         types[i] = *value_type(b->g, v);
-        if (types[i].kind != TYPE_TENSOR)
-            types[i] = type_open(b->g, &types[i]);
     }
     for (int32_t round = 0; round <= RANK_MAX; round++) {
         const struct type *before = arena_copy(&b->g->arena, types, (l->n_carried + 1) * sizeof *types);
@@ -351,7 +356,7 @@ static enum core loop_core(struct rule *r, struct loop *l, uint32_t *which)
         if (settled == SETTLED)
             return loop_append(r, l, &built, types) ? BUILT : FAILED;
         diag_drop(r->lg->ctx, &mark);    /* said again by the next walk */
-        if (settled == WIDER && (round || l->peeled || !begins_otherwise(r, l, before, &built, which)))
+        if (settled == WIDER && (round || l->peeled || !begins_otherwise(r, l, before, types, &built, which)))
             continue;
         retyped_remark(r, *which, &before[*which], value_type(b->g, built.next[*which]));
         return UNSETTLED;
@@ -411,7 +416,27 @@ static expr_id loop_starts(struct rule *r, const struct loop *l)
     return trips.i ? ex_and(ex, go, ex_lt(ex, ex_const(ex, 0), trips)) : go;
 }
 
-struct loop_way { const struct loop *l; bool starts; };
+/* after: kinds of the carried values behind the loop, once the way with iterations was walked. */
+struct loop_way { const struct loop *l; bool starts; enum type_kind *after; };
+
+static enum type_kind lval_kind_of(const struct graph *g, struct lval v)
+{
+    return v.kind == LVAL_LIST ? TYPE_SEQUENCE : v.kind == LVAL_OPTIONAL ? TYPE_OPTIONAL : value_type(g, v.v)->kind;
+}
+
+/* Without an iteration: an optional where others give what it holds must hold it. */
+static bool contents_take(struct rule *r, struct loop *l, const enum type_kind *after)
+{
+    for (uint32_t i = 0; i < l->n_carried; i++) {
+        struct lval *v = &l->carried[i];
+        if (after[i] == TYPE_UNKNOWN || after[i] == TYPE_OPTIONAL || lval_kind_of(r->b->g, *v) != TYPE_OPTIONAL)
+            continue;
+        *v = lval_value(optional_content(r, v->v));    /* loop_core has made a value of it */
+        if (v->kind == LVAL_POISON)
+            return false;
+    }
+    return true;
+}
 
 static bool loop_way(struct rule *r, const void *data, struct lval *results, uint32_t n)
 {
@@ -423,7 +448,11 @@ static bool loop_way(struct rule *r, const void *data, struct lval *results, uin
     l.scan = NEW_ARRAY(&r->b->g->arena, struct lval, l.n_scan + 1);
     inner.out = results;
     inner.n_out = n;
-    return (way->starts ? loop_peel(r, &l) : loop_empty(r, &l)) && way->l->finish(&inner, &l);
+    if (way->starts ? !loop_peel(r, &l) : !loop_empty(r, &l) || !contents_take(r, &l, way->after))
+        return false;
+    for (uint32_t i = 0; i < l.n_carried && way->starts; i++)
+        way->after[i] = lval_kind_of(r->b->g, l.carried[i]);
+    return way->l->finish(&inner, &l);
 }
 
 static bool loop_roll(struct rule *r, struct loop *l)
@@ -443,7 +472,8 @@ static bool loop_roll(struct rule *r, struct loop *l)
     if (!l->finish)
         return rule_refuse(r, "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
                            "how many there are", which + 1);
-    const struct loop_way way[2] = {{l, true}, {l, false}};
+    enum type_kind *after = NEW_ARRAY(&r->b->g->arena, enum type_kind, l->n_carried + 1);
+    const struct loop_way way[2] = {{l, true, after}, {l, false, after}};
     const struct ways ways = {.cond_value = v_expr(r->b, ELEM_BOOL, starts), .cond = starts, .walk = loop_way, .data = {&way[0], &way[1]},
                               .name = {"the case of some iterations", "the case of no iteration"}};
     l->forked = true;

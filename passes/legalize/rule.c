@@ -26,10 +26,10 @@ value_id lval_force(struct builder *b, struct lval l)
         if (!in[i].i)
             return (value_id){0};
     }
-    struct attr elem = attr_elem("elem", l.elem == ELEM_NONE ? ELEM_F32 : l.elem);
+    const struct attr attrs[] = {attr_elem("elem", l.elem == ELEM_NONE ? ELEM_F32 : l.elem), attr_int("sequence", 1)};
     if (l.kind == LVAL_OPTIONAL)
-        return b_op(b, OP_OPT_MAKE, in, l.n, &elem, l.n ? 0 : 1);
-    return b_op(b, OP_SEQ_MAKE, in, l.n, &elem, 1);
+        return b_op(b, OP_OPT_MAKE, in, l.n, attrs, l.n ? 0 : l.sequence ? 2 : 1);
+    return b_op(b, OP_SEQ_MAKE, in, l.n, attrs, 1);
 }
 
 bool rule_has(const struct rule *r, uint32_t i)

@@ -77,26 +77,43 @@ static bool list_gather(struct rule *r)
     return l->n && rule_result(r, b_gather(b, b_concat(b, rows, l->n, 0), v_scalar(b, rule_in(r, 1)), 0));
 }
 
-/* Element of a run-time sequence: dims that the sequence leaves open become symbols that the result binds. */
+/* ---- what a run-time sequence or optional holds ------------------------------------------------------------------------- */
+
+/* Its dims: what the type leaves open becomes symbols that the value taken out binds. */
+static bool held_dims(struct rule *r, const struct type *t, const char *what, expr_id dims[RANK_MAX])
+{
+    if (t->kind != TYPE_TENSOR)
+        return rule_refuse(r, "a sequence of other things than tensors");
+    if (t->rank == RANK_NONE)
+        return rule_bad(r, "there is no %s: always empty here", what);
+    if (t->rank == RANK_UNKNOWN)
+        return rule_refuse(r, "the rank of the %s is known only at run time", what);
+    for (int32_t i = 0; i < t->rank; i++)
+        dims[i] = t->dims[i].i ? t->dims[i] : fresh_dim(r->b, "held_dim");
+    return true;
+}
+
+static value_id held_bind(struct builder *b, value_id v, const expr_id *dims, int32_t rank)
+{
+    for (int32_t i = 0; v.i && i < rank; i++)
+        fresh_bind(b, dims[i], v);
+    return v;
+}
+
 value_id sequence_item(struct rule *r, value_id seq, value_id at)
 {
     struct builder *b = r->b;
     value_id in[2] = {seq, at};
     const struct type *t = seq.i ? value_type(b->g, seq) : NULL;
+    expr_id dims[RANK_MAX];
     if (!t || !at.i)
         return (value_id){0};
-    if (t->kind != TYPE_SEQUENCE || !t->inner || t->inner->kind != TYPE_TENSOR)
-        return rule_refuse(r, "a sequence of other things than tensors"), (value_id){0};
-    if (t->inner->rank == RANK_UNKNOWN)
-        return rule_refuse(r, "the rank of the sequence's elements is known only at run time"), (value_id){0};
-    expr_id dims[RANK_MAX];
-    for (int32_t i = 0; i < t->inner->rank; i++)
-        dims[i] = t->inner->dims[i].i ? t->inner->dims[i] : fresh_dim(b, "item_dim");
+    if (t->kind != TYPE_SEQUENCE || !t->inner)
+        return rule_bad(r, "operand 1 is no sequence"), (value_id){0};
+    if (!held_dims(r, t->inner, "element", dims))
+        return (value_id){0};
     struct attr attr = attr_exprs("dims", dims, (uint32_t)t->inner->rank);
-    value_id v = b_op(b, OP_SEQ_AT, in, 2, &attr, 1);
-    for (int32_t i = 0; v.i && i < t->inner->rank; i++)
-        fresh_bind(b, dims[i], v);
-    return v;
+    return held_bind(b, b_op(b, OP_SEQ_AT, in, 2, &attr, 1), dims, t->inner->rank);
 }
 
 bool rule_seq_at(struct rule *r)
@@ -168,11 +185,11 @@ static bool seq_concat_late(struct rule *r, bool new_axis)
     const struct type *t = seq.i ? value_type(b->g, seq) : NULL;
     expr_id dims[RANK_MAX];
     int32_t axis;
-    if (!t || t->kind != TYPE_SEQUENCE || !t->inner || t->inner->kind != TYPE_TENSOR)
-        return t ? rule_refuse(r, "a sequence of other things than tensors") : false;
+    if (!t || t->kind != TYPE_SEQUENCE || !t->inner)
+        return t ? rule_bad(r, "operand 1 is no sequence") : false;
     const struct type *item = t->inner;
-    if (item->rank == RANK_UNKNOWN)
-        return rule_refuse(r, "the rank of the sequence's elements is known only at run time");
+    if (!held_dims(r, item, "element", dims))
+        return false;
     int32_t rank = item->rank + new_axis;
     if (rank > RANK_MAX || !rule_axis(r, rule_int(r, "axis", 0), rank, &axis))
         return false;
@@ -181,10 +198,7 @@ static bool seq_concat_late(struct rule *r, bool new_axis)
         dims[i] = i != axis && item->dims[from].i ? item->dims[from] : fresh_dim(b, "concat_dim");
     }
     struct attr attrs[] = {attr_int("axis", axis), attr_int("new_axis", new_axis), attr_exprs("dims", dims, (uint32_t)rank)};
-    value_id v = b_op(b, OP_SEQ_CONCAT, &seq, 1, attrs, 3);
-    for (int32_t i = 0; v.i && i < rank; i++)
-        fresh_bind(b, dims[i], v);
-    return rule_result(r, v);
+    return rule_result(r, held_bind(b, b_op(b, OP_SEQ_CONCAT, &seq, 1, attrs, 3), dims, rank));
 }
 
 bool rule_seq_concat(struct rule *r)
@@ -299,8 +313,10 @@ bool rule_sequence_map(struct rule *r)
 bool rule_optional(struct rule *r)
 {
     const struct attr *type = node_attr(r->node, "type");
-    enum elem e = type && type->kind == ATTR_TYPE ? type->u.type->elem : ELEM_NONE;
-    r->out[0] = (struct lval){.kind = LVAL_OPTIONAL, .elem = e};
+    const struct type *t = type && type->kind == ATTR_TYPE ? type->u.type : NULL;
+    bool sequence = t && t->kind == TYPE_SEQUENCE;
+    r->out[0] = (struct lval){.kind = LVAL_OPTIONAL, .sequence = sequence,
+                              .elem = !t ? ELEM_NONE : sequence ? (t->inner ? t->inner->elem : ELEM_NONE) : t->elem};
     if (rule_has(r, 0)) {
         r->out[0].items = list_copy(r, r->arg, 1, 0);
         r->out[0].n = 1;
@@ -324,25 +340,25 @@ bool rule_optional_has(struct rule *r)
     return rule_result(r, b_scalar_i64(r->b, ELEM_BOOL, has));
 }
 
+value_id optional_content(struct rule *r, value_id o)
+{
+    const struct type *t = value_type(r->b->g, o)->inner;
+    expr_id dims[RANK_MAX];
+    if (!t || t->kind != TYPE_TENSOR)
+        return b_op(r->b, OP_OPT_GET, &o, 1, NULL, 0);
+    if (!held_dims(r, t, "content", dims))
+        return (value_id){0};
+    struct attr attr = attr_exprs("dims", dims, (uint32_t)t->rank);
+    return held_bind(r->b, b_op(r->b, OP_OPT_GET, &o, 1, &attr, 1), dims, t->rank);
+}
+
 bool rule_optional_get(struct rule *r)
 {
     if (!rule_has(r, 0))
         return rule_bad(r, "no operand");
     if (is_runtime_optional(r)) {
         value_id o = rule_in(r, 0);
-        const struct type *t = value_type(r->b->g, o)->inner;
-        if (!t || t->kind != TYPE_TENSOR)
-            return rule_result(r, b_op(r->b, OP_OPT_GET, &o, 1, NULL, 0));
-        if (t->rank == RANK_UNKNOWN)
-            return rule_refuse(r, "the content's rank is known only at run time");
-        expr_id dims[RANK_MAX];
-        for (int32_t i = 0; i < t->rank; i++)
-            dims[i] = t->dims[i].i ? t->dims[i] : fresh_dim(r->b, "content_dim");
-        struct attr attr = attr_exprs("dims", dims, (uint32_t)t->rank);
-        value_id v = b_op(r->b, OP_OPT_GET, &o, 1, &attr, 1);
-        for (int32_t i = 0; v.i && i < t->rank; i++)
-            fresh_bind(r->b, dims[i], v);
-        return rule_result(r, v);
+        return rule_result(r, optional_content(r, o));
     }
     if (r->arg[0].kind == LVAL_OPTIONAL && !r->arg[0].n)
         return rule_bad(r, "the optional is empty");

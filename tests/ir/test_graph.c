@@ -65,7 +65,7 @@ static const char imported_text[] =
     "}\n"
     "\n"
     "region (%5: unknown) {\n"
-    "  %6: unknown = onnx \"If\"(%5) {\"then\":R=0, \"type\":P=opt<f32[*]>, \"names\":S=[\"p\", \"q\"]}\n"
+    "  %6: unknown = onnx \"If\"(%5) {\"then\":R=0, \"type\":P=opt<f32[-]>, \"names\":S=[\"p\", \"q\"]}\n"
     "    region () {\n"
     "      %7: unknown = onnx \"Abs\"(%5)\n"
     "      return %7\n"
