@@ -149,10 +149,12 @@ int64_t mcc_rt_str_split_count(struct mcc_rt_run *run, const struct rt_string *s
     (void)run;
     for (int64_t i = 0; i < n; i++) {
         struct splitter split = splitter_new(&src[i], delimiter, max_splits);
-        counts[i] = 0;
+        int64_t parts = 0;
         while (next_part(&split, &part))
-            counts[i]++;
-        most = counts[i] > most ? counts[i] : most;
+            parts++;
+        if (counts)   /* NULL: only the largest is wanted */
+            counts[i] = parts;
+        most = parts > most ? parts : most;
     }
     return most;
 }

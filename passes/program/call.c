@@ -27,11 +27,11 @@ static lval null_pointer(struct prog *p)
     return prog_const(p, 0);
 }
 
-/* Memory for result r: its buffer, or none when nobody reads it. */
+/* Memory for result r: its buffer, or none when nobody reads it and none was made before the call. */
 static lval result(struct prog *p, const struct node *n, uint32_t r)
 {
     const struct value *v = graph_value(p->g, n->out[r]);
-    if (v->n_uses == 0)
+    if (v->n_uses == 0 && !p->pointer[n->out[r].i].i)
         return null_pointer(p);
     return prog_buffer(p, n->out[r], v->type.elem);
 }
@@ -60,6 +60,8 @@ static void call_nonzero(struct prog *p, const struct node *n)
     lval ask[3] = {elem, src, total};
     lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
     bind_count(p, n, count);
+    if (graph_value(p->g, n->out[0])->n_uses == 0)   /* only the count is wanted */
+        return;
     prog_place(p, n->out[0]);
     lval in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
     prog_call(p, "mcc_rt_nonzero", in, 6, false);
