@@ -125,11 +125,12 @@ static value_id nonzero(struct rule *r, value_id x)
     return b_op(r->b, OP_NONZERO, &x, 1, &attr, 1);
 }
 
+/* A scalar counts as a tensor of one element. */
 bool rule_nonzero(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    if (v_rank(r->b, x) == 0)
-        return rule_refuse(r, "NonZero of a scalar");
+    if (x.i && v_rank(r->b, x) == 0)
+        x = b_unsqueeze(r->b, x, 0);
     return rule_result(r, nonzero(r, x));
 }
 

@@ -3,7 +3,8 @@
  * Positions of the output in the input are a small F64 vector per axis; nearest is then a gather, linear and cubic
  * are weighted sums of gathers, antialiased forms a product with a matrix of weights. Everything works for sizes
  * that only the run knows; what is known is folded. A nearest enlargement by a whole factor is a view.
- * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners.
+ * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners. Places are
+ * rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
  */
 #include "passes/legalize/legalize.h"
 
@@ -67,10 +68,23 @@ static bool options_read(struct rule *r, struct resize *o)
 
 /* ---- positions ---------------------------------------------------------------------------------------------------- */
 
-/* x where the output has one element (its real length is 1), else y. */
-static value_id unless_one(struct builder *b, value_id real_out, value_id x, value_id y)
+/* x where the output has one element, else y. */
+static value_id unless_one(struct builder *b, value_id out, value_id x, value_id y)
 {
-    return b_select(b, b_binary(b, OP_EQ, real_out, num(b, 1)), x, y);
+    return b_select(b, b_binary(b, OP_EQ, out, num(b, 1)), x, y);
+}
+
+/* The value in f64 that it has in f32. */
+static value_id to_f32(struct builder *b, value_id x)
+{
+    return b_convert(b, b_convert(b, x, ELEM_F32), ELEM_F64);
+}
+
+/* i / scale, rounded to f32 as long as f32 holds i and its half: beyond 2^23 elements places would fall together. */
+static value_id over_scale(struct builder *b, value_id i, value_id scale)
+{
+    value_id exact = b_binary(b, OP_DIV, i, scale);
+    return b_select(b, b_binary(b, OP_LT, i, num(b, 1 << 23)), to_f32(b, exact), exact);
 }
 
 /* The place of each of the `out` output elements in the input: f64 [out]. */
@@ -79,7 +93,7 @@ static value_id positions(struct builder *b, const struct resize *o, const struc
     value_id i = v_iota(b, ELEM_F64, &a->out, 1, 0), len = length(b, a->in);
     value_id real_out = b_binary(b, OP_MUL, a->scale, len), last = b_binary_f64(b, OP_SUB, len, 1);
     value_id spread = b_binary_f64(b, OP_SUB, real_out, 1);
-    value_id half = b_binary_f64(b, OP_SUB, b_binary(b, OP_DIV, b_binary_f64(b, OP_ADD, i, 0.5), a->scale), 0.5);
+    value_id half = b_binary_f64(b, OP_SUB, over_scale(b, b_binary_f64(b, OP_ADD, i, 0.5), a->scale), 0.5);
     switch (o->transform) {
     case HALF_PIXEL:
         return half;
@@ -89,13 +103,13 @@ static value_id positions(struct builder *b, const struct resize *o, const struc
         return b_binary(b, OP_ADD, half, offset);
     }
     case PYTORCH_HALF_PIXEL:
-        return unless_one(b, real_out, num(b, -0.5), half);
+        return unless_one(b, length(b, a->out), num(b, 0), half);
     case ALIGN_CORNERS:
         return unless_one(b, real_out, num(b, 0), b_binary(b, OP_DIV, b_binary(b, OP_MUL, i, last), spread));
     case ASYMMETRIC:
-        return b_binary(b, OP_DIV, i, a->scale);
+        return over_scale(b, i, a->scale);
     case TF_HALF_PIXEL:
-        return b_binary(b, OP_DIV, b_binary_f64(b, OP_ADD, i, 0.5), a->scale);
+        return over_scale(b, b_binary_f64(b, OP_ADD, i, 0.5), a->scale);
     case TF_CROP: {
         value_id width = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->end, a->start), last);
         value_id many = b_binary(b, OP_DIV, b_binary(b, OP_MUL, i, width), spread);
@@ -321,7 +335,7 @@ static bool axes_by_sizes(struct rule *r, value_id sizes, struct axis *axes, uin
         return want ? rule_bad(r, "%u sizes for %u axes", given, n) : false;
     for (uint32_t i = 0; i < n; i++) {
         axes[i].out = want[i];
-        axes[i].scale = want[i].i == axes[i].in.i ? num(b, 1) : b_binary(b, OP_DIV, length(b, want[i]), length(b, axes[i].in));
+        axes[i].scale = want[i].i == axes[i].in.i ? num(b, 1) : to_f32(b, b_binary(b, OP_DIV, length(b, want[i]), length(b, axes[i].in)));
     }
     return strcmp(policy, "stretch") == 0 || axes_keep_ratio(r, axes, n, strcmp(policy, "not_larger") == 0);
 }
@@ -333,6 +347,8 @@ static bool resize_all(struct rule *r, const struct resize *o, value_id in, stru
     value_id x = o->method == NEAREST ? in : elem_class(e) == 'F' ? v_widen(b, in) : b_convert(b, in, ELEM_F32);
     for (uint32_t i = 0; i < n; i++)
         x = resize_axis(b, o, &axes[i], x);
+    if (o->antialias && strchr("IU", elem_class(e)))     /* filters of pictures round; plain interpolation truncates */
+        x = b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, x, 0.5));
     return rule_result(r, b_convert(b, x, e));
 }
 

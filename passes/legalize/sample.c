@@ -181,14 +181,13 @@ bool rule_grid_sample(struct rule *r)
 
 /* ---- AffineGrid --------------------------------------------------------------------------------------------------- */
 
-/* Centres of n pixels in [-1, 1], or with align_corners from -1 to 1. */
+/* Centres of n pixels in [-1, 1], or with align_corners from -1 to 1; one pixel is in the middle, as in PyTorch. */
 static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align, const expr_id *dims, int32_t rank, int32_t axis)
 {
     struct exprs *ex = b_exprs(b);
     value_id i = v_iota(b, e, dims, rank, axis);
-    expr_id steps = align ? ex_max(ex, ex_addc(ex, n, -1), ex_const(ex, 1)) : n;
-    value_id y = b_binary(b, OP_DIV, v_affine(b, i, 2, align ? 0 : 1), v_expr(b, e, steps));
-    return b_binary_f64(b, OP_SUB, y, 1);
+    expr_id last = ex_addc(ex, n, -1), steps = align ? ex_max(ex, last, ex_const(ex, 1)) : n;
+    return b_binary(b, OP_DIV, b_binary(b, OP_SUB, v_affine(b, i, 2, 0), v_expr(b, e, last)), v_expr(b, e, steps));
 }
 
 bool rule_affine_grid(struct rule *r)

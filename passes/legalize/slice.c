@@ -94,18 +94,24 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
     return rule_result(r, y);
 }
 
-/* Operands 1 to 4. Where only the run knows how many there are, they are filled up to the rank: axis `rank`, which
- * no dim has, means none. true: they were. */
+/* Operands 1 to 4, all as long as one of known length is. Where only the run knows how many there are, they are filled up to
+ * the rank: axis `rank`, which no dim has, means none. true: they were. */
 static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
 {
     struct builder *b = r->b;
-    for (uint32_t i = 1; i < 5; i++)
+    int64_t n = -1;
+    for (uint32_t i = 1; i < 5; i++) {
         in[i] = rule_in(r, i);
-    if (!in[1].i || v_count_known(b, in[1]))
+        if (in[i].i && n < 0)
+            ex_is_const(b_exprs(b), b_count(b, in[i]), &n);
+    }
+    for (uint32_t i = 1; i < 5 && n >= 0; i++)
+        in[i] = in[i].i && !v_count_known(b, in[i]) ? v_exactly(b, in[i], (uint32_t)n) : in[i];
+    if (!in[1].i || n >= 0)
         return false;
     if (!in[3].i) {
-        expr_id n = b_dim(b, in[1], 0);
-        in[3] = v_iota(b, ELEM_I64, &n, 1, 0);
+        expr_id all = b_dim(b, in[1], 0);
+        in[3] = v_iota(b, ELEM_I64, &all, 1, 0);
     }
     for (uint32_t i = 1; i < 5; i++)
         in[i] = in[i].i ? v_padded(b, in[i], (uint32_t)rank, i == 3 ? rank : i == 4) : in[i];

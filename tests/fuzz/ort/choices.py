@@ -10,7 +10,7 @@ class Choices:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.empties = self.chance(8)          # this network may have dims of no elements
-        self.specials = self.chance(12)        # ... and leaves with infinities, NaN, -0 and denormals
+        self.specials = self.chance(7)        # ... and leaves with infinities, NaN, -0 and denormals
 
     def chance(self, percent):
         return self.rng.integers(100) < percent

@@ -28,11 +28,15 @@ SUMS = set("""Attention AveragePool BatchNormalization Col2Im Conv ConvTranspose
 GridSample GroupNormalization InstanceNormalization LRN LSTM LayerNormalization LpNormalization LpPool MatMul Mean
 MeanVarianceNormalization NegativeLogLikelihoodLoss RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean
 ReduceSum ReduceSumSquare Resize RoiAlign RotaryEmbedding STFT SoftmaxCrossEntropyLoss Sum Upsample AffineGrid Sin Cos Tan""".split())
+# Sums of numbers around 1 that may cancel.
+UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow"}
+# Weighted sums of integers.
+WIDE = {"Resize", "Upsample"}
 # Products that may be computed another way (Winograd) or in another precision.
 LOOSE = {"Conv": 10, "ConvTranspose": 10, "Attention": 10, "Softmax": 2, "LogSoftmax": 2}
 # Integers that a rounding may move by one.
 ROUNDED = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QLinearAveragePool",
-           "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}
+           "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}
 
 
 @dataclasses.dataclass(eq=False)
@@ -182,11 +186,14 @@ class Draw(Choices):
     def noisy_array(self, op, a, rng, sign):
         if isinstance(a, list):
             return [self.noisy_array(op, x, rng, sign) for x in a]
+        if isinstance(a, np.ndarray) and op in WIDE and a.dtype.kind in "iu":       # truncated sums of weights that are rounded
+            limit = np.iinfo(a.dtype)
+            return np.clip(a.astype(np.int64) + sign, limit.min, limit.max).astype(a.dtype)
         if a is None or not is_float(a.dtype) or op in EXACT or a.size == 0:
             return a
         x = a.astype(np.float64)
         finite = np.abs(x[np.isfinite(x)])
-        by = np.abs(x) + (np.max(finite, initial=0) * 0.1 if op in SUMS else 0)
+        by = np.abs(x) + (np.max(finite, initial=0) * 0.1 if op in SUMS else 0.1 if op in UNITS else 0)
         eps = NOISE.get(a.dtype, 0.1) * LOOSE.get(op, 1)
         with np.errstate(all="ignore"):
             return (x + np.where(np.isfinite(x), sign * eps * by * rng.choice((-1, 1), x.shape), 0)).astype(

@@ -10,8 +10,8 @@
     invalid    ONNX Runtime does not load or run it (each node alone it did)
 
 Bounds: integers and booleans exactly (quantized ones by one, where a rounding in front of it decides), floats by
-RELATIVE times the element, FLOOR times the largest element, and twice what the shadows say (draw.py). Infinities and NaN
-stand at the same places.
+RELATIVE times the element, FLOOR times the largest element (LEAST at the least), and twice what the shadows say (draw.py).
+Infinities and NaN stand at the same places.
 """
 import dataclasses
 import itertools
@@ -29,6 +29,7 @@ from support.tool import MCC
 
 SECONDS = 120
 RELATIVE = {F32: 2e-5, F64: 1e-10, F16: 4e-3, BF16: 2e-2}
+LEAST = {F32: 1e-7, F64: 1e-15, F16: 1e-4}
 NUMBERS = itertools.count()
 FLOOR = {F32: 2e-6, F64: 1e-12, F16: 1e-3, BF16: 8e-3}
 
@@ -37,6 +38,7 @@ FLOOR = {F32: 2e-6, F64: 1e-12, F16: 1e-3, BF16: 8e-3}
 class Verdict:
     kind: str
     text: str = ""
+    feeds: dict = None             # the inputs, where they are of other sizes than those that were drawn
 
     @property
     def signature(self):
@@ -88,7 +90,7 @@ def apart(want, got, low, high):
             l, h = low.astype(np.float64), high.astype(np.float64)
             allowed = allowed + 2 * np.maximum(np.abs(l - w), np.abs(h - w))
             undetermined = (np.isfinite(l) != np.isfinite(w)) | (np.isfinite(h) != np.isfinite(w))
-        near = np.abs(w - g) <= np.maximum(allowed, np.finfo(np.float32).tiny)
+        near = np.abs(w - g) <= np.maximum(allowed, LEAST.get(want.dtype, 1e-3))
         same = np.isnan(w) & np.isnan(g) | (w == g) | np.isfinite(w) & np.isfinite(g) & near
         largest = 65504 if want.dtype == F16 else 448 if want.dtype in F8 else 3.3e38 if want.dtype != F64 else 1.7e308
         return ~(same | undetermined | (np.abs(w) >= largest) & (np.abs(g) >= largest) & (np.sign(w) == np.sign(g)) & (low is not None))
@@ -164,23 +166,23 @@ def judge(model, feeds, values, folder, flags=("-march=native",), more=(), phase
         verdict = beside(model, made, feeds, values, plain, best)
         for other in more if verdict.kind == "agree" else ():
             if verdict.kind == "agree":
-                verdict = resized(model, made, other, phase)
+                verdict = resized(model, made, other, values, phase)
         return verdict
     finally:
         made.unlink()
 
 
-def resized(model, made, feeds, phase):
+def resized(model, made, feeds, values, phase):
     """The verdict on another run of a compiled network, with inputs of other sizes."""
     phase("ONNX Runtime, other sizes")
-    known = spread(model, feeds)
+    known = spread(model, feeds, values)
     if not known:
         return Verdict("agree")
     phase("run, other sizes")
     best, _ = runtime(model, feeds, True)
     verdict = beside(model, made, feeds, known, {n: v[0] for n, v in known.items()}, best)
     if verdict.kind != "agree":
-        verdict.text += f" (inputs {', '.join(f'{n}{list(a.shape)}' for n, a in feeds.items())})"
+        verdict.feeds = feeds
     return verdict
 
 
@@ -202,17 +204,37 @@ def beside(model, made, feeds, values, plain, best):
     return Verdict("theirs", apart_by[0]) if apart_by else Verdict("agree")
 
 
-def spread(model, feeds):
-    """{port: (result, shadow, shadow)} where the floats among the feeds are wrong a little, either way; None where ONNX
-    Runtime does not run them."""
+def spread(model, feeds, values):
+    """{port: (result, shadow, shadow)} where the floats among the feeds are wrong a little, either way, and the results as
+    much more as the shadows in `values` (of other sizes) are apart; None where ONNX Runtime does not run these feeds."""
     rng = np.random.default_rng(1)
-    all_of = [runtime(model, feeds, False)[0]]
-    if all_of[0] is None:
+    plain, _ = runtime(model, feeds, False)
+    if plain is None:
         return None
+    runs = []
     for sign in (1, -1):
         moved = {n: (a * (1 + sign * (2e-6 if a.dtype != F16 else 2e-3) * rng.choice((-1, 1), a.shape))).astype(a.dtype)
                  if is_float(a.dtype) else a for n, a in feeds.items()}
-        all_of.append(runtime(model, moved, False)[0] or {})
-    if any(np.shape(r.get(n)) != np.shape(v) for r in all_of for n, v in all_of[0].items() if not isinstance(v, list)):
-        return None
-    return {n: tuple(r[n] for r in all_of) for n in all_of[0]}
+        runs.append(runtime(model, moved, False)[0] or {})
+    return {n: (v, *(shadow(v, r.get(n), values.get(n), sign) for r, sign in zip(runs, (1, -1)))) for n, v in plain.items()}
+
+
+def shadow(result, moved, known, sign):
+    if not isinstance(result, np.ndarray) or not is_float(result.dtype) or known is None or not isinstance(moved, np.ndarray):
+        return moved
+    with np.errstate(all="ignore"):
+        a, l, h = (x.astype(np.float64) for x in known)
+        part = np.nanmax(np.abs(l - h), initial=0) / max(np.nanmax(np.abs(a), initial=0), 1e-30)
+        more = part * np.nanmax(np.abs(result.astype(np.float64)), initial=0)
+        return (moved + sign * more).astype(result.dtype) if np.isfinite(more) and more and moved.shape == result.shape else moved
+
+
+def everything(model, feeds, values):
+    """What `values` is, of every tensor of the network, for feeds of other sizes."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    have = {o.name for o in wide.graph.output}
+    wide.graph.output.extend(onnx.helper.make_empty_tensor_value_info(o) for n in wide.graph.node for o in n.output if o and o not in have)
+    found = spread(wide, feeds, values) or spread(model, feeds, values)
+    return {**{t.name: values[t.name] for t in model.graph.initializer if t.name in values},
+            **{n: (a, a, a) for n, a in feeds.items()}, **(found or {})}

@@ -7,6 +7,18 @@ those where the meaning of an operator was decided.
 import re
 
 KNOWN = [
+    ("refused", "MaxRoiPool", "no lowering", "open", "MaxRoiPool is not lowered"),
+    ("ours", "AffineGrid", "", "theirs", "align_corners over one element: mcc and PyTorch take the middle, ONNX Runtime the end"),
+    ("run", "MaxUnpool", "index out of range", "theirs", "MaxUnpool with output_shape: indices count in the shape without it, as in ONNX's example"),
+    ("check", "MaxUnpool", "is outside of", "theirs", "the same, of constants"),
+    ("refused", "GatherND", "address more dims", "open", "GatherND whose tuples have a length that only the run knows"),
+    ("refused", "", "a small integer tensor of known length", "open", "a shape of a length that only the run knows"),
+    ("ours", "Hardmax", "", "theirs", "NaN counts as the largest, as in numpy"),
+    ("ours", "Resize", "", "theirs", "int8 with antialias: ONNX Runtime's results are never below 0"),
+    ("ours", "Dropout", "", "theirs", "the mask of versions 7 and 10 outside of training: ones, as version 12 says"),
+    ("ours", "SplitToSequence", "", "theirs", "keepdims counts only without split, as ONNX's text says"),
+    ("ours", "LRN", "inf", "theirs", "an infinity stays in ONNX Runtime's running sum"),
+    ("invalid", "", "", "theirs", "ONNX Runtime runs each node, but finds the whole network wrong"),
 ]
 
 

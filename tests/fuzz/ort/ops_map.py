@@ -83,6 +83,11 @@ def power(d, op):
     if d.chance(60):
         exponent = d.pick((F32, I64, I32)) if d.version(op) >= 12 else a.dtype
         b = d.given(np.array(d.pick((0, 1, 2, 3, -1, 0.5, -0.5, 1.5)) if is_float(exponent) else d.int(0, 4), exponent), d.chance(80))
+    if not is_float(a.dtype):                 # what does not fit is not defined
+        with np.errstate(all="ignore"):
+            y = np.power(a.data.astype(np.float64), b.data.astype(np.float64))
+        if np.any(b.data < 0) or not np.all(np.abs(y) < min(2.0 ** 53, np.iinfo(a.dtype).max)) or a.dtype.kind == "u" and np.any(y < 0):
+            raise Refused("too large a power")
     d.node(op, [a, b])
 
 

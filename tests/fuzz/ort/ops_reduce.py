@@ -8,11 +8,22 @@ REDUCE = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax"
           "ReduceSumSquare")
 
 
+def fits(op, a):
+    """Whether no sum or product of integers can overflow: what comes of that is not defined."""
+    a = np.abs(a.astype(np.float64))
+    most = np.prod(np.maximum(a, 1)) if op == "ReduceProd" else np.sum(a * a) if op == "ReduceSumSquare" else np.sum(a)
+    return op in ("ReduceMax", "ReduceMin") or most < 2 ** 24
+
+
 @generator(*REDUCE)
 def reduce(d, op):
     x = d.value(d.types(op), 0, 5, 0)
-    if op == "ReduceLogSum" and is_float(x.dtype):
-        x = d.leaf(x.dtype, x.shape, 0.1, 3)
+    if op == "ReduceLogSum" or op == "ReduceLogSumExp" and not is_float(x.dtype):
+        x = d.leaf(x.dtype, x.shape, *((0.1, 3) if is_float(x.dtype) else (1, 5)))
+    if 0 in x.shape and op not in ("ReduceSum", "ReduceProd"):
+        raise Refused("not defined")
+    if not is_float(x.dtype) and not fits(op, x.data):
+        raise Refused("an overflow")
     axes = None if d.chance(20) else d.axes(x.rank, 0 if d.chance(10) else 1)
     as_input = "axes" not in d.schema(op).attributes
     if not as_input and axes and d.version(op) < 11:

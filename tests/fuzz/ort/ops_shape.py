@@ -346,6 +346,8 @@ def resize(d, op):
     if mode == "cubic":
         given |= d.attributes(op, cubic_coeff_a=d.pick((None, -0.5)), exclude_outside=d.pick((None, 0, 1)))
     roi = d.const(np.zeros(0), np.float32, True) if version < 13 else None
+    if coordinate == "align_corners":         # whole lengths: what a length between two means is where runtimes differ
+        scales = [max(round(n * s), 1) / n for n, s in zip((x.shape[a] for a in touched), scales)]
     if d.chance(50):
         d.node(op, [x, roi, d.const(scales, np.float32)], **given)
     else:

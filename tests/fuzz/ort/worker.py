@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from fuzz.ort.cut import reduce
-from fuzz.ort.judge import Verdict, judge
+from fuzz.ort.judge import Verdict, everything, judge
 from fuzz.ort.known import known
 from fuzz.ort.network import draw_network
 
@@ -51,9 +51,10 @@ def one(seed, args, folder, reduced):
         row = known(verdict, network.ops) if len(network.ops) == 1 else None
         if not row and args.keep and reduced.get(verdict.signature, 0) < args.reduce:
             reduced[verdict.signature] = reduced.get(verdict.signature, 0) + 1
-            smaller, feeds = reduce(network.model, network.values, verdict.kind, network.flags)
+            values = everything(network.model, verdict.feeds, network.values) if verdict.feeds else network.values
+            smaller, feeds = reduce(network.model, values, verdict.kind, network.flags)
             ops = ops_of(smaller)
-            again = judge(smaller, feeds, network.values, folder, network.flags, (), phase)
+            again = judge(smaller, feeds, values, folder, network.flags, (), phase)
             verdict = again if again.kind == verdict.kind else verdict
         row = row or known(verdict, ops.split())
         if not row and args.keep:
