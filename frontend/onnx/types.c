@@ -4,12 +4,18 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- symbols ------------------------------------------------------------------------------------------- */
 
-/* Whether a dim_param names anything: exporters write "?" or "-1" where a dim is only unknown, and two of those are not one dim. */
+/* Whether a dim_param names anything: exporters write "?", "-1" or a word for "not known" (docs/from-pytorch.md lists them) where
+ * a dim is only unknown, and two of those are not one dim. */
 static bool is_named(const char *param)
 {
+    static const char *const words[] = {"none", "null", "nan", "unknown", "unk", "undefined", "any", "dynamic"};
+    for (uint32_t i = 0; i < COUNT_OF(words); i++)
+        if (strcasecmp(param, words[i]) == 0)
+            return false;
     while (*param && !isalpha((unsigned char)*param) && *param != '_')
         param++;
     return *param != 0;

@@ -161,3 +161,20 @@ def test_training_mode_is_executed_or_refused(tmp_path):
                   stats, opset=6)
     text = model.refused()
     assert "BatchNormalization" in text and "training" in text
+
+
+@pytest.mark.parametrize("word", ["None", "none", "?", "-1", "", "*", "null", "NaN", "unknown", "Unknown", "unk", "undefined", "Any", "Dynamic"])
+def test_words_for_unknown_are_no_names(tmp_path, word):
+    """Dims that only say that they are unknown may all differ; an equal one, known by no name, is checked by the run."""
+    nodes = [node("ReduceSum", "x", "a", keepdims=0), node("ReduceSum", "z", "b", keepdims=0), node("Add", "a b", "y")]
+    model = Model(tmp_path, nodes, [value("x", [word, 3, word]), value("z", [word])], [value("y", [])])
+    for n, m, k in ((1, 2, 3), (4, 4, 4)):
+        model.compare([floats(n, 3, m), floats(k)], flags=["-O2"])
+
+
+@pytest.mark.parametrize("word", ["N", "unk__1", "unknown_size", "None_1", "batch", "dynamic_axes_0"])
+def test_names_are_names(tmp_path, word):
+    model = Model(tmp_path, [node("Add", "x z", "y")], [value("x", [word]), value("z", [word])], [value("y", [word])])
+    model.compare([floats(3), floats(3)], flags=["-O2"])
+    with pytest.raises(ModelError, match=word):
+        model.run([floats(3), floats(1)], "-O2")
