@@ -321,6 +321,17 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
     return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims, .flags = flags};
 }
 
+/* Does only the run know the shape of this tensor? Then `run` cannot be given memory for it. */
+static bool row_is_dynamic(const struct art_port *p)
+{
+    if (p->flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP))
+        return false;
+    for (int32_t d = 0; d < p->rank; d++)
+        if (p->dims[d].extent == -1 && p->dims[d].symbol < 0)
+            return true;
+    return p->rank < 0;
+}
+
 static void artifact_ports(struct compilation *c, struct artifact *a)
 {
     struct graph *g = c->graph;
@@ -333,6 +344,7 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         out[k] = port_row(c, &g->outputs.data[k]);
+        out[k].flags |= row_is_dynamic(&out[k]) ? MCC_PORT_DYNAMIC : 0;
         a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;
     }
     a->in = in;

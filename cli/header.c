@@ -102,9 +102,9 @@ static void name_all(struct header *h)
 
 static bool port_serves(struct header *h, const struct art_port *p, bool output)
 {
-    const char *why = p->flags || p->rank < 0 ? "is no plain tensor of known rank" : !c_type(p->elem) ? "has no element type of C" : NULL;
+    const char *why = p->flags & ~(uint64_t)MCC_PORT_DYNAMIC || p->rank < 0 ? "is no plain tensor of known rank" : !c_type(p->elem) ? "has no element type of C" : NULL;
     for (int32_t d = 0; !why && d < p->rank; d++) {
-        if (output && p->dims[d].extent == -1 && p->dims[d].symbol < 0)
+        if (p->flags & MCC_PORT_DYNAMIC)
             why = "has a shape that the data decides";
         if (!output && p->dims[d].extent == -2)
             why = "has a derived dimension";

@@ -98,7 +98,7 @@ enum { MCC_TENSOR = 0, MCC_SEQUENCE = 1, MCC_OPTIONAL = 2, MCC_MAP = 3 };
 /* mcc_port.flags. A port with one of the first four is served by run_values only. */
 enum {
     MCC_PORT_SEQUENCE = 1, MCC_PORT_OPTIONAL = 2, MCC_PORT_MAP = 4, MCC_PORT_STRING = 8,
-    MCC_PORT_DYNAMIC = 16    /* output: the data decides extents or rank; served by run_dlpack and run_values only */
+    MCC_PORT_DYNAMIC = 16    /* output, a tensor: the data decides extents or rank. Served by run_dlpack and run_values only */
 };
 
 /* mcc_host.flags */

@@ -212,10 +212,19 @@ def _end_capsule(capsule):
             Tensor._given.pop(_raw_pointer(capsule, name), None)
 
 
-
 # ---- models ------------------------------------------------------------------------------------------------------------
 
-Port = collections.namedtuple("Port", "name dtype shape")
+
+class Port(collections.namedtuple("Port", "name dtype shape")):
+    """shape: extents, names of symbols, texts of derived extents; None for what the data decides, or for a rank that it does."""
+    __slots__ = ()
+
+    @property
+    def dynamic(self):
+        """Whether only a run knows the shape: MCC_PORT_DYNAMIC of an output."""
+        return self.shape is None or None in self.shape
+
+
 Plan = collections.namedtuple("Plan", "shapes bytes")
 Row = collections.namedtuple("Row", "name op ms calls flops bytes")
 

@@ -15,7 +15,7 @@ static void print_ports(const struct session *s, const char *title, const mcc_po
         strbuf_escaped(out, ports[i].name, 200);
         strbuf_printf(out, ": ");
         port_describe(s->api, &ports[i], out);
-        strbuf_printf(out, "\n");
+        strbuf_printf(out, ports[i].flags & MCC_PORT_DYNAMIC ? ", the data decides its shape\n" : "\n");
     }
 }
 

@@ -1,0 +1,72 @@
+"""MCC_PORT_DYNAMIC: set for every output whose shape only the run knows, and for no other; the table, `run`, `plan`, mcc inspect,
+mcc.py and --emit=header say the same."""
+import importlib.util
+
+import numpy as np
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+from support.artifact import PORT_DYNAMIC, PORT_SEQUENCE, PORT_STRING, Artifact, ModelError
+from support.compare import Model, floats, node
+from support.tool import ROOT, mcc, save, value
+
+# name -> (nodes, element type of y, is it dynamic, flags beside that)
+OUTPUTS = {
+    "NonZero": ([node("NonZero", "x", "y")], T.INT64, True, 0),
+    "Compress": ([node("Cast", "v", "c", to=T.BOOL), node("Compress", "v c", "y")], T.FLOAT, True, 0),
+    "Unique": ([node("Unique", "x", "y")], T.FLOAT, True, 0),
+    "an extent behind a NonZero": ([node("NonZero", "x", "n"), node("Cast", "n", "f", to=T.FLOAT), node("Exp", "f", "y")], T.FLOAT, True, 0),
+    "an extent that is data": ([node("Cast", "v", "i", to=T.INT64), node("ConstantOfShape", "i", "y")], T.FLOAT, True, 0),
+    "strings": ([node("NonZero", "x", "n"), node("Gather", "names n", "y")], T.STRING, True, PORT_STRING),
+    "a symbol": ([node("Relu", "x", "y")], T.FLOAT, False, 0),
+    "a derived extent": ([node("Concat", "x x", "y", axis=0)], T.FLOAT, False, 0),
+    "a shape": ([node("Shape", "x", "y")], T.INT64, False, 0),
+    "a reduced NonZero": ([node("NonZero", "x", "n"), node("ReduceMax", "n", "y", keepdims=0)], T.INT64, False, 0),
+}
+
+
+def model_of(folder, name):
+    nodes, elem, _, _ = OUTPUTS[name]
+    return Model(folder, nodes, [value("x", ["n", 3]), value("v", [2])], [value("y", None, elem)],
+                 {"names": np.array(["a", "b", "c", "d"], object)} if elem == T.STRING else {})
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_flags(tmp_path, name):
+    _, _, dynamic, more = OUTPUTS[name]
+    model, feed = model_of(tmp_path, name), [floats(4, 3), np.array([1, 2], np.float32)]
+    path = model.compile("-O1")
+    with Artifact(path, threads=1) as a:
+        assert a.outputs[0].flags == more | (PORT_DYNAMIC if dynamic else 0)
+        assert not any(p.flags for p in a.inputs)
+        want = a.call(feed)[0]
+        if dynamic or more:
+            with pytest.raises(ModelError, match="only run"):
+                a.run_into(feed, [want])
+        else:
+            a.run_into(feed, [want])
+    shown = [l for l in mcc("inspect", path).stdout.splitlines() if l.startswith("output")]
+    assert len(shown) == 1 and shown[0].endswith("the data decides its shape") == dynamic, shown
+
+
+@pytest.mark.parametrize("name", ["NonZero", "a derived extent"])
+def test_python(tmp_path, name):
+    spec = importlib.util.spec_from_file_location("mcc_under_test", ROOT / "runtime/mcc.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    loaded = module.load(str(model_of(tmp_path, name).compile("-O1")))
+    assert loaded.outputs[0].dynamic == OUTPUTS[name][2] and not loaded.inputs[0].dynamic
+
+
+def test_header(tmp_path):
+    path = model_of(tmp_path, "NonZero").path
+    done = mcc(path, "--emit=header", "-o", tmp_path / "net.a")
+    assert done.returncode == 1 and "has a shape that the data decides" in done.stderr, done.stderr
+
+
+def test_sequences_have_their_own_flag(tmp_path):
+    path = save(tmp_path / "net.onnx", [node("SplitToSequence", "x", "y", axis=0)], [value("x", [2, 3])],
+                [helper.make_tensor_sequence_value_info("y", T.FLOAT, None)])
+    with Artifact(Model(tmp_path, path=path).compile("-O1"), threads=1) as a:
+        assert a.outputs[0].flags == PORT_SEQUENCE
