@@ -141,6 +141,8 @@ void em_weave_end(struct em *, struct em_weave *);
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
 lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond);    /* not from memory, nor from what was kept */
 lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
+lval em_load_memory(struct em *, value_id, const expr_id *idx);  /* as memory has it ... */
+lval em_to_register(struct em *, lval, enum elem);               /* ... and as registers do */
 lval em_load_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);
 void em_store_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, lval);
 void em_store(struct em *, value_id, const expr_id *idx, lval);

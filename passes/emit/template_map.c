@@ -1,7 +1,7 @@
 /* The template of maps: loops over the stored value's points, lanes along the dim where memory is contiguous; dims that
  * inner reductions depend on are outermost (rows).
  */
-#include "passes/emit/emit.h"
+#include "passes/emit/turn.h"
 #include "passes/schedule/schedule.h"
 
 enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, MAP_GRAIN_MAX = 65536 /* elements at most */ };
@@ -37,6 +37,8 @@ struct map_plan {
     uint32_t lanes;
     uint32_t n_loops, n_parallel;
     struct loop loop[RANK_MAX];
+    bool turned;                     /* the last two loops, over vec and the dim that the operand has, go by squares ... */
+    struct turn turn;                /* ... and the first of them, where it is parallel, over its groups */
 };
 
 static void map_point(struct em *em, const expr_id *idx)
@@ -49,8 +51,36 @@ static void map_point(struct em *em, const expr_id *idx)
 /* The loop over the vectorised dim. */
 static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last);
 
+static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
+
+/* The last two loops by squares, or, where the run finds the extents too short, as they are; group: only this one, {0}: all. */
+static void map_turned(struct em *em, const struct map_plan *p, expr_id group, expr_id *idx)
+{
+    struct em_if iff;
+    struct map_plan plain = *p;
+    expr_id rest = ex_not(em->x, p->turn.fits);
+    plain.turned = false;
+    plain.loop[p->n_loops - 2].extent = value_type(em->g, em->k->domain)->dims[p->vec];    /* not groups */
+    if (ex_truth(em->x, p->turn.fits) == TRUE_) {
+        turn_emit(em, &p->turn, group, idx);
+        return;
+    }
+    em_if_begin(em, &iff, em_cond(em, p->turn.fits));
+    turn_emit(em, &p->turn, group, idx);
+    em_if_end(em, &iff);
+    if (group.i)          /* the first one does all */
+        rest = ex_and(em->x, rest, ex_eq(em->x, group, ex_const(em->x, 0)));
+    em_if_begin(em, &iff, em_cond(em, rest));
+    map_loops(em, &plain, p->n_loops - 2, idx);
+    em_if_end(em, &iff);
+}
+
 static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
 {
+    if (p->turned && at + 2 == p->n_loops) {
+        map_turned(em, p, (expr_id){0}, idx);
+        return;
+    }
     if (at == p->n_loops) {
         map_point(em, idx);
         return;
@@ -109,6 +139,17 @@ static int32_t source_dim(struct em *em, const struct map_plan *p)
         return -1;
     int32_t d = em_fast_dim(em, n->in[0]);
     return d >= 0 && d < p->rank && d != p->vec && em_extent_hint(em, value_type(em->g, em->k->domain)->dims[d]) > 1 ? d : -1;
+}
+
+/* The dim along which squares of an operand are turned; -1: none. */
+static int32_t turned_dim(struct em *em, struct map_plan *p)
+{
+    for (int32_t d = 0; d < p->rank && p->vec >= 0 && !em->k->has_rows; d++)
+        if (d != p->vec && turn_plan(em, p->vec, d, &p->turn)) {
+            p->turned = true;
+            return d;
+        }
+    return -1;
 }
 
 /* Moves the loop over dim to the end. */
@@ -206,12 +247,18 @@ static void map_plan_make(struct em *em, struct map_plan *p)
                 continue;
             p->loop[p->n_loops++] = (struct loop){order[i], t->dims[order[i]], {0}};
         }
-    int32_t source = source_dim(em, p);
+    int32_t source = turned_dim(em, p);
+    source = source >= 0 ? source : source_dim(em, p);
     if (source >= 0) {   /* lanes stride: the lines and pages that they touch serve the whole inner loop */
         loop_last(p, p->vec);
         loop_last(p, source);
     }
     map_split(em, p);
+    if (p->turned && p->n_parallel + 2 > p->n_loops) {
+        p->n_parallel = p->n_loops - 2;
+        if (!has_many(em, p, p->n_parallel))
+            p->n_parallel++;
+    }
 }
 
 /* Lanes of the vector that a parallel index names. */
@@ -231,11 +278,18 @@ bool emit_map(struct em *em)
     map_plan_make(em, &p);
     for (uint32_t i = 0; i < p.n_parallel; i++)      /* an index for each vector */
         if (p.loop[i].dim == p.vec)
-            p.loop[i].extent = ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, p.lanes));
+            p.loop[i].extent = p.turned ? p.turn.groups : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, p.lanes));
     em_parallel_open(em, &par, p.loop, p.n_parallel);
-    for (uint32_t i = 0; i < p.n_parallel; i++)
-        idx[p.loop[i].dim] = p.loop[i].dim == p.vec ? map_parallel_lanes(em, &p, p.loop[i].var) : p.loop[i].var;
-    map_loops(em, &p, p.n_parallel, idx);
+    expr_id group = {0};
+    for (uint32_t i = 0; i < p.n_parallel; i++) {
+        bool vec = p.loop[i].dim == p.vec;
+        group = vec && p.turned ? p.loop[i].var : group;
+        idx[p.loop[i].dim] = vec && !p.turned ? map_parallel_lanes(em, &p, p.loop[i].var) : p.loop[i].var;
+    }
+    if (group.i)
+        map_turned(em, &p, group, idx);
+    else
+        map_loops(em, &p, p.n_parallel, idx);
     em_parallel_end(em, &par);
     int64_t work = 1;
     for (uint32_t i = p.n_parallel; i < p.n_loops; i++)

@@ -104,7 +104,7 @@ static struct reach reach_address(struct em *em, expr_id addr, expr_id cond)
 }
 
 /* Converts between what memory holds and what registers hold. */
-static lval to_reg(struct em *em, lval v, enum elem e)
+lval em_to_register(struct em *em, lval v, enum elem e)
 {
     if (em_reg_elem(e) == e)
         return v;
@@ -127,13 +127,19 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
         in[n++] = r->stride;
     if (r->mask.i)
         in[n++] = r->mask;
-    return to_reg(em, em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n), e);
+    return em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n);
 }
 
 lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
     struct reach r = reach_address(em, em_address(em, s, idx), cond);
-    return load_reached(em, buffer, e, &r);
+    return em_to_register(em, load_reached(em, buffer, e, &r), e);
+}
+
+lval em_load_memory(struct em *em, value_id v, const expr_id *idx)
+{
+    struct reach r = reach_address(em, em_address(em, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r);
 }
 
 lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
@@ -148,7 +154,7 @@ lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
     lval in[2] = {em_buffer(em, v), r.index};
     lval value = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){e, 1}, in, 2);
     em_set_depth(em, value, em->top);
-    return to_reg(em, value, e);
+    return em_to_register(em, value, e);
 }
 
 void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)
