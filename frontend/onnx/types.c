@@ -138,7 +138,8 @@ bool type_import(struct importer *im, const Onnx__TypeProto *t, struct where w, 
             inner = t->map_type->value_type;
             break;
         case ONNX__TYPE_PROTO__VALUE_SPARSE_TENSOR_TYPE:
-            return refuse(im, w, "sparse tensors as values are not supported");
+            return refuse(im, w, "a sparse tensor that the run would be given or give is not supported: declare a tensor, and pass it dense "
+                                 "(sparse initializers and constants are served)");
         case ONNX__TYPE_PROTO__VALUE_OPAQUE_TYPE:
             return refuse(im, w, "opaque types are not supported");
         default:
