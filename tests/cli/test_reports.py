@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto as T
 from onnx import helper
 
 from support.tool import DIGITS, MCC, ROOT, dense, mcc, save, value
@@ -88,6 +89,25 @@ def test_remarks(tmp_path):
     assert mcc(DIGITS, "-Rpass=(", "-o", tmp_path / "b.so").returncode == 2
     assert mcc(DIGITS, "-Rpass=nosuch", "-o", tmp_path / "b.so").stderr == ""
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
+def test_remarks_on_ifs_and_loops(tmp_path):
+    """Shown unless -q or -Rno-if; -Rif shows them in any case, and no other."""
+    other = helper.make_graph([helper.make_node("Exp", ["x"], ["e"])], "else", [], [value("e", [3])])
+    then = helper.make_graph([helper.make_node("Neg", ["x"], ["t"])], "then", [], [value("t", [3])])
+    body = helper.make_graph([helper.make_node("Add", ["y", "v"], ["w"]), helper.make_node("Identity", ["c"], ["d"])], "body",
+                             [value("i", [], T.INT64), value("c", [], T.BOOL), helper.make_tensor_value_info("v", T.FLOAT, None)],
+                             [value("d", [], T.BOOL), value("w", [3])])
+    path = save(tmp_path / "net.onnx", [helper.make_node("If", ["p"], ["y"], then_branch=then, else_branch=other),
+                                        helper.make_node("Loop", ["m", "p", "v0"], ["z"], body=body)],
+                [value("x", [3]), value("m", [], T.INT64)], [value("z", [3])], {"p": np.array(True), "v0": np.float32(0)})
+    def kinds(*flags):
+        done = mcc("check", path, *flags)
+        assert done.returncode == 0
+        return {k for k in ("if", "loop") if f"[-R{k}]" in done.stderr}
+    assert kinds() == {"if", "loop"} and kinds("-q") == set()
+    assert kinds("-Rno-if") == {"loop"} and kinds("-Rno-loop") == {"if"} and kinds("-Rno-if", "-Rif") == {"if", "loop"}
+    assert kinds("-q", "-Rif") == {"if"} and kinds("-q", "-Rloop") == {"loop"}
 
 
 def test_optimization_record(tmp_path):
