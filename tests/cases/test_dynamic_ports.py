@@ -7,41 +7,39 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
-from support.artifact import PORT_DYNAMIC, PORT_SEQUENCE, PORT_STRING, Artifact, ModelError
+from support.artifact import PORT_DYNAMIC, PORT_SEQUENCE, Artifact, ModelError
 from support.compare import Model, floats, node
 from support.tool import ROOT, mcc, save, value
 
-# name -> (nodes, element type of y, is it dynamic, flags beside that)
+# name -> (nodes, element type of y, is it dynamic)
 OUTPUTS = {
-    "NonZero": ([node("NonZero", "x", "y")], T.INT64, True, 0),
-    "Compress": ([node("Cast", "v", "c", to=T.BOOL), node("Compress", "v c", "y")], T.FLOAT, True, 0),
-    "Unique": ([node("Unique", "x", "y")], T.FLOAT, True, 0),
-    "an extent behind a NonZero": ([node("NonZero", "x", "n"), node("Cast", "n", "f", to=T.FLOAT), node("Exp", "f", "y")], T.FLOAT, True, 0),
-    "an extent that is data": ([node("Cast", "v", "i", to=T.INT64), node("ConstantOfShape", "i", "y")], T.FLOAT, True, 0),
-    "strings": ([node("NonZero", "x", "n"), node("Gather", "names n", "y")], T.STRING, True, PORT_STRING),
-    "a symbol": ([node("Relu", "x", "y")], T.FLOAT, False, 0),
-    "a derived extent": ([node("Concat", "x x", "y", axis=0)], T.FLOAT, False, 0),
-    "a shape": ([node("Shape", "x", "y")], T.INT64, False, 0),
-    "a reduced NonZero": ([node("NonZero", "x", "n"), node("ReduceMax", "n", "y", keepdims=0)], T.INT64, False, 0),
+    "NonZero": ([node("NonZero", "x", "y")], T.INT64, True),
+    "Compress": ([node("Cast", "v", "c", to=T.BOOL), node("Compress", "v c", "y")], T.FLOAT, True),
+    "Unique": ([node("Unique", "x", "y")], T.FLOAT, True),
+    "an extent behind a NonZero": ([node("NonZero", "x", "n"), node("Cast", "n", "f", to=T.FLOAT), node("Exp", "f", "y")], T.FLOAT, True),
+    "an extent that is data": ([node("Cast", "v", "i", to=T.INT64), node("ConstantOfShape", "i", "y")], T.FLOAT, True),
+    "a symbol": ([node("Relu", "x", "y")], T.FLOAT, False),
+    "a derived extent": ([node("Concat", "x x", "y", axis=0)], T.FLOAT, False),
+    "a shape": ([node("Shape", "x", "y")], T.INT64, False),
+    "a reduced NonZero": ([node("NonZero", "x", "n"), node("ReduceMax", "n", "y", keepdims=0)], T.INT64, False),
 }
 
 
 def model_of(folder, name):
-    nodes, elem, _, _ = OUTPUTS[name]
-    return Model(folder, nodes, [value("x", ["n", 3]), value("v", [2])], [value("y", None, elem)],
-                 {"names": np.array(["a", "b", "c", "d"], object)} if elem == T.STRING else {})
+    nodes, elem, _ = OUTPUTS[name]
+    return Model(folder, nodes, [value("x", ["n", 3]), value("v", [2])], [value("y", None, elem)])
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_flags(tmp_path, name):
-    _, _, dynamic, more = OUTPUTS[name]
+    _, _, dynamic = OUTPUTS[name]
     model, feed = model_of(tmp_path, name), [floats(4, 3), np.array([1, 2], np.float32)]
     path = model.compile("-O1")
     with Artifact(path, threads=1) as a:
-        assert a.outputs[0].flags == more | (PORT_DYNAMIC if dynamic else 0)
+        assert a.outputs[0].flags == (PORT_DYNAMIC if dynamic else 0)
         assert not any(p.flags for p in a.inputs)
         want = a.call(feed)[0]
-        if dynamic or more:
+        if dynamic:
             with pytest.raises(ModelError, match="only run"):
                 a.run_into(feed, [want])
         else:
