@@ -110,6 +110,11 @@ int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_
 /* dst[i]: number src[i] of a list of `count` strings; another number fails. */
 int64_t mcc_rt_str_pick(struct mcc_rt_run *, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
                         struct rt_string *dst);
+/* Numbers as text and back (rt_text.c); elem: f64, i64 or u64. Written as "%.8g" does, with INF, -INF and NaN. Read: a number
+ * with point and exponent as you like, inf, infinity or nan, in white space; rounded to nearest. For integers it is cut, and
+ * must be below 2^63 (u64: 2^64) in size; a sign wraps for u64. Anything else is MCC_E_VALUE. Both fail. */
+int64_t mcc_rt_str_format(struct mcc_rt_run *, int64_t elem, const void *src, int64_t n, struct rt_string *dst);
+int64_t mcc_rt_str_parse(struct mcc_rt_run *, int64_t node, int64_t elem, const struct rt_string *src, int64_t n, void *dst);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,

@@ -219,7 +219,7 @@ static bool cast_to(struct rule *r, value_id x, enum elem to)
     if (!x.i || v_elem(b, x) == to)
         return rule_result(r, x);
     if (to == ELEM_STR || v_is_string(b, x))
-        return rule_refuse(r, "conversion from or to strings");
+        return rule_cast_text(r, x, to);
     if (elem_class(to) != 'F' && elem_bits(to) < 8 && to != ELEM_BOOL && v_is_float(b, x))
         x = b_convert(b, x, ELEM_I32);   /* sub-byte integers keep the low bits, as integers do, and do not saturate */
     struct attr attrs[3] = {attr_elem("elem", to), attr_int("saturate", rule_int(r, "saturate", 1))};

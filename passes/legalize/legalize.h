@@ -119,9 +119,15 @@ value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *);      /* Div as a product, where it may be (quotient.c) */
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
 /* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
-value_id v_string_find(struct builder *, value_id x, const char *const *list, uint32_t n);
+value_id v_string_find(struct builder *, value_id x, const struct span *list, uint32_t n);
 /* Strings of x's shape: number x[i] (i64, from 0 to n - 1) of the list. */
-value_id v_string_pick(struct builder *, value_id x, const char *const *list, uint32_t n);
+value_id v_string_pick(struct builder *, value_id x, const struct span *list, uint32_t n);
+const struct span *b_spans(struct builder *, const char *const *, uint32_t n);     /* the same strings; they must outlive the graph */
+/* As rule_in for strings that compiled code reads: a constant becomes what the runtime makes of a packed list. {0} after
+ * rule_bad where the operand is no tensor of strings. */
+value_id rule_strings(struct rule *, uint32_t i);
+/* Cast where one of the types is strings (text.c). */
+bool rule_cast_text(struct rule *, value_id x, enum elem to);
 
 /* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
 

@@ -157,7 +157,7 @@ value_id ml_label(struct rule *r, const struct ml_labels *labels, value_id at)
     int64_t n = labels->n;
     if (labels->ints)
         return b_gather(r->b, b_const(r->b, ELEM_I64, &n, 1, labels->ints), at, 0);
-    return v_string_pick(r->b, at, labels->strings, labels->n);
+    return v_string_pick(r->b, at, b_spans(r->b, labels->strings, labels->n), labels->n);
 }
 
 bool classifier_results(struct rule *r, value_id score, const struct ml_labels *labels, enum ml_post post)

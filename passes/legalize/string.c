@@ -20,12 +20,10 @@ static value_id spread(struct rule *r, value_id v, const expr_id *dims, int32_t 
 bool rule_string_binary(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    value_id in[2] = {rule_strings(r, 0), rule_strings(r, 1)};
     int32_t ranks[2];
     if (!in[0].i || !in[1].i)
         return false;
-    if (!v_is_string(b, in[0]) || !v_is_string(b, in[1]))
-        return rule_bad(r, "an operand is no tensor of strings");
     const expr_id *a = b_dims(b, in[0], &ranks[0]), *c = b_dims(b, in[1], &ranks[1]);
     expr_id dims[RANK_MAX];
     int32_t rank = b_broadcast_dims(b, a, ranks[0], c, ranks[1], dims);
@@ -44,24 +42,33 @@ bool rule_string_binary(struct rule *r)
 
 /* ---- strings of attributes ------------------------------------------------------------------------------------------- */
 
-static value_id packed(struct builder *b, const char *const *list, uint32_t n)
+const struct span *b_spans(struct builder *b, const char *const *list, uint32_t n)
+{
+    struct span *spans = NEW_ARRAY(&b->g->arena, struct span, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        spans[i] = (struct span){list[i], strlen(list[i])};
+    return spans;
+}
+
+static value_id packed(struct builder *b, const struct span *list, uint32_t n)
 {
     size_t bytes = sizeof n;
     for (uint32_t i = 0; i < n; i++)
-        bytes += sizeof n + strlen(list[i]);
+        bytes += sizeof n + list[i].size;
     uint8_t *data = arena_alloc(&b->g->arena, bytes), *at = data + sizeof n;
     memcpy(data, &n, sizeof n);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t size = (uint32_t)strlen(list[i]);
+        uint32_t size = (uint32_t)list[i].size;
         memcpy(at, &size, sizeof size);
-        memcpy(at + sizeof size, list[i], size);
+        if (size)
+            memcpy(at + sizeof size, list[i].data, size);
         at += sizeof size + size;
     }
     int64_t dim = (int64_t)bytes;
     return b_const_borrow(b, ELEM_U8, &dim, 1, (struct span){(const char *)data, bytes});
 }
 
-value_id v_string_find(struct builder *b, value_id x, const char *const *list, uint32_t n)
+value_id v_string_find(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
@@ -70,13 +77,33 @@ value_id v_string_find(struct builder *b, value_id x, const char *const *list, u
     return dims ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
 }
 
-value_id v_string_pick(struct builder *b, value_id x, const char *const *list, uint32_t n)
+value_id v_string_pick(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
     value_id in[2] = {x, packed(b, list, n)};
     struct attr attrs[] = {attr_str("fn", "pick"), attr_elem("elem", ELEM_STR), attr_exprs("dims", dims, (uint32_t)rank), attr_int("option", n)};
     return dims ? b_op(b, OP_STRING, in, 2, attrs, 4) : (value_id){0};
+}
+
+value_id rule_strings(struct rule *r, uint32_t i)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, i);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    if (!dims)
+        return (value_id){0};
+    if (!v_is_string(b, x)) {
+        rule_bad(r, "operand %u is no tensor of strings", i + 1);
+        return (value_id){0};
+    }
+    const struct tensor_data *t = value_is_const(b->g, x) ? value_fold(b->g, x) : NULL;
+    if (!t)
+        return x;
+    size_t n = t->bytes.size / sizeof(struct span);
+    expr_id count = ex_const(b_exprs(b), (int64_t)n);
+    return v_string_pick(b, b_reshape(b, v_iota(b, ELEM_I64, &count, 1, 0), dims, rank), t->bytes.data, (uint32_t)n);
 }
 
 static expr_id fresh(struct rule *r, const char *what, int64_t hi)
@@ -89,18 +116,18 @@ static expr_id fresh(struct rule *r, const char *what, int64_t hi)
 bool rule_string_split(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id x = rule_in(r, 0);
+    value_id x = rule_strings(r, 0);
     const char *delimiter = rule_str(r, "delimiter", "");
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
     expr_id out[RANK_MAX + 1], width = fresh(r, "pieces", INT32_MAX);
     if (!dims)
         return false;
-    if (!v_is_string(b, x) || rank >= RANK_MAX)
-        return rule_bad(r, "the operand is no tensor of strings");
+    if (rank >= RANK_MAX)
+        return rule_bad(r, "an operand of rank %d", (int)rank);
     memcpy(out, dims, (size_t)rank * sizeof *out);
     out[rank] = width;
-    value_id in[3] = {x, packed(b, &delimiter, 1)};
+    value_id in[3] = {x, packed(b, b_spans(b, &delimiter, 1), 1)};
     struct attr counts[] = {attr_str("fn", "split_count"), attr_elem("elem", ELEM_I64), attr_exprs("dims", dims, (uint32_t)rank),
                             attr_expr("count", width), attr_int("option", rule_int(r, "maxsplit", -1))};
     in[2] = b_op(b, OP_STRING, in, 2, counts, 5);
@@ -115,7 +142,7 @@ bool rule_string_split(struct rule *r)
 bool rule_string_normalizer(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id x = rule_in(r, 0);
+    value_id x = rule_strings(r, 0);
     const struct attr *words = node_attr(r->node, "stopwords");
     bool lower = rule_str_is(r, "case_change_action", "NONE", "LOWER"), upper = rule_str_is(r, "case_change_action", "NONE", "UPPER");
     int32_t rank;
@@ -123,14 +150,14 @@ bool rule_string_normalizer(struct rule *r)
     int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
     if (!dims)
         return false;
-    if (!v_is_string(b, x) || rank < 1 || rank > 2 || (rank == 2 && !ex_is(b_exprs(b), dims[0], 1)))
+    if (rank < 1 || rank > 2 || (rank == 2 && !ex_is(b_exprs(b), dims[0], 1)))
         return rule_bad(r, "the operand must be strings of shape (C) or (1, C)");
     if (!lower && !upper && !rule_str_is(r, "case_change_action", "NONE", "NONE"))
         return rule_bad(r, "case_change_action is \"%.20s\"", rule_str(r, "case_change_action", ""));
     if (ex_is_const(b_exprs(b), dims[rank - 1], &known) && known < 1)
         known = 1;
     expr_id left = fresh(r, "left", known), out[2] = {dims[0], left};
-    value_id in[3] = {x, packed(b, n_words ? (const char *const *)words->u.strs : NULL, (uint32_t)n_words),
+    value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
     struct attr attrs[] = {attr_str("fn", "normalize"), attr_elem("elem", ELEM_STR),
                            attr_exprs("dims", rank == 1 ? &left : out, (uint32_t)rank), attr_expr("count", left),

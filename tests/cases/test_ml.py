@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from onnx import TensorProto as T
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 
 from support.compare import floats, ints, node
 from support.ml import model_of
@@ -47,9 +47,9 @@ def test_linear_classifier_refused(more, words, tmp_path):
     assert words in classifier(tmp_path, **more).refused()
 
 
-def labels(folder, key, result, **attributes):
+def labels(folder, key, result, version=4, **attributes):
     made = node("LabelEncoder", "x", "y", domain="ai.onnx.ml", **attributes)
-    return model_of(folder, [made], [value("x", ["n", None], key)], [value("y", ["n", None], result)], version=4)
+    return model_of(folder, [made], [value("x", ["n", None], key)], [value("y", ["n", None], result)], version)
 
 
 NAN, F = float("nan"), np.float32
@@ -69,6 +69,40 @@ def test_label_encoder(x, result, attributes, tmp_path):
     labels(tmp_path, key, result, **attributes).compare([x])
 
 
+@pytest.mark.parametrize("values", ["strings", "int64s", "floats"])
+@pytest.mark.parametrize("keys", ["strings", "int64s", "floats"])
+@pytest.mark.parametrize("version, absent", [(2, False), (2, True), (4, True)])
+def test_label_encoder_in_every_direction(keys, values, version, absent, tmp_path):
+    lists = {"strings": ["bc", "", "é", "a"], "int64s": [5, -7, 0, 1 << 40], "floats": [1.5, NAN if version > 2 else 9.5, -0.25, 8.0]}
+    kinds = {"strings": (T.STRING, object), "int64s": (T.INT64, np.int64), "floats": (T.FLOAT, F)}
+    more = {"default_string": "none", "default_int64": 99, "default_float": 0.5} if absent else {}
+    x = np.array(lists[keys] + {"strings": ["A", "bcd"], "int64s": [6, 7], "floats": [0.0, np.inf]}[keys], kinds[keys][1])[:, None]
+    model = labels(tmp_path, kinds[keys][0], kinds[values][0], version, **{f"keys_{keys}": lists[keys], f"values_{values}": lists[values]}, **more)
+    model.compare([x])
+
+
+@pytest.mark.parametrize("key, result", [(np.float64, np.int16), (np.int64, object), (object, np.float64), (object, object)])
+def test_label_encoder_of_tensors(key, result, tmp_path):
+    """Types that only version 4 has; those that ONNX Runtime lacks beside the mapping itself."""
+    keys, values = (np.array(["k", "l", "é"] if t == object else [1, 2, 300], t) for t in (key, result))
+    none = np.array(["-"] if result == object else [-1], result)
+    kind = {np.float64: T.DOUBLE, np.int64: T.INT64, np.int16: T.INT16, object: T.STRING}
+    tensor = lambda a: helper.make_tensor("t", kind[result if a is not keys else key], [len(a)], [str(s).encode() for s in a] if a.dtype == object else a)
+    model = labels(tmp_path, kind[key], kind[result], 4, keys_tensor=tensor(keys), values_tensor=tensor(values), default_tensor=tensor(none))
+    x = np.concatenate([keys[::-1], np.array(["none"] if key == object else [77], key)])[:, None]
+    model.compare([x], [np.concatenate([values[::-1], none])[:, None]])
+
+
+@pytest.mark.parametrize("x, result", [(np.array([["b", "c"], ["a", ""]], object), T.INT64), (ints(0, 2, -1, 3).reshape(2, 2), T.STRING)])
+@pytest.mark.parametrize("more", [{}, {"default_int64": 44, "default_string": "?"}])
+@pytest.mark.parametrize("op", ["LabelEncoder", "CategoryMapper"])
+def test_old_label_encoder_and_category_mapper(op, x, result, more, tmp_path):
+    lists = {"classes_strings": ["a", "b", "c"]} if op == "LabelEncoder" else {"cats_strings": ["a", "b", "c"], "cats_int64s": [2, 0, 7]}
+    made = node(op, "x", "y", domain="ai.onnx.ml", **lists, **more)
+    key = T.STRING if x.dtype == object else T.INT64
+    model_of(tmp_path, [made], [value("x", [2, 2], key)], [value("y", [2, 2], result)]).compare([x])
+
+
 def test_label_encoder_takes_the_last_of_equal_keys(tmp_path):
     """As ONNX's text says."""
     for k, (x, keys) in enumerate(((ints(1, 2).reshape(1, 2), {"keys_int64s": [1, 2, 1]}),
@@ -79,7 +113,7 @@ def test_label_encoder_takes_the_last_of_equal_keys(tmp_path):
 
 
 @pytest.mark.parametrize("attributes, words", [
-    ({"keys_int64s": [1, 2], "values_strings": ["a", "b"]}, "values of type string"), ({"keys_int64s": [1, 2], "values_int64s": [1]}, "1 values"),
+    ({"keys_int64s": [1, 2], "values_int64s": [1]}, "1 values"),
     ({"keys_floats": [1.0], "values_int64s": [1]}, "keys are f32"),
     ({"keys_int64s": [1], "values_int64s": [1], "default_tensor": numpy_helper.from_array(F([1]))}, "default_tensor")])
 def test_label_encoder_refused(attributes, words, tmp_path):
