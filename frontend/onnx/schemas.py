@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Write schemas.def: what every operator of ONNX looks like, in every version of it.
 
-    schemas.py > schemas.def          (needs the Python package onnx, 1.22.0)
+    schemas.py > schemas.def          (needs the Python packages onnx, 1.22.0, and onnxruntime, 1.31.1)
 
 Only facts that the importer checks are kept: numbers of inputs and outputs, which inputs may be left out, element
-types, attributes with their types. The rows of OTHERS are operators that come from elsewhere and are met in practice.
+types, attributes with their types.
 """
 import sys
 
 import onnx
 from onnx import defs
+from onnxruntime import __version__ as runtime_version
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 KIND = {"FLOAT": "f", "INT": "i", "STRING": "s", "TENSOR": "t", "GRAPH": "g", "FLOATS": "F", "INTS": "I",
         "STRINGS": "S", "TENSORS": "T", "GRAPHS": "G", "SPARSE_TENSOR": "p", "TYPE_PROTO": "y"}
@@ -21,34 +23,18 @@ SHORT = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", 
 # What is no plain tensor has one bit a kind, above the data types.
 BIT_SEQUENCE, BIT_OPTIONAL, BIT_MAP = 32, 33, 34
 
-# domain, operator, since, inputs (min, max), outputs (min, max), operands (variable, types,
-# "?" may be left out), attributes. Facts: ONNX Runtime's documentation of its contributed operators.
-Q, F = "tensor(uint8) tensor(int8)", "tensor(float)"
-FLOATS = "tensor(float) tensor(float16) tensor(double) tensor(bfloat16)"
-BINARY = [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""),
-          ("A", Q, "?")]
+# Exported by ONNX Runtime's tools under opsets before 17, as if it had always been there: operator, inputs (min, max), outputs
+# (min, max), operands (variable, types, "?" may be left out), attributes.
+FLOATS = "tensor(float) tensor(float16) tensor(double) tensor(bfloat16)".split()
 OTHERS = [
-    # exported by ONNX Runtime's tools under opsets before 17, as if it had always been there
-    ("", "LayerNormalization", 1, (2, 3), (1, 3), [("A", FLOATS, ""), ("B", FLOATS, ""), ("B", FLOATS, "?")],
-     "axis:i epsilon:f stash_type:i"),
-    ("", "SimplifiedLayerNormalization", 1, (2, 2), (1, 2), [("A", FLOATS, ""), ("B", FLOATS, "")],
-     "axis:i epsilon:f stash_type:i"),
-    ("com.microsoft", "BiasGelu", 1, (2, 2), (1, 1), [("A", FLOATS, ""), ("A", FLOATS, "")], ""),
-    ("com.microsoft", "FastGelu", 1, (1, 2), (1, 1), [("A", FLOATS, ""), ("A", FLOATS, "?")], ""),
-    ("com.microsoft", "Gelu", 1, (1, 1), (1, 1), [("A", FLOATS, "")], ""),
-    ("com.microsoft", "QLinearAdd", 1, (7, 8), (1, 1), BINARY, ""),
-    ("com.microsoft", "QLinearAveragePool", 1, (4, 5), (1, 1),
-     [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""), ("A", Q, "?")],
-     "auto_pad:s ceil_mode:i channels_last:i count_include_pad:i kernel_shape:I! pads:I strides:I"),
-    ("com.microsoft", "QLinearMul", 1, (7, 8), (1, 1), BINARY, ""),
-    ("com.microsoft", "QuickGelu", 1, (1, 1), (1, 1), [("A", FLOATS, "")], "alpha:f"),
-    ("com.microsoft", "SkipLayerNormalization", 1, (3, 5), (1, 4),
-     [("A", FLOATS, ""), ("A", FLOATS, ""), ("A", FLOATS, ""), ("A", FLOATS, "?"), ("A", FLOATS, "?")], "epsilon:f"),
-    ("com.microsoft", "SkipSimplifiedLayerNormalization", 1, (3, 4), (1, 4),
-     [("A", FLOATS, ""), ("A", FLOATS, ""), ("A", FLOATS, ""), ("A", FLOATS, "?")], "epsilon:f"),
-    ("com.microsoft", "QLinearSoftmax", 1, (5, 5), (1, 1),
-     [("A", Q, ""), ("B", F, ""), ("A", Q, "?"), ("B", F, ""), ("A", Q, "")], "axis:i opset:i!"),
+    ("LayerNormalization", (2, 3), (1, 3), [("A", FLOATS, ""), ("B", FLOATS, ""), ("B", FLOATS, "?")], "axis:i epsilon:f stash_type:i"),
+    ("SimplifiedLayerNormalization", (2, 2), (1, 2), [("A", FLOATS, ""), ("B", FLOATS, "")], "axis:i epsilon:f stash_type:i"),
 ]
+# ONNX Runtime's contributed operators that mcc has rules for; their schemas are asked of the onnxruntime package.
+CONTRIB = """BiasGelu BiasSoftmax DequantizeLinear DynamicQuantizeMatMul FastGelu FusedConv FusedGemm FusedMatMul GatherND Gelu
+MatMulInteger16 MatMulIntegerToFloat NhwcFusedConv NhwcMaxPool Pad QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv
+QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear
+QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
 
 
 def type_bit(name):
@@ -90,11 +76,25 @@ def operand_text(sets, params):
     return " ".join(words)
 
 
+def mark_of(option, homogeneous):
+    option = str(option).split(".")[-1]
+    return {"Single": "", "Optional": "?"}.get(option) if option != "Variadic" else "*" if homogeneous else "+"
+
+
 def schema_operands(s):
     for p in s.inputs:
-        option = str(p.option).split(".")[-1]
-        mark = {"Single": "", "Optional": "?"}.get(option) if option != "Variadic" else "*" if p.is_homogeneous else "+"
-        yield p.type_str, sorted(p.types), mark
+        yield p.type_str, sorted(p.types), mark_of(p.option, p.is_homogeneous)
+
+
+def contrib_rows(sets):
+    """Rows of CONTRIB. onnxruntime's objects name types by variable, or, where an operand has one type, by that type."""
+    found = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
+    for name in CONTRIB:
+        s = found[name]
+        types = {c.type_param_str: c.allowed_type_strs for c in s.type_constraints}
+        params = [(p.typeStr, types.get(p.typeStr, [p.typeStr]), mark_of(p.option, p.isHomogeneous)) for p in s.inputs]
+        yield (s.domain, name, s.since_version, 0, s.min_input, count(s.max_input), s.min_output, count(s.max_output),
+               operand_text(sets, params), schema_attributes(s))
 
 
 def schema_attributes(s):
@@ -115,12 +115,12 @@ def main():
         newest[s.domain] = max(newest.get(s.domain, 0), s.since_version)
         rows.append((s.domain, s.name, s.since_version, int(s.deprecated), s.min_input, count(s.max_input),
                      s.min_output, count(s.max_output), operand_text(sets, schema_operands(s)), schema_attributes(s)))
-    for domain, op, since, ins, outs, operands, attributes in OTHERS:
-        newest.setdefault(domain, 1)
-        params = [(v, t.split(), mark) for v, t, mark in operands]
-        rows.append((domain, op, since, 0, *ins, *outs, operand_text(sets, params), attributes))
+    for op, ins, outs, operands, attributes in OTHERS:
+        rows.append(("", op, 1, 0, *ins, *outs, operand_text(sets, operands), attributes))
+    rows += contrib_rows(sets)
+    newest["com.microsoft"] = 1
     newest[""] = max(newest[""], defs.onnx_opset_version())
-    print("/* Written by schemas.py from the onnx package, version %s. Do not edit." % onnx.__version__)
+    print("/* Written by schemas.py from the packages onnx %s and onnxruntime %s. Do not edit." % (onnx.__version__, runtime_version))
     print(" * DOMAIN(name, newest version)  TYPES(number, set)")
     print(" * SCHEMA(domain, operator, since, deprecated, min and max inputs, min and max outputs, inputs, attributes) */")
     for domain, version in sorted(newest.items()):

@@ -1,6 +1,6 @@
-/* com.microsoft: quantized arithmetic and fused products, as real exporters write them.
+/* com.microsoft: quantized operators whose products are none, as ONNX Runtime's quantizer writes them.
  *
- * Quantized elementwise operators dequantize, compute in f32 and quantize again: that is their definition.
+ * They dequantize, compute in f32 and quantize again: that is their definition. Products are in quant.c and fused.c.
  */
 #include "passes/legalize/window.h"
 
@@ -79,6 +79,34 @@ bool rule_qlinear_global_average_pool(struct rule *r)
     return rule_result(r, rule_quantized(r, y, 3, v_elem(b, rule_in(r, 0))));
 }
 
+/* Operands x, scale, zero, result's scale and zero. */
+bool rule_qlinear_reduce_mean(struct rule *r)
+{
+    value_id x = rule_dequantized(r, 0);
+    uint32_t n, k = 0;
+    const int64_t *axes = rule_ints(r, "axes", &n);
+    bool marked[RANK_MAX] = {false};
+    int64_t sorted[RANK_MAX];
+    int32_t axis, rank = v_rank(r->b, x);
+    for (uint32_t i = 0; x.i && i < n; i++) {
+        if (!rule_axis(r, axes[i], rank, &axis))
+            return false;
+        marked[axis] = true;
+    }
+    for (int32_t i = 0; i < rank; i++)
+        if (marked[i])
+            sorted[k++] = i;
+    value_id y = k ? b_mean(r->b, x, sorted, k, rule_int(r, "keepdims", 1) != 0) : x;
+    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
+}
+
+/* Operands condition, then x and y with scale and zero each, result's scale and zero. */
+bool rule_qlinear_where(struct rule *r)
+{
+    value_id y = b_select(r->b, rule_in(r, 0), rule_dequantized(r, 1), rule_dequantized(r, 4));
+    return y.i && rule_result(r, rule_quantized(r, y, 7, v_elem(r->b, rule_in(r, 1))));
+}
+
 /* Scale and zero point of the result come first, then (tensor, scale, zero) each. */
 bool rule_qlinear_concat(struct rule *r)
 {
@@ -93,71 +121,4 @@ bool rule_qlinear_concat(struct rule *r)
     if (!rule_axis(r, rule_int(r, "axis", 0), v_rank(b, parts[0]), &axis))
         return false;
     return rule_result(r, rule_quantized(r, b_concat(b, parts, n, axis), 0, v_elem(b, rule_in(r, 2))));
-}
-
-/* ---- fused products -------------------------------------------------------------------------------------------------- */
-
-static value_id activated(struct rule *r, value_id y)
-{
-    struct builder *b = r->b;
-    const char *name = rule_str(r, "activation", "");
-    uint32_t n;
-    const double *p = rule_floats(r, "activation_params", &n);
-    double alpha = n > 0 ? p[0] : rule_float(r, "activation_alpha", 0.01);
-    if (!*name)
-        return y;
-    if (strcmp(name, "Relu") == 0)
-        return b_binary_f64(b, OP_MAX, y, 0);
-    if (strcmp(name, "Sigmoid") == 0)
-        return b_unary(b, OP_SIGMOID, y);
-    if (strcmp(name, "Tanh") == 0)
-        return b_unary(b, OP_TANH, y);
-    if (strcmp(name, "LeakyRelu") == 0)
-        return b_select(b, b_binary(b, OP_LT, y, b_splat_like(b, y, 0)), b_binary_f64(b, OP_MUL, y, alpha), y);
-    if (strcmp(name, "Clip") == 0 && n == 2)
-        return b_clamp(b, y, p[0], p[1]);
-    if (strcmp(name, "HardSigmoid") == 0 && n == 2)
-        return b_clamp(b, v_affine(b, y, p[0], p[1]), 0, 1);
-    return rule_refuse(r, "activation \"%.40s\"", name), (value_id){0};
-}
-
-/* Convolution, then bias (operand 2), then Z added (operand 3), then the activation. */
-bool rule_fused_conv(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id y = rule_conv_core(r, rule_in(r, 0), rule_in(r, 1), ELEM_NONE);
-    if (rule_has(r, 2))
-        y = b_binary(b, OP_ADD, y, v_channels(b, rule_in(r, 2), y, 1));
-    if (rule_has(r, 3))
-        y = b_binary(b, OP_ADD, y, rule_in(r, 3));
-    return y.i && rule_result(r, activated(r, y));
-}
-
-/* Exchanges the last two axes. */
-static value_id turned(struct builder *b, value_id v, bool flag)
-{
-    int64_t perm[RANK_MAX];
-    int32_t rank = v_rank(b, v);
-    if (!flag || rank < 2)
-        return v;
-    for (int32_t i = 0; i < rank; i++)
-        perm[i] = i < rank - 2 ? i : rank - 1 - (i - (rank - 2));
-    return b_transpose(b, v, perm);
-}
-
-bool rule_fused_matmul(struct rule *r)
-{
-    struct builder *b = r->b;
-    if (rule_int(r, "transBatchA", 0) || rule_int(r, "transBatchB", 0))
-        return rule_refuse(r, "transBatchA and transBatchB");
-    value_id a = turned(b, rule_in(r, 0), rule_int(r, "transA", 0) != 0);
-    value_id w = turned(b, rule_in(r, 1), rule_int(r, "transB", 0) != 0);
-    return rule_result(r, v_affine(b, b_matmul(b, a, w), rule_float(r, "alpha", 1), 0));
-}
-
-bool rule_fused_gemm(struct rule *r)
-{
-    if (!rule_gemm(r))
-        return false;
-    return rule_result(r, activated(r, r->out[0].v));
 }

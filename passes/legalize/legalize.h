@@ -111,6 +111,9 @@ value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, 
 value_id v_expr(struct builder *, enum elem, expr_id);
 /* A permutation that moves axis `from` to position `to`. */
 value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
+/* From batch, space, channels to batch, channels, space, and back. */
+value_id v_channels_first(struct builder *, value_id);
+value_id v_channels_last(struct builder *, value_id);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
 /* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where something is,
  * so that all other results keep their bits. */

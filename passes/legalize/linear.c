@@ -19,17 +19,17 @@ static value_id transposed(struct builder *b, value_id v, bool flag)
 }
 
 /* alpha * A' B' + beta * C; before version 7 `broadcast` allows C to be smaller, which numpy's rule covers. */
-bool rule_gemm(struct rule *r)
+value_id rule_gemm_wide(struct rule *r, enum elem *e)
 {
     struct builder *b = r->b;
     value_id a = rule_in(r, 0), w = rule_in(r, 1);
     double alpha = rule_float(r, "alpha", 1), beta = rule_float(r, "beta", 1);
     if (!a.i || !w.i)
-        return false;
+        return (value_id){0};
     if (v_rank(b, a) != 2 || v_rank(b, w) != 2)
-        return rule_bad(r, "operands of rank %d and %d", (int)v_rank(b, a), (int)v_rank(b, w));
-    enum elem e = v_elem(b, a);
-    bool narrow = e == ELEM_F16 || e == ELEM_BF16;
+        return rule_bad(r, "operands of rank %d and %d", (int)v_rank(b, a), (int)v_rank(b, w)), (value_id){0};
+    *e = v_elem(b, a);
+    bool narrow = *e == ELEM_F16 || *e == ELEM_BF16;
     bool wide = narrow && (alpha != 1 || rule_has(r, 2));
     if (wide) {
         a = v_widen(b, a);
@@ -41,11 +41,20 @@ bool rule_gemm(struct rule *r)
         int32_t rank;
         const expr_id *dims = b_dims(b, y, &rank);
         value_id c = wide ? v_widen(b, rule_in(r, 2)) : rule_in(r, 2);
-        if (!dims || v_rank(b, c) > 2)
-            return dims ? rule_bad(r, "C of rank %d", (int)v_rank(b, c)) : false;
+        if (!dims)
+            return (value_id){0};
+        if (v_rank(b, c) > 2)
+            return rule_bad(r, "C of rank %d", (int)v_rank(b, c)), (value_id){0};
         y = b_binary(b, OP_ADD, y, v_affine(b, b_broadcast(b, c, dims, rank), beta, 0));
     }
-    return rule_result(r, b_convert(b, y, e));
+    return y;
+}
+
+bool rule_gemm(struct rule *r)
+{
+    enum elem e;
+    value_id y = rule_gemm_wide(r, &e);
+    return y.i && rule_result(r, b_convert(r->b, y, e));
 }
 
 /* ---- Einsum ------------------------------------------------------------------------------------------------------- */

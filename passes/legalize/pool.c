@@ -116,13 +116,18 @@ static value_id pool_positions(struct builder *b, value_id x, value_id at, bool 
     return base;
 }
 
+/* The row's parameter: com.microsoft NhwcMaxPool, whose channels are last. */
 bool rule_max_pool(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
     struct pool p;
+    if (r->param)
+        x = v_channels_first(b, x);
     if (!x.i || !pool_read(r, x, &p))
         return false;
+    if (r->param)
+        return rule_result(r, v_channels_last(b, pool_window(b, OP_WINDOW, x, &p, "max")));
     rule_out(r, 0, pool_window(b, OP_WINDOW, x, &p, "max"));
     if (rule_wants(r, 1))
         rule_out(r, 1, pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
@@ -223,15 +228,16 @@ bool rule_qlinear_average_pool(struct rule *r)
     struct pool p;
     double all;
     value_id x = rule_dequantized(r, 0);
-    if (!x.i)
-        return false;
-    if (rule_int(r, "channels_last", 0))
-        return rule_refuse(r, "channels_last");
-    if (!pool_read(r, x, &p))
+    bool last = rule_int(r, "channels_last", 0) != 0;
+    if (last)
+        x = v_channels_first(r->b, x);
+    if (!x.i || !pool_read(r, x, &p))
         return false;
     value_id sum = pool_window(r->b, OP_WINDOW, x, &p, "sum");
     value_id n = pool_counts(r, x, ELEM_F32, &p, rule_int(r, "count_include_pad", 0) != 0, &all);
     value_id y = n.i ? b_binary(r->b, OP_DIV, sum, n) : b_binary_f64(r->b, OP_DIV, sum, all);
+    if (last)
+        y = v_channels_last(r->b, y);
     return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
 }
 

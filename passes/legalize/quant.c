@@ -25,7 +25,7 @@ static value_id convert_saturating(struct builder *b, value_id x, enum elem e, b
     return x.i ? b_op(b, OP_CONVERT, &x, 1, attrs, 2) : x;
 }
 
-/* A scale or zero point, spread so that it broadcasts against x. */
+/* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it broadcasts against x. */
 static value_id spread(struct rule *r, value_id s, value_id x)
 {
     struct builder *b = r->b;
@@ -37,7 +37,7 @@ static value_id spread(struct rule *r, value_id s, value_id x)
         return (value_id){0};
     if (rank_s == 0 || (rank_s == 1 && ex_is(ex, sd[0], 1)))
         return v_scalar(b, s);
-    if (r->version < 13 && rank_s == 1)
+    if (!r->param && r->version < 13 && rank_s == 1)
         return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
     if (!rule_axis(r, rule_int(r, "axis", 1), rank, &axis))
         return (value_id){0};
@@ -103,10 +103,8 @@ bool rule_dequantize(struct rule *r)
 }
 
 /* u8 over the range of x, stretched to hold 0; an all-zero x has scale 0 and quantizes to the zero point. */
-bool rule_dynamic_quantize(struct rule *r)
+void v_quantize_dynamic(struct builder *b, value_id x, value_id out[3])
 {
-    struct builder *b = r->b;
-    value_id x = rule_in(r, 0);
     int32_t rank = v_rank(b, x);
     int64_t axes[RANK_MAX];
     for (int32_t i = 0; i < rank; i++)
@@ -116,10 +114,20 @@ bool rule_dynamic_quantize(struct rule *r)
     value_id scale = b_binary_f64(b, OP_DIV, b_binary(b, OP_SUB, hi, lo), 255);
     value_id start = b_binary(b, OP_DIV, b_unary(b, OP_NEG, lo), scale);
     value_id zero = b_convert(b, b_unary(b, OP_ROUND, b_clamp(b, start, 0, 255)), ELEM_U8);
-    rule_out(r, 0, quantize_int(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8));
-    rule_out(r, 1, scale);
-    rule_out(r, 2, zero);
-    return x.i != 0;
+    out[0] = quantize_int(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8);
+    out[1] = scale;
+    out[2] = zero;
+}
+
+bool rule_dynamic_quantize(struct rule *r)
+{
+    value_id x = rule_in(r, 0), out[3];
+    if (!x.i)
+        return false;
+    v_quantize_dynamic(r->b, x, out);
+    for (uint32_t i = 0; i < 3; i++)
+        rule_out(r, i, out[i]);
+    return true;
 }
 
 /* ---- integer products ------------------------------------------------------------------------------------------------- */
@@ -212,14 +220,91 @@ bool rule_qlinear_conv(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    value_id sum = integer_conv(r, in[0], in[2], in[3], in[5]);
+    bool last = rule_int(r, "channels_last", 0) != 0;      /* com.microsoft */
+    value_id sum = integer_conv(r, last ? v_channels_first(b, in[0]) : in[0], in[2], in[3], in[5]);
     if (!sum.i)
         return false;
     int32_t rank = v_rank(b, sum);
     if (rule_has(r, 8))
         sum = b_binary(b, OP_ADD, sum, v_channels(b, rule_in(r, 8), sum, 1));
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], 1, rank), scale_along(b, in[4], 1, rank));
-    return rule_result(r, requantize(b, sum, scale, in[6], in[7]));
+    value_id y = requantize(b, sum, scale, in[6], in[7]);
+    return rule_result(r, last ? v_channels_last(b, y) : y);
+}
+
+/* ---- integer products of com.microsoft ---------------------------------------------------------------------------------- */
+
+/* An optional operand. */
+static value_id maybe(struct rule *r, uint32_t i)
+{
+    return rule_has(r, i) ? rule_in(r, i) : (value_id){0};
+}
+
+/* sum * scale of x * scale of w (one, or one for each column) + bias, in f32. */
+static value_id product_scaled(struct builder *b, value_id sum, value_id scale_x, value_id scale_w, value_id bias)
+{
+    if (!sum.i)
+        return sum;
+    int32_t rank = v_rank(b, sum);
+    value_id scale = b_binary(b, OP_MUL, scale_along(b, scale_x, 0, rank), scale_along(b, scale_w, rank - 1, rank));
+    value_id y = b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32), scale);
+    return bias.i ? b_binary(b, OP_ADD, y, b_convert(b, bias, ELEM_F32)) : y;
+}
+
+/* Operands a, b, their scales, [zero of a, zero of b, bias]; a float result. */
+bool rule_matmul_integer_to_float(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id sum = integer_matmul(r, rule_in(r, 0), maybe(r, 4), rule_in(r, 1), maybe(r, 5));
+    value_id y = product_scaled(b, sum, rule_in(r, 2), rule_in(r, 3), maybe(r, 6));
+    return rule_result(r, b_convert(b, y, v_elem(b, rule_in(r, 2))));
+}
+
+/* Operands a in f32, quantized by its range, b, scale of b, [zero of b, bias]. */
+bool rule_dynamic_quantize_matmul(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id a[3], x = rule_in(r, 0);
+    if (!x.i)
+        return false;
+    v_quantize_dynamic(b, x, a);
+    value_id sum = integer_matmul(r, a[0], a[2], rule_in(r, 1), maybe(r, 3));
+    return rule_result(r, product_scaled(b, sum, a[1], rule_in(r, 2), maybe(r, 4)));
+}
+
+/* Operands a, scale, zero, b, scale, zero, [C: i32 as large as the sum, result's scale and zero]; without those, f32. */
+bool rule_qgemm(struct rule *r)
+{
+    static const int64_t turn[] = {1, 0};
+    struct builder *b = r->b;
+    value_id in[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        in[i] = rule_in(r, i);
+        if (!in[i].i)
+            return false;
+    }
+    if (v_rank(b, in[0]) != 2 || v_rank(b, in[3]) != 2)
+        return rule_bad(r, "operands of rank %d and %d", (int)v_rank(b, in[0]), (int)v_rank(b, in[3]));
+    if (rule_has(r, 7) != rule_has(r, 8))
+        return rule_refuse(r, "a result's scale without its zero point, or the other way round");
+    value_id x = rule_int(r, "transA", 0) ? b_transpose(b, in[0], turn) : in[0];
+    value_id w = rule_int(r, "transB", 0) ? b_transpose(b, in[3], turn) : in[3];
+    value_id sum = integer_matmul(r, x, in[2], w, in[5]);
+    if (rule_has(r, 6))
+        sum = b_binary(b, OP_ADD, sum, rule_in(r, 6));
+    value_id scale = b_binary(b, OP_MUL, v_affine(b, scale_along(b, in[1], 0, 2), rule_float(r, "alpha", 1), 0), scale_along(b, in[4], 1, 2));
+    if (rule_has(r, 7))
+        return sum.i && rule_result(r, requantize(b, sum, scale, rule_in(r, 7), rule_in(r, 8)));
+    return rule_result(r, b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32), scale));
+}
+
+/* Products of 16-bit integers, summed in 32 bits that wrap; of two unsigned ones the sum is unsigned. */
+bool rule_matmul_integer16(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), w = rule_in(r, 1);
+    enum elem e = v_elem(b, x) == ELEM_U16 && v_elem(b, w) == ELEM_U16 ? ELEM_U32 : ELEM_I32;
+    return rule_result(r, b_matmul(b, b_convert(b, x, e), b_convert(b, w, e)));
 }
 
 /* ---- products of dequantized operands --------------------------------------------------------------------------------- */

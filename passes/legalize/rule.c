@@ -323,6 +323,16 @@ value_id v_move_axis(struct builder *b, value_id v, int32_t from, int32_t to)
     return v.i ? b_transpose(b, v, perm) : v;
 }
 
+value_id v_channels_first(struct builder *b, value_id v)
+{
+    return v_move_axis(b, v, v_rank(b, v) - 1, 1);
+}
+
+value_id v_channels_last(struct builder *b, value_id v)
+{
+    return v_move_axis(b, v, 1, v_rank(b, v) - 1);
+}
+
 value_id v_affine(struct builder *b, value_id v, double scale, double shift)
 {
     if (scale != 1)

@@ -42,6 +42,10 @@ value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, val
  * scaled in f32. False: they don't, and nothing was done. */
 bool rule_conv_dequantized(struct rule *, value_id *y);
 bool rule_matmul_dequantized(struct rule *, value_id *y);
+/* The node's Gemm before it is rounded to its element type *e: that type, or f32. {0} after a diagnostic. */
+value_id rule_gemm_wide(struct rule *, enum elem *e);
+/* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
+void v_quantize_dynamic(struct builder *, value_id x, value_id out[3]);
 /* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);
