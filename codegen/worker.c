@@ -104,7 +104,7 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
     struct target t = { p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES] };
     size_t n = (p->n - COMPILE_FUNCTIONS) / 2;
     struct function *functions = calloc(n, sizeof *functions);
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     struct compiled c = { NULL, 0, true };
     bool sent;
     if (!ctx || !functions)

@@ -13,7 +13,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "ir/expr/expr.h"
 
 #define KIB ((int64_t)1024)
 #define MIB (KIB * KIB)
@@ -306,12 +305,11 @@ static bool context_fill(struct context *ctx)
     ctx->diags.data = NEW_ARRAY(&ctx->session, struct diag, DIAGS_RESERVED);
     ctx->diags.cap = DIAGS_RESERVED;
     VEC_PUSH(&ctx->session, &ctx->sources, ((struct source){.name = "", .op = "", .domain = "", .output = ""}));
-    ctx->exprs = exprs_new(ctx);
     ctx->unwind = NULL;
     return true;
 }
 
-struct context *context_new(void)
+struct context *context_bare(void)
 {
     struct context *ctx = calloc(1, sizeof *ctx);
     if (!ctx)

@@ -158,8 +158,9 @@ struct context {
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
 };
 
-/* Both return with *ctx usable; context_new gives NULL when not even that fits into memory. */
-struct context *context_new(void);
+/* A context without index expressions: enough for the loop IR. context_new of ir/expr/expr.h makes a whole one. NULL when not even
+ * that fits into memory. */
+struct context *context_bare(void);
 void context_free(struct context *);
 
 src_id source_add(struct context *, struct source);

@@ -46,6 +46,8 @@ struct symbol {
     sym_id next;               /* the next of its kind (sym_next) */
 };
 
+/* A context with its index expressions; context_free (ir/base/base.h) gives it back. NULL when memory ends. */
+struct context *context_new(void);
 struct exprs *exprs_new(struct context *);
 uint32_t ex_count(const struct exprs *);    /* ids given so far are below this */
 

@@ -9,48 +9,11 @@
 
 #include "ir/base/base.h"
 #include "ir/expr/expr.h"
+#include "ir/ops/ops.h"
 
 typedef struct { uint32_t i; } value_id;
 typedef struct { uint32_t i; } node_id;
 typedef struct { uint32_t i; } region_id;
-
-enum elem {
-    ELEM_NONE,
-#define ELEM(id, ...) ELEM_##id,
-#include "ir/ops/elem.def"
-    ELEM_COUNT
-};
-const char *elem_name(enum elem);
-enum elem elem_by_name(const char *);        /* ELEM_NONE: unknown */
-enum elem elem_by_onnx(int32_t data_type);   /* TensorProto.DataType */
-int32_t elem_onnx(enum elem);
-uint32_t elem_size(enum elem);               /* bytes per element inside the graph */
-uint32_t elem_bits(enum elem);               /* bits per element in a packed tensor; 0: strings */
-char elem_class(enum elem);                  /* 'B' 'I' 'U' 'F' 'C' 'S' */
-
-enum op {
-    OP_NONE,
-#define OP(id, ...) OP_##id,
-#include "ir/ops/ops.def"
-    OP_COUNT
-};
-enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE, SHAPE_CONTROL };
-const char *op_name(enum op);
-enum op op_by_name(const char *);
-enum op_shape op_shape(enum op);
-
-/* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
-struct op_info {
-    const char *name;
-    int32_t min_in, max_in, n_out;
-    enum op_shape shape;
-    const char *attrs;
-};
-const struct op_info *op_info(enum op);
-enum { OP_ATTR_MAX = 8 };
-struct op_attr { char name[16]; char kind; bool optional; };     /* kind: an enum attr_kind */
-/* Writes the attributes that op declares, in print order, into out; returns how many. */
-uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
 
 /* ---- types ------------------------------------------------------------------------------------------ */
 
@@ -261,7 +224,6 @@ struct tensor {                 /* a concrete value */
     uint32_t n;                 /* sequences: elements; optional: 0 or 1 */
     struct tensor *item;
 };
-enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -9, EVAL_UNSUPPORTED = -100 };
 /* Runs a legal graph on inputs (one per graph input, in order). Outputs and everything else live in `arena`. Symbols
  * are bound from the inputs' shapes and checked. On failure *text says why. */
 enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tensor *out, struct arena *arena,
@@ -274,14 +236,5 @@ enum eval_status graph_eval_values(struct graph *, const struct tensor *in, stru
 typedef void eval_watch(void *user, value_id, const struct tensor *);
 enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
                                     struct arena *arena, const char **text);
-/* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
- * EVAL_VALUE on an integer zero divisor. */
-enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
-/* Conversion of n elements (rules of CONVERT). */
-void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round);
-double elem_to_f64(enum elem, const void *);
-void elem_from_f64(enum elem, double, void *);
-int64_t elem_to_i64(enum elem, const void *);
-void elem_from_i64(enum elem, int64_t, void *);
 
 #endif

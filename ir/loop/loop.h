@@ -5,7 +5,7 @@
  *   kernel   one `parallel` loop at the end of its body, over [0, count): the unit that threads claim in chunks;
  *   program  the run function of an artifact: launches, control flow, calls, in the order of the graph;
  *   plan     derives symbols, sizes and output shapes from input shapes.
- * It prints, parses, verifies and is interpreted with every access checked (ir/loop_*.c); codegen translates it
+ * It prints, parses, verifies and is interpreted with every access checked (ir/loop/); codegen translates it
  * statement by statement, without optimising (docs/loop-ir.md has the text form and every rule).
  *
  * Text form, one statement a line:
@@ -28,7 +28,7 @@
 #ifndef MCC_IR_LOOP_H
 #define MCC_IR_LOOP_H
 
-#include "ir/graph/graph.h"
+#include "ir/ops/ops.h"
 
 typedef struct { uint32_t i; } lval;      /* 0 = none */
 typedef struct { uint32_t i; } lblock;    /* 0 = none */

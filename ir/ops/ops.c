@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "ir/graph/graph.h"
+#include "ir/ops/ops.h"
 
 static const struct op_info op_table[OP_COUNT] = {
     [OP_NONE] = {"none", 0, 0, 0, SHAPE_CONST, ""},

@@ -2,7 +2,7 @@
 #ifndef MCC_IR_SCALAR_H
 #define MCC_IR_SCALAR_H
 
-#include "ir/graph/graph.h"
+#include "ir/ops/ops.h"
 
 /* out[k] = op(in[0][k], in[1][k], ...) for k < n. elem: type of the operands (select: of then and else); predicates
  * write bool. EVAL_VALUE: an integer divisor is zero; EVAL_UNSUPPORTED: op is not defined for elem. */

@@ -22,7 +22,7 @@ struct suite *suite_new(void)
 {
     struct suite *s = calloc(1, sizeof *s);
     assert_non_null(s);
-    s->ctx = context_new();
+    s->ctx = context_bare();
     assert_non_null(s->ctx);
     s->seed = UINT64_C(0x9e3779b97f4a7c15);
     return s;

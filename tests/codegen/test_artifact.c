@@ -121,7 +121,7 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
 
 static void build(const char *path, uint32_t jobs, const char *prefix, enum output_kind kind)
 {
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     struct codegen_unit units[5];
     struct codegen_options options;
     struct artifact a;

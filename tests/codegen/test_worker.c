@@ -25,7 +25,7 @@ static struct outcome compile(const struct codegen_options *options, const struc
                               uint32_t n)
 {
     struct outcome r = { 0 };
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     struct codegen_unit *units = calloc(n, sizeof *units);
     jmp_buf unwind;
     assert_non_null(ctx);
@@ -75,7 +75,7 @@ static void test_lots(void **state)
     static const char other[] = "kernel @k2 {\n  arg %0 : index\n  %1 = const index 1\n  parallel %2 = %1 to %0 {\n  }\n}\n";
     static const char *const texts[] = { good, other };
     struct codegen_options o = options_for("/proc/self/exe");
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     struct codegen_unit units[2], alone;
     (void)state;
     assert_non_null(ctx);
@@ -100,7 +100,7 @@ static void test_lots(void **state)
 static void test_given_up(void **state)
 {
     struct codegen_options o = options_for("/proc/self/exe");
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     struct codegen_unit unit = { .target = &native, .symbol = "k", .text = good };
     (void)state;
     assert_non_null(ctx);

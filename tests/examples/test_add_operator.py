@@ -22,7 +22,7 @@ def test_steps(tmp_path):
     # Objects of the default build folder keep their times, so that only what the steps touch is compiled again.
     fresh = BUILD.resolve() != ROOT / "build"
     if not fresh:
-        shutil.copytree(BUILD, folder / "build", ignore=shutil.ignore_patterns("venv", "tests", "nets", "demo", "*.so", "mcc"))
+        shutil.copytree(BUILD, folder / "build", ignore=shutil.ignore_patterns("venv", "tests", "nets", "same", "peers", "demo", "*.so", "mcc"))
     steps = STEP.findall((ROOT / "docs/add-an-operator.md").read_text())
     assert len(steps) == 3
     for name, before, _, text in steps:

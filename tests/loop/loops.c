@@ -5,7 +5,7 @@
 
 int loops_setup(void **state)
 {
-    struct context *ctx = context_new();
+    struct context *ctx = context_bare();
     *state = ctx;
     return ctx ? 0 : -1;
 }

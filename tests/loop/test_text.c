@@ -261,7 +261,7 @@ static void test_refusals(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(refusals); i++) {
-        struct context *ctx = context_new();   /* one for each: a context stops recording after some errors */
+        struct context *ctx = context_bare();   /* one for each: a context stops recording after some errors */
         struct lfunc *f = loops_parse(ctx, refusals[i].text);
         if (f && lf_verify(f))
             fail_msg("accepted: %s", refusals[i].text);

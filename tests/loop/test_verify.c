@@ -127,7 +127,7 @@ static void test_rules(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT_OF(broken); i++) {
-        struct context *ctx = context_new();
+        struct context *ctx = context_bare();
         expect_rule(ctx, loops_parse(ctx, broken[i].text), broken[i].rule, broken[i].text);
         context_free(ctx);
     }

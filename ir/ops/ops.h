@@ -1,0 +1,66 @@
+/* Element types and operators as tables, and the arithmetic of single elements: what both IRs stand on.
+ *
+ * In: nothing but ir/base. Out: enum elem (elem.def), enum op (ops.def) with what every layer asks of them, and scalar_eval,
+ * the one definition of what an operator computes (ir/ops/scalar.h has its forms for whole arrays).
+ */
+#ifndef MCC_IR_OPS_H
+#define MCC_IR_OPS_H
+
+#include "ir/base/base.h"
+
+/* ---- element types ---------------------------------------------------------------------------------------- */
+
+enum elem {
+    ELEM_NONE,
+#define ELEM(id, ...) ELEM_##id,
+#include "ir/ops/elem.def"
+    ELEM_COUNT
+};
+const char *elem_name(enum elem);
+enum elem elem_by_name(const char *);        /* ELEM_NONE: unknown */
+enum elem elem_by_onnx(int32_t data_type);   /* TensorProto.DataType */
+int32_t elem_onnx(enum elem);
+uint32_t elem_size(enum elem);               /* bytes per element inside the graph */
+uint32_t elem_bits(enum elem);               /* bits per element in a packed tensor; 0: strings */
+char elem_class(enum elem);                  /* 'B' 'I' 'U' 'F' 'C' 'S' */
+
+/* ---- operators ---------------------------------------------------------------------------------------------- */
+
+enum op {
+    OP_NONE,
+#define OP(id, ...) OP_##id,
+#include "ir/ops/ops.def"
+    OP_COUNT
+};
+enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE, SHAPE_CONTROL };
+const char *op_name(enum op);
+enum op op_by_name(const char *);
+enum op_shape op_shape(enum op);
+
+/* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
+struct op_info {
+    const char *name;
+    int32_t min_in, max_in, n_out;
+    enum op_shape shape;
+    const char *attrs;
+};
+const struct op_info *op_info(enum op);
+enum { OP_ATTR_MAX = 8 };
+struct op_attr { char name[16]; char kind; bool optional; };     /* kind: an enum attr_kind */
+/* Writes the attributes that op declares, in print order, into out; returns how many. */
+uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
+
+/* ---- arithmetic of elements ------------------------------------------------------------------------------------ */
+
+enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -9, EVAL_UNSUPPORTED = -100 };
+/* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
+ * EVAL_VALUE on an integer zero divisor. */
+enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
+/* Conversion of n elements (rules of CONVERT). */
+void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round);
+double elem_to_f64(enum elem, const void *);
+void elem_from_f64(enum elem, double, void *);
+int64_t elem_to_i64(enum elem, const void *);
+void elem_from_i64(enum elem, int64_t, void *);
+
+#endif
