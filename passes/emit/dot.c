@@ -9,27 +9,6 @@
 
 #include <string.h>
 
-uint32_t dot_group(const struct module *m, const struct node *n)
-{
-    static const struct { enum elem a, b, sum; uint32_t group; } rows[] = {
-        {ELEM_U8, ELEM_I8, ELEM_I32, 4}, {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2}, {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
-    };
-    uint32_t n_contract;
-    int64_t extent = 0;
-    if (n->op != OP_DOT && (n->op != OP_CONV || node_int(n, "groups", 1) != 1))
-        return 1;
-    const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]), *sum = value_type(m->g, n->out[0]);
-    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
-    if (n->op == OP_DOT && !n_contract)
-        return 1;
-    if (!ex_is_const(m->ctx->exprs, b->dims[contract ? contract[n_contract - 1] : 1], &extent) || extent < 2)
-        return 1;
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
-        if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
-            return rows[i].group;
-    return 1;
-}
-
 /* ---- lanes --------------------------------------------------------------------------------------------------------- */
 
 lval em_shuffle(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)

@@ -1,26 +1,9 @@
 /* The emission engine's core: types, statements placed by depth, loops, index expressions. Values and loads are in
  * emit/value.c, scalar functions in emit/map.c, reductions in emit/reduce.c. */
 #include "passes/emit/emit.h"
-#include "passes/layout/pieces.h"
+#include "passes/module/query.h"
 
 #include <string.h>
-
-enum elem em_reg_elem(enum elem e)
-{
-    if (elem_class(e) == 'F' && e != ELEM_F32 && e != ELEM_F64)
-        return ELEM_F32;
-    if (e == ELEM_I4 || e == ELEM_I2)
-        return ELEM_I8;
-    if (e == ELEM_U4 || e == ELEM_U2)
-        return ELEM_U8;
-    return e;
-}
-
-uint32_t em_lanes(const struct em *em, enum elem e)
-{
-    uint32_t size = elem_size(em_reg_elem(e));
-    return size ? em->mach.vector_bytes / size : 1;
-}
 
 /* ---- statements ------------------------------------------------------------------------------------------ */
 
@@ -568,7 +551,7 @@ static void collect(struct em *em)
 bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, struct arena *scratch,
               const char *name)
 {
-    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = scratch, .mach = *mach};
+    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = scratch, .mach = mach};
     em->f = lf_new(m->ctx, scratch, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};
     em->memo_cap = 256;
@@ -603,18 +586,6 @@ lval em_buffer(struct em *em, value_id v)
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s: value %u is not an argument", em->f->name, v.i);
     return (lval){1};
-}
-
-int64_t em_extent_least(const struct em *em, expr_id e)
-{
-    struct module *m = em->m;
-    int64_t n = 0;
-    for (uint32_t i = m->least.n; i <= sym_count(em->x); i++) {
-        const struct symbol *s = i ? sym_get(em->x, (sym_id){i}) : NULL;
-        int64_t step = s && s->divisor > 1 ? s->divisor : 1, least = s && s->lo > 1 ? s->lo : 1;
-        VEC_PUSH(m->arena, &m->least, (least + step - 1) / step * step);
-    }
-    return ex_eval(em->x, e, m->least.data, &n) && n > 0 ? n : 0;
 }
 
 lval em_prepared(struct em *em)
@@ -653,7 +624,7 @@ bool em_finish(struct em *em)
     for (uint32_t i = 0; i < em->args.n; i++) {   /* each buffer read or written once */
         value_id v = em->args.data[i].value;
         if (v.i)
-            k->bytes += (uint64_t)em_extent_least(em, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
+            k->bytes += (uint64_t)extent_least(em->m, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
         if (em->args.data[i].prepared)
             k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
     }

@@ -9,7 +9,7 @@
 #define MCC_PASSES_EMIT_H
 
 #include "passes/module/access.h"
-#include "passes/module/module.h"
+#include "passes/module/query.h"
 
 enum { EM_LEVELS = 48, EM_POINTS = 64, AHEAD_MOST = 4 };
 
@@ -42,7 +42,7 @@ struct em {
     struct exprs *x;
     struct arena *arena;
     struct lfunc *f;
-    struct machine mach;
+    const struct machine *mach;
     lblock level[EM_LEVELS];
     int top;                     /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
@@ -77,12 +77,6 @@ struct em {
 bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, struct arena *scratch, const char *name);
 bool em_finish(struct em *);     /* verifies, prints into kernel.text */
 
-/* An extent where every symbol has its least value above 0: for what kernels cost in the artifact's table. */
-int64_t em_extent_least(const struct em *, expr_id);
-
-/* types */
-enum elem em_reg_elem(enum elem);     /* what registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit */
-uint32_t em_lanes(const struct em *, enum elem);   /* lanes of a full vector of it */
 
 /* statements with depth */
 lval em_op(struct em *, enum lop, struct ltype, const lval *in, uint32_t n);
@@ -202,13 +196,10 @@ lval em_dot_group(struct em *, const struct node *, const struct em_group *, exp
 void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);
 /* one point, lanes along the innermost reduced dim when that is where memory is contiguous */
 lval em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
-bool em_reduce_horizontal(struct em *, const struct node *);
 enum lop em_monoid(const char *monoid, enum elem);
 /* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
  * even with the number of results rounded up to a multiple of `tile`? */
 bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
 expr_id em_inside(struct em *, expr_id i, expr_id size);     /* 0 <= i < size */
-/* The dim of v along which memory is contiguous; -1: unknown. */
-int32_t em_fast_dim(struct em *, value_id v);
 
 #endif

@@ -36,7 +36,7 @@ void em_locals_begin(struct em *em)
             l->storage.dim[d].outer = ex_const(em->x, in ? stride : 0);
             stride *= in ? n : 1;
         }
-        l->buffer = em_scratch(em, em_reg_elem(t->elem), stride);
+        l->buffer = em_scratch(em, register_elem(t->elem), stride);
     }
 }
 
@@ -112,7 +112,7 @@ static void fill(struct em *em, struct em_local *l, int depth, const expr_id *id
     while (last > 0 && !(l->inner >> last & 1))
         last--;
     ex_is_const(em->x, value_type(em->g, l->value)->dims[last], &n);
-    uint32_t lanes = em_lanes(em, value_type(em->g, l->value)->elem);
+    uint32_t lanes = machine_lanes(em->mach, value_type(em->g, l->value)->elem);
     while (lanes > 2 && lanes >= 2 * (uint64_t)n)
         lanes /= 2;
     memcpy(at, idx, (size_t)l->storage.rank * sizeof *at);

@@ -147,7 +147,7 @@ static lval map_convert(struct em *em, const struct node *n, const lval *in, str
     enum elem to = value_type(em->g, n->out[0])->elem;
     lval v = in[0];
     (void)t;
-    if (em_reg_elem(to) == to && lf_type(em->f, v).elem == to)
+    if (register_elem(to) == to && lf_type(em->f, v).elem == to)
         return v;
     uint32_t lanes = lf_type(em->f, v).lanes;
     int64_t saturate = node_int(n, "saturate", 1);
@@ -166,7 +166,7 @@ static lval map_bitcast(struct em *em, const struct node *n, const lval *in, str
     lval v = in[0];
     (void)t;
     uint32_t lanes = lf_type(em->f, v).lanes;
-    if (em_reg_elem(from) != from)
+    if (register_elem(from) != from)
         v = em_op(em, L_CONVERT, (struct ltype){from, lanes}, &v, 1);
     if (from == to)
         return v;
@@ -204,7 +204,7 @@ static const struct map_row rows[OP_COUNT] = {
 /* Small floats are kept as f32 in registers, but rounded at every node's result (docs/numerics.md). */
 static lval round_to(struct em *em, lval v, enum elem e)
 {
-    enum elem reg = em_reg_elem(e);
+    enum elem reg = register_elem(e);
     if (reg == e)
         return v;
     uint32_t lanes = lf_type(em->f, v).lanes;

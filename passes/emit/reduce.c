@@ -41,72 +41,6 @@ lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, 
     }
 }
 
-/* The dim of a gather's result that runs along dim d of its data; -1: none. */
-static int32_t gather_dim(struct em *em, const struct node *n, int32_t d)
-{
-    const struct type *it = value_type(em->g, n->in[1]);
-    int64_t axis = node_int(n, "axis", 0), batch = node_int(n, "batch", 0), depth = 0;
-    if (d < 0 || n->op == OP_GATHER_ELEMENTS)
-        return d;
-    if (n->op == OP_GATHER)
-        return d < axis ? d : d == axis ? -1 : d - 1 + it->rank;
-    ex_is_const(em->x, it->dims[it->rank - 1], &depth);
-    return d < batch ? d : d < batch + depth ? -1 : d - (int32_t)(batch + depth) + it->rank - 1;
-}
-
-int32_t em_fast_dim(struct em *em, value_id v)
-{
-    for (int steps = 0; steps < 64; steps++) {
-        const struct storage *s = &em->m->storage[v.i];
-        const struct type *t = value_type(em->g, v);
-        if (s->place != PLACE_NONE) {
-            for (int32_t d = s->rank - 1; d >= 0; d--)
-                if ((!s->dim[d].block && ex_is(em->x, s->dim[d].outer, 1) && !ex_is(em->x, t->dims[d], 1)) ||
-                    (s->dim[d].block && s->dim[d].inner == 1))
-                    return d;
-            return -1;
-        }
-        if (!graph_value(em->g, v)->def.i)
-            return -1;
-        const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
-        if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND)
-            return gather_dim(em, n, em_fast_dim(em, n->in[0]));
-        if (op_shape(n->op) == SHAPE_MAP && n->n_in) {
-            uint32_t k = 0;
-            while (k + 1 < n->n_in && value_is_const(em->g, n->in[k]))
-                k++;
-            while (k + 1 < n->n_in && value_op(em->g, n->in[k]) == OP_BROADCAST)
-                k++;
-            v = n->in[k];
-        } else if (n->op == OP_IDENTITY || n->op == OP_SLICE || n->op == OP_PAD) {
-            v = n->in[0];
-        } else if (n->op == OP_TRANSPOSE || n->op == OP_RESHAPE) {
-            int32_t in = em_fast_dim(em, n->in[0]);
-            const struct type *from = value_type(em->g, n->in[0]);
-            if (n->op == OP_RESHAPE)
-                return in >= 0 && in == from->rank - 1 ? t->rank - 1 : -1;
-            uint32_t count;
-            const int64_t *perm = node_ints(n, "perm", &count);
-            for (int32_t d = 0; d < t->rank; d++)
-                if (perm[d] == in)
-                    return d;
-            return -1;
-        } else {
-            return -1;
-        }
-    }
-    return -1;
-}
-
-bool em_reduce_horizontal(struct em *em, const struct node *n)
-{
-    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor"))   /* no register folds itself by xor */
-        return false;
-    uint32_t n_axes;
-    const int64_t *axes = node_ints(n, "axes", &n_axes);
-    return n_axes > 0 && em_fast_dim(em, n->in[0]) == axes[n_axes - 1];
-}
-
 enum { UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
 
 /* ---- what is reduced ------------------------------------------------------------------------------------------- */
@@ -356,7 +290,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
     *r = (struct reduction){.n = n, .n_points = n_points, .points = points, .cond = cond};
-    r->acc = em_reg_elem(e);
+    r->acc = register_elem(e);
     r->n_acc = arg ? 2 * n_points : n_points;
     r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
@@ -377,7 +311,7 @@ static uint32_t point_lanes(const struct em *em, const expr_id *p, int32_t rank)
 
 static lval finish_acc(struct em *em, const struct node *n, lval v)
 {
-    enum elem e = value_type(em->g, n->out[0])->elem, reg = em_reg_elem(e);
+    enum elem e = value_type(em->g, n->out[0])->elem, reg = register_elem(e);
     uint32_t lanes = lf_type(em->f, v).lanes;
     if (reg == e)
         return v;
@@ -567,12 +501,12 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
     em->top = depth < top ? depth : top;
     lval result;
     bool lanes_taken = point_lanes(em, idx, rank) > 1;
-    if (lanes_taken || !em_reduce_horizontal(em, n)) {
+    if (lanes_taken || !reduce_horizontal(em->m, n)) {
         em_reduce_points(em, n, 1, points, cond, &result);
     } else {
         int64_t extent = 0;
         reduction_init(em, &r, n, 1, points, cond);
-        uint32_t lanes = em_lanes(em, r.acc), unroll = 1;
+        uint32_t lanes = machine_lanes(em->mach, r.acc), unroll = 1;
         if (!ex_is_const(em->x, r.dim[r.n_dims - 1].extent, &extent) || extent >= 8 * (int64_t)lanes)
             unroll = 4;
         while (lanes > 2 && extent && extent < lanes)

@@ -15,12 +15,12 @@ struct row_taps em_row_taps(struct em *em, const struct node *n)
 {
     struct row_taps none = {.dim = -1}, r = {0};
     uint32_t c;
-    int64_t channels, lanes = em->mach.vector_bytes / 4;
+    int64_t channels, lanes = em->mach->vector_bytes / 4;
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || dot_group(em->m, n) > 1 || conv_pixel_lanes(em->m, n))
         return none;
     const struct type *w = value_type(em->g, n->in[1]);
     r.dim = w->rank - 3;   /* among the spatial dims */
-    if (w->rank < 3 || elem_size(em_reg_elem(value_type(em->g, n->out[0])->elem)) > 4 || node_ints(n, "xdil", &c)[r.dim] != 1 ||
+    if (w->rank < 3 || elem_size(register_elem(value_type(em->g, n->out[0])->elem)) > 4 || node_ints(n, "xdil", &c)[r.dim] != 1 ||
         !ex_is_const(em->x, w->dims[0], &channels) || channels > lanes || !ex_is_const(em->x, w->dims[w->rank - 1], &r.taps) ||
         r.taps < LEAST_TAPS || r.taps > MOST_TAPS)
         return none;

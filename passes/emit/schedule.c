@@ -31,12 +31,6 @@ void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint3
     }
 }
 
-int64_t em_extent_hint(struct em *em, expr_id e)
-{
-    int64_t n;
-    return ex_is_const(em->x, e, &n) ? n : 16;
-}
-
 /* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
 
 static template_fn *const templates[] = {

@@ -64,7 +64,7 @@ static bool is_far(const struct em *em, const struct type *t)
     for (int32_t d = 1; d < t->rank; d++)
         if (!ex_is_const(em->x, t->dims[d], &n) || !mul_i64(bytes, n, &bytes))
             return false;
-    return em->m->always || bytes > (int64_t)em->mach.l2_kib * 1024 * 3 / 8;
+    return em->m->always || bytes > (int64_t)em->mach->l2_kib * 1024 * 3 / 8;
 }
 
 void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, expr_id next)
@@ -94,7 +94,7 @@ static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *
 {
     struct exprs *x = em->x;
     const struct type *t = value_type(em->g, em->k->staged);
-    int64_t channels = 0, lanes = em_lanes(em, t->elem) < CHANNEL_BLOCK ? em_lanes(em, t->elem) : CHANNEL_BLOCK;
+    int64_t channels = 0, lanes = machine_lanes(em->mach, t->elem) < CHANNEL_BLOCK ? machine_lanes(em->mach, t->elem) : CHANNEL_BLOCK;
     ex_is_const(x, t->dims[1], &channels);
     if (channels / lanes) {
         struct em_for l;

@@ -18,7 +18,7 @@ void panel_slice(struct em *em, struct tiling *t)
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->vec && (!ex_is_const(em->x, t->t->dims[d], &extent) || !mul_i64(points, extent, &points)))
             return;
-    if (mul_i64((int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n)), (int64_t)t->nr * em->mach.vector_bytes, &slice))
+    if (mul_i64((int64_t)(tile_steps(em, t->n) / dot_group(em->m, t->n)), (int64_t)t->nr * em->mach->vector_bytes, &slice))
         t->points = points, t->slice = slice;
 }
 
@@ -34,7 +34,7 @@ static int64_t block_points(struct em *em, const struct tiling *t)
 
 void block_choose(struct em *em, struct tiling *t)
 {
-    int64_t l2 = (int64_t)em->mach.l2_kib * 1024, most = l2 * 3 / 16;
+    int64_t l2 = (int64_t)em->mach->l2_kib * 1024, most = l2 * 3 / 16;
     struct cut *c = &t->k.cut;
     if (t->slice <= l2 * 5 / 16 || !em_reduce_cut(em, t->n, c))
         return;
@@ -42,7 +42,7 @@ void block_choose(struct em *em, struct tiling *t)
     if (points > FEW_ROWS || points <= t->ta * t->tb)
         return;
     int64_t parts = (t->slice + most - 1) / most, size = ((c->extent + parts - 1) / parts + c->unit - 1) / c->unit * c->unit;
-    if (size >= c->extent || size * c->inner * t->nr * em->mach.vector_bytes > l2 * 5 / 16)
+    if (size >= c->extent || size * c->inner * t->nr * em->mach->vector_bytes > l2 * 5 / 16)
         return;
     t->k.size = size;
     t->k.blocks = (c->extent + size - 1) / size;

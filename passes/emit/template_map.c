@@ -6,12 +6,6 @@
 
 enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, MAP_GRAIN_MAX = 65536 /* elements at most */ };
 
-uint32_t em_vector_lanes(const struct em *em, value_id v)
-{
-    uint32_t size = elem_size(em_reg_elem(value_type(em->g, v)->elem));
-    return em->mach.vector_bytes / (size > 4 ? 8 : 4);
-}
-
 /* Dims of the stored value by falling stride: the order in which memory lies. */
 static void dims_by_stride(struct em *em, value_id v, int32_t *order)
 {
@@ -137,8 +131,8 @@ static int32_t source_dim(struct em *em, const struct map_plan *p)
     const struct node *n = def.i ? graph_node(em->g, def) : NULL;
     if (!n || p->vec < 0 || em->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && op_shape(n->op) != SHAPE_MAP))
         return -1;
-    int32_t d = em_fast_dim(em, n->in[0]);
-    return d >= 0 && d < p->rank && d != p->vec && em_extent_hint(em, value_type(em->g, em->k->domain)->dims[d]) > 1 ? d : -1;
+    int32_t d = value_fast_dim(em->m, n->in[0]);
+    return d >= 0 && d < p->rank && d != p->vec && extent_hint(em->x, value_type(em->g, em->k->domain)->dims[d]) > 1 ? d : -1;
 }
 
 /* The dim along which squares of an operand are turned; -1: none. */
@@ -187,7 +181,7 @@ static void map_split(struct em *em, struct map_plan *p)
         bool free = l->dim != p->vec || (unknown && !k->has_rows);
         if (p->n_parallel <= rows && free && (!may || inner >= MAP_GRAIN || n > MAP_GRAIN_MAX / (inner > 0 ? inner : 1)))
             break;
-        inner *= em_extent_hint(em, l->extent);
+        inner *= extent_hint(em->x, l->extent);
         unknown |= !known;
     }
 }
@@ -197,12 +191,12 @@ static void element_sizes(struct em *em, uint32_t *least, uint32_t *most)
 {
     const struct kernel *k = em->k;
     *least = elem_size(value_type(em->g, k->domain)->elem);
-    *most = elem_size(em_reg_elem(value_type(em->g, k->domain)->elem));
+    *most = elem_size(register_elem(value_type(em->g, k->domain)->elem));
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(em->g, k->nodes.data[i]);
         for (uint32_t j = 0; j < n->n_in + n->n_out; j++) {
             enum elem e = value_type(em->g, j < n->n_in ? n->in[j] : n->out[j - n->n_in])->elem;
-            uint32_t size = elem_size(e), wide = elem_size(em_reg_elem(e));
+            uint32_t size = elem_size(e), wide = elem_size(register_elem(e));
             *least = size < *least ? size : *least;
             *most = wide > *most ? wide : *most;
         }
@@ -214,11 +208,11 @@ static void element_sizes(struct em *em, uint32_t *least, uint32_t *most)
  * be as long, have one. */
 static uint32_t map_lanes(struct em *em, expr_id n)
 {
-    uint32_t one = em_vector_lanes(em, em->k->domain), lanes = one, least, most;
-    int64_t extent = em_extent_hint(em, n);
+    uint32_t one = machine_vector_lanes(em->mach, value_type(em->g, em->k->domain)->elem), lanes = one, least, most;
+    int64_t extent = extent_hint(em->x, n);
     element_sizes(em, &least, &most);
     if (!em->k->has_rows && most <= 4 && least < 4)
-        lanes = most == 4 ? 2 * one : em->mach.vector_bytes / most;
+        lanes = most == 4 ? 2 * one : em->mach->vector_bytes / most;
     bool known = ex_is_const(em->x, n, &extent);
     while (lanes > one && extent < 4 * (int64_t)lanes && (!known || extent % lanes))
         lanes /= 2;
@@ -232,13 +226,13 @@ static void map_plan_make(struct em *em, struct map_plan *p)
     const struct kernel *k = em->k;
     *p = (struct map_plan){.vec = -1};
     const struct type *t = value_type(em->g, em->k->domain);
-    int32_t order[RANK_MAX] = {0}, fast = em_fast_dim(em, k->outs.data[0]);
+    int32_t order[RANK_MAX] = {0}, fast = value_fast_dim(em->m, k->outs.data[0]);
     p->rank = t->rank;
     p->lanes = 1;
     dims_by_stride(em, k->outs.data[0], order);
     if (fast >= 0 && !ex_is(em->x, t->dims[fast], 1)) {
         p->lanes = map_lanes(em, t->dims[fast]);
-        p->vec = em_extent_hint(em, t->dims[fast]) > 1 ? fast : -1;
+        p->vec = extent_hint(em->x, t->dims[fast]) > 1 ? fast : -1;
     }
     for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++)   /* rows outermost */
         for (int32_t i = 0; i < t->rank; i++) {
@@ -293,7 +287,7 @@ bool emit_map(struct em *em)
     em_parallel_end(em, &par);
     int64_t work = 1;
     for (uint32_t i = p.n_parallel; i < p.n_loops; i++)
-        work *= em_extent_hint(em, p.loop[i].extent);
+        work *= extent_hint(em->x, p.loop[i].extent);
     em->k->ns = 20 + work / 2 * (em->k->has_rows ? 3 : 1);
     return !em->failed;
 }

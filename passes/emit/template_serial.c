@@ -23,15 +23,15 @@ bool emit_scan(struct em *em)
     em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
         idx[loops[i].dim] = loops[i].var;
-    lval init = em_const(em, em_reg_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
+    lval init = em_const(em, register_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
     expr_id i = em_for_begin(em, &l, zero, t->dims[axis], 1, &init, 1);
     idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
     lval before = l.params[0];
-    lval after = em_op2(em, em_monoid(monoid, em_reg_elem(t->elem)), before, em_value(em, n->in[0], idx, one));
+    lval after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, em_value(em, n->in[0], idx, one));
     em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
     em_for_end(em, &l, &after, &last);
     em_parallel_end(em, &par);
-    em->k->ns = em_extent_hint(em, t->dims[axis]) * 2;
+    em->k->ns = extent_hint(em->x, t->dims[axis]) * 2;
     return !em->failed;
 }
 
@@ -79,7 +79,7 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     lval v = em_value(em, n->in[2], idx, one);
     if (strcmp(monoid, "set")) {
         lval old = em_load_fresh(em, out, at);
-        v = em_op2(em, em_monoid(monoid, em_reg_elem(x->elem)), old, v);
+        v = em_op2(em, em_monoid(monoid, register_elem(x->elem)), old, v);
     }
     em_store(em, out, at, v);
 }
@@ -118,7 +118,7 @@ static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool b
     const struct type *t = value_type(em->g, v);
     if (d == t->rank) {
         if (border)
-            em_store(em, v, idx, em_const(em, em_reg_elem(t->elem), 1, 0, 0));
+            em_store(em, v, idx, em_const(em, register_elem(t->elem), 1, 0, 0));
         return;
     }
     expr_id zero = ex_const(em->x, 0), lo = ex_const(em->x, -s->halo[d]), hi = ex_addc(em->x, t->dims[d], s->halo[s->rank + d]);
@@ -136,7 +136,7 @@ bool emit_halo(struct em *em)
 {
     value_id v = em->k->outs.data[0];
     const struct type *t = value_type(em->g, v);
-    uint32_t lanes = em_vector_lanes(em, v);
+    uint32_t lanes = machine_vector_lanes(em->mach, value_type(em->g, v)->elem);
     struct loop loops[2] = {{0, t->dims[0], {0}}, {1, ex_ceildiv(em->x, t->dims[1], ex_const(em->x, lanes)), {0}}};
     struct em_for par;
     expr_id idx[RANK_MAX];

@@ -313,7 +313,7 @@ static uint32_t chunk_tiles(struct em *em, const struct tiling *t)
 {
     int64_t channels = 1, tiles = flat_even(em, t).tiles;
     ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[1], &channels);
-    int64_t fit = (int64_t)em->mach.l1_kib * 1024 / 2 / (channels * 4 * t->ta), n = tiles / CHUNKS;
+    int64_t fit = (int64_t)em->mach->l1_kib * 1024 / 2 / (channels * 4 * t->ta), n = tiles / CHUNKS;
     if (n > fit)
         n = fit;
     if (n < LEAST_TILES)
@@ -380,7 +380,7 @@ static int64_t operand_bytes(struct em *em, value_id v)
     const struct type *t = value_type(em->g, v);
     int64_t n = elem_size(t->elem);
     for (int32_t d = 0; d < t->rank; d++)
-        if (!mul_i64(n, em_extent_hint(em, t->dims[d]), &n))
+        if (!mul_i64(n, extent_hint(em->x, t->dims[d]), &n))
             return INT64_MAX;
     return n;
 }
@@ -397,14 +397,14 @@ bool tile_is_line(const struct tiling *t, int32_t d)
  * and again: better the one that the second cache holds, or the fewer bytes. */
 static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
 {
-    int64_t a, b, lines = 1, half = (int64_t)em->mach.l2_kib * 1024 / 2;
+    int64_t a, b, lines = 1, half = (int64_t)em->mach->l2_kib * 1024 / 2;
     if (!tile_shares_columns(em, t))
         return false;
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (tile_is_line(t, d) && !mul_i64(lines, em_extent_hint(em, t->t->dims[d]), &lines))
+        if (tile_is_line(t, d) && !mul_i64(lines, extent_hint(em->x, t->t->dims[d]), &lines))
             return false;
     a = operand_bytes(em, t->n->in[0]), b = operand_bytes(em, t->n->in[1]);
-    if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? em_extent_hint(em, blocks) : 1, &a))
+    if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? extent_hint(em->x, blocks) : 1, &a))
         return false;
     return a < b;
 }
@@ -511,7 +511,7 @@ bool emit_tiled(struct em *em)
     }
     choice_note(em, &t);
     em_parallel_end(em, &par);
-    int64_t lots = t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : em_extent_hint(em, blocks)) : t.k.blocks ? t.lines : 1;
+    int64_t lots = t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : extent_hint(em->x, blocks)) : t.k.blocks ? t.lines : 1;
     em->k->ns = c.ns * lots;
     em->k->flops = c.flops;
     return !em->failed;

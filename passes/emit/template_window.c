@@ -32,7 +32,7 @@ static int64_t chunk_most(struct em *em, const struct tiling *t, int64_t tiles)
 
 uint32_t window_choose(struct em *em, struct tiling *t)
 {
-    int64_t rows, l2 = (int64_t)em->mach.l2_kib * 1024;
+    int64_t rows, l2 = (int64_t)em->mach->l2_kib * 1024;
     bool depthwise = conv_depthwise(em->g, t->n);
     if (t->vec != 1 || t->a != 3 || !ex_is_const(em->x, t->t->dims[2], &rows) || rows < 1 ||
         (depthwise && t->t->dims[1].i != value_type(em->g, em->k->staged)->dims[1].i))

@@ -4,32 +4,6 @@
 
 #include <string.h>
 
-/* ---- constants --------------------------------------------------------------------------------------------- */
-
-enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
-bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
-{
-    for (int steps = 0; graph_value(g, v)->def.i; steps++) {
-        const struct node *n = graph_node(g, graph_value(g, v)->def);
-        if (steps > MAX_SPLAT_VIEWS)
-            return false;
-        if (n->op != OP_BROADCAST && n->op != OP_RESHAPE && n->op != OP_TRANSPOSE && n->op != OP_IDENTITY &&
-            n->op != OP_SLICE)
-            break;
-        v = n->in[0];
-    }
-    const struct type *t = value_type(g, v);
-    if (t->kind != TYPE_TENSOR || !value_is_const(g, v))
-        return false;
-    char c = elem_class(t->elem);
-    if (c != 'F' && c != 'I' && c != 'U' && c != 'B')
-        return false;
-    for (int32_t d = 0; d < t->rank; d++)
-        if (!ex_is(g->ctx->exprs, t->dims[d], 1))
-            return false;
-    return c == 'F' ? value_const_f64(g, v, f, 1) : value_const_i64(g, v, i, 1);
-}
-
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 expr_id em_address(struct em *em, const struct storage *s, const expr_id *idx)
@@ -106,14 +80,14 @@ static struct reach reach_address(struct em *em, expr_id addr, expr_id cond)
 /* Converts between what memory holds and what registers hold. */
 lval em_to_register(struct em *em, lval v, enum elem e)
 {
-    if (em_reg_elem(e) == e)
+    if (register_elem(e) == e)
         return v;
-    return em_op(em, L_CONVERT, (struct ltype){em_reg_elem(e), lf_type(em->f, v).lanes}, &v, 1);
+    return em_op(em, L_CONVERT, (struct ltype){register_elem(e), lf_type(em->f, v).lanes}, &v, 1);
 }
 
 static lval to_mem(struct em *em, lval v, enum elem e)
 {
-    if (em_reg_elem(e) == e)
+    if (register_elem(e) == e)
         return v;
     return em_op(em, L_CONVERT, (struct ltype){e, lf_type(em->f, v).lanes}, &v, 1);
 }
@@ -297,7 +271,7 @@ void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, lv
 
 static lval zero_of(struct em *em, value_id v)
 {
-    return em_const(em, em_reg_elem(value_type(em->g, v)->elem), 1, 0, 0);
+    return em_const(em, register_elem(value_type(em->g, v)->elem), 1, 0, 0);
 }
 
 static lval select_cond(struct em *em, expr_id c, lval a, lval b)
@@ -429,7 +403,7 @@ static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
         v = ex_select(em->x, ex_eq(em->x, flat, ex_const(em->x, i)), e[i], v);
     uint32_t lanes = em_expr_lanes(em, v);
     lval r = em_index_lanes(em, v, lanes ? lanes : 1);
-    enum elem to = em_reg_elem(t->elem);
+    enum elem to = register_elem(t->elem);
     return to == ELEM_I64 ? r : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, r).lanes}, &r, 1);
 }
 
@@ -446,9 +420,9 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
         expr_id e = idx[node_int(n, "axis", 0)];
         uint32_t lanes = em_expr_lanes(em, e);
         lval v = em_index_lanes(em, e, lanes ? lanes : 1);
-        if (em_reg_elem(t->elem) == ELEM_I64)
+        if (register_elem(t->elem) == ELEM_I64)
             return v;
-        return em_op(em, L_CONVERT, (struct ltype){em_reg_elem(t->elem), lf_type(em->f, v).lanes}, &v, 1);
+        return em_op(em, L_CONVERT, (struct ltype){register_elem(t->elem), lf_type(em->f, v).lanes}, &v, 1);
     }
     default:
         break;
@@ -497,7 +471,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     for (uint32_t k = 0; k < em->k->outs.n; k++)
         mine |= em->k->outs.data[k].i == v.i;
     if (value_is_splat(em->g, v, &f, &i))
-        return em_const(em, em_reg_elem(value_type(em->g, v)->elem), 1, f, i);
+        return em_const(em, register_elem(value_type(em->g, v)->elem), 1, f, i);
     if (em->m->storage[v.i].place != PLACE_NONE && !mine) {
         r = em_load(em, v, idx, cond);
     } else {

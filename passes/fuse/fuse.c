@@ -12,6 +12,7 @@
  * Everything else is stored by a kernel of its own.
  */
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
 #include "passes/module/module.h"

@@ -9,6 +9,7 @@
  * computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
  */
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/module/module.h"
 #include "passes/schedule/winograd.h"
 

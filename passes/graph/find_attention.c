@@ -8,6 +8,7 @@
 #include "passes/graph/find_attention.h"
 
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 
 #include <float.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  */
 #include "passes/module/access.h"
 #include "passes/module/module.h"
-#include "passes/layout/pieces.h"
+#include "passes/module/query.h"
 
 enum { DEPTH_MAX = 8, IMAGE_RANK = 4, LEAST_EXTENT = 2 };
 

@@ -7,6 +7,7 @@
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room.
  */
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/module/choices.h"
 #include "passes/module/module.h"
 #include "passes/layout/pieces.h"

@@ -6,6 +6,7 @@
  * of the last concat; results nest (dense blocks: every concat is the head of the next).
  */
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/layout/pieces.h"
 
 #include <string.h>
@@ -21,23 +22,6 @@ static bool is_plain_arena(const struct module *m, value_id v, const bool *plain
     const struct storage *s = &m->storage[v.i];
     return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !plain[v.i] && !fastest[v.i] && in_top_region(m, v) &&
            !late_expr(m->ctx->exprs, s->size);
-}
-
-bool piece_start(const struct module *m, const struct node *concat, uint32_t piece, expr_id *start)
-{
-    struct exprs *x = m->ctx->exprs;
-    int64_t axis = node_int(concat, "axis", 0), first;
-    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
-    expr_id at = ex_const(x, 0);
-    for (uint32_t k = 0; k < piece; k++)
-        at = ex_add(x, at, value_type(m->g, concat->in[k])->dims[axis]);
-    if (whole->block) {
-        if (!ex_is_const(x, at, &first) || first % whole->block)
-            return false;
-        at = ex_const(x, first / whole->block);
-    }
-    *start = ex_mul(x, at, whole->outer);
-    return true;
 }
 
 /* Blocks that only the piece has: a kernel may write all lanes of one. */
@@ -65,24 +49,6 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
     own->size = whole->size;
     own->buffer = whole->buffer;
     return true;
-}
-
-void kernels_remove(struct module *m, const bool *gone)
-{
-    uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1), n = 0;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        if (gone[i])
-            continue;
-        m->kernels.data[n] = m->kernels.data[i];
-        number[i + 1] = ++n;
-    }
-    m->kernels.n = n;
-    for (uint32_t i = 0; i < m->g->nodes.n; i++)
-        m->kernel_of[i] = number[m->kernel_of[i]];
-    for (uint32_t i = 0; i < n; i++)   /* a concat belongs to one of the pieces that are left */
-        for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
-            if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
-                m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
 }
 
 void layout_pieces(struct module *m, const bool *plain, const int32_t *fastest)

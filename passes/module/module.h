@@ -149,10 +149,8 @@ bool schedule(struct module *, const struct machine *, const char *suffix);  /* 
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
 
 /* Helpers shared by the passes. */
-uint32_t dot_group(const struct module *, const struct node *);    /* elements that one L_DOT sums per lane; 1: no L_DOT */
 value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
 bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
-bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);   /* one constant element everywhere */
 uint32_t value_const_invariant(struct graph *, value_id);  /* bit d: constant does not change along dim d */
 
 #endif

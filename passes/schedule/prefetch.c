@@ -12,11 +12,11 @@ void ahead_choose(struct em *em, struct tiling *t)
     em->ahead = (struct em_ahead){.dim = t->vec};
     if (!t->slice || t->points < 2 || !(t->fixed_b || t->flat || dot || t->k.blocks))
         return;
-    if (dot && t->slice > (int64_t)em->mach.l1_kib * 1024 / 2)
+    if (dot && t->slice > (int64_t)em->mach->l1_kib * 1024 / 2)
         em->ahead.near = NEAR_STEPS * dot_group(em->m, t->n);
     if (t->k.blocks)
         t->early = t->k.size * t->k.cut.inner;
-    else if (t->points <= (dot ? FEW_ROWS : FEW_POINTS) && t->slice <= (int64_t)em->mach.l2_kib * 1024 * 5 / 16)
+    else if (t->points <= (dot ? FEW_ROWS : FEW_POINTS) && t->slice <= (int64_t)em->mach->l2_kib * 1024 * 5 / 16)
         t->early = (int64_t)tile_steps(em, t->n);
 }
 

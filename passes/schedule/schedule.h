@@ -20,8 +20,6 @@ template_fn emit_scan, emit_scatter, emit_halo; /* emit/template_serial.c */
 template_fn emit_winograd;                      /* emit/winograd/winograd.c */
 template_fn emit_attention;                     /* emit/attention/attention.c */
 enum { FEW_POINTS = 1024 };
-int64_t em_extent_hint(struct em *, expr_id);   /* the extent; a guess where it is open */
-uint32_t em_vector_lanes(const struct em *, value_id);
 
 struct tile_choice {
     int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */

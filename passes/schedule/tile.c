@@ -123,10 +123,10 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
     if (rank == 0)
         return;
     if (n->op == OP_REDUCE) {
-        int32_t fast = em_fast_dim(em, n->in[0]);
+        int32_t fast = value_fast_dim(em->m, n->in[0]);
         uint32_t n_axes;
         const int64_t *axes = node_ints(n, "axes", &n_axes);
-        if (em_reduce_horizontal(em, n))
+        if (reduce_horizontal(em->m, n))
             return;
         int32_t below = 0;
         for (uint32_t i = 0; i < n_axes; i++)
@@ -149,7 +149,7 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
     }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
     int32_t fast = n->op == OP_CONV && !conv_depthwise(em->g, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
-                                                            : em_fast_dim(em, n->in[0]);
+                                                            : value_fast_dim(em->m, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
     if (n->op == OP_ARGREDUCE) {
@@ -219,7 +219,7 @@ uint64_t tile_steps(struct em *em, const struct node *n)
  * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
 static int64_t more_registers(struct em *em, uint64_t group, bool contraction, int64_t nr)
 {
-    bool native = group == 4 ? em->mach.dot_u8 : em->mach.dot_bf16;
+    bool native = group == 4 ? em->mach->dot_u8 : em->mach->dot_bf16;
     return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
 }
 
@@ -238,7 +238,7 @@ struct tile_choice tile_choose(struct em *em)
     const struct type *t = value_type(em->g, n->out[0]);
     struct tile_choice c = {.nr = 1, .ta = 1, .tb = 1};
     choose_dims(em, n, &c);
-    c.lanes = em_vector_lanes(em, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0]);
+    c.lanes = machine_vector_lanes(em->mach, value_type(em->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
     struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     int64_t max_ta = MAX_TA, max_apart = has_long_map(em) ? 4 : 8;     /* where points share nothing */
@@ -250,8 +250,8 @@ struct tile_choice tile_choose(struct em *em)
     bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(em->g, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
-    struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), &em->mach};
-    int64_t regs = em->mach.registers, best = INT64_MAX, least = INT64_MAX;
+    struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), em->mach};
+    int64_t regs = em->mach->registers, best = INT64_MAX, least = INT64_MAX;
     const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
     bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
@@ -279,13 +279,13 @@ struct tile_choice tile_choose(struct em *em)
             }
     if (wish && !met)
         choice_refuse(em->m, wish, arena_printf(em->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
-                                                em->mach.registers, em->mach.vector_bytes, c.tb, c.ta, c.nr));
+                                                em->mach->registers, em->mach->vector_bytes, c.tb, c.ta, c.nr));
     uint64_t steps = step.n;
     int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
     c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
-        points *= (uint64_t)em_extent_least(em, t->dims[d]);
+        points *= (uint64_t)extent_least(em->m, t->dims[d]);
     c.flops = 2 * points * products;
     return c;
 }

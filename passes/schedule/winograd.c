@@ -8,6 +8,7 @@
 #include "passes/schedule/winograd.h"
 
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/module/choices.h"
 
 #include <math.h>

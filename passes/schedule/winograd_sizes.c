@@ -16,7 +16,7 @@ enum { LINE_STORE = 5, MAKE_NEAR = 12, MAKE_FAR = 20, READ_FAR = 1 };
 struct fit { int64_t mr, nr, ct, group; };
 
 static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static int64_t l2_bytes(const struct wino *w) { return (int64_t)w->em->mach.l2_kib * 1024; }
+static int64_t l2_bytes(const struct wino *w) { return (int64_t)w->em->mach->l2_kib * 1024; }
 
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
  * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
@@ -81,7 +81,7 @@ static int64_t group_of(const struct wino *w, int64_t chunks)
  * each of its columns reads from the third cache, as far as the products do not hide it. */
 static double fit_cost(const struct wino *w, const struct fit *f)
 {
-    const struct machine *m = &w->em->mach;
+    const struct machine *m = w->em->mach;
     int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, f->ct), last = tiles - (chunks - 1) * f->ct, nr = f->nr, narrow;
     int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr), wide = split_columns(f->group, &nr, &narrow);
     bool near = is_near(w), far = f->ct * v_bytes(w) > l2_bytes(w) / 2;
@@ -136,7 +136,7 @@ static double fit_tile(const struct wino *w, struct fit *f)
 
 static void choose_fit(struct wino *w)
 {
-    const struct machine *m = &w->em->mach;
+    const struct machine *m = w->em->mach;
     double best = INFINITY;
     bool met = false;
     const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_TILE);
@@ -164,7 +164,7 @@ static void choose_fit(struct wino *w)
 static void choose_span(struct wino *w)
 {
     int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, w->ct);
-    int64_t products = tiles * w->points * w->ic * w->ocv / w->em->mach.fma_per_cycle;
+    int64_t products = tiles * w->points * w->ic * w->ocv / w->em->mach->fma_per_cycle;
     int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
     spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
     w->span = w->resident ? ceil_of(chunks, spans) : 1;
@@ -184,7 +184,7 @@ static void choose_slice(struct wino *w)
 /* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of the time. */
 static void choose_early(struct wino *w)
 {
-    int64_t products = w->ct / w->em->mach.fma_per_cycle;
+    int64_t products = w->ct / w->em->mach->fma_per_cycle;
     w->early = w->resident || w->em->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
 }
 

@@ -20,7 +20,7 @@ static int64_t extent_or_guess(const struct attn *t, expr_id e, bool *known)
 
 static bool fits(const struct attn *t, int64_t points, int64_t vectors)
 {
-    return points * vectors + vectors + 1 <= (int64_t)t->em->mach.registers && points * vectors <= EM_POINTS / 2;
+    return points * vectors + vectors + 1 <= (int64_t)t->em->mach->registers && points * vectors <= EM_POINTS / 2;
 }
 
 /* Vectors of rows per block, evenly split, and keys per register tile: the least cost of all scores. */
@@ -29,7 +29,7 @@ static void choose_scores(struct attn *t)
     bool known_rows, known_keys;
     int64_t rows = extent_or_guess(t, t->rows, &known_rows), keys = extent_or_guess(t, t->keys, &known_keys), best = INT64_MAX;
     int64_t vectors = (rows + t->lanes - 1) / t->lanes;
-    const struct machine *m = &t->em->mach;
+    const struct machine *m = t->em->mach;
     for (int64_t most = 1; most <= ATTENTION_VECTORS && most <= vectors; most++)
         for (int64_t mr = 1; mr <= MAX_MR && fits(t, mr, most); mr++) {
             int64_t blocks = (vectors + most - 1) / most, nv = vectors / blocks, large = vectors % blocks;
@@ -50,7 +50,7 @@ static void choose_values(struct attn *t)
     int64_t keys = extent_or_guess(t, t->keys, &known), vectors = (t->columns + t->lanes - 1) / t->lanes, best = INT64_MAX;
     for (int64_t pc = 1; pc <= MAX_COLUMNS && pc <= vectors; pc++)
         for (int64_t pr = 1; pr <= MAX_MR && fits(t, pr, pc); pr++) {
-            const struct machine *m = &t->em->mach;
+            const struct machine *m = t->em->mach;
             int64_t rows = t->nv * t->lanes, rest = vectors % pc;
             int64_t cost = vectors / pc * tile_line_cost(m, rows, true, pr, pc, (uint64_t)keys);
             if (rest)
@@ -67,9 +67,9 @@ static void choose_values(struct attn *t)
  * that the first cache holds. */
 static void choose_span(struct attn *t)
 {
-    int64_t keys, line = t->line * 4, most = (int64_t)t->em->mach.l1_kib * 1024 / line;
+    int64_t keys, line = t->line * 4, most = (int64_t)t->em->mach->l1_kib * 1024 / line;
     bool known = ex_is_const(t->em->x, t->keys, &keys);
-    if (known && keys <= (int64_t)t->em->mach.l2_kib * 1024 / 4 / line)
+    if (known && keys <= (int64_t)t->em->mach->l2_kib * 1024 / 4 / line)
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     t->span = SPAN_OPEN < most ? SPAN_OPEN : most;
@@ -81,7 +81,7 @@ static bool attn_init(struct attn *t, struct em *em)
 {
     const struct attention *a = em->k->attention;
     *t = (struct attn){.em = em, .a = a, .scores = graph_node(em->g, a->scores), .values = graph_node(em->g, a->values),
-                       .lanes = em_lanes(em, ELEM_F32)};
+                       .lanes = machine_lanes(em->mach, ELEM_F32)};
     if (!dot_dims(em->g, t->scores, a->rows_of, &t->of_row) || !dot_dims(em->g, t->scores, 1 - a->rows_of, &t->of_key) ||
         !dot_dims(em->g, t->values, 0, &t->of_p) || !dot_dims(em->g, t->values, 1, &t->of_v))
         return error_internal(em->m->ctx, t->values->src, "kernel %s: an attention's operands have changed", em->f->name);
@@ -228,13 +228,13 @@ static void cost(struct attn *t)
     struct em *em = t->em;
     const struct type *y = value_type(em->g, t->values->out[0]);
     bool known;
-    int64_t keys = extent_or_guess(t, t->keys, &known), rows = t->nv * t->lanes, least = em_extent_least(em, t->keys);
+    int64_t keys = extent_or_guess(t, t->keys, &known), rows = t->nv * t->lanes, least = extent_least(em->m, t->keys);
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
-        points *= (uint64_t)em_extent_least(em, y->dims[d]);
+        points *= (uint64_t)extent_least(em->m, y->dims[d]);
     em->k->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
     int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * t->nv;
-    em->k->ns = 100 + (vectors * (t->size + t->columns) / em->mach.fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / CYCLES_PER_NS;
+    em->k->ns = 100 + (vectors * (t->size + t->columns) / em->mach->fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / CYCLES_PER_NS;
 }
 
 /* What was chosen, for the remarks: in the first variant, the fastest. */

@@ -107,7 +107,7 @@ static void turn_squares(struct attn *t, int64_t squares)
 
 void attn_turn(struct attn *t)
 {
-    int64_t squares = t->lanes <= MAX_SQUARE && em_fast_dim(t->em, t->row_operand) == t->of_row.contract ? t->size / t->lanes : 0;
+    int64_t squares = t->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract ? t->size / t->lanes : 0;
     if (squares)
         turn_squares(t, squares);
     if (squares * t->lanes < t->size)
@@ -297,7 +297,7 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
 
 void attn_terms(struct attn *t)
 {
-    int64_t at_once = t->em->mach.registers >= 2 * EXP_REGISTERS ? 2 : 1;
+    int64_t at_once = t->em->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1;
     for (int64_t j = 0; j < t->nv; j += at_once)
         terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
 }

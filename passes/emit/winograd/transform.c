@@ -52,7 +52,7 @@ static void transform(struct wino *w, const struct winograd_side *s, uint32_t gr
 /* As many first-dim results as registers hold a row each of, with some to spare; split evenly. */
 static uint32_t transform_group(const struct wino *w, const struct winograd_side *s)
 {
-    uint32_t regs = w->em->mach.registers, fit = regs > SPARE_REGISTERS ? (regs - SPARE_REGISTERS + 2) / s->n_in : 1;
+    uint32_t regs = w->em->mach->registers, fit = regs > SPARE_REGISTERS ? (regs - SPARE_REGISTERS + 2) / s->n_in : 1;
     if (fit < 2)
         fit = 2;
     uint32_t groups = (s->n_out + fit - 1) / fit;

@@ -15,7 +15,7 @@ static void wino_init(struct wino *w, struct em *em)
 {
     struct exprs *x = em->x;
     *w = (struct wino){.em = em, .n = graph_node(em->g, em->k->anchor), .f = winograd_form(em->k->winograd),
-                       .lanes = em_lanes(em, ELEM_F32)};
+                       .lanes = machine_lanes(em->mach, ELEM_F32)};
     const struct type *y = value_type(em->g, w->n->out[0]), *in = value_type(em->g, w->n->in[1]);
     expr_id m = ex_const(x, w->f->m);
     ex_is_const(x, in->dims[0], &w->oc);
@@ -139,7 +139,7 @@ static void wino_cost(const struct wino *w)
 {
     struct kernel *k = w->em->k;
     int64_t tiles = wino_known_tiles(w), each = w->ct * w->span < tiles ? w->ct * w->span : tiles;
-    int64_t products = w->points * each * w->ic * w->group / w->em->mach.fma_per_cycle;
+    int64_t products = w->points * each * w->ic * w->group / w->em->mach->fma_per_cycle;
     k->ns = 100 + (products + each * (w->icv * 110 + w->group * 75)) / 3;
     k->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }

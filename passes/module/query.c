@@ -1,0 +1,200 @@
+/* What passes ask of values, contractions and extents, whatever decides or emits. */
+#include "passes/module/query.h"
+
+#include "passes/module/access.h"
+
+#include <string.h>
+
+enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
+bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
+{
+    for (int steps = 0; graph_value(g, v)->def.i; steps++) {
+        const struct node *n = graph_node(g, graph_value(g, v)->def);
+        if (steps > MAX_SPLAT_VIEWS)
+            return false;
+        if (n->op != OP_BROADCAST && n->op != OP_RESHAPE && n->op != OP_TRANSPOSE && n->op != OP_IDENTITY &&
+            n->op != OP_SLICE)
+            break;
+        v = n->in[0];
+    }
+    const struct type *t = value_type(g, v);
+    if (t->kind != TYPE_TENSOR || !value_is_const(g, v))
+        return false;
+    char c = elem_class(t->elem);
+    if (c != 'F' && c != 'I' && c != 'U' && c != 'B')
+        return false;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is(g->ctx->exprs, t->dims[d], 1))
+            return false;
+    return c == 'F' ? value_const_f64(g, v, f, 1) : value_const_i64(g, v, i, 1);
+}
+
+uint32_t dot_group(const struct module *m, const struct node *n)
+{
+    static const struct { enum elem a, b, sum; uint32_t group; } rows[] = {
+        {ELEM_U8, ELEM_I8, ELEM_I32, 4}, {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2}, {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
+    };
+    uint32_t n_contract;
+    int64_t extent = 0;
+    if (n->op != OP_DOT && (n->op != OP_CONV || node_int(n, "groups", 1) != 1))
+        return 1;
+    const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]), *sum = value_type(m->g, n->out[0]);
+    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
+    if (n->op == OP_DOT && !n_contract)
+        return 1;
+    if (!ex_is_const(m->ctx->exprs, b->dims[contract ? contract[n_contract - 1] : 1], &extent) || extent < 2)
+        return 1;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
+            return rows[i].group;
+    return 1;
+}
+
+/* ---- where memory is contiguous ---------------------------------------------------------------------------------- */
+
+/* The dim of a gather's result that runs along dim d of its data; -1: none. */
+static int32_t gather_dim(const struct module *m, const struct node *n, int32_t d)
+{
+    const struct type *it = value_type(m->g, n->in[1]);
+    int64_t axis = node_int(n, "axis", 0), batch = node_int(n, "batch", 0), depth = 0;
+    if (d < 0 || n->op == OP_GATHER_ELEMENTS)
+        return d;
+    if (n->op == OP_GATHER)
+        return d < axis ? d : d == axis ? -1 : d - 1 + it->rank;
+    ex_is_const(m->ctx->exprs, it->dims[it->rank - 1], &depth);
+    return d < batch ? d : d < batch + depth ? -1 : d - (int32_t)(batch + depth) + it->rank - 1;
+}
+
+int32_t value_fast_dim(const struct module *m, value_id v)
+{
+    for (int steps = 0; steps < 64; steps++) {
+        const struct storage *s = &m->storage[v.i];
+        const struct type *t = value_type(m->g, v);
+        if (s->place != PLACE_NONE) {
+            for (int32_t d = s->rank - 1; d >= 0; d--)
+                if ((!s->dim[d].block && ex_is(m->ctx->exprs, s->dim[d].outer, 1) && !ex_is(m->ctx->exprs, t->dims[d], 1)) ||
+                    (s->dim[d].block && s->dim[d].inner == 1))
+                    return d;
+            return -1;
+        }
+        if (!graph_value(m->g, v)->def.i)
+            return -1;
+        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+        if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND)
+            return gather_dim(m, n, value_fast_dim(m, n->in[0]));
+        if (op_shape(n->op) == SHAPE_MAP && n->n_in) {
+            uint32_t k = 0;
+            while (k + 1 < n->n_in && value_is_const(m->g, n->in[k]))
+                k++;
+            while (k + 1 < n->n_in && value_op(m->g, n->in[k]) == OP_BROADCAST)
+                k++;
+            v = n->in[k];
+        } else if (n->op == OP_IDENTITY || n->op == OP_SLICE || n->op == OP_PAD) {
+            v = n->in[0];
+        } else if (n->op == OP_TRANSPOSE || n->op == OP_RESHAPE) {
+            int32_t in = value_fast_dim(m, n->in[0]);
+            const struct type *from = value_type(m->g, n->in[0]);
+            if (n->op == OP_RESHAPE)
+                return in >= 0 && in == from->rank - 1 ? t->rank - 1 : -1;
+            uint32_t count;
+            const int64_t *perm = node_ints(n, "perm", &count);
+            for (int32_t d = 0; d < t->rank; d++)
+                if (perm[d] == in)
+                    return d;
+            return -1;
+        } else {
+            return -1;
+        }
+    }
+    return -1;
+}
+
+bool reduce_horizontal(const struct module *m, const struct node *n)
+{
+    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor"))   /* no register folds itself by xor */
+        return false;
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    return n_axes > 0 && value_fast_dim(m, n->in[0]) == axes[n_axes - 1];
+}
+
+/* ---- registers --------------------------------------------------------------------------------------------------- */
+
+enum elem register_elem(enum elem e)
+{
+    if (elem_class(e) == 'F' && e != ELEM_F32 && e != ELEM_F64)
+        return ELEM_F32;
+    if (e == ELEM_I4 || e == ELEM_I2)
+        return ELEM_I8;
+    if (e == ELEM_U4 || e == ELEM_U2)
+        return ELEM_U8;
+    return e;
+}
+
+uint32_t machine_lanes(const struct machine *mach, enum elem e)
+{
+    uint32_t size = elem_size(register_elem(e));
+    return size ? mach->vector_bytes / size : 1;
+}
+
+uint32_t machine_vector_lanes(const struct machine *mach, enum elem e)
+{
+    return mach->vector_bytes / (elem_size(register_elem(e)) > 4 ? 8 : 4);
+}
+
+/* ---- extents ----------------------------------------------------------------------------------------------------- */
+
+int64_t extent_hint(const struct exprs *x, expr_id e)
+{
+    int64_t n;
+    return ex_is_const(x, e, &n) ? n : 16;
+}
+
+int64_t extent_least(struct module *m, expr_id e)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t n = 0;
+    for (uint32_t i = m->least.n; i <= sym_count(x); i++) {
+        const struct symbol *s = i ? sym_get(x, (sym_id){i}) : NULL;
+        int64_t step = s && s->divisor > 1 ? s->divisor : 1, least = s && s->lo > 1 ? s->lo : 1;
+        VEC_PUSH(m->arena, &m->least, (least + step - 1) / step * step);
+    }
+    return ex_eval(x, e, m->least.data, &n) && n > 0 ? n : 0;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+bool piece_start(const struct module *m, const struct node *concat, uint32_t piece, expr_id *start)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t axis = node_int(concat, "axis", 0), first;
+    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    expr_id at = ex_const(x, 0);
+    for (uint32_t k = 0; k < piece; k++)
+        at = ex_add(x, at, value_type(m->g, concat->in[k])->dims[axis]);
+    if (whole->block) {
+        if (!ex_is_const(x, at, &first) || first % whole->block)
+            return false;
+        at = ex_const(x, first / whole->block);
+    }
+    *start = ex_mul(x, at, whole->outer);
+    return true;
+}
+
+void kernels_remove(struct module *m, const bool *gone)
+{
+    uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1), n = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        if (gone[i])
+            continue;
+        m->kernels.data[n] = m->kernels.data[i];
+        number[i + 1] = ++n;
+    }
+    m->kernels.n = n;
+    for (uint32_t i = 0; i < m->g->nodes.n; i++)
+        m->kernel_of[i] = number[m->kernel_of[i]];
+    for (uint32_t i = 0; i < n; i++)   /* a concat belongs to one of the pieces that are left */
+        for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
+            if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
+                m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
+}

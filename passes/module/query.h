@@ -1,0 +1,33 @@
+/* What passes ask of values, contractions and extents, whatever decides or emits. */
+#ifndef MCC_PASSES_QUERY_H
+#define MCC_PASSES_QUERY_H
+
+#include "passes/module/module.h"
+
+/* One constant element everywhere: *f of floats, *i of integers and bool. */
+bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
+/* Elements that one L_DOT sums per lane in contraction n; 1: no L_DOT. */
+uint32_t dot_group(const struct module *, const struct node *n);
+
+/* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */
+int32_t value_fast_dim(const struct module *, value_id v);
+/* Does reduce n sum along the dim in which memory is contiguous, so that lanes are added up in the end? */
+bool reduce_horizontal(const struct module *, const struct node *n);
+
+/* What registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit. */
+enum elem register_elem(enum elem);
+/* Lanes of a full vector of it; of a vector of points of it, which are 4 bytes wide at least: index arithmetic is. */
+uint32_t machine_lanes(const struct machine *, enum elem);
+uint32_t machine_vector_lanes(const struct machine *, enum elem);
+
+/* The extent; a guess where it is open. */
+int64_t extent_hint(const struct exprs *, expr_id);
+/* An extent where every symbol has its least value above 0: for what kernels cost in the artifact's table. */
+int64_t extent_least(struct module *, expr_id);
+
+/* Elements from the first one of a stored concat's result to operand `piece`; false where that is inside a block. */
+bool piece_start(const struct module *, const struct node *concat, uint32_t piece, expr_id *start);
+/* Drops kernels, by number, and says in kernel_of who is left of those that compute a node. */
+void kernels_remove(struct module *, const bool *gone);
+
+#endif
