@@ -6,7 +6,6 @@
 #include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
 #include "passes/module/access.h"
-#include "passes/module/query.h"
 #include "runtime/rt.h"
 
 #include <sched.h>

@@ -3,7 +3,7 @@
 
 #include "cli/cpu.h"
 #include "cli/nearest.h"
-#include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "runtime/rt_cpu.h"
 
 #include <string.h>

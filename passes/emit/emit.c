@@ -548,11 +548,13 @@ static void collect(struct em *em)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
 }
 
-bool em_begin(struct em *em, struct module *m, struct kernel *k, const struct machine *mach, struct arena *scratch,
-              const char *name)
+bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule, const char *name)
 {
-    *em = (struct em){.m = m, .k = k, .g = m->g, .x = m->ctx->exprs, .arena = scratch, .mach = mach};
-    em->f = lf_new(m->ctx, scratch, LROLE_KERNEL, name);
+    struct module *m = site->m;
+    struct kernel *k = site->k;
+    *em = (struct em){.m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .mach = site->mach, .site = *site,
+                      .schedule = schedule};
+    em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};
     em->memo_cap = 256;
     em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);

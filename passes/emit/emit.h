@@ -8,8 +8,7 @@
 #ifndef MCC_PASSES_EMIT_H
 #define MCC_PASSES_EMIT_H
 
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/schedule/schedule.h"
 
 enum { EM_LEVELS = 48, EM_POINTS = 64, AHEAD_MOST = 4 };
 
@@ -43,6 +42,8 @@ struct em {
     struct arena *arena;
     struct lfunc *f;
     const struct machine *mach;
+    struct site site;            /* the same, for what decisions and emitters both ask */
+    const struct schedule *schedule;
     lblock level[EM_LEVELS];
     int top;                     /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
@@ -73,8 +74,8 @@ struct em {
     bool failed;
 };
 
-/* scratch: everything but what em_finish leaves in the kernel (its text, its arguments) */
-bool em_begin(struct em *, struct module *, struct kernel *, const struct machine *, struct arena *scratch, const char *name);
+/* In site.arena: everything but what em_finish leaves in the kernel (its text, its arguments). */
+bool em_begin(struct em *, const struct site *, const struct schedule *, const char *name);
 bool em_finish(struct em *);     /* verifies, prints into kernel.text */
 
 
@@ -159,11 +160,7 @@ bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lva
  * image that `point` names, all channels, are in scratch from here on, and em_value reads them there. Points of an image
  * are numbered through over the last two dims. */
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
-/* What `rows` rows of the result of convolution n of two spatial dims read: so many rows of so many elements, of which some on the left
- * and on the right are zeros beside the image's columns. False: not known, or too many. */
-struct stage_rows { int64_t rows, width, left, columns; };
-bool em_stage_extent(struct em *, const struct node *n, int64_t rows, struct stage_rows *);
-/* The same as em_stage_fill for what the rows from `row` on read; em_stage_extent has said yes. channels: only these, one vector;
+/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these, one vector;
  * NULL: all. */
 void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows, const expr_id *channels);
 lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);

@@ -43,56 +43,6 @@ lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, 
 
 enum { UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
 
-/* ---- what is reduced ------------------------------------------------------------------------------------------- */
-
-static void rdim_add(struct reduction *r, expr_id extent, int64_t block)
-{
-    r->dim[r->n_dims++] = (struct rdim){.extent = extent, .order = {.residues = 1, .block = block}};
-}
-
-static int64_t channel_block(struct em *em, value_id v, int32_t d)
-{
-    const struct storage *s = &em->m->storage[v.i];
-    return s->place != PLACE_NONE && s->rank > d ? s->dim[d].block : 0;
-}
-
-static void dims_of_conv(struct em *em, struct reduction *r)
-{
-    const struct type *w = value_type(em->g, r->n->in[1]);
-    for (int32_t d = 2; d < w->rank; d++)
-        rdim_add(r, w->dims[d], 0);
-    bool groups = node_int(r->n, "groups", 1) != 1;
-    rdim_add(r, w->dims[1], groups ? 0 : channel_block(em, r->n->in[0], 1));
-    if (!groups && r->group == 1)
-        r->dim[r->n_dims - 1].order = em_channel_order(em, r->n->in[0]);
-}
-
-static void dims_of(struct em *em, struct reduction *r)
-{
-    const struct node *n = r->n;
-    uint32_t count;
-    if (n->op == OP_CONV) {
-        dims_of_conv(em, r);
-    } else if (n->op == OP_DOT) {
-        const int64_t *ca = node_ints(n, "contract_a", &count), *cb = node_ints(n, "contract_b", &count);
-        for (uint32_t i = 0; i < count; i++) {    /* equal, but one may be known and the other not */
-            expr_id a = value_type(em->g, n->in[0])->dims[ca[i]], b = value_type(em->g, n->in[1])->dims[cb[i]];
-            rdim_add(r, ex_is_const(em->x, b, &(int64_t){0}) ? b : a, 0);
-        }
-    } else if (n->op == OP_REDUCE) {
-        const int64_t *axes = node_ints(n, "axes", &count);
-        for (uint32_t i = 0; i < count; i++)
-            rdim_add(r, value_type(em->g, n->in[0])->dims[axes[i]],
-                     channel_block(em, n->in[0], (int32_t)axes[i]));
-    } else if (n->op == OP_ARGREDUCE) {
-        rdim_add(r, value_type(em->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
-    } else {
-        const int64_t *kernel = node_ints(n, "kernel", &count);
-        for (uint32_t i = 0; i < count; i++)
-            rdim_add(r, ex_const(em->x, kernel[i]), 0);
-    }
-}
-
 /* Small constant window dims are unrolled from the inside out, so that points share loads across taps. */
 static void choose_unroll(struct em *em, struct reduction *r)
 {
@@ -296,8 +246,11 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
                  : arg ? L_MAX : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
-    r->row = em_row_taps(em, n);
-    dims_of(em, r);
+    r->row = row_taps(&em->site, n);
+    struct reduced dims;
+    reduced_dims(&em->site, n, em->stage.buffer.i && em->k->staged.i == n->in[0].i, &dims);
+    r->n_dims = dims.n;
+    memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
 }
 
 /* Lanes of a point: the widest lane symbol that it mentions. */
@@ -322,7 +275,7 @@ static lval finish_acc(struct em *em, const struct node *n, lval v)
 void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond, lval *out)
 {
     struct reduction r;
-    expr_id k[MAX_RDIMS];
+    expr_id k[REDUCED_MOST];
     lval acc[EM_POINTS];
     reduction_init(em, &r, n, n_points, points, cond);
     choose_unroll(em, &r);
@@ -343,34 +296,11 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
         out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
 }
 
-bool em_reduce_cut(struct em *em, const struct node *n, struct cut *cut)
-{
-    struct reduction r;
-    reduction_init(em, &r, n, 0, NULL, ex_const(em->x, 1));
-    if (r.group != 1 || r.row.dim >= 0 || r.acc != ELEM_F32 || value_type(em->g, n->out[0])->elem != ELEM_F32)
-        return false;
-    *cut = (struct cut){.inner = 1};
-    for (uint32_t d = r.n_dims; d > 0; d--) {
-        const struct rdim *dim = &r.dim[d - 1];
-        int64_t extent;
-        if (!ex_is_const(em->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 || (dim->order.block && dim->order.phase[0]))
-            return false;
-        if (extent == 1)
-            continue;
-        if (cut->extent && !mul_i64(cut->inner, cut->extent, &cut->inner))
-            return false;
-        cut->dim = d - 1;
-        cut->extent = extent;
-        cut->unit = dim->order.block ? dim->order.block : 1;
-    }
-    return cut->extent > 1;
-}
-
 void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, const struct cut *cut,
                     expr_id from, int64_t count, lval *acc)
 {
     struct reduction r;
-    expr_id k[MAX_RDIMS];
+    expr_id k[REDUCED_MOST];
     reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
     r.cut = cut->dim;
     r.from = from;
@@ -485,7 +415,7 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
 lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     struct reduction r;
-    expr_id k[MAX_RDIMS], *point = arena_copy(em->arena, idx, sizeof *idx *
+    expr_id k[REDUCED_MOST], *point = arena_copy(em->arena, idx, sizeof *idx *
                                               (size_t)(value_type(em->g, n->out[0])->rank + 1));
     expr_id *const points[1] = {point};
     int32_t rank = value_type(em->g, n->out[0])->rank;

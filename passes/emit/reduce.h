@@ -3,15 +3,11 @@
 #define MCC_PASSES_EMIT_REDUCE_H
 
 #include "passes/emit/emit.h"
-#include "passes/emit/split.h"
-#include "passes/schedule/schedule.h"
 
-enum { MAX_RDIMS = RANK_MAX };
-struct rdim { expr_id extent; struct channel_order order; bool unroll; };
 struct reduction {
     const struct node *n;
     uint32_t n_dims;
-    struct rdim dim[MAX_RDIMS];
+    struct rdim dim[REDUCED_MOST];
     enum lop combine;
     enum elem acc;               /* register element of the accumulators */
     uint32_t group, valid;       /* steps at once along the innermost dim (emit/dot.c), and those that exist; 1: one by one */
@@ -23,9 +19,6 @@ struct reduction {
     expr_id from;                /* ... from here on, as much as its extent says; {0}: all of each dim */
 };
 
-/* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
-struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
-bool em_reduce_cut(struct em *, const struct node *, struct cut *);
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
 void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *, expr_id from,
                     int64_t n, lval *acc);

@@ -7,42 +7,7 @@
  * multiply-adds, and nothing but the taps' weights has to be kept for it.
  */
 #include "passes/emit/reduce.h"
-#include "passes/schedule/schedule.h"
-
-enum { LEAST_TAPS = 2, MOST_TAPS = 8, MOST_APART = 64 };
-
-struct row_taps em_row_taps(struct em *em, const struct node *n)
-{
-    struct row_taps none = {.dim = -1}, r = {0};
-    uint32_t c;
-    int64_t channels, lanes = em->mach->vector_bytes / 4;
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || dot_group(em->m, n) > 1 || conv_pixel_lanes(em->m, n))
-        return none;
-    const struct type *w = value_type(em->g, n->in[1]);
-    r.dim = w->rank - 3;   /* among the spatial dims */
-    if (w->rank < 3 || elem_size(register_elem(value_type(em->g, n->out[0])->elem)) > 4 || node_ints(n, "xdil", &c)[r.dim] != 1 ||
-        !ex_is_const(em->x, w->dims[0], &channels) || channels > lanes || !ex_is_const(em->x, w->dims[w->rank - 1], &r.taps) ||
-        r.taps < LEAST_TAPS || r.taps > MOST_TAPS)
-        return none;
-    r.stride = node_ints(n, "strides", &c)[r.dim];
-    r.dilation = node_ints(n, "dilations", &c)[r.dim];
-    return r.stride <= MOST_APART && r.dilation <= MOST_APART ? r : none;
-}
-
-int64_t row_places(const struct row_taps *r, int64_t points)
-{
-    int64_t places = 0;
-    for (int64_t p = 0; p < points; p++)
-        for (int64_t t = 0; t < r->taps; t++) {
-            bool seen = false;   /* by a point before it, at a later tap */
-            for (int64_t q = 0; q < p && !seen; q++) {
-                int64_t ahead = (p - q) * r->stride + t * r->dilation;
-                seen = ahead % r->dilation == 0 && ahead / r->dilation < r->taps;
-            }
-            places += !seen;
-        }
-    return places;
-}
+#include "passes/emit/templates.h"
 
 /* Is point a known to lie `*ahead` places beyond point b in the same row? */
 static bool same_row(struct em *em, const struct reduction *r, uint32_t a, uint32_t b, int64_t *ahead)
@@ -58,7 +23,7 @@ struct visit { uint32_t row, point; int64_t place, tap; };   /* row: the first p
 
 void reduction_row(struct em *em, struct reduction *r, expr_id *k, lval *acc)
 {
-    struct visit visits[EM_POINTS * MOST_TAPS];
+    struct visit visits[EM_POINTS * ROW_TAPS_MOST];
     uint32_t n = 0, row = 0;
     for (uint32_t i = 0; i < r->n_points; i++) {
         int64_t ahead = 0;

@@ -1,4 +1,4 @@
-/* schedule: every kernel becomes a loop-IR function, from a few templates chosen by shape.
+/* schedule: every kernel becomes a loop-IR function, from a few templates, as its record says (passes/schedule).
  *
  * map      loops over the stored value's points, lanes along the dim where memory is contiguous; dims that inner
  *          reductions depend on are outermost (rows)
@@ -8,8 +8,7 @@
  *
  * Parallel indices are flattened outer loops; their number depends on the shape only.
  */
-#include "passes/emit/emit.h"
-#include "passes/schedule/schedule.h"
+#include "passes/emit/templates.h"
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
@@ -34,9 +33,25 @@ void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint3
 /* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
 
 static template_fn *const templates[] = {
-    [KERNEL_MAP] = emit_map, [KERNEL_REDUCE] = emit_tiled, [KERNEL_CONTRACT] = emit_tiled, [KERNEL_SCAN] = emit_scan,
-    [KERNEL_SCATTER] = emit_scatter, [KERNEL_OPAQUE] = NULL, [KERNEL_CONTROL] = NULL, [KERNEL_HALO] = emit_halo,
+    [SCHEDULE_MAP] = emit_map, [SCHEDULE_TILED] = emit_tiled, [SCHEDULE_WINOGRAD] = emit_winograd, [SCHEDULE_ATTENTION] = emit_attention,
+    [SCHEDULE_SCAN] = emit_scan, [SCHEDULE_SCATTER] = emit_scatter, [SCHEDULE_HALO] = emit_halo,
 };
+
+/* Decides, and emits what was decided. */
+static bool kernel_emit(const struct site *site, const char *name)
+{
+    struct em em;
+    struct kernel *k = site->k;
+    struct schedule *s = NEW(&site->m->ctx->session, struct schedule);
+    if (!schedule_choose(site, s))
+        return false;
+    if (s->kind == SCHEDULE_NONE)
+        return true;
+    if (!k->choice)
+        k->choice = schedule_words(site, s, site->m->arena);
+    k->flops = s->flops;
+    return em_begin(&em, site, s, name) && templates[s->kind](&em) && em_finish(&em);
+}
 
 bool schedule(struct module *m, const struct machine *mach, const char *suffix)
 {
@@ -44,12 +59,8 @@ bool schedule(struct module *m, const struct machine *mach, const char *suffix)
     bool ok = true;
     arena_init(&scratch, m->ctx);
     for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
-        struct em em;
-        if (!templates[k->kind])
-            continue;
-        template_fn *emit = k->winograd ? emit_winograd : k->attention ? emit_attention : templates[k->kind];
-        ok = em_begin(&em, m, k, mach, &scratch, arena_printf(&scratch, "k%u%s", i, suffix)) && emit(&em) && em_finish(&em);
+        struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, mach};
+        ok = kernel_emit(&site, arena_printf(&scratch, "k%u%s", i, suffix));
         arena_release(&scratch);
         if (m->scheduled)
             m->scheduled(m->user);

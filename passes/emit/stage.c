@@ -7,9 +7,9 @@
  * where those reach beyond the image.
  */
 #include "passes/module/access.h"
-#include "passes/schedule/schedule.h"
+#include "passes/emit/templates.h"
 
-enum { SOURCE_DEPTH = 16, STAGE_MOST = 1 << 24 /* points */ };
+enum { SOURCE_DEPTH = 16 };
 
 static void stage_storage(struct em *em, expr_id first, int64_t most)
 {
@@ -132,22 +132,6 @@ void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id c
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
 
-bool em_stage_extent(struct em *em, const struct node *n, int64_t rows, struct stage_rows *r)
-{
-    const struct type *w = value_type(em->g, n->in[1]);
-    uint32_t c;
-    int64_t right, taps, span, total;
-    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
-    if (!ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[3], &r->columns) || !ex_is_const(em->x, w->dims[2], &taps) ||
-        !conv_reach(em->g, n, 1, 1, &r->left, &right) || !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
-        return false;
-    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST || span > STAGE_MOST)
-        return false;
-    r->rows += span + 1;
-    r->width = r->left + r->columns + right;
-    return mul_i64(r->rows, r->width, &total) && total <= STAGE_MOST;
-}
-
 static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
 {
     struct em_for l;
@@ -203,7 +187,7 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
     uint32_t c;
     struct row_range r;
     expr_id idx[RANK_MAX] = {point[0]};
-    em_stage_extent(em, n, rows, &r.extent);
+    stage_extent(&em->site, n, rows, &r.extent);
     r.first = ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]);
     int64_t line = r.extent.width * CHANNEL_BLOCK, block = channels ? 0 : r.extent.rows * line;
     struct storage *s = &em->stage.storage;

@@ -251,7 +251,7 @@ static expr_id step_number(struct em *em, const struct reduction *r, const expr_
 static void prefetch_far(struct em *em, const struct reduction *r, const expr_id *k)
 {
     const struct em_ahead *a = &em->ahead;
-    expr_id p[RANK_MAX], first[MAX_RDIMS];
+    expr_id p[RANK_MAX], first[REDUCED_MOST];
     memcpy(p, r->points[0], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
     for (uint32_t d = 0; d < r->n_dims; d++)
         first[d] = d == a->cut ? a->k : ex_const(em->x, 0);

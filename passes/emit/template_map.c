@@ -1,8 +1,8 @@
 /* The template of maps: loops over the stored value's points, lanes along the dim where memory is contiguous; dims that
  * inner reductions depend on are outermost (rows).
  */
+#include "passes/emit/templates.h"
 #include "passes/emit/turn.h"
-#include "passes/schedule/schedule.h"
 
 enum { MAP_GRAIN = 4096 /* elements per parallel index, about 2 us */, MAP_GRAIN_MAX = 65536 /* elements at most */ };
 

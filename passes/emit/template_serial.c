@@ -1,6 +1,5 @@
 /* The templates without tiles: scan and scatter, serial along one dim, and the zeros around a padded value. */
-#include "passes/emit/emit.h"
-#include "passes/schedule/schedule.h"
+#include "passes/emit/templates.h"
 
 #include <string.h>
 

@@ -1,8 +1,7 @@
 /* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit/reduce.c). With accumulators in
  * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
-#include "passes/module/choices.h"
-#include "passes/schedule/tiled.h"
+#include "passes/emit/tiled.h"
 
 #include <string.h>
 
@@ -79,22 +78,22 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         for (uint32_t i = 0; i < ta; i++)
             for (uint32_t v = 0; v < t->n_pieces; v++) {
                 expr_id *p = arena_copy(em->arena, t->idx, sizeof t->idx);
-                if (t->vec >= 0)
-                    p[t->vec] = t->piece[v];
-                if (t->a >= 0)
-                    p[t->a] = ex_addc(em->x, a0, i);
-                if (t->b >= 0)
-                    p[t->b] = ex_addc(em->x, b0, j);
-                if (t->flat) {
-                    p[t->b] = ex_div(em->x, p[t->a], t->t->dims[t->a]);
-                    p[t->a] = ex_mod(em->x, p[t->a], t->t->dims[t->a]);
+                if (t->s->vec >= 0)
+                    p[t->s->vec] = t->piece[v];
+                if (t->s->a >= 0)
+                    p[t->s->a] = ex_addc(em->x, a0, i);
+                if (t->s->b >= 0)
+                    p[t->s->b] = ex_addc(em->x, b0, j);
+                if (t->s->flat) {
+                    p[t->s->b] = ex_div(em->x, p[t->s->a], t->t->dims[t->s->a]);
+                    p[t->s->a] = ex_mod(em->x, p[t->s->a], t->t->dims[t->s->a]);
                 }
                 points[n++] = p;
             }
     if (t->k.sums.i) {
         if (!block_part(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
             return;
-    } else if (n == 1 && t->vec < 0)
+    } else if (n == 1 && t->s->vec < 0)
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
@@ -145,14 +144,14 @@ static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t si
     }
     if (c <= 0)
         return;
-    int64_t tiles = (c + size - 1) / size, small = c / tiles, large = c % tiles;
-    if (large) {
-        expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, large), 1, NULL, 0);
-        fn(em, t, ex_mulc(em->x, i, small + 1), (uint32_t)small + 1, arg);
+    struct even e = even_split(c, size);
+    if (e.large) {
+        expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, e.large), 1, NULL, 0);
+        fn(em, t, ex_mulc(em->x, i, e.small + 1), (uint32_t)e.small + 1, arg);
         em_for_end(em, &l, NULL, NULL);
     }
-    expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, tiles - large), 1, NULL, 0);
-    fn(em, t, ex_addc(em->x, ex_mulc(em->x, i, small), large * (small + 1)), (uint32_t)small, arg);
+    expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, e.tiles - e.large), 1, NULL, 0);
+    fn(em, t, ex_addc(em->x, ex_mulc(em->x, i, e.small), e.large * (e.small + 1)), (uint32_t)e.small, arg);
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -166,8 +165,8 @@ struct b_tile { expr_id at; uint32_t count; };
 static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
 {
     const struct b_tile *b = arg;
-    if (t->early && !t->fixed_b) {
-        int64_t in_a = dim_tiles(em, t, t->a, t->ta), in_b = dim_tiles(em, t, t->b, t->tb);
+    if (t->s->early && !t->fixed_b) {
+        int64_t in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
         expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), ex_div(em->x, b->at, ex_const(em->x, b->count)));
         ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), ex_div(em->x, at, ex_const(em->x, count))), t->lines * in_b * in_a);
     }
@@ -178,30 +177,14 @@ void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *a
 {
     struct b_tile b = {at, count};
     (void)arg;
-    tile_split(em, t, t->a, t->ta, tile_a, &b);
-}
-
-static int64_t flat_points(struct em *em, const struct tiling *t)
-{
-    int64_t rows = 0, columns = 0;
-    ex_is_const(em->x, t->t->dims[t->b], &rows);
-    ex_is_const(em->x, t->t->dims[t->a], &columns);
-    return rows * columns;
-}
-
-/* An even split of all points: `large` tiles of one point more than `small` come first. */
-struct even { int64_t tiles, small, large; };
-static struct even flat_even(struct em *em, const struct tiling *t)
-{
-    int64_t n = flat_points(em, t), tiles = (n + t->ta - 1) / t->ta;
-    return (struct even){tiles, n / tiles, n % tiles};
+    tile_split(em, t, t->s->a, t->s->ta, tile_a, &b);
 }
 
 /* Tile number row0. */
 static void tile_flat(struct em *em, struct tiling *t)
 {
     struct exprs *x = em->x;
-    struct even e = flat_even(em, t);
+    struct even e = tile_flat_split(em->x, t->t, t->s);
     int64_t tiles = e.tiles, small = e.small, large = e.large;
     struct em_if iff;
     expr_id zero = ex_const(x, 0), border = ex_const(x, large);
@@ -224,7 +207,7 @@ static void tile_chunk(struct em *em, struct tiling *t)
     struct em_for l;
     expr_id first = t->row0;
     t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
-    int64_t tiles = flat_even(em, t).tiles;
+    int64_t tiles = tile_flat_split(em->x, t->t, t->s).tiles;
     ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), t->row0), t->lines * tiles);
     tile_flat(em, t);
     em_for_end(em, &l, NULL, NULL);
@@ -233,34 +216,34 @@ static void tile_chunk(struct em *em, struct tiling *t)
 
 void tile_rows(struct em *em, struct tiling *t)
 {
-    if (t->windows)
+    if (t->s->windows)
         window_rows(em, t);
-    else if (t->chunk || (t->flat && t->k.sums.i))
+    else if (t->s->chunk || (t->s->flat && t->k.sums.i))
         tile_chunk(em, t);
-    else if (t->flat)
+    else if (t->s->flat)
         tile_flat(em, t);
     else if (t->fixed_b)
-        tile_b(em, t, t->row0, t->tb, NULL);
+        tile_b(em, t, t->row0, t->s->tb, NULL);
     else
-        tile_split(em, t, t->b, t->tb, tile_b, NULL);
+        tile_split(em, t, t->s->b, t->s->tb, tile_b, NULL);
 }
 
 static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t vectors, uint32_t rest_lanes)
 {
-    expr_id base = ex_mulc(em->x, block, (int64_t)t->nr * t->lanes);
+    expr_id base = ex_mulc(em->x, block, (int64_t)t->s->nr * t->s->lanes);
     t->n_pieces = 0;
     for (uint32_t v = 0; v < vectors; v++)
-        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, t->lanes, (lval){0})),
-                                          (int64_t)v * t->lanes);
+        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, t->s->lanes, (lval){0})),
+                                          (int64_t)v * t->s->lanes);
     if (rest_lanes == 1) {   /* a dim of one index may vanish in a view: no lanes then */
-        t->piece[t->n_pieces++] = ex_addc(em->x, base, (int64_t)vectors * t->lanes);
+        t->piece[t->n_pieces++] = ex_addc(em->x, base, (int64_t)vectors * t->s->lanes);
     } else if (rest_lanes) {   /* a narrower register where the rest is a power of two, else a mask */
         uint32_t w = 2;
         while (w < rest_lanes)
             w *= 2;
         lval mask = w == rest_lanes ? (lval){0} : em_tail_mask(em, ex_const(em->x, rest_lanes), w);
         t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
-                                          (int64_t)vectors * t->lanes);
+                                          (int64_t)vectors * t->s->lanes);
     }
     partial_begin(em, t);
     tile_rows(em, t);
@@ -271,23 +254,23 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
 void tile_vectors(struct em *em, struct tiling *t, expr_id block)
 {
     int64_t n;
-    if (t->vec < 0) {
+    if (t->s->vec < 0) {
         t->n_pieces = 1;
         tile_rows(em, t);
         return;
     }
-    if (!ex_is_const(em->x, t->t->dims[t->vec], &n)) {
-        expr_id base = ex_mulc(em->x, block, t->lanes);
-        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->vec], base), t->lanes);
-        t->piece[0] = ex_add(em->x, base, em_lane(em, t->lanes, mask));
+    if (!ex_is_const(em->x, t->t->dims[t->s->vec], &n)) {
+        expr_id base = ex_mulc(em->x, block, t->s->lanes);
+        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->s->vec], base), t->s->lanes);
+        t->piece[0] = ex_add(em->x, base, em_lane(em, t->s->lanes, mask));
         t->n_pieces = 1;
         tile_rows(em, t);
         return;
     }
-    int64_t width = (int64_t)t->nr * t->lanes, whole = n / width, rest = n % width;
-    uint32_t rest_vectors = (uint32_t)(rest / t->lanes), rest_lanes = (uint32_t)(rest % t->lanes);
+    int64_t width = (int64_t)t->s->nr * t->s->lanes, whole = n / width, rest = n % width;
+    uint32_t rest_vectors = (uint32_t)(rest / t->s->lanes), rest_lanes = (uint32_t)(rest % t->s->lanes);
     if (!rest) {
-        tile_pieces(em, t, block, t->nr, 0);
+        tile_pieces(em, t, block, t->s->nr, 0);
         return;
     }
     if (!whole) {
@@ -297,7 +280,7 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     struct em_if iff;
     expr_id last = ex_const(em->x, whole);
     em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, block, last)));
-    tile_pieces(em, t, em_pin(em, block, 0, whole - 1), t->nr, 0);
+    tile_pieces(em, t, em_pin(em, block, 0, whole - 1), t->s->nr, 0);
     em_if_end(em, &iff);
     em_if_begin(em, &iff, em_cond(em, ex_eq(em->x, block, last)));
     tile_pieces(em, t, em_pin(em, last, whole, whole), rest_vectors, rest_lanes);
@@ -305,27 +288,6 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
 }
 
 /* ---- a staged operand ------------------------------------------------------------------------------------------------ */
-
-enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2 };
-
-/* Tiles of a chunk: half of the first cache holds their staged operand, or there are two. */
-static uint32_t chunk_tiles(struct em *em, const struct tiling *t)
-{
-    int64_t channels = 1, tiles = flat_even(em, t).tiles;
-    ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[1], &channels);
-    int64_t fit = (int64_t)em->mach->l1_kib * 1024 / 2 / (channels * 4 * t->ta), n = tiles / CHUNKS;
-    if (n > fit)
-        n = fit;
-    if (n < LEAST_TILES)
-        n = LEAST_TILES;
-    const struct choice *told = choice_of_kernel(em->m, em->k, CHOOSE_CHUNK);
-    if (told && (int64_t)told->n[0] * channels * 4 * t->ta > CHUNK_BYTES_MOST)
-        choice_refuse(em->m, told, "so many tiles take more scratch than 16 MiB a thread");
-    else if (told)
-        n = told->n[0] < tiles ? told->n[0] : tiles;
-    int64_t chunks = (tiles + n - 1) / n;
-    return (uint32_t)((tiles + chunks - 1) / chunks);
-}
 
 static expr_id flat_first(struct em *em, const struct even *e, expr_id tile)
 {
@@ -336,37 +298,21 @@ static expr_id flat_first(struct em *em, const struct even *e, expr_id tile)
 static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id blocks)
 {
     struct exprs *x = em->x;
-    struct even e = flat_even(em, t);
+    struct even e = tile_flat_split(em->x, t->t, t->s);
     struct em_for l;
-    int64_t most = (int64_t)t->chunk * (e.small + (e.large > 0));
-    t->row0 = ex_mulc(x, chunk, t->chunk);
-    expr_id end = ex_min(x, ex_addc(x, t->row0, t->chunk), ex_const(x, e.tiles)), first = flat_first(em, &e, t->row0);
+    int64_t most = (int64_t)t->s->chunk * (e.small + (e.large > 0));
+    t->row0 = ex_mulc(x, chunk, t->s->chunk);
+    expr_id end = ex_min(x, ex_addc(x, t->row0, t->s->chunk), ex_const(x, e.tiles)), first = flat_first(em, &e, t->row0);
     expr_id count = ex_sub(x, flat_first(em, &e, end), first);
     t->here = ex_sub(x, end, t->row0);
     if (!ex_is_const(x, chunk, &(int64_t){0})) {
-        first = em_pin(em, first, 0, flat_points(em, t) - 1);
+        first = em_pin(em, first, 0, e.tiles * e.small + e.large - 1);
         count = em_pin(em, count, 1, most);
-        t->here = em_pin(em, t->here, 1, t->chunk);
+        t->here = em_pin(em, t->here, 1, t->s->chunk);
     }
     em_stage_fill(em, t->idx, first, count, most);
     tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
     em_for_end(em, &l, NULL, NULL);
-}
-
-/* What was chosen, for the remarks: in the first variant, the fastest. */
-static void choice_note(struct em *em, const struct tiling *t)
-{
-    if (em->k->choice)
-        return;
-    struct arena *a = em->m->arena;
-    const char *note = arena_printf(a, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta,
-                                    t->flat ? " of whole images" : "", t->nr, t->nr == 1 ? "" : "s", t->lanes,
-                                    t->early ? ", panels asked for a block early" : "");
-    if (t->k.blocks)
-        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->k.size * t->k.cut.inner));
-    if (t->chunk)
-        note = arena_printf(a, "%s; operand computed for %u tiles at a time", note, t->chunk);
-    em->k->choice = note;
 }
 
 /* The parallel loops: what is not tiled, blocks of vectors, then tiles or chunks of tiles. */
@@ -374,77 +320,35 @@ struct tile_loops { struct loop loop[RANK_MAX + 4]; uint32_t n, block, rows; };
 
 static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent) { l->loop[l->n++] = (struct loop){dim, extent, {0}}; }
 
-/* The bytes of an operand. */
-static int64_t operand_bytes(struct em *em, value_id v)
-{
-    const struct type *t = value_type(em->g, v);
-    int64_t n = elem_size(t->elem);
-    for (int32_t d = 0; d < t->rank; d++)
-        if (!mul_i64(n, extent_hint(em->x, t->dims[d]), &n))
-            return INT64_MAX;
-    return n;
-}
-
-bool tile_is_line(const struct tiling *t, int32_t d)
-{
-    uint32_t batch = 0;
-    if (t->n->op == OP_DOT)
-        node_ints(t->n, "batch_a", &batch);
-    return d != t->vec && d != t->a && d != t->b && d >= (int32_t)batch;
-}
-
-/* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the operands again
- * and again: better the one that the second cache holds, or the fewer bytes. */
-static bool blocks_first(struct em *em, const struct tiling *t, expr_id blocks)
-{
-    int64_t a, b, lines = 1, half = (int64_t)em->mach->l2_kib * 1024 / 2;
-    if (!tile_shares_columns(em, t))
-        return false;
-    for (int32_t d = 0; d < t->t->rank; d++)
-        if (tile_is_line(t, d) && !mul_i64(lines, extent_hint(em->x, t->t->dims[d]), &lines))
-            return false;
-    a = operand_bytes(em, t->n->in[0]), b = operand_bytes(em, t->n->in[1]);
-    if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? extent_hint(em->x, blocks) : 1, &a))
-        return false;
-    return a < b;
-}
-
-static int64_t tiles_of(struct em *em, const struct tiling *t)
-{
-    int64_t rows = 0;
-    ex_is_const(em->x, t->t->dims[t->b], &rows);
-    return t->flat ? flat_even(em, t).tiles : rows / t->tb;
-}
-
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
     struct tile_loops l = {.n = 0};
     int64_t rows = 0;
-    bool late = t->k.blocks || blocks_first(em, t, blocks);
+    bool late = t->s->lines_last;
     for (int32_t d = 0; d < t->t->rank; d++)
-        if (d != t->vec && d != t->a && d != t->b && !(late && tile_is_line(t, d)))
+        if (d != t->s->vec && d != t->s->a && d != t->s->b && !(late && tile_is_line(t->n, t->s, d)))
             loop_add(&l, d, t->t->dims[d]);
     l.block = l.n;
-    if (t->k.blocks) {
+    if (t->s->blocks) {
         loop_add(&l, -1, blocks);
         l.rows = l.n;
         return l;
     }
-    if (t->vec >= 0 && (!t->chunk || t->by_piece))
+    if (t->s->vec >= 0 && (!t->s->chunk || t->s->by_piece))
         loop_add(&l, -1, blocks);
     for (int32_t d = 0; late && d < t->t->rank; d++)
-        if (tile_is_line(t, d))
+        if (tile_is_line(t->n, t->s, d))
             loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
-    if (t->windows) {
-        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tiles_of(em, t)), ex_const(em->x, t->chunk)));
+    if (t->s->windows) {
+        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk)));
         return l;
     }
-    t->fixed_b = !t->flat && t->b >= 0 && ex_is_const(em->x, t->t->dims[t->b], &rows) && rows % t->tb == 0;
+    t->fixed_b = !t->s->flat && t->s->b >= 0 && ex_is_const(em->x, t->t->dims[t->s->b], &rows) && rows % t->s->tb == 0;
     if (t->fixed_b)   /* rows divide evenly: parallel over them */
-        loop_add(&l, -1, ex_const(em->x, rows / t->tb));
-    else if (t->flat)
-        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, flat_even(em, t).tiles), ex_const(em->x, t->chunk ? t->chunk : 1)));
+        loop_add(&l, -1, ex_const(em->x, rows / t->s->tb));
+    else if (t->s->flat)
+        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles), ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
     return l;
 }
 
@@ -454,8 +358,8 @@ static void line_number(struct em *em, struct tiling *t, const struct tile_loops
     int64_t n = 0;
     t->line = ex_const(em->x, 0);
     t->lines = 1;
-    for (int32_t d = 0; d < t->t->rank && t->k.blocks; d++)
-        if (tile_is_line(t, d) && ex_is_const(em->x, t->t->dims[d], &n))
+    for (int32_t d = 0; d < t->t->rank && t->s->blocks; d++)
+        if (tile_is_line(t->n, t->s, d) && ex_is_const(em->x, t->t->dims[d], &n))
             t->lines *= n;
     for (uint32_t i = l->block + 1; i < l->rows; i++) {
         t->line = ex_add(em->x, ex_mul(em->x, t->line, l->loop[i].extent), l->loop[i].var);
@@ -468,51 +372,45 @@ bool emit_tiled(struct em *em)
 {
     struct em_for par;
     struct exprs *x = em->x;
-    struct tile_choice c = tile_choose(em);
-    struct tiling t = {.n = graph_node(em->g, em->k->anchor), .vec = c.vec, .a = c.a,
-                       .b = c.b, .lanes = c.lanes, .nr = c.nr, .ta = c.ta, .tb = c.tb, .flat = c.flat};
+    const struct tile_schedule *s = &em->schedule->tile;
+    struct tiling t = {.s = s, .n = graph_node(em->g, em->k->anchor)};
     expr_id blocks = ex_const(x, 1);
     t.t = value_type(em->g, t.n->out[0]);
     for (int32_t d = 0; d < t.t->rank; d++)
         t.idx[d] = ex_const(x, 0);
-    if (t.vec >= 0 && !ex_is_const(x, t.t->dims[t.vec], &(int64_t){0}))
-        t.nr = 1;
-    if (t.vec >= 0)
-        blocks = ex_ceildiv(x, t.t->dims[t.vec], ex_const(x, (int64_t)t.nr * t.lanes));
-    t.chunk = !em->k->staged.i ? 0 : t.flat ? chunk_tiles(em, &t) : window_choose(em, &t);
-    panel_slice(em, &t);
-    block_choose(em, &t);
+    if (s->vec >= 0)
+        blocks = ex_ceildiv(x, t.t->dims[s->vec], ex_const(x, (int64_t)s->nr * s->lanes));
+    if (s->blocks)
+        block_begin(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
-        t.partial = em_scratch(em, ELEM_F32, t.lanes);
+        t.partial = em_scratch(em, ELEM_F32, s->lanes);
     em_parallel_open(em, &par, l.loop, l.n);
     for (uint32_t i = 0; i < l.n; i++)
         if (l.loop[i].dim >= 0)
             t.idx[l.loop[i].dim] = l.loop[i].var;
     line_number(em, &t, &l);
-    if (t.windows) {
+    if (s->windows) {
         window_chunk(em, &t, l.loop[l.rows].var, l.loop[l.block].var, blocks);
-    } else if (t.chunk) {
+    } else if (s->chunk) {
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
         bool rows = l.rows < l.n;
         t.row0 = ex_const(x, 0);
-        t.here = ex_const(x, t.flat ? flat_even(em, &t).tiles : 0);
+        t.here = ex_const(x, s->flat ? tile_count(x, t.t, s) : 0);
         if (rows)
-            t.row0 = ex_mulc(x, l.loop[l.rows].var, t.tb);
-        ahead_choose(em, &t);
+            t.row0 = ex_mulc(x, l.loop[l.rows].var, s->tb);
+        ahead_begin(em, &t);
         if (rows)
-            ahead_tile(em, &t, ex_add(x, ex_mulc(x, t.line, tiles_of(em, &t)), ex_div(x, t.row0, ex_const(x, t.tb))),
-                       t.lines * tiles_of(em, &t));
-        if (t.k.blocks)
+            ahead_tile(em, &t, ex_add(x, ex_mulc(x, t.line, tile_count(x, t.t, s)), ex_div(x, t.row0, ex_const(x, s->tb))),
+                       t.lines * tile_count(x, t.t, s));
+        if (s->blocks)
             block_vectors(em, &t, l.loop[l.block].var);
         else
-            tile_vectors(em, &t, t.vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
+            tile_vectors(em, &t, s->vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
-    choice_note(em, &t);
     em_parallel_end(em, &par);
-    int64_t lots = t.chunk ? (int64_t)t.chunk * (t.by_piece ? 1 : extent_hint(em->x, blocks)) : t.k.blocks ? t.lines : 1;
-    em->k->ns = c.ns * lots;
-    em->k->flops = c.flops;
+    int64_t lots = s->chunk ? (int64_t)s->chunk * (s->by_piece ? 1 : extent_hint(x, blocks)) : s->blocks ? t.lines : 1;
+    em->k->ns = em->schedule->ns * lots;
     return !em->failed;
 }

@@ -4,7 +4,7 @@
  * same values again.
  */
 #include "passes/emit/turn.h"
-#include "passes/schedule/schedule.h"
+#include "passes/emit/templates.h"
 
 #include <string.h>
 
@@ -110,13 +110,13 @@ bool turn_plan(struct em *em, int32_t vec, int32_t source, struct turn *t)
     expr_id n_vec = type->dims[vec], n_source = type->dims[source];
     int64_t work = statements(em);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
-        uint32_t lanes = columns[i] * (em->mach.vector_bytes / PART);
+        uint32_t lanes = columns[i] * (em->mach->vector_bytes / PART);
         lanes = lanes > MAX_LANES ? MAX_LANES : lanes;
-        while (lanes > columns[i] && (lanes > em_extent_hint(em, n_vec) || work * columns[i] * lanes * 4 / em->mach.vector_bytes > MAX_STATEMENTS))
+        while (lanes > columns[i] && (lanes > extent_hint(em->x, n_vec) || work * columns[i] * lanes * 4 / em->mach->vector_bytes > MAX_STATEMENTS))
             lanes /= 2;
         *t = (struct turn){.vec = vec, .source = source, .lanes = lanes, .columns = columns[i]};
         t->fits = ex_and(x, ex_le(x, ex_const(x, lanes), n_vec), ex_le(x, ex_const(x, columns[i]), n_source));
-        if (ex_truth(x, t->fits) == FALSE_ || lanes > em_extent_hint(em, n_vec) || columns[i] > em_extent_hint(em, n_source) ||
+        if (ex_truth(x, t->fits) == FALSE_ || lanes > extent_hint(em->x, n_vec) || columns[i] > extent_hint(em->x, n_source) ||
             work * columns[i] > MAX_STATEMENTS || !squares_serve(em, t))
             continue;
         t->line = LINE / elem_size(type->elem) / lanes;

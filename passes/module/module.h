@@ -147,6 +147,8 @@ bool plan_memory(struct module *);       /* places arena buffers and weights */
 void plan_report(const struct module *, struct strbuf *out);
 bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
+/* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
+bool emit_prepare(struct module *, const struct machine *, const char *suffix);
 
 /* Helpers shared by the passes. */
 value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */

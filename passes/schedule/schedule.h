@@ -1,40 +1,172 @@
-/* Between schedule.c, its templates and their cost model. */
+/* The schedule of a kernel on one CPU, as data: how its loops are cut, which dims lie in lanes and registers, what is staged,
+ * blocked and prefetched, and what the cost model estimates.
+ *
+ * In: a kernel whose values have storages, a machine. Out: one record (struct schedule), which prints and parses (print.c, parse.c),
+ * is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take it and choose nothing.
+ */
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
 
-#include "passes/emit/emit.h"
+#include "passes/module/access.h"
+#include "passes/module/query.h"
 
-/* Flattens loops [0, extent) into one parallel index; sets each var. */
-struct loop { int32_t dim; expr_id extent; expr_id var; };
-void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
-/* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
-lval tile_store(struct em *, const expr_id *point, lval result);
-/* Where the kernel's domain has a point of the anchor's result. */
-void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
+/* What a decision sees: a kernel, a CPU, and memory for as long as the kernel is at hand. */
+struct site {
+    struct module *m;
+    struct kernel *k;
+    struct graph *g;
+    struct exprs *x;
+    struct arena *arena;
+    const struct machine *mach;
+};
 
-/* The templates: a kernel's loop IR, false after a diagnostic. */
-typedef bool template_fn(struct em *);
-template_fn emit_map;                           /* emit/template_map.c */
-template_fn emit_tiled;                         /* emit/template_tiled.c */
-template_fn emit_scan, emit_scatter, emit_halo; /* emit/template_serial.c */
-template_fn emit_winograd;                      /* emit/winograd/winograd.c */
-template_fn emit_attention;                     /* emit/attention/attention.c */
-enum { FEW_POINTS = 1024 };
+/* ---- the record ------------------------------------------------------------------------------------------------- */
 
-struct tile_choice {
+enum schedule_kind {
+    SCHEDULE_NONE,               /* no kernel of its own: a call or control flow of the program */
+    SCHEDULE_MAP, SCHEDULE_TILED, SCHEDULE_WINOGRAD, SCHEDULE_ATTENTION, SCHEDULE_SCAN, SCHEDULE_SCATTER, SCHEDULE_HALO
+};
+
+/* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
+struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
+
+/* An anchor (conv, dot, window, reduce) at ta x tb points by nr vectors at once. */
+struct tile_schedule {
     int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
     uint32_t lanes, nr, ta, tb;
     bool flat;                   /* points of b and a are numbered through and tiled as one dim of ta points */
-    int64_t ns;                  /* estimated per parallel index */
+    bool lines_last;             /* images and further rows are gone through inside of a block of vectors, not outside */
+    uint32_t chunk;              /* tiles that share a staged operand, one after another; 0: each is a parallel index */
+    bool windows;                /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
+    bool by_piece;               /* ... of the piece's channels only: a depthwise convolution */
+    struct cut cut;              /* the reduced dim that is done in blocks, ... */
+    int64_t block, blocks;       /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
+    int64_t near;                /* prefetch: each vector's own line of the panels so many steps early; 0: not */
+    int64_t early;               /* ... and the next block's panels during so many steps of this one; 0: not */
+};
+
+/* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
+struct winograd_schedule {
+    uint32_t m, lanes;
+    int64_t mr, nr;              /* register tile: tiles x vectors of output channels */
+    int64_t chunk;               /* tiles of a chunk: a multiple of mr */
+    int64_t group;               /* vectors of output channels of a parallel index */
+    int64_t span;                /* chunks of a parallel index */
+    int64_t slice;               /* vectors of input channels of which U is at hand at a time */
+    int64_t early;               /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
+    bool resident;               /* U of all of them is derived first */
+};
+
+struct attention_schedule {
+    uint32_t lanes;
+    int64_t nv;                  /* vectors of rows of a block */
+    int64_t mr;                  /* register tile of the scores: keys x nv vectors */
+    int64_t pr, pc;              /* register tile of the results: rows x vectors */
+    int64_t span;                /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
+};
+
+struct schedule {
+    enum schedule_kind kind;
+    struct tile_schedule tile;           /* SCHEDULE_TILED */
+    struct winograd_schedule winograd;   /* SCHEDULE_WINOGRAD */
+    struct attention_schedule attention; /* SCHEDULE_ATTENTION */
+    int64_t ns;                  /* estimated per parallel index; 0: the emitter's own count (maps, scans) */
     uint64_t flops;              /* of the whole kernel, at the least extents */
 };
+
+/* Decides for one kernel, after every value has its storage. False after a diagnostic. */
+bool schedule_choose(const struct site *, struct schedule *);
+/* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added
+ * to *why, a line each. */
+bool schedule_verify(const struct site *, const struct schedule *, struct strbuf *why);
+/* The record in one sentence, for remarks. */
+const char *schedule_words(const struct site *, const struct schedule *, struct arena *);
+
+/* ---- facts that decisions and emitters share -------------------------------------------------------------------------- */
+
+/* n points in tiles of at most `size` as evenly as it goes: `large` of small + 1 points come first, then those of small. */
+struct even { int64_t tiles, small, large; };
+static inline struct even even_split(int64_t n, int64_t size)
+{
+    int64_t tiles = n > 0 ? (n + size - 1) / size : 0;
+    return tiles ? (struct even){tiles, n / tiles, n % tiles} : (struct even){0, 0, 0};
+}
+/* Of all points of a flat tile's two dims, which are of known extent. */
+struct even tile_flat_split(const struct exprs *, const struct type *result, const struct tile_schedule *);
+
 /* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast (emit/row.c). */
+enum { ROW_TAPS_MOST = 8 };
 struct row_taps { int32_t dim; int64_t taps, stride, dilation; };
-struct row_taps em_row_taps(struct em *, const struct node *);      /* dim -1: they do not */
-int64_t row_places(const struct row_taps *, int64_t points);        /* that so many points in a row read at all taps */
-struct tile_choice tile_choose(struct em *);
+struct row_taps row_taps(const struct site *, const struct node *);     /* dim -1: they do not */
+int64_t row_places(const struct row_taps *, int64_t points);            /* that so many points in a row read at all taps */
+
+/* The order of a convolution's input channels. */
+enum { MAX_RESIDUES = 8 };
+struct channel_order {
+    uint32_t residues;           /* g: channels k with equal k mod g lie in one run; 1: all do */
+    int64_t block;               /* of the memory that they lie in; 0: no blocks, or not known where they start */
+    int64_t phase[MAX_RESIDUES]; /* place of the run's first channel in its block */
+};
+/* Of operand x [N, C, ...]; runs of one channel after another when nothing is known. staged: it lies in scratch. */
+struct channel_order channel_order(const struct site *, value_id x, bool staged);
+
+/* What a reduction goes through, outermost first. */
+enum { REDUCED_MOST = RANK_MAX };
+struct rdim { expr_id extent; struct channel_order order; bool unroll; };
+struct reduced { uint32_t n; struct rdim dim[REDUCED_MOST]; };
+void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
+/* The dim that may be done in parts; false: none. */
+bool reduced_cut(const struct site *, const struct node *, struct cut *);
+
+/* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so many rows of so many
+ * elements, of which some on the left and on the right are zeros beside the image's columns. False: not known, or too many. */
+struct stage_rows { int64_t rows, width, left, columns; };
+bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
+
+/* A Winograd kernel's shape on this CPU. */
+struct winograd_shape {
+    const struct winograd_form *form;
+    uint32_t lanes;
+    int64_t ic, oc, icv, ocv;    /* channels, vectors of them */
+    int64_t points;              /* alpha^2 */
+    expr_id th, tw, tiles;       /* tiles of an image's column and row; in all */
+    int64_t known_tiles;         /* in all; where their number is open: a guess */
+};
+void winograd_shape(const struct site *, struct winograd_shape *);
+
+/* An attention kernel's two contractions. False after a diagnostic. */
+struct attention_shape {
+    const struct node *scores, *values;
+    struct dot_dims of_row, of_key, of_p, of_v;    /* operands of the scores by what they are free in; of the results */
+    expr_id rows, keys;
+    int64_t size, columns;       /* contracted and free extents of the two */
+};
+bool attention_shape(const struct site *, struct attention_shape *);
+/* Elements of a line of a block's scores: an odd number of vectors, or a column would compete for a few sets of the cache. */
+static inline int64_t attention_line(const struct attention_schedule *s) { return (s->nv | 1) * s->lanes; }
+
+/* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by tiles? */
+bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);
+/* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
+int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result, const struct tile_schedule *);
+/* Tiles of the rows b, or of all points of a flat one. */
+int64_t tile_count(const struct exprs *, const struct type *result, const struct tile_schedule *);
+
+/* ---- the decisions ------------------------------------------------------------------------------------------------------- */
+
+enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes about as long as what is computed */ };
+/* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
+void tile_choose(const struct site *, struct schedule *);
+/* Steps of the reduction at one point; guesses where symbolic. */
+uint64_t tile_steps(const struct site *, const struct node *anchor);
 /* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr vectors. */
 int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
-uint64_t tile_steps(struct em *, const struct node *anchor);   /* of the reduction at one point; guesses where symbolic */
+/* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors, parts of a long
+ * contraction, prefetch. Each refines what tile_choose has left. */
+void stage_choose(const struct site *, struct tile_schedule *);
+void block_choose(const struct site *, struct tile_schedule *);
+/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention.c: those of an attention kernel. */
+void winograd_sizes(const struct site *, struct schedule *);
+bool attention_sizes(const struct site *, struct schedule *);
 
 #endif

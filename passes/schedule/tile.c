@@ -12,14 +12,15 @@
 enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
        VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
        CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
-       MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8 };
+       MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
+       TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */ };
 
 struct extent { int64_t n; bool known; };
 
-static struct extent extent_of(struct em *em, const struct type *t, int32_t d)
+static struct extent extent_of(const struct site *site, const struct type *t, int32_t d)
 {
     struct extent e = {1, true};
-    if (d >= 0 && !ex_is_const(em->x, t->dims[d], &e.n))
+    if (d >= 0 && !ex_is_const(site->x, t->dims[d], &e.n))
         e = (struct extent){64, false};
     return e;
 }
@@ -72,8 +73,8 @@ static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, c
         return e.n / size * step_cost(size, tb, nr, s);
     if (!e.n)
         return 0;
-    int64_t tiles = (e.n + size - 1) / size, small = e.n / tiles, large = e.n % tiles;
-    return large * step_cost(small + 1, tb, nr, s) + (tiles - large) * step_cost(small, tb, nr, s);
+    struct even p = even_split(e.n, size);
+    return p.large * step_cost(p.small + 1, tb, nr, s) + (p.tiles - p.large) * step_cost(p.small, tb, nr, s);
 }
 
 int64_t tile_line_cost(const struct machine *m, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps)
@@ -102,12 +103,12 @@ static int64_t body_points(struct extent e, int64_t size)
 {
     if (!e.known)
         return size + (size >= 8 ? 4 : size >= 4 ? 2 : 0) + (size > 1);
-    int64_t tiles = (e.n + size - 1) / size, small = tiles ? e.n / tiles : 0;
-    return tiles && e.n % tiles ? 2 * small + 1 : small;
+    struct even p = even_split(e.n, size);
+    return p.large ? 2 * p.small + 1 : p.small;
 }
 
 /* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the lanes. */
-static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_choice *c, int64_t regs)
+static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c, int64_t regs)
 {
     int64_t width = (int64_t)c->nr * c->lanes, vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
     int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
@@ -115,18 +116,18 @@ static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t
 }
 
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
-static void choose_dims(struct em *em, const struct node *n, struct tile_choice *c)
+static void choose_dims(const struct site *site, const struct node *n, struct tile_schedule *c)
 {
-    const struct type *t = value_type(em->g, n->out[0]);
+    const struct type *t = value_type(site->g, n->out[0]);
     int32_t rank = t->rank, last = rank - 1;
     c->vec = c->a = c->b = -1;
     if (rank == 0)
         return;
     if (n->op == OP_REDUCE) {
-        int32_t fast = value_fast_dim(em->m, n->in[0]);
+        int32_t fast = value_fast_dim(site->m, n->in[0]);
         uint32_t n_axes;
         const int64_t *axes = node_ints(n, "axes", &n_axes);
-        if (reduce_horizontal(em->m, n))
+        if (reduce_horizontal(site->m, n))
             return;
         int32_t below = 0;
         for (uint32_t i = 0; i < n_axes; i++)
@@ -138,7 +139,7 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         return;
     }
     if (n->op == OP_DOT) {
-        const struct type *bt = value_type(em->g, n->in[1]);
+        const struct type *bt = value_type(site->g, n->in[1]);
         uint32_t nb, nc;
         node_ints(n, "batch_b", &nb);
         node_ints(n, "contract_b", &nc);
@@ -148,8 +149,8 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         return;
     }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
-    int32_t fast = n->op == OP_CONV && !conv_depthwise(em->g, n) ? (conv_pixel_lanes(em->m, n) ? last : 1)
-                                                            : value_fast_dim(em->m, n->in[0]);
+    int32_t fast = n->op == OP_CONV && !conv_depthwise(site->g, n) ? (conv_pixel_lanes(site->m, n) ? last : 1)
+                                                            : value_fast_dim(site->m, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
     if (n->op == OP_ARGREDUCE) {
@@ -157,8 +158,8 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
         return;
     }
     c->vec = fast;
-    c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(em->g, n) ? 1 : -1) : last;
-    if (n->op == OP_CONV && !conv_depthwise(em->g, n) && c->a == last && rank >= 4)
+    c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(site->g, n) ? 1 : -1) : last;
+    if (n->op == OP_CONV && !conv_depthwise(site->g, n) && c->a == last && rank >= 4)
         c->b = rank - 2;
     if (c->a == c->vec)
         c->a = -1;
@@ -167,46 +168,46 @@ static void choose_dims(struct em *em, const struct node *n, struct tile_choice 
 /* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row and
  * end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each point
  * of the tile has an address of its own: few then, or they would not stay in registers. */
-static bool is_flat(struct em *em, const struct node *n, const struct tile_choice *c, int64_t *most)
+static bool is_flat(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t *most)
 {
     if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
         return false;
-    const struct type *in = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]), *y = value_type(em->g, n->out[0]);
-    const struct storage *s = &em->m->storage[n->in[0].i];
+    const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]), *y = value_type(site->g, n->out[0]);
+    const struct storage *s = &site->m->storage[n->in[0].i];
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
-    bool same = true, staged = em->k->staged.i == n->in[0].i;
+    bool same = true, staged = site->k->staged.i == n->in[0].i;
     for (int32_t d = c->b; d <= c->a; d++) {
-        if (!ex_is(em->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
+        if (!ex_is(site->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;
         same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
     }
     if (staged && !same)
         return false;
-    if (!ex_is_const(em->x, y->dims[c->b], &rows) || !ex_is_const(em->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
+    if (!ex_is_const(site->x, y->dims[c->b], &rows) || !ex_is_const(site->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
         return false;
-    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(em->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;
+    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(site->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;
     return true;
 }
 
-uint64_t tile_steps(struct em *em, const struct node *n)
+uint64_t tile_steps(const struct site *site, const struct node *n)
 {
     uint64_t steps = 1;
     int64_t c;
     uint32_t count;
-    const struct type *w = n->n_in > 1 ? value_type(em->g, n->in[1]) : NULL;
+    const struct type *w = n->n_in > 1 ? value_type(site->g, n->in[1]) : NULL;
     if (n->op == OP_CONV) {
         for (int32_t d = 1; d < w->rank; d++)
-            steps *= ex_is_const(em->x, w->dims[d], &c) ? (uint64_t)c : 16;
+            steps *= ex_is_const(site->x, w->dims[d], &c) ? (uint64_t)c : 16;
     } else if (n->op == OP_DOT) {
         const int64_t *k = node_ints(n, "contract_b", &count);
         for (uint32_t i = 0; i < count; i++)
-            steps *= ex_is_const(em->x, w->dims[k[i]], &c) ? (uint64_t)c : 64;
+            steps *= ex_is_const(site->x, w->dims[k[i]], &c) ? (uint64_t)c : 64;
     } else if (n->op == OP_REDUCE) {
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
-            steps *= ex_is_const(em->x, value_type(em->g, n->in[0])->dims[axes[i]], &c) ? (uint64_t)c : 64;
+            steps *= ex_is_const(site->x, value_type(site->g, n->in[0])->dims[axes[i]], &c) ? (uint64_t)c : 64;
     } else {
         const int64_t *k = node_ints(n, "kernel", &count);
         for (uint32_t i = 0; i < count; i++)
@@ -217,55 +218,55 @@ uint64_t tile_steps(struct em *em, const struct node *n)
 
 /* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
  * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
-static int64_t more_registers(struct em *em, uint64_t group, bool contraction, int64_t nr)
+static int64_t more_registers(const struct site *site, uint64_t group, bool contraction, int64_t nr)
 {
-    bool native = group == 4 ? em->mach->dot_u8 : em->mach->dot_bf16;
+    bool native = group == 4 ? site->mach->dot_u8 : site->mach->dot_bf16;
     return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
 }
 
 /* Does what follows the anchor hold a function of some hundred statements for each vector of points? */
-static bool has_long_map(const struct em *em)
+static bool has_long_map(const struct site *site)
 {
-    for (uint32_t i = 0; i < em->k->nodes.n; i++)
-        if (lf_math_is_long(graph_node(em->g, em->k->nodes.data[i])->op))
+    for (uint32_t i = 0; i < site->k->nodes.n; i++)
+        if (lf_math_is_long(graph_node(site->g, site->k->nodes.data[i])->op))
             return true;
     return false;
 }
 
-struct tile_choice tile_choose(struct em *em)
+void tile_choose(const struct site *site, struct schedule *out)
 {
-    const struct node *n = graph_node(em->g, em->k->anchor);
-    const struct type *t = value_type(em->g, n->out[0]);
-    struct tile_choice c = {.nr = 1, .ta = 1, .tb = 1};
-    choose_dims(em, n, &c);
-    c.lanes = machine_vector_lanes(em->mach, value_type(em->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
-    struct extent v = extent_of(em, t, c.vec), a = extent_of(em, t, c.a), b = extent_of(em, t, c.b);
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1};
+    choose_dims(site, n, &c);
+    c.lanes = machine_vector_lanes(site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
-    int64_t max_ta = MAX_TA, max_apart = has_long_map(em) ? 4 : 8;     /* where points share nothing */
-    c.flat = is_flat(em, n, &c, &max_ta);
+    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8;     /* where points share nothing */
+    c.flat = is_flat(site, n, &c, &max_ta);
     if (c.flat) {
         a.n *= b.n;
         b.n = 1;
     }
-    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(em->g, n));
+    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    uint64_t products = tile_steps(em, n), group = dot_group(em->m, n);
-    struct step step = {contraction, (products + group - 1) / group, em_row_taps(em, n), em->mach};
-    int64_t regs = em->mach->registers, best = INT64_MAX, least = INT64_MAX;
-    const struct choice *wish = choice_of_kernel(em->m, em->k, CHOOSE_TILE);
+    uint64_t products = tile_steps(site, n), group = dot_group(site->m, n);
+    struct step step = {contraction, (products + group - 1) / group, row_taps(site, n), site->mach};
+    int64_t regs = site->mach->registers, best = INT64_MAX, least = INT64_MAX;
+    const struct choice *wish = choice_of_kernel(site->m, site->k, CHOOSE_TILE);
     bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
-                int64_t mr = ta * tb, need = mr * nr + more_registers(em, group, contraction, nr);
+                int64_t mr = ta * tb, need = mr * nr + more_registers(site, group, contraction, nr);
                 if (step.row.dim >= 0)   /* the weights of all taps */
                     need += (step.row.taps - 1) * nr + 1;
-                if (need > regs || mr * nr * (arg ? 2 : 1) > EM_POINTS / 2 || (!contraction && ta > max_apart))
+                if (need > regs || mr * nr * (arg ? 2 : 1) > TILE_POINTS_MOST || (!contraction && ta > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
                 bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
-                struct tile_choice with = c;
+                struct tile_schedule with = c;
                 with.nr = (uint32_t)nr;
                 with.ta = (uint32_t)ta;
                 with.tb = (uint32_t)tb;
@@ -278,14 +279,14 @@ struct tile_choice tile_choose(struct em *em)
                 }
             }
     if (wish && !met)
-        choice_refuse(em->m, wish, arena_printf(em->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
-                                                em->mach->registers, em->mach->vector_bytes, c.tb, c.ta, c.nr));
+        choice_refuse(site->m, wish, arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
+                                                site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
     uint64_t steps = step.n;
     int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
-    c.ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
+    out->ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
-        points *= (uint64_t)extent_least(em->m, t->dims[d]);
-    c.flops = 2 * points * products;
-    return c;
+        points *= (uint64_t)extent_least(site->m, t->dims[d]);
+    out->flops = 2 * points * products;
+    out->tile = c;
 }

@@ -52,11 +52,4 @@ void winograd_transform(const struct winograd_form *, const float taps[9], uint3
  * channels, row, column, input channel. False: not so. */
 bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);
 
-struct em;
-/* The alpha^2 points of U = G g G', given g[column][row], in order through put; registers are of type t. */
-typedef void winograd_put(void *user, uint32_t point, lval);
-void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lval g[3][3], winograd_put *, void *user);
-/* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
-bool emit_prepare(struct module *, const struct machine *, const char *suffix);
-
 #endif

@@ -1,7 +1,8 @@
-/* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the output channels, slice of
- * the input channels, and whether all of U is derived first. In: the kernel's shape and what the user chose; out: struct wino. */
+/* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the output channels,
+ * slice of the input channels, and whether all of U is derived first. */
 #include "passes/module/choices.h"
-#include "passes/emit/winograd/winograd.h"
+#include "passes/schedule/schedule.h"
+#include "passes/schedule/winograd.h"
 
 #include <math.h>
 
@@ -12,11 +13,21 @@ enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST =
  * and where the third one does; read from the third beside products. */
 enum { LINE_STORE = 5, MAKE_NEAR = 12, MAKE_FAR = 20, READ_FAR = 1 };
 
+/* The kernel's shape, what the user wants (told_...; 0: nothing), and what is decided so far. */
+struct sizing {
+    const struct site *site;
+    uint32_t lanes;
+    int64_t ic, icv, ocv, points, tiles;
+    int64_t told_chunk, told_split;
+    bool resident;
+    struct winograd_schedule *s;
+};
+
 /* A register tile of mr tiles by nr vectors, tiles of a chunk, vectors of output channels of a parallel index. */
 struct fit { int64_t mr, nr, ct, group; };
 
 static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static int64_t l2_bytes(const struct wino *w) { return (int64_t)w->em->mach->l2_kib * 1024; }
+static int64_t l2_bytes(const struct sizing *w) { return (int64_t)w->site->mach->l2_kib * 1024; }
 
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
  * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
@@ -27,36 +38,42 @@ static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool n
     return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
 }
 
-/* The columns that `vectors` of output channels are split into evenly, at most `nr` in each: how many of *nr, how many of one less. */
-static int64_t split_columns(int64_t vectors, int64_t *nr, int64_t *narrow)
+void winograd_shape(const struct site *site, struct winograd_shape *w)
 {
-    int64_t columns = ceil_of(vectors, *nr);
-    *nr = ceil_of(vectors, columns);
-    *narrow = columns * *nr - vectors;
-    return columns - *narrow;
-}
-
-int64_t wino_known_tiles(const struct wino *w)
-{
-    int64_t n;
-    return ex_is_const(w->em->x, w->tiles, &n) && n > 0 ? n : UNKNOWN_TILES;
+    struct exprs *x = site->x;
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
+    *w = (struct winograd_shape){.form = winograd_form(site->k->winograd), .lanes = machine_lanes(site->mach, ELEM_F32)};
+    expr_id m = ex_const(x, w->form->m);
+    ex_is_const(x, in->dims[0], &w->oc);
+    ex_is_const(x, in->dims[1], &w->ic);
+    if (w->lanes > CHANNEL_BLOCK)
+        w->lanes = CHANNEL_BLOCK;
+    w->icv = (w->ic + w->lanes - 1) / w->lanes;
+    w->ocv = (w->oc + w->lanes - 1) / w->lanes;
+    w->points = (int64_t)w->form->alpha * w->form->alpha;
+    w->th = ex_ceildiv(x, y->dims[2], m);
+    w->tw = ex_ceildiv(x, y->dims[3], m);
+    w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
+    if (!ex_is_const(x, w->tiles, &w->known_tiles) || w->known_tiles < 1)
+        w->known_tiles = UNKNOWN_TILES;
 }
 
 /* All of U; one tile of V. */
-static int64_t u_bytes(const struct wino *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
-static int64_t v_bytes(const struct wino *w) { return w->points * w->icv * w->lanes * 4; }
+static int64_t u_bytes(const struct sizing *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
+static int64_t v_bytes(const struct sizing *w) { return w->points * w->icv * w->lanes * 4; }
 
 /* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
-static bool is_near(const struct wino *w)
+static bool is_near(const struct sizing *w)
 {
-    return w->resident || (w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8);
+    return w->resident || (w->site->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8);
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
  * the products read in order, and the second cache M of, which they add to for each slice; but several threads are to have work. */
-static int64_t least_chunks(const struct wino *w, int64_t mr, int64_t nr)
+static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
-    int64_t tiles = wino_known_tiles(w), most = FAR_BYTES / v_bytes(w), sums = l2_bytes(w) / 2 / (w->points * nr * w->lanes * 4);
+    int64_t tiles = w->tiles, most = FAR_BYTES / v_bytes(w), sums = l2_bytes(w) / 2 / (w->points * nr * w->lanes * 4);
     if (w->told_chunk)
         return ceil_of(tiles, w->told_chunk);
     most = most < sums ? most : sums;
@@ -65,7 +82,7 @@ static int64_t least_chunks(const struct wino *w, int64_t mr, int64_t nr)
 }
 
 /* Vectors of output channels of a parallel index: they are split too where there are few chunks, as long as enough is left. */
-static int64_t group_of(const struct wino *w, int64_t chunks)
+static int64_t group_of(const struct sizing *w, int64_t chunks)
 {
     int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
     if (w->told_split)
@@ -79,26 +96,28 @@ static int64_t group_of(const struct wino *w, int64_t chunks)
 
 /* Cycles of the kernel: the products; U, which each chunk derives again; V, which each part of the output channels makes again, and
  * each of its columns reads from the third cache, as far as the products do not hide it. */
-static double fit_cost(const struct wino *w, const struct fit *f)
+static double fit_cost(const struct sizing *w, const struct fit *f)
 {
-    const struct machine *m = w->em->mach;
-    int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, f->ct), last = tiles - (chunks - 1) * f->ct, nr = f->nr, narrow;
-    int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr), wide = split_columns(f->group, &nr, &narrow);
+    const struct machine *m = w->site->mach;
+    int64_t tiles = w->tiles, chunks = ceil_of(tiles, f->ct), last = tiles - (chunks - 1) * f->ct;
+    int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr);
+    struct even columns = even_split(f->group, f->nr);
+    int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles, narrow = columns.tiles - wide;
     bool near = is_near(w), far = f->ct * v_bytes(w) > l2_bytes(w) / 2;
     double parts = (double)w->ocv / (double)f->group, v_lines = parts * (double)tiles * (double)v_bytes(w) / 64;
     double step = (double)(wide * step_cost(m, f->mr, nr, near) + (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
     double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? MAKE_FAR : MAKE_NEAR);
     if (far)
         cost += v_lines * (double)(wide + narrow) * READ_FAR;
-    if (!w->resident && !w->em->k->prepared)
+    if (!w->resident && !w->site->k->prepared)
         cost += (double)chunks * (double)u_bytes(w) / 64 * LINE_STORE;
     return cost;
 }
 
-static void read_choices(struct wino *w)
+static void read_choices(struct sizing *w)
 {
-    struct module *m = w->em->m;
-    const struct choice *chunk = choice_of_kernel(m, w->em->k, CHOOSE_CHUNK), *split = choice_of_kernel(m, w->em->k, CHOOSE_SPLIT);
+    struct module *m = w->site->m;
+    const struct choice *chunk = choice_of_kernel(m, w->site->k, CHOOSE_CHUNK), *split = choice_of_kernel(m, w->site->k, CHOOSE_SPLIT);
     if (chunk && chunk->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
         choice_refuse(m, chunk, "so many tiles take more scratch than 16 MiB a thread");
     else if (chunk)
@@ -112,10 +131,10 @@ static void read_choices(struct wino *w)
 }
 
 /* The best sizes around a register tile: with a chunk more, parts of the output channels may be fewer. */
-static double fit_tile(const struct wino *w, struct fit *f)
+static double fit_tile(const struct sizing *w, struct fit *f)
 {
     double best = INFINITY;
-    int64_t tiles = wino_known_tiles(w);
+    int64_t tiles = w->tiles;
     if (is_near(w) && !w->told_chunk) {
         f->ct = f->mr;
         f->group = group_of(w, ceil_of(tiles, f->ct));
@@ -134,12 +153,12 @@ static double fit_tile(const struct wino *w, struct fit *f)
     return best;
 }
 
-static void choose_fit(struct wino *w)
+static void choose_fit(const struct sizing *w)
 {
-    const struct machine *m = w->em->mach;
+    const struct machine *m = w->site->mach;
     double best = INFINITY;
     bool met = false;
-    const struct choice *told = choice_of_kernel(w->em->m, w->em->k, CHOOSE_TILE);
+    const struct choice *told = choice_of_kernel(w->site->m, w->site->k, CHOOSE_TILE);
     for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
         for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
             struct fit f = {.mr = mr, .nr = nr};
@@ -149,53 +168,68 @@ static void choose_fit(struct wino *w)
                 continue;
             met = asked;
             best = cost;
-            w->mr = f.mr;
-            w->nr = f.nr;
-            w->ct = f.ct;
-            w->group = f.group;
+            w->s->mr = f.mr;
+            w->s->nr = f.nr;
+            w->s->chunk = f.ct;
+            w->s->group = f.group;
         }
     if (told && !met)
-        choice_refuse(w->em->m, told, arena_printf(w->em->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
-                                                   (int)w->mr, (int)w->nr));
-    w->wide = split_columns(w->group, &w->nr, &w->narrow);
+        choice_refuse(w->site->m, told, arena_printf(w->site->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
+                                                   (int)w->s->mr, (int)w->s->nr));
+    w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
 /* How many chunks use the U of one parallel index: as many as make deriving it small, but not one index for all. */
-static void choose_span(struct wino *w)
+static void choose_span(const struct sizing *w)
 {
-    int64_t tiles = wino_known_tiles(w), chunks = ceil_of(tiles, w->ct);
-    int64_t products = tiles * w->points * w->ic * w->ocv / w->em->mach->fma_per_cycle;
+    int64_t tiles = w->tiles, chunks = ceil_of(tiles, w->s->chunk);
+    int64_t products = tiles * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle;
     int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
     spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
-    w->span = w->resident ? ceil_of(chunks, spans) : 1;
+    w->s->span = w->resident ? ceil_of(chunks, spans) : 1;
 }
 
 /* Vectors of input channels of which U is at hand at a time. */
-static void choose_slice(struct wino *w)
+static void choose_slice(const struct sizing *w)
 {
-    int64_t each = w->points * w->lanes * w->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
-    w->slice = w->icv;
-    if (w->resident || w->em->k->prepared || w->ic % w->lanes != 0)
+    int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
+    w->s->slice = w->icv;
+    if (w->resident || w->site->k->prepared || w->ic % w->lanes != 0)
         return;
-    while (w->slice > 1 && (w->icv % w->slice != 0 || w->slice * each > most))
-        w->slice--;
+    while (w->s->slice > 1 && (w->icv % w->s->slice != 0 || w->s->slice * each > most))
+        w->s->slice--;
 }
 
 /* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of the time. */
-static void choose_early(struct wino *w)
+static void choose_early(const struct sizing *w)
 {
-    int64_t products = w->ct / w->em->mach->fma_per_cycle;
-    w->early = w->resident || w->em->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
+    int64_t products = w->s->chunk / w->site->mach->fma_per_cycle;
+    w->s->early = w->resident || w->site->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
 }
 
-/* U is resident where the second cache holds all of it beside a register tile's V and M, and several tiles use it. */
-void wino_sizes(struct wino *w)
+/* Cycles of what is done at each parallel index, in ns, and the work of a convolution by that form. */
+static void estimate(const struct sizing *w, int64_t oc, struct schedule *out)
 {
+    int64_t each = w->s->chunk * w->s->span < w->tiles ? w->s->chunk * w->s->span : w->tiles;
+    int64_t products = w->points * each * w->ic * w->s->group / w->site->mach->fma_per_cycle;
+    out->ns = 100 + (products + each * (w->icv * 110 + w->s->group * 75)) / 3;
+    out->flops = 2 * (uint64_t)(w->points * w->tiles) * (uint64_t)w->ic * (uint64_t)oc;
+}
+
+/* U is resident where L2 holds all of it beside a register tile's V and M, and several tiles use it. */
+void winograd_sizes(const struct site *site, struct schedule *out)
+{
+    struct winograd_shape shape;
+    winograd_shape(site, &shape);
+    struct sizing s = {.site = site, .lanes = shape.lanes, .ic = shape.ic, .icv = shape.icv, .ocv = shape.ocv, .points = shape.points,
+                       .tiles = shape.known_tiles, .s = &out->winograd}, *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    w->resident = !w->em->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && wino_known_tiles(w) >= 4 * MAX_MR;
+    w->resident = !site->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && w->tiles >= 4 * MAX_MR;
+    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .resident = w->resident};
     read_choices(w);
     choose_fit(w);
     choose_span(w);
     choose_slice(w);
     choose_early(w);
+    estimate(w, shape.oc, out);
 }

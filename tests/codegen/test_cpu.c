@@ -143,7 +143,7 @@ static void test_refused(void **state)
 static int start(void **state)
 {
     llvm_start();
-    *state = context_new();
+    *state = context_bare();
     return *state ? 0 : 1;
 }
 

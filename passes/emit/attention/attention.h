@@ -12,7 +12,7 @@
 #define MCC_PASSES_EMIT_ATTENTION_H
 
 #include "passes/graph/find_attention.h"
-#include "passes/schedule/schedule.h"
+#include "passes/emit/templates.h"
 
 enum { ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */ };
 

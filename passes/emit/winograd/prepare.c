@@ -5,7 +5,7 @@
  * for every variant: [point][block of 16 output channels][input channel][16].
  */
 #include "passes/emit/emit.h"
-#include "passes/schedule/winograd.h"
+#include "passes/emit/winograd/weights.h"
 
 enum { CHANNELS = 16 /* of the input, per parallel index */, NS_PER_POINT = 100 };
 
@@ -85,7 +85,8 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     struct derive d = {.em = &em, .f = winograd_form(form), .lanes = mach->vector_bytes / 4};
     struct ltype floats = {ELEM_F32, 0};
     arena_init(&scratch, m->ctx);
-    if (!em_begin(&em, m, &k, mach, &scratch, name))
+    const struct site site = {m, &k, m->g, m->ctx->exprs, &scratch, mach};
+    if (!em_begin(&em, &site, NULL, name))
         return false;
     d.lanes = d.lanes > CHANNEL_BLOCK ? CHANNEL_BLOCK : d.lanes;
     d.w = lf_arg(em.f, floats, LARG_IN | LARG_NOALIAS, 64, "weights");

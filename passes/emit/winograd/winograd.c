@@ -13,22 +13,15 @@
 
 static void wino_init(struct wino *w, struct em *em)
 {
-    struct exprs *x = em->x;
-    *w = (struct wino){.em = em, .n = graph_node(em->g, em->k->anchor), .f = winograd_form(em->k->winograd),
-                       .lanes = machine_lanes(em->mach, ELEM_F32)};
-    const struct type *y = value_type(em->g, w->n->out[0]), *in = value_type(em->g, w->n->in[1]);
-    expr_id m = ex_const(x, w->f->m);
-    ex_is_const(x, in->dims[0], &w->oc);
-    ex_is_const(x, in->dims[1], &w->ic);
-    if (w->lanes > CHANNEL_BLOCK)
-        w->lanes = CHANNEL_BLOCK;
-    w->icv = (w->ic + w->lanes - 1) / w->lanes;
-    w->ocv = (w->oc + w->lanes - 1) / w->lanes;
-    w->points = (int64_t)w->f->alpha * w->f->alpha;
-    w->th = ex_ceildiv(x, y->dims[2], m);
-    w->tw = ex_ceildiv(x, y->dims[3], m);
-    w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
-    wino_sizes(w);
+    const struct winograd_schedule *s = &em->schedule->winograd;
+    struct winograd_shape shape;
+    winograd_shape(&em->site, &shape);
+    struct even columns = even_split(s->group, s->nr);
+    int64_t wide = columns.large ? columns.large : columns.tiles;
+    *w = (struct wino){.em = em, .n = graph_node(em->g, em->k->anchor), .f = shape.form, .lanes = s->lanes, .ic = shape.ic, .oc = shape.oc,
+                       .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles,
+                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .wide = wide, .narrow = columns.tiles - wide,
+                       .span = s->span, .resident = s->resident, .slice = s->slice, .early = s->early};
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
@@ -135,23 +128,6 @@ static int64_t held_weights(const struct wino *w)
     return w->points * (w->resident ? w->wide * wide + w->narrow * wino_u_stride(w, w->nr - 1) : wide);
 }
 
-static void wino_cost(const struct wino *w)
-{
-    struct kernel *k = w->em->k;
-    int64_t tiles = wino_known_tiles(w), each = w->ct * w->span < tiles ? w->ct * w->span : tiles;
-    int64_t products = w->points * each * w->ic * w->group / w->em->mach->fma_per_cycle;
-    k->ns = 100 + (products + each * (w->icv * 110 + w->group * 75)) / 3;
-    k->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
-}
-
-static const char *u_source(const struct wino *w)
-{
-    uint32_t prepared = w->em->k->prepared;
-    if (prepared)
-        return w->em->m->prepared.data[prepared - 1].stored ? "from the file" : "from open";
-    return w->resident ? "derived first" : "derived by slices";
-}
-
 bool emit_winograd(struct em *em)
 {
     struct wino w;
@@ -175,10 +151,6 @@ bool emit_winograd(struct em *em)
     w.group0 = ex_mulc(x, loops[0].var, w.group);
     chunks_of(&w, loops[1].var);
     em_parallel_end(em, &par);
-    wino_cost(&w);
-    if (!em->k->choice)
-        em->k->choice = arena_printf(em->m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w.mr,
-                                     w.f->m, w.f->m, (int)w.nr, w.lanes, (int)w.ct,
-                                     u_source(&w), em->k->staged.i ? "; operand computed where tiles read it" : "");
+    em->k->ns = em->schedule->ns;
     return !em->failed;
 }

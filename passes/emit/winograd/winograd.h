@@ -10,8 +10,8 @@
 #ifndef MCC_PASSES_EMIT_WINOGRAD_H
 #define MCC_PASSES_EMIT_WINOGRAD_H
 
-#include "passes/schedule/schedule.h"
-#include "passes/schedule/winograd.h"
+#include "passes/emit/templates.h"
+#include "passes/emit/winograd/weights.h"
 
 struct wino {
     struct em *em;
@@ -22,7 +22,6 @@ struct wino {
     int64_t points;                  /* alpha^2 */
     int64_t mr, nr;                  /* register tile: tiles x vectors */
     int64_t ct;                      /* tiles of a chunk: a multiple of mr */
-    int64_t told_chunk, told_split;  /* what the user wants of it, and of parts of the output channels; 0: nothing */
     int64_t group;                   /* vectors of output channels of a parallel index */
     int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
     int64_t span;                    /* chunks of a parallel index */
@@ -54,9 +53,6 @@ expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vec
 /* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
 expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 
-/* Chooses them, schedule/winograd_sizes.c; tiles where their number is open: a guess. */
-void wino_sizes(struct wino *);
-int64_t wino_known_tiles(const struct wino *);
 /* blocks: of the chunk at hand. */
 void wino_input(struct wino *, expr_id blocks);
 void wino_weights(struct wino *, const struct product *);       /* of a slice */

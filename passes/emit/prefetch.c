@@ -1,0 +1,29 @@
+/* Lines of panels that the steps of a contraction prefetch (em.ahead, emit/step.c): which, for the tile at hand. */
+#include "passes/emit/tiled.h"
+
+void ahead_begin(struct em *em, const struct tiling *t)
+{
+    em->ahead = (struct em_ahead){.dim = t->s->vec, .near = t->s->near};
+}
+
+void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
+{
+    struct exprs *x = em->x;
+    struct em_ahead *a = &em->ahead;
+    int64_t panels = ((int64_t)t->s->nr * t->s->lanes + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+    a->far = 0;
+    if (!t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
+        return;
+    int64_t shares = tiles > panels ? tiles / panels : 1, line = CHANNEL_BLOCK * elem_size(value_type(em->g, t->n->in[1])->elem);
+    bool part = t->k.sums.i, same = part && !t->k.last;
+    a->n = (uint32_t)((panels + tiles - 1) / tiles);
+    for (uint32_t i = 0; i < a->n; i++) {
+        expr_id panel = ex_mulc(x, ex_mod(x, ex_addc(x, ex_mulc(x, tile, a->n), i), ex_const(x, panels)), CHANNEL_BLOCK);
+        a->panel[i] = ex_addc(x, panel, same ? 0 : (int64_t)t->s->nr * t->s->lanes);
+    }
+    a->far = (line + shares - 1) / shares;
+    a->cut = t->s->cut.dim;
+    a->now = part ? ex_mulc(x, t->k.from, t->s->cut.inner) : ex_const(x, 0);
+    a->k = same ? ex_addc(x, t->k.from, t->s->block) : ex_const(x, 0);
+    a->bytes = ex_mulc(x, ex_div(x, tile, ex_const(x, panels)), shares > 1 ? a->far * t->s->early : 0);
+}

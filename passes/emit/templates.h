@@ -1,0 +1,22 @@
+/* The templates: the loop IR of a kernel, as its schedule says; false after a diagnostic. And what they share. */
+#ifndef MCC_PASSES_TEMPLATES_H
+#define MCC_PASSES_TEMPLATES_H
+
+#include "passes/emit/emit.h"
+
+/* Flattens loops [0, extent) into one parallel index; sets each var. */
+struct loop { int32_t dim; expr_id extent; expr_id var; };
+void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
+/* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
+lval tile_store(struct em *, const expr_id *point, lval result);
+/* Where the kernel's domain has a point of the anchor's result. */
+void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
+
+typedef bool template_fn(struct em *);
+template_fn emit_map;                           /* emit/template_map.c */
+template_fn emit_tiled;                         /* emit/template_tiled.c */
+template_fn emit_scan, emit_scatter, emit_halo; /* emit/template_serial.c */
+template_fn emit_winograd;                      /* emit/winograd/winograd.c */
+template_fn emit_attention;                     /* emit/attention/attention.c */
+
+#endif

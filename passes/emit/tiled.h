@@ -1,0 +1,59 @@
+/* The tile at hand, between the template of anchors (emit/template_tiled.c) and what keeps its panels near: blocks of a long
+ * contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), rows of a staged operand (emit/template_window.c).
+ */
+#ifndef MCC_PASSES_EMIT_TILED_H
+#define MCC_PASSES_EMIT_TILED_H
+
+#include "passes/emit/reduce.h"
+#include "passes/emit/templates.h"
+
+struct tiling {
+    const struct tile_schedule *s;
+    const struct node *n;
+    const struct type *t;            /* of the anchor's result */
+    expr_id idx[RANK_MAX];
+    expr_id piece[8];                /* index along vec of each vector of the tile at hand */
+    uint32_t n_pieces;
+    bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
+    int64_t lines;                   /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
+    expr_id line;                    /* ... the one at hand */
+    expr_id row0;                    /* of a flat tile: its number */
+    lval partial;                    /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
+    enum lop combine;
+    expr_id here;                    /* as many tiles as the chunk at hand has, from row0 on */
+    struct {                         /* where the reduced dim is done in blocks (s->cut) */
+        int64_t points;              /* that a parallel index does at each, ... */
+        lval sums;                   /* ... and scratch for their sums between two */
+        expr_id from;                /* of the block at hand: its first index, ... */
+        int64_t n;                   /* ... how many, ... */
+        bool last;                   /* ... and whether the sums are then complete */
+    } k;
+};
+
+/* A tile's first point along a and b, or the first number of a flat one's, and its points along a. */
+struct tile_at { expr_id a, b; uint32_t ta; };
+
+/* All rows of the tile's block of vectors. */
+void tile_rows(struct em *, struct tiling *);
+/* `count` rows from row `at` on. arg: not used. */
+void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
+/* All rows of all pieces of a block of vectors, of the line at hand. */
+void tile_vectors(struct em *, struct tiling *, expr_id block);
+
+/* A parallel index: chunk number `chunk`, of block `block` of vectors where it is by_piece, else of all `blocks`. */
+void window_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, expr_id blocks);
+/* The operand at the piece at hand, if by_piece; then the chunk's tiles. */
+void window_rows(struct em *, struct tiling *);
+
+/* Scratch for the sums of a contraction in blocks: before the parallel loops. */
+void block_begin(struct em *, struct tiling *);
+/* The whole parallel index. */
+void block_vectors(struct em *, struct tiling *, expr_id block);
+/* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
+bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
+
+/* Which panels the steps prefetch: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
+void ahead_begin(struct em *, const struct tiling *);
+void ahead_tile(struct em *, struct tiling *, expr_id tile, int64_t tiles);
+
+#endif

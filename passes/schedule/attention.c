@@ -1,0 +1,119 @@
+/* The sizes of an attention kernel, by cost: the block of rows, the register tiles of both products, the span of keys. */
+#include "passes/graph/find_attention.h"
+#include "passes/schedule/schedule.h"
+
+enum { MAX_MR = 14, ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */,
+       POINTS_MOST = 32,         /* sums of a register tile: half of what the emitter keeps track of */
+       GUESS = 64,               /* an extent that only the run knows, for costs */
+       SPAN_OPEN = 128, SPAN_LEAST = 32,     /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
+       EXP_CYCLES = 14,          /* of a vector's exponential, measured on Ice Lake */
+       CYCLES_PER_NS = 3, FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
+
+static int64_t extent_or_guess(const struct site *site, expr_id e, bool *known)
+{
+    int64_t n;
+    *known = ex_is_const(site->x, e, &n);
+    return *known ? n : GUESS;
+}
+
+static bool fits(const struct site *site, int64_t points, int64_t vectors)
+{
+    return points * vectors + vectors + 1 <= (int64_t)site->mach->registers && points * vectors <= POINTS_MOST;
+}
+
+/* Vectors of rows per block, evenly split, and keys per register tile: the least cost of all scores. */
+static void choose_scores(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
+{
+    bool known_rows, known_keys;
+    int64_t rows = extent_or_guess(site, t->rows, &known_rows), keys = extent_or_guess(site, t->keys, &known_keys), best = INT64_MAX;
+    int64_t vectors = (rows + s->lanes - 1) / s->lanes;
+    const struct machine *m = site->mach;
+    for (int64_t most = 1; most <= ATTENTION_VECTORS && most <= vectors; most++)
+        for (int64_t mr = 1; mr <= MAX_MR && fits(site, mr, most); mr++) {
+            struct even blocks = even_split(vectors, most);
+            int64_t nv = blocks.small, large = blocks.large;
+            int64_t cost = (blocks.tiles - large) * tile_line_cost(m, keys, known_keys, mr, nv, (uint64_t)t->size);
+            if (large)
+                cost += large * tile_line_cost(m, keys, known_keys, mr, nv + 1, (uint64_t)t->size);
+            if (cost >= best)
+                continue;
+            best = cost;
+            s->mr = mr;
+            s->nv = nv + (large > 0);
+        }
+}
+
+static void choose_values(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
+{
+    bool known;
+    int64_t keys = extent_or_guess(site, t->keys, &known), vectors = (t->columns + s->lanes - 1) / s->lanes, best = INT64_MAX;
+    const struct machine *m = site->mach;
+    for (int64_t pc = 1; pc <= MAX_COLUMNS && pc <= vectors; pc++)
+        for (int64_t pr = 1; pr <= MAX_MR && fits(site, pr, pc); pr++) {
+            int64_t rows = s->nv * s->lanes, rest = vectors % pc;
+            int64_t cost = vectors / pc * tile_line_cost(m, rows, true, pr, pc, (uint64_t)keys);
+            if (rest)
+                cost += tile_line_cost(m, rows, true, pr, rest, (uint64_t)keys);
+            if (cost >= best)
+                continue;
+            best = cost;
+            s->pr = pr;
+            s->pc = pc;
+        }
+}
+
+/* All keys at once where the scores of a block fill no more than a quarter of L2; else spans of equal length that L1 holds. */
+static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
+{
+    int64_t keys, line = attention_line(s) * 4, most = (int64_t)site->mach->l1_kib * 1024 / line;
+    bool known = ex_is_const(site->x, t->keys, &keys);
+    if (known && keys <= (int64_t)site->mach->l2_kib * 1024 / 4 / line)
+        return;
+    most = most < SPAN_LEAST ? SPAN_LEAST : most;
+    s->span = SPAN_OPEN < most ? SPAN_OPEN : most;
+    if (known)
+        s->span = (keys + (keys + s->span - 1) / s->span - 1) / ((keys + s->span - 1) / s->span);
+}
+
+static void estimate(const struct site *site, const struct attention_shape *t, struct schedule *out)
+{
+    const struct attention_schedule *s = &out->attention;
+    const struct type *y = value_type(site->g, t->values->out[0]);
+    bool known;
+    int64_t keys = extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes, least = extent_least(site->m, t->keys);
+    uint64_t points = 1;
+    for (int32_t d = 0; d + 1 < y->rank; d++)
+        points *= (uint64_t)extent_least(site->m, y->dims[d]);
+    out->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
+    int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
+    out->ns = 100 + (vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / CYCLES_PER_NS;
+}
+
+bool attention_shape(const struct site *site, struct attention_shape *t)
+{
+    const struct attention *a = site->k->attention;
+    *t = (struct attention_shape){.scores = graph_node(site->g, a->scores), .values = graph_node(site->g, a->values)};
+    if (!dot_dims(site->g, t->scores, a->rows_of, &t->of_row) || !dot_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) ||
+        !dot_dims(site->g, t->values, 0, &t->of_p) || !dot_dims(site->g, t->values, 1, &t->of_v))
+        return error_internal(site->m->ctx, t->values->src, "an attention's operands have changed");
+    const struct type *p = value_type(site->g, t->values->in[0]);
+    t->rows = p->dims[t->of_p.free];
+    t->keys = p->dims[t->of_p.contract];
+    ex_is_const(site->x, value_type(site->g, t->scores->in[a->rows_of])->dims[t->of_row.contract], &t->size);
+    ex_is_const(site->x, value_type(site->g, t->values->in[1])->dims[t->of_v.free], &t->columns);
+    return true;
+}
+
+bool attention_sizes(const struct site *site, struct schedule *out)
+{
+    struct attention_shape t;
+    struct attention_schedule *s = &out->attention;
+    if (!attention_shape(site, &t))
+        return false;
+    *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32)};
+    choose_scores(site, &t, s);
+    choose_values(site, &t, s);
+    choose_span(site, &t, s);
+    estimate(site, &t, out);
+    return true;
+}

@@ -1,0 +1,139 @@
+/* What keeps the panels of a contraction near: the order of lines and blocks of vectors, parts of a long contraction, prefetch.
+ *
+ * Long contractions of few points are done in blocks of their outermost reduced dim: all points at one part of it before the next
+ * part, so that its panels and those of the next fit L2 together, and come from memory while this one is computed.
+ */
+#include "passes/schedule/schedule.h"
+
+enum { NEAR_STEPS = 16 };
+
+/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and the
+ * bytes that a block of vectors reads of the panels; 0 for others. */
+struct slice { int64_t points, bytes; };
+
+/* Is it a contraction whose vectors of columns all rows share, so that the order of rows and columns is free? */
+static bool shares_columns(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    bool groups = n->op == OP_CONV && node_int(n, "groups", 1) != 1;
+    return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && c->a >= 0 && !c->chunk && !groups;
+}
+
+static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t, const struct tile_schedule *c)
+{
+    struct slice none = {0, 0}, s = {1, 0};
+    int64_t extent;
+    if (!shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
+        return none;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != c->vec && (!ex_is_const(site->x, t->dims[d], &extent) || !mul_i64(s.points, extent, &s.points)))
+            return none;
+    if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes, &s.bytes))
+        return none;
+    return s;
+}
+
+bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d)
+{
+    uint32_t batch = 0;
+    if (n->op == OP_DOT)
+        node_ints(n, "batch_a", &batch);
+    return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
+}
+
+int64_t tile_block_points(const struct exprs *x, const struct node *n, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t extent, points = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        if ((d == c->a || d == c->b || tile_is_line(n, c, d)) && ex_is_const(x, t->dims[d], &extent))
+            points *= extent;
+    return points;
+}
+
+struct even tile_flat_split(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t rows = 0, columns = 0;
+    ex_is_const(x, t->dims[c->b], &rows);
+    ex_is_const(x, t->dims[c->a], &columns);
+    return even_split(rows * columns, c->ta);
+}
+
+int64_t tile_count(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t rows = 0;
+    ex_is_const(x, t->dims[c->b], &rows);
+    return c->flat ? tile_flat_split(x, t, c).tiles : rows / c->tb;
+}
+
+static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s, struct tile_schedule *c)
+{
+    int64_t l2 = (int64_t)site->mach->l2_kib * 1024, most = l2 * 3 / 16;
+    struct cut cut;
+    if (s->bytes <= l2 * 5 / 16 || !reduced_cut(site, n, &cut))
+        return;
+    int64_t points = tile_block_points(site->x, n, t, c);
+    if (points > FEW_ROWS || points <= c->ta * c->tb)
+        return;
+    int64_t parts = (s->bytes + most - 1) / most, size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
+    if (size >= cut.extent || size * cut.inner * c->nr * site->mach->vector_bytes > l2 * 5 / 16)
+        return;
+    c->cut = cut;
+    c->block = size;
+    c->blocks = (cut.extent + size - 1) / size;
+}
+
+/* The bytes of an operand. */
+static int64_t operand_bytes(const struct site *site, value_id v)
+{
+    const struct type *t = value_type(site->g, v);
+    int64_t n = elem_size(t->elem);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!mul_i64(n, extent_hint(site->x, t->dims[d]), &n))
+            return INT64_MAX;
+    return n;
+}
+
+/* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the operands again
+ * and again: better the one that L2 holds, or the fewer bytes. */
+static bool lines_last(const struct site *site, const struct node *n, const struct type *t, const struct tile_schedule *c)
+{
+    struct exprs *x = site->x;
+    int64_t a, b, lines = 1, half = (int64_t)site->mach->l2_kib * 1024 / 2;
+    if (!shares_columns(site, n, c))
+        return false;
+    int64_t blocks = extent_hint(x, ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes)));
+    for (int32_t d = 0; d < t->rank; d++)
+        if (tile_is_line(n, c, d) && !mul_i64(lines, extent_hint(x, t->dims[d]), &lines))
+            return false;
+    a = operand_bytes(site, n->in[0]), b = operand_bytes(site, n->in[1]);
+    if (lines < 2 || !mul_i64(b, b > half ? lines : 1, &b) || !mul_i64(a, a > half ? blocks : 1, &a))
+        return false;
+    return a < b;
+}
+
+/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
+ * prefetches its share of the next block's panels, when these and its own fit L2. The panels of a product come from L2 for each row
+ * of tiles: its steps prefetch the lines that are due some steps later. */
+static void prefetch_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
+                            struct tile_schedule *c)
+{
+    int64_t rows = 0;
+    bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
+    if (!s->bytes || s->points < 2 || !(fixed_b || c->flat || dot || c->blocks))
+        return;
+    if (dot && s->bytes > (int64_t)site->mach->l1_kib * 1024 / 2)
+        c->near = NEAR_STEPS * dot_group(site->m, n);
+    if (c->blocks)
+        c->early = c->block * c->cut.inner;
+    else if (s->points <= (dot ? FEW_ROWS : FEW_POINTS) && s->bytes <= (int64_t)site->mach->l2_kib * 1024 * 5 / 16)
+        c->early = (int64_t)tile_steps(site, n);
+}
+
+void block_choose(const struct site *site, struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct slice s = slice_of(site, n, t, c);
+    parts_choose(site, n, t, &s, c);
+    c->lines_last = c->blocks || lines_last(site, n, t, c);
+    prefetch_choose(site, n, t, &s, c);
+}

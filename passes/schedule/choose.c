@@ -1,0 +1,67 @@
+/* The record of one kernel: its kind, then what the kind's decisions say; and the record in words. */
+#include "passes/schedule/schedule.h"
+
+static enum schedule_kind kind_of(const struct kernel *k)
+{
+    static const enum schedule_kind kinds[] = {
+        [KERNEL_MAP] = SCHEDULE_MAP, [KERNEL_REDUCE] = SCHEDULE_TILED, [KERNEL_CONTRACT] = SCHEDULE_TILED, [KERNEL_SCAN] = SCHEDULE_SCAN,
+        [KERNEL_SCATTER] = SCHEDULE_SCATTER, [KERNEL_OPAQUE] = SCHEDULE_NONE, [KERNEL_CONTROL] = SCHEDULE_NONE,
+        [KERNEL_HALO] = SCHEDULE_HALO,
+    };
+    enum schedule_kind kind = kinds[k->kind];
+    return kind == SCHEDULE_NONE ? kind : k->winograd ? SCHEDULE_WINOGRAD : k->attention ? SCHEDULE_ATTENTION : kind;
+}
+
+bool schedule_choose(const struct site *site, struct schedule *out)
+{
+    *out = (struct schedule){.kind = kind_of(site->k)};
+    switch (out->kind) {
+    case SCHEDULE_TILED:
+        tile_choose(site, out);
+        stage_choose(site, &out->tile);
+        block_choose(site, &out->tile);
+        return true;
+    case SCHEDULE_WINOGRAD:
+        winograd_sizes(site, out);
+        return true;
+    case SCHEDULE_ATTENTION:
+        return attention_sizes(site, out);
+    default:
+        return true;
+    }
+}
+
+static const char *tile_words(const struct tile_schedule *t, struct arena *a)
+{
+    const char *note = arena_printf(a, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta,
+                                    t->flat ? " of whole images" : "", t->nr, t->nr == 1 ? "" : "s", t->lanes,
+                                    t->early ? ", panels asked for a block early" : "");
+    if (t->blocks)
+        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->block * t->cut.inner));
+    if (t->chunk)
+        note = arena_printf(a, "%s; operand computed for %u tiles at a time", note, t->chunk);
+    return note;
+}
+
+static const char *winograd_words(const struct site *site, const struct winograd_schedule *w, struct arena *a)
+{
+    uint32_t prepared = site->k->prepared;
+    const char *u = !prepared ? (w->resident ? "derived first" : "derived by slices")
+                    : site->m->prepared.data[prepared - 1].stored ? "from the file" : "from open";
+    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w->mr, w->m, w->m,
+                        (int)w->nr, w->lanes, (int)w->chunk, u, site->k->staged.i ? "; operand computed where tiles read it" : "");
+}
+
+static const char *attention_words(const struct attention_schedule *t, struct arena *a)
+{
+    const char *how = t->span ? "spans of keys with a running maximum" : "all keys, exact softmax";
+    return arena_printf(a, "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
+                        "results of %lld rows by %lld vectors of %u lanes", (long long)(t->nv * t->lanes), how, (long long)t->mr,
+                        (long long)t->nv, (long long)t->pr, (long long)t->pc, t->lanes);
+}
+
+const char *schedule_words(const struct site *site, const struct schedule *s, struct arena *a)
+{
+    return s->kind == SCHEDULE_TILED ? tile_words(&s->tile, a) : s->kind == SCHEDULE_WINOGRAD ? winograd_words(site, &s->winograd, a)
+           : s->kind == SCHEDULE_ATTENTION ? attention_words(&s->attention, a) : NULL;
+}

@@ -1,0 +1,171 @@
+/* In which order a reduction goes through what it reduces: its dims, and a convolution's input channels as they lie.
+ *
+ * Where the operand is a view of what is stored, channel k of the operand is channel f(k) of memory: another start (a slice),
+ * or every g-th one from several places (a channel shuffle, which is a reshape, a transpose and a reshape). Looping over
+ * k = j * g + i with the residue i outside makes f(k) = j + a constant for each i, so the inner loops walk through memory
+ * with plain addresses and whole blocks; the weights, which have one row for each k, are read g rows apart. The view itself
+ * is never made. What is found here only orders and cuts the loops: any answer is correct.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <string.h>
+
+/* A divisor g of n for which e holds (s mod g); 0: none. */
+static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t n, int depth)
+{
+    int64_t g;
+    if (depth > 16 || !ex_uses(site->x, e, s))
+        return 0;
+    if (ex_kind(site->x, e) == EX_MOD && ex_as_sym(site->x, ex_arg(site->x, e, 0)).i == s.i &&
+        ex_is_const(site->x, ex_arg(site->x, e, 1), &g) && g > 1 && n % g == 0)
+        return g;
+    for (uint32_t i = 0; i < ex_n_args(site->x, e); i++)
+        if ((g = modulus_of(site, ex_arg(site->x, e, i), s, n, depth + 1)))
+            return g;
+    return 0;
+}
+
+/* Channel idx[1] of v -> point of the stored value behind views; {0} when something else is computed on the way. */
+static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
+{
+    expr_id next[RANK_MAX], cond;
+    for (int steps = 0; steps < 64 && site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i; steps++) {
+        const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
+        if (op_shape(n->op) != SHAPE_VIEW || n->op == OP_CONCAT || n->op == OP_PAD)
+            break;
+        view_index(site->g, n, 0, idx, next, &cond);
+        memcpy(idx, next, sizeof next);
+        v = n->in[0];
+    }
+    return site->m->storage[v.i].place == PLACE_NONE ? (value_id){0} : v;
+}
+
+static sym_id channel_point(const struct site *site, const struct type *t, int64_t n, int64_t g, int64_t i, expr_id *idx)
+{
+    sym_id s = sym_new(site->x, SYM_LOOP, arena_printf(site->arena, "c%u", sym_count(site->x)), 0, n / g - 1);
+    for (int32_t d = 0; d < t->rank; d++)
+        idx[d] = ex_const(site->x, 0);
+    idx[1] = ex_addc(site->x, ex_mulc(site->x, ex_sym(site->x, s), g), i);
+    return s;
+}
+
+/* Where in its block channel i of every g starts, when it walks along a blocked dim; -1 otherwise. */
+static int64_t phase_of(const struct site *site, value_id x, int64_t n, int64_t g, int64_t i, int64_t *block)
+{
+    expr_id idx[RANK_MAX] = {{0}}, coef, rest;
+    int64_t at;
+    sym_id s = channel_point(site, value_type(site->g, x), n, g, i, idx);
+    value_id base = stored_point(site, x, idx);
+    if (!base.i)
+        return -1;
+    const struct storage *st = &site->m->storage[base.i];
+    for (int32_t d = 0; d < st->rank; d++)
+        if (st->dim[d].block && ex_linear(site->x, idx[d], s, &coef, &rest) && ex_is(site->x, coef, 1) &&
+            ex_is_const(site->x, rest, &at) && at >= 0) {
+            *block = st->dim[d].block;
+            return at % st->dim[d].block;
+        }
+    return -1;
+}
+
+struct channel_order channel_order(const struct site *site, value_id x, bool staged)
+{
+    struct channel_order o = {.residues = 1};
+    expr_id idx[RANK_MAX] = {{0}};
+    const struct type *t = value_type(site->g, x);
+    int64_t n, block = 0;
+    if (t->rank < 2 || !ex_is_const(site->x, t->dims[1], &n) || n < 1)
+        return o;
+    if (staged) {
+        o.block = CHANNEL_BLOCK;
+        return o;
+    }
+    sym_id s = channel_point(site, t, n, 1, 0, idx);
+    value_id base = stored_point(site, x, idx);
+    for (int32_t d = 0; base.i && d < value_type(site->g, base)->rank && o.residues == 1; d++) {
+        int64_t g = modulus_of(site, idx[d], s, n, 0);
+        if (g > 1 && g <= MAX_RESIDUES)
+            o.residues = (uint32_t)g;
+    }
+    for (uint32_t i = 0; i < o.residues; i++) {
+        o.phase[i] = phase_of(site, x, n, o.residues, i, &block);
+        if (o.phase[i] < 0)
+            return o;
+    }
+    o.block = block;
+    return o;
+}
+
+/* ---- reduced dims ------------------------------------------------------------------------------------------------ */
+
+static void rdim_add(struct reduced *r, expr_id extent, int64_t block)
+{
+    r->dim[r->n++] = (struct rdim){.extent = extent, .order = {.residues = 1, .block = block}};
+}
+
+static int64_t channel_block(const struct site *site, value_id v, int32_t d)
+{
+    const struct storage *s = &site->m->storage[v.i];
+    return s->place != PLACE_NONE && s->rank > d ? s->dim[d].block : 0;
+}
+
+static void dims_of_conv(const struct site *site, const struct node *n, bool staged, struct reduced *r)
+{
+    const struct type *w = value_type(site->g, n->in[1]);
+    for (int32_t d = 2; d < w->rank; d++)
+        rdim_add(r, w->dims[d], 0);
+    bool groups = node_int(n, "groups", 1) != 1;
+    rdim_add(r, w->dims[1], groups ? 0 : channel_block(site, n->in[0], 1));
+    if (!groups && dot_group(site->m, n) == 1)
+        r->dim[r->n - 1].order = channel_order(site, n->in[0], staged);
+}
+
+void reduced_dims(const struct site *site, const struct node *n, bool staged, struct reduced *r)
+{
+    uint32_t count;
+    r->n = 0;
+    if (n->op == OP_CONV) {
+        dims_of_conv(site, n, staged, r);
+    } else if (n->op == OP_DOT) {
+        const int64_t *ca = node_ints(n, "contract_a", &count), *cb = node_ints(n, "contract_b", &count);
+        for (uint32_t i = 0; i < count; i++) {    /* equal, but one may be known and the other not */
+            expr_id a = value_type(site->g, n->in[0])->dims[ca[i]], b = value_type(site->g, n->in[1])->dims[cb[i]];
+            rdim_add(r, ex_is_const(site->x, b, &(int64_t){0}) ? b : a, 0);
+        }
+    } else if (n->op == OP_REDUCE) {
+        const int64_t *axes = node_ints(n, "axes", &count);
+        for (uint32_t i = 0; i < count; i++)
+            rdim_add(r, value_type(site->g, n->in[0])->dims[axes[i]],
+                     channel_block(site, n->in[0], (int32_t)axes[i]));
+    } else if (n->op == OP_ARGREDUCE) {
+        rdim_add(r, value_type(site->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
+    } else {
+        const int64_t *kernel = node_ints(n, "kernel", &count);
+        for (uint32_t i = 0; i < count; i++)
+            rdim_add(r, ex_const(site->x, kernel[i]), 0);
+    }
+}
+
+bool reduced_cut(const struct site *site, const struct node *n, struct cut *cut)
+{
+    struct reduced r;
+    enum elem e = value_type(site->g, n->out[0])->elem;
+    if (e != ELEM_F32 || dot_group(site->m, n) != 1 || row_taps(site, n).dim >= 0)
+        return false;
+    reduced_dims(site, n, false, &r);
+    *cut = (struct cut){.inner = 1};
+    for (uint32_t d = r.n; d > 0; d--) {
+        const struct rdim *dim = &r.dim[d - 1];
+        int64_t extent;
+        if (!ex_is_const(site->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 || (dim->order.block && dim->order.phase[0]))
+            return false;
+        if (extent == 1)
+            continue;
+        if (cut->extent && !mul_i64(cut->inner, cut->extent, &cut->inner))
+            return false;
+        cut->dim = d - 1;
+        cut->extent = extent;
+        cut->unit = dim->order.block ? dim->order.block : 1;
+    }
+    return cut->extent > 1;
+}

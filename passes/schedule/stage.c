@@ -1,0 +1,100 @@
+/* How many tiles of a contraction share the operand that its kernel computes for itself (kernel.staged): points of a flat tile, or
+ * whole rows of a convolution of several taps.
+ *
+ * All blocks of output channels share what was filled; a depthwise convolution's read only their own channels, so each block is
+ * a parallel index of its own there.
+ */
+#include "passes/module/choices.h"
+#include "passes/schedule/schedule.h"
+
+enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */ };
+
+/* Tiles of a chunk: half of the first cache holds their staged operand, or there are two. */
+static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
+    ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+    int64_t fit = (int64_t)site->mach->l1_kib * 1024 / 2 / (channels * 4 * c->ta), n = tiles / CHUNKS;
+    if (n > fit)
+        n = fit;
+    if (n < LEAST_TILES)
+        n = LEAST_TILES;
+    const struct choice *told = choice_of_kernel(site->m, site->k, CHOOSE_CHUNK);
+    if (told && (int64_t)told->n[0] * channels * 4 * c->ta > CHUNK_BYTES_MOST)
+        choice_refuse(site->m, told, "so many tiles take more scratch than 16 MiB a thread");
+    else if (told)
+        n = told->n[0] < tiles ? told->n[0] : tiles;
+    int64_t chunks = (tiles + n - 1) / n;
+    return (uint32_t)((tiles + chunks - 1) / chunks);
+}
+
+bool stage_extent(const struct site *site, const struct node *n, int64_t rows, struct stage_rows *r)
+{
+    const struct type *w = value_type(site->g, n->in[1]);
+    uint32_t c;
+    int64_t right, taps, span, total;
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
+    if (!ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[3], &r->columns) || !ex_is_const(site->x, w->dims[2], &taps) ||
+        !conv_reach(site->g, n, 1, 1, &r->left, &right) || !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
+        return false;
+    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST || span > STAGE_MOST)
+        return false;
+    r->rows += span + 1;
+    r->width = r->left + r->columns + right;
+    return mul_i64(r->rows, r->width, &total) && total <= STAGE_MOST;
+}
+
+/* Bytes of the operand that `rows` rows of the result read. */
+static int64_t window_bytes(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t rows)
+{
+    struct stage_rows r;
+    int64_t channels = CHANNEL_BLOCK;
+    if (!c->by_piece)
+        ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+    return stage_extent(site, n, rows, &r) ? r.rows * r.width * channels * 4 : INT64_MAX;
+}
+
+/* Tiles of a chunk, at most: an image is to have work for several threads. */
+static int64_t chunk_most(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t tiles)
+{
+    int64_t channels = 1, vectors = 1;
+    if (c->by_piece && ex_is_const(site->x, t->dims[1], &channels))
+        vectors = (channels + c->lanes - 1) / c->lanes;
+    int64_t chunks = (CHUNKS + vectors - 1) / vectors;
+    return (tiles + chunks - 1) / chunks;
+}
+
+/* Tiles of b that share the operand, after tb has become a divisor of the rows; 0: it is computed where it is read. */
+static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t, struct tile_schedule *c)
+{
+    int64_t rows, l2 = (int64_t)site->mach->l2_kib * 1024;
+    bool depthwise = conv_depthwise(site->g, n);
+    if (c->vec != 1 || c->a != 3 || !ex_is_const(site->x, t->dims[2], &rows) || rows < 1 ||
+        (depthwise && t->dims[1].i != value_type(site->g, site->k->staged)->dims[1].i))
+        return 0;
+    c->by_piece = depthwise;
+    c->b = 2;
+    if (rows % c->tb)
+        c->tb = 1;
+    int64_t tiles = rows / c->tb, most = chunk_most(site, t, c, tiles);
+    const struct choice *told = choice_of_kernel(site->m, site->k, CHOOSE_CHUNK);
+    while (most > 1 && window_bytes(site, n, c, most * c->tb) > l2 / 4)
+        most--;
+    if (window_bytes(site, n, c, most * c->tb) > CHUNK_BYTES_MOST)
+        return 0;
+    int64_t wish = told && told->n[0] < tiles ? told->n[0] : tiles;
+    if (told && window_bytes(site, n, c, wish * c->tb) > CHUNK_BYTES_MOST)
+        choice_refuse(site->m, told, "so many tiles take more scratch than 16 MiB a thread");
+    else if (told)
+        most = wish;
+    c->windows = true;
+    int64_t chunks = (tiles + most - 1) / most;
+    return (uint32_t)((tiles + chunks - 1) / chunks);
+}
+
+void stage_choose(const struct site *site, struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    c->chunk = !site->k->staged.i ? 0 : c->flat ? chunk_tiles(site, t, c) : window_rows(site, n, t, c);
+}
