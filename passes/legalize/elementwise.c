@@ -38,27 +38,27 @@ static value_id broadcast_old(struct rule *r, value_id a, value_id v)
     return b_reshape(r->b, v, dims, ra - axis);
 }
 
-bool rule_binary_old(struct rule *r)
+void rule_operands(struct rule *r, value_id in[2])
 {
-    value_id a = rule_in(r, 0), v = broadcast_old(r, a, rule_in(r, 1));
-    return rule_result(r, b_binary(r->b, (enum op)r->param, a, v));
+    in[0] = rule_in(r, 0);
+    in[1] = r->version < 7 ? broadcast_old(r, in[0], rule_in(r, 1)) : rule_in(r, 1);
 }
 
 bool rule_binary(struct rule *r)
 {
-    value_id a = rule_in(r, 0), v = rule_in(r, 1);
-    if (v_is_string(r->b, a))
+    value_id in[2];
+    rule_operands(r, in);
+    if (v_is_string(r->b, in[0]))
         return r->param == OP_EQ ? rule_string_binary(r) : rule_refuse(r, "comparison of strings");
-    return rule_result(r, b_binary(r->b, (enum op)r->param, a, v));
+    return rule_result(r, b_binary(r->b, (enum op)r->param, in[0], in[1]));
 }
 
 /* Greater and GreaterOrEqual are Less and LessOrEqual with the operands exchanged. */
 bool rule_binary_swap(struct rule *r)
 {
-    value_id a = rule_in(r, 0), v = rule_in(r, 1);
-    if (r->version < 7)
-        v = broadcast_old(r, a, v);
-    return rule_result(r, b_binary(r->b, (enum op)r->param, v, a));
+    value_id in[2];
+    rule_operands(r, in);
+    return rule_result(r, b_binary(r->b, (enum op)r->param, in[1], in[0]));
 }
 
 /* Base and exponent types may differ; the result has the base's. A whole-number exponent of a float base is exact
@@ -66,9 +66,9 @@ bool rule_binary_swap(struct rule *r)
 bool rule_pow(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id x = rule_in(r, 0), y = rule_in(r, 1);
-    if (r->version < 7)
-        y = broadcast_old(r, x, y);
+    value_id in[2];
+    rule_operands(r, in);
+    value_id x = in[0], y = in[1];
     enum elem e = v_elem(b, x), ey = v_elem(b, y);
     double p;
     if (v_is_float(b, x) && v_rank(b, y) <= v_rank(b, x) && v_known_f64(b, y, &p)) {

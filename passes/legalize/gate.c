@@ -2,7 +2,8 @@
  * HardSigmoid(1/6, 1/2) and HardSwish legalize to.
  *
  * Exporters before HardSwish existed (version 14) wrote it as Add, Clip, Div, Mul; Add, Clip, Mul, Div; with Relu and Min,
- * Max and Min or two one-sided Clips in place of Clip; with a multiplication by 1/6; with operands in either order. All of
+ * Max and Min or two one-sided Clips in place of Clip; with a multiplication by 1/6; with operands in either order; before
+ * version 7 with `broadcast`. All of
  * these reach the rule below as core operators, so what is recognised is their meaning and not their spelling. Constants
  * must be exactly 3, 0, 6 and 6 or the element type's nearest to 1/6; anything else is left as it is written.
  * The division disappears; the last bit may differ from the pieces (docs/numerics.md). f16 and bf16 compute in f32 and
@@ -32,7 +33,9 @@ static value_id ramp_operand(const struct rule *r, value_id v)
     value_id inner = without(r, without(r, v, OP_MIN, 6), OP_MAX, 0);
     if (!inner.i)
         inner = without(r, without(r, v, OP_MAX, 0), OP_MIN, 6);
-    return without(r, inner, OP_ADD, 3);
+    value_id x = without(r, inner, OP_ADD, 3);
+    const struct node *less = v_defining(r->b, inner, OP_SUB);
+    return !x.i && less && is_splat(r, less->in[1], -3) ? less->in[0] : x;
 }
 
 /* v = x * clamp(x + 3, 0, 6) in either order: x. */
@@ -66,10 +69,11 @@ static value_id hard_gate(struct rule *r, value_id x, bool times_x)
     return b_convert(b, times_x ? b_binary(b, OP_MUL, wide, y) : y, v_elem(b, x));
 }
 
-/* Mul and Div from version 7 on. */
+/* Mul and Div of every version. */
 bool rule_product(struct rule *r)
 {
-    value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    value_id in[2];
+    rule_operands(r, in);
     for (uint32_t i = 0; i < 2 && v_is_float(r->b, in[0]) && v_is_float(r->b, in[1]); i++) {
         if (!takes_sixth(r, in, i))
             continue;
@@ -77,5 +81,5 @@ bool rule_product(struct rule *r)
         if (ramp.i || product.i)
             return rule_result(r, hard_gate(r, ramp.i ? ramp : product, !ramp.i));
     }
-    return (r->param == OP_DIV && quotient_by_root(r)) || rule_binary(r);
+    return (r->param == OP_DIV && quotient_by_root(r, in[0], in[1])) || rule_binary(r);
 }

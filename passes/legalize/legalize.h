@@ -119,7 +119,8 @@ value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, 
  * so that all other results keep their bits. */
 value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
-bool quotient_by_root(struct rule *);      /* Div as a product, where it may be (quotient.c) */
+bool quotient_by_root(struct rule *, value_id x, value_id root);    /* x / root as a product, where it may be (quotient.c) */
+void rule_operands(struct rule *, value_id in[2]);    /* of a binary operator, as every version broadcasts them (elementwise.c) */
 value_id v_normal(struct builder *, value_id);                 /* subnormal elements of a constant as 0 (subnormal.c) */
 /* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
 value_id v_string_find(struct builder *, value_id x, const struct span *list, uint32_t n);

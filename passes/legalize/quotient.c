@@ -31,10 +31,9 @@ static bool is_repeated(struct builder *b, value_id v, value_id x)
 
 /* x / sqrt(v), v one for many elements of x: x * (1 / sqrt(v)). A root lies within 2^-75 and 2^64, or is 0, infinity or NaN, for
  * all of which the product is what the quotient would be. False: another division. */
-bool quotient_by_root(struct rule *r)
+bool quotient_by_root(struct rule *r, value_id x, value_id root)
 {
     struct builder *b = r->b;
-    value_id x = rule_in(r, 0), root = rule_in(r, 1);
     if (v_elem(b, x) != ELEM_F32 || v_elem(b, root) != ELEM_F32 || !v_defining(b, root, OP_SQRT) || !is_repeated(b, root, x))
         return false;
     value_id inverse = b_binary(b, OP_DIV, b_splat_like(b, root, 1), root);

@@ -191,7 +191,7 @@ const struct node *v_defining(const struct builder *b, value_id v, enum op op)
 bool v_splat_f64(struct builder *b, value_id v, double *out)
 {
     const struct node *node;
-    while ((node = v_defining(b, v, OP_BROADCAST)))
+    while ((node = v_defining(b, v, OP_BROADCAST)) || (node = v_defining(b, v, OP_RESHAPE)))
         v = node->in[0];
     return value_is_const(b->g, v) && v_known_f64(b, v, out);
 }

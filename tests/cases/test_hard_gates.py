@@ -17,7 +17,7 @@ from support.tool import value
 F = np.float32
 X = np.concatenate([np.linspace(-8, 8, 297, dtype=F), F([-3, 3, 0, -np.inf, np.inf, np.nan, -0.0, 3e38, -3e38])])
 SHAPE = [1, 3, 6, 17]
-SCALARS = {"c3": F(3), "c0": F(0), "c6": F(6), "c1": F(1), "sixth": F(1 / 6)}
+SCALARS = {"c3": F(3), "c0": F(0), "c6": F(6), "c1": F(1), "sixth": F(1 / 6), "less3": F(-3), "v3": F([3]), "v6": F([6])}
 
 
 def swish(x, gate):
@@ -60,6 +60,16 @@ SPELLINGS = {
     "6 Clip with one attribute each": ([node("Add", "x c3", "a"), node("Clip", "a", "b", min=0.0), node("Clip", "b", "r", max=6.0),
                                         node("Mul", "x r", "m"), node("Mul", "m sixth", "y")], 10),
 }
+OLD = {"broadcast": 1}           # versions before 7: the second operand alone is spread, where the node says so
+SPELLINGS["8 version 6, divide"] = ([node("Add", "x c3", "a", **OLD), node("Clip", "a", "r", min=0.0, max=6.0),
+                                     node("Div", "r c6", "g", **OLD), node("Mul", "x g", "y")], 6)
+SPELLINGS["8 version 6, multiply"] = ([node("Add", "x c3", "a", **OLD), node("Clip", "a", "r", min=0.0, max=6.0),
+                                       node("Mul", "x r", "m"), node("Mul", "m sixth", "y", **OLD)], 6)
+SPELLINGS["8 version 6, an axis"] = ([node("Add", "x v3", "a", axis=1, **OLD), node("Clip", "a", "r", min=0.0, max=6.0),
+                                      node("Mul", "r x", "m"), node("Div", "m v6", "y", axis=3, **OLD)], 6)
+SPELLINGS["8 version 1"] = ([node("Add", "x c3", "a", **OLD), node("Clip", "a", "r", min=0.0, max=6.0),
+                             node("Div", "r c6", "g", **OLD), node("Mul", "g x", "y")], 5)
+SPELLINGS["9 less -3"] = ([node("Sub", "x less3", "a"), node("Clip", "a c0 c6", "r"), node("Mul", "x r", "m"), node("Div", "m c6", "y")], 13)
 SPELLINGS["7 Constant nodes"] = ([node("Constant", "", n, value=numpy_helper.from_array(v)) for n, v in SCALARS.items()] +
                                  SPELLINGS["2 divide, then multiply"][0], 13)
 
