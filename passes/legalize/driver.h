@@ -19,6 +19,7 @@ const struct row *row_find(const char *domain, const char *op, int32_t version);
 struct refusal {
     const char *domain, *op, *reason;
     const char *types;           /* of the first one's operands: "f32[n,4], i64[]" */
+    const char *attributes;      /* the first one's: "axis=1, mode='linear'" */
     int32_t version;
     uint32_t count;
     src_id first[3];
@@ -75,6 +76,8 @@ bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t next);
 bool inlined_walk(struct rule *r, region_id);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);
 void legalize_refuse(struct legalizer *, const struct node *, const char *reason);
+/* The same for an operator that has no row, with what to do instead. */
+void legalize_refuse_unknown(struct legalizer *, const struct node *, const char *reason);
 void legalize_report(struct legalizer *);
 
 #endif

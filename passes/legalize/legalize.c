@@ -204,7 +204,7 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
     if (function)
         legalize_call(lg, &node, function);
     else if (!row)
-        legalize_refuse(lg, &node, source_get(lg->ctx, node.src)->version
+        legalize_refuse_unknown(lg, &node, source_get(lg->ctx, node.src)->version
                         ? "no lowering for this operator" : "no such operator in what the model imports"), poison(lg, &node);
     else if (!fine)
         poison(lg, &node);

@@ -61,6 +61,68 @@ static const char *operands_text(const struct legalizer *lg, const struct node *
     return out.n ? out.data : "";
 }
 
+static void attribute_print(const struct attr *a, struct strbuf *out)
+{
+    enum { SHOWN = 8 };
+    uint32_t n = a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? a->n : 1;
+    strbuf_printf(out, "%.40s=%s", a->name, a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "[" : "");
+    for (uint32_t i = 0; i < n && i < SHOWN; i++) {
+        strbuf_printf(out, i ? "," : "");
+        switch (a->kind) {
+        case ATTR_INT: strbuf_printf(out, "%lld", (long long)a->u.i); break;
+        case ATTR_INTS: strbuf_printf(out, "%lld", (long long)a->u.ints[i]); break;
+        case ATTR_FLOAT: strbuf_printf(out, "%g", a->u.f); break;
+        case ATTR_FLOATS: strbuf_printf(out, "%g", a->u.floats[i]); break;
+        case ATTR_STR: strbuf_printf(out, "'%.40s'", a->u.s); break;
+        case ATTR_STRS: strbuf_printf(out, "'%.40s'", a->u.strs[i]); break;
+        case ATTR_TENSOR: strbuf_printf(out, "a tensor of %s", elem_name(a->u.tensor->elem)); break;
+        case ATTR_REGION: strbuf_printf(out, "a graph"); break;
+        default: strbuf_printf(out, "..."); break;
+        }
+    }
+    strbuf_printf(out, n > SHOWN ? ",...]" : a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "]" : "");
+}
+
+/* Attributes, cut where they get long. */
+static const char *attributes_text(const struct legalizer *lg, const struct node *node)
+{
+    enum { LONG = 160 };
+    struct strbuf out;
+    strbuf_init(&out, lg->arena);
+    for (uint32_t i = 0; i < node->n_attr && out.n < LONG; i++) {
+        strbuf_printf(&out, i ? ", " : "");
+        attribute_print(&node->attr[i], &out);
+    }
+    if (out.n > LONG) {
+        out.n = LONG;
+        strbuf_printf(&out, "...");
+    }
+    return out.n ? out.data : "";
+}
+
+/* What to do about an operator that has no lowering. */
+static const char *advice(const struct node *node)
+{
+    static const struct { const char *domain, *op, *text; } known[] = {
+        {"", "ImageDecoder", "decode the picture before the network and make its pixels an input"},
+        {"ai.onnx.preview.training", NULL, "export the network for inference, without the training step"},
+        {"com.microsoft", NULL, "ONNX Runtime's optimizer puts such nodes in: compile the network from before it"},
+        {"", NULL, "compute it before or after the network, or write it with operators that are supported"},
+        {"ai.onnx.ml", NULL, "compute it before or after the network, or write it with operators that are supported"},
+    };
+    const char *domain = strcmp(node->domain, "ai.onnx") == 0 ? "" : node->domain;
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (strcmp(domain, known[i].domain) == 0 && (!known[i].op || strcmp(node->op_type, known[i].op) == 0))
+            return known[i].text;
+    return NULL;
+}
+
+void legalize_refuse_unknown(struct legalizer *lg, const struct node *node, const char *reason)
+{
+    const char *text = advice(node);
+    legalize_refuse(lg, node, text ? arena_printf(lg->arena, "%s; %s", reason, text) : reason);
+}
+
 /* The version of the node's operator, or of what the model imports where there is no such operator. */
 static int32_t version_of(const struct legalizer *lg, const struct node *node)
 {
@@ -83,7 +145,7 @@ void legalize_refuse(struct legalizer *lg, const struct node *node, const char *
     }
     if (!found) {
         struct refusal f = {.domain = node->domain, .op = node->op_type, .version = version,
-                            .reason = arena_strdup(lg->arena, reason), .types = operands_text(lg, node)};
+                            .reason = arena_strdup(lg->arena, reason), .types = operands_text(lg, node), .attributes = attributes_text(lg, node)};
         VEC_PUSH(lg->arena, &lg->refusals, f);
         found = &lg->refusals.data[lg->refusals.n - 1];
     }
@@ -98,7 +160,9 @@ static void refusal_print(const struct legalizer *lg, const struct refusal *f, s
     for (uint32_t i = 0; i < f->count && i < COUNT_OF(f->first); i++)
         strbuf_printf(out, "%s'%.60s'", i ? ", " : "", source_label(source_get(lg->ctx, f->first[i])));
     strbuf_printf(out, "%s", f->count > COUNT_OF(f->first) ? ", ..." : "");
-    strbuf_printf(out, *f->types ? " of %s): %s" : "%s): %s", f->types, f->reason);
+    strbuf_printf(out, "%s%s", *f->types ? " of " : "", f->types);
+    strbuf_printf(out, "%s%s", *f->attributes ? ", with " : "", f->attributes);
+    strbuf_printf(out, "): %s", f->reason);
 }
 
 /* Domains whose operators are specified somewhere: nobody can write those as functions of the model but their makers. */
