@@ -262,13 +262,33 @@ static int64_t cpu_count(void)
     return 1;
 }
 
+/* What the workers make: text where it is asked for, or where nothing follows that could read objects. */
+static enum emit_kind text_kind(const struct options *o)
+{
+    bool last = o->stop_after && strcmp(o->stop_after, "codegen") == 0;
+    return o->emit_llvm ? EMIT_LLVM : o->assembly || last ? EMIT_ASSEMBLY : EMIT_OBJECT;
+}
+
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
     return (struct codegen_options){
         .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_count()), .opt_level = (int)o->level,
-        .emit = o->emit_llvm ? EMIT_LLVM : o->assembly ? EMIT_ASSEMBLY : EMIT_OBJECT, .worker_memory = o->worker_memory,
+        .emit = text_kind(o), .worker_memory = o->worker_memory,
         .verbose = o->verbose};
+}
+
+/* Text of all functions; of objects the names, the CPUs that they are for and their sizes. */
+void print_code(const struct compilation *c, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        const struct codegen_unit *u = &c->units.data[i];
+        if (text_kind(c->options) == EMIT_OBJECT)
+            strbuf_printf(out, "%s for %s: an object of %llu bytes%s%s\n", u->symbol, u->target->cpu, (unsigned long long)u->object.size,
+                          u->same ? ", the same as " : "", u->same ? u->same->symbol : "");
+        else
+            strbuf_append(out, u->object.data, u->object.size);
+    }
 }
 
 bool run_codegen(struct compilation *c)
@@ -411,13 +431,11 @@ struct art_node *source_rows(struct compilation *c, uint32_t *n)
     return node;
 }
 
-/* -S, -emit-llvm: the text of all modules, one after the other. */
 static bool write_text(struct compilation *c)
 {
     struct strbuf text;
     strbuf_init(&text, &c->ctx->session);
-    for (uint32_t i = 0; i < c->units.n; i++)
-        strbuf_append(&text, c->units.data[i].object.data, c->units.data[i].object.size);
+    print_code(c, &text);
     return output_write(c->ctx, c->output, text.data, text.n);
 }
 

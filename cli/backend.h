@@ -21,11 +21,14 @@ struct art_node *source_rows(struct compilation *, uint32_t *n);
 bool header_write(struct compilation *, const struct artifact *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
 bool remarks_report(struct compilation *);
+/* Do -Rpass and its kin name passes that make remarks? False after a usage error. */
+bool remarks_check(struct context *, const struct options *);
 typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);
 void print_kernels(const struct compilation *, struct strbuf *);
 void print_storage(const struct compilation *, struct strbuf *);
 bool verify_loops(struct compilation *);
 void print_loops(const struct compilation *, struct strbuf *);
+void print_code(const struct compilation *, struct strbuf *);
 
 /* The weights segment of a module, written in order (weights.c). */
 struct weights_writer weights_of(struct module *);

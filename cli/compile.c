@@ -4,6 +4,7 @@
  * The one unwind point of a compilation is here: running out of memory anywhere below ends in compile_guarded().
  */
 #include "cli/backend.h"
+#include "cli/nearest.h"
 #include "cli/targets.h"
 
 #include <string.h>
@@ -78,9 +79,9 @@ const struct stage stage_table[] = {
     {"fuse", run_fuse, print_kernels, verify_graph, false},
     {"layout-transform", run_layout, print_storage, verify_graph, false},
     {"plan", run_plan, print_storage, verify_graph, false},
-    {"sizes", run_sizes, NULL, NULL, false},
+    {"sizes", run_sizes, print_sizes, NULL, false},
     {"schedule", run_schedule, print_loops, verify_loops, false},
-    {"codegen", run_codegen, NULL, NULL, false},
+    {"codegen", run_codegen, print_code, NULL, false},
     {"link", run_link, NULL, NULL, false},
 };
 const uint32_t stage_count = COUNT_OF(stage_table);
@@ -100,7 +101,11 @@ static bool stage_known(struct context *ctx, const char *name)
     for (uint32_t i = 0; i < stage_count; i++)
         if (strcmp(stage_table[i].name, name) == 0)
             return true;
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no stage '%s' (--list-stages names them)", name);
+    struct nearest near = nearest_to(name);
+    for (uint32_t i = 0; i < stage_count; i++)
+        nearest_try(&near, stage_table[i].name);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near.found ? "there is no stage '%s'; did you mean '%s'?"
+                                                                   : "there is no stage '%s' (--list-stages names them)", name, near.found);
 }
 
 static bool stages_known(struct context *ctx, const struct options *o)
@@ -108,6 +113,8 @@ static bool stages_known(struct context *ctx, const struct options *o)
     for (uint32_t i = 0; i < o->print_after.items.n; i++)
         if (!stage_known(ctx, o->print_after.items.data[i]))
             return false;
+    if (o->stop_after && strcmp(o->stop_after, stage_table[stage_count - 1].name) == 0)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'stop-after': %s is the last stage, and what it makes is the output", o->stop_after);
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 
@@ -235,7 +242,7 @@ static bool stages_run(struct compilation *c, const char *last)
 static bool compile_run(struct compilation *c, const char *last)
 {
     const struct options *o = c->options;
-    if (!stages_known(c->ctx, o) || !prefix_check(c->ctx, o->prefix) || !targets_check(c->ctx, o))
+    if (!stages_known(c->ctx, o) || !prefix_check(c->ctx, o->prefix) || !targets_check(c->ctx, o) || !remarks_check(c->ctx, o))
         return false;
     if (o->stop_after)
         c->output = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;
@@ -246,7 +253,7 @@ static bool compile_run(struct compilation *c, const char *last)
     if (c->output) {
         struct file_list model = {0};
         VEC_PUSH(&c->ctx->session, &model.paths, c->ctx->model_path);
-        if (!output_check(c->ctx, c->output) || !output_differs(c->ctx, c->output, &model, o->config))
+        if (!output_name_check(c->ctx, o, c->output) || !output_check(c->ctx, c->output) || !output_differs(c->ctx, c->output, &model, o->config))
             return false;
     }
     if (!stages_run(c, last))

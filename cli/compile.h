@@ -91,6 +91,8 @@ const char *output_sidecar(struct context *, const struct options *, const char 
 /* `path` with its suffix (the part behind the last dot of the file name) replaced. */
 const char *output_beside(struct context *, const char *path, const char *suffix);
 /* Whether a file can be made at `path`: its folder is writable, the path is no folder or device. FAIL_ENV if not. */
+/* Is it a name for what mcc makes? */
+bool output_name_check(struct context *, const struct options *, const char *path);
 bool output_check(struct context *, const char *path);
 /* Refuses (FAIL_USAGE) an output that is one of the files read, by whatever name. */
 bool output_differs(struct context *, const char *path, const struct file_list *, const char *config);
@@ -114,5 +116,6 @@ int64_t stats_constants(const struct graph *);
  * fails (FAIL_LIMIT) above --max-constant-growth, naming what grew most. With --stats the comparison and the fates of all
  * nodes are printed. */
 bool run_sizes(struct compilation *);
+void print_sizes(const struct compilation *, struct strbuf *);
 
 #endif

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/cpu.h"
 #include "cli/mccc.h"
+#include "cli/nearest.h"
 #include "codegen/codegen.h"
 
 static const struct command {
@@ -121,7 +122,7 @@ static void print_help(struct context *ctx, const struct command *command)
     strbuf_init(&text, &ctx->session);
     strbuf_printf(&text, "usage: mcc %s\n\nmcc %s %s.\n", command->usage, command->name, command->help);
     if (command == &commands[0]) {
-        strbuf_printf(&text, "\nOther commands (mcc COMMAND --help):\n");
+        strbuf_printf(&text, "\nOther commands (mcc help COMMAND):\n");
         for (size_t i = 1; i < COUNT_OF(commands); i++)
             strbuf_printf(&text, "  %-10s%s\n", commands[i].name, commands[i].help);
     }
@@ -193,7 +194,25 @@ enum fail command_check(struct context *ctx, struct options *o)
     return fail;
 }
 
-static enum fail command_start(struct context *ctx, const struct command *command, struct options *o)
+/* A first word that is neither a command nor a file, in the place of a command: another word follows, or it could be no file's. */
+static bool word_check(struct context *ctx, const struct command *command, const struct options *o)
+{
+    const char *word = o->files.items.n ? o->files.items.data[0] : "";
+    if (strcmp(word, "help") == 0 && o->files.items.n > 1)
+        word = o->files.items.data[1];
+    struct nearest near = nearest_to(word);
+    if (command != &commands[0] || strpbrk(word, "./") || access(word, F_OK) == 0)
+        return true;
+    nearest_try(&near, "help");
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        nearest_try(&near, commands[i].name);
+    if (near.found)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no command and no file '%s'; did you mean 'mcc %s'?", word, near.found);
+    return o->files.items.n < 2 || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no command and no file '%s' (mcc help lists the "
+                                            "commands)", word);
+}
+
+static enum fail command_start(struct context *ctx, const struct command *command, bool named, struct options *o)
 {
     if (o->help) {
         print_help(ctx, command);
@@ -206,6 +225,8 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         terminal_print(&text);
         return FAIL_NONE;
     }
+    if (!named && !word_check(ctx, command, o))
+        return ctx->fail;
     if (o->files.items.n > 1 && command->run != command_reduce)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
                  o->files.items.data[1]);
@@ -218,8 +239,8 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     return ctx->fail;
 }
 
-/* Parsing and the command itself, below one unwind point. */
-static enum fail command_run_guarded(struct context *ctx, const struct command *command, int argc, char **argv)
+/* Parsing and the command itself, below one unwind point. named: the command line says which it is. */
+static enum fail command_run_guarded(struct context *ctx, const struct command *command, bool named, int argc, char **argv)
 {
     struct options *options = calloc(1, sizeof *options);
     jmp_buf here;
@@ -232,7 +253,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     if (setjmp(here) == 0) {
         enum fail fail = ctx->fail;
         if (options_parse(ctx, options, argc, argv, command->where))
-            fail = command_start(ctx, command, options);
+            fail = command_start(ctx, command, named, options);
         if (fail != FAIL_NONE)
             ctx->fail = fail;
     }
@@ -241,6 +262,14 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     ctx->unwind = NULL;
     free(options);
     return ctx->fail;
+}
+
+static const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(commands); i++)
+        if (strcmp(name, commands[i].name) == 0)
+            return &commands[i];
+    return NULL;
 }
 
 int main(int argc, char **argv)
@@ -254,12 +283,14 @@ int main(int argc, char **argv)
         return FAIL_LIMIT;
     }
     signals_install(ctx);
-    const struct command *command = &commands[0];
-    for (size_t i = 0; i < COUNT_OF(commands); i++)
-        if (argc > 1 && strcmp(argv[1], commands[i].name) == 0)
-            command = &commands[i];
-    int skip = argc > 1 && strcmp(argv[1], command->name) == 0 ? 2 : 1;
-    int status = (int)command_run_guarded(ctx, command, argc > skip ? argc - skip : 0, argv + skip);
+    char *ask[] = {(char[]){"--help"}};
+    bool help = argc > 1 && argc < 4 && strcmp(argv[1], "help") == 0 && (argc == 2 || command_find(argv[2]));
+    const struct command *command = argc > 1 ? command_find(argv[help ? argc - 1 : 1]) : NULL;
+    int skip = command ? 2 : 1, status;
+    if (help)
+        status = (int)command_run_guarded(ctx, command ? command : &commands[0], true, 1, ask);
+    else
+        status = (int)command_run_guarded(ctx, command ? command : &commands[0], command, argc > skip ? argc - skip : 0, argv + skip);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "mcc: error: cannot write to standard output: %s\n", strerror(errno));
         status = status ? status : FAIL_ENV;

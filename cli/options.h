@@ -21,7 +21,7 @@ struct options {
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
     bool object, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats, time_passes;
-    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate;
+    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate, all;
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
 };

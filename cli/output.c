@@ -39,6 +39,17 @@ enum output_kind output_kind(const struct options *o, const char *path)
     return o->object || ends_with(path, ".o") ? OUTPUT_OBJECT : OUTPUT_SHARED;
 }
 
+/* Names that other systems give to what mcc does not make. */
+bool output_name_check(struct context *ctx, const struct options *o, const char *path)
+{
+    static const char *const foreign[] = {".dll", ".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
+    for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
+        if (ends_with(path, foreign[i]))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
+                            "(.o) or an archive (.a), and text (-S, -emit-llvm)", path);
+    return true;
+}
+
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
 {
     bool text = o->assembly || o->emit_llvm || o->stop_after;

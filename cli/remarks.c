@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/backend.h"
+#include "cli/nearest.h"
 
 enum kind { PASSED, MISSED, ANALYSIS };
 static const char *const kind_tags[] = {"Passed", "Missed", "Analysis"};
@@ -99,32 +100,73 @@ static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
 
 /* ---- asking for it -------------------------------------------------------------------------------------------- */
 
+static const struct { enum kind kind; const char *pass, *name; kernel_text_fn *text; } remark_rows[] = {
+    {PASSED, "fuse", "Fused", fused}, {MISSED, "fuse", "Stored", stored},
+    {ANALYSIS, "layout-transform", "Blocked", blocked}, {ANALYSIS, "schedule", "Cost", cost},
+};
+
+static const char *pattern_of(const struct options *o, enum kind kind)
+{
+    return kind == PASSED ? o->rpass : kind == MISSED ? o->rpass_missed : o->rpass_analysis;
+}
+
+static bool pattern_compile(struct context *ctx, const char *pattern, regex_t *out)
+{
+    char *either = arena_strdup(&ctx->session, pattern);     /* a,b: passes that match a or b */
+    for (char *p = either; *p; p++)
+        *p = *p == ',' ? '|' : *p;
+    return regcomp(out, either, REG_EXTENDED | REG_NOSUB) == 0 ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is no regular expression", pattern);
+}
+
+/* Does a pass that makes remarks of the kind match? */
+static bool pattern_check(struct context *ctx, const char *pattern, enum kind kind)
+{
+    regex_t regex;
+    struct nearest near = nearest_to(pattern);
+    struct strbuf passes;
+    bool any = false;
+    strbuf_init(&passes, &ctx->session);
+    for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
+        if (remark_rows[i].kind == kind) {
+            nearest_try(&near, remark_rows[i].pass);
+            strbuf_printf(&passes, "%s%s", passes.n ? ", " : "", remark_rows[i].pass);
+        }
+    if (!pattern_compile(ctx, pattern, &regex))
+        return false;
+    for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
+        any |= remark_rows[i].kind == kind && regexec(&regex, remark_rows[i].pass, 0, NULL, 0) == 0;
+    regfree(&regex);
+    if (any)
+        return true;
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near.found ? "'R%s': no pass that makes such remarks matches '%s': %s; did you mean '%s'?"
+                    : "'R%s': no pass that makes such remarks matches '%s': %s", kind_flags[kind], pattern, passes.data, near.found);
+}
+
+bool remarks_check(struct context *ctx, const struct options *o)
+{
+    for (enum kind kind = PASSED; kind <= ANALYSIS; kind++)
+        if (pattern_of(o, kind) && !pattern_check(ctx, pattern_of(o, kind), kind))
+            return false;
+    return true;
+}
+
 static bool compile_patterns(struct remarks *r)
 {
-    const struct options *o = r->c->options;
-    const char *const patterns[] = {o->rpass, o->rpass_missed, o->rpass_analysis};
-    for (size_t i = 0; i < COUNT_OF(patterns); i++) {
-        if (!patterns[i])
-            continue;
-        char *either = arena_strdup(&r->c->ctx->session, patterns[i]);     /* a,b: passes that match a or b */
-        for (char *p = either; *p; p++)
-            *p = *p == ',' ? '|' : *p;
-        if (regcomp(&r->regex[i], either, REG_EXTENDED | REG_NOSUB) != 0)
-            return error_at(r->c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is no regular expression", patterns[i]);
-        r->wanted[i] = true;
+    for (enum kind kind = PASSED; kind <= ANALYSIS; kind++) {
+        const char *pattern = pattern_of(r->c->options, kind);
+        r->wanted[kind] = pattern && pattern_compile(r->c->ctx, pattern, &r->regex[kind]);
+        if (pattern && !r->wanted[kind])
+            return false;
     }
     return true;
 }
 
 static void remark_all(struct remarks *r)
 {
-    static const struct { enum kind kind; const char *pass, *name; kernel_text_fn *text; } rows[] = {
-        {PASSED, "fuse", "Fused", fused}, {MISSED, "fuse", "Stored", stored},
-        {ANALYSIS, "layout-transform", "Blocked", blocked}, {ANALYSIS, "schedule", "Cost", cost},
-    };
     for (uint32_t k = 0; k < r->c->module->kernels.n; k++)
-        for (size_t i = 0; i < COUNT_OF(rows); i++)
-            remark(r, rows[i].kind, rows[i].pass, rows[i].name, k, text_of(r, rows[i].text, k));
+        for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
+            remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k, text_of(r, remark_rows[i].text, k));
 }
 
 bool remarks_report(struct compilation *c)

@@ -7,12 +7,14 @@
 
 #include "cli/compile.h"
 
-struct parse { struct context *ctx; const char *spec; };
+struct parse { struct context *ctx; const char *spec; char *copy; };
 
+/* where: a part of the copy, which says where in the text; NULL: none. */
 static bool spec_error(const struct parse *p, const char *what, const char *where)
 {
-    return error_at(p->ctx, FAIL_USAGE, (src_id){0}, NULL, "input specification '%s': %s%s%s%s", p->spec, what,
-                    where ? " '" : "", where ? where : "", where ? "'" : "");
+    size_t at = where ? (size_t)(where - p->copy) + 1 : 0;
+    return error_at(p->ctx, FAIL_USAGE, (src_id){0}, NULL, where ? "input specification '%s': %s '%s' (character %zu)"
+                                                                  : "input specification '%s': %s", p->spec, what, where, at);
 }
 
 static const char *skip_spaces(const char *s)
@@ -100,11 +102,26 @@ static bool parse_dims(struct parse *p, char *text, struct input_spec *out)
     return true;
 }
 
+/* Does text read as NAME:TYPE[ or NAME[ without the end that belongs to it? What follows then is no part of a name. */
+static bool brackets_check(const struct parse *p, const char *text)
+{
+    const char *open = strrchr(text, '['), *colon = strrchr(text, ':');
+    if (!open || (colon && open < colon) || text[strlen(text) - 1] == ']')
+        return true;
+    const char *close = strchr(open, ']');
+    bool typed = colon && (open == colon + 1 || elem_by_name(arena_strndup(&p->ctx->session, colon + 1, (size_t)(open - colon - 1))) != ELEM_NONE);
+    if (!close)
+        return spec_error(p, "no ']' closes", open);
+    return !typed || spec_error(p, "after the dimensions nothing may follow, not", close + 1);
+}
+
 static bool parse_spec(struct context *ctx, const char *spec, struct input_spec *out)
 {
-    struct parse p = {ctx, spec};
     char *text = arena_strdup(&ctx->session, spec);
+    struct parse p = {ctx, spec, text};
     size_t n = strlen(text);
+    if (!brackets_check(&p, text))
+        return false;
     *out = (struct input_spec){.elem = ELEM_NONE, .rank = RANK_UNKNOWN};
     bool has_dims = n && text[n - 1] == ']';
     char *dims = has_dims ? strrchr(text, '[') : NULL;

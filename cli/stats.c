@@ -190,14 +190,22 @@ static const char *other_growths(const struct compilation *c, const struct growt
     return text.n ? text.data : "";
 }
 
-static void report_sizes(const struct compilation *c, int64_t out, double times)
+static double growth_times(int64_t in, int64_t out) { return in > 0 ? (double)out / (double)in : out > 0 ? (double)out : 1; }
+
+void print_sizes(const struct compilation *c, struct strbuf *out)
+{
+    int64_t bytes = (int64_t)c->module->weights_bytes;
+    strbuf_printf(out, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n", (long long)c->constants_in,
+                  (long long)bytes, growth_times(c->constants_in, bytes));
+    plan_report(c->module, out);
+}
+
+static void report_sizes(const struct compilation *c)
 {
     struct strbuf text;
     strbuf_init(&text, &c->ctx->session);
     stats_fates(c, &text);
-    strbuf_printf(&text, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n", (long long)c->constants_in,
-                  (long long)out, times);
-    plan_report(c->module, &text);
+    print_sizes(c, &text);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }
 
@@ -213,8 +221,6 @@ static int64_t asked_growth(const struct module *m)
     return (int64_t)bytes;
 }
 
-static double growth_times(int64_t in, int64_t out) { return in > 0 ? (double)out / (double)in : out > 0 ? (double)out : 1; }
-
 bool run_sizes(struct compilation *c)
 {
     const struct module *m = c->module;
@@ -222,7 +228,7 @@ bool run_sizes(struct compilation *c)
     double times = growth_times(c->constants_in, out);
     double limit = c->options->limits.max_constant_growth;
     if (c->options->stats)
-        report_sizes(c, out, times);
+        report_sizes(c);
     bool over = limit > 0 && times > limit;
     if (out <= c->constants_in + GROWTH_FREE || (!over && growth_times(c->constants_in, out - asked_growth(m)) <= GROWTH_WARNED))
         return true;

@@ -134,14 +134,23 @@ double profile_turns(const struct session *s, const struct profile *p, const str
 static void print_kernels(struct session *s, struct profile *p)
 {
     struct strbuf text;
-    double total = 0;
+    double total = 0, rest = 0;
+    uint32_t shown = s->options->all ? p->n : ROWS_MAX, left = 0;
     strbuf_init(&text, &s->ctx->session);
     qsort(p->nodes, p->n, sizeof *p->nodes, by_time);
     for (uint32_t i = 0; i < p->n; i++)
         total += p->nodes[i].ns;
     strbuf_printf(&text, "%10s %6s %9s %9s %6s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", "source nodes");
-    for (uint32_t i = 0; i < p->n && i < ROWS_MAX && p->nodes[i].calls; i++) {
+    for (uint32_t i = 0; i < p->n; i++) {
         const struct kernel_time *k = &p->nodes[i];
+        if (!k->calls)
+            continue;
+        if (shown == 0) {
+            left++;
+            rest += k->ns;
+            continue;
+        }
+        shown--;
         const mcc_node *node = &s->api->node[k->node];
         double each = k->ns / profile_turns(s, p, k);
         strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0,
@@ -150,6 +159,8 @@ static void print_kernels(struct session *s, struct profile *p)
         session_node(s, node, &text);
         strbuf_printf(&text, "\n");
     }
+    if (left)
+        strbuf_printf(&text, "%10.2f %5.1f%%  %u more (--all shows them)\n", rest / 1e3, total > 0 ? 100 * rest / total : 0, left);
     strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / 1e3, 100.0);
     terminal_print(&text);
 }
