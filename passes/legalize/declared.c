@@ -8,6 +8,8 @@
 
 #include "ir/graph/infer.h"
 
+#include <string.h>
+
 /* The element type and the kind of value, and whether dims are worth a look. */
 static bool type_check(struct legalizer *lg, const struct port *p, const struct type *have, bool *dims)
 {
@@ -72,11 +74,28 @@ bool declared_fits(struct legalizer *lg, const struct port *p, value_id v)
                     declared_text(lg, p->declared), type_text(lg->to, have));
 }
 
+/* Maps that ZipMap has made a tensor: the only place where the kind may change. */
+static bool is_zipped(struct legalizer *lg, const struct port *p, const struct type *have)
+{
+    const struct type *want = p->declared;
+    if (!want || want->kind != TYPE_SEQUENCE || !want->inner || want->inner->kind != TYPE_MAP || have->kind != TYPE_TENSOR)
+        return false;
+    const char *key = ml_labels_key(lg->arena, p->name);
+    bool found = false;
+    for (uint32_t i = 0; i < lg->to->metadata.n; i++)
+        found |= !strcmp(lg->to->metadata.data[i].key, key);
+    return found;
+}
+
 bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, const struct type **out)
 {
     const struct type *have = value_type(lg->to, v);
     bool dims;
     *out = p->declared;
+    if (is_zipped(lg, p, have)) {
+        *out = arena_copy(lg->arena, have, sizeof *have);
+        return true;
+    }
     if (!type_check(lg, p, have, &dims))
         return false;
     if (!dims || !shape_differs(lg->ctx->exprs, p->declared, have))

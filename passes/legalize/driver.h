@@ -80,4 +80,7 @@ void legalize_refuse(struct legalizer *, const struct node *, const char *reason
 void legalize_refuse_unknown(struct legalizer *, const struct node *, const char *reason);
 void legalize_report(struct legalizer *);
 
+/* The metadata's key for the labels of an output that is declared as maps (maps.c). */
+const char *ml_labels_key(struct arena *, const char *output);
+
 #endif

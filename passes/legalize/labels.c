@@ -159,3 +159,24 @@ bool rule_category_mapper(struct rule *r)
         return rule_bad(r, "no cats_int64s");
     return between(r, node_attr(r->node, "cats_strings"), ints, n);
 }
+
+/* 1 in the column of its category, f32 [..., categories]; floats are cut to integers. */
+bool rule_one_hot_encoder(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = v_is_string(b, rule_in(r, 0)) ? rule_strings(r, 0) : rule_in(r, 0);
+    struct listed cats = list_read(r, "cats");
+    if (!x.i)
+        return false;
+    if (!cats.n || cats.n > KEYS_MAX)
+        return rule_refuse(r, "%u categories", cats.n);
+    if (!rule_int(r, "zeros", 1))
+        return rule_refuse(r, "zeros = 0: a run that fails where a category is unknown");
+    if (v_is_string(b, x) != (cats.elem == ELEM_STR))
+        return rule_bad(r, "categories are %s, the operand is %s", elem_name(cats.elem), elem_name(v_elem(b, x)));
+    value_id place = place_in(r, v_is_string(b, x) ? x : b_convert(b, x, ELEM_I64), &cats);
+    expr_id n = ex_const(b_exprs(b), cats.n);
+    value_id column = b_binary_f64(b, OP_ADD, v_iota(b, ELEM_I64, &n, 1, 0), 1);
+    value_id hot = b_binary(b, OP_EQ, b_unsqueeze(b, place, v_rank(b, x)), column);
+    return rule_result(r, b_convert(b, hot, ELEM_F32));
+}

@@ -65,7 +65,7 @@ bool rule_linear_regressor(struct rule *r)
     return rule_result(r, bias ? b_binary(b, OP_ADD, y, ml_floats(b, bias, n_bias)) : y);
 }
 
-/* x over the largest magnitude, the sum of magnitudes, or the Euclidean length of its row. */
+/* x over the largest element (docs/numerics.md), the sum of magnitudes, or the Euclidean length of its row. */
 bool rule_normalizer(struct rule *r)
 {
     struct builder *b = r->b;
@@ -74,13 +74,62 @@ bool rule_normalizer(struct rule *r)
     if (!x.i || axis < 0)
         return x.i ? rule_bad(r, "input of rank 0") : false;
     if (rule_str_is(r, "norm", "MAX", "MAX"))
-        norm = b_reduce(b, b_unary(b, OP_ABS, x), &axis, 1, "max", true);
+        norm = b_reduce(b, x, &axis, 1, "max", true);
     else if (rule_str_is(r, "norm", "MAX", "L1"))
         norm = b_reduce(b, b_unary(b, OP_ABS, x), &axis, 1, "sum", true);
     else
         norm = b_unary(b, OP_SQRT, b_reduce(b, b_binary(b, OP_MUL, x, x), &axis, 1, "sum", true));
     value_id flat = b_binary(b, OP_EQ, norm, b_splat_like(b, norm, 0));
     return rule_result(r, b_binary(b, OP_DIV, x, b_select(b, flat, b_splat_like(b, norm, 1), norm)));
+}
+
+/* Elements that are the replaced value (or NaN, where it is) become the imputed one: one, or one for each feature. */
+bool rule_imputer(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), with, absent;
+    uint32_t n_floats, n_ints, n;
+    const double *floats = rule_floats(r, "imputed_value_floats", &n_floats);
+    const int64_t *ints = rule_ints(r, "imputed_value_int64s", &n_ints);
+    double replaced = rule_float(r, "replaced_value_float", 0);
+    int64_t count;
+    if (!x.i)
+        return false;
+    n = v_is_float(b, x) ? n_floats : n_ints;
+    count = n;
+    if (!n || (floats && ints) || v_rank(b, x) < 1)
+        return rule_bad(r, "%u imputed_value_floats, %u imputed_value_int64s for %s of rank %d", n_floats, n_ints, elem_name(v_elem(b, x)),
+                        (int)v_rank(b, x));
+    if (v_is_float(b, x)) {
+        with = b_convert(b, ml_floats(b, floats, count), v_elem(b, x));
+        absent = replaced != replaced ? b_unary(b, OP_ISNAN, x) : b_binary(b, OP_EQ, x, b_splat_like(b, x, (float)replaced));
+    } else {
+        with = b_convert(b, b_const(b, ELEM_I64, &count, 1, ints), v_elem(b, x));
+        absent = b_binary(b, OP_EQ, x, b_convert(b, b_scalar_i64(b, ELEM_I64, rule_int(r, "replaced_value_int64", 0)), v_elem(b, x)));
+    }
+    return rule_result(r, b_select(b, absent, with, x));
+}
+
+/* The operands' features beside one another as f32. */
+bool rule_feature_vectorizer(struct rule *r)
+{
+    struct builder *b = r->b;
+    uint32_t n;
+    const int64_t *sizes = rule_ints(r, "inputdimensions", &n);
+    value_id *parts = NEW_ARRAY(&b->g->arena, value_id, r->n_in + 1);
+    if (n != r->n_in)
+        return rule_bad(r, "%u inputdimensions for %u operands", n, r->n_in);
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        value_id x = rule_in(r, i);
+        if (!x.i)
+            return false;
+        x = v_rank(b, x) == 1 ? b_unsqueeze(b, x, 0) : x;
+        int64_t size;
+        if (v_rank(b, x) != 2 || !ex_is_const(b_exprs(b), b_dim(b, x, 1), &size) || size != sizes[i])
+            return rule_refuse(r, "operand %u is not %lld features wide", i + 1, (long long)sizes[i]);
+        parts[i] = b_convert(b, x, ELEM_F32);
+    }
+    return rule_result(r, b_concat(b, parts, r->n_in, 1));
 }
 
 /* ---- transforms of scores ------------------------------------------------------------------------------------ */

@@ -1,12 +1,17 @@
 """Linear models and labels of ai.onnx.ml beside ONNX Runtime."""
+import ctypes
+import json
+
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
+from support.artifact import Artifact
 from support.compare import floats, ints, node
 from support.ml import model_of
-from support.tool import value
+from support.tool import mcc, value
 
 FEATURES, CLASSES = 7, 4
 
@@ -118,3 +123,65 @@ def test_label_encoder_takes_the_last_of_equal_keys(tmp_path):
     ({"keys_int64s": [1], "values_int64s": [1], "default_tensor": numpy_helper.from_array(F([1]))}, "default_tensor")])
 def test_label_encoder_refused(attributes, words, tmp_path):
     assert words in labels(tmp_path, T.INT64, T.INT64, **attributes).refused()
+
+
+@pytest.mark.parametrize("elem, kind, more", [
+    (T.FLOAT, F, {"imputed_value_floats": [1.5], "replaced_value_float": NAN}), (T.FLOAT, F, {"imputed_value_floats": [0.5, 2.0, -1.0]}),
+    (T.INT64, np.int64, {"imputed_value_int64s": [7], "replaced_value_int64": 2}), (T.INT64, np.int64, {"imputed_value_int64s": [7, 8, 9]})])
+def test_imputer(elem, kind, more, tmp_path):
+    x = np.random.default_rng(0).choice([0, 1, 2] + [NAN] * (kind == F), (6, 3)).astype(kind)
+    made = node("Imputer", "x", "y", domain="ai.onnx.ml", **more)
+    model_of(tmp_path, [made], [value("x", ["n", 3], elem)], [value("y", ["n", 3], elem)]).compare([x])
+
+
+@pytest.mark.parametrize("x, elem", [(ints(3, 1, 9, 4).reshape(2, 2), T.INT64), (np.array([[3.9, 1], [-4, 4]], F), T.FLOAT),
+                                     (np.array([["b", ""], ["x", "a"]], object), T.STRING)])
+def test_one_hot_encoder(x, elem, tmp_path):
+    cats = {"cats_strings": ["a", "b", ""]} if elem == T.STRING else {"cats_int64s": [1, 3, 4, -4]}
+    made = node("OneHotEncoder", "x", "y", domain="ai.onnx.ml", zeros=1, **cats)
+    model_of(tmp_path, [made], [value("x", ["n", 2], elem)], [value("y", ["n", 2, None])]).compare([x])
+
+
+def test_feature_vectorizer(tmp_path):
+    made = node("FeatureVectorizer", "a b", "y", domain="ai.onnx.ml", inputdimensions=[2, 3])
+    model = model_of(tmp_path, [made], [value("a", ["n", 2]), value("b", ["n", 3])], [value("y", ["n", 5])])
+    model.compare([floats(4, 2), floats(4, 3, seed=1)])
+
+
+@pytest.mark.parametrize("names", [{"classlabels_int64s": [30, -10, 5]}, {"classlabels_strings": ["a", 'b"', "\u00e9"]}])
+def test_zip_map(names, tmp_path):
+    """The tensor of the numbers, and the labels as metadata."""
+    labels, maps = list(names.values())[0], onnx.TypeProto()
+    key = maps.sequence_type.elem_type.map_type
+    key.key_type = T.STRING if "classlabels_strings" in names else T.INT64
+    key.value_type.tensor_type.elem_type = T.FLOAT
+    outputs = [helper.make_value_info("maps", maps)]
+    model = model_of(tmp_path, [node("Relu", "x", "s"), node("ZipMap", "s", "maps", domain="ai.onnx.ml", **names)], [value("x", ["n", 3])], outputs)
+    x = floats(4, 3)
+    model.compare([x], [np.array([[row[label] for label in labels] for row in model.want([x])[0]], F)])
+    done = mcc(model.path, "-o", tmp_path / "a.so")
+    assert "-Wmaps" in done.stderr and "classlabels:maps" in done.stderr
+    with Artifact(tmp_path / "a.so") as a:
+        at = ctypes.c_void_p.from_buffer(a.api, type(a.api).meta.offset).value
+        key = ctypes.string_at(at)
+        text = ctypes.string_at(at + len(key) + 1)
+    assert key == b"classlabels:maps" and json.loads(text) == labels
+    assert "-Werror=maps" in model.refused("-Werror")
+
+
+def test_zip_map_of_another_width(tmp_path):
+    made = node("ZipMap", "x", "y", domain="ai.onnx.ml", classlabels_int64s=[1, 2])
+    assert "3 scores and 2 labels" in model_of(tmp_path, [made], [value("x", ["n", 3])], [value("y", ["n", 3])]).refused()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("op", ["Normalizer", "Scaler", "Binarizer", "LinearRegressor"])
+def test_plain_operators_drawn(op, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    more = {"Normalizer": {"norm": ["MAX", "L1", "L2"][seed]}, "Binarizer": {"threshold": float(rng.choice([0, 0.5, -1]))},
+            "Scaler": {"offset": floats([1, 4, 4][seed], seed=1).tolist(), "scale": floats([1, 4, 4][seed], seed=2).tolist()},
+            "LinearRegressor": {"targets": 1 + seed, "coefficients": floats(4 * (1 + seed)).tolist(), "intercepts": floats(1 + seed).tolist()}}[op]
+    made = node(op, "x", "y", domain="ai.onnx.ml", **more)
+    x = floats(6, 4, seed=seed)
+    x[2], x[3, 1], x[4] = 0, 0.5, -np.abs(x[4])
+    model_of(tmp_path, [made], [value("x", ["n", 4])], [value("y", ["n", None])]).compare([x])
