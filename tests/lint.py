@@ -15,15 +15,38 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "examples")
 COLUMNS = 160   # tables (.def) may be wider
 
-# Who may include whom: frontend, passes and codegen know the IR only; cli wires them; the runtime stands alone.
+# Who may include whom: a folder its own headers and those of the folders of its row, with what lies below them. A sub-folder
+# without a row of its own has its parent's. No folder is reached from itself (check_layers).
 LAYERS = {
-    "ir": {"ir"},
-    "frontend": {"ir", "frontend"},
-    "passes": {"ir", "passes"},
-    "codegen": {"ir", "codegen", "runtime"},
-    "runtime": {"runtime"},
-    "cli": {"ir", "frontend", "passes", "codegen", "runtime", "cli"},
+    "ir/base": set(),
+    "ir/expr": {"ir/base"},
+    "ir/ops": {"ir/base"},
+    "ir/graph": {"ir/base", "ir/expr", "ir/ops"},
+    "ir/eval": {"ir/base", "ir/expr", "ir/ops", "ir/graph"},
+    "ir/build": {"ir/base", "ir/expr", "ir/ops", "ir/graph", "ir/eval"},
+    "ir/loop": {"ir/base", "ir/ops"},
+    "ir/loop/math": {"ir/loop"},
+    "ir/target": {"ir/base"},
+    "frontend": {"ir"},
+    "frontend/onnx": {"ir", "frontend"},
+    "passes": {"ir"},
+    "passes/module": {"ir"},
+    "passes/legalize": {"ir", "passes"},
+    "passes/graph": {"ir", "passes", "passes/module"},
+    "passes/schedule": {"ir", "passes/module", "passes/graph"},
+    "passes/fuse": {"ir", "passes/module", "passes/graph", "passes/schedule"},
+    "passes/layout": {"ir", "passes/module", "passes/schedule"},
+    "passes/emit": {"ir", "passes/module", "passes/schedule"},
+    "passes/emit/winograd": {"ir", "passes/emit", "passes/schedule"},
+    "passes/emit/attention": {"ir", "passes/emit", "passes/graph"},
+    "passes/program": {"ir", "passes/module"},
+    "codegen": {"ir", "runtime"},
+    "runtime": set(),
+    "cli": {"ir", "frontend", "passes", "codegen", "runtime"},
+    "cli/commands": {"ir", "codegen", "runtime", "cli"},
 }
+# Rows whose name alone means the folder, not what lies below it.
+ALONE = {"passes", "passes/emit"}
 # System and library headers with one owner.
 OWNERS = {
     r"yaml\.h": r"cli/config\.c",
@@ -54,24 +77,52 @@ def strip_comments(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m[0]) if not m[0].startswith(('"', "'")) else '""', text)
 
 
+def row_of(folder):
+    """The row of LAYERS that a folder has, its own or its parents'; None: outside of the layers."""
+    while folder and folder not in LAYERS:
+        folder = folder.rpartition("/")[0]
+    return folder or None
+
+
+def may_include(row, folder):
+    target = row_of(folder)
+    if target is None or target == row:
+        return True
+    return any(target == one or (one not in ALONE or row == "cli") and target.startswith(one + "/") for one in LAYERS[row])
+
+
+def check_layers(complain):
+    """The table has no circle."""
+    def reached(row, seen):
+        for other in sorted(LAYERS):
+            if other != row and other not in seen and may_include(row, other):
+                seen.add(other)
+                reached(other, seen)
+        return seen
+
+    for row in LAYERS:
+        for other in reached(row, set()):
+            if other != row and may_include(other, row):
+                complain("tests/lint.py", 0, f"{row} and {other} may include one another")
+
+
 def check_includes(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
-    layer = name.split("/")[0]
+    row = row_of(name.rpartition("/")[0])
     for n, line in enumerate(text.splitlines(), 1):
         if not (found := re.match(r'\s*#\s*include\s+[<"]([^>"]+)[>"]', line)):
             continue
         target = found[1]
-        head = target.split("/")[0]
-        if layer in LAYERS and head in LAYERS and head not in LAYERS[layer]:
-            complain(name, n, f"{layer}/ must not include {target}")
+        if row and "/" in target and not may_include(row, target.rpartition("/")[0]):
+            complain(name, n, f"{row}/ must not include {target}")
         for header, owner in OWNERS.items():
-            if re.fullmatch(header, target) and not re.fullmatch(owner, name) and layer in LAYERS:
+            if re.fullmatch(header, target) and not re.fullmatch(owner, name) and row:
                 complain(name, n, f"{target} belongs to {owner}")
 
 
 def check_calls(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
-    if name.split("/")[0] not in LAYERS:
+    if not row_of(name.rpartition("/")[0]):
         return
     for n, line in enumerate(strip_comments(text).splitlines(), 1):
         for call in re.findall(rf"(?<![\w.>])({FORBIDDEN})\s*\(", line):
@@ -143,6 +194,7 @@ def main():
     def complain(name, line, what):
         complaints.append(f"{name}:{line}: {what}")
 
+    check_layers(complain)
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):
         text = path.read_text()
         check_space(path, text, complain)

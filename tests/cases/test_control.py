@@ -445,7 +445,8 @@ def test_loop_with_its_number_and_condition_as_rows(shapes, count, tmp_path):
                  [value("go", [] if condition is None else condition or [1], T.BOOL), value("s2", []), value("row", condition, T.BOOL)])
     inputs = [value("limit", [])] + ([value("m", [1], T.INT64)] if count is None else [])
     model = Model(tmp_path, [node("Loop", "m true s0", "s rows", body=body)], inputs, [value("s", None), value("rows", None, T.BOOL)],
-                  {"true": np.full([1] if condition else [], True), "zero": ints(0), "one": ints(1), "s0": F(0.5), **({} if count is None else {"m": ints(count)})})
+                  {"true": np.full([1] if condition else [], True), "zero": ints(0), "one": ints(1), "s0": F(0.5),
+                   **({} if count is None else {"m": ints(count)})})
     for limit in (-1, 2, 99):
         feed = [F(limit)] + ([ints(4)] if count is None else [])
         model.compare(feed)
@@ -477,7 +478,8 @@ def test_conditions_of_another_type_are_refused(wrong, tmp_path):
     body = graph([go, node("Add", "s s", "s2")], [value("i", [], T.INT64), value("more", [1] if wrong == "two later" else [], T.BOOL), value("s", [])],
                  [value("go", [], T.BOOL), value("s2", [])])
     copies = [node("Identity", f"{k}0", k) for k in "mcp"]     # operands whose types the file does not say
-    inputs = [value("m0", [], T.FLOAT if wrong == "count" else T.INT64), value("c0", [2] if wrong == "two" else [], T.FLOAT if wrong == "condition" else T.BOOL),
+    inputs = [value("m0", [], T.FLOAT if wrong == "count" else T.INT64),
+              value("c0", [2] if wrong == "two" else [], T.FLOAT if wrong == "condition" else T.BOOL),
               value("p0", [2] if wrong == "two" else [], T.FLOAT if wrong == "predicate" else T.BOOL), value("x", [])]
     nodes = [node("Loop", "m c x", "l", body=body), if_then("p", "y", [node("Neg", "l", "t")], [node("Abs", "l", "e")])]
     text = Model(tmp_path, [*copies, *nodes], inputs, [value("y", [])]).refused()

@@ -142,8 +142,10 @@ class Drawer:
             params.append(self.name())
         results, nodes = self.inside(walk)
         every = [*kinds, *(["mat"] if placeholder else [])]
-        body = helper.make_graph(nodes, "body", [value(i, [], T.INT64), value(more, self.shape if start == "p" else [], T.BOOL), *(info(p, k) for p, k in zip(params, every))],
-                                 [value(go, None, T.BOOL), *(info(r, k) for r, k in zip(results, every)), *(info(r, k) for r, k in zip(results[len(every):], rows))])
+        body = helper.make_graph(nodes, "body", [value(i, [], T.INT64), value(more, self.shape if start == "p" else [], T.BOOL),
+                                                  *(info(p, k) for p, k in zip(params, every))],
+                                 [value(go, None, T.BOOL), *(info(r, k) for r, k in zip(results, every)),
+                                  *(info(r, k) for r, k in zip(results[len(every):], rows))])
         outs, collected = [self.name() for _ in every], [self.name() for _ in rows]
         count = str(self.rng.choice(["m", "m", "c0", "c1", "c3"]))
         self.nodes.append(helper.make_node("Loop", [count, start, *starts, *([placeholder] if placeholder else [])],

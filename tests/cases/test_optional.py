@@ -48,7 +48,8 @@ def test_optional_out_of_a_branch(kind, tmp_path):
     """Asked whether it holds something, and taken from where it does."""
     of, some, take = KINDS[kind]
     nodes = [maybe("p", "o", some, of), node("OptionalHasElement", "o", "h"), either("h", "y", take, [node("Identity", "x", "e")], TENSOR, "read")]
-    model = Model(tmp_path, nodes, [value("x", ["n", 3]), value("p", [], T.BOOL), value("k", [], T.INT64)], [value("y", None), value("h", [], T.BOOL)], CONSTANTS, 18)
+    model = Model(tmp_path, nodes, [value("x", ["n", 3]), value("p", [], T.BOOL), value("k", [], T.INT64)],
+                  [value("y", None), value("h", [], T.BOOL)], CONSTANTS, 18)
     for p in (True, False):
         model.compare([floats(2, 3), np.array(p), np.array(1)])
 
@@ -129,7 +130,8 @@ def test_nothing_that_becomes_something(kind, count, tmp_path):
     else:
         first = [node("SequenceConstruct", "x", "e")]
         later = [node("OptionalGetElement", "o", "g"), node("SequenceInsert", "g x", "t")]
-        read = [node("SequenceAt", "v k", "at"), node("SequenceLength", "v", "n"), node("Cast", "n", "nf", to=T.FLOAT), node("Mul", "at nf", "y0"), node("Neg", "y0", "y")]
+        read = [node("SequenceAt", "v k", "at"), node("SequenceLength", "v", "n"), node("Cast", "n", "nf", to=T.FLOAT),
+                node("Mul", "at nf", "y0"), node("Neg", "y0", "y")]
     step = body([node("OptionalHasElement", "o", "h"), either("h", "v2", later, first, of), GO], [(optional("o", of), typed("v2", of))])
     inputs = [value("x", ["n", 3]), value("k", [], T.INT64)] + ([value("m", [], T.INT64)] if count is None else [])
     model = Model(tmp_path, [node("Optional", "", "o0", type=of), node("Loop", "m true o0", "v", "steps", body=step), *read], inputs,

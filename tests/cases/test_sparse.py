@@ -84,7 +84,8 @@ def test_bad_rows_are_refused(bad, place, tmp_path):
 
 def test_sparse_ports_say_what_to_do(tmp_path):
     port = helper.make_sparse_tensor_value_info("x", T.FLOAT, [2, 3])
-    for k, (inputs, outputs) in enumerate((([port], [value("y", [2, 3])]), ([value("x", [2, 3])], [helper.make_sparse_tensor_value_info("y", T.FLOAT, [2, 3])]))):
+    for k, (inputs, outputs) in enumerate((([port], [value("y", [2, 3])]),
+                                          ([value("x", [2, 3])], [helper.make_sparse_tensor_value_info("y", T.FLOAT, [2, 3])]))):
         path = save_sparse(tmp_path / f"{k}.onnx", [node("Neg", "x", "y")], inputs, outputs)
         done = mcc("check", path)
         assert done.returncode == 1 and "pass it dense" in done.stderr, done.stderr
