@@ -153,15 +153,20 @@ static void scatter(struct emitter *e, const struct access *a, LLVMValueRef poin
     call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
-/* ---- every second element ---- */
+/* ---- every second, third or fourth element ---- */
 
-/* Two loads and a shuffle instead of a gather, which costs a cycle a lane and more. */
-static bool is_every_second(const struct emitter *e, const struct access *a)
+enum { MAX_STEP = 4 };
+
+/* The stride, where as many loads and a shuffle or two serve instead of a gather, which costs a cycle a lane and more; else 0. */
+static uint32_t small_step(const struct emitter *e, const struct access *a)
 {
     uint32_t size = elem_size(a->type.elem);
-    if (!a->stride || a->value || !LLVMIsAConstantInt(a->stride) || LLVMConstIntGetSExtValue(a->stride) != 2)
-        return false;
-    return a->type.lanes % 2 == 0 && (!a->mask || (e->machine->masks && (size == 4 || size == 8)));
+    if (!a->stride || a->value || !LLVMIsAConstantInt(a->stride))
+        return 0;
+    long long step = LLVMConstIntGetSExtValue(a->stride);
+    if (step < 2 || step > MAX_STEP || a->type.lanes % 2 || (step > 2 && a->type.lanes < 4))
+        return 0;
+    return !a->mask || (e->machine->masks && (size == 4 || size == 8)) ? (uint32_t)step : 0;
 }
 
 static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint32_t *from, uint32_t n)
@@ -173,7 +178,7 @@ static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, 
 }
 
 /* `lanes` elements from pointer + skip, of which those at the places of lanes that exist are read. */
-static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip)
+static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip, uint32_t step)
 {
     uint32_t from[256], n = a->type.lanes;
     struct access part = *a;
@@ -188,20 +193,26 @@ static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMV
         return v;
     }
     for (uint32_t i = 0; i < n; i++)
-        from[i] = (i + skip) % 2 == 0 ? (i + skip) / 2 : n;
+        from[i] = (i + skip) % step == 0 ? (i + skip) / step : n;
     part.mask = shuffled(e, a->mask, LLVMConstNull(LLVMTypeOf(a->mask)), from, n);
     return masked_load(e, &part, pointer);
 }
 
-/* The second load ends with the last lane's element, so that nothing behind it is read. */
-static LLVMValueRef every_second(struct emitter *e, const struct access *a)
+/* One load after another, the last one ending with the last lane's element, so that nothing behind it is read. */
+static LLVMValueRef every_step(struct emitter *e, const struct access *a, uint32_t step)
 {
     uint32_t from[256], n = a->type.lanes;
-    LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index);
-    LLVMValueRef low = load_around(e, a, pointer, 0), high = load_around(e, a, pointer, n - 1);
-    for (uint32_t i = 0; i < n; i++)
-        from[i] = i < n / 2 ? 2 * i : 2 * i + 1;
-    return from_memory(e, a, shuffled(e, low, high, from, n));
+    LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index), result = NULL;
+    for (uint32_t k = 0; k < step; k++) {
+        uint32_t skip = k + 1 < step ? k * n : (n - 1) * (step - 1);
+        LLVMValueRef part = load_around(e, a, pointer, skip, step);
+        for (uint32_t i = 0; i < n; i++) {
+            bool mine = i * step >= k * n && (k + 1 == step || i * step < (k + 1) * n);
+            from[i] = mine ? i * step - skip + (k ? n : 0) : i;
+        }
+        result = shuffled(e, result ? result : part, part, from, n);
+    }
+    return from_memory(e, a, result);
 }
 
 /* ---- buffers ---- */
@@ -262,8 +273,9 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     a = access_of(e, s);
     bool indexed = a.type.lanes > 1 && s->op != L_LOAD && s->op != L_STORE;
     LLVMValueRef pointers = NULL;
-    if (indexed && is_every_second(e, &a))
-        return every_second(e, &a);
+    uint32_t step = indexed ? small_step(e, &a) : 0;
+    if (step)
+        return every_step(e, &a, step);
     if (indexed)
         pointers = a.stride ? strided_pointers(e, &a) : address_of(e, a.scalar, a.base, a.index);
     if (!a.value)

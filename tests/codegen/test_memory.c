@@ -54,24 +54,24 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
     }
 }
 
-/* Every second element, all lanes and some; the buffer ends with the last lane's element. */
-static void add_seconds(struct suite *s, enum elem elem, uint32_t lanes)
+/* Every second, third or fourth element, all lanes and some; the buffer ends with the last lane's element. */
+static void add_steps(struct suite *s, enum elem elem, uint32_t lanes, int64_t step)
 {
     char name[64];
     lval i;
     struct ltype t = { elem, lanes }, p = { ELEM_BOOL, lanes };
     int64_t count = 20, n = count * lanes;
-    snprintf(name, sizeof name, "seconds_%s_%u", elem_name(elem), lanes);
+    snprintf(name, sizeof name, "steps_%s_%u_%d", elem_name(elem), lanes, (int)step);
     struct kernel_case *k = case_new(s, name);
     k->count = count;
-    lval in = case_buffer(s, k, elem, LARG_IN, 2 * n - 1), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
+    lval in = case_buffer(s, k, elem, LARG_IN, step * (n - 1) + 1), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
     for (int64_t j = 0; j < n; j++)
         ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j * 29 % 5 > 1);
     lval all = case_buffer(s, k, elem, LARG_OUT, n), some = case_buffer(s, k, elem, LARG_OUT, n);
     struct build b = case_parallel(k, &i);
-    lval two = index_of(b, 2), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), at2 = op2(b, L_MUL, TINDEX, at, two);
-    store(b, all, at, op3(b, L_LOADS, t, in, at2, two));
-    store(b, some, at, op4(b, L_LOADS, t, in, at2, two, load(b, p, masks, at)));
+    lval by = index_of(b, step), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), first = op2(b, L_MUL, TINDEX, at, by);
+    store(b, all, at, op3(b, L_LOADS, t, in, first, by));
+    store(b, some, at, op4(b, L_LOADS, t, in, first, by, load(b, p, masks, at)));
 }
 
 static void test_access(void **state)
@@ -79,12 +79,13 @@ static void test_access(void **state)
     static const uint32_t widths[] = { 1, 4, 8, 16 };
     struct suite *s = suite_new();
     (void)state;
-    for (uint32_t w = 0; w < COUNT_OF(widths); w++) {
-        add_seconds(s, ELEM_F32, widths[w]);
-        add_seconds(s, ELEM_I64, widths[w]);
-        add_seconds(s, ELEM_U8, widths[w]);
-        add_seconds(s, ELEM_BOOL, widths[w]);
-    }
+    for (uint32_t w = 0; w < COUNT_OF(widths); w++)
+        for (int64_t step = 2; step <= 4; step++) {
+            add_steps(s, ELEM_F32, widths[w], step);
+            add_steps(s, ELEM_I64, widths[w], step);
+            add_steps(s, ELEM_U8, widths[w], step);
+            add_steps(s, ELEM_BOOL, widths[w], step);
+        }
     for (uint32_t e = 1; e < ELEM_COUNT; e++)
         for (size_t w = 0; w < COUNT_OF(widths); w++)
             if (elem_class((enum elem)e) != 'C' && elem_class((enum elem)e) != 'S')
