@@ -222,6 +222,15 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     return b_concat(b, parts, 2, 0);
 }
 
+/* x w for all steps and sequences at once: as rows of one matrix, so that register tiles hold several steps where the batch is small
+ * or open. */
+static value_id project(struct builder *b, const struct layer *l, value_id w)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id rows[2] = {ex_mul(ex, l->steps, l->batch), b_dim(b, l->x, 2)}, all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
+    return b_reshape(b, b_matmul(b, b_reshape(b, l->x, rows, 2), w), all, 3);
+}
+
 static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, value_id state[2], value_id *y)
 {
     struct builder *b = r->b;
@@ -235,7 +244,7 @@ static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, val
     if (!w.i || !rec.i)
         return false;
     d.recurrent = b_transpose(b, rec, turn);
-    d.projected = b_matmul(b, l->x, b_transpose(b, w, turn));
+    d.projected = project(b, l, b_transpose(b, w, turn));
     if (rule_has(r, 3))
         d.projected = b_binary(b, OP_ADD, d.projected, bias_of(r, l, &d, k));
     if (backwards)
