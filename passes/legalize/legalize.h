@@ -16,8 +16,9 @@
 /* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never
  * reach the graph unless a run-time operator or a graph output wants them. */
 enum lval_kind { LVAL_NONE, LVAL_POISON, LVAL_VALUE, LVAL_LIST, LVAL_OPTIONAL };
-/* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis. */
-struct quantized { value_id q, scale, zero; int32_t axis; };
+/* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis. moved: an operator
+ * that only moves elements came between, and q is what it makes of the integers. */
+struct quantized { value_id q, scale, zero; int32_t axis; bool moved; };
 struct lval {
     enum lval_kind kind;
     value_id v;                  /* LVAL_VALUE: tensor, or run-time sequence or optional */
@@ -41,6 +42,9 @@ struct rule {
     struct lval *out;            /* n_out results */
 };
 typedef bool rule_fn(struct rule *);
+/* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the integers, which
+ * are dequantized afterwards. So a QuantizeLinear behind it finds them. */
+bool rule_move(struct rule *, rule_fn *);
 
 /* ---- operands and results -------------------------------------------------------------------------------- */
 

@@ -58,6 +58,36 @@ static value_id spread(struct rule *r, value_id s, value_id x)
     return b_slice(b, y, starts, dims, ones);
 }
 
+/* Is v one number, the same in every run? */
+static bool one_number(struct builder *b, value_id v, double *c)
+{
+    int64_t n, i = 0;
+    if (!v.i || !ex_is_const(b_exprs(b), b_count(b, v), &n) || n != 1 || !value_is_const(b->g, v))
+        return false;
+    if (elem_class(v_elem(b, v)) == 'F')
+        return value_const_f64(b->g, v, c, 1);
+    bool known = value_const_i64(b->g, v, &i, 1);
+    *c = (double)i;
+    return known;
+}
+
+static bool same_zero(struct builder *b, value_id a, value_id c)
+{
+    double x = 0, y = 0;
+    return (!a.i || one_number(b, a, &x)) && (!c.i || one_number(b, c, &y)) && x == y;
+}
+
+/* Was the operand made of integers of this type with the very scale and zero point that it gets here? Then they come out as they
+ * were: (n s) / s is less than half from n for |n| < 2^16, wherever n s is a normal number. */
+static bool unchanged(struct rule *r, enum elem to)
+{
+    const struct quantized *q = r->arg[0].quantized;
+    double mine, theirs;
+    return q && elem_bits(to) <= 16 && elem_class(to) != 'F' && v_elem(r->b, q->q) == to && v_elem(r->b, rule_in(r, 1)) == ELEM_F32 &&
+           one_number(r->b, rule_in(r, 1), &mine) && one_number(r->b, q->scale, &theirs) && mine == theirs && fabs(mine) > 1e-30 &&
+           fabs(mine) < 1e30 && same_zero(r->b, rule_in(r, 2), q->zero);
+}
+
 bool rule_quantize(struct rule *r)
 {
     struct builder *b = r->b;
@@ -66,6 +96,8 @@ bool rule_quantize(struct rule *r)
     enum elem precision = rule_elem_attr(r, "precision", ELEM_NONE);
     if (!x.i || !scale.i)
         return false;
+    if (precision == ELEM_NONE && unchanged(r, to))
+        return rule_result(r, r->arg[0].quantized->q);
     enum elem wide = precision != ELEM_NONE ? precision : v_elem(b, scale);
     if (elem_class(wide) != 'F' || elem_size(wide) < 4)
         wide = ELEM_F32;
@@ -96,9 +128,46 @@ bool rule_dequantize(struct rule *r)
         return false;
     if (to == ELEM_F32 && v_elem(b, scale) == ELEM_F32 && ints && !rule_int(r, "block_size", 0)) {
         int64_t axis = rule_int(r, "axis", 1), rank = v_rank(b, x);
-        struct quantized q = {x, scale, zero, (int32_t)(axis < 0 ? axis + rank : axis)};   /* unchecked where there is one scale */
+        struct quantized q = {x, scale, zero, (int32_t)(axis < 0 ? axis + rank : axis), false};   /* unchecked where there is one scale */
         r->out[0].quantized = arena_copy(&b->g->arena, &q, sizeof q);
     }
+    return true;
+}
+
+/* Operators that put elements of their first operand elsewhere, and make none. */
+static bool is_move(const struct rule *r)
+{
+    static const char *const names[] = {"Transpose", "Reshape", "Flatten", "Unsqueeze", "Identity", "Slice", "Gather", "DepthToSpace",
+                                        "SpaceToDepth"};
+    for (uint32_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(r->op, names[i]) == 0)
+            return r->n_out == 1;
+    return false;
+}
+
+bool rule_move(struct rule *r, rule_fn *rule)
+{
+    struct builder *b = r->b;
+    const struct quantized *from = r->n_in ? r->arg[0].quantized : NULL;
+    double scale, zero;
+    if (!from || !is_move(r) || !one_number(b, from->scale, &scale) || (from->zero.i && !one_number(b, from->zero, &zero)))
+        return rule(r);
+    struct lval *arg = NEW_ARRAY(&b->g->arena, struct lval, r->n_in);
+    struct quantized to = *from;
+    memcpy(arg, r->arg, r->n_in * sizeof *arg);
+    arg[0] = lval_value(from->q);
+    struct rule bytes = *r;
+    bytes.arg = arg;
+    if (!rule(&bytes) || r->out[0].kind != LVAL_VALUE || !r->out[0].v.i)
+        return false;
+    to.q = r->out[0].v;
+    to.moved = true;
+    value_id y = b_convert(b, to.q, ELEM_I32);
+    if (to.zero.i)
+        y = b_binary(b, OP_SUB, y, b_convert(b, v_scalar(b, to.zero), ELEM_I32));
+    if (!rule_result(r, b_binary(b, OP_MUL, b_convert(b, y, ELEM_F32), v_scalar(b, to.scale))))
+        return false;
+    r->out[0].quantized = arena_copy(&b->g->arena, &to, sizeof to);
     return true;
 }
 
@@ -325,7 +394,7 @@ static bool byte_operands(struct rule *r, int32_t axis_w, const struct quantized
     bool several_x, several_w;
     for (uint32_t i = 0; i < 2; i++) {
         q[i] = i < r->n_in ? r->arg[i].quantized : NULL;
-        if (!q[i])
+        if (!q[i] || q[i]->moved)
             return false;
     }
     return rule_is_bytes(r, q[0]->q, q[1]->q) && scaled_along(r->b, q[0], -1, &several_x) && !several_x &&
@@ -351,7 +420,7 @@ bool rule_conv_dequantized(struct rule *r, value_id *y)
 bool rule_matmul_dequantized(struct rule *r, value_id *y)
 {
     const struct quantized *q[2];
-    if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized)
+    if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized)    /* byte_operands looks closer */
         return false;
     int32_t rank_x = v_rank(r->b, r->arg[0].quantized->q), rank_w = v_rank(r->b, r->arg[1].quantized->q);
     if (rank_x < 2 || rank_w != 2 || !byte_operands(r, 1, q))
