@@ -44,6 +44,16 @@ static void operand_print(const struct legalizer *lg, value_id imported, struct 
     strbuf_printf(out, "]");
 }
 
+/* The text, cut after `most` bytes. */
+static const char *cut_short(struct strbuf *text, size_t most)
+{
+    if (text->n > most) {
+        text->n = most;
+        strbuf_printf(text, "...");
+    }
+    return text->n ? text->data : "";
+}
+
 /* Operand types, cut where they get long. */
 static const char *operands_text(const struct legalizer *lg, const struct node *node)
 {
@@ -54,11 +64,7 @@ static const char *operands_text(const struct legalizer *lg, const struct node *
         strbuf_printf(&out, i ? ", " : "");
         operand_print(lg, node->in[i], &out);
     }
-    if (out.n > LONG) {
-        out.n = LONG;
-        strbuf_printf(&out, "...");
-    }
-    return out.n ? out.data : "";
+    return cut_short(&out, LONG);
 }
 
 static void attribute_print(const struct attr *a, struct strbuf *out)
@@ -93,11 +99,7 @@ static const char *attributes_text(const struct legalizer *lg, const struct node
         strbuf_printf(&out, i ? ", " : "");
         attribute_print(&node->attr[i], &out);
     }
-    if (out.n > LONG) {
-        out.n = LONG;
-        strbuf_printf(&out, "...");
-    }
-    return out.n ? out.data : "";
+    return cut_short(&out, LONG);
 }
 
 /* What to do about an operator that has no lowering. */
