@@ -36,15 +36,54 @@ uint64_t rt_port_flags(const struct mcc_rt_desc *desc, uint32_t port)
 
 /* ---- form ------------------------------------------------------------------------------------------------- */
 
+/* The name that numpy and the compiler have for it; NULL: none. */
+static const char *dtype_name(DLDataType t)
+{
+    if (t.lanes != 1)
+        return NULL;
+    switch (t.code << 8 | t.bits) {
+    case kDLInt << 8 | 2: return "int2";
+    case kDLInt << 8 | 4: return "int4";
+    case kDLInt << 8 | 8: return "int8";
+    case kDLInt << 8 | 16: return "int16";
+    case kDLInt << 8 | 32: return "int32";
+    case kDLInt << 8 | 64: return "int64";
+    case kDLUInt << 8 | 2: return "uint2";
+    case kDLUInt << 8 | 4: return "uint4";
+    case kDLUInt << 8 | 8: return "uint8";
+    case kDLUInt << 8 | 16: return "uint16";
+    case kDLUInt << 8 | 32: return "uint32";
+    case kDLUInt << 8 | 64: return "uint64";
+    case kDLFloat << 8 | 16: return "float16";
+    case kDLFloat << 8 | 32: return "float32";
+    case kDLFloat << 8 | 64: return "float64";
+    case kDLBfloat << 8 | 16: return "bfloat16";
+    case kDLBool << 8 | 8: return "bool";
+    case kDLComplex << 8 | 64: return "complex64";
+    case kDLComplex << 8 | 128: return "complex128";
+    case kDLOpaqueHandle << 8 | 128: return "string";
+    case kDLFloat8_e4m3fn << 8 | 8: return "float8_e4m3fn";
+    case kDLFloat8_e4m3fnuz << 8 | 8: return "float8_e4m3fnuz";
+    case kDLFloat8_e5m2 << 8 | 8: return "float8_e5m2";
+    case kDLFloat8_e5m2fnuz << 8 | 8: return "float8_e5m2fnuz";
+    case kDLFloat8_e8m0fnu << 8 | 8: return "float8_e8m0fnu";
+    case kDLFloat4_e2m1fn << 8 | 4: return "float4_e2m1fn";
+    default: return NULL;
+    }
+}
+
 static int check_dtype(const char *side, const mcc_port *port, DLDataType got, mcc_error *error)
 {
     DLDataType want = port->dtype;
     if (got.code == want.code && got.bits == want.bits && got.lanes == want.lanes)
         return MCC_OK;
-    return rt_error(error, MCC_E_DTYPE, -1,
-                    "%s '%s': DLPack type {%lld, %lld, %lld} where {%lld, %lld, %lld} is expected", side, port->name,
-                    (long long)got.code, (long long)got.bits, (long long)got.lanes, (long long)want.code,
-                    (long long)want.bits, (long long)want.lanes);
+    const char *name = dtype_name(got), *wanted = dtype_name(want);
+    if (!wanted)
+        wanted = "another";
+    if (name)
+        return rt_error(error, MCC_E_DTYPE, -1, "%s '%s': %s where %s is expected", side, port->name, name, wanted);
+    return rt_error(error, MCC_E_DTYPE, -1, "%s '%s': elements of DLPack type {%lld, %lld, %lld} where %s is expected", side,
+                    port->name, (long long)got.code, (long long)got.bits, (long long)got.lanes, wanted);
 }
 
 static int check_form(const char *side, const mcc_port *port, const DLTensor *tensor, mcc_error *error)

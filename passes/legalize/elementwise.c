@@ -95,8 +95,11 @@ bool rule_mod(struct rule *r)
 {
     value_id a = rule_in(r, 0), v = rule_in(r, 1);
     bool fmod = rule_int(r, "fmod", 0) != 0;
-    if (!fmod && v_is_float(r->b, a))
-        return rule_bad(r, "fmod must be 1 for floating-point operands");
+    if (!fmod && v_is_float(r->b, a)) {
+        warn_at(r->b->g->ctx, r->node->src, "fmod", "fmod is not 1, which ONNX asks for with floating-point operands: the result has the "
+                "sign of the dividend all the same");
+        fmod = true;
+    }
     return rule_result(r, b_binary(r->b, fmod ? OP_REM : OP_MOD, a, v));
 }
 

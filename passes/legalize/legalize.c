@@ -340,11 +340,35 @@ static expr_id dim_fresh(struct legalizer *lg, const char *port, int32_t axis)
     return ex_sym(lg->ctx->exprs, sym_new(lg->ctx->exprs, SYM_SHAPE, name, 0, INT64_MAX));
 }
 
+/* What the specifications put in the place of the file's dim, where it is a symbol that one of them replaces: a name says that
+ * dims are equal, also of inputs that no specification is given for. *by: the first input of such a specification. */
+static expr_id dim_specified(struct legalizer *lg, expr_id file, const char **by)
+{
+    int64_t n;
+    for (uint32_t i = 0; file.i && !ex_is_const(lg->ctx->exprs, file, &n) && i < lg->from->inputs.n; i++) {
+        const struct port *p = &lg->from->inputs.data[i];
+        const struct input_spec *spec = spec_find(lg->options, p->name);
+        if (!spec || !p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN || spec->rank != p->declared->rank)
+            continue;
+        for (int32_t d = 0; d < spec->rank; d++)
+            if (p->declared->dims[d].i == file.i && spec->dims[d].i) {
+                *by = p->name;
+                return spec->dims[d];
+            }
+    }
+    return file;
+}
+
 static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr_id file, expr_id user, expr_id *out)
 {
     int64_t a, b;
     struct exprs *ex = lg->ctx->exprs;
-    *out = user.i ? user : file.i ? file : dim_fresh(lg, name, axis);
+    const char *by = name;
+    expr_id first = dim_specified(lg, file, &by);
+    *out = user.i ? user : file.i ? first : dim_fresh(lg, name, axis);
+    if (user.i && ex_is_const(ex, first, &a) && ex_is_const(ex, user, &b) && a != b && first.i != file.i)
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name, "dimension %d is called as one of '%s' in the model: it is %lld there and "
+                        "%lld here", (int)axis, by, (long long)a, (long long)b);
     if (user.i && file.i && ex_is_const(ex, file, &a) && ex_is_const(ex, user, &b) && a != b)
         return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
                         "dimension %d is %lld in the model and %lld on the command line", (int)axis, (long long)a,

@@ -39,7 +39,8 @@ static value_id batch_apply(struct builder *b, value_id x, const struct stats *s
     return b_binary(b, OP_ADD, y, v_channels(b, shift, x, axis));
 }
 
-/* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum) (version 14 on). */
+/* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum). Versions 7 to 13 may want those of the
+ * batch too: its mean, and what ONNX Runtime gives as the saved variance, 1 / sqrt(variance + epsilon). */
 static bool batch_train(struct rule *r, value_id x, struct stats *s, double eps, enum elem e)
 {
     struct builder *b = r->b;
@@ -60,7 +61,34 @@ static bool batch_train(struct rule *r, value_id x, struct stats *s, double eps,
     enum elem em = v_elem(b, rule_in(r, 3));
     rule_out(r, 1, b_convert(b, mean, em));
     rule_out(r, 2, b_convert(b, var, em));
+    if (rule_wants(r, 3))
+        rule_out(r, 3, b_convert(b, s->mean, em));
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, s->var, eps));
+    if (rule_wants(r, 4))
+        rule_out(r, 4, b_convert(b, b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev), em));
     return true;
+}
+
+/* Before version 14, whoever wants more than the result trains; before version 7 the lack of is_test says it. */
+static bool batch_trains(const struct rule *r)
+{
+    bool more = false;
+    for (uint32_t i = 1; i < r->n_out; i++)
+        more |= rule_wants(r, i);
+    return r->version >= 14 ? rule_int(r, "training_mode", 0) != 0 : more;
+}
+
+/* spatial = 0: all four are of x's shape without the batch. */
+static value_id batch_by_place(struct rule *r, value_id x, const struct stats *s, double eps)
+{
+    struct builder *b = r->b;
+    const value_id all[] = {s->scale, s->bias, s->mean, s->var};
+    for (uint32_t i = 0; i < COUNT_OF(all); i++)
+        if (v_rank(b, all[i]) + 1 != v_rank(b, x))
+            return rule_bad(r, "operand %u of rank %d, spatial = 0", i + 1, (int)v_rank(b, all[i])), (value_id){0};
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, s->var, eps));
+    value_id y = b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, s->mean), dev);
+    return b_binary(b, OP_ADD, b_binary(b, OP_MUL, y, s->scale), s->bias);
 }
 
 bool rule_batch_norm(struct rule *r)
@@ -75,8 +103,9 @@ bool rule_batch_norm(struct rule *r)
     if (!x.i || !s.scale.i || !s.bias.i || !s.mean.i || !s.var.i)
         return false;
     if (r->version < 9 && !rule_int(r, "spatial", 1))
-        return rule_refuse(r, "statistics per activation (spatial = 0)");
-    if (r->version >= 14 && rule_int(r, "training_mode", 0)) {
+        return batch_trains(r) ? rule_refuse(r, "training mode with statistics per activation (spatial = 0)") :
+               rule_result(r, b_convert(b, batch_by_place(r, x, &s, eps), v_elem(b, in)));
+    if (r->version >= 7 && batch_trains(r)) {
         warn_at(b->g->ctx, r->node->src, "training", "normalises by the statistics of the batch at hand, as in training; networks "
                 "are meant to be exported in evaluation mode");
         return v_rank(b, x) < 2 ? rule_bad(r, "input of rank %d", (int)v_rank(b, x))

@@ -207,9 +207,8 @@ static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr
         plus_hi[d] = ex_max(ex, hi[d], zero);
         starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
         sizes[d] = ex_add(ex, dims[d], ex_add(ex, lo[d], hi[d]));
-        if (strcmp(mode, "reflect") == 0 && (ex_cmp_le(ex, dims[d], plus_lo[d]) == TRUE_ || ex_cmp_le(ex, dims[d], plus_hi[d]) == TRUE_) &&
-            (!ex_is(ex, plus_lo[d], 0) || !ex_is(ex, plus_hi[d], 0)))
-            return rule_bad(r, "dimension %d is padded by reflection beyond its size", (int)d), (value_id){0};
+        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims[d]) < 1 && (ex_lo(ex, plus_lo[d]) > 0 || ex_lo(ex, plus_hi[d]) > 0))
+            return rule_bad(r, "dimension %d is empty: there is nothing to reflect", (int)d), (value_id){0};
         if (ex_hi(ex, sizes[d]) < 0)
             return rule_bad(r, "more is cropped off dimension %d than it has", (int)d), (value_id){0};
         if (ex_lo(ex, sizes[d]) < 0)
