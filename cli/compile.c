@@ -38,7 +38,7 @@ static bool run_legalize(struct compilation *c)
     struct legalize_options legal = {c->inputs, c->n_inputs, c->options->limits.unroll_nodes};
     struct graph *imported = c->graph;
     c->graph = legalize(c->ctx, imported, &legal);
-    return c->graph;
+    return c->graph && constants_settle(c->graph);
 }
 
 static void report_text(const struct compilation *c, int kind, const struct strbuf *text)

@@ -502,3 +502,50 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     arena_release(&arena);
     return ok;
 }
+
+/* ---- what will have to be folded ------------------------------------------------------------------------------------ */
+
+struct settling { struct graph *g; uint8_t *seen; bool ok; };   /* seen: by value id */
+
+/* As read_runs goes through v, but nothing is read. */
+static void settle(struct settling *s, value_id v, int depth)
+{
+    const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
+    if (s->seen[v.i] || n->op == OP_CONSTANT)
+        return;
+    s->seen[v.i] = true;
+    if (!reads_through(n) || depth >= MAX_DEPTH || read_cost(s->g, v, depth) > MAX_COST) {
+        s->ok &= value_fold(s->g, v) != NULL;
+        return;
+    }
+    for (uint32_t i = 0; i < n->n_in; i++)
+        settle(s, n->in[i], depth + 1);
+}
+
+static void settle_operand(struct settling *s, value_id v)
+{
+    const struct type *t = value_type(s->g, v);
+    if (t->kind == TYPE_TENSOR && t->elem != ELEM_STR && value_is_const(s->g, v))
+        settle(s, v, 0);
+}
+
+bool constants_settle(struct graph *g)
+{
+    struct arena arena;
+    arena_init(&arena, g->ctx);
+    struct settling s = { g, NEW_ARRAY(&arena, uint8_t, g->values.n), true };
+    for (uint32_t r = 1; r < g->regions.n; r++) {
+        const struct region *region = &g->regions.data[r];
+        for (uint32_t k = 0; k < region->nodes.n; k++) {
+            const struct node *n = graph_node(g, region->nodes.data[k]);
+            if (n->dead || (n->n_out && value_is_const(g, n->out[0])))
+                continue;
+            for (uint32_t i = 0; i < n->n_in; i++)
+                settle_operand(&s, n->in[i]);
+        }
+        for (uint32_t k = 0; k < region->results.n; k++)
+            settle_operand(&s, region->results.data[k]);
+    }
+    arena_release(&arena);
+    return s.ok;
+}

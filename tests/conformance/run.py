@@ -25,6 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from conformance import suite  # noqa: E402
+from support import agree  # noqa: E402
 
 PASSING, PASSING_ERASED = HERE / "passing.txt", HERE / "passing_erased.txt"
 COMPILE_SECONDS, RUN_SECONDS = 120, 120
@@ -67,6 +68,8 @@ def compile_case(mcc, case, flags, model, output):
                               errors="replace", timeout=COMPILE_SECONDS)
     except subprocess.TimeoutExpired:
         return "compile hung", f"{COMPILE_SECONDS} s"
+    if text := agree.disagreement(mcc, [*flags, str(model), "-o", output], done.returncode, done.stderr):
+        return "check and compile disagree", " ".join(text.split())
     if done.returncode == 0:
         return "compiled", ""
     name = CLASSES.get(done.returncode, "compiler crashed")

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from support import agree
+
 MCC = os.environ.get("MCC", "build/mcc")
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD", "build"))
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -14,8 +16,11 @@ DIGITS = ROOT / "examples/digits/digits.onnx"
 
 
 def mcc(*args, timeout=120, **more):
-    """Runs the command; the result has returncode, stdout, stderr."""
-    return subprocess.run([MCC, *map(str, args)], capture_output=True, text=True, errors="replace", timeout=timeout, **more)
+    """Runs the command; the result has returncode, stdout, stderr. What compiles is checked too: both must agree."""
+    done = subprocess.run([MCC, *map(str, args)], capture_output=True, text=True, errors="replace", timeout=timeout, **more)
+    text = agree.disagreement(MCC, args, done.returncode, done.stderr, timeout=timeout, **more) if agree.wanted() else ""
+    assert not text, text
+    return done
 
 
 def value(name, shape, elem=TensorProto.FLOAT):

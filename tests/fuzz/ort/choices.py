@@ -83,7 +83,7 @@ class Choices:
             a = {"dyadic": lambda: self.rng.integers(-16, 17, n) / 4, "normal": lambda: self.rng.standard_normal(n),
                  "positive": lambda: self.rng.uniform(0.125, 2, n), "integers": lambda: self.rng.integers(-9, 10, n)}[kind]()
             if self.specials and self.chance(40):
-                odd = [np.inf, -np.inf, np.nan, -0.0, 0.0, 1e-40, -1e-40, 3e38, 1e-8, 2.0 ** 31, -2.0 ** 63]
+                odd = [np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-40, 3e38, 1e-8, 2.0 ** 31, -2.0 ** 63] + [np.nan] * int(self.chance(25))
                 at = self.rng.random(n) < 0.1
                 a = np.where(at, np.array(odd)[self.rng.integers(0, len(odd), n)], a)
         with np.errstate(all="ignore"):

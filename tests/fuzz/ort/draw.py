@@ -13,7 +13,7 @@ from onnx import helper
 
 from fuzz.ort.choices import Choices
 from fuzz.ort.eager import Node
-from fuzz.ort.elements import BF16, BOOL, F16, F32, F8, FLOATS, I4, I64, NOISE, OF_NAME, PLAIN, U4, WEIGHT, is_float, wide
+from fuzz.ort.elements import BF16, BOOL, F16, F32, F64, F8, FLOATS, I4, I64, NOISE, OF_NAME, PLAIN, U4, WEIGHT, is_float, wide
 
 ELEMENTS = 20000
 # Operators that give elements of their operands, or small sums and products of them: no noise of their own.
@@ -34,6 +34,11 @@ UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow"}
 WIDE = {"Resize", "Upsample"}
 # Products that may be computed another way (Winograd) or in another precision.
 LOOSE = {"Conv": 10, "ConvTranspose": 10, "Attention": 10, "Softmax": 2, "LogSoftmax": 2}
+# Quotients by a deviation: as wrong as operands that are off a little make them.
+CONDITIONED = {"InstanceNormalization", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization", "BatchNormalization",
+               "RMSNormalization", "LpNormalization"}
+# Operators that ONNX Runtime (or ONNX's own function) computes in f32 for f64, too.
+NARROW = {"Shrink", "GroupNormalization", "Resize", "Upsample", "LayerNormalization", "Attention", "RMSNormalization", "DFT", "STFT", "RoiAlign"}
 # Integers that a rounding may move by one.
 ROUNDED = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QLinearAveragePool",
            "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}
@@ -163,7 +168,7 @@ class Draw(Choices):
             data = one.run({n: v.data for n, v in used.items()})
             shadows = [data, data]
             if made.op_type not in EXACT or any(v.shadows[0] is not v.data for v in used.values()):
-                shadows = [self.noisy(made, one.run({n: self.shadow(v, k) for n, v in used.items()}), k) for k in (0, 1)]
+                shadows = [self.noisy(made, one.run({n: self.shadow(v, k, made.op_type) for n, v in used.items()}), k) for k in (0, 1)]
         except Refused:
             raise
         except Exception as e:      # ONNX Runtime's, of many classes
@@ -175,8 +180,13 @@ class Draw(Choices):
             results.append(Value(name, data[i], (shadows[0][i], shadows[1][i]), False))
         return results
 
-    def shadow(self, v, k):
-        return v.data if v.constant else v.shadows[k]
+    def shadow(self, v, k, op):
+        a = v.data if v.constant else v.shadows[k]
+        if op not in CONDITIONED or v.constant or isinstance(a, list) or not is_float(a.dtype):
+            return a
+        sign = np.random.default_rng(self.count).choice((-1, 1), a.shape) * (1 - 2 * k)
+        with np.errstate(all="ignore"):
+            return (a.astype(np.float64) * (1 + sign * NOISE.get(a.dtype, 0.1) / 50)).astype(a.dtype)
 
     def noisy(self, made, results, k):
         """The results of a node, wrong by as much as rounding may have made them; the other way for the other k."""
@@ -194,7 +204,7 @@ class Draw(Choices):
         x = a.astype(np.float64)
         finite = np.abs(x[np.isfinite(x)])
         by = np.abs(x) + (np.max(finite, initial=0) * 0.1 if op in SUMS else 0.1 if op in UNITS else 0)
-        eps = NOISE.get(a.dtype, 0.1) * LOOSE.get(op, 1)
+        eps = NOISE[F32] if op in NARROW and a.dtype == F64 else NOISE.get(a.dtype, 0.1) * LOOSE.get(op, 1)
         with np.errstate(all="ignore"):
             return (x + np.where(np.isfinite(x), sign * eps * by * rng.choice((-1, 1), x.shape), 0)).astype(
                 np.float32 if a.dtype in (BF16, *F8) else a.dtype).astype(a.dtype)

@@ -24,7 +24,7 @@ from fuzz.ort.network import FAMILIES
 from support.tool import BUILD
 
 SECONDS, REUSE = 600, 150             # for one network; how many a process serves, since what it loads stays loaded
-BAD = ("ours", "refused", "run", "check", "crash", "died")
+BAD = ("ours", "refused", "run", "check", "crash", "died", "harness")
 
 
 class Worker:

@@ -116,6 +116,6 @@ def resized(d, ports, feeds, extents):
     for port in ports:
         old = feeds[port.name]
         dims = [extents.get(dim.dim_param, dim.dim_value) for dim in port.type.tensor_type.shape.dim]
-        at = d.rng.integers(0, old.size, dims) if old.size else None
-        made[port.name] = old if dims == list(old.shape) or at is None else old.reshape(-1)[at]
+        source = old.reshape(-1) if old.size else np.zeros(1, old.dtype)
+        made[port.name] = old if dims == list(old.shape) else source[d.rng.integers(0, source.size, dims)]
     return made
