@@ -15,6 +15,9 @@ struct command_row { const char *name; char where; const char *usage, *help; };
 void generate_completions(const char *request, const struct command_row *, uint32_t n, struct strbuf *);
 bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);
 
+/* The support matrix of --list-ops. */
+void list_ops(struct context *, struct strbuf *);
+
 enum fail command_compile(struct context *, struct options *);
 enum fail command_check(struct context *, struct options *);
 enum fail command_eval(struct context *, struct options *);

@@ -29,4 +29,12 @@ bool onnx_cut_write(const struct onnx_cut *, const bool *keep, cut_type_fn *, vo
 /* Reads a file that holds one TensorProto; data in session memory, at graph width. False after a diagnostic. */
 bool onnx_tensor_read(struct context *, const char *path, struct tensor_data *out);
 
+/* The schema table: the operator's next version behind `version` (0: its first one) that is not deprecated; 0: there is none. */
+int32_t onnx_version_after(const char *domain, const char *op, int32_t version);
+/* Is it written by exporters in the default domain, though ONNX does not have that operator, or not that version of it? */
+bool onnx_version_is_foreign(const char *domain, const char *op, int32_t version);
+/* Which element types the operands of that version may have, a group for each type variable in the operands' order, "/" between
+ * them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty say "-". */
+void onnx_types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out);
+
 #endif

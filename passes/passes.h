@@ -31,7 +31,12 @@ void merge_products(struct graph *);
 /* A concat that begins with all operands of an earlier one takes its result: legal graph to legal graph (merge_concats.c). */
 void merge_concats(struct graph *);
 
-/* --list-ops: the support matrix, from the table that legalize uses (passes/legalize/onnx.def). */
-void legalize_list_ops(struct strbuf *);
+/* The rows of the table that legalize uses (passes/legalize/onnx.def), as it has them: since is the least version that the row
+ * is for, which need not be one of the operator's. Texts are static; the default domain is "". */
+struct op_row { const char *domain, *op; int32_t since; const char *lowering, *note; };
+uint32_t legalize_row_count(void);
+struct op_row legalize_row(uint32_t i);
+/* Do nodes of this version of the row's operator go to that row? */
+bool legalize_row_serves(uint32_t i, int32_t version);
 
 #endif

@@ -11,8 +11,8 @@
 static const struct schema schemas[] = {
 #define DOMAIN(...)
 #define TYPES(...)
-#define SCHEMA(domain, op, since, deprecated, min_in, max_in, min_out, max_out, operands, attributes) \
-    {domain, op, since, deprecated, min_in, max_in, min_out, max_out, operands, attributes},
+#define SCHEMA(domain, op, since, state, min_in, max_in, min_out, max_out, operands, attributes) \
+    {domain, op, since, state, min_in, max_in, min_out, max_out, operands, attributes},
 #include "frontend/onnx/schemas.def"
 };
 static const uint64_t type_sets[] = {
@@ -248,7 +248,7 @@ bool schema_check(struct importer *im, const struct schema *s, const Onnx__NodeP
     bool ok = counts_check(im, s, node, src) && omissions_check(im, s, node, src) &&
               types_check(im, s, src, in, (uint32_t)node->n_input);
     ok = attributes_check(im, s, src, node, attrs, n_attr) && ok;
-    if (s->deprecated)
+    if (s->state == SCHEMA_DEPRECATED)
         warn_at(im->ctx, src, "deprecated", "%s is deprecated since version %d", s->op, s->since);
     return ok;
 }
@@ -292,4 +292,53 @@ bool schema_check_regions(struct importer *im, const struct schema *s, node_id i
                              (long long)results);
     }
     return ok;
+}
+
+/* ---- for --list-ops ---------------------------------------------------------------------------------------------- */
+
+int32_t onnx_version_after(const char *domain, const char *op, int32_t version)
+{
+    for (uint32_t i = 0; i < COUNT_OF(schemas); i++)
+        if (schemas[i].since > version && schemas[i].state != SCHEMA_DEPRECATED && strcmp(schemas[i].domain, domain) == 0 && strcmp(schemas[i].op, op) == 0)
+            return schemas[i].since;
+    return 0;
+}
+
+bool onnx_version_is_foreign(const char *domain, const char *op, int32_t version)
+{
+    const struct schema *s = schema_find(domain, op, version);
+    return s && s->state == SCHEMA_FOREIGN;
+}
+
+static void type_set_print(uint64_t set, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
+{
+    static const char *const others[] = {"sequence", "optional", "map"};
+    bool any = false;
+    for (int32_t bit = 0; bit < 32 + (int32_t)COUNT_OF(others); bit++) {
+        enum elem e = bit < 32 ? elem_by_onnx(bit) : ELEM_NONE;
+        if (!(set >> bit & 1) || (bit < 32 && (e == ELEM_NONE || !has(e, data))))
+            continue;
+        strbuf_printf(out, "%s%s", any ? "," : "", bit < 32 ? elem_name(e) : others[bit - 32]);
+        any = true;
+    }
+    strbuf_printf(out, "%s", any ? "" : "-");
+}
+
+void onnx_types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
+{
+    const struct schema *s = schema_find(domain, op, version);
+    char last = 0;
+    for (uint32_t k = 0; s; k++) {
+        struct operand o = operand_get(s, k);
+        if (!o.variable)
+            break;
+        if (o.variable > last) {     /* letters are given in order */
+            strbuf_printf(out, "%s", last ? "/" : "");
+            type_set_print(type_sets[o.set], has, data, out);
+            last = o.variable;
+        }
+        if (o.mark == '*' || o.mark == '+')
+            break;
+    }
+    strbuf_printf(out, "%s", last ? "" : "-");
 }

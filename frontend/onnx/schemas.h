@@ -7,7 +7,7 @@
 struct schema {
     const char *domain, *op;
     int32_t since;
-    bool deprecated;
+    enum schema_state { SCHEMA_CURRENT, SCHEMA_DEPRECATED, SCHEMA_FOREIGN } state;    /* foreign: see schemas.py */
     int32_t min_in, max_in, min_out, max_out;   /* max -1: any number */
     const char *operands, *attributes;          /* see schemas.py */
 };

@@ -23,7 +23,9 @@ SHORT = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", 
 # What is no plain tensor has one bit a kind, above the data types.
 BIT_SEQUENCE, BIT_OPTIONAL, BIT_MAP = 32, 33, 34
 
-# Exported by ONNX Runtime's tools under opsets before 17, as if it had always been there: operator, inputs (min, max), outputs
+# The column "state" of a row: in use, deprecated, or of the default domain though ONNX does not have it.
+CURRENT, DEPRECATED, FOREIGN = 0, 1, 2
+# Exported by ONNX Runtime's tools under opsets before 17, as if they had always been there: operator, inputs (min, max), outputs
 # (min, max), operands (variable, types, "?" may be left out), attributes.
 FLOATS = "tensor(float) tensor(float16) tensor(double) tensor(bfloat16)".split()
 OTHERS = [
@@ -93,7 +95,7 @@ def contrib_rows(sets):
         s = found[name]
         types = {c.type_param_str: c.allowed_type_strs for c in s.type_constraints}
         params = [(p.typeStr, types.get(p.typeStr, [p.typeStr]), mark_of(p.option, p.isHomogeneous)) for p in s.inputs]
-        yield (s.domain, name, s.since_version, 0, s.min_input, count(s.max_input), s.min_output, count(s.max_output),
+        yield (s.domain, name, s.since_version, CURRENT, s.min_input, count(s.max_input), s.min_output, count(s.max_output),
                operand_text(sets, params), schema_attributes(s))
 
 
@@ -113,16 +115,16 @@ def main():
     sets, rows, newest = Sets(), [], {}
     for s in defs.get_all_schemas_with_history():
         newest[s.domain] = max(newest.get(s.domain, 0), s.since_version)
-        rows.append((s.domain, s.name, s.since_version, int(s.deprecated), s.min_input, count(s.max_input),
+        rows.append((s.domain, s.name, s.since_version, DEPRECATED if s.deprecated else CURRENT, s.min_input, count(s.max_input),
                      s.min_output, count(s.max_output), operand_text(sets, schema_operands(s)), schema_attributes(s)))
     for op, ins, outs, operands, attributes in OTHERS:
-        rows.append(("", op, 1, 0, *ins, *outs, operand_text(sets, operands), attributes))
+        rows.append(("", op, 1, FOREIGN, *ins, *outs, operand_text(sets, operands), attributes))
     rows += contrib_rows(sets)
     newest["com.microsoft"] = 1
     newest[""] = max(newest[""], defs.onnx_opset_version())
     print("/* Written by schemas.py from the packages onnx %s and onnxruntime %s. Do not edit." % (onnx.__version__, runtime_version))
     print(" * DOMAIN(name, newest version)  TYPES(number, set)")
-    print(" * SCHEMA(domain, operator, since, deprecated, min and max inputs, min and max outputs, inputs, attributes) */")
+    print(" * SCHEMA(domain, operator, since, state, min and max inputs, min and max outputs, inputs, attributes) */")
     for domain, version in sorted(newest.items()):
         print('DOMAIN("%s", %d)' % (domain, version))
     print("\n".join(sets.rows()))

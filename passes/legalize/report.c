@@ -203,23 +203,20 @@ void legalize_report(struct legalizer *lg)
 
 /* ---- the support matrix ------------------------------------------------------------------------------------ */
 
-static int row_order(const void *a, const void *b)
+/* ---- the table for others --------------------------------------------------------------------------------- */
+
+uint32_t legalize_row_count(void)
 {
-    const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;
-    int by_domain = strcmp(x->domain, y->domain), by_op = strcmp(x->op, y->op);
-    return by_domain ? by_domain : by_op ? by_op : (x->since > y->since) - (x->since < y->since);
+    return COUNT_OF(rows);
 }
 
-void legalize_list_ops(struct strbuf *out)
+struct op_row legalize_row(uint32_t i)
 {
-    const struct row *sorted[COUNT_OF(rows)];
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
-        sorted[i] = &rows[i];
-    qsort(sorted, COUNT_OF(rows), sizeof sorted[0], row_order);
-    strbuf_printf(out, "%-26s %-28s %5s  %-28s %s\n", "domain", "operator", "since", "lowering", "restrictions");
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const struct row *row = sorted[i];
-        strbuf_printf(out, "%-26s %-28s %5d  %-28s %s\n", *row->domain ? row->domain : "ai.onnx", row->op,
-                      (int)row->since, row->rule_name + strlen("rule_"), row->note);
-    }
+    const struct row *row = &rows[i];
+    return (struct op_row){row->domain, row->op, row->since, row->rule_name + strlen("rule_"), row->note};
+}
+
+bool legalize_row_serves(uint32_t i, int32_t version)
+{
+    return row_find(rows[i].domain, rows[i].op, version) == &rows[i];
 }
