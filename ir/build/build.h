@@ -70,6 +70,10 @@ int32_t b_broadcast_dims(struct builder *, const expr_id *a, int32_t ra, const e
 /* The elements of an integer tensor of known length as expressions: from the lattice, from constants, and for the
  * rest fresh SYM_VALUE symbols in [lo, hi] bound when the value is computed. NULL after a diagnostic. */
 const expr_id *b_elems(struct builder *, value_id, int64_t lo, int64_t hi, uint32_t *n);
+/* Each of the n expressions that has more than so many parts becomes a symbol of its own, which the run binds where the number is
+ * computed. For what would grow without end as expressions are made of expressions. */
+void b_brief_all(struct builder *, expr_id *e, uint32_t n, uint32_t parts);
+expr_id b_brief(struct builder *, expr_id e, uint32_t parts);      /* of one */
 /* As b_elems for one element. */
 expr_id b_elem(struct builder *, value_id, uint32_t k, int64_t lo, int64_t hi);
 void b_assert(struct builder *, expr_id cond, int32_t code, const char *fmt, ...) PRINTF_LIKE(4, 5);

@@ -213,3 +213,28 @@ expr_id b_elem(struct builder *b, value_id v, uint32_t k, int64_t lo, int64_t hi
     const expr_id *elems = know_elems(b, v, k, 1, lo, hi, &n);
     return elems && k < n ? elems[k] : (expr_id){0};
 }
+
+void b_brief_all(struct builder *b, expr_id *e, uint32_t n, uint32_t parts)
+{
+    expr_id *elems = NEW_ARRAY(&b->g->arena, expr_id, n + 1);
+    int64_t count = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (e[i].i && ex_size(exprs(b), e[i]) > parts)
+            elems[count++] = e[i];
+    value_id v = count ? b_from_exprs(b, ELEM_I64, elems, (uint32_t)count, &count, 1) : (value_id){0};
+    if (!v.i)
+        return;
+    for (uint32_t i = 0, k = 0; i < n; i++)
+        if (e[i].i && ex_size(exprs(b), e[i]) > parts) {
+            elems[k] = value_symbol(b, v, k, ex_lo(exprs(b), e[i]), ex_hi(exprs(b), e[i]));
+            e[i] = elems[k++];
+        }
+    graph_value(b->g, v)->elems = elems;
+    graph_value(b->g, v)->n_elems = (uint32_t)count;
+}
+
+expr_id b_brief(struct builder *b, expr_id e, uint32_t parts)
+{
+    b_brief_all(b, &e, 1, parts);
+    return e;
+}

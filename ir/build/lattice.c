@@ -4,6 +4,9 @@
  * An element is an expression or unknown. Two constants combine with the operator's own wrapping arithmetic; with
  * symbols, a result is kept only where exact and wrapping arithmetic agree. For i64 and i32 that is taken for
  * granted (sizes past 2^31 in an int32 tensor are nobody's network); narrower types need it proved by intervals.
+ *
+ * What a chain of operators makes too long to be worth knowing is unknown from there on: the run computes it, and who needs
+ * it as a size gets a symbol for the computed element.
  */
 #include "ir/build/lattice.h"
 
@@ -24,6 +27,8 @@ struct lat {
 };
 typedef bool lattice_fn(struct lat *);
 
+enum { LATTICE_PARTS = 400 };    /* of an element's expression (ex_size) */
+
 bool lattice_applies(const struct graph *g, const struct type *t, uint32_t *n)
 {
     int64_t d, count = 1;
@@ -43,6 +48,11 @@ static expr_id from_data(struct lat *l, enum elem elem, const void *p)
 }
 
 /* ---- one element ---------------------------------------------------------------------------------------------- */
+
+static expr_id brief(struct lat *l, expr_id e)
+{
+    return e.i && ex_size(l->ex, e) <= LATTICE_PARTS ? e : (expr_id){0};
+}
 
 /* Does every value of e fit the element type? */
 static bool fits(struct lat *l, expr_id e)
@@ -107,7 +117,8 @@ static expr_id binary_expr(struct lat *l, enum op op, expr_id a, expr_id b)
     switch (op) {
     case OP_ADD: return tame_sum(l, a) && tame_sum(l, b) ? ex_add(ex, a, b) : none;
     case OP_SUB: return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(ex, a, b) : none;
-    case OP_MUL: return tame(l, a) && tame(l, b) ? ex_mul(ex, a, b) : none;
+    case OP_MUL:
+        return tame(l, a) && tame(l, b) && ex_size(ex, a) <= LATTICE_PARTS / ex_size(ex, b) ? ex_mul(ex, a, b) : none;
     case OP_DIV: return whole ? ex_div(ex, a, b) : none;
     case OP_MOD: return ex_lo(ex, b) >= 1 ? ex_mod(ex, a, b) : none;
     case OP_REM: return whole ? ex_mod(ex, a, b) : none;
@@ -141,14 +152,14 @@ static expr_id scalar_expr(struct lat *l, enum op op, enum elem elem, const expr
     int64_t v[3];
     uint32_t n_const = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (a[i].i == 0)
+        if (!brief(l, a[i]).i)
             return (expr_id){0};
         n_const += ex_is_const(l->ex, a[i], &v[i]);
     }
     if (n_const == n)
         return constant_result(l, op, elem, v, n);
     expr_id e = n == 1 ? unary_expr(l, op, a[0]) : n == 2 ? binary_expr(l, op, a[0], a[1]) : (expr_id){0};
-    return e.i && fits(l, e) ? e : (expr_id){0};
+    return e.i && fits(l, e) ? brief(l, e) : (expr_id){0};
 }
 
 /* ---- elementwise --------------------------------------------------------------------------------------------- */
@@ -177,8 +188,8 @@ static bool lat_select(struct lat *l)
         enum truth c = l->in[0][k].i ? ex_truth(l->ex, l->in[0][k]) : UNKNOWN_;
         if (c != UNKNOWN_)
             l->elems[k] = c == TRUE_ ? t : f;
-        else if (l->in[0][k].i && t.i && f.i)
-            l->elems[k] = ex_select(l->ex, l->in[0][k], t, f);
+        else if (brief(l, l->in[0][k]).i && brief(l, t).i && brief(l, f).i)
+            l->elems[k] = brief(l, ex_select(l->ex, l->in[0][k], t, f));
     }
     return true;
 }

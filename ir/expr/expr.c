@@ -499,6 +499,11 @@ int64_t ex_divisor(const struct exprs *x, expr_id e)
     return d ? d : (int64_t)1 << 62;   /* zero is a multiple of everything */
 }
 
+uint32_t ex_size(const struct exprs *x, expr_id e)
+{
+    return enode(x, e)->size;
+}
+
 uint32_t ex_n_args(const struct exprs *x, expr_id e)
 {
     return e.i ? enode(x, e)->n : 0;

@@ -93,6 +93,7 @@ int64_t ex_hi(const struct exprs *, expr_id);                       /* INT64_MAX
 int64_t ex_divisor(const struct exprs *, expr_id);
 bool ex_uses(const struct exprs *, expr_id, sym_id);
 uint32_t ex_n_args(const struct exprs *, expr_id);
+uint32_t ex_size(const struct exprs *, expr_id);                    /* parts, written out as a tree */
 expr_id ex_arg(const struct exprs *, expr_id, uint32_t i);
 int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i);     /* of arg i of a sum */
 int64_t ex_addend(const struct exprs *, expr_id sum);               /* the constant of a sum */

@@ -89,7 +89,7 @@ region_id graph_region(struct graph *g, region_id parent, node_id owner)
 }
 
 /* Recursion is bounded: graph_region limits the depth. */
-static void region_hang(struct graph *g, region_id r, region_id parent)
+void graph_hang_region(struct graph *g, region_id r, region_id parent)
 {
     struct region *region = graph_get_region(g, r);
     region->parent = parent;
@@ -97,7 +97,7 @@ static void region_hang(struct graph *g, region_id r, region_id parent)
     for (uint32_t i = 0; i < region->nodes.n; i++) {
         const struct node *node = graph_node(g, region->nodes.data[i]);
         for (uint32_t k = 0; k < node->n_region; k++)
-            region_hang(g, node->region[k], r);
+            graph_hang_region(g, node->region[k], r);
     }
 }
 
@@ -109,7 +109,7 @@ void graph_splice_region(struct graph *g, region_id inner)
         struct node *node = graph_node(g, from->nodes.data[i]);
         node->parent = outer;
         for (uint32_t k = 0; k < node->n_region; k++)
-            region_hang(g, node->region[k], outer);
+            graph_hang_region(g, node->region[k], outer);
         VEC_PUSH(&g->arena, &graph_get_region(g, outer)->nodes, from->nodes.data[i]);
     }
     from->nodes.n = 0;

@@ -135,6 +135,8 @@ region_id graph_region(struct graph *, region_id parent, node_id owner);
 void graph_adopt_region(struct graph *, node_id owner, region_id region);
 /* Moves the nodes of inner, which has no owner, to the end of the region around it; inner is left empty. */
 void graph_splice_region(struct graph *, region_id inner);
+/* A region that no node owns yet gets another parent; those of its nodes move with it. */
+void graph_hang_region(struct graph *, region_id, region_id parent);
 struct node *graph_node(const struct graph *, node_id);
 struct value *graph_value(const struct graph *, value_id);
 struct region *graph_get_region(const struct graph *, region_id);

@@ -11,8 +11,9 @@
  *   7  no node is `onnx`; the number of operands and results is that of the operator's row
  *   8  attributes are those of the row: known name, its kind, once, none missing but the optional ones
  *   9  every type is known: an element type, a rank in [0, 32], every dim an expression that may be >= 0; of
- *      what a sequence, optional or map holds rank and dims may be unknown
- *  10  inference agrees with the types of results (control flow: kinds, element types and ranks across regions)
+ *      what a sequence, optional or map holds rank and dims may be unknown; the rank of an if's result, too
+ *  10  inference agrees with the types of results (control flow: kinds, element types and ranks across regions; a rank that
+ *      is unknown goes with every other)
  *  11  known elements: as many as the type's static dims say, of an integer or bool tensor
  *  12  a SYM_VALUE symbol in a type or attribute names a live value of this graph, or is the `trips` of a loop
  */
@@ -94,13 +95,13 @@ static void check_type(struct verifier *v, const struct node *node, const struct
     }
 }
 
-/* The type of a value: outermost, a tensor has a rank. */
+/* The type of a value: outermost, a tensor has a rank, unless it is what an if chooses. */
 static void check_value_type(struct verifier *v, const struct node *node, const struct value *value)
 {
     struct exprs *x = v->g->ctx->exprs;
     const struct type *t = &value->type;
     check_type(v, node, t);
-    if (t->kind == TYPE_TENSOR && t->rank < 0)
+    if (t->kind == TYPE_TENSOR && t->rank < 0 && !(node && node->op == OP_IF))
         violated(v, 9, node, "a rank is unknown");
     if (!value->elems)
         return;
@@ -159,9 +160,11 @@ static bool check_row(struct verifier *v, const struct node *node)
     return v->ok;
 }
 
+/* May a region's result of type a be a result of type b? */
 static bool alike(const struct type *a, const struct type *b)
 {
-    return a->kind == b->kind && (a->kind != TYPE_TENSOR || (a->elem == b->elem && a->rank == b->rank));
+    return a->kind == b->kind &&
+           (a->kind != TYPE_TENSOR || (a->elem == b->elem && (a->rank == b->rank || b->rank == RANK_UNKNOWN)));
 }
 
 /* Results k.. of region r against results from.. of the node, as far as the kinds go; scans have one dim more. */

@@ -6,45 +6,16 @@
  *   assert of the predicate in front of the other, which then stands in the place of the If;
  * - where both can, the dims of their results merge into a selection by the predicate where both are known outside, else into
  *   a fresh symbol that the If's result binds;
- * - where a result's rank or type differs, the If cannot have a type: what follows it in its region is walked once for each branch (a
- *   fork), inside of it. Mostly one of the two cannot run, which is the first case again; else the region's results are
- *   those of an If around all of it. How much is walked twice is bounded; past that, or where the results of the region differ
- *   in rank as well, it is refused.
+ * - where a result's rank or type differs, the If cannot have a type: what follows it is walked once for each branch (fork.c).
  */
 #include <string.h>
 
 #include "ir/graph/infer.h"
-#include "passes/legalize/control.h"
-#include "passes/legalize/driver.h"
-
-/* Forks inside of forks, and nodes walked for forks: as many as the model has, some times over. */
-enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4 };
-
-/* BROKEN: cannot run. REFUSED: reported, as an operator without a lowering is: the compilation fails. */
-enum outcome { RUNS, BROKEN, REFUSED };
-
-/* One of two ways: a branch, or a branch with what follows it. */
-struct side {
-    region_id region;            /* legal; under construction, owned by no node */
-    uint32_t n;
-    struct lval *results;
-    value_id *values;            /* the same as graph values */
-    enum outcome outcome;
-    struct diag_list errors;     /* BROKEN: all that was said, */
-    src_id where;                /* the node that cannot run, */
-    const char *why;             /* and the reason */
-};
-
-struct fork {
-    struct rule rule;            /* of the node whose results differ in rank */
-    struct ways ways;
-    struct side side[2];
-    uint32_t output;             /* whose rank differs */
-};
+#include "passes/legalize/fork.h"
 
 /* ---- one side, on trial ------------------------------------------------------------------------------------------ */
 
-static const char *name_of(const struct legalizer *lg, src_id src)
+const char *source_name(const struct legalizer *lg, src_id src)
 {
     return source_label(source_get(lg->ctx, src));
 }
@@ -62,10 +33,7 @@ static void errors_take(struct rule *r, const struct diag_mark *mark, struct sid
     s->why = first->text;
 }
 
-/* What a side is made of: walks it in place, and sets s->results. false: some are missing. */
-typedef bool side_fn(struct rule *, struct side *, void *data);
-
-static void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn *walk, void *data)
+void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn *walk, void *data)
 {
     struct legalizer *lg = r->lg;
     struct builder *b = r->b;
@@ -76,7 +44,7 @@ static void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, 
     lg->trial = &mark;
     VEC_PUSH(lg->arena, &lg->facts, ((struct fact){.cond = cond, .holds = holds}));
     bool ok = walk(r, s, data);
-    for (uint32_t i = 0; ok && i < s->n; i++) {
+    for (uint32_t i = 0; ok && !s->sub && i < s->n; i++) {
         s->values[i] = lval_force(b, s->results[i]);
         ok = s->values[i].i != 0;
     }
@@ -91,7 +59,7 @@ static void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, 
         lg->refusals.n = n_refusals;    /* what cannot run need not be served */
 }
 
-static struct side side_new(struct builder *b, region_id region, uint32_t n)
+struct side side_new(struct builder *b, region_id region, uint32_t n)
 {
     return (struct side){.region = region, .n = n, .results = NEW_ARRAY(&b->g->arena, struct lval, n + 1),
                          .values = NEW_ARRAY(&b->g->arena, value_id, n + 1)};
@@ -99,8 +67,7 @@ static struct side side_new(struct builder *b, region_id region, uint32_t n)
 
 /* ---- one side is left ---------------------------------------------------------------------------------------------- */
 
-/* The side that can run when the other one cannot; -1: there is no such. */
-static int side_alone(const struct side side[2])
+int side_alone(const struct side side[2])
 {
     for (int k = 0; k < 2; k++)
         if (side[k].outcome == RUNS && side[1 - k].outcome == BROKEN)
@@ -108,16 +75,14 @@ static int side_alone(const struct side side[2])
     return -1;
 }
 
-/* Neither leads on: what is wrong with them is said now. */
-static void sides_report(struct rule *r, const struct side side[2])
+void sides_report(struct rule *r, const struct side side[2])
 {
     for (int k = 0; k < 2; k++)
         if (side[k].outcome == BROKEN && side[1 - k].outcome != REFUSED)
             diag_put_back(r->lg->ctx, &side[k].errors);
 }
 
-/* Goes on with side k in the place of the If: a run in which the predicate chooses the other one fails, as the node would. */
-static void side_keep(struct rule *r, const struct ways *ways, int k, const struct side *other, region_id region)
+void side_keep(struct rule *r, const struct ways *ways, int k, const struct side *other, region_id region)
 {
     expr_id cond = ways->cond;
     struct builder *b = r->b;
@@ -126,7 +91,7 @@ static void side_keep(struct rule *r, const struct ways *ways, int k, const stru
     src_id outer = b->src;
     b->src = other->where;
     b_assert(b, k == 0 ? cond : ex_not(b_exprs(b), cond), EVAL_SHAPE, "%.180s; only %s of '%.60s' can run", other->why,
-             ways->name[k], name_of(lg, r->node->src));
+             ways->name[k], source_name(lg, r->node->src));
     b->src = outer;
     graph_splice_region(b->g, region);
     VEC_PUSH(lg->arena, &lg->facts, fact);
@@ -160,13 +125,14 @@ static void optional_align(struct rule *r, struct side side[2], uint32_t i)
     }
 }
 
-/* Can result i of the two sides be one value? */
-static bool types_meet(struct rule *r, struct side side[2], uint32_t i)
+bool types_meet(struct rule *r, struct side side[2], uint32_t i)
 {
     struct graph *g = r->b->g;
     optional_align(r, side, i);
     return is_common(g, value_type(g, side[0].values[i]), value_type(g, side[1].values[i]));
 }
+
+enum { MERGED_PARTS = 100 };     /* of a dim as a selection; a longer one is a symbol */
 
 static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr_id cond, const struct type *a,
                                  const struct type *c)
@@ -177,30 +143,31 @@ static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr
     for (int32_t i = 0; i < a->rank; i++) {
         dims[i] = a->dims[i];
         bool inside = dim_escapes(g, side[0].region, a->dims[i], 16) || dim_escapes(g, side[1].region, c->dims[i], 16);
-        if (inside)
-            dims[i] = fresh_dim(r->b, "if_dim");
-        else if (a->dims[i].i != c->dims[i].i)
+        if (!inside && a->dims[i].i != c->dims[i].i)
             dims[i] = ex_select(ex, cond, a->dims[i], c->dims[i]);
+        if (inside || (a->dims[i].i != c->dims[i].i && ex_size(ex, dims[i]) > MERGED_PARTS))
+            dims[i] = fresh_dim(r->b, "if_dim");
     }
     return dims;
 }
 
-/* Of values whose types meet. */
+/* Of values whose types meet, but for a rank perhaps. */
 static struct type merge_type(struct rule *r, const struct side side[2], expr_id cond, uint32_t i)
 {
     struct graph *g = r->b->g;
     const struct type *a = value_type(g, side[0].values[i]), *c = value_type(g, side[1].values[i]);
     struct type t = *a;
-    if (a->kind == TYPE_TENSOR)
-        t.dims = merge_dims(r, side, cond, a, c);
-    else
-        for (int k = 0; k < 2; k++)
-            type_meet(g, side[k].region, &t, c);
+    if (a->kind == TYPE_TENSOR) {
+        t.rank = a->rank == c->rank ? a->rank : RANK_UNKNOWN;
+        t.dims = t.rank == RANK_UNKNOWN ? NULL : merge_dims(r, side, cond, a, c);
+        return t;
+    }
+    for (int k = 0; k < 2; k++)
+        type_meet(g, side[k].region, &t, c);
     return t;
 }
 
-/* Appends the core If of two sides, with the n values that `pick` lists as its results. */
-static node_id if_append(struct rule *r, const struct side side[2], const struct ways *ways, const uint32_t *pick, uint32_t n)
+node_id if_append(struct rule *r, const struct side side[2], const struct ways *ways, const uint32_t *pick, uint32_t n)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, n + 1);
@@ -218,177 +185,6 @@ static node_id if_append(struct rule *r, const struct side side[2], const struct
             fresh_bind(b, types[i].dims[d], v);
     }
     return id;
-}
-
-/* ---- forks ------------------------------------------------------------------------------------------------------------ */
-
-/* No type for output f->output. */
-static bool type_refuse(struct rule *r, const struct fork *f)
-{
-    struct graph *g = r->b->g;
-    const struct type *a = value_type(g, f->side[0].values[f->output]), *c = value_type(g, f->side[1].values[f->output]);
-    bool ranks = a->kind == TYPE_TENSOR && c->kind == TYPE_TENSOR && a->elem == c->elem;
-    const char *both = ranks ? arena_printf(r->lg->arena, "has rank %d or %d", (int)a->rank, (int)c->rank)
-                             : arena_printf(r->lg->arena, "is %.60s or %.60s", type_text(g, a), type_text(g, c));
-    struct strbuf text;
-    strbuf_init(&text, r->lg->arena);
-    ex_print(g->ctx->exprs, f->ways.cond, &text);
-    return rule_refuse(r, "output %u %s, as the predicate (%.60s) decides at run time; fix the dimension that it tests with --input",
-                       f->output + 1, both, text.data);
-}
-
-static bool fork_allowed(const struct legalizer *lg)
-{
-    return lg->n_forks < FORKS_MAX && lg->fork_nodes / FORK_NODES_TIMES < lg->from->nodes.n + FORK_NODES_FREE;
-}
-
-/* Asks walk_rest for a fork at this If. */
-static bool fork_ask(struct rule *r, struct fork *f)
-{
-    if (!fork_allowed(r->lg))
-        return type_refuse(r, f);
-    f->rule = *r;
-    f->rule.node = arena_copy(r->lg->arena, r->node, sizeof *r->node);
-    r->lg->fork = f;
-    for (uint32_t i = 0; i < r->n_out; i++)
-        r->out[i] = (struct lval){.kind = LVAL_POISON};    /* nobody reads the If's results but what fork_walk walks */
-    return true;
-}
-
-/* Gives the If the results of one branch. */
-static void fork_enter(const struct fork *f, int k)
-{
-    for (uint32_t i = 0; i < f->rule.n_out; i++)
-        if (f->rule.node->out[i].i)
-            f->rule.lg->map[f->rule.node->out[i].i] = f->side[k].results[i];
-}
-
-struct rest { region_id region; uint32_t next; };
-
-static bool rest_walk(struct rule *r, struct side *s, void *data)
-{
-    const struct rest *rest = data;
-    struct legalizer *lg = r->lg;
-    const struct region *region = graph_get_region(lg->from, rest->region);
-    bool ok = walk_rest(lg, rest->region, rest->next);
-    for (uint32_t i = 0; i < s->n; i++) {
-        value_id v = region->results.data[i];
-        s->results[i] = v.i ? lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
-        ok = ok && s->results[i].kind != LVAL_POISON && s->results[i].kind != LVAL_NONE;
-        if (ok && rest->region.i == 1 && s->results[i].kind == LVAL_VALUE)
-            ok = declared_fits(lg, &lg->from->outputs.data[i], s->results[i].v);
-    }
-    return ok;
-}
-
-/* Those that come from outside are what they were. */
-static void results_set(struct legalizer *lg, region_id region, const struct lval *results)
-{
-    const struct region *from = graph_get_region(lg->from, region);
-    for (uint32_t i = 0; i < from->results.n; i++)
-        if (region_defines(lg, region, from->results.data[i]))
-            lg->map[from->results.data[i].i] = results[i];
-}
-
-/* A result has two ranks at the region's end. Where the region stands in the place of a node, that node's results have them. */
-static bool fork_pass_on(struct rule *r, const struct fork *f, const struct side side[2], region_id region, uint32_t output)
-{
-    struct legalizer *lg = r->lg;
-    if (lg->inlined.i != region.i)
-        return type_refuse(r, f);
-    lg->passed_on = NEW(lg->arena, struct fork);
-    *lg->passed_on = (struct fork){.ways = f->ways, .side = {side[0], side[1]}, .output = output};
-    return false;
-}
-
-/* Both sides reach the region's end: those of its results that differ are results of an If around them. */
-static bool fork_merge(struct rule *r, const struct fork *f, struct side side[2], region_id region, struct lval *results)
-{
-    struct graph *g = r->b->g;
-    uint32_t *pick = NEW_ARRAY(&g->arena, uint32_t, side[0].n + 1), n = 0;
-    for (uint32_t i = 0; i < side[0].n; i++) {
-        results[i] = side[0].results[i];
-        if (side[0].values[i].i == side[1].values[i].i)
-            continue;
-        if (!types_meet(r, side, i))
-            return fork_pass_on(r, f, side, region, i);
-        pick[n++] = i;
-    }
-    node_id id = if_append(r, side, &f->ways, pick, n);
-    for (uint32_t i = 0; i < n; i++)
-        results[pick[i]] = lval_value(graph_node(g, id)->out[i]);
-    return true;
-}
-
-static void rest_remark(struct rule *r, const struct fork *f, const struct side *s, int k)
-{
-    remark_at(r->lg->ctx, r->node->src, "if", "after %s '%.200s' cannot run, so the run checks that it is not chosen: %s",
-              f->ways.name[k], name_of(r->lg, s->where), s->why);
-}
-
-/* true: the rest goes on in place, with branch 0. */
-static bool fork_sides(struct fork *f, region_id region, uint32_t next)
-{
-    struct rule *r = &f->rule;
-    struct legalizer *lg = r->lg;
-    uint32_t n = graph_get_region(lg->from, region)->results.n;
-    struct side side[2] = {side_new(r->b, f->side[0].region, n), side_new(r->b, f->side[1].region, n)};
-    struct rest rest = {.region = region, .next = next};
-    struct lval *results = NEW_ARRAY(lg->arena, struct lval, n + 1);
-    const region_id inlined = lg->inlined;
-    lg->inlined = (region_id){0};    /* a fork in a side ends with the side */
-    fork_enter(f, 1);
-    side_walk(r, f->ways.cond, false, &side[1], rest_walk, &rest);
-    fork_enter(f, 0);
-    if (side[1].outcome == BROKEN) {
-        lg->inlined = inlined;
-        rest_remark(r, f, &side[1], 1);
-        side_keep(r, &f->ways, 0, &side[1], side[0].region);
-        return true;
-    }
-    side_walk(r, f->ways.cond, true, &side[0], rest_walk, &rest);
-    lg->inlined = inlined;
-    int alone = side_alone(side);
-    bool ok = true;
-    if (alone >= 0) {
-        rest_remark(r, f, &side[1 - alone], 1 - alone);
-        side_keep(r, &f->ways, alone, &side[1 - alone], side[alone].region);
-        results = side[alone].results;
-    } else if (side[0].outcome == RUNS && side[1].outcome == RUNS) {
-        ok = fork_merge(r, f, side, region, results);
-    } else {
-        sides_report(r, side);
-        if (side[0].outcome != BROKEN && side[1].outcome != BROKEN)
-            type_refuse(r, f);    /* what has no lowering may come of the rank */
-        ok = false;
-    }
-    for (uint32_t i = 0; !ok && i < n; i++)
-        results[i] = (struct lval){.kind = LVAL_POISON};
-    results_set(lg, region, results);
-    return false;
-}
-
-bool fork_walk(struct legalizer *lg, struct fork *f, region_id region, uint32_t next)
-{
-    src_id outer = lg->b.src;
-    lg->b.src = f->rule.node->src;
-    lg->n_forks++;
-    bool in_place = fork_sides(f, region, next);
-    lg->n_forks--;
-    lg->b.src = outer;
-    return in_place;
-}
-
-bool inlined_walk(struct rule *r, region_id region)
-{
-    struct legalizer *lg = r->lg;
-    const region_id outer = lg->inlined;
-    lg->inlined = region;
-    walk_region(lg, region);
-    lg->inlined = outer;
-    struct fork *f = lg->passed_on;
-    lg->passed_on = NULL;
-    return f && fork_ask(r, f);
 }
 
 /* ---- two ways -------------------------------------------------------------------------------------------------------- */
@@ -432,7 +228,7 @@ bool rule_either(struct rule *r, const struct ways *ways)
     if (alone >= 0) {
         const struct side *other = &f->side[1 - alone];
         warn_at(r->lg->ctx, r->node->src, "if", "%s cannot run at these sizes, choosing it fails the run: '%.200s': %s",
-                ways->name[1 - alone], name_of(r->lg, other->where), other->why);
+                ways->name[1 - alone], source_name(r->lg, other->where), other->why);
         side_keep(r, ways, alone, other, f->side[alone].region);
         memcpy(r->out, f->side[alone].results, r->n_out * sizeof *r->out);
         return true;

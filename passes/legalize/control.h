@@ -36,6 +36,11 @@ struct ways {
 };
 /* Sets r's results to those of the way that the run chooses: whatever an If may need (branch.c). */
 bool rule_either(struct rule *, const struct ways *);
+/* A rule that has to know whether cond, which is 0 or 1 and not decided here, holds: its node, with all that follows, is walked
+ * again where it does and where it does not, and there fact_find tells. To be asked before anything that has an effect of its
+ * own, an assert for one, is appended. The names are those of the two ways, for messages: "2 axes", "another number of axes".
+ * The rule returns false at once. (fork.c) */
+void rule_fork(struct rule *, expr_id cond, const char *holds, const char *fails);
 /* Element of a run-time sequence at a rank-0 position; open dims become symbols. {0} after a diagnostic. */
 value_id sequence_item(struct rule *, value_id seq, value_id at);
 /* What a run-time optional holds; the run fails where it is empty. {0} after a diagnostic. */

@@ -62,7 +62,7 @@ bool rule_constant_of_shape(struct rule *r)
 {
     struct builder *b = r->b;
     uint32_t n;
-    const expr_id *dims = b_elems(b, rule_in(r, 0), 0, INT32_MAX, &n);
+    const expr_id *dims = rule_elems(r, 0, "dims", OPEN_RANK_MAX, 0, INT32_MAX, &n);
     const struct attr *a = node_attr(r->node, "value");
     if (!dims)
         return false;

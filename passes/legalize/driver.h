@@ -33,7 +33,7 @@ struct frame {
     uint32_t depth;
 };
 
-/* Of an If whose branches cannot meet behind it: what follows is walked for each (branch.c). */
+/* What follows a node is walked for each of two ways (fork.c). */
 struct fork;
 
 /* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or behind an assert. */
@@ -52,9 +52,10 @@ struct legalizer {
     struct arena *arena;           /* the legal graph's */
     struct fork *fork;             /* that the node just walked asks for; NULL: none */
     region_id inlined;             /* walked in the place of the node that holds or calls it, */
-    struct fork *passed_on;        /* which a fork in it has reached the end of, with results of two ranks */
+    struct fork *passed_on;        /* which a fork in it has reached the end of, with results of several ranks */
     VEC(struct fact) facts;
     const struct diag_mark *trial; /* of the innermost walk on trial: it ends with its first error; NULL: none */
+    src_id split;                  /* of the node that the innermost rule_fork is about; {0}: none */
     uint32_t n_forks;              /* forks being walked, one inside of the other */
     uint32_t fork_nodes;           /* nodes walked for them so far */
 };
@@ -69,9 +70,9 @@ bool declared_fits(struct legalizer *, const struct port *, value_id);
 /* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares from now on,
  * the computed one where the model's was wrong. Borrowed from either graph. */
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
-/* Walks the rest of the region, from node next on, behind the If that asked for a fork. true: one branch turned out to be the
- * only one that can run, and the rest is still to be walked in place. */
-bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t next);
+/* Walks the rest of the region for both ways of the fork that its node number *at asked for. true: one way turned out to be the
+ * only one that can run, and the walk goes on in place, with node number *at. */
+bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t *at);
 /* Walks a region in the place of r's node. true: a fork in it has to go on behind the node, and is asked for. */
 bool inlined_walk(struct rule *r, region_id);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);

@@ -177,7 +177,7 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     };
     uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
     uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
-    bool ok = rule_move(&r, row->rule);
+    bool ok = rule_move(&r, row->rule) || lg->fork;    /* a rule that has asked for a fork gives up */
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)
@@ -266,15 +266,19 @@ bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
     const struct region *region = graph_get_region(lg->from, r);
     uint32_t facts = lg->facts.n;
     bool more = true;
-    for (uint32_t i = first; more && i < region->nodes.n && !trial_over(lg); i++) {
+    for (uint32_t i = first; more && i < region->nodes.n && !trial_over(lg);) {
         node_id id = region->nodes.data[i];
         const struct node *node = graph_node(lg->from, id);
-        if (node->dead || !lg->live[id.i])
-            continue;
-        node_walk(lg, node);
-        struct fork *fork = lg->fork;
-        lg->fork = NULL;
-        more = !fork || fork_walk(lg, fork, r, i + 1);
+        struct fork *fork = NULL;
+        if (!node->dead && lg->live[id.i]) {
+            node_walk(lg, node);
+            fork = lg->fork;
+            lg->fork = NULL;
+        }
+        if (fork)
+            more = fork_walk(lg, fork, r, &i);
+        else
+            i++;
     }
     lg->facts.n = facts;
     if (trial_over(lg))

@@ -86,12 +86,25 @@ bool v_known_f64(struct builder *, value_id, double *out);     /* one-element co
 bool v_splat_f64(struct builder *, value_id, double *out);     /* the same through broadcasts */
 const struct node *v_defining(const struct builder *, value_id, enum op);     /* NULL: another operator, or none, gives it */
 
+/* Numbers that the rule has to know now (choose.c). false: reported, or only the run knows it, and the node is walked again for
+ * each number that it may be (rule_fork of control.h): the rule returns false at once. `what` names the things counted. */
+enum { OPEN_RANK_MAX = 8 };      /* ranks that only the run knows, where nothing else bounds them */
+bool rule_choose(struct rule *, expr_id, int64_t lo, int64_t hi, const char *what, int64_t *out);
+/* How many elements operand i, of rank 1, has; lo and hi bound what is looked at, not what a known number may be. */
+bool rule_count(struct rule *, uint32_t i, const char *what, uint32_t lo, uint32_t hi, uint32_t *n);
+/* Its elements, each from lo to hi, where at most `most` of them are looked at if only the run knows how many; NULL as above. */
+const expr_id *rule_elems(struct rule *, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi, uint32_t *n);
+/* A rank that grows past `rank` as the run says: the largest one that is looked at. */
+uint32_t open_rank(int32_t rank);
+
 /* mask[d] = 1 where the integer operand names axis d (at run time, if need be); *n: how many it names. */
 bool rule_axis_mask(struct rule *, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n);
 /* As rule_axis_mask, with values up to `last`; those from rank on name no axis. */
 bool rule_axis_mask_open(struct rule *, value_id axes, int32_t rank, int32_t last, expr_id mask[RANK_MAX], uint32_t *n);
 /* The n_kept dims that are left when those with mask 1 go; fails the run when that many are not left. */
 void rule_dims_kept(struct rule *, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out);
+/* `total` dims: 1 where the mask is 1, elsewhere dims in their order; fails the run when not as many as `rank` are left. */
+void rule_dims_spread(struct rule *, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total, expr_id *out);
 
 /* ---- common constructions -------------------------------------------------------------------------------------------- */
 
@@ -107,6 +120,9 @@ value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */
 value_id v_padded(struct builder *, value_id, uint32_t n, int64_t fill);
+/* As v_padded, for axes of a tensor of that rank: filled up with `rank`, which no dim has, to mean none. What the operand itself
+ * says beyond the rank stays beyond `rank`, for the check of the range. */
+value_id v_axes_padded(struct builder *, value_id axes, int32_t rank);
 /* Is the number of elements known now? */
 bool v_count_known(struct builder *, value_id);
 value_id v_flip(struct builder *, value_id, int32_t axis);

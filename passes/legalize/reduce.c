@@ -1,8 +1,8 @@
 /* Reduce*, ArgMax, ArgMin.
  *
- * Axes known now become one core reduction. Axes known only at run time (their number must be known) become, per
- * dim, a choice between the reduced and the whole dim: both are concatenated and a slice of run-time start and
- * size takes one of them.
+ * Axes known now become one core reduction. Axes known only at run time become, per dim, a choice between the reduced
+ * and the whole dim: both are concatenated and a slice of run-time start and size takes one of them. Where even their
+ * number is the run's, the result of keepdims = 0 has a rank that the run chooses (choose.c).
  */
 #include "passes/legalize/legalize.h"
 
@@ -42,15 +42,45 @@ static bool axes_list(struct rule *r, struct axes *a, const int64_t *given, uint
     return true;
 }
 
-/* Even the number of axes is the run's: with keepdims the rank stays known. None named means all. */
+/* As many axes as there are dims, or none, which means all: the run checks that they are all of them. */
+static bool axes_are_all(struct rule *r, struct axes *a, value_id v, int32_t rank)
+{
+    struct exprs *ex = b_exprs(r->b);
+    expr_id each = ex_const(ex, 1), none = ex_eq(ex, b_dim(r->b, v, 0), ex_const(ex, 0));
+    axes_all(a, rank);
+    uint32_t n;
+    if (!rule_axis_mask_open(r, v_axes_padded(r->b, v, rank), rank, rank, a->mask, &n))
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        each = ex_and(ex, each, a->mask[d]);
+    b_assert(r->b, ex_or(ex, none, each), EVAL_VALUE, "axes are named twice");
+    return true;
+}
+
+/* Even the number of axes, and so the result's rank, is the run's. None named means all. */
+static bool axes_choose(struct rule *r, struct axes *a, value_id v, int32_t rank)
+{
+    struct exprs *ex = b_exprs(r->b);
+    bool noop = rule_int(r, "noop_with_empty_axes", 0) != 0;
+    expr_id n = b_dim(r->b, v, 0), all = ex_const(ex, rank);
+    int64_t gone;
+    if (!rule_choose(r, noop ? n : ex_select(ex, ex_eq(ex, n, ex_const(ex, 0)), all, n), noop || rank == 0 ? 0 : 1, rank, "axes", &gone))
+        return false;
+    if (gone == rank)
+        return axes_are_all(r, a, v, rank);
+    a->dynamic = gone > 0;
+    return !a->dynamic || rule_axis_mask(r, v_exactly(r->b, v, (uint32_t)gone), rank, a->mask, &a->n);
+}
+
+/* The number of axes is the run's: with keepdims the rank stays known. */
 static bool axes_open(struct rule *r, struct axes *a, value_id v, int32_t rank)
 {
     struct exprs *ex = b_exprs(r->b);
     if (!rule_int(r, "keepdims", 1))
-        return rule_refuse(r, "the number of axes, and so the result's rank, is known only at run time");
+        return axes_choose(r, a, v, rank);
     expr_id none = ex_eq(ex, b_dim(r->b, v, 0), ex_const(ex, 0));
     a->dynamic = true;
-    if (!rule_axis_mask_open(r, v_padded(r->b, v, (uint32_t)rank, rank), rank, rank, a->mask, &a->n))
+    if (!rule_axis_mask_open(r, v_axes_padded(r->b, v, rank), rank, rank, a->mask, &a->n))
         return false;
     for (int32_t d = 0; d < rank && !rule_int(r, "noop_with_empty_axes", 0); d++)
         a->mask[d] = ex_or(ex, a->mask[d], none);
@@ -75,10 +105,8 @@ static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
             a->dynamic = true;
             return rule_axis_mask(r, v, rank, a->mask, &a->n);
         }
-        if (!known) {
-            axes_all(a, rank);
-            return true;
-        }
+        if (!known)
+            return axes_are_all(r, a, v, rank);
         if (!rule_static_ints(r, 1, "axes", &given, &n))
             return false;
     }

@@ -273,6 +273,7 @@ value_id v_padded(struct builder *b, value_id v, uint32_t n, int64_t fill)
 {
     struct exprs *ex = b_exprs(b);
     expr_id size = ex_const(ex, n);
+    b_assert(b, ex_le(ex, b_count(b, v), size), EVAL_SHAPE, "an operand has more than %u elements", n);
     value_id both[2] = {b_convert(b, v, ELEM_I64), b_broadcast(b, b_scalar_i64(b, ELEM_I64, fill), &size, 1)};
     return b_slice_axis(b, b_concat(b, both, 2, 0), 0, ex_const(ex, 0), size);
 }

@@ -3,7 +3,7 @@
  *
  * Axes and target shapes are attributes in old versions, operands in new ones; elements of operands that only the
  * run knows become value symbols of the shape. Run-time axes become selections over the possible ones
- * (rule_axis_mask), which needs their number to be known.
+ * (rule_axis_mask). Where even their number is the run's, the node is walked for each (choose.c).
  */
 #include "passes/legalize/control.h"
 
@@ -64,6 +64,8 @@ static expr_id quotient(struct exprs *ex, const expr_id *have, int32_t n_have, c
     return ex_div(ex, up, ex_max(ex, down, ex_const(ex, 1)));
 }
 
+enum { DIM_PARTS = 40 };         /* of a dim that depends on what the run gives: the next shape is made of such dims */
+
 static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t n, bool allowzero)
 {
     struct exprs *ex = b_exprs(r->b);
@@ -110,6 +112,8 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         if (ex_lo(ex, dims[i]) < 0)
             dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), quotient(ex, have, rank, rest, n_rest),
                                 dims[i]);
+    if (dynamic)
+        b_brief_all(r->b, dims, n, DIM_PARTS);
     return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));
 }
 
@@ -117,7 +121,7 @@ bool rule_reshape(struct rule *r)
 {
     value_id x = rule_in(r, 0);
     uint32_t n;
-    const expr_id *want = b_elems(r->b, rule_in(r, 1), -1, INT32_MAX, &n);
+    const expr_id *want = rule_elems(r, 1, "dims", OPEN_RANK_MAX, -1, INT32_MAX, &n);
     return want && reshape_to(r, x, want, n, rule_int(r, "allowzero", 0) != 0);
 }
 
@@ -149,43 +153,7 @@ bool rule_flatten(struct rule *r)
     return rule_result(r, b_reshape(r->b, x, dims, 2));
 }
 
-/* ---- axes known only at run time -------------------------------------------------------------------------------- */
-
-bool rule_axis_mask_open(struct rule *r, value_id axes, int32_t rank, int32_t last, expr_id mask[RANK_MAX], uint32_t *n)
-{
-    struct exprs *ex = b_exprs(r->b);
-    const expr_id *e = b_elems(r->b, axes, -rank, last, n);
-    if (!e)
-        return false;
-    for (int32_t d = 0; d < rank; d++) {
-        mask[d] = ex_const(ex, 0);
-        for (uint32_t k = 0; k < *n; k++)
-            mask[d] = ex_or(ex, mask[d], ex_or(ex, ex_eq(ex, e[k], ex_const(ex, d)),
-                                               ex_eq(ex, e[k], ex_const(ex, d - rank))));
-    }
-    return true;
-}
-
-bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RANK_MAX], uint32_t *n)
-{
-    return rule_axis_mask_open(r, axes, rank, rank - 1, mask, n);
-}
-
-/* The dims that are left when those with mask 1 go, `n_kept` of them (which must be as many as there are zeros). */
-void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out)
-{
-    struct exprs *ex = b_exprs(r->b);
-    expr_id before = ex_const(ex, 0);
-    for (int32_t k = 0; k < n_kept; k++)
-        out[k] = ex_const(ex, 0);
-    for (int32_t d = 0; d < rank; d++) {
-        expr_id kept = ex_not(ex, mask[d]);
-        for (int32_t k = 0; k < n_kept; k++)
-            out[k] = ex_select(ex, ex_and(ex, kept, ex_eq(ex, before, ex_const(ex, k))), dims[d], out[k]);
-        before = ex_add(ex, before, kept);
-    }
-    b_assert(r->b, ex_eq(ex, before, ex_const(ex, n_kept)), -9, "axes are named twice");
-}
+/* ---- Squeeze, Unsqueeze ---------------------------------------------------------------------------------------------- */
 
 /* Marks axes[]; false after a diagnostic. */
 static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX])
@@ -202,8 +170,8 @@ static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t r
     return true;
 }
 
-/* Axes as attribute or operand 1; *known false: operand with run-time elements. */
-static bool axes_read(struct rule *r, const int64_t **axes, uint32_t *n, bool *given, bool *known)
+/* Axes as attribute or operand 1; *known false: operand with run-time elements, and at most `most` where the run says how many. */
+static bool axes_read(struct rule *r, uint32_t most, const int64_t **axes, uint32_t *n, bool *given, bool *known)
 {
     *known = true;
     if (node_attr(r->node, "axes")) {
@@ -216,22 +184,23 @@ static bool axes_read(struct rule *r, const int64_t **axes, uint32_t *n, bool *g
     if (!*given)
         return true;
     value_id v = rule_in(r, 1);
-    int64_t count, value;
-    if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
-        return rule_refuse(r, "the number of axes is known only at run time");
-    for (int64_t k = 0; k < count && *known; k++)
-        *known = v_known_i64(r->b, v, (uint32_t)k, &value);
+    int64_t value;
+    if (!rule_count(r, 1, "axes", 0, most, n))
+        return false;
+    for (uint32_t k = 0; k < *n && *known; k++)
+        *known = v_known_i64(r->b, v, k, &value);
+    if (*n == 0)
+        return true;
     return *known ? rule_static_ints(r, 1, "axes", axes, n) : true;
 }
 
-/* ---- Squeeze, Unsqueeze ---------------------------------------------------------------------------------------------- */
-
-static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank)
+static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank, uint32_t n)
 {
     struct exprs *ex = b_exprs(r->b);
     expr_id mask[RANK_MAX], out[RANK_MAX], one = ex_const(ex, 1);
-    uint32_t n;
-    if (!rule_axis_mask(r, rule_in(r, 1), rank, mask, &n) || n > (uint32_t)rank)
+    if (n > (uint32_t)rank)
+        return rule_bad(r, "%u axes for rank %d", n, (int)rank);
+    if (!rule_axis_mask(r, v_exactly(r->b, rule_in(r, 1), n), rank, mask, &n))
         return false;
     for (int32_t d = 0; d < rank; d++)
         b_assert(r->b, ex_or(ex, ex_not(ex, mask[d]), ex_eq(ex, dims[d], one)), -2, "squeezed dimension is not 1");
@@ -298,10 +267,10 @@ bool rule_squeeze(struct rule *r)
     uint32_t n;
     bool given, known;
     expr_id one = ex_const(ex, 1);
-    if (!dims || !axes_read(r, &axes, &n, &given, &known))
+    if (!dims || !axes_read(r, (uint32_t)rank, &axes, &n, &given, &known))
         return false;
     if (!known)
-        return squeeze_dynamic(r, s.x, dims, rank);
+        return squeeze_dynamic(r, s.x, dims, rank, n);
     if (given && !axes_mark(r, axes, n, rank, s.marked))
         return false;
     uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, &open);
@@ -319,24 +288,13 @@ bool rule_squeeze(struct rule *r)
     return rule_result(r, squeeze_marked(r->b, &s));
 }
 
-static bool unsqueeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank)
+static bool unsqueeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank, uint32_t n)
 {
-    struct exprs *ex = b_exprs(r->b);
-    int64_t count;
-    expr_id mask[RANK_MAX], out[RANK_MAX], before = ex_const(ex, 0);
-    uint32_t n;
-    if (!ex_is_const(ex, b_count(r->b, rule_in(r, 1)), &count) || rank + count > RANK_MAX)
-        return rule_refuse(r, "the number of axes is known only at run time");
-    int32_t total = rank + (int32_t)count;
-    if (!rule_axis_mask(r, rule_in(r, 1), total, mask, &n))
+    expr_id mask[RANK_MAX], out[RANK_MAX];
+    int32_t total = rank + (int32_t)n;
+    if (!rule_axis_mask(r, v_exactly(r->b, rule_in(r, 1), n), total, mask, &n))
         return false;
-    for (int32_t j = 0; j < total; j++) {
-        out[j] = ex_const(ex, 1);
-        for (int32_t d = 0; d < rank; d++)
-            out[j] = ex_select(ex, ex_and(ex, ex_not(ex, mask[j]), ex_eq(ex, before, ex_const(ex, d))), dims[d], out[j]);
-        before = ex_add(ex, before, ex_not(ex, mask[j]));
-    }
-    b_assert(r->b, ex_eq(ex, before, ex_const(ex, rank)), -9, "axes are named twice");
+    rule_dims_spread(r, dims, rank, mask, total, out);
     return rule_result(r, b_reshape(r->b, x, out, total));
 }
 
@@ -349,15 +307,15 @@ bool rule_unsqueeze(struct rule *r)
     uint32_t n;
     bool given, known, marked[RANK_MAX];
     expr_id out[RANK_MAX];
-    if (!dims || !axes_read(r, &axes, &n, &given, &known))
+    if (!dims || !axes_read(r, open_rank(rank) - (uint32_t)rank, &axes, &n, &given, &known))
         return false;
     if (!given)
         return rule_bad(r, "axes are missing");
-    if (!known)
-        return unsqueeze_dynamic(r, x, dims, rank);
     int64_t total = (int64_t)rank + n;
     if (total > RANK_MAX)
         return rule_bad(r, "rank %lld is above %d", (long long)total, RANK_MAX);
+    if (!known)
+        return unsqueeze_dynamic(r, x, dims, rank, n);
     if (!axes_mark(r, axes, n, (int32_t)total, marked))
         return false;
     for (int32_t i = 0; i < total; i++)
@@ -385,12 +343,30 @@ bool rule_transpose(struct rule *r)
     return rule_result(r, b_transpose(r->b, x, perm));
 }
 
+/* The wanted dims; where only the run knows how many, it is as if fewer than x has were filled up with ones in front. */
+static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id shape = rule_in(r, 1);
+    expr_id least = ex_const(ex, rank);
+    int64_t to;
+    if (shape.i && v_rank(b, shape) == 1 && !v_count_known(b, shape)) {
+        expr_id given = b_dim(b, shape, 0);
+        if (!rule_choose(r, ex_max(ex, given, least), rank, open_rank(rank), "dims", &to))
+            return NULL;
+        value_id both[2] = {b_broadcast(b, b_scalar_i64(b, ELEM_I64, 1), &least, 1), shape};
+        shape = to > rank ? v_exactly(b, shape, (uint32_t)to) : b_slice_axis(b, b_concat(b, both, 2, 0), 0, given, least);
+    }
+    return b_elems(b, shape, 0, INT32_MAX, n);
+}
+
 bool rule_expand(struct rule *r)
 {
     value_id x = rule_in(r, 0);
     int32_t rank;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, x, &rank), *want = b_elems(r->b, rule_in(r, 1), 0, INT32_MAX, &n);
+    const expr_id *dims = b_dims(r->b, x, &rank), *want = dims ? expand_dims(r, rank, &n) : NULL;
     expr_id out[RANK_MAX];
     if (!dims || !want)
         return false;

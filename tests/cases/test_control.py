@@ -362,13 +362,22 @@ def test_branch_that_gives_a_value_from_outside(tmp_path):
     agrees(model, [x, np.array(False)], [np.abs(x) + x, np.exp(x) + x])
 
 
-def test_result_of_both_ranks_is_refused(tmp_path):
-    """A graph output has one rank. Where the model declares it, the other one is an error of the run."""
+def test_result_of_both_ranks(tmp_path):
+    """A graph output has the rank that the run chooses. Where the model declares it, another one is an error of the run; at the end
+    of a loop's body it is refused."""
     nodes = [*squeezed(), node("Relu", "q", "y")]
     model = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", None)], LENGTH)
-    text = model.refused()
+    for n, k in ((2, 1), (2, 4), (0, 1), (1, 0)):
+        agrees(model, [floats(n, 3, k)])
+    (tmp_path / "loop").mkdir()
+    body = graph([node("Identity", "more", "go"), *squeezed("v2")], [value("i", [], T.INT64), value("more", [], T.BOOL), value("v", None)],
+                 [value("go", [], T.BOOL), value("v2", None)])
+    carried = Model(tmp_path / "loop", [node("Loop", "m true x", "y", body=body)], [value("x", ["n", 3, "k"]), value("m", [], T.INT64)],
+                    [value("y", None)], {"true": np.array(True), **LENGTH})
+    text = carried.refused()
     assert "squeezing" in text and "rank 2 or 3" in text and "--input" in text
-    declared = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", [None, None, None])], LENGTH)
+    (tmp_path / "declared").mkdir()
+    declared = Model(tmp_path / "declared", nodes, [value("x", ["n", 3, "k"])], [value("y", [None, None, None])], LENGTH)
     agrees(declared, [floats(2, 3, 4)])
     fails(declared, [floats(2, 3, 1)], "squeezing", "only the else branch")
 

@@ -1,0 +1,216 @@
+"""Operands that say how many dims or axes there are, of a length that only the run knows: the rank of the result is the run's, or
+follows from other operands. Drawn forms against ONNX Runtime, each operand's length static, symbolic, or made by the run."""
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+from support.artifact import ModelError
+from support.compare import Model, floats, ints, node
+from support.tool import mcc, value
+
+FLAGS = ("-O1",)
+
+
+def shape_of(kind, given):
+    """A declared shape: the sizes, symbols of their own."""
+    return list(given) if kind == "static" else [f"d{i}" for i in range(len(given))]
+
+
+class Drawn:
+    """One model for operands of every length: y = op(x, s, ...) with s of unknown length, then what `tail` adds."""
+
+    def __init__(self, folder, op, rank, more=(), tail=(), output="y", declared=None, opset=21, attributes=None, inputs=None):
+        ports = [value("x", [f"d{i}" for i in range(rank)])] if rank is not None else []
+        ports += inputs or [value("s", ["k"], T.INT64)]
+        operands = " ".join(p.name for p in ports)
+        self.model = Model(folder, [node(op, operands, "y", "open", **(attributes or {})), *tail], ports, [value(output, declared)], dict(more), opset)
+
+    def agrees(self, *feed, **how):
+        return self.model.compare(list(feed), flags=FLAGS, **how)
+
+    def fails(self, *feed, code=(-2, -9), says=""):
+        with pytest.raises(ModelError) as caught:
+            self.model.run(list(feed), *FLAGS)
+        assert caught.value.code in code and says in caught.value.text, caught.value.text
+
+
+# ---- shapes ---------------------------------------------------------------------------------------------------------------
+
+def factors(rng, n):
+    """A shape of n elements: random factors, ones, perhaps a -1."""
+    out = []
+    for p in (2, 2, 2, 3):
+        at = rng.integers(0, len(out) + 1)
+        if out and rng.random() < 0.4:
+            out[min(at, len(out) - 1)] *= p
+        else:
+            out.insert(at, p)
+    for _ in range(rng.integers(0, 3)):
+        out.insert(rng.integers(0, len(out) + 1), 1)
+    assert np.prod(out) == n
+    if rng.random() < 0.5:
+        out[rng.integers(0, len(out))] = -1
+    return out
+
+
+def test_reshape(tmp_path):
+    rng = np.random.default_rng(5)
+    drawn = Drawn(tmp_path, "Reshape", 3)
+    x = floats(2, 3, 4)
+    for shape in ([-1], [24], [0, -1], [0, 0, 0], [4, 0, 2], [2, 12], *(factors(rng, 24) for _ in range(12))):
+        if len(shape) <= 8:
+            drawn.agrees(x, ints(*shape))
+    assert drawn.agrees(floats(1, 1, 1), ints(), want=[floats(1, 1, 1).reshape(())])[0].shape == ()
+    drawn.fails(x, ints(5, 5))
+    drawn.fails(x, ints(2, 1, 1, 1, 3, 1, 1, 2, 2), says="0 to 8 dims")
+
+
+def test_reshape_of_a_length_that_the_data_decides(tmp_path):
+    """The dims that are not 0 are the shape."""
+    nodes = [node("NonZero", "s", "at"), node("Squeeze", "at zero", "i"), node("Gather", "s i", "shape"), node("Reshape", "x shape", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 6]), value("s", ["k"], T.INT64)], [value("y", None)], {"zero": ints(0)})
+    for shape in ((0, 4, 0, 3), (0, 0, -1), (2, 1, 3, 0, 2)):
+        model.compare([floats(2, 6), ints(*shape)], flags=FLAGS)
+
+
+def test_what_follows_takes_one_rank(tmp_path):
+    """A product needs rank 2: other lengths are errors of the run, nothing is compiled twice, and dims stay symbolic."""
+    drawn = Drawn(tmp_path, "Reshape", 3, {"w": floats(4, 5)}, [node("Gemm", "y w", "g", "dense"), node("Relu", "g", "z")], "z")
+    assert " if(" not in drawn.model.dump("legalize")
+    for shape in ([6, 4], [-1, 4], [3, 4]):
+        drawn.agrees(floats(3, 2, 4) if shape[0] != 3 else floats(3, 2, 2), ints(*shape))
+    drawn.fails(floats(3, 2, 4), ints(3, 2, 4), says="dense")
+    (tmp_path / "declared").mkdir()
+    declared = Drawn(tmp_path / "declared", "Reshape", 3, declared=[None, None])
+    assert " if(" not in declared.model.dump("legalize")
+    declared.agrees(floats(3, 2, 4), ints(4, 6))
+    declared.fails(floats(3, 2, 4), ints(24), says="open")
+
+
+def test_what_follows_takes_every_rank(tmp_path):
+    tail = [node("Exp", "y", "e"), node("ReduceSum", "e last", "r"), node("Div", "e r", "z")]
+    drawn = Drawn(tmp_path, "Reshape", 2, {"last": ints(-1)}, tail, "z")
+    for shape in ([12], [3, 4], [2, 3, 2], [1, 2, 1, 6], [2, 1, 3, 1, 2]):
+        drawn.agrees(floats(4, 3), ints(*shape))
+
+
+def test_in_a_branch_a_loop_and_a_function(tmp_path):
+    """Inside of regions of their own the rank has to come to one again; a function's result goes on in the caller."""
+    steps = [node("Reshape", "x s", "r"), node("ReduceSum", "r", "t", keepdims=0)]
+    then = helper.make_graph(steps, "then", [], [value("t", [])])
+    other = helper.make_graph([node("ReduceMax", "x", "e", keepdims=0)], "else", [], [value("e", [])])
+    for folder in ("if", "loop", "call"):
+        (tmp_path / folder).mkdir()
+    inputs = [value("x", ["n", 6]), value("s", ["k"], T.INT64)]
+    model = Model(tmp_path / "if", [node("If", "p", "y", then_branch=then, else_branch=other)], [*inputs, value("p", [], T.BOOL)], [value("y", [])])
+    for p in (True, False):
+        model.compare([floats(2, 6), ints(3, 4), np.array(p)], flags=FLAGS)
+    body = helper.make_graph([node("Identity", "more", "go"), *steps, node("Add", "v t", "v2")], "body",
+                             [value("i", [], T.INT64), value("more", [], T.BOOL), value("v", [])], [value("go", [], T.BOOL), value("v2", [])])
+    model = Model(tmp_path / "loop", [node("Loop", "m true v0", "y", body=body)], [*inputs, value("m", [], T.INT64), value("v0", [])],
+                  [value("y", [])], {"true": np.array(True)})
+    model.compare([floats(2, 6), ints(3, 2, 2), np.array(3), np.float32(0.5)], flags=FLAGS)
+    opset = [helper.make_opsetid("", 17)]
+    function = helper.make_function("my", "Shaped", ["x", "s"], ["q"], [node("Reshape", "x s", "r"), node("Neg", "r", "q")], opset)
+    nodes = [node("Shaped", "x s", "a", domain="my"), node("Exp", "a", "b"), node("Shaped", "b t", "y", domain="my")]
+    made = helper.make_graph(nodes, "net", [*inputs, value("t", [2], T.INT64)], [value("y", None)])
+    onnx.save(helper.make_model(made, opset_imports=[*opset, helper.make_opsetid("my", 1)], functions=[function], ir_version=8), tmp_path / "call/net.onnx")
+    model = Model(tmp_path / "call", path=tmp_path / "call/net.onnx")
+    for s, t in (((3, 4), (12, 1)), ((12,), (2, 6)), ((2, 1, 6), (4, -1))):
+        model.compare([floats(2, 6), ints(*s), ints(*t)], flags=FLAGS)
+
+
+def test_expand(tmp_path):
+    drawn = Drawn(tmp_path, "Expand", 2)
+    for x, shapes in (((3, 1), ([3, 4], [1, 4], [4], [1], [], [2, 3, 4], [5, 1, 2, 3, 1])), ((1, 2), ([2], [3, 1], [1, 1], [2, 1, 3, 3, 2]))):
+        for shape in shapes:
+            drawn.agrees(floats(*x), ints(*shape))
+    drawn.fails(floats(3, 1), ints(2, 4))
+
+
+def test_constant_of_shape(tmp_path):
+    fill = helper.make_tensor("v", T.INT32, [1], [7])
+    drawn = Drawn(tmp_path, "ConstantOfShape", None, attributes={"value": fill})
+    drawn.model = Model(tmp_path, [node("ConstantOfShape", "s", "y", value=fill)], [value("s", ["k"], T.INT64)], [value("y", None, T.INT32)])
+    for shape in ([], [3], [2, 0], [1, 2, 3], [2, 1, 1, 1, 2]):
+        drawn.agrees(ints(*shape))
+
+
+# ---- axes -----------------------------------------------------------------------------------------------------------------
+
+REDUCTIONS = ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"]
+
+
+def axes_of(rank):
+    """Sets of axes in some order, some counted from the end."""
+    rng = np.random.default_rng(rank)
+    for n in range(1, rank + 1):
+        for chosen in itertools.combinations(range(rank), n):
+            yield [int(a) - rank * int(rng.integers(0, 2)) for a in rng.permutation(chosen)]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_reductions_without_the_dims(op, tmp_path):
+    drawn = Drawn(tmp_path, op, 3, opset=18, attributes={"keepdims": 0})
+    x = np.abs(floats(2, 3, 4)) + 0.5
+    for axes in axes_of(3):
+        drawn.agrees(x, ints(*axes))
+    drawn.agrees(x, ints())
+    drawn.fails(x, ints(0, 0))
+    drawn.fails(x, ints(0, 1, 1))
+    drawn.fails(x, ints(3))
+
+
+def test_reduction_of_no_axes_is_none(tmp_path):
+    drawn = Drawn(tmp_path, "ReduceSum", 2, opset=18, attributes={"keepdims": 0, "noop_with_empty_axes": 1})
+    for axes in ([], [0], [-1], [1, 0]):
+        drawn.agrees(floats(2, 3), ints(*axes))
+
+
+def test_squeeze(tmp_path):
+    drawn = Drawn(tmp_path, "Squeeze", 4)
+    for dims, axes in (((1, 3, 1, 5), [0]), ((1, 3, 1, 5), [2, 0]), ((1, 3, 1, 5), [-2]), ((1, 1, 1, 5), [2, 0, -3]), ((1, 1, 1, 1), [3, 1, 2, 0])):
+        drawn.agrees(floats(*dims), ints(*axes))
+    x = floats(1, 3, 1, 5)
+    drawn.agrees(x, ints(), want=[x])    # docs/numerics.md
+    for axes in ([1], [0, 0], [4]):
+        drawn.fails(x, ints(*axes))
+
+
+def test_unsqueeze(tmp_path):
+    drawn = Drawn(tmp_path, "Unsqueeze", 2)
+    x = floats(2, 3)
+    for axes in ([0], [1], [2], [-1], [-3], [0, 1], [3, 0], [-1, 1], [0, 4, 2], [5, 4, 3, 0], [0, 1, 2, 3, 4, 5], [7, 5, 3, 1, 0, 2]):
+        drawn.agrees(x, ints(*axes))
+    drawn.agrees(x, ints(), want=[x])
+    for axes in ([0, 0], [4], [-4], [1, 1, 3]):
+        drawn.fails(x, ints(*axes))
+
+
+def test_lengths_from_the_command_line(tmp_path):
+    """What is refused or bounded for its length is decided by --input."""
+    drawn = Drawn(tmp_path, "Unsqueeze", 2)
+    flag = "--input=s:i64[2]"
+    assert " if(" not in drawn.model.dump("legalize", flag)
+    assert drawn.model.run([floats(2, 3), ints(0, 3)], flag)[0].shape == (1, 2, 3, 1)
+
+
+def test_a_rank_of_the_run_is_shown(tmp_path):
+    drawn = Drawn(tmp_path, "Reshape", 2)
+    shown = mcc("inspect", drawn.model.compile("-O1"))
+    assert shown.returncode == 0 and "y" in shown.stdout, shown.stderr
+
+
+def test_many_are_bounded(tmp_path):
+    """Each of a chain of shapes multiplies what follows: refused, and soon, with what to do."""
+    nodes, inputs = [], [value("x", ["n", 6])]
+    for i in range(6):
+        inputs.append(value(f"s{i}", [f"k{i}"], T.INT64))
+        nodes.append(node("Reshape", f"{f'a{i}' if i else 'x'} s{i}", f"a{i + 1}", f"shape{i}"))
+    model = Model(tmp_path, nodes, inputs, [value("a6", None)])
+    text = model.refused()
+    assert "--input" in text and "shape" in text
