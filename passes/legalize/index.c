@@ -42,10 +42,35 @@ bool rule_gather_elements(struct rule *r)
     return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
 }
 
+/* Indices whose last dim, the length of their tuples, is n. */
+static value_id tuples_of(struct builder *b, value_id idx, int64_t n)
+{
+    int32_t rank;
+    int64_t known;
+    const expr_id *dims = b_dims(b, idx, &rank);
+    expr_id out[RANK_MAX];
+    if (!dims || rank < 1 || ex_is_const(b_exprs(b), dims[rank - 1], &known))
+        return idx;
+    memcpy(out, dims, (size_t)rank * sizeof *out);
+    out[rank - 1] = ex_const(b_exprs(b), n);
+    b_assert(b, ex_eq(b_exprs(b), dims[rank - 1], out[rank - 1]), EVAL_SHAPE, "index tuples do not have %lld elements", (long long)n);
+    return b_reshape(b, idx, out, rank);
+}
+
+/* How long the tuples are says what rank the result has. */
 bool rule_gather_nd(struct rule *r)
 {
     value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
-    struct attr attr = attr_int("batch", rule_int(r, "batch_dims", 0));
+    int64_t batch = rule_int(r, "batch_dims", 0), n = 0, most = v_rank(r->b, in[0]) - batch;
+    struct attr attr = attr_int("batch", batch);
+    if (!in[0].i || !in[1].i)
+        return false;
+    if (v_rank(r->b, in[1]) < 1 || batch < 0 || most < 1)
+        return rule_bad(r, "indices of rank %d, %lld batch dims", (int)v_rank(r->b, in[1]), (long long)batch);
+    expr_id last = b_dim(r->b, in[1], -1);
+    if (!ex_is_const(b_exprs(r->b), last, &n) && !rule_choose(r, last, 1, most, "elements of index tuples", &n))
+        return false;
+    in[1] = tuples_of(r->b, in[1], n);
     return rule_result(r, b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1));
 }
 
@@ -79,8 +104,14 @@ bool rule_scatter_nd(struct rule *r)
 {
     value_id in[3] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)};
     const char *monoid;
-    if (!scatter_monoid(r, &monoid))
+    if (!in[0].i || !in[1].i || !in[2].i || !scatter_monoid(r, &monoid))
         return false;
+    /* the updates have the dims of the indices but the last, then those that a tuple leaves open */
+    int64_t n = (int64_t)v_rank(r->b, in[1]) - 1 + v_rank(r->b, in[0]) - v_rank(r->b, in[2]);
+    if (n < 0 || n > v_rank(r->b, in[0]))
+        return rule_bad(r, "updates of rank %d for data and indices of rank %d and %d", (int)v_rank(r->b, in[2]),
+                        (int)v_rank(r->b, in[0]), (int)v_rank(r->b, in[1]));
+    in[1] = tuples_of(r->b, in[1], n);
     struct attr attr = attr_str("monoid", monoid);
     return rule_result(r, b_op(r->b, OP_SCATTER_ND, in, 3, &attr, 1));
 }

@@ -61,6 +61,7 @@ static value_id cut_gather(struct builder *b, value_id x, int32_t axis, const st
 }
 
 #define STEP_MAX ((int64_t)1 << 40)
+enum { CUT_PARTS = 300 };        /* of the expression of a start or a size; a longer one is computed by the run */
 
 static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
 {
@@ -84,6 +85,8 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
         steps[d] = steps[d] > STEP_MAX ? STEP_MAX : steps[d] < -STEP_MAX ? -STEP_MAX : steps[d];
         bool forward = steps[d] > 0;
         cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d], &sizes[d]);
+        starts[d] = b_brief(r->b, starts[d], CUT_PARTS);
+        sizes[d] = b_brief(r->b, sizes[d], CUT_PARTS);
     }
     value_id y = b_slice(r->b, x, starts, sizes, steps);
     for (int32_t d = 0; indirect && d < rank; d++) {
@@ -114,7 +117,7 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
         in[3] = v_iota(b, ELEM_I64, &all, 1, 0);
     }
     for (uint32_t i = 1; i < 5; i++)
-        in[i] = in[i].i ? v_padded(b, in[i], (uint32_t)rank, i == 3 ? rank : i == 4) : in[i];
+        in[i] = !in[i].i ? in[i] : i == 3 ? v_axes_padded(b, in[i], rank) : v_padded(b, in[i], (uint32_t)rank, i == 4);
     return true;
 }
 
@@ -254,9 +257,10 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
                        expr_id *hi)
 {
     struct exprs *ex = b_exprs(r->b);
+    expr_id times[RANK_MAX], one = ex_const(ex, 1);    /* that the run names each dim */
     bool seen[RANK_MAX] = {false};
     for (int32_t d = 0; d < rank; d++)
-        lo[d] = hi[d] = ex_const(ex, 0);
+        lo[d] = hi[d] = times[d] = ex_const(ex, 0);
     for (uint32_t k = 0; k < n; k++) {
         int64_t at = k;
         int32_t axis;
@@ -274,9 +278,36 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
             expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)), ex_eq(ex, axes[k], ex_const(ex, d - rank)));
             lo[d] = ex_select(ex, here, pads[k], lo[d]);
             hi[d] = ex_select(ex, here, pads[n + k], hi[d]);
+            times[d] = ex_add(ex, times[d], here);
         }
     }
+    for (int32_t d = 0; d < rank; d++)
+        b_assert(r->b, ex_le(ex, ex_add(ex, times[d], ex_const(ex, seen[d])), one), EVAL_VALUE, "axis %d is named twice", (int)d);
     return true;
+}
+
+/* Where only the run knows how many axes there are, they and the pads are filled up to the rank: axis `rank`, which no dim has,
+ * means none. Else as they stand, the other's number being that of whichever is known. *filled: they were. */
+static void pad_operands(struct rule *r, int32_t rank, value_id *pads, value_id *axes, bool *filled)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int64_t n;
+    *pads = rule_in(r, 1);
+    *axes = rule_in(r, 3);
+    *filled = axes->i && pads->i && !v_count_known(b, *axes) && !v_count_known(b, *pads);
+    if (!*filled) {
+        if (axes->i && pads->i && ex_is_const(ex, b_count(b, *pads), &n))
+            *axes = v_exactly(b, *axes, (uint32_t)n / 2);
+        return;
+    }
+    expr_id count = b_dim(b, *axes, 0);
+    b_assert(b, ex_eq(ex, b_dim(b, *pads, 0), ex_mulc(ex, count, 2)), EVAL_SHAPE, "there are not two pads for each axis");
+    value_id half[2] = {b_slice_axis(b, *pads, 0, ex_const(ex, 0), count), b_slice_axis(b, *pads, 0, count, count)};
+    for (int i = 0; i < 2; i++)
+        half[i] = v_padded(b, half[i], (uint32_t)rank, 0);
+    *pads = b_concat(b, half, 2, 0);
+    *axes = v_axes_padded(b, *axes, rank);
 }
 
 bool rule_pad(struct rule *r)
@@ -287,9 +318,14 @@ bool rule_pad(struct rule *r)
     const char *mode;
     expr_id lo[RANK_MAX], hi[RANK_MAX];
     const expr_id *pads, *axes = NULL;
-    if (rule_has(r, 3) && !(axes = b_elems(r->b, rule_in(r, 3), -rank, rank - 1, &n_axes)))
+    value_id given, named;
+    bool filled;
+    if (!x.i)
         return false;
-    pads = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), 2 * n_axes), INT32_MIN, INT32_MAX, &n);
+    pad_operands(r, rank, &given, &named, &filled);
+    if (named.i && !(axes = b_elems(r->b, named, -rank, rank - 1 + filled, &n_axes)))
+        return false;
+    pads = b_elems(r->b, v_exactly(r->b, given, 2 * n_axes), INT32_MIN, INT32_MAX, &n);
     if (!pads || !pad_mode(r, &mode))
         return false;
     if (n != 2 * n_axes)

@@ -214,3 +214,72 @@ def test_many_are_bounded(tmp_path):
     model = Model(tmp_path, nodes, inputs, [value("a6", None)])
     text = model.refused()
     assert "--input" in text and "shape" in text
+
+
+# ---- lengths that do not change the rank ------------------------------------------------------------------------------------
+
+def pad_inputs(axes="j"):
+    return [value("p", ["k"], T.INT64), value("v", []), value("a", [axes], T.INT64)]
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])
+def test_pad_axes(mode, tmp_path):
+    drawn = Drawn(tmp_path, "Pad", 3, opset=19, attributes={"mode": mode}, inputs=pad_inputs())
+    rng = np.random.default_rng(len(mode))
+    for axes in axes_of(3):
+        pads = rng.integers(0 if mode != "constant" else -1, 2, 2 * len(axes))
+        drawn.agrees(floats(4, 3, 5), ints(*pads), np.float32(2), ints(*axes))
+    x = floats(4, 3, 5)
+    drawn.agrees(x, ints(), np.float32(2), ints(), want=[x])
+    for pads, axes in (((1, 1, 1), (0,)), ((1, 1), (0, 1)), ((1, 1), (3,)), ((1, 1, 1, 1), (0, 0)), ((1, 1, 1, 1), (0, -3))):
+        drawn.fails(x, ints(*pads), np.float32(2), ints(*axes))
+
+
+def test_pad_axes_as_many_as_pads_say(tmp_path):
+    """One of the two lengths is known."""
+    drawn = Drawn(tmp_path, "Pad", 3, opset=19, inputs=[value("p", [4], T.INT64), value("v", []), value("a", ["j"], T.INT64)])
+    drawn.agrees(floats(2, 3, 4), ints(1, 0, 2, 1), np.float32(1), ints(2, -3))
+    drawn.fails(floats(2, 3, 4), ints(1, 0, 2, 1), np.float32(1), ints(2))
+
+
+@pytest.mark.parametrize("known", [None, 0, 1, 2, 3])
+def test_slice(known, tmp_path):
+    """Starts, ends, axes and steps, of which one may say how many there are."""
+    lengths = [2 if known == i else f"k{i}" for i in range(4)]
+    drawn = Drawn(tmp_path, "Slice", 3, inputs=[value(p, [n], T.INT64) for p, n in zip("seat", lengths)])
+    rng = np.random.default_rng(known)
+    x = floats(4, 5, 6)
+    for axes in axes_of(3):
+        if known is None or len(axes) == 2:
+            starts, ends = rng.integers(-6, 6, len(axes)), rng.integers(-7, 9, len(axes))
+            drawn.agrees(x, ints(*starts), ints(*ends), ints(*axes), ints(*rng.choice([1, 2, -1, -3], len(axes))))
+    if known is None:
+        drawn.fails(x, ints(0), ints(1), ints(3), ints(1))
+        drawn.fails(x, ints(0, 0, 0, 0), ints(1, 1, 1, 1), ints(0, 1, 2, 0), ints(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_gather_nd(batch, tmp_path):
+    drawn = Drawn(tmp_path, "GatherND", 3, attributes={"batch_dims": batch}, inputs=[value("i", ["a", "b", "k"], T.INT64)])
+    rng = np.random.default_rng(batch)
+    x = floats(2, 3, 4)
+    for k in range(1, 4 - batch):
+        top = np.array(x.shape[batch:batch + k])
+        drawn.agrees(x, rng.integers(-top, top, (2, 5, k)))
+    drawn.fails(x, np.zeros((2, 5, 4 - batch), np.int64))
+    drawn.fails(x, np.full((2, 5, 1), 9))
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_scatter_nd(k, reduction, tmp_path):
+    """The rank of the updates says how long the tuples are."""
+    updates = ["a"] + [f"u{i}" for i in range(3 - k)]
+    drawn = Drawn(tmp_path, "ScatterND", 3, opset=18, attributes={"reduction": reduction},
+                  inputs=[value("i", ["a", "k"], T.INT64), value("u", updates)])
+    rng = np.random.default_rng(k)
+    x = floats(4, 3, 5)
+    places = rng.permutation(int(np.prod(x.shape[:k])))[:3]
+    idx = np.stack(np.unravel_index(places, x.shape[:k]), axis=1).astype(np.int64)
+    drawn.agrees(x, idx, floats(3, *x.shape[k:], seed=1))
+    drawn.fails(x, np.zeros((3, k + 1), np.int64), floats(3, *x.shape[k:]))
