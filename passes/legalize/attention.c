@@ -303,18 +303,32 @@ bool rule_rotary_embedding(struct rule *r)
 
 /* ---- CausalConvWithState ----------------------------------------------------------------------------------------------- */
 
+/* A depthwise convolution whose number of channels only the run knows: sums of products over windows. */
+static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id taps = b_dim(b, w, 2), one = ex_const(ex, 1);
+    expr_id dims[2] = {ex_addc(ex, ex_sub(ex, b_dim(b, padded, 2), taps), 1), taps}, across[4] = {one, b_dim(b, w, 0), one, taps};
+    int64_t last = 3;
+    b_assert(b, ex_eq(ex, b_dim(b, w, 1), one), EVAL_SHAPE, "each channel has weights for one");
+    value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1));
+    value_id products = b_binary(b, OP_MUL, b_gather(b, padded, at, 2), b_reshape(b, w, across, 4));
+    return b_reduce(b, products, &last, 1, "sum", false);
+}
+
 /* Depthwise convolution over past state (else zeros) and input; the state is the last k - 1 positions. */
 bool rule_causal_conv(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), w = rule_in(r, 1), padded;
-    int64_t channels, one = 1;
+    int64_t channels = 0, one = 1;
     int32_t rank = v_rank(b, in);
     if (!in.i || !w.i)
         return false;
-    if (rank != 3 || v_rank(b, w) != 3 || !ex_is_const(ex, b_dim(b, w, 0), &channels))
+    if (rank != 3 || v_rank(b, w) != 3)
         return rule_refuse(r, "operands of rank %d and %d", (int)rank, (int)v_rank(b, w));
+    bool known = ex_is_const(ex, b_dim(b, w, 0), &channels);
     expr_id zero = ex_const(ex, 0), keep = ex_addc(ex, b_dim(b, w, 2), -1);
     if (rule_has(r, 3)) {
         value_id both[2] = {rule_in(r, 3), in};
@@ -328,7 +342,7 @@ bool rule_causal_conv(struct rule *r)
     value_id operands[2] = {v_widen(b, padded), v_widen(b, w)};
     struct attr attrs[] = {attr_ints("strides", &one, 1), attr_exprs("lo", &zero, 1), attr_exprs("hi", &zero, 1),
                            attr_ints("dilations", &one, 1), attr_ints("xdil", &one, 1), attr_int("groups", channels)};
-    value_id y = b_op(b, OP_CONV, operands, 2, attrs, 6);
+    value_id y = known ? b_op(b, OP_CONV, operands, 2, attrs, 6) : depthwise_sums(b, operands[0], operands[1]);
     if (rule_has(r, 2))
         y = b_binary(b, OP_ADD, y, v_along(b, v_widen(b, rule_in(r, 2)), 1, 3));
     if (!rule_str_is(r, "activation", "none", "none"))

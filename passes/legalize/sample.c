@@ -190,18 +190,44 @@ static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align,
     return b_binary(b, OP_DIV, b_binary(b, OP_SUB, v_affine(b, i, 2, 0), v_expr(b, e, last)), v_expr(b, e, steps));
 }
 
+/* The sizes N, C, [D,] H, W, and theta as [N, 2, 3] or [N, 3, 4], as their number says. */
+static const expr_id *grid_sizes(struct rule *r, value_id *theta, uint32_t *n)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *d = b_dims(b, *theta, &rank);
+    int64_t rows = 0;
+    if (!d)
+        return NULL;
+    if (rank != 3)
+        return rule_bad(r, "theta of rank %d", (int)rank), NULL;
+    if (ex_is_const(ex, d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
+        *n = (uint32_t)rows + 2;
+    else if (!rule_count(r, 1, "sizes", 4, 5, n))
+        return NULL;
+    if (*n != 4 && *n != 5)
+        return rule_bad(r, "size has %u entries", *n), NULL;
+    expr_id want[3] = {d[0], ex_const(ex, *n - 2), ex_const(ex, *n - 1)};
+    for (int i = 1; i < 3; i++) {
+        if (ex_cmp_eq(ex, d[i], want[i]) == FALSE_)
+            return rule_bad(r, "theta does not have %u rows of %u", *n - 2, *n - 1), NULL;
+        b_assert(b, ex_eq(ex, d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
+    }
+    *theta = b_reshape(b, *theta, want, 3);
+    return b_elems(b, v_exactly(b, rule_in(r, 1), *n), 0, INT32_MAX, n);
+}
+
 bool rule_affine_grid(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), theta = v_widen(b, in);
-    uint32_t n;
-    const expr_id *size = b_elems(b, rule_in(r, 1), 0, INT32_MAX, &n);
+    uint32_t n = 0;
+    const expr_id *size = grid_sizes(r, &theta, &n);
     bool align = rule_int(r, "align_corners", 0) != 0;
-    if (!theta.i || !size)
+    if (!size)
         return false;
-    if (n != 4 && n != 5)
-        return rule_bad(r, "size has %u entries", n);
     int dims = (int)n - 2;
     enum elem e = v_elem(b, theta);
     expr_id one = ex_const(ex, 1), points = one, space[MAX_DIMS + 1], out[5];
@@ -236,13 +262,36 @@ static value_id col_place(struct builder *b, const struct spatial *s, int n, int
     return b_binary(b, OP_SUB, at, v_expr(b, ELEM_I64, s->lo[i]));
 }
 
+enum { OPEN_IMAGE_MAX = 4 };     /* spatial dims, where nothing says how many there are */
+
+/* The number of spatial dims: what any operand or attribute that has one entry for each says. */
+static bool col_dims(struct rule *r, uint32_t *n)
+{
+    static const struct { const char *name; uint32_t each; } lists[] = {{"strides", 1}, {"dilations", 1}, {"pads", 2}};
+    for (uint32_t i = 1; i < 3; i++)
+        if (v_count_known(r->b, rule_in(r, i)))
+            return rule_count(r, i, "sizes", 1, 1, n);
+    for (size_t i = 0; i < COUNT_OF(lists); i++) {
+        if (rule_ints(r, lists[i].name, n) && *n) {
+            *n /= lists[i].each;
+            return true;
+        }
+    }
+    return rule_count(r, 1, "image sizes", 1, OPEN_IMAGE_MAX, n);
+}
+
+enum { PLACE_PARTS = 8 };        /* of the number of places along a dim: products of it with the others stay short */
+
 bool rule_col2im(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     uint32_t n, nb;
-    const expr_id *image = b_elems(b, rule_in(r, 1), 0, INT32_MAX, &n), *block = b_elems(b, rule_in(r, 2), 1, INT32_MAX, &nb);
+    if (!rule_in(r, 1).i || !rule_in(r, 2).i || !col_dims(r, &n))
+        return false;
+    const expr_id *block = b_elems(b, v_exactly(b, rule_in(r, 2), n), 1, INT32_MAX, &nb);
+    const expr_id *image = b_elems(b, v_exactly(b, rule_in(r, 1), n), 0, INT32_MAX, &n);
     struct spatial s;
     int32_t rank;
     const expr_id *d = b_dims(b, x, &rank);
@@ -255,7 +304,7 @@ bool rule_col2im(struct rule *r)
         expr_id room = ex_add(ex, image[i], ex_add(ex, s.lo[i], s.hi[i]));
         room = ex_sub(ex, room, spatial_reach(ex, &s, (int32_t)i, block[i]));
         dims[i] = block[i];
-        dims[n + i] = ex_addc(ex, ex_div(ex, room, ex_const(ex, s.strides[i])), 1);
+        dims[n + i] = b_brief(b, ex_addc(ex, ex_div(ex, room, ex_const(ex, s.strides[i])), 1), PLACE_PARTS);
         block_size = ex_mul(ex, block_size, block[i]);
         blocks = ex_mul(ex, blocks, dims[n + i]);
         pixels = ex_mul(ex, pixels, image[i]);

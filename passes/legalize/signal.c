@@ -14,6 +14,29 @@ static value_id dft(struct builder *b, value_id x, int32_t axis, bool inverse, b
     return b_op(b, OP_DFT, &x, 1, attrs, 4);
 }
 
+/* x with a last dim, the parts of its numbers, that is known: 1, real, where the transform is of reals; 2, complex, where it is
+ * the inverse of such a one; else reals get an imaginary part of 0. */
+static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool onesided)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    int64_t known;
+    const expr_id *d = b_dims(b, x, &rank);
+    expr_id lo[RANK_MAX], hi[RANK_MAX], out[RANK_MAX];
+    if (!d || rank < 1 || ex_is_const(ex, d[rank - 1], &known))
+        return x;
+    expr_id parts = d[rank - 1], one = ex_const(ex, 1), two = ex_const(ex, 2), want = onesided && !inverse ? one : two;
+    b_assert(b, ex_or(ex, ex_eq(ex, parts, want), onesided ? ex_const(ex, 0) : ex_eq(ex, parts, one)), EVAL_SHAPE,
+             onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)", want.i == one.i ? 1 : 2);
+    for (int32_t i = 0; i < rank; i++) {
+        lo[i] = hi[i] = ex_const(ex, 0);
+        out[i] = d[i];
+    }
+    out[rank - 1] = want;
+    hi[rank - 1] = onesided ? hi[0] : ex_max(ex, ex_sub(ex, two, parts), ex_const(ex, 0));
+    return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), out, rank);
+}
+
 static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
 {
     struct exprs *ex = b_exprs(r->b);
@@ -65,6 +88,7 @@ bool rule_dft(struct rule *r)
         return false;
     if (rank < 2)
         return rule_bad(r, "input of rank %d", (int)rank);
+    x = dft_operand(b, x, inverse, onesided);
     if (rule_has(r, 2) && !v_known_i64(b, rule_in(r, 2), 0, &at))
         return dft_any_axis(r, x, inverse, onesided);
     if (!rule_axis(r, at, rank, &axis))
@@ -92,6 +116,7 @@ bool rule_stft(struct rule *r)
         return rule_bad(r, "signal of rank %d", (int)v_rank(b, x));
     if (!rule_has(r, 3) && !window.i)
         return rule_bad(r, "neither window nor frame_length");
+    x = dft_operand(b, x, false, rule_int(r, "onesided", 1) != 0);
     length = rule_has(r, 3) ? b_elem(b, v_scalar(b, rule_in(r, 3)), 0, 1, INT32_MAX) : b_dim(b, window, 0);
     if (!length.i)
         return false;

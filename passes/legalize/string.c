@@ -150,13 +150,16 @@ bool rule_string_normalizer(struct rule *r)
     int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
     if (!dims)
         return false;
-    if (rank < 1 || rank > 2 || (rank == 2 && !ex_is(b_exprs(b), dims[0], 1)))
+    expr_id one = ex_const(b_exprs(b), 1);
+    if (rank < 1 || rank > 2 || (rank == 2 && ex_cmp_eq(b_exprs(b), dims[0], one) == FALSE_))
         return rule_bad(r, "the operand must be strings of shape (C) or (1, C)");
     if (!lower && !upper && !rule_str_is(r, "case_change_action", "NONE", "NONE"))
         return rule_bad(r, "case_change_action is \"%.20s\"", rule_str(r, "case_change_action", ""));
     if (ex_is_const(b_exprs(b), dims[rank - 1], &known) && known < 1)
         known = 1;
-    expr_id left = fresh(r, "left", known), out[2] = {dims[0], left};
+    if (rank == 2)
+        b_assert(b, ex_eq(b_exprs(b), dims[0], one), EVAL_SHAPE, "the operand must be strings of shape (C) or (1, C)");
+    expr_id left = fresh(r, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
     struct attr attrs[] = {attr_str("fn", "normalize"), attr_elem("elem", ELEM_STR),

@@ -283,3 +283,71 @@ def test_scatter_nd(k, reduction, tmp_path):
     idx = np.stack(np.unravel_index(places, x.shape[:k]), axis=1).astype(np.int64)
     drawn.agrees(x, idx, floats(3, *x.shape[k:], seed=1))
     drawn.fails(x, np.zeros((3, k + 1), np.int64), floats(3, *x.shape[k:]))
+
+
+@pytest.mark.parametrize("align", [0, 1])
+def test_affine_grid(align, tmp_path):
+    drawn = Drawn(tmp_path, "AffineGrid", 3, opset=20, attributes={"align_corners": align})
+    drawn.agrees(floats(2, 2, 3), ints(2, 3, 4, 5))
+    drawn.agrees(floats(1, 3, 4), ints(1, 2, 3, 4, 5))
+    drawn.fails(floats(2, 3, 4), ints(2, 3, 4, 5))
+    drawn.fails(floats(2, 2, 3), ints(2, 3, 4))
+
+
+@pytest.mark.parametrize("attributes", [{}, {"strides": [2, 1]}, {"pads": [1, 0, 1, 0]}, {"dilations": [1, 2]}])
+def test_col2im(attributes, tmp_path):
+    drawn = Drawn(tmp_path, "Col2Im", 3, opset=18, attributes=attributes,
+                  inputs=[value("image", ["k"], T.INT64), value("block", ["j"], T.INT64)])
+    for image, block in (((5, 6), (2, 3)), ((4, 4), (1, 1)), ((6,), (2,)), ((3, 4, 3), (2, 2, 1))):
+        if attributes and len(image) != 2:
+            continue
+        strides, pads, dilations = (attributes.get(k, [v] * 6) for k, v in (("strides", 1), ("pads", 0), ("dilations", 1)))
+        places = [(s + pads[i] + pads[len(image) + i] - dilations[i] * (b - 1) - 1) // strides[i] + 1 for i, (s, b) in enumerate(zip(image, block))]
+        drawn.agrees(floats(2, 3 * int(np.prod(block)), int(np.prod(places))), ints(*image), ints(*block))
+
+
+@pytest.mark.parametrize("opset, at", [(17, None), (20, None), (20, "axis")])
+def test_dft_of_reals_or_complex_numbers(opset, at, tmp_path):
+    """Whether the last dim is 1 or 2 is the run's."""
+    ports = [value("x", ["a", "b", "c"], T.DOUBLE)] + ([value("n", [], T.INT64), value("at", [], T.INT64)] if at else [])
+    model = Model(tmp_path, [node("DFT", "x n at" if at else "x", "y", **({"axis": 1} if opset < 20 else {}))], ports, [value("y", None, T.DOUBLE)], {}, opset)
+    for parts in (1, 2):
+        x = floats(3, 5, parts).astype(np.float64)
+        full = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+        for axis in (0, 1) if at else (1,):
+            y = np.fft.fft(full, axis=axis)
+            more = [np.array(x.shape[axis]), np.array(axis)] if at else []
+            model.compare([x, *more], [np.stack([y.real, y.imag], -1)], flags=FLAGS)
+    with pytest.raises(ModelError):
+        model.run([np.zeros((3, 5, 3)), *([np.array(5), np.array(1)] if at else [])], *FLAGS)
+
+
+def test_one_scale_where_several_have_no_axis(tmp_path):
+    inputs = [value("x", ["n"]), value("s", ["k"]), value("z", ["j"], T.UINT8)]
+    model = Model(tmp_path, [node("QuantizeLinear", "x s z", "y")], inputs, [value("y", ["n"], T.UINT8)], {}, 19)
+    x = floats(7)
+    model.compare([x, np.array([0.1], np.float32), np.array([3], np.uint8)], flags=FLAGS)
+    with pytest.raises(ModelError):
+        model.run([x, np.ones(7, np.float32), np.zeros(7, np.uint8)], *FLAGS)
+
+
+def test_strings_of_one_row(tmp_path):
+    model = Model(tmp_path, [node("StringNormalizer", "x", "y", case_change_action="UPPER", stopwords=["b"], is_case_sensitive=1)],
+                  [value("x", ["n", "c"], T.STRING)], [value("y", None, T.STRING)])
+    model.compare([np.array([["a", "b", "c"]], dtype=object)], [np.array([["A", "C"]], dtype=object)], flags=FLAGS)
+    with pytest.raises(ModelError):
+        model.run([np.array([["a"], ["b"]], dtype=object)], *FLAGS)
+
+
+@pytest.mark.parametrize("state", [False, True])
+@pytest.mark.parametrize("activation", ["none", "silu"])
+def test_causal_conv_of_any_number_of_channels(activation, state, tmp_path):
+    inputs = [value("x", ["b", "c", "n"]), value("w", ["c2", "one", "k"]), value("bias", ["c3"])] + ([value("past", ["p", "q", "r"])] if state else [])
+    model = Model(tmp_path, [node("CausalConvWithState", "x w bias past" if state else "x w bias", "y present", activation=activation)],
+                  inputs, [value("y", None), value("present", None)], {}, 27)
+    for b, c, n, k in ((1, 1, 1, 1), (2, 3, 5, 4), (1, 4, 2, 3)):
+        x, w, bias, past = floats(b, c, n), floats(c, 1, k, seed=1), floats(c, seed=2), floats(b, c, k - 1, seed=3)
+        padded = np.concatenate([past if state else np.zeros_like(past), x], axis=2)
+        y = sum(padded[:, :, i:i + n] * w[:, 0, i][None, :, None] for i in range(k)) + bias[None, :, None]
+        y = y / (1 + np.exp(-y)) if activation == "silu" else y
+        model.compare([x, w, bias] + ([past] if state else []), [y, padded[:, :, n:]], flags=FLAGS)
