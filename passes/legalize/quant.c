@@ -3,6 +3,7 @@
  * Products sum in i32 exactly; zero points are subtracted before. Rounding is half to even, then saturation.
  * Scales are per tensor, along one axis, or blocked along one axis.
  */
+#include "passes/legalize/driver.h"
 #include "passes/legalize/window.h"
 
 #include <float.h>
@@ -160,7 +161,12 @@ bool rule_move(struct rule *r, rule_fn *rule)
     arg[0] = lval_value(from->q);
     struct rule bytes = *r;
     bytes.arg = arg;
-    if (!rule(&bytes) || r->out[0].kind != LVAL_VALUE || !r->out[0].v.i)
+    bool ok = rule(&bytes);
+    if (r->lg->fork) {    /* what follows would get bytes: it gets numbers, and asks again */
+        r->lg->fork = NULL;
+        return rule(r);
+    }
+    if (!ok || r->out[0].kind != LVAL_VALUE || !r->out[0].v.i)
         return false;
     to.q = r->out[0].v;
     to.moved = true;
