@@ -48,7 +48,7 @@ def one(seed, args, folder, reduced):
     row, ops, smaller, feeds = None, " ".join(network.ops), network.model, network.feeds
     if verdict.kind != "agree":
         phase("reducing")
-        row = known(verdict, network.ops) if len(network.ops) == 1 else None
+        row = known(verdict, network.model, network.feeds)
         if not row and args.keep and reduced.get(verdict.signature, 0) < args.reduce:
             reduced[verdict.signature] = reduced.get(verdict.signature, 0) + 1
             values = everything(network.model, verdict.feeds, network.values) if verdict.feeds else network.values
@@ -56,11 +56,11 @@ def one(seed, args, folder, reduced):
             ops = ops_of(smaller)
             again = judge(smaller, feeds, values, folder, network.flags, (), phase)
             verdict = again if again.kind == verdict.kind else verdict
-        row = row or known(verdict, ops.split())
+        row = row or known(verdict, smaller, feeds)
         if not row and args.keep:
             keep(args.keep / f"{verdict.kind}-{seed}", network, verdict, smaller, feeds)
     answer(seed=seed, kind=verdict.kind, text=verdict.text[:400], signature=verdict.signature, ops=ops, opset=network.opset,
-           known=f"{row[3]}: {row[4]}" if row else "", drawn=network.ops, refused=[op for op, _ in network.refused])
+           known=f"{row[4]}: {row[1]} {row[5]}" if row else "", drawn=network.ops, refused=[op for op, _ in network.refused])
 
 
 def died(seed, args):
