@@ -17,7 +17,7 @@ RELEASE = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)
 
 
 def program_of(model):
-    text = model.dump("schedule", "-march=native")
+    text = model.dump("emit", "-march=native")
     return re.search(r"^program .*?^}", text, re.M | re.S)[0]
 
 

@@ -7,6 +7,7 @@ from onnx import TensorProto as T
 from onnx import helper as h
 
 from support.artifact import Artifact
+from support.cpu import saturates
 from support.tool import mcc, save
 
 TYPES = {np.dtype(np.uint8): T.UINT8, np.dtype(np.int8): T.INT8, np.dtype(np.int32): T.INT32, np.dtype(np.float32): T.FLOAT}
@@ -17,8 +18,10 @@ def port(name, a, shape=None):
 
 
 def draw(rng, dtype, shape):
+    """All values; signed ones of 7 bits where the reference would saturate sums of two products."""
     info = np.iinfo(dtype)
-    return rng.integers(info.min, info.max + 1, shape).astype(dtype)
+    least, most = (-64, 63) if dtype == np.int8 and saturates() else (info.min, info.max)
+    return rng.integers(least, most + 1, shape).astype(dtype)
 
 
 def both(folder, nodes, feeds, constants, outputs, opset=17, symbolic=False, march="native"):

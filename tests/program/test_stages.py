@@ -96,7 +96,7 @@ def test_values(make, image, level, tmp_path):
 @pytest.mark.parametrize("make, maps", [(dense, 3), (gated, 1)], ids=["dense", "gated"])
 def test_no_kernel_of_its_own(make, maps, tmp_path):
     """What is left of maps: p, the copied half and the sigmoid; p."""
-    build(make, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=schedule", "-o", tmp_path / "net.loops")
+    build(make, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=emit", "-o", tmp_path / "net.loops")
     kernels = re.split(r"^kernel ", (tmp_path / "net.loops").read_text(), flags=re.M)[1:]
     staged = [k for k in kernels if " = local buffer f32 " in k]
     assert len(staged) == 1 and "fma" in staged[0]
@@ -105,6 +105,6 @@ def test_no_kernel_of_its_own(make, maps, tmp_path):
 
 def test_rows_summed_up_on_the_way(tmp_path):
     """One of the two reductions over the image becomes a second result of the depthwise convolution, the other has a kernel."""
-    build(squeezed, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=schedule", "-o", tmp_path / "net.loops")
+    build(squeezed, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=emit", "-o", tmp_path / "net.loops")
     kernels = re.split(r"^kernel ", (tmp_path / "net.loops").read_text(), flags=re.M)[1:]
     assert [len(re.findall(r" : buffer f32 in out ", k)) for k in kernels if k.count("fma") > 8].count(2) == 1
