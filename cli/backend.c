@@ -6,6 +6,8 @@
 #include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
 #include "passes/module/access.h"
+#include "passes/module/query.h"
+#include "passes/schedule/schedule.h"
 #include "runtime/rt.h"
 
 #include <sched.h>
@@ -110,17 +112,6 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
-/* The node that a kernel goes by: its reduction's, else that of what it stores. A kernel that only fills the halo of
- * another's result goes by that one's. */
-uint32_t kernel_lead(const struct module *m, const struct kernel *k)
-{
-    node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
-    if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
-        k = &m->kernels.data[m->kernel_of[made.i] - 1];
-    node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
-    return lead.i ? graph_node(m->g, lead)->src.i : 0;
-}
-
 /* --break-kernel=NODE: is NODE computed in kernel k? */
 static bool is_to_break(const struct compilation *c, const struct kernel *k)
 {
@@ -150,11 +141,10 @@ static const char *broken_text(struct compilation *c, const char *text)
     return copy;
 }
 
-static bool schedule_variant(struct compilation *c, const struct variant *v, const char *suffix)
+static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
-    struct machine mach = v->row->machine;
-    if (!schedule(m, &mach, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &mach, suffix))
+    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &v->row->machine, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
@@ -209,26 +199,47 @@ static bool goes_on(const struct compilation *c)
     return c->output && !c->options->stop_after && !c->options->verify_each;
 }
 
+enum { SCHEDULES_MOST = 64 << 20 };
+static bool schedules_read(struct compilation *c)
+{
+    struct span text;
+    const char *path = c->options->schedules;
+    return !path || (text_file_read(c->ctx, path, "schedules", SCHEDULES_MOST, &text) && schedules_parse(c->module, path, text.data));
+}
+
 bool run_schedule(struct compilation *c)
 {
-    const struct variant *last = NULL;
-    c->module->scheduled = look_after_workers;
-    c->module->user = c;
+    if (!schedules_read(c))
+        return false;
     for (uint32_t i = 0; i < target_count; i++) {
-        if (!target_wanted(c->options, c->module, &target_rows[i]))
+        const struct target_row *row = &target_rows[i];
+        if (!target_wanted(c->options, c->module, row))
             continue;
-        if (last && goes_on(c))
-            codegen_give(c);
         struct variant *v = NEW(&c->ctx->session, struct variant);
-        if (!variant_init(v, c->ctx, &target_rows[i], c->options->mattr) ||
-            !schedule_variant(c, v, arena_printf(&c->ctx->session, "_%s", target_short_name(v->row))))
+        if (!variant_init(v, c->ctx, row, c->options->mattr) || !schedule(c->module, row->name, &row->machine))
             return false;
-        last = v;
+        VEC_PUSH(&c->ctx->session, &c->targets, v);
     }
-    if (!last)
+    if (!c->targets.n)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
     choices_check(c);
-    unit_add(c, &last->target, "plan", print_function(c, c->module->plan));
+    return true;
+}
+
+void print_schedules(const struct compilation *c, struct strbuf *out) { schedules_print(c->module, out); }
+
+bool run_emit(struct compilation *c)
+{
+    c->module->emitted = look_after_workers;
+    c->module->user = c;
+    for (uint32_t i = 0; i < c->targets.n; i++) {
+        const struct variant *v = c->targets.data[i];
+        if (i && goes_on(c))
+            codegen_give(c);
+        if (!emit_variant(c, v, arena_printf(&c->ctx->session, "_%s", target_short_name(v->row))))
+            return false;
+    }
+    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan));
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
 }

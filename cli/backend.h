@@ -10,10 +10,9 @@ bool run_fuse(struct compilation *);
 bool run_layout(struct compilation *);
 bool run_plan(struct compilation *);
 bool run_schedule(struct compilation *);
+bool run_emit(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
-/* The source node that a kernel goes by, 0: none. */
-uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_kind_name(enum kernel_kind);
 /* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
 struct art_node *source_rows(struct compilation *, uint32_t *n);
@@ -27,6 +26,7 @@ typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbu
 void print_kernels(const struct compilation *, struct strbuf *);
 void print_storage(const struct compilation *, struct strbuf *);
 bool verify_loops(struct compilation *);
+void print_schedules(const struct compilation *, struct strbuf *out);
 void print_loops(const struct compilation *, struct strbuf *);
 void print_code(const struct compilation *, struct strbuf *);
 

@@ -80,7 +80,8 @@ const struct stage stage_table[] = {
     {"layout-transform", run_layout, print_storage, verify_graph, false},
     {"plan", run_plan, print_storage, verify_graph, false},
     {"sizes", run_sizes, print_sizes, NULL, false},
-    {"schedule", run_schedule, print_loops, verify_loops, false},
+    {"schedule", run_schedule, print_schedules, NULL, false},
+    {"emit", run_emit, print_loops, verify_loops, false},
     {"codegen", run_codegen, print_code, NULL, false},
     {"link", run_link, NULL, NULL, false},
 };

@@ -14,6 +14,7 @@ struct report {
     void (*put)(void *user, int kind, const char *text, size_t size);
 };
 
+struct variant;                  /* cli/targets.h */
 struct compilation {
     struct context *ctx;
     const struct options *options;
@@ -25,7 +26,8 @@ struct compilation {
     struct graph *graph;             /* imported, then legal */
     struct graph *imported;          /* from import on */
     struct module *module;           /* kernels, from fuse on (passes/module/module.h) */
-    VEC(struct codegen_unit) units;  /* functions of all variants, from schedule on */
+    VEC(struct variant *) targets;   /* CPUs that code is for, from schedule on */
+    VEC(struct codegen_unit) units;  /* functions of all variants, from emit on */
     struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
     uint32_t n_given;
     VEC(struct art_kernel) kernel_rows;

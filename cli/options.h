@@ -9,7 +9,7 @@
 struct text_list { VEC(const char *) items; };
 
 struct options {
-    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix, *config;
+    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix, *config, *schedules;
     const char *depend_file;
     const char *stop_after, *worker, *profile, *format, *weights;
     struct text_list against;

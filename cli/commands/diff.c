@@ -17,6 +17,7 @@
 #include "cli/session.h"
 #include "ir/eval/eval.h"
 #include "ir/base/file.h"
+#include "passes/module/query.h"
 #include "runtime/rt_internal.h"
 
 enum { OPERANDS_SHOWN = 64 };
@@ -243,7 +244,7 @@ static void bind_symbols(struct diff *d)
 
 /* ---- the verdict ---------------------------------------------------------------------------------------------------- */
 
-static const char *kernel_label(const struct diff *d, uint32_t index)
+static const char *kernel_words(const struct diff *d, uint32_t index)
 {
     const struct module *m = d->c.module;
     const struct kernel *k = &m->kernels.data[index];
@@ -342,7 +343,7 @@ static bool compare(struct diff *d)
     if (d->worst != UINT32_MAX) {
         const char *folder = d->c.options->output ? d->c.options->output : "mcc-diff";
         const char *note = arena_printf(&ctx->session, "; its operands are in '%s'", folder);
-        ok = write_operands(d, folder) && report(d, kernel_label(d, d->worst), &d->difference, note);
+        ok = write_operands(d, folder) && report(d, kernel_words(d, d->worst), &d->difference, note);
     }
     ok = ok && check_outputs(d, out);
     for (uint32_t i = 0; i < n && ran; i++)

@@ -143,7 +143,7 @@ enum fail inspect_model(struct context *ctx, struct options *o, const char *mode
     }
     if (o->output && *o->output && strcmp(o->output, "-") != 0 && !output_check(ctx, o->output))
         return ctx->fail;
-    if (compile_keep(c, model, "schedule") != FAIL_NONE)
+    if (compile_keep(c, model, "emit") != FAIL_NONE)
         return ctx->fail;
     uint32_t n = 0;
     const struct art_node *row = source_rows(c, &n);

@@ -1,4 +1,4 @@
-/* schedule: every kernel becomes a loop-IR function, from a few templates, as its record says (passes/schedule).
+/* emit_kernels: every kernel becomes a loop-IR function, from a few templates, as its record says (passes/schedule).
  *
  * map      loops over the stored value's points, lanes along the dim where memory is contiguous; dims that inner
  *          reductions depend on are outermost (rows)
@@ -37,33 +37,23 @@ static template_fn *const templates[] = {
     [SCHEDULE_SCAN] = emit_scan, [SCHEDULE_SCATTER] = emit_scatter, [SCHEDULE_HALO] = emit_halo,
 };
 
-/* Decides, and emits what was decided. */
-static bool kernel_emit(const struct site *site, const char *name)
+bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
 {
-    struct em em;
-    struct kernel *k = site->k;
-    struct schedule *s = NEW(&site->m->ctx->session, struct schedule);
-    if (!schedule_choose(site, s))
-        return false;
-    if (s->kind == SCHEDULE_NONE)
-        return true;
-    if (!k->choice)
-        k->choice = schedule_words(site, s, site->m->arena);
-    k->flops = s->flops;
-    return em_begin(&em, site, s, name) && templates[s->kind](&em) && em_finish(&em);
-}
-
-bool schedule(struct module *m, const struct machine *mach, const char *suffix)
-{
+    const struct cpu_schedules *v = &m->schedules.data[variant];
     struct arena scratch;    /* of one kernel */
     bool ok = true;
     arena_init(&scratch, m->ctx);
     for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
-        struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, mach};
-        ok = kernel_emit(&site, arena_printf(&scratch, "k%u%s", i, suffix));
+        const struct schedule *s = &v->of[i];
+        const struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, v->mach};
+        struct em em;
+        if (s->kind == SCHEDULE_NONE)
+            continue;
+        site.k->flops = s->flops;
+        ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) && em_finish(&em);
         arena_release(&scratch);
-        if (m->scheduled)
-            m->scheduled(m->user);
+        if (m->emitted)
+            m->emitted(m->user);
     }
     return ok && m->ctx->fail == FAIL_NONE;
 }

@@ -94,6 +94,13 @@ enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 enum choice_key { CHOOSE_TILE, CHOOSE_WINOGRAD, CHOOSE_CHUNK, CHOOSE_SPLIT, CHOOSE_LAYOUT, CHOOSE_STORE };
 struct choice { const char *text, *node; enum choice_key key; uint32_t n[3]; bool asked; };
 
+/* The records of all kernels, by number, for one CPU. */
+struct schedule;
+struct cpu_schedules { const char *cpu; const struct machine *mach; const struct schedule *of; };
+/* Some fields of a record as a file gives them: which one (schedule/text.c), its value; lines for messages. */
+struct schedule_field { uint32_t field, line; int64_t value; };
+struct schedule_told { uint32_t kernel, line; const char *cpu; int kind; VEC(struct schedule_field) fields; };
+
 struct module {
     struct context *ctx;
     struct graph *g;
@@ -123,7 +130,10 @@ struct module {
     struct lfunc *program, *plan;
     struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
     VEC(struct function_text) prepare_kernels;   /* what it launches */
-    void (*scheduled)(void *);   /* called with `user` after each kernel, by schedule(); NULL: not */
+    VEC(struct cpu_schedules) schedules;         /* by CPU variant (passes/schedule/schedule.h) */
+    VEC(struct schedule_told) told;              /* what --schedules says, which replaces what the cost model says */
+    const char *told_path;
+    void (*emitted)(void *);     /* called with `user` after each kernel, by emit_kernels(); NULL: not */
     void *user;
     VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
@@ -145,7 +155,8 @@ bool layout_transform(struct module *);  /* decides storage[] of every stored va
 bool plan_memory(struct module *);       /* places arena buffers and weights */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
-bool schedule(struct module *, const struct machine *, const char *suffix);  /* emits every kernel's loop IR */
+/* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function names end in suffix. */
+bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
 bool emit_program(struct module *, const char *suffix);    /* program and plan */
 /* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
 bool emit_prepare(struct module *, const struct machine *, const char *suffix);

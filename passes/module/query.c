@@ -198,3 +198,17 @@ void kernels_remove(struct module *m, const bool *gone)
             if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
                 m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
 }
+
+uint32_t kernel_lead(const struct module *m, const struct kernel *k)
+{
+    node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
+    if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
+        k = &m->kernels.data[m->kernel_of[made.i] - 1];
+    node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
+    return lead.i ? graph_node(m->g, lead)->src.i : 0;
+}
+
+const char *kernel_label(const struct module *m, const struct kernel *k)
+{
+    return source_label(source_get(m->ctx, (src_id){kernel_lead(m, k)}));
+}

@@ -27,6 +27,10 @@ int64_t extent_least(struct module *, expr_id);
 
 /* Elements from the first one of a stored concat's result to operand `piece`; false where that is inside a block. */
 bool piece_start(const struct module *, const struct node *concat, uint32_t piece, expr_id *start);
+/* The node that a kernel goes by, as a src_id's number: its reduction's, else that of what it stores. A kernel that only fills the halo
+ * of another's result goes by that one's. And that node's label. */
+uint32_t kernel_lead(const struct module *, const struct kernel *);
+const char *kernel_label(const struct module *, const struct kernel *);
 /* Drops kernels, by number, and says in kernel_of who is left of those that compute a node. */
 void kernels_remove(struct module *, const bool *gone);
 

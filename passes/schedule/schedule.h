@@ -77,8 +77,17 @@ struct schedule {
 /* Decides for one kernel, after every value has its storage. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *);
 /* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added
- * to *why, a line each. */
-bool schedule_verify(const struct site *, const struct schedule *, struct strbuf *why);
+ * to *why. Fills in what follows from the others (the number of blocks). */
+bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
+/* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces what the cost
+ * model says. False after a diagnostic. */
+bool schedule(struct module *, const char *cpu, const struct machine *);
+/* All records as text (text.c), and what such a text says of some kernels, into module.told. False after a diagnostic that names the
+ * file, the line and the reason. path: for messages, kept. */
+void schedules_print(const struct module *, struct strbuf *);
+bool schedules_parse(struct module *, const char *path, const char *text);
+/* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
+bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
 /* The record in one sentence, for remarks. */
 const char *schedule_words(const struct site *, const struct schedule *, struct arena *);
 
@@ -157,6 +166,8 @@ int64_t tile_count(const struct exprs *, const struct type *result, const struct
 enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes about as long as what is computed */ };
 /* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
 void tile_choose(const struct site *, struct schedule *);
+/* Do the sums of a register tile fit the registers, beside what they are multiplied with? */
+bool tile_fits(const struct site *, const struct tile_schedule *);
 /* Steps of the reduction at one point; guesses where symbolic. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
 /* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr vectors. */
@@ -164,6 +175,8 @@ int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t si
 /* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors, parts of a long
  * contraction, prefetch. Each refines what tile_choose has left. */
 void stage_choose(const struct site *, struct tile_schedule *);
+/* Scratch of the staged operand, of one parallel index. */
+int64_t stage_bytes(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
 /* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention.c: those of an attention kernel. */
 void winograd_sizes(const struct site *, struct schedule *);

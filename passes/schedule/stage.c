@@ -92,6 +92,16 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     return (uint32_t)((tiles + chunks - 1) / chunks);
 }
 
+int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    int64_t channels = 1, bytes;
+    if (c->windows)
+        return window_bytes(site, n, c, (int64_t)c->chunk * c->tb);
+    ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+    return mul_i64((int64_t)c->chunk * c->ta, channels * 4, &bytes) ? bytes : INT64_MAX;
+}
+
 void stage_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);

@@ -224,6 +224,27 @@ static int64_t more_registers(const struct site *site, uint64_t group, bool cont
     return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
 }
 
+static bool is_contraction(const struct site *site, const struct node *n)
+{
+    return n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
+}
+
+static bool fits(const struct site *site, const struct node *n, const struct row_taps *row, const struct tile_schedule *c)
+{
+    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums + more_registers(site, dot_group(site->m, n), is_contraction(site, n), c->nr);
+    if (row->dim >= 0)   /* the weights of all taps */
+        need += (row->taps - 1) * (int64_t)c->nr + 1;
+    return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;
+}
+
+bool tile_fits(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct row_taps row = row_taps(site, n);
+    return fits(site, n, &row, c);
+}
+
 /* Does what follows the anchor hold a function of some hundred statements for each vector of points? */
 static bool has_long_map(const struct site *site)
 {
@@ -248,8 +269,7 @@ void tile_choose(const struct site *site, struct schedule *out)
         a.n *= b.n;
         b.n = 1;
     }
-    bool contraction = n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
-    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+    bool contraction = is_contraction(site, n);
     uint64_t products = tile_steps(site, n), group = dot_group(site->m, n);
     struct step step = {contraction, (products + group - 1) / group, row_taps(site, n), site->mach};
     int64_t regs = site->mach->registers, best = INT64_MAX, least = INT64_MAX;
@@ -259,17 +279,14 @@ void tile_choose(const struct site *site, struct schedule *out)
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
-                int64_t mr = ta * tb, need = mr * nr + more_registers(site, group, contraction, nr);
-                if (step.row.dim >= 0)   /* the weights of all taps */
-                    need += (step.row.taps - 1) * nr + 1;
-                if (need > regs || mr * nr * (arg ? 2 : 1) > TILE_POINTS_MOST || (!contraction && ta > max_apart))
-                    continue;
-                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
                 struct tile_schedule with = c;
                 with.nr = (uint32_t)nr;
                 with.ta = (uint32_t)ta;
                 with.tb = (uint32_t)tb;
+                if (!fits(site, n, &step.row, &with) || (!contraction && ta > max_apart))
+                    continue;
+                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
+                bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
                 int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs);
                 if (asked || (both < least && !met)) {
                     met = asked;

@@ -23,7 +23,7 @@ def graph(nodes, inputs, outputs, constants=()):
 
 def loops_in_program(model):
     """`for` statements of the run function (of the first CPU variant)."""
-    text = model.dump("schedule", "-march=native")
+    text = model.dump("emit", "-march=native")
     program = re.search(r"^program .*?^}", text, re.M | re.S)[0]
     return len(re.findall(r"= for |^ *for ", program, re.M))
 

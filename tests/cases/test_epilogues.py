@@ -63,7 +63,7 @@ def runs(text, statement):
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_statements_in_turn(cpu, tmp_path):
     model = gelu(tmp_path, node("Div", "h root", "q"))
-    text = model.dump("schedule", f"--march={cpu}")
+    text = model.dump("emit", f"--march={cpu}")
     assert max(runs(text, "= minnum ")) == 4 and max(runs(text, "= abs ")) == 4
     model.compare([floats(30, 24)], flags=(f"--march={cpu}",) if cpu == "x86-64-v2" else ("-O2",))
 
@@ -72,7 +72,7 @@ def test_short_chains_stay(tmp_path):
     """Relu needs no turns: each point is stored before the next one is begun."""
     nodes = [node("MatMul", "x w", "m"), node("Add", "m b", "h"), node("Relu", "h", "y")]
     model = Model(tmp_path, nodes, [value("x", [30, 24])], [value("y", [30, 80])], {"w": floats(24, 80), "b": floats(80)}, 17)
-    assert max(runs(model.dump("schedule", "--march=x86-64-v4"), "= max ")) == 1
+    assert max(runs(model.dump("emit", "--march=x86-64-v4"), "= max ")) == 1
 
 
 def test_checks_stay_in_order(tmp_path):

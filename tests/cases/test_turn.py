@@ -17,7 +17,7 @@ def test_squares(tmp_path, order, elem):
     shape, perm = ORDERS[order]
     path = save(tmp_path / "net.onnx", [helper.make_node("Transpose", ["x"], ["y"], perm=perm)], [value("x", shape, elem)],
                 [value("y", [shape[p] for p in perm], elem)])
-    text = mcc(path, "-o", "-", "--stop-after=schedule", "--march=x86-64-v3").stdout
+    text = mcc(path, "-o", "-", "--stop-after=emit", "--march=x86-64-v3").stdout
     assert "shuffle" in text and "loads" not in text and "gather" not in text
     assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
     x = np.random.default_rng(3).integers(0, 200, shape).astype(ELEMENTS[elem])

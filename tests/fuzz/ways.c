@@ -10,6 +10,7 @@
 #include "cli/backend.h"
 #include "passes/module/access.h"
 #include "passes/passes.h"
+#include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
 
@@ -329,7 +330,7 @@ static bool emit(struct loops *l, const struct way *w)
     *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
                          .winograd = w->winograd, .winograd_weights = w->weights, .attention = true, .always = true};
     merge_products(m->g);
-    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, &w->machine, "_x") && emit_program(m, "_x") &&
+    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, "x", &w->machine) && emit_kernels(m, 0, "_x") && emit_program(m, "_x") &&
         emit_prepare(m, &w->machine, "_x"))
         return true;
     strbuf_printf(l->why, "passes: ");

@@ -1,0 +1,19 @@
+/* schedule: a record for every kernel on one CPU. */
+#include "passes/schedule/schedule.h"
+
+bool schedule(struct module *m, const char *cpu, const struct machine *mach)
+{
+    struct arena scratch;    /* of one kernel */
+    bool ok = true;
+    struct schedule *of = NEW_ARRAY(m->arena, struct schedule, m->kernels.n + 1);
+    arena_init(&scratch, m->ctx);
+    for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
+        struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, mach};
+        ok = schedule_choose(&site, &of[i]) && schedule_told(&site, i, cpu, &of[i]);
+        if (ok && !site.k->choice)
+            site.k->choice = schedule_words(&site, &of[i], m->arena);
+        arena_release(&scratch);
+    }
+    VEC_PUSH(m->arena, &m->schedules, ((struct cpu_schedules){cpu, mach, of}));
+    return ok && m->ctx->fail == FAIL_NONE;
+}

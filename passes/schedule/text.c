@@ -1,0 +1,223 @@
+/* Records as text, and back: what -print-after=schedule writes and --schedules=FILE reads.
+ *
+ *   schedule k12 "features.3/Conv" x86-64-v4: tiled
+ *     tile.columns     6               # points along the tiled dim a
+ *     ...
+ *
+ * One table has every field that counts as a decision. A file may leave fields out: they stay what the cost model says.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_MOST = 512, NUMBER_MOST = 1 << 30 };
+
+static const char *const kind_names[] = {
+    [SCHEDULE_NONE] = "none", [SCHEDULE_MAP] = "map", [SCHEDULE_TILED] = "tiled", [SCHEDULE_WINOGRAD] = "winograd",
+    [SCHEDULE_ATTENTION] = "attention", [SCHEDULE_SCAN] = "scan", [SCHEDULE_SCATTER] = "scatter", [SCHEDULE_HALO] = "halo",
+};
+
+enum width { INT32, INT64, FLAG };
+static const struct field {
+    enum schedule_kind kind;
+    const char *name;
+    size_t at;
+    enum width width;
+    const char *note;
+} fields[] = {
+#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note}
+#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note}
+#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note}
+    TILE(vec, "lanes.dim", INT32, "dim of the anchor's result whose points lie in lanes; -1: none"),
+    TILE(lanes, "lanes", INT32, "points of a vector"),
+    TILE(a, "tile.a", INT32, "dims that are register-tiled; -1: none"),
+    TILE(b, "tile.b", INT32, NULL),
+    TILE(flat, "tile.flat", FLAG, "points of b and a are numbered through"),
+    TILE(tb, "tile.rows", INT32, "points along b"),
+    TILE(ta, "tile.columns", INT32, "points along a"),
+    TILE(nr, "tile.vectors", INT32, "vectors of lanes"),
+    TILE(lines_last, "lines.last", FLAG, "images and further rows inside of a block of vectors"),
+    TILE(chunk, "staged.tiles", INT32, "tiles that share a staged operand; 0: none does"),
+    TILE(windows, "staged.rows", FLAG, "what they share is rows of the operand"),
+    TILE(by_piece, "staged.piece", FLAG, "of the piece's channels only"),
+    TILE(block, "reduce.block", INT64, "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
+    TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),
+    TILE(early, "prefetch.early", INT64, "steps, during which the next block's panels are prefetched"),
+    WINO(m, "winograd.m", INT32, "F(m x m, 3 x 3)"),
+    WINO(lanes, "lanes", INT32, "channels of a vector"),
+    WINO(mr, "tile.tiles", INT64, "tiles of results"),
+    WINO(nr, "tile.vectors", INT64, "vectors of output channels"),
+    WINO(chunk, "chunk", INT64, "tiles of a chunk, whole register tiles"),
+    WINO(group, "group", INT64, "vectors of output channels of a parallel index"),
+    WINO(span, "span", INT64, "chunks of a parallel index"),
+    WINO(slice, "slice", INT64, "vectors of input channels of which U is at hand"),
+    WINO(early, "prefetch.taps", INT64, "of the next slice's weights, while U of this one is derived"),
+    WINO(resident, "resident", FLAG, "all of U is derived first"),
+    ATTN(lanes, "lanes", INT32, "rows of a vector"),
+    ATTN(nv, "rows", INT64, "vectors of rows of a block"),
+    ATTN(mr, "scores.keys", INT64, "keys of the scores' register tile"),
+    ATTN(pr, "values.rows", INT64, "rows of the results' register tile"),
+    ATTN(pc, "values.vectors", INT64, "vectors of it"),
+    ATTN(span, "span", INT64, "keys at a time; 0: all, the softmax is exact"),
+};
+
+static int64_t field_get(const struct field *f, const struct schedule *s)
+{
+    const char *at = (const char *)s + f->at;
+    switch (f->width) {
+    case FLAG: return *(const bool *)at;
+    case INT32: return *(const int32_t *)at;
+    default: return *(const int64_t *)at;
+    }
+}
+
+static void field_set(const struct field *f, struct schedule *s, int64_t n)
+{
+    char *at = (char *)s + f->at;
+    if (f->width == FLAG)
+        *(bool *)at = n;
+    else if (f->width == INT32)
+        *(int32_t *)at = (int32_t)n;
+    else
+        *(int64_t *)at = n;
+}
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+static void record_print(const struct schedule *s, struct strbuf *out)
+{
+    for (size_t i = 0; i < COUNT_OF(fields); i++) {
+        const struct field *f = &fields[i];
+        if (f->kind == s->kind)
+            strbuf_printf(out, "  %-16s %-8lld%s%s\n", f->name, (long long)field_get(f, s), f->note ? " # " : "", f->note ? f->note : "");
+    }
+    if (s->ns)
+        strbuf_printf(out, "  # estimate: %lld ns a parallel index, %llu floating-point operations\n", (long long)s->ns,
+                      (unsigned long long)s->flops);
+}
+
+void schedules_print(const struct module *m, struct strbuf *out)
+{
+    for (uint32_t v = 0; v < m->schedules.n; v++)
+        for (uint32_t i = 0; i < m->kernels.n; i++) {
+            const struct schedule *s = &m->schedules.data[v].of[i];
+            if (s->kind == SCHEDULE_NONE)
+                continue;
+            strbuf_printf(out, "schedule k%u ", i);
+            strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
+            strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
+            record_print(s, out);
+            strbuf_printf(out, "\n");
+        }
+}
+
+/* ---- parsing ------------------------------------------------------------------------------------------------------ */
+
+struct reader { struct module *m; const char *path; uint32_t line; };
+
+static bool wrong(const struct reader *r, const char *what, const char *word)
+{
+    return error_at(r->m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: %s '%s'", r->path, r->line, what, word);
+}
+
+static bool number_read(const char *text, int64_t *n)
+{
+    char *end;
+    errno = 0;
+    *n = strtoll(text, &end, 10);
+    return !errno && end != text && !*end && *n >= -1 && *n <= NUMBER_MOST;
+}
+
+/* schedule k12 "label" CPU: KIND */
+static bool head_read(struct reader *r, char *line)
+{
+    struct schedule_told t = {.line = r->line};
+    struct strbuf label;
+    char *kernel = line + strlen("schedule "), *quote = strchr(kernel, '"'), *colon = strrchr(line, ':');
+    int64_t number;
+    if (!quote || !colon || *kernel != 'k' || quote == kernel || quote[-1] != ' ')
+        return wrong(r, "schedule kN \"NODE\" CPU: KIND, not", line);
+    quote[-1] = 0;
+    *colon = 0;
+    if (!number_read(kernel + 1, &number) || number < 0 || number >= r->m->kernels.n)
+        return wrong(r, "there is no kernel", kernel);
+    t.kernel = (uint32_t)number;
+    strbuf_init(&label, r->m->arena);
+    strbuf_quoted(&label, kernel_label(r->m, &r->m->kernels.data[number]));
+    if (strncmp(quote, label.data, label.n) != 0 || quote[label.n] != ' ')
+        return wrong(r, arena_printf(r->m->arena, "%s computes %s here, not", kernel, label.data), quote);
+    t.cpu = arena_strdup(r->m->arena, quote + label.n + 1);
+    for (t.kind = 0; t.kind < (int)COUNT_OF(kind_names) && strcmp(kind_names[t.kind], colon + 2) != 0; t.kind++)
+        ;
+    if (colon[1] != ' ' || t.kind == (int)COUNT_OF(kind_names))
+        return wrong(r, "no kind of schedule:", colon + 1);
+    VEC_PUSH(r->m->arena, &r->m->told, t);
+    return true;
+}
+
+static bool field_read(struct reader *r, char *line)
+{
+    char *name = line + strspn(line, " "), *value = name + strcspn(name, " ");
+    struct schedule_told *t = r->m->told.n ? &r->m->told.data[r->m->told.n - 1] : NULL;
+    struct schedule_field set = {.line = r->line};
+    if (!t)
+        return wrong(r, "a field before the first schedule:", name);
+    if (*value)
+        *value++ = 0;
+    value += strspn(value, " ");
+    for (; set.field < COUNT_OF(fields); set.field++)
+        if ((int)fields[set.field].kind == t->kind && strcmp(fields[set.field].name, name) == 0)
+            break;
+    if (set.field == COUNT_OF(fields))
+        return wrong(r, arena_printf(r->m->arena, "a schedule of kind %s has no field", kind_names[t->kind]), name);
+    if (!number_read(value, &set.value) || (fields[set.field].width == FLAG && (set.value < 0 || set.value > 1)))
+        return wrong(r, arena_printf(r->m->arena, "%s takes a number, not", name), value);
+    VEC_PUSH(r->m->arena, &t->fields, set);
+    return true;
+}
+
+bool schedules_parse(struct module *m, const char *path, const char *text)
+{
+    struct reader r = {.m = m, .path = path};
+    m->told_path = path;
+    for (const char *at = text; *at; at += *at == '\n') {
+        char line[LINE_MOST];
+        size_t n = strcspn(at, "\n");
+        r.line++;
+        if (n >= sizeof line)
+            return wrong(&r, "a line of more than 511 bytes:", arena_strndup(m->arena, at, 40));
+        memcpy(line, at, n);
+        at += n;
+        bool head = strncmp(line, "schedule ", strlen("schedule ")) == 0 && n > strlen("schedule ");
+        for (size_t i = 0; !head && i < n; i++)   /* a label may hold the sign of a comment */
+            n = line[i] == '#' ? i : n;
+        while (n && (line[n - 1] == ' ' || line[n - 1] == '\r'))
+            n--;
+        line[n] = 0;
+        if (n && !(head ? head_read(&r, line) : field_read(&r, line)))
+            return false;
+    }
+    return true;
+}
+
+bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, struct schedule *s)
+{
+    struct module *m = site->m;
+    for (uint32_t i = 0; i < m->told.n; i++) {
+        const struct schedule_told *t = &m->told.data[i];
+        struct reader r = {m, m->told_path, t->line};
+        struct strbuf why;
+        if (t->kernel != kernel || strcmp(t->cpu, cpu) != 0)
+            continue;
+        if (t->kind != (int)s->kind)
+            return wrong(&r, arena_printf(m->arena, "the kernel's schedule is of kind %s, not", kind_names[s->kind]), kind_names[t->kind]);
+        for (uint32_t k = 0; k < t->fields.n; k++)
+            field_set(&fields[t->fields.data[k].field], s, t->fields.data[k].value);
+        strbuf_init(&why, m->arena);
+        if (!schedule_verify(site, s, &why))
+            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line, kernel, cpu, why.data);
+    }
+    return true;
+}

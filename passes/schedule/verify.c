@@ -1,0 +1,140 @@
+/* Is a record possible for this kernel on this CPU?
+ *
+ *  1. dims, lanes, the form of Winograd and what is staged are those of the kernel: layouts decided them
+ *  2. every number of points, vectors, tiles is at least 1, and within the extent where that is known
+ *  3. a register tile and what it is multiplied with fit the registers
+ *  4. a dim of open extent has one vector
+ *  5. scratch of a parallel index is at most 16 MiB
+ *  6. a block of the reduced dim has whole units and is less than the dim; the dim may be cut, and nothing is staged
+ *  7. a chunk has whole register tiles; groups and slices divide the vectors of channels; U is resident in one slice
+ *  8. keys come in spans where their number is open
+ */
+#include "passes/schedule/schedule.h"
+#include "passes/module/choices.h"
+#include "passes/schedule/winograd.h"
+
+struct check { const struct site *site; struct strbuf *why; };
+
+static void say(const struct check *c, bool ok, const char *text)
+{
+    if (!ok)
+        strbuf_printf(c->why, "%s%s", c->why->n ? "; " : "", text);
+}
+
+static bool within(const struct check *c, const struct type *t, int32_t d, int64_t n)
+{
+    int64_t extent;
+    return n >= 1 && (d < 0 ? n == 1 : !ex_is_const(c->site->x, t->dims[d], &extent) || n <= (extent > 1 ? extent : 1));
+}
+
+static void blocked(const struct check *c, const struct node *n, const struct type *t, struct tile_schedule *s)
+{
+    struct cut cut;
+    s->blocks = 0;
+    if (!s->block)
+        return;
+    int64_t sums;
+    bool may = !s->chunk && s->vec >= 0 && reduced_cut(c->site, n, &cut);
+    for (int32_t d = 0; may && d < t->rank; d++)
+        may = d == s->vec || ex_is_const(c->site->x, t->dims[d], &sums);
+    say(c, may, "this contraction's sums can't be cut into blocks");
+    if (!may)
+        return;
+    say(c, s->block > 0 && s->block < cut.extent && s->block % cut.unit == 0, "reduce.block is no part of the reduced dim in whole units");
+    sums = tile_block_points(c->site->x, n, t, s) * s->nr * s->lanes * 4;
+    say(c, sums <= CHUNK_BYTES_MOST, "the sums between two blocks take more than 16 MiB");
+    s->cut = cut;
+    s->blocks = s->block > 0 ? (cut.extent + s->block - 1) / s->block : 0;
+    s->lines_last = true;
+}
+
+/* was: what the cost model says. */
+static void tiled(const struct check *c, const struct tile_schedule *was, struct tile_schedule *s)
+{
+    const struct node *n = graph_node(c->site->g, c->site->k->anchor);
+    const struct type *t = value_type(c->site->g, n->out[0]);
+    int64_t columns = 1, rows = 1, width = 1;
+    say(c, s->vec == was->vec && s->a == was->a && s->b == was->b && s->lanes == was->lanes && s->flat == was->flat,
+        "lanes.dim, lanes, tile.a, tile.b and tile.flat follow from the layout");
+    if (c->why->n)
+        return;
+    bool inside = s->flat ? s->ta >= 1 && s->tb == 1 : within(c, t, s->a, s->ta) && within(c, t, s->b, s->tb);
+    if (s->flat && ex_is_const(c->site->x, t->dims[s->a], &columns) && ex_is_const(c->site->x, t->dims[s->b], &rows))
+        inside &= s->ta <= rows * columns;
+    bool open = s->vec < 0 || !ex_is_const(c->site->x, t->dims[s->vec], &width);
+    say(c, inside, "the tile is larger than the result");
+    say(c, s->nr >= 1 && (open ? s->nr == 1 : s->nr <= (width + s->lanes - 1) / s->lanes || s->nr == 1), "more vectors than the result has");
+    if (c->why->n)
+        return;
+    say(c, tile_fits(c->site, s), "the tile does not fit the registers");
+    say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk, "what is staged follows from the kernel");
+    say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
+    if (c->why->n)
+        return;
+    if (s->chunk) {
+        say(c, !s->windows || (ex_is_const(c->site->x, t->dims[s->b], &rows) && rows % s->tb == 0), "tile.rows is no part of the rows");
+        say(c, stage_bytes(c->site, s) <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
+    }
+    if (!was->block && s->block != 0)
+        say(c, !s->windows, "a staged operand and blocks of sums exclude one another");
+    blocked(c, n, t, s);
+}
+
+static void winograd(const struct check *c, const struct winograd_schedule *was, const struct winograd_schedule *s)
+{
+    struct winograd_shape w;
+    winograd_shape(c->site, &w);
+    say(c, s->m == was->m && s->lanes == was->lanes, "winograd.m and lanes follow from the layout");
+    say(c, s->mr >= 1 && s->nr >= 1 && s->mr <= 64 && s->nr <= 64 && s->mr * s->nr + s->nr + 1 <= (int64_t)c->site->mach->registers,
+        "the tile does not fit the registers");
+    if (c->why->n)
+        return;
+    say(c, s->chunk >= s->mr && s->chunk % s->mr == 0, "a chunk has whole register tiles");
+    say(c, s->group >= s->nr && s->group <= w.ocv && w.ocv % s->group == 0, "group is no part of the vectors of output channels");
+    say(c, s->span >= 1, "span is at least 1");
+    bool whole = s->resident || c->site->k->prepared || w.ic % s->lanes != 0;
+    say(c, s->slice >= 1 && s->slice <= w.icv && w.icv % s->slice == 0 && (!whole || s->slice == w.icv),
+        "slice is no part of the vectors of input channels");
+    say(c, !s->resident || !c->site->k->prepared, "U of this kernel is not derived by it");
+    say(c, s->early >= 0 && s->early <= 9, "prefetch.taps is 0 to 9");
+    int64_t v, m;
+    say(c, mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) && mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) &&
+        v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
+}
+
+static void attention(const struct check *c, const struct attention_schedule *was, const struct attention_schedule *s)
+{
+    struct attention_shape t;
+    int64_t keys, rows;
+    if (!attention_shape(c->site, &t))
+        return;
+    int64_t registers = c->site->mach->registers;
+    say(c, s->lanes == was->lanes, "lanes follow from the CPU");
+    say(c, s->nv >= 1 && s->mr >= 1 && s->nv <= 4 && s->mr <= 32 && s->mr * s->nv <= 32 && s->mr * s->nv + s->nv + 1 <= registers &&
+        s->pr >= 1 && s->pc >= 1 && s->pc <= 4 && s->pr <= 32 && s->pr * s->pc <= 32 && s->pr * s->pc + s->pc + 1 <= registers,
+        "a tile does not fit the registers");
+    if (c->why->n)
+        return;
+    say(c, !ex_is_const(c->site->x, t.rows, &rows) || s->nv <= (rows + s->lanes - 1) / s->lanes, "more vectors of rows than there are");
+    bool known = ex_is_const(c->site->x, t.keys, &keys);
+    say(c, s->span > 0 || (known && s->span == 0), "keys whose number is open come in spans");
+    int64_t bytes;
+    say(c, mul_i64(s->span ? s->span : known ? keys : 1, attention_line(s) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
+        "so many keys take more scratch than 16 MiB a thread");
+}
+
+bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf *why)
+{
+    struct check c = {site, why};
+    struct schedule was;
+    if (!schedule_choose(site, &was))
+        return false;
+    say(&c, was.kind == s->kind, "the kind follows from the kernel");
+    if (was.kind == s->kind && s->kind == SCHEDULE_TILED)
+        tiled(&c, &was.tile, &s->tile);
+    else if (was.kind == s->kind && s->kind == SCHEDULE_WINOGRAD)
+        winograd(&c, &was.winograd, &s->winograd);
+    else if (was.kind == s->kind && s->kind == SCHEDULE_ATTENTION)
+        attention(&c, &was.attention, &s->attention);
+    return !why->n;
+}

@@ -1,0 +1,121 @@
+"""Records of kernels as text: -print-after=schedule writes what --schedules reads, and any field may be changed within its limits."""
+import random
+import re
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from support.artifact import Artifact
+from support.tool import mcc, save, value
+
+CPU = "-march=x86-64-v3"
+
+
+def network(path):
+    """Winograd, a strided convolution, a depthwise one, a product with few rows, a Softmax."""
+    rng = np.random.default_rng(3)
+    weights = {"w0": (32, 16, 3, 3), "w1": (48, 32, 3, 3), "w2": (48, 1, 3, 3), "w3": (48, 2000), "w4": (2000, 40)}
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], "wino", pads=[1] * 4),
+             helper.make_node("Conv", ["a", "w1"], ["b"], "strided", pads=[1] * 4, strides=[2, 2]),
+             helper.make_node("Conv", ["b", "w2"], ["c"], "depth", pads=[1] * 4, group=48),
+             helper.make_node("GlobalAveragePool", ["c"], ["d"], "mean"), helper.make_node("Flatten", ["d"], ["e"]),
+             helper.make_node("Gemm", ["e", "w3"], ["f"], "up"), helper.make_node("MatMul", ["f", "w4"], ["g"], "down"),
+             helper.make_node("Softmax", ["g"], ["y"], "soft")]
+    arrays = {k: (rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32) for k, s in weights.items()}
+    return save(path, nodes, [value("x", [3, 16, 20, 20])], [value("y", [3, 40])], arrays)
+
+
+def records(model, *flags):
+    done = mcc(model, CPU, "-stop-after=schedule", "-o", "-", *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def result(so):
+    x = np.random.default_rng(5).standard_normal((3, 16, 20, 20)).astype(np.float32)
+    with Artifact(so) as a:
+        return a.run([x])[0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return network(tmp_path_factory.mktemp("schedules") / "net.onnx")
+
+
+def test_what_is_printed_reads_back(model, tmp_path):
+    text = records(model)
+    assert {"map", "tiled", "winograd"} <= set(re.findall(r"^schedule k\d+ .*: (\w+)$", text, re.M))
+    (tmp_path / "all.txt").write_text(text)
+    assert records(model, f"--schedules={tmp_path / 'all.txt'}") == text
+    for name, flags in (("plain", ()), ("told", (f"--schedules={tmp_path / 'all.txt'}",))):
+        assert mcc(model, CPU, *flags, "-o", tmp_path / f"{name}.so").returncode == 0
+    assert (tmp_path / "plain.so").read_bytes() == (tmp_path / "told.so").read_bytes()
+
+
+def test_attention_reads_back(tmp_path):
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"], "scores"), helper.make_node("Softmax", ["s"], ["p"], "soft"),
+             helper.make_node("MatMul", ["p", "v"], ["y"], "values")]
+    model = save(tmp_path / "a.onnx", nodes, [value("q", [2, 70, 32]), value("k", [2, 32, 90]), value("v", [2, 90, 24])],
+                 [value("y", [2, 70, 24])])
+    feeds = [rng.standard_normal(s).astype(np.float32) for s in ((2, 70, 32), (2, 32, 90), (2, 90, 24))]
+    text = records(model)
+    assert "attention" in text
+    told = re.sub(r"(span +)0 ", r"\g<1>48 ", re.sub(r"(rows +)\d+ ", r"\g<1>1 ", text, count=1))
+    (tmp_path / "told.txt").write_text(told)
+    outputs = []
+    for flags in ((), (f"--schedules={tmp_path / 'told.txt'}",)):
+        assert mcc(model, CPU, *flags, "-o", tmp_path / "a.so").returncode == 0
+        with Artifact(tmp_path / "a.so") as a:
+            outputs.append(a.run(feeds)[0])
+    assert told != text and np.allclose(*outputs, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fields_may_change(model, tmp_path, seed):
+    """A few fields at random: refused with the line and a reason, or the same result."""
+    rng = random.Random(seed)
+    lines = records(model).splitlines()
+    assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
+    want, taken = result(tmp_path / "want.so"), 0
+    places = [i for i, l in enumerate(lines) if re.match(r"  [a-z.]+ ", l) and not re.match(r"  (lanes|tile\.[ab] |tile.flat|winograd)", l)]
+    for _ in range(10):
+        told, i = list(lines), rng.choice(places)
+        name, old = told[i].split()[:2]
+        told[i] = f"  {name} {rng.choice([0, 1, 2, 3, 4, 5, 6, 8, 16, 64, int(old) * 2, int(old) // 2])}"
+        (tmp_path / "told.txt").write_text("\n".join(told))
+        done = mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / "got.so")
+        assert done.returncode in (0, 2), (told[i], done.stderr)
+        if done.returncode:
+            assert re.search(r"told\.txt:\d+: ", done.stderr), done.stderr
+            continue
+        taken += 1
+        assert np.allclose(result(tmp_path / "got.so"), want, rtol=1e-4, atol=1e-6), told[i]
+    assert taken
+
+
+@pytest.mark.parametrize("text, why", [
+    ("  tile.rows 2\n", "a field before the first schedule"),
+    ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
+    ("schedule k0 \"nosuch\" x86-64-v3: tiled\n", "computes \"[^\"]*\" here, not"),
+    ("HEAD: nosuch\n", "no kind of schedule: ' nosuch'"),
+    ("HEAD: scatter\n", "the kernel's schedule is of kind"),
+    ("HEAD: tiled\n  nosuch 1\n", "a schedule of kind tiled has no field 'nosuch'"),
+    ("HEAD: tiled\n  tile.columns many\n", "tile.columns takes a number, not 'many'"),
+    ("HEAD: tiled\n  tile.flat 2\n", "tile.flat takes a number, not '2'"),
+    ("HEAD: tiled\n  tile.columns 28\n  tile.vectors 8\n", "the tile"),
+    ("HEAD: tiled\n  lanes 3\n", "follow from the layout"),
+    ("x" * 600 + "\n", "a line of more than 511 bytes"),
+])
+def test_what_does_not_fit_is_refused(model, tmp_path, text, why):
+    head = re.search(r"^(schedule k\d+ \"strided\" x86-64-v3): tiled$", records(model), re.M)[1]
+    (tmp_path / "told.txt").write_text(text.replace("HEAD", head))
+    done = mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / "no.so")
+    assert done.returncode == 2 and re.search(r"told\.txt:\d+: ", done.stderr) and re.search(why, done.stderr), done.stderr
+    assert not (tmp_path / "no.so").exists()
+
+
+def test_a_file_that_is_not_there(model, tmp_path):
+    done = mcc(model, f"--schedules={tmp_path / 'no.txt'}", "-o", tmp_path / "no.so")
+    assert done.returncode == 3 and "no.txt" in done.stderr
