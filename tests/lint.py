@@ -88,7 +88,7 @@ def may_include(row, folder):
     target = row_of(folder)
     if target is None or target == row:
         return True
-    return any(target == one or (one not in ALONE or row == "cli") and target.startswith(one + "/") for one in LAYERS[row])
+    return any(target == one or (one not in ALONE or row.startswith("cli")) and target.startswith(one + "/") for one in LAYERS[row])
 
 
 def check_layers(complain):
