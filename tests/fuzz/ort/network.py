@@ -15,7 +15,7 @@ OPSET_WEIGHT = [3 if v in (13, 17, 18, 21, 22, 24, 26) else 1 for v in OPSETS]
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
 SIZE_WEIGHT = (4, 4, 5, 5, 4, 3, 2, 1)
 OUTPUTS = 8
-FLAGS = ((), ("-O0",), ("-O1",), ("-O3",), ("-march=x86-64-v2",), ("-march=x86-64-v3",), ("--layout=NC16c",), ("--winograd=6",))
+FLAGS = ((), ("-O0",), ("-O1",), ("-march=x86-64-v2",), ("-march=x86-64-v3",), ("--layout=NC16c",), ("--winograd=6",))
 FLAG_WEIGHT = (80, 5, 2, 2, 4, 4, 2, 1)
 
 
