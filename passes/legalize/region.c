@@ -2,6 +2,9 @@
  *
  * RoiAlign reads bilinear samples through one indirect gather over the transposed image, so nothing is copied per
  * region. Source: ONNX Operators.md, RoiAlign-16; max mode takes the largest weighted corner, as the reference does.
+ *
+ * MaxRoiPool reads the pixels of each bin the same way. Bins differ in size, so each is read as often as the largest of them
+ * has pixels (which the run knows), and indices stop at a bin's last pixel: the largest does not mind reading it again.
  */
 #include "passes/legalize/legalize.h"
 
@@ -120,5 +123,104 @@ bool rule_roi_align(struct rule *r)
     value_id y = b_reduce(b, all, window, 2, o.max ? "max" : "sum", false);
     if (!o.max)
         y = b_binary_f64(b, OP_DIV, y, (double)(o.samples * o.samples));
+    return rule_result(r, b_convert(b, y.i ? b_transpose(b, y, back) : y, v_elem(b, in)));
+}
+
+/* ---- MaxRoiPool ---------------------------------------------------------------------------------------------------- */
+
+/* Bins along one axis: [R, bins] first pixel, end, both in the image; the pixels of the largest of them. */
+struct bins { value_id start, end; expr_id largest; };
+
+/* To the nearest integer as i64, halves away from 0. Far beyond any image it stops, so that sums stay exact. */
+static value_id round_away(struct builder *b, value_id x)
+{
+    value_id size = b_unary(b, OP_ABS, x), whole = b_unary(b, OP_FLOOR, size), rest = b_binary(b, OP_SUB, size, whole);
+    value_id up = b_convert(b, b_binary(b, OP_LE, b_splat_like(b, rest, 0.5), rest), v_elem(b, x));
+    value_id near = b_binary(b, OP_MUL, b_unary(b, OP_SIGN, x), b_binary(b, OP_ADD, whole, up));
+    return b_convert(b, b_clamp(b, near, -0x1p30, 0x1p30), ELEM_I64);
+}
+
+/* From 0 to the size of the image. */
+static value_id bin_edge(struct builder *b, value_id edge, value_id roi_start, value_id size)
+{
+    value_id at = b_binary(b, OP_ADD, b_convert(b, edge, ELEM_I64), roi_start);
+    return b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, at, 0), size);
+}
+
+/* Of corners [R, 5] (batch, x1, y1, x2, y2): column `first` and the second after it, both within the region. */
+static struct bins roi_bins(struct builder *b, value_id rois, int64_t first, double scale, int64_t n, expr_id size)
+{
+    static const int64_t all[] = {0, 1};
+    struct exprs *ex = b_exprs(b);
+    enum elem e = v_elem(b, rois);
+    expr_id one = ex_const(ex, 1), dims[2] = {b_dim(b, rois, 0), ex_const(ex, n)};
+    value_id corner[2], length = v_expr(b, ELEM_I64, size), k = v_iota(b, e, dims, 2, 1);
+    for (int i = 0; i < 2; i++)
+        corner[i] = round_away(b, v_affine(b, b_slice_axis(b, rois, 1, ex_const(ex, first + 2 * i), one), scale, 0));
+    value_id extent = b_binary_f64(b, OP_ADD, b_binary(b, OP_SUB, corner[1], corner[0]), 1);
+    value_id bin = b_binary_f64(b, OP_DIV, b_convert(b, b_binary_f64(b, OP_MAX, extent, 1), e), (double)n);
+    value_id low = b_unary(b, OP_FLOOR, b_binary(b, OP_MUL, k, bin));
+    value_id high = b_unary(b, OP_CEIL, b_binary(b, OP_MUL, b_binary_f64(b, OP_ADD, k, 1), bin));
+    struct bins out = {bin_edge(b, low, corner[0], length), bin_edge(b, high, corner[0], length), {0}};
+    value_id most = b_reduce(b, b_binary(b, OP_SUB, out.end, out.start), all, 2, "max", false);
+    out.largest = b_elem(b, b_binary_f64(b, OP_MAX, most, 0), 0, 0, ex_hi(ex, size));
+    return out;
+}
+
+/* [R, bins, largest]: the pixels of each bin, and then the last one again. */
+static value_id bin_pixels(struct builder *b, const struct bins *l, int64_t n)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id dims[3] = {b_dim(b, l->start, 0), ex_const(ex, n), l->largest};
+    value_id at = b_binary(b, OP_ADD, b_unsqueeze(b, l->start, 2), v_iota(b, ELEM_I64, dims, 3, 2));
+    return b_binary(b, OP_MIN, at, b_binary_f64(b, OP_SUB, b_unsqueeze(b, l->end, 2), 1));
+}
+
+/* Numbers of images, which the run checks. */
+static value_id roi_images(struct builder *b, value_id rois, expr_id images)
+{
+    static const int64_t all[] = {0};
+    struct exprs *ex = b_exprs(b);
+    expr_id zero = ex_const(ex, 0);
+    value_id batch = b_convert(b, b_squeeze(b, b_slice_axis(b, rois, 1, zero, ex_const(ex, 1)), 1), ELEM_I64);
+    value_id out = b_binary(b, OP_OR, b_binary(b, OP_LT, batch, b_splat_like(b, batch, 0)),
+                            b_binary(b, OP_LE, v_expr(b, ELEM_I64, images), batch));
+    value_id any = b_reduce(b, b_convert(b, out, ELEM_I64), all, 1, "sum", false);
+    expr_id wrong = b_elem(b, any, 0, 0, INT32_MAX);
+    if (!wrong.i)
+        return (value_id){0};
+    b_assert(b, ex_le(ex, wrong, zero), EVAL_VALUE, "a region names an image outside of the batch");
+    return batch;
+}
+
+/* Regions (image, x1, y1, x2, y2), both corners within, rounded to pixels; bins overlap where sizes do not divide. A bin outside of
+ * the image is 0. As ONNX Runtime rounds; ONNX's text says nothing. */
+bool rule_max_roi_pool(struct rule *r)
+{
+    static const int64_t last[] = {0, 2, 3, 1}, back[] = {0, 3, 1, 2}, window[] = {2, 4};
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), rois = v_widen(b, rule_in(r, 1));
+    uint32_t n;
+    int32_t rank, rank_r;
+    const int64_t *bins = rule_ints(r, "pooled_shape", &n);
+    const expr_id *d = b_dims(b, x, &rank), *dr = b_dims(b, rois, &rank_r);
+    double scale = rule_float(r, "spatial_scale", 1);
+    if (!d || !dr)
+        return false;
+    if (rank != 4 || rank_r != 2 || ex_cmp_eq(b_exprs(b), dr[1], ex_const(b_exprs(b), 5)) == FALSE_)
+        return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)rank, (int)rank_r);
+    if (n != 2 || bins[0] < 1 || bins[1] < 1 || bins[0] > INT32_MAX || bins[1] > INT32_MAX || !(scale > 0))
+        return rule_bad(r, "pooled_shape of %u sizes with spatial_scale %g", n, scale);
+    struct bins ly = roi_bins(b, rois, 2, scale, bins[0], d[2]), lx = roi_bins(b, rois, 1, scale, bins[1], d[3]);
+    struct roi o = {.batch = roi_images(b, rois, d[0])};
+    if (!ly.largest.i || !lx.largest.i || !o.batch.i)
+        return false;
+    struct exprs *ex = b_exprs(b);
+    expr_id dims[5] = {dr[0], ex_const(ex, bins[0]), ly.largest, ex_const(ex, bins[1]), lx.largest};
+    value_id all = corner(b, b_transpose(b, x, last), &o, bin_pixels(b, &ly, bins[0]), bin_pixels(b, &lx, bins[1]), dims);
+    value_id y = b_reduce(b, all, window, 2, "max", false);
+    value_id some_y = b_binary(b, OP_LT, ly.start, ly.end), some_x = b_binary(b, OP_LT, lx.start, lx.end);
+    value_id some = b_binary(b, OP_AND, b_unsqueeze(b, b_unsqueeze(b, some_y, 2), 3), b_unsqueeze(b, b_unsqueeze(b, some_x, 1), 3));
+    y = b_select(b, some, y, b_splat_like(b, y, 0));
     return rule_result(r, b_convert(b, y.i ? b_transpose(b, y, back) : y, v_elem(b, in)));
 }

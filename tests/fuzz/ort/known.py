@@ -47,7 +47,6 @@ def i8(node, model, feeds):
 CEIL = "ceil_mode with auto_pad VALID: the length is that of ONNX's formula"
 ENDS = "an empty tensor, axes from the end: ONNX Runtime keeps their dims"
 KNOWN = [
-    ("refused", "MaxRoiPool", always, "no lowering", "open", "MaxRoiPool is not lowered"),
     ("ours", "AffineGrid", has("align_corners", 1), "", "theirs", "one element: mcc and PyTorch take the middle, ONNX Runtime the end"),
     ("run", "MaxUnpool", always, "index out of range", "theirs", "indices count in the shape without output_shape, as in ONNX's example"),
     ("refused", "MaxUnpool", always, "is outside of", "theirs", "the same, of constants"),
