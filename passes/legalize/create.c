@@ -205,6 +205,16 @@ bool rule_random_like(struct rule *r)
     return dims && random_fill(r, rule_elem_attr(r, "dtype", v_elem(r->b, x)), dims, rank);
 }
 
+/* Numbers from 0 to below 1 in f64, those of the attribute seed where it is given. */
+static value_id random_units(struct rule *r, const expr_id *dims, int32_t rank)
+{
+    struct attr attrs[7] = {
+        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
+        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1), attr_float("seed", rule_float(r, "seed", 0)),
+    };
+    return b_op(r->b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+}
+
 /* 1 with probability x. */
 bool rule_bernoulli(struct rule *r)
 {
@@ -214,11 +224,52 @@ bool rule_bernoulli(struct rule *r)
     const expr_id *dims = b_dims(b, x, &rank);
     if (!dims)
         return false;
-    struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
-        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1), attr_float("seed", rule_float(r, "seed", 0)),
-    };
-    value_id u = b_op(b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
-    value_id hit = b_binary(b, OP_LT, u, b_convert(b, x, ELEM_F64));
+    value_id hit = b_binary(b, OP_LT, random_units(r, dims, rank), b_convert(b, x, ELEM_F64));
     return rule_result(r, b_convert(b, hit, rule_elem_attr(r, "dtype", v_elem(b, x))));
+}
+
+/* The probability of a score relative to the likeliest of its row, in f64; 0 of what is not finite. scores: [rows, classes]. */
+static value_id relative_odds(struct builder *b, value_id scores)
+{
+    static const int64_t classes[] = {1};
+    value_id x = b_convert(b, scores, ELEM_F64);
+    value_id finite = b_binary(b, OP_LT, b_unary(b, OP_ABS, x), b_splat_like(b, x, HUGE_VAL));
+    value_id most = b_reduce(b, b_select(b, finite, x, b_splat_like(b, x, -HUGE_VAL)), classes, 1, "max", true);
+    return b_select(b, finite, b_unary(b, OP_EXP, b_binary(b, OP_SUB, x, most)), b_splat_like(b, x, 0));
+}
+
+/* How many of the classes in the last dim reach no further than `to`. */
+static value_id classes_within(struct builder *b, enum op cmp, value_id reach, value_id to, enum elem e)
+{
+    static const int64_t classes[] = {2};
+    return b_reduce(b, b_convert(b, b_binary(b, cmp, reach, to), e), classes, 1, "sum", false);
+}
+
+/* Draws of classes by unnormalized log probabilities [rows, classes]: the first class whose running sum of probabilities is above a
+ * uniform number times the whole sum. The second count keeps a product that rounds up to the whole sum from a class without any. */
+bool rule_multinomial(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *d = b_dims(b, in, &rank);
+    int64_t samples = rule_int(r, "sample_size", 1);
+    enum elem e = rule_elem_attr(r, "dtype", ELEM_I32);
+    if (!d || e == ELEM_NONE)
+        return false;
+    if (rank != 2 || samples < 1 || samples > INT32_MAX || (e != ELEM_I32 && e != ELEM_I64))
+        return rule_bad(r, "input of rank %d, sample_size %lld, dtype %s", (int)rank, (long long)samples, elem_name(e));
+    expr_id one = ex_const(ex, 1), dims[2] = {d[0], ex_const(ex, samples)};
+    if (ex_hi(ex, d[1]) < 1)
+        return rule_bad(r, "no classes");
+    if (ex_lo(ex, d[1]) < 1)
+        b_assert(b, ex_le(ex, one, d[1]), EVAL_SHAPE, "no classes to draw from");
+    value_id odds = relative_odds(b, in);
+    struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0), attr_int("reverse", 0)};
+    value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4), whole = b_slice_axis(b, reach, 1, ex_addc(ex, d[1], -1), one);
+    value_id u = b_binary(b, OP_MUL, random_units(r, dims, 2), whole);
+    reach = b_unsqueeze(b, reach, 1);
+    value_id drawn = classes_within(b, OP_LE, reach, b_unsqueeze(b, u, 2), e);
+    return rule_result(r, b_binary(b, OP_MIN, drawn, classes_within(b, OP_LT, reach, b_unsqueeze(b, whole, 2), e)));
 }

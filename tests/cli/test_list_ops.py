@@ -115,6 +115,7 @@ RECIPES = [
     ("", "GlobalLpPool", [floats(1, 2, 3, 4)], {}),
     ("", "GlobalLpPool", [floats(1, 2, 3, 4)], dict(p=1.0)),
     ("", "MaxRoiPool", [floats(1, 2, 5, 5), np.array([[0, 0, 0, 4, 4]], F)], dict(pooled_shape=[2, 2])),
+    ("", "Multinomial", [floats(2, 3)], dict(sample_size=4)),
     ("", "Optional", [floats(2)], {}),
     ("", "Pad", [floats(2, 3)], dict(paddings=[1, 0, 0, 2])),
     *[("", op, [], dict(shape=[2, 3])) for op in ("RandomNormal", "RandomUniform")],
