@@ -102,14 +102,21 @@ static const char *attributes_text(const struct legalizer *lg, const struct node
     return cut_short(&out, LONG);
 }
 
+/* The interface has no maps. */
+#define MAPS "begin the model behind it, with its result as an input: a column for each entry, 0 where the map has none"
+
 /* What to do about an operator that has no lowering. */
 static const char *advice(const struct node *node)
 {
     static const struct { const char *domain, *op, *text; } known[] = {
         {"", "ImageDecoder", "decode the picture before the network and make its pixels an input"},
+        {"", "RegexFullMatch", "match the strings before the network and make the answers (bool) an input"},
+        {"ai.onnx.preview.training", "Gradient", "let the framework that trains the network compute the gradients, and export the graph that they make"},
         {"ai.onnx.preview.training", NULL, "export the network for inference, without the training step"},
         {"com.microsoft", NULL, "ONNX Runtime's optimizer puts such nodes in: compile the network from before it"},
         {"", NULL, "compute it before or after the network, or write it with operators that are supported"},
+        {"ai.onnx.ml", "CastMap", MAPS},
+        {"ai.onnx.ml", "DictVectorizer", MAPS},
         {"ai.onnx.ml", NULL, "compute it before or after the network, or write it with operators that are supported"},
     };
     const char *domain = strcmp(node->domain, "ai.onnx") == 0 ? "" : node->domain;
