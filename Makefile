@@ -148,9 +148,9 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
 .PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
-# Ends with the line "N passed, N failed, N skipped".
+# Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests $(VENV)/bin/pytest
-	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(TESTS)
+	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
 
 # The C tests alone: no Python packages, no network.
 check-unit: all tests
@@ -306,7 +306,7 @@ help:
 	@echo 'make               build/mcc, libmcc.a, libmcc.so, include/'
 	@echo 'make deps          apt packages that building and checking need (sudo when not root)'
 	@echo 'make demo          deps, build, compile examples/digits and run it on pictures it never saw'
-	@echo 'make check         every test; the last line is "N passed, N failed, N skipped"'
+	@echo 'make check         every test; the last line is "N passed, N failed, N skipped"; T=pool: only those named so'
 	@echo 'make check-unit    the C tests alone'
 	@echo 'make check-sanitize  C tests and bad files under ASan and UBSan, the runtime under TSan'
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'

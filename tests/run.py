@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every test and sums the results up: cmocka programs (TAP), then pytest over tests/.
 
-usage: run.py --build BUILD [--no-pytest | --only FOLDER] PROGRAM...
+usage: run.py --build BUILD [--no-pytest | --only FOLDER] [--name PART] PROGRAM...
 
 A program that dies or that names fewer tests than it planned counts as one more failure. Failed tests are printed with
 what they said; the last line of all is "N passed, N failed, N skipped".
@@ -69,7 +69,7 @@ def forget_outer_make():
         os.environ.pop(name, None)
 
 
-def run_pytest(build, only):
+def run_pytest(build, only, name=""):
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     here = pathlib.Path(__file__).parent
@@ -77,7 +77,7 @@ def run_pytest(build, only):
     if not tests:
         return [0, 0, 0]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
-                           "--import-mode=importlib", f"--junitxml={report}", *tests],
+                           "--import-mode=importlib", f"--junitxml={report}", *(["-k", name] if name else []), *tests],
                           env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]
@@ -96,12 +96,14 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--no-pytest", action="store_true")
     parser.add_argument("--only", type=pathlib.Path, help="of the Python tests, those of this folder")
+    parser.add_argument("--name", default="", help="only tests whose name holds this: of a C program's path, of a pytest id")
     parser.add_argument("programs", nargs="*")
     args = parser.parse_args()
+    args.programs = [p for p in args.programs if args.name in p]
     total = run_programs(args.programs)
     if not args.no_pytest:
         sys.stdout.flush()
-        total = [a + b for a, b in zip(total, run_pytest(args.build, args.only))]
+        total = [a + b for a, b in zip(total, run_pytest(args.build, args.only, args.name))]
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] or not total[0] else 0
 
