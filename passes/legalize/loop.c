@@ -279,12 +279,20 @@ static void retyped_remark(struct rule *r, uint32_t which, const struct type *fr
               "front of the loop", which + 1, type_text(g, from), type_text(g, to));
 }
 
-/* A carried value with a dim that differs between `before` and `after`, but not between that and `later`; n_carried: none. */
-static uint32_t dim_settled(const struct loop *l, const struct type *before, const struct type *after, const struct type *later)
+/* Was a dim written only to be replaced? One that nobody knows to differ (two symbols, or a symbol and a size) mostly is the same at
+ * run time: no reason to compile the body twice. */
+static bool dim_replaced(struct exprs *ex, expr_id before, expr_id after)
+{
+    return before.i != after.i && (ex_is(ex, before, 0) || ex_is(ex, before, 1) || ex_cmp_eq(ex, before, after) == FALSE_);
+}
+
+/* A carried value with a dim that `after` replaces and `later` (NULL: anything) leaves as it is; n_carried: none. */
+static uint32_t dim_settled(struct exprs *ex, const struct loop *l, const struct type *before, const struct type *after,
+                            const struct type *later)
 {
     for (uint32_t i = 0; i < l->n_carried; i++)
         for (int32_t d = 0; after[i].kind == TYPE_TENSOR && d < after[i].rank; d++)
-            if (before[i].dims[d].i != after[i].dims[d].i && after[i].dims[d].i == later[i].dims[d].i)
+            if (dim_replaced(ex, before[i].dims[d], after[i].dims[d]) && (!later || after[i].dims[d].i == later[i].dims[d].i))
                 return i;
     return l->n_carried;
 }
@@ -311,12 +319,36 @@ static bool types_after(struct rule *r, struct loop *l, const struct type *types
     return ok;
 }
 
+/* Is there a first iteration? Unknown: *starts says it at run time, or is {0}: not even that. */
+static enum truth loop_starts(struct rule *r, const struct loop *l, expr_id *starts)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(ex, 1), trips = {0};
+    if (l->trips_value.i)
+        trips = b_elem(b, l->trips_value, 0, INT64_MIN, INT64_MAX);
+    *starts = (expr_id){0};
+    if (!go.i || (l->trips_value.i && !trips.i))
+        return UNKNOWN_;
+    *starts = trips.i ? ex_and(ex, go, ex_lt(ex, ex_const(ex, 0), trips)) : go;
+    enum truth known = ex_truth(ex, *starts);
+    return known == UNKNOWN_ ? fact_find(r->lg, *starts) : known;
+}
+
+/* Can the first iteration stand in front of the loop? Only a loop_run loop can leave it to the run whether there is one. */
+static bool can_peel(struct rule *r, const struct loop *l)
+{
+    expr_id starts;
+    return l->finish || loop_starts(r, l, &starts) != UNKNOWN_;
+}
+
 /* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
  * *which is such a value. */
 static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *before, const struct type *wide, const struct built *first,
                              uint32_t *which)
 {
     struct graph *g = r->b->g;
+    struct exprs *ex = b_exprs(r->b);
     struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1), *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
     for (uint32_t i = 0; i < l->n_carried; i++) {
         after[i] = *value_type(g, first->next[i]);
@@ -326,9 +358,9 @@ static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *
             if (dim_escapes(g, first->nest.inner, after[i].dims[d], 16))
                 return false;
     }
-    if (!types_after(r, l, after, later))
+    if (dim_settled(ex, l, before, after, NULL) == l->n_carried || !can_peel(r, l) || !types_after(r, l, after, later))
         return false;
-    *which = dim_settled(l, before, after, later);
+    *which = dim_settled(ex, l, before, after, later);
     return *which < l->n_carried;
 }
 
@@ -403,19 +435,6 @@ static bool loop_peel(struct rule *r, struct loop *l)
     return true;
 }
 
-/* Is there a first iteration? */
-static expr_id loop_starts(struct rule *r, const struct loop *l)
-{
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(ex, 1), trips = {0};
-    if (l->trips_value.i)
-        trips = b_elem(b, l->trips_value, 0, INT64_MIN, INT64_MAX);
-    if (!go.i || (l->trips_value.i && !trips.i))
-        return (expr_id){0};
-    return trips.i ? ex_and(ex, go, ex_lt(ex, ex_const(ex, 0), trips)) : go;
-}
-
 /* after: kinds of the carried values behind the loop, once the way with iterations was walked. */
 struct loop_way { const struct loop *l; bool starts; enum type_kind *after; };
 
@@ -463,12 +482,12 @@ static bool loop_roll(struct rule *r, struct loop *l)
         return built == BUILT;
     if (l->peeled > l->n_carried)
         return rule_refuse(r, "carried value %u changes its type or rank from iteration to iteration", which + 1);
-    expr_id starts = loop_starts(r, l);
-    enum truth known = starts.i ? ex_truth(b_exprs(r->b), starts) : FALSE_;
-    if (starts.i && known == UNKNOWN_)
-        known = fact_find(r->lg, starts);
+    expr_id starts;
+    enum truth known = loop_starts(r, l, &starts);
     if (known != UNKNOWN_)
-        return starts.i && (known == TRUE_ ? loop_peel(r, l) : loop_empty(r, l));
+        return known == TRUE_ ? loop_peel(r, l) : loop_empty(r, l);
+    if (!starts.i)
+        return false;
     if (!l->finish)
         return rule_refuse(r, "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
                            "how many there are", which + 1);

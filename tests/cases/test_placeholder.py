@@ -212,6 +212,44 @@ def test_dims_that_the_first_iteration_sets(tmp_path):
     assert grows.dump("legalize").count("concat(") == 1
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_sizes_that_may_be_equal_are_no_placeholder(seed, tmp_path):
+    """Two symbols, or a symbol and a size, may be one number at run time: such a dim is the run's, and the body is compiled once.
+    The rank, 0, 1 and a size that surely differs are what a placeholder has."""
+    rng = np.random.default_rng(seed)
+    n = 2 if seed % 2 else "n"
+    dims = [["p", 3][rng.integers(2)] if d == "q" else ["p", 3, 0, 1][rng.integers(4)] for d in ("q", n)]
+    start = [d if isinstance(d, int) else f"p{k}" for k, d in enumerate(dims)]
+    peeled = any(d in (0, 1) for d in dims) or (dims[1] == 3 and n == 2)
+    nodes = [node("Identity", "more", "go"), node("ReduceProd", "v", "part", keepdims=0), node("Add", "x part", "v2")]
+    model = Model(tmp_path, [node("Loop", "m true v0", "v", body=body(nodes, ["v v2"]))],
+                  [value("v0", start), value("x", ["q", n]), value("m", [], T.INT64)], [value("v", [None, None])], CONSTANTS)
+    assert model.dump("legalize").count("= reduce") == 1 + peeled
+    for m in (0, 1, 3):
+        for p in (2, 3):
+            v0 = floats(*(d if isinstance(d, int) else p for d in dims), seed=m)
+            model.compare([v0, floats(3, 2, seed=p), np.array(m)])
+
+
+def test_placeholders_of_a_loop_in_an_operator(tmp_path):
+    """Scan-8 is a loop for each batch: where only the run knows whether there is an iteration, its dims are the run's."""
+    step = helper.make_graph([node("ReduceSum", "s", "total", keepdims=0), node("Add", "r total", "s2"), node("Neg", "s2", "row")], "body",
+                             [open_value("s"), value("r", [3])], [open_value("s2"), open_value("row")])
+    for size in (0, 1, 2):
+        (tmp_path / str(size)).mkdir()
+        model = Model(tmp_path / str(size), [node("Scan", "_ s0 xs", "s rows", body=step, num_scan_inputs=1)], [value("xs", [2, "t", 3])],
+                      [value("s", [2, 3]), value("rows", [2, None, 3])], {"s0": np.full((2, size), 0.25, F)}, opset=8)
+        for t in (1, 2, 4):
+            xs, rows = floats(2, t, 3, seed=t), []
+            for batch in xs:
+                state = np.full(size, 0.25, F)
+                for r in batch:
+                    state = r + np.sum(state, dtype=F)
+                    rows.append(-state)
+            rows = np.reshape(rows, (2, t, 3)).astype(F)
+            model.compare([xs], [-rows[:, -1], rows], rtol=1e-3)
+
+
 def test_said_with_a_remark(tmp_path):
     model = model_of(tmp_path, "scaled", "one")
     assert "carried value 1 begins as f32[1] and goes on as f32[b, 3]" in mcc("check", model.path, "-v").stderr
