@@ -179,7 +179,8 @@ bool rule_move(struct rule *r, rule_fn *rule)
     return true;
 }
 
-/* u8 over the range of x, stretched to hold 0; an all-zero x has scale 0 and quantizes to the zero point. */
+/* u8 over the range of x, stretched to hold 0. A range of nothing but 0, or one too small to be divided, has scale 1: ONNX's
+ * formula would divide by 0. */
 void v_quantize_dynamic(struct builder *b, value_id x, value_id out[3])
 {
     int32_t rank = v_rank(b, x);
@@ -188,7 +189,8 @@ void v_quantize_dynamic(struct builder *b, value_id x, value_id out[3])
         axes[i] = i;
     value_id hi = b_binary_f64(b, OP_MAX, b_reduce(b, x, axes, (uint32_t)rank, "max", false), 0);
     value_id lo = b_binary_f64(b, OP_MIN, b_reduce(b, x, axes, (uint32_t)rank, "min", false), 0);
-    value_id scale = b_binary_f64(b, OP_DIV, b_binary(b, OP_SUB, hi, lo), 255);
+    value_id step = b_binary_f64(b, OP_DIV, b_binary(b, OP_SUB, hi, lo), 255);
+    value_id scale = b_select(b, b_binary_f64(b, OP_EQ, step, 0), b_splat_like(b, step, 1), step);
     value_id start = b_binary(b, OP_DIV, b_unary(b, OP_NEG, lo), scale);
     value_id zero = b_convert(b, b_unary(b, OP_ROUND, b_clamp(b, start, 0, 255)), ELEM_U8);
     out[0] = quantize_int(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8);

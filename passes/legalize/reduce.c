@@ -207,7 +207,11 @@ bool rule_reduce(struct rule *r)
         return false;
     enum elem e = v_elem(b, x);
     bool transcendental = kind == K_L2 || kind == K_LOG_SUM || kind == K_LOG_SUM_EXP;
-    value_id wide = transcendental && elem_class(e) != 'F' ? b_convert(b, x, ELEM_F64) : v_widen(b, x);
+    value_id wide = v_widen(b, x);
+    if (elem_class(e) != 'F' && transcendental)
+        wide = b_convert(b, x, ELEM_F64);
+    else if (kind == K_MEAN && elem_class(e) != 'F' && elem_size(e) < 8)    /* a mean fits its type, but its sum may not */
+        wide = b_convert(b, x, ELEM_I64);
     return finish(r, b_convert(b, reduce_kind(b, wide, &axes, kind), e), &axes);
 }
 

@@ -35,6 +35,16 @@ def nan(node, model, feeds):
     return any(a.dtype.kind == "f" and not np.all(np.abs(a.astype(np.float64)) < 1e18) for a in tensors(model, feeds))
 
 
+def same_dilated(node, model, feeds):
+    a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    return a.get("auto_pad", b"").startswith(b"SAME") and any(d != 1 for d in a.get("dilations", ()))
+
+
+def whole(node, model, feeds):
+    """An operand of integers comes in."""
+    return any(a.dtype.kind in "iu" and a.dtype != np.int64 or a.dtype == np.int64 and a.ndim > 1 for a in tensors(model, feeds))
+
+
 def empty(node, model, feeds):
     return any(a.size == 0 for a in tensors(model, feeds))
 
@@ -45,6 +55,7 @@ def i8(node, model, feeds):
 
 
 CEIL = "ceil_mode with auto_pad VALID: the length is that of ONNX's formula"
+DILATED = "auto_pad SAME_* with dilations: ONNX Runtime pads as if there were none"
 ENDS = "an empty tensor, axes from the end: ONNX Runtime keeps their dims"
 KNOWN = [
     ("ours", "AffineGrid", has("align_corners", 1), "", "theirs", "one element: mcc and PyTorch take the middle, ONNX Runtime the end"),
@@ -68,8 +79,12 @@ KNOWN = [
     ("ours", "ReduceSum", empty, r"expected, got \[", "theirs", ENDS),
     ("ours", "Resize", i8, "", "theirs", "int8 with antialias: ONNX Runtime's results are never below 0"),
     ("ours", "Resize", below(11), "", "theirs", "version 10, scales below 1: ONNX Runtime rounds places up, mcc down"),
-    ("run", "Compress", always, "index out of range", "open", "a true beyond the end of the axis: ONNX Runtime passes over it"),
-    ("ours", "DynamicQuantizeLinear", always, "1.0 expected, got 0.0", "open", "the scale of nothing but zeros"),
+    ("run", "Compress", always, "index out of range", "theirs", "a true beyond the end of the axis: an error, as in numpy"),
+    ("ours", "MaxPool", same_dilated, "", "theirs", DILATED),
+    ("ours", "AveragePool", same_dilated, "", "theirs", DILATED),
+    ("ours", "LpPool", same_dilated, "", "theirs", DILATED),
+    ("ours", "ConvTranspose", nan, "got nan", "theirs", "an infinite weight times the zeros of gaps and padding"),
+    ("ours", "ReduceLogSumExp", whole, "", "theirs", "integers: ONNX Runtime cuts each term to an integer"),
     ("ours", "Dropout", below(12), "", "theirs", "the mask outside of training: ones, as version 12 says"),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
 ]
