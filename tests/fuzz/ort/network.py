@@ -16,7 +16,7 @@ SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
 SIZE_WEIGHT = (4, 4, 5, 5, 4, 3, 2, 1)
 OUTPUTS = 8
 FLAGS = ((), ("-O0",), ("-O1",), ("-march=x86-64-v2",), ("-march=x86-64-v3",), ("--layout=NC16c",), ("--winograd=6",))
-FLAG_WEIGHT = (80, 5, 2, 2, 4, 4, 2, 1)
+FLAG_WEIGHT = (80, 5, 4, 4, 4, 2, 1)
 
 
 @dataclasses.dataclass
