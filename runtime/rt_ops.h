@@ -110,6 +110,9 @@ int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_
 /* dst[i]: number src[i] of a list of `count` strings; another number fails. */
 int64_t mcc_rt_str_pick(struct mcc_rt_run *, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
                         struct rt_string *dst);
+/* dst[i]: whether src[i] as a whole matches the regular expression of a table. u8 class[256] of the bytes, u16 classes, u16
+ * states, then for each state u16 accepts (0 or 1) and u16 next[classes]; state 0 leads nowhere, 1 is the start. */
+int64_t mcc_rt_str_match(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *table, uint8_t *dst);
 /* Numbers as text and back (rt_text.c); elem: f64, i64 or u64. Written as "%.8g" does, with INF, -INF and NaN. Read: a number
  * with point and exponent as you like, inf, infinity or nan, in white space; rounded to nearest. For integers it is cut, and
  * must be below 2^63 (u64: 2^64) in size; a sign wraps for u64. Anything else is MCC_E_VALUE. Both fail. */

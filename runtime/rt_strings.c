@@ -1,6 +1,6 @@
-/* String operators: Equal, LabelEncoder's look-up, StringConcat-20, StringSplit-20, StringNormalizer-10. Elements are {pointer, bytes}; those of
- * results point into operands or into memory of the run. Case is that of ASCII: where it matters, other letters fail the run,
- * since what their case is depends on a locale that no artifact carries.
+/* String operators: Equal, LabelEncoder's look-up, StringConcat-20, RegexFullMatch-20, StringSplit-20, StringNormalizer-10.
+ * Elements are {pointer, bytes}; those of results point into operands or into memory of the run. Case is that of ASCII: where
+ * it matters, other letters fail the run, since what their case is depends on a locale that no artifact carries.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
@@ -81,6 +81,28 @@ int64_t mcc_rt_str_pick(struct mcc_rt_run *run, const int64_t *src, int64_t n, c
             return MCC_E_VALUE;
         }
         dst[i] = list[src[i]];
+    }
+    return 0;
+}
+
+/* Entry i of the rows of a table. */
+static uint16_t match_entry(const uint8_t *rows, size_t i)
+{
+    uint16_t entry;
+    memcpy(&entry, rows + i * sizeof entry, sizeof entry);
+    return entry;
+}
+
+int64_t mcc_rt_str_match(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *table, uint8_t *dst)
+{
+    const uint8_t *rows = table + 256 + 2 * sizeof(uint16_t);
+    size_t width = (size_t)match_entry(table + 256, 0) + 1;
+    (void)run;
+    for (int64_t i = 0; i < n; i++) {
+        size_t state = 1;
+        for (size_t k = 0; k < src[i].bytes && state; k++)
+            state = match_entry(rows, state * width + 1 + table[(unsigned char)src[i].utf8[k]]);
+        dst[i] = (uint8_t)match_entry(rows, state * width);
     }
     return 0;
 }

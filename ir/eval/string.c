@@ -92,6 +92,41 @@ static enum eval_status pick(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
+/* Whether s as a whole matches the table of a regular expression (rt_ops.h); -1: that is no such table. */
+static int string_match(const struct span *s, const struct tensor *table)
+{
+    enum { ROWS = 256 + 4 };
+    const uint8_t *data = table->data;
+    int64_t size = tensor_count(table);
+    uint16_t width, entry = 1;
+    if (size < ROWS)
+        return -1;
+    memcpy(&width, data + 256, sizeof width);
+    for (size_t k = 0; k <= s->size; k++) {   /* the entries of the bytes, and at the end whether the state accepts */
+        int64_t column = k < s->size ? 1 + data[((const uint8_t *)s->data)[k]] : 0;
+        int64_t at = ROWS + 2 * ((int64_t)entry * (width + 1) + column);
+        if (column > width || at + 2 > size)
+            return -1;
+        memcpy(&entry, data + at, sizeof entry);
+    }
+    return entry != 0;
+}
+
+static enum eval_status match(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    int64_t count = tensor_count(out);
+    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_BOOL)
+        return eval_fail(e, EVAL_SHAPE, "string function match: shapes or types differ");
+    for (int64_t i = 0; i < count; i++) {
+        int matches = string_match((const struct span *)in[0]->data + i, in[1]);
+        if (matches < 0)
+            return eval_fail(e, EVAL_VALUE, "string function match: no table of a regular expression");
+        ((uint8_t *)out->data)[i] = matches == 1;
+    }
+    return EVAL_OK;
+}
+
 enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const char *fn = node_str(n, "fn", "?");
@@ -100,6 +135,8 @@ enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor
         return find(e, n, in, out);
     if (strcmp(fn, "pick") == 0 && n->n_in == 2)
         return pick(e, n, in, out);
+    if (strcmp(fn, "match") == 0 && n->n_in == 2)
+        return match(e, n, in, out);
     if ((!equal && !concat) || n->n_in != 2 || in[0]->elem != ELEM_STR || in[1]->elem != ELEM_STR)
         return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", fn);
     TRY(eval_result(e, n, 0, out));

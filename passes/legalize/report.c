@@ -110,7 +110,6 @@ static const char *advice(const struct node *node)
 {
     static const struct { const char *domain, *op, *text; } known[] = {
         {"", "ImageDecoder", "decode the picture before the network and make its pixels an input"},
-        {"", "RegexFullMatch", "match the strings before the network and make the answers (bool) an input"},
         {"ai.onnx.preview.training", "Gradient", "let the framework that trains the network compute the gradients, and export the graph that they make"},
         {"ai.onnx.preview.training", NULL, "export the network for inference, without the training step"},
         {"com.microsoft", NULL, "ONNX Runtime's optimizer puts such nodes in: compile the network from before it"},

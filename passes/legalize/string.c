@@ -2,6 +2,7 @@
  * splitting, normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of runtime/rt_ops.h).
  */
 #include "passes/legalize/legalize.h"
+#include "passes/regex/regex.h"
 
 #include <string.h>
 
@@ -136,6 +137,30 @@ bool rule_string_split(struct rule *r)
     rule_out(r, 0, in[2].i ? b_op(b, OP_STRING, in, 3, pieces, 4) : in[2]);
     rule_out(r, 1, in[2]);
     return in[2].i != 0;
+}
+
+/* Whether each string as a whole matches a pattern, which goes along as a table. */
+bool rule_regex_full_match(struct rule *r)
+{
+    struct builder *b = r->b;
+    const char *pattern = rule_str(r, "pattern", NULL);
+    value_id in[2] = {rule_strings(r, 0), {0}};
+    struct regex_error error;
+    struct span table;
+    int32_t rank;
+    if (!in[0].i)
+        return false;
+    if (!pattern)
+        return rule_bad(r, "the attribute pattern is missing");
+    if (!regex_compile(&b->g->arena, pattern, strlen(pattern), &table, &error)) {
+        const char *text = arena_printf(&b->g->arena, error.at ? "the pattern, character %u" : "the pattern", error.at);
+        return error.broken ? rule_bad(r, "%s: %s", text, error.text) : rule_refuse(r, "%s: %s", text, error.text);
+    }
+    int64_t size = (int64_t)table.size;
+    in[1] = b_const_borrow(b, ELEM_U8, &size, 1, table);
+    const expr_id *dims = b_dims(b, in[0], &rank);
+    struct attr attrs[] = {attr_str("fn", "match"), attr_elem("elem", ELEM_BOOL), attr_exprs("dims", dims, (uint32_t)rank)};
+    return dims && rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
 }
 
 /* Strings (C) or (1, C) without the stop words, upper, lower or as they are. */

@@ -183,6 +183,12 @@ static void string_pick(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_str_pick", in, 5, true);
 }
 
+static void string_match(struct prog *p, const struct node *n)
+{
+    lval in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
+    prog_call(p, "mcc_rt_str_match", in, 4, false);
+}
+
 /* The type of the numbers is the operand's or the result's: f64, i64 or u64. */
 static void string_format(struct prog *p, const struct node *n)
 {
@@ -237,7 +243,7 @@ static void call_string(struct prog *p, const struct node *n)
 {
     static const struct { const char *fn; uint32_t n_in; prog_call_fn *call; } table[] = {
         {"spread", 1, string_spread}, {"equal", 2, string_equal}, {"concat", 2, string_concat},
-        {"find", 2, string_find}, {"pick", 2, string_pick},
+        {"find", 2, string_find}, {"pick", 2, string_pick}, {"match", 2, string_match},
         {"format", 1, string_format}, {"parse", 1, string_parse},
         {"split_count", 2, string_split_count}, {"split", 3, string_split}, {"normalize", 3, string_normalize},
     };

@@ -136,7 +136,6 @@ def test_unserved_operators_are_described(tmp_path):
 
 WAY_OUT = {   # of ONNX's operators without a row: an input that they take, and what the refusal says
     "ImageDecoder": (value("x", ["n"], T.UINT8), "make its pixels an input"),
-    "RegexFullMatch": (value("x", ["n"], T.STRING), "make the answers (bool) an input"),
     **dict.fromkeys(("SVMClassifier", "SVMRegressor"), (value("x", ["n", 3]), "compute it before or after the network")),
     "Gradient": (value("x", ["n"]), "export the graph that they make"),
     **dict.fromkeys(("CastMap", "DictVectorizer"), (helper.make_value_info("x", helper.make_map_type_proto(

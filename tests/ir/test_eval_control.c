@@ -176,9 +176,21 @@ static void test_strings(void **state)
     assert_int_equal(bench_eval(&t, op(&t, OP_STRING, "fn=concat elem=string dims=2", u, v, NONE), &out, &text), EVAL_OK);
     struct span *s = out.data;
     assert_true(s[0].size == 3 && memcmp(s[0].data, "abc", 3) == 0 && s[1].size == 0);
+    /* "(ab)*": a, b and the other bytes; nowhere, the start, behind an a */
+    uint8_t table[260 + 2 * 3 * 4] = {['a'] = 1, ['b'] = 2, [256] = 3, [258] = 3, [268] = 1, [272] = 2, [282] = 1};
+    const int64_t size = sizeof table, cut = size - 2;
+    value_id good = b_const(&t.b, ELEM_U8, &size, 1, table);
+    bench_expect(&t, op(&t, OP_STRING, "fn=match elem=bool dims=2", u, good, NONE), "bool 2: 1 1");
+    bench_expect(&t, op(&t, OP_STRING, "fn=match elem=bool dims=2", v, good, NONE), "bool 2: 0 1");
     value_id x = bench_input(&t, "f32 2: 1 2");
     assert_int_equal(status_of(&t, op(&t, OP_STRING, "fn=upper elem=i64 dims=2", x, NONE, NONE), &text), EVAL_UNSUPPORTED);
     assert_non_null(strstr(text, "upper"));
+    bench_close(&t);
+
+    bench_open(&t);   /* the node that failed stays in its graph */
+    u = b_const(&t.b, ELEM_STR, dims, 1, a);
+    value_id small = b_const(&t.b, ELEM_U8, &cut, 1, table);
+    assert_int_equal(status_of(&t, op(&t, OP_STRING, "fn=match elem=bool dims=2", u, small, NONE), &text), EVAL_VALUE);
     bench_close(&t);
 }
 
