@@ -37,10 +37,11 @@ static value_id spread(struct rule *r, value_id s, value_id x)
     if (!dims || !sd)
         return (value_id){0};
     int64_t count, at = rule_int(r, "axis", 1);
-    bool one = rank_s == 1 && !ex_is_const(ex, sd[0], &count) && (r->version < 13 || at < -rank || at >= rank);
+    bool several = r->param || r->version >= 13;   /* may there be more than one? */
+    bool one = rank_s == 1 && !ex_is_const(ex, sd[0], &count) && (!several || at < -rank || at >= rank);
     if (rank_s == 0 || one || (rank_s == 1 && ex_is(ex, sd[0], 1)))    /* one: no axis for several, so the run checks it */
         return v_scalar(b, s);
-    if (!r->param && r->version < 13 && rank_s == 1)
+    if (!several && rank_s == 1)
         return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
     if (!rule_axis(r, rule_int(r, "axis", 1), rank, &axis))
         return (value_id){0};
