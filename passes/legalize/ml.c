@@ -55,14 +55,17 @@ bool rule_linear_regressor(struct rule *r)
     uint32_t n, n_bias;
     const double *c = rule_floats(r, "coefficients", &n), *bias = rule_floats(r, "intercepts", &n_bias);
     int64_t targets = rule_int(r, "targets", 1);
-    if (!rule_str_is(r, "post_transform", "NONE", "NONE"))
-        return rule_refuse(r, "post_transform \"%.20s\"", rule_str(r, "post_transform", ""));
+    enum ml_post post;
+    if (!ml_post_read(r, &post))
+        return false;
     if (targets < 1 || !n || n % targets)
         return rule_bad(r, "%u coefficients for %lld targets", n, (long long)targets);
     int64_t dims[2] = {targets, n / targets};
     value_id w = b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), dims, 2), turn);
     value_id y = b_matmul(b, b_convert(b, rule_in(r, 0), ELEM_F32), w);
-    return rule_result(r, bias ? b_binary(b, OP_ADD, y, ml_floats(b, bias, n_bias)) : y);
+    if (bias)
+        y = b_binary(b, OP_ADD, y, ml_floats(b, bias, n_bias));
+    return rule_result(r, ml_post(b, y, post));
 }
 
 /* x over the largest element (docs/numerics.md), the sum of magnitudes, or the Euclidean length of its row. */

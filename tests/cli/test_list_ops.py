@@ -145,6 +145,7 @@ RECIPES = [
     (ML, "OneHotEncoder", [ints(0, 1)], dict(cats_int64s=[0, 1, 2], zeros=1)),
     (ML, "ZipMap", [floats(2, 3)], dict(classlabels_int64s=[0, 1, 2])),
     (ML, "LinearRegressor", [floats(2, 3)], dict(coefficients=[0.5] * 3, intercepts=[1.0])),
+    (ML, "SVMRegressor", [floats(2, 3)], dict(coefficients=[0.5] * 3, rho=[1.0])),
     (ML, "Normalizer", [floats(2, 3)], dict(norm="L2")),
     (ML, "Scaler", [floats(2, 3)], dict(offset=[0.5], scale=[2.0])),
     (ML, "TreeEnsembleClassifier", [floats(2, 3)], dict(TREE, class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[0, 2], class_weights=[1.0, 2.0],
