@@ -1,4 +1,4 @@
-/* ai.onnx.ml: SVMRegressor. Kernels between the rows and the support vectors, which are constants, then one product.
+/* ai.onnx.ml: SVMRegressor, SVMClassifier. Kernels between the rows and the support vectors, which are constants, then one product.
  */
 #include "passes/legalize/ml.h"
 
@@ -73,4 +73,94 @@ bool rule_svm_regressor(struct rule *r)
     if (y.i && rule_int(r, "one_class", 0))
         y = b_select(b, b_binary(b, OP_LT, b_splat_like(b, y, 0), y), b_splat_like(b, y, 1), b_splat_like(b, y, -1));
     return rule_result(r, y);
+}
+
+/* ---- SVMClassifier --------------------------------------------------------------------------------------------------- */
+
+/* Support vectors lie class by class; pairs of classes (i, j), i < j, in their order. */
+struct machines {
+    int64_t classes, vectors, pairs;
+    const int64_t *per_class;
+};
+
+static value_id matrix(struct builder *b, const float *data, int64_t rows, int64_t columns)
+{
+    int64_t dims[2] = {rows, columns};
+    return b_const(b, ELEM_F32, dims, 2, data);
+}
+
+/* [vectors, pairs]: what each support vector weighs in each pair: that of class i by row j - 1 of the coefficients, that of class j
+ * by row i, others 0. */
+static value_id pair_weights(struct builder *b, const struct machines *m, const double *c)
+{
+    float *w = NEW_ARRAY(&b->g->arena, float, m->vectors * m->pairs);
+    int64_t pair = 0, at_i = 0;
+    for (int64_t i = 0; i < m->classes; at_i += m->per_class[i++]) {
+        int64_t at_j = at_i + m->per_class[i];
+        for (int64_t j = i + 1; j < m->classes; at_j += m->per_class[j++], pair++) {
+            for (int64_t k = at_i; k < at_i + m->per_class[i]; k++)
+                w[k * m->pairs + pair] = (float)c[(j - 1) * m->vectors + k];
+            for (int64_t k = at_j; k < at_j + m->per_class[j]; k++)
+                w[k * m->pairs + pair] = (float)c[i * m->vectors + k];
+        }
+    }
+    return matrix(b, w, m->vectors, m->pairs);
+}
+
+/* Scores [rows, pairs] -> votes [rows, classes]: of each pair one for i where the score is above 0, else for j. */
+static value_id pair_votes(struct builder *b, const struct machines *m, value_id score)
+{
+    float *w = NEW_ARRAY(&b->g->arena, float, m->pairs * m->classes), *least = NEW_ARRAY(&b->g->arena, float, m->classes);
+    int64_t pair = 0;
+    for (int64_t i = 0; i < m->classes; i++) {
+        for (int64_t j = i + 1; j < m->classes; j++, pair++) {
+            w[pair * m->classes + i] = 1;
+            w[pair * m->classes + j] = -1;
+        }
+        least[i] = (float)i;         /* class i is the second of i pairs */
+    }
+    value_id above = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, score, 0), score), ELEM_F32);
+    return b_binary(b, OP_ADD, b_matmul(b, above, matrix(b, w, m->pairs, m->classes)), b_const(b, ELEM_F32, &m->classes, 1, least));
+}
+
+/* Three classes or more with support vectors, by votes. */
+bool rule_svm_classifier(struct rule *r)
+{
+    enum { MOST = 1 << 26 };
+    struct builder *b = r->b;
+    struct svm s;
+    struct ml_labels labels;
+    enum ml_post post;
+    uint32_t n, n_vectors, n_rho, n_classes, n_prob;
+    const double *c = rule_floats(r, "coefficients", &n), *vectors = rule_floats(r, "support_vectors", &n_vectors);
+    const double *rho = rule_floats(r, "rho", &n_rho);
+    struct machines m = {.per_class = rule_ints(r, "vectors_per_class", &n_classes)};
+    value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
+    rule_floats(r, "prob_a", &n_prob);
+    if (!x.i || !svm_read(r, &s) || !ml_labels_read(r, "classlabels_ints", &labels) || !ml_post_read(r, &post))
+        return false;
+    if (v_rank(b, x) != 2 || n_prob || n_classes < 3)
+        return rule_refuse(r, "input of rank %d, vectors_per_class of %u classes, %u prob_a: rank 2, three classes or more and no "
+                           "probabilities are taken", (int)v_rank(b, x), n_classes, n_prob);
+    m.classes = n_classes;
+    m.pairs = m.classes * (m.classes - 1) / 2;
+    for (int64_t i = 0; i < m.classes; i++) {
+        if (m.per_class[i] < 0 || m.per_class[i] > n_vectors)
+            return rule_bad(r, "vectors_per_class holds %lld", (long long)m.per_class[i]);
+        m.vectors += m.per_class[i];
+    }
+    if (!m.vectors || n_vectors % m.vectors || n != (m.classes - 1) * m.vectors || n_rho != m.pairs || labels.n != n_classes)
+        return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes", (long long)m.vectors, n_vectors, n,
+                        n_rho, labels.n, n_classes);
+    if (m.pairs > MOST / m.vectors || m.pairs > MOST / m.classes)
+        return rule_refuse(r, "%u classes with %lld vectors", n_classes, (long long)m.vectors);
+    int64_t features = n_vectors / m.vectors, grid[2] = {m.vectors, features};
+    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), features)};
+    value_id near = svm_kernel(b, &s, b_reshape(b, x, rows, 2), v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
+    value_id score = b_binary(b, OP_ADD, b_matmul(b, near, pair_weights(b, &m, c)), ml_floats(b, rho, n_rho));
+    value_id votes = pair_votes(b, &m, score);
+    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
+    rule_out(r, 0, ml_label(r, &labels, b_op(b, OP_ARGREDUCE, &votes, 1, attrs, 3)));
+    rule_out(r, 1, ml_post(b, score, post));
+    return votes.i != 0;
 }

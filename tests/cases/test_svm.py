@@ -1,4 +1,4 @@
-"""SVMRegressor, and post_transform of LinearRegressor, beside ONNX Runtime."""
+"""SVMRegressor, SVMClassifier, and post_transform of LinearRegressor, beside ONNX Runtime."""
 import numpy as np
 import pytest
 from onnx import TensorProto as T
@@ -53,6 +53,35 @@ def test_another_number_of_features(tmp_path, kernel):
     ({"rho": [0.5, 1.0]}, "2 rho"), ({"n_supports": 5}, "5 supports"), ({"coefficients": [1.0]}, "1 coefficients")])
 def test_refused(tmp_path, more, words):
     assert words in regressor(tmp_path, **machine(**more)).refused()
+
+
+PER_CLASS, NAMES = [3, 1, 4, 2], {"classlabels_ints": [7, -2, 30, 5]}
+
+
+def classifier(folder, label=T.INT64, **more):
+    n = sum(PER_CLASS)
+    attributes = {"kernel_type": "RBF", "kernel_params": [0.3, 0.25, 3.0], "vectors_per_class": PER_CLASS, "rho": floats(6, seed=4, scale=0.05).tolist(),
+                  "support_vectors": floats(n, FEATURES, seed=5).ravel().tolist(), "coefficients": floats(3, n, seed=6).ravel().tolist()} | more
+    return model_of(folder, [node("SVMClassifier", "x", "label scores", domain="ai.onnx.ml", **attributes)], [value("x", ["n", FEATURES])],
+                    [value("label", ["n"], label), value("scores", ["n", None])])
+
+
+@pytest.mark.parametrize("post", ["NONE", "SOFTMAX", "LOGISTIC"])
+@pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
+def test_classifier(tmp_path, kernel, post):
+    got = classifier(tmp_path, kernel_type=kernel, post_transform=post, **NAMES).compare([floats(80, FEATURES, seed=7)], rtol=1e-3, atol=1e-4)
+    assert len(set(got[0].tolist())) > 2
+
+
+def test_classifier_with_labels_that_are_strings(tmp_path):
+    classifier(tmp_path, T.STRING, classlabels_strings=["a", "bb", "", "d"]).compare([floats(80, FEATURES, seed=7)])
+
+
+@pytest.mark.parametrize("more, words", [
+    ({"prob_a": [0.5] * 6, "prob_b": [0.5] * 6}, "no probabilities"), ({"vectors_per_class": [5, 5]}, "three classes"), ({"rho": [0.5]}, "1 rho"),
+    ({"vectors_per_class": [3, -1, 6, 2]}, "holds -1"), ({"vectors_per_class": [9, 1, 4, 2]}, "16 vectors"), ({"coefficients": [1.0]}, "1 coefficients")])
+def test_classifier_refused(tmp_path, more, words):
+    assert words in classifier(tmp_path, **NAMES, **more).refused()
 
 
 @pytest.mark.parametrize("post", POST)

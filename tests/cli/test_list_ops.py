@@ -146,6 +146,8 @@ RECIPES = [
     (ML, "ZipMap", [floats(2, 3)], dict(classlabels_int64s=[0, 1, 2])),
     (ML, "LinearRegressor", [floats(2, 3)], dict(coefficients=[0.5] * 3, intercepts=[1.0])),
     (ML, "SVMRegressor", [floats(2, 3)], dict(coefficients=[0.5] * 3, rho=[1.0])),
+    (ML, "SVMClassifier", [floats(2, 3)], dict(coefficients=[0.5] * 6, rho=[0.0] * 3, vectors_per_class=[1, 1, 1], support_vectors=[1.0] * 9,
+                                               classlabels_ints=[4, 5, 6]), 2),
     (ML, "Normalizer", [floats(2, 3)], dict(norm="L2")),
     (ML, "Scaler", [floats(2, 3)], dict(offset=[0.5], scale=[2.0])),
     (ML, "TreeEnsembleClassifier", [floats(2, 3)], dict(TREE, class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[0, 2], class_weights=[1.0, 2.0],

@@ -136,7 +136,6 @@ def test_unserved_operators_are_described(tmp_path):
 
 WAY_OUT = {   # of ONNX's operators without a row: an input that they take, and what the refusal says
     "ImageDecoder": (value("x", ["n"], T.UINT8), "make its pixels an input"),
-    "SVMClassifier": (value("x", ["n", 3]), "compute it before or after the network"),
     "Gradient": (value("x", ["n"]), "export the graph that they make"),
     **dict.fromkeys(("CastMap", "DictVectorizer"), (helper.make_value_info("x", helper.make_map_type_proto(
         T.INT64, helper.make_tensor_type_proto(T.FLOAT, None))), "begin the model behind it")),
