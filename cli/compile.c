@@ -214,6 +214,20 @@ static bool write_stopped(struct compilation *c, const struct stage *stage)
     return true;
 }
 
+/* The last stage that can refuse the network: legalize, but for elements that no kernel computes with. Which operators take
+ * strings and complex numbers follows from the kernels and calls they end up in. */
+static const char *last_refusal(const struct graph *g)
+{
+    for (uint32_t v = 1; v < g->values.n; v++) {
+        const struct type *t = value_type(g, (value_id){v});
+        while (t->kind != TYPE_TENSOR && t->inner)
+            t = t->inner;
+        if (t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'S' || elem_class(t->elem) == 'C'))
+            return "emit";
+    }
+    return "legalize";
+}
+
 static bool stages_run(struct compilation *c, const char *last)
 {
     struct stage_cost cost[COUNT_OF(stage_table)] = {{0, 0, 0}};
@@ -231,6 +245,8 @@ static bool stages_run(struct compilation *c, const char *last)
             ok = write_stopped(c, stage);
             break;
         }
+        if (ok && c->check && stage->run == run_legalize)
+            last = last_refusal(c->graph);
         if (last && strcmp(last, stage->name) == 0)
             break;
     }
@@ -287,6 +303,12 @@ enum fail compile_model(struct context *ctx, const struct options *o, const char
 {
     struct compilation c = {.ctx = ctx, .options = o, .report = report};
     return compile_guarded(&c, model, last);
+}
+
+enum fail compile_check(struct context *ctx, const struct options *o, const char *model, struct report report)
+{
+    struct compilation c = {.ctx = ctx, .options = o, .report = report, .check = true};
+    return compile_guarded(&c, model, "legalize");
 }
 
 enum fail compile_keep(struct compilation *c, const char *model, const char *last)

@@ -20,6 +20,7 @@ struct compilation {
     const struct options *options;
     struct report report;
     const char *output;              /* path, or NULL: nothing is written */
+    bool check;                      /* only the answer is wanted whether the network can be compiled */
     struct file_list files;          /* what was read */
     struct input_spec *inputs;
     uint32_t n_inputs;
@@ -53,8 +54,10 @@ struct stage_cost { double start, ms; int64_t heap; };   /* start: of the monoto
 bool trace_write(struct compilation *, const struct stage_cost *, uint32_t n);
 
 /* Runs the stages on `model` up to and including `last` (NULL: all). Returns the class of the failure, FAIL_NONE when
- * done; the diagnostics have been reported. sets ctx->unwind. `check`: nothing is generated. */
+ * done; the diagnostics have been reported. sets ctx->unwind. */
 enum fail compile_model(struct context *, const struct options *, const char *model, const char *last, struct report);
+/* Whether compile_model would do the whole way: up to the last stage that can refuse the network. */
+enum fail compile_check(struct context *, const struct options *, const char *model, struct report);
 /* The same for a compilation whose ctx, options and report are set, and whose graph and module stay with the caller. */
 enum fail compile_keep(struct compilation *, const char *model, const char *last);
 /* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */

@@ -188,7 +188,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
 enum fail command_check(struct context *ctx, struct options *o)
 {
     const char *model = o->files.items.data[0];
-    enum fail fail = compile_model(ctx, o, model, "legalize", terminal_report());
+    enum fail fail = compile_check(ctx, o, model, terminal_report());
     if (fail == FAIL_NONE && !o->stop_after && !o->quiet)
         printf("%s: supported\n", model);
     return fail;

@@ -5,7 +5,7 @@ from onnx import TensorProto as T
 
 from support.artifact import ModelError
 from support.compare import Model, node
-from support.tool import value
+from support.tool import mcc, value
 
 NUMBERS = [0, -0.0, 1, -1, 0.1, 1 / 3, 1e10, 1e15, 123456789, 16777216, 1e-4, 1e-5, 1.5e-7, 100000, 1234567, 123456.7, 2.5, 1e20,
            np.inf, -np.inf, np.nan]
@@ -64,3 +64,23 @@ def test_constants_of_strings(tmp_path):
                   [value("same", ["n", 2], T.BOOL), value("y", ["n", 2], T.STRING), value("d", [3])],
                   {"names": np.array(["a", "é"], object), "prefix": np.array("p ", object), "digits": np.array(["1", "2.5", "-3e4"], object)}, opset=20)
     model.compare([np.array([["a", "b"], ["é", "é"]], object)])
+
+
+MOVES = {
+    "Identity": "k", "Reshape": "x shape", "Transpose": "x", "Gather": "x i", "GatherND": "x i", "Concat": "x k", "Where": "mask x k",
+    "Expand": "x shape3", "Tile": "x shape", "Slice": "x i i2", "Compress": "x mask1", "ScatterElements": "x i2d k1",
+}
+
+
+@pytest.mark.parametrize("op", MOVES)
+def test_check_knows_what_compiling_refuses(op, tmp_path):
+    """Moves of strings and results that are constants have no code: both say so."""
+    constants = {"k": np.array([["a", "b"], ["c", "d"]], object), "k1": np.array([["e"]], object), "shape": np.array([4, 1]), "i": np.array([0, 1]),
+                 "i2": np.array([1, 2]), "shape3": np.array([2, 2, 2]), "mask": np.array([[True], [False]]), "mask1": np.array([True, False]),
+                 "i2d": np.array([[1]])}
+    used = {k: v for k, v in constants.items() if k in MOVES[op].split()}
+    more = {"axis": 0} if op in ("Concat", "Compress") else {}
+    model = Model(tmp_path, [node(op, MOVES[op], "y", **more)], [value("x", [2, 2], T.STRING)], [value("y", None, T.STRING)], used, opset=20)
+    done = mcc("check", model.path)
+    assert done.returncode == 1 and "not supported in compiled code" in done.stderr, done.stderr
+    assert "not supported in compiled code" in model.refused()
