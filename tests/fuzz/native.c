@@ -56,7 +56,7 @@ static bool compile(struct draw *d, const struct way *w, const char *path, struc
     c->module->winograd = w->winograd;
     c->module->winograd_weights = w->weights;
     c->module->always = true;
-    if (fused && run_layout(c) && run_plan(c) && run_schedule(c)) {
+    if (fused && run_layout(c) && run_plan(c) && run_schedule(c) && run_emit(c)) {
         for (uint32_t i = 0; i < c->units.n; i++)
             c->units.data[i].text = grains_raise(&d->ctx->session, c->units.data[i].text);
         if (run_codegen(c) && run_link(c))

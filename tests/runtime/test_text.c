@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
 #include "tests/runtime/models.h"
 
@@ -25,6 +26,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
+    rt_run_end(ctx);     /* what the texts took */
     mcc_rt_ctx_free(ctx);
     mcc_rt_close(model);
     return 0;
