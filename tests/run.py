@@ -73,7 +73,8 @@ def run_pytest(build, only, name=""):
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     here = pathlib.Path(__file__).parent
-    tests = [str(only)] if only else sorted(str(p) for p in here.glob("*/test_*.py"))
+    # Bad files first: the peak memory of a child process counts what its parent held when it forked.
+    tests = [str(only)] if only else sorted((str(p) for p in here.glob("*/test_*.py")), key=lambda p: ("/hostile/" not in p, p))
     if not tests:
         return [0, 0, 0]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
