@@ -1,10 +1,13 @@
 /* The host-side loader: a file is checked completely before the dynamic linker sees it, so that a truncated, damaged or
- * foreign one is an error with a text and never a signal. C11 and libc only.
+ * foreign one is an error with a text and never a signal. C11 (or C++) and libc only.
  *
  * In order: the ELF header (class, byte order, machine, all tables inside the file), the note that every artifact carries
- * (mcc_note.h), its size, its hash over everything but the weights. Then the descriptor that was checked is what dlopen
- * gets, through /proc/self/fd. Weights are not hashed here: they only hold numbers (MCC_HOST_VERIFY_WEIGHTS does).
- * What cannot be survived: a file that is truncated in place after it was loaded.
+ * (mcc_note.h), its size, its hash over everything but the weights. Then dlopen gets the file's real path, so that
+ * debuggers and profilers find the file too; before and after it the path must be the file that was checked, and what was
+ * loaded must have its note. A file without such a path (memfd, deleted, replaced meanwhile) is loaded from the descriptor
+ * that was checked. Weights are not hashed here: they only hold numbers (MCC_HOST_VERIFY_WEIGHTS does).
+ * What cannot be survived: a file that is truncated in place after it was checked, or one that is not whole and takes the
+ * path's place between the check and dlopen. Compilers write beside and rename, as mcc does: that is always fine.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -17,6 +20,8 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +47,14 @@ struct file {
     uint64_t size;
     struct stat stat;
     struct mcc_note note;
-    uint64_t note_offset;
+    uint64_t note_offset, note_address;       /* in the file; in memory, from the load address */
     mcc_error *error;
+};
+
+struct library {
+    mcc_lib lib;               /* first: what the host has of it */
+    const mcc_api *(*query)(uint32_t);
+    int fd;                    /* stays open as long as the library bears its name; -1: it has a path */
 };
 
 static int fail(const struct file *file, int code, const char *what, const char *detail)
@@ -52,14 +63,16 @@ static int fail(const struct file *file, int code, const char *what, const char 
     if (error) {
         error->code = code;
         error->node = -1;
-        snprintf(error->text, sizeof error->text, "%.100s: %s%.100s", file->path, what, detail);
+        size_t n = strlen(file->path), most = 90;
+        bool cut = n > most;              /* the end says more than the beginning */
+        snprintf(error->text, sizeof error->text, "%s%s: %s%.100s", cut ? "..." : "", file->path + (cut ? n - most : 0), what, detail);
     }
     return code;
 }
 
 static bool read_at(const struct file *file, void *to, size_t bytes, uint64_t offset)
 {
-    char *p = to;
+    char *p = (char *)to;
     while (bytes > 0) {
         ssize_t got = pread(file->fd, p, bytes, (off_t)offset);
         if (got < 0 && errno == EINTR)
@@ -87,6 +100,14 @@ static bool inside(const struct file *file, uint64_t offset, uint64_t bytes)
 #define P5 0x27D4EB2F165667C5u
 
 struct hash { uint64_t acc[4], total; unsigned char rest[32]; size_t n_rest; };
+
+static void hash_start(struct hash *h)
+{
+    memset(h, 0, sizeof *h);
+    h->acc[0] = P1 + P2;
+    h->acc[1] = P2;
+    h->acc[3] = 0 - P1;
+}
 
 static uint64_t rotate(uint64_t x, int n) { return x << n | x >> (64 - n); }
 static uint64_t word_at(const unsigned char *p)
@@ -144,7 +165,7 @@ static bool hash_range(const struct file *file, struct hash *hash, unsigned char
 {
     uint64_t field = file->note_offset + offsetof(struct mcc_note, hash);
     while (from < to) {
-        size_t n = to - from < READ_BYTES ? (size_t)(to - from) : READ_BYTES;
+        size_t n = to - from < READ_BYTES ? (size_t)(to - from) : (size_t)READ_BYTES;
         if (!read_at(file, buffer, n, from))
             return false;
         for (uint64_t i = 0; i < sizeof file->note.hash; i++)
@@ -159,10 +180,11 @@ static bool hash_range(const struct file *file, struct hash *hash, unsigned char
 static int check_hash(const struct file *file)
 {
     const struct mcc_note *note = &file->note;
-    unsigned char *buffer = malloc(READ_BYTES);
+    unsigned char *buffer = (unsigned char *)malloc(READ_BYTES);
     if (!buffer)
         return fail(file, MCC_E_NOMEM, "out of memory", "");
-    struct hash hash = { { P1 + P2, P2, 0, 0 - P1 }, 0, { 0 }, 0 };
+    struct hash hash;
+    hash_start(&hash);
     bool read = hash_range(file, &hash, buffer, 0, note->weights_offset) &&
                 hash_range(file, &hash, buffer, note->weights_offset + note->weights_size, file->size);
     free(buffer);
@@ -209,6 +231,7 @@ static bool find_note(struct file *file, const Elf64_Phdr *segment)
             if (!read_at(file, &file->note, sizeof file->note, at))
                 return false;
             file->note_offset = at;
+            file->note_address = segment->p_vaddr + (at - segment->p_offset);
             if (memcmp(file->note.owner, "mcc", 4) == 0)
                 return true;
         }
@@ -265,62 +288,171 @@ static int check_file(struct file *file)
 
 /* ---- loading ---------------------------------------------------------------------------------------------------------- */
 
-/* A name for the descriptor that no other file can have had: the dynamic linker compares names with those of loaded
- * libraries first, and descriptor numbers come back. So the file's identity goes into the name, one bit as "./" or ".//". */
-static void descriptor_name(const struct file *file, char *name, size_t size)
+/* The dynamic linker compares names with those of loaded libraries first, and a path or a descriptor's number comes back
+ * with another file behind it. So the file's identity goes into the name, one bit as "./" or ".//": folder, bits, name. */
+static bool own_name(const struct file *file, const char *folder, size_t length, const char *name, char *result)
 {
-    struct { uint64_t word[6]; } id = { { (uint64_t)file->stat.st_dev, (uint64_t)file->stat.st_ino, file->size,
-                                          (uint64_t)file->stat.st_ctim.tv_sec, (uint64_t)file->stat.st_ctim.tv_nsec,
-                                          file->note.hash } };
-    struct hash hash = { { P1 + P2, P2, 0, 0 - P1 }, 0, { 0 }, 0 };
-    hash_add(&hash, (const unsigned char *)&id, sizeof id);
+    uint64_t id[6] = { (uint64_t)file->stat.st_dev, (uint64_t)file->stat.st_ino, file->size,
+                       (uint64_t)file->stat.st_ctim.tv_sec, (uint64_t)file->stat.st_ctim.tv_nsec, file->note.hash };
+    struct hash hash;
+    hash_start(&hash);
+    hash_add(&hash, (const unsigned char *)id, sizeof id);
     uint64_t bits = hash_end(&hash);
-    size_t n = (size_t)snprintf(name, size, "/proc/self/fd/");
-    for (int i = 0; i < 64; i++)
-        n += (size_t)snprintf(name + n, size - n, bits >> i & 1 ? ".//" : "./");
-    snprintf(name + n, size - n, "%d", file->fd);
+    size_t n_name = strlen(name) + 1;
+    if (length + 3 * 64 + n_name > PATH_MAX)
+        return false;
+    memcpy(result, folder, length);
+    for (int i = 0; i < 64; i++, bits >>= 1) {
+        size_t n = bits & 1 ? 3 : 2;
+        memcpy(result + length, ".//", n);
+        length += n;
+    }
+    memcpy(result + length, name, n_name);
+    return true;
 }
 
-static int load_checked(const struct file *file, mcc_lib *lib)
+static bool same_file(const struct stat *a, const struct stat *b)
 {
-    char name[256];
-    descriptor_name(file, name, sizeof name);
-    lib->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (!lib->handle) {
-        const char *why = dlerror();
-        return fail(file, MCC_E_IO, "cannot be loaded: ", why ? why : "");
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Is the name still the file that was checked, and that file still as it was? */
+static bool is_unchanged(const struct file *file, const char *name)
+{
+    struct stat now, open;
+    return stat(name, &now) == 0 && fstat(file->fd, &open) == 0 && same_file(&now, &open) && same_file(&open, &file->stat);
+}
+
+/* The file's own path without links: what debuggers and profilers open as well. False: it has none that is still the
+ * checked file (in memory only, deleted, replaced since), one that is too long, or one where dlopen would replace a "$". */
+static bool path_name(const struct file *file, char *name)
+{
+    char *real = realpath(file->path, NULL), *last = real ? strrchr(real, '/') : NULL;
+    bool good = last && !strchr(real, '$') && own_name(file, real, (size_t)(last + 1 - real), last + 1, name) &&
+                is_unchanged(file, name);
+    free(real);
+    return good;
+}
+
+/* The descriptor by this process's number and not as /proc/self: a debugger would open a descriptor of its own. */
+static bool descriptor_name(const struct file *file, char *name)
+{
+    char folder[64], number[16];
+    int n = snprintf(folder, sizeof folder, "/proc/%ld/fd/", (long)getpid());
+    snprintf(number, sizeof number, "%d", file->fd);
+    return own_name(file, folder, (size_t)n, number, name);
+}
+
+struct loaded { const struct file *file; uint64_t address; bool same; };
+
+static bool holds(const struct dl_phdr_info *info, uint64_t address, uint64_t bytes)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const Elf64_Phdr *p = &info->dlpi_phdr[i];
+        uint64_t at = address - info->dlpi_addr - p->p_vaddr;
+        if (p->p_type == PT_LOAD && at < p->p_filesz && bytes <= p->p_filesz - at)
+            return true;
     }
-    const mcc_api *(*query)(uint32_t);
-    *(void **)&query = dlsym(lib->handle, file->note.query);
+    return false;
+}
+
+static int compare_note(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct loaded *loaded = (struct loaded *)user;
+    (void)size;
+    if (!holds(info, loaded->address, 1))
+        return 0;
+    const struct mcc_note *checked = &loaded->file->note;
+    uint64_t note = info->dlpi_addr + loaded->file->note_address;
+    loaded->same = holds(info, note, sizeof *checked) && memcmp((const void *)(uintptr_t)note, checked, sizeof *checked) == 0;
+    return 1;
+}
+
+/* Says why dlopen failed, without the name it was given: that is long, and the reason stands behind it. */
+static int fail_loading(const struct file *file, const char *name)
+{
+    char text[256];
+    const char *why = dlerror(), *at = why ? strstr(why, name) : NULL;
+    if (!at)
+        return fail(file, MCC_E_IO, "cannot be loaded: ", why ? why : "");
+    const char *rest = at + strlen(name);
+    if (at == why && rest[0] == ':')     /* "NAME: reason" of glibc; musl has the name in the middle */
+        return fail(file, MCC_E_IO, "cannot be loaded", rest);
+    snprintf(text, sizeof text, "%.*sit%.100s", at - why < 100 ? (int)(at - why) : 100, why, rest);
+    return fail(file, MCC_E_IO, "cannot be loaded: ", text);
+}
+
+enum outcome { LOADED, FAILED, CHANGED };
+
+/* What was loaded must be what was checked. Its note, with the hash of everything else, is compared in memory: that sees
+ * also a file that was replaced and put back in between. */
+static enum outcome load_as(const struct file *file, const char *name, bool by_path, struct library *lib)
+{
+    lib->lib.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (by_path && !is_unchanged(file, name))
+        return CHANGED;
+    if (!lib->lib.handle)
+        return fail_loading(file, name), FAILED;
+    void *query = dlsym(lib->lib.handle, file->note.query);
     if (!query)
-        return fail(file, MCC_E_IO, "lacks the function ", file->note.query);
-    lib->api = query(MCC_ABI);
-    return lib->api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
+        return fail(file, MCC_E_IO, "lacks the function ", file->note.query), FAILED;
+    struct loaded loaded = { file, (uint64_t)(uintptr_t)query, false };
+    dl_iterate_phdr(compare_note, &loaded);
+    if (!loaded.same)
+        return CHANGED;
+    *(void **)&lib->query = query;
+    return LOADED;
+}
+
+/* By its path where it has one, else by the descriptor, which then stays open. */
+static int load_checked(struct file *file, struct library *lib)
+{
+    char name[PATH_MAX];
+    enum outcome outcome = path_name(file, name) ? load_as(file, name, true, lib) : CHANGED;
+    if (outcome == CHANGED) {
+        if (lib->lib.handle)
+            dlclose(lib->lib.handle);
+        descriptor_name(file, name);
+        lib->fd = file->fd;
+        outcome = load_as(file, name, false, lib);
+    }
+    if (outcome == CHANGED)
+        return fail(file, MCC_E_IO, "was replaced while it was loaded", "");
+    if (outcome == FAILED)
+        return MCC_E_IO;
+    lib->lib.api = lib->query(MCC_ABI);
+    return lib->lib.api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
 }
 
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
 {
-    struct file file = { .path = path ? path : "(no path)", .error = error };
+    struct file file;
+    memset(&file, 0, sizeof file);
+    file.path = path ? path : "(no path)";
+    file.error = error;
     if (!result)
         return fail(&file, MCC_E_ARG, "the result is NULL", "");
     *result = NULL;
     if (!path)
         return fail(&file, MCC_E_ARG, "the path is NULL", "");
-    mcc_lib *lib = calloc(1, sizeof *lib);
+    struct library *lib = (struct library *)calloc(1, sizeof *lib);
     if (!lib)
         return fail(&file, MCC_E_NOMEM, "out of memory", "");
+    lib->fd = -1;
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     int code = file.fd < 0 ? fail(&file, MCC_E_IO, "cannot be opened: ", strerror(errno)) : check_file(&file);
     if (!code)
         code = load_checked(&file, lib);
-    if (file.fd >= 0)
+    if (file.fd >= 0 && lib->fd < 0)
         close(file.fd);
     if (!code)
-        code = lib->api->open(host, &lib->model, error);
+        code = lib->lib.api->open(host, &lib->lib.model, error);
     if (!code)
-        *result = lib;
+        *result = &lib->lib;
     else
-        mcc_unload(lib);
+        mcc_unload(&lib->lib);
     return code;
 }
 
@@ -328,9 +460,12 @@ void mcc_unload(mcc_lib *lib)
 {
     if (!lib)
         return;
+    struct library *own = (struct library *)lib;
     if (lib->model)
         lib->api->close(lib->model);
     if (lib->handle)
         dlclose(lib->handle);
-    free(lib);
+    if (own->fd >= 0)
+        close(own->fd);
+    free(own);
 }

@@ -101,6 +101,12 @@ def test_header_refuses_what_c_cannot_carry(tmp_path):
     assert done.returncode == 1 and "data decides" in done.stderr and not (tmp_path / "m.so").exists()
 
 
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_loader_is_cxx_too(tmp_path, prefix, standard):
+    run("g++", "-x", "c++", f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", f"-I{prefix}/include", "-c",
+        "-o", tmp_path / "load.o", prefix / "share/mcc/mcc_load.c")
+
+
 # ---- Python -----------------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,11 @@
 /* The loader on good, truncated, damaged and foreign files: an error code with a text each time, and a library that works
  * where it says so. The artifact is the hand-written model, linked by the C compiler and sealed here. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -266,11 +270,146 @@ static void test_many(void **state)
     assert_true(line_count("/proc/self/maps") <= maps + 8);
 }
 
+static size_t descriptor_count(void)
+{
+    size_t n = 0;
+    DIR *open_ones = opendir("/proc/self/fd");
+    while (readdir(open_ones))
+        n++;
+    closedir(open_ones);
+    return n;
+}
+
+static const char *loaded_as(const mcc_lib *lib)
+{
+    struct link_map *map;
+    assert_int_equal(dlinfo(lib->handle, RTLD_DI_LINKMAP, &map), 0);
+    return map->l_name;
+}
+
+/* Debuggers open the name by which a library was loaded: it must be the file for them, too, whatever their own descriptors
+ * are. A file with a path is loaded by it; one without keeps its descriptor, and both give everything back. */
+static void test_names(void **state)
+{
+    mcc_lib *lib;
+    char link[80], name[80];
+    struct stat wanted, found;
+    size_t before = descriptor_count();
+    (void)state;
+    snprintf(link, sizeof link, "%s/link.so", folder);
+    snprintf(name, sizeof name, "%s/$ORIGIN.so", folder);
+    assert_int_equal(symlink("good.so", link), 0);
+    const char *const paths[] = { good_path, link };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mcc_load(paths[i], NULL, &lib, NULL), MCC_OK);
+        assert_true(strncmp(loaded_as(lib), folder, strlen(folder)) == 0 && !strstr(loaded_as(lib), "link"));
+        assert_int_equal(stat(loaded_as(lib), &found) || stat(good_path, &wanted), 0);
+        assert_true(found.st_ino == wanted.st_ino && found.st_dev == wanted.st_dev);
+        check_runs(lib);
+        mcc_unload(lib);
+    }
+    unlink(link);
+    write_file(name, good, good_size);      /* dlopen would put a folder in the place of $ORIGIN */
+    assert_int_equal(mcc_load(name, NULL, &lib, NULL), MCC_OK);
+    unlink(name);
+    char process[40];
+    snprintf(process, sizeof process, "/proc/%d/fd/", (int)getpid());
+    assert_true(strncmp(loaded_as(lib), process, strlen(process)) == 0);
+    assert_int_equal(stat(loaded_as(lib), &found), 0);
+    assert_int_equal(found.st_size, good_size);
+    check_runs(lib);
+    mcc_unload(lib);
+    assert_int_equal(descriptor_count(), before);
+}
+
+/* A host that has the artifact in memory only. */
+static void test_memory_file(void **state)
+{
+    mcc_lib *lib;
+    char name[40];
+    struct stat found;
+    int fd = memfd_create("model", MFD_CLOEXEC);
+    (void)state;
+    assert_true(fd >= 0 && write(fd, good, good_size) == (ssize_t)good_size);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    assert_int_equal(mcc_load(name, NULL, &lib, NULL), MCC_OK);
+    close(fd);
+    assert_int_equal(stat(loaded_as(lib), &found), 0);
+    assert_int_equal(found.st_size, good_size);
+    check_runs(lib);
+    mcc_unload(lib);
+}
+
+static void *replace(void *stop)
+{
+    char beside[80];
+    snprintf(beside, sizeof beside, "%s/beside.so", folder);
+    while (!__atomic_load_n((int *)stop, __ATOMIC_RELAXED)) {
+        FILE *f = fopen(beside, "wb");
+        fwrite(good, 1, good_size, f);
+        fclose(f);
+        rename(beside, bad_path);
+    }
+    return NULL;
+}
+
+/* A compiler that replaces the file again and again while it is loaded: every load has one whole file. */
+static void test_replaced(void **state)
+{
+    pthread_t thread;
+    int stop = 0;
+    mcc_lib *lib;
+    size_t before = descriptor_count();
+    (void)state;
+    write_file(bad_path, good, good_size);
+    assert_int_equal(pthread_create(&thread, NULL, replace, &stop), 0);
+    for (int i = 0; i < 500; i++) {
+        mcc_error error;
+        int code = mcc_load(bad_path, NULL, &lib, &error);
+        if (code)
+            fail_msg("%s", error.text);
+        check_runs(lib);
+        mcc_unload(lib);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    assert_int_equal(descriptor_count(), before);
+}
+
+/* A needed library that is not there: the reason is in the text, not cut off behind a long name. */
+static void test_reason(void **state)
+{
+    unsigned char *copy = malloc(good_size);
+    char deep[512];
+    mcc_error error;
+    mcc_lib *lib;
+    (void)state;
+    memcpy(copy, good, good_size);
+    for (size_t i = 0; i + 9 < good_size; i++)
+        if (memcmp(copy + i, "libc.so.6", 10) == 0)
+            memcpy(copy + i, "libX", 4);
+    seal(copy, good_size);
+    int n = snprintf(deep, sizeof deep, "%s", folder);
+    for (int i = 0; i < 100; i++)
+        n += snprintf(deep + n, sizeof deep - (size_t)n, "/.");
+    snprintf(deep + n, sizeof deep - (size_t)n, "/bad.so");
+    write_file(bad_path, copy, good_size);
+    const char *const paths[] = { bad_path, deep };
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mcc_load(paths[i], NULL, &lib, &error), MCC_E_IO);
+        if (!strstr(error.text, "libX.so.6") || !strstr(error.text, "No such file") || !strstr(error.text, "bad.so: "))
+            fail_msg("'%s' lacks the reason", error.text);
+    }
+    free(copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loads), cmocka_unit_test(test_no_artifact), cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_many),
+        cmocka_unit_test(test_names), cmocka_unit_test(test_memory_file), cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_reason),
     };
     return cmocka_run_group_tests(tests, build, clean);
 }
