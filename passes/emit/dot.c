@@ -80,11 +80,11 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
     const struct storage *s = &em->m->storage[g->v.i];
     if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
         return false;
-    expr_id idx[RANK_MAX], first = em_address(em, s, g->idx), coef, rest = first;
+    expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
     int64_t step;
     for (uint32_t j = 1; j < g->valid; j++) {
         point_at(em, g, j, idx);
-        if (!ex_is_const(em->x, ex_sub(em->x, em_address(em, s, idx), first), &step) || step != (int64_t)j)
+        if (!ex_is_const(em->x, ex_sub(em->x, storage_address(em->x, s, idx), first), &step) || step != (int64_t)j)
             return false;
     }
     const struct em_sym *lane = NULL;

@@ -50,6 +50,7 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
         if (s->kind == SCHEDULE_NONE)
             continue;
         site.k->flops = s->flops;
+        site.k->ns = s->ns;
         ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) && em_finish(&em);
         arena_release(&scratch);
         if (m->emitted)

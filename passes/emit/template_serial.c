@@ -30,7 +30,6 @@ bool emit_scan(struct em *em)
     em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
     em_for_end(em, &l, &after, &last);
     em_parallel_end(em, &par);
-    em->k->ns = extent_hint(em->x, t->dims[axis]) * 2;
     return !em->failed;
 }
 
@@ -92,7 +91,6 @@ bool emit_scatter(struct em *em)
     each_point(em, n, value_type(em->g, n->out[0]), 0, idx, scatter_copy);
     each_point(em, n, value_type(em->g, n->in[2]), 0, idx, scatter_update);
     em_parallel_end(em, &par);
-    em->k->ns = 1000;
     return !em->failed;
 }
 
@@ -135,7 +133,7 @@ bool emit_halo(struct em *em)
 {
     value_id v = em->k->outs.data[0];
     const struct type *t = value_type(em->g, v);
-    uint32_t lanes = machine_vector_lanes(em->mach, value_type(em->g, v)->elem);
+    uint32_t lanes = em->schedule->halo_lanes;
     struct loop loops[2] = {{0, t->dims[0], {0}}, {1, ex_ceildiv(em->x, t->dims[1], ex_const(em->x, lanes)), {0}}};
     struct em_for par;
     expr_id idx[RANK_MAX];
@@ -148,6 +146,5 @@ bool emit_halo(struct em *em)
     idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
     halo_fill(em, v, 2, idx, false);
     em_parallel_end(em, &par);
-    em->k->ns = 200;
     return !em->failed;
 }

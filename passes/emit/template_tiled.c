@@ -374,12 +374,10 @@ bool emit_tiled(struct em *em)
     struct exprs *x = em->x;
     const struct tile_schedule *s = &em->schedule->tile;
     struct tiling t = {.s = s, .n = graph_node(em->g, em->k->anchor)};
-    expr_id blocks = ex_const(x, 1);
     t.t = value_type(em->g, t.n->out[0]);
     for (int32_t d = 0; d < t.t->rank; d++)
         t.idx[d] = ex_const(x, 0);
-    if (s->vec >= 0)
-        blocks = ex_ceildiv(x, t.t->dims[s->vec], ex_const(x, (int64_t)s->nr * s->lanes));
+    expr_id blocks = tile_blocks(x, t.t, s);
     if (s->blocks)
         block_begin(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
@@ -410,7 +408,5 @@ bool emit_tiled(struct em *em)
             tile_vectors(em, &t, s->vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
     em_parallel_end(em, &par);
-    int64_t lots = s->chunk ? (int64_t)s->chunk * (s->by_piece ? 1 : extent_hint(x, blocks)) : s->blocks ? t.lines : 1;
-    em->k->ns = em->schedule->ns * lots;
     return !em->failed;
 }

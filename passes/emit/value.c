@@ -6,25 +6,6 @@
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
-expr_id em_address(struct em *em, const struct storage *s, const expr_id *idx)
-{
-    struct exprs *x = em->x;
-    expr_id index[2 * RANK_MAX], stride[2 * RANK_MAX];
-    uint32_t n = 0;
-    for (int32_t d = 0; d < s->rank; d++) {
-        const struct dim_layout *l = &s->dim[d];
-        index[n] = idx[d];
-        stride[n++] = l->outer;
-        if (!l->block)
-            continue;
-        expr_id b = ex_const(x, l->block);
-        index[n - 1] = ex_div(x, idx[d], b);
-        index[n] = ex_mod(x, idx[d], b);
-        stride[n++] = ex_const(x, l->inner);
-    }
-    return ex_dot(x, s->origin, index, stride, n);
-}
-
 static const struct em_sym *lane_sym(const struct em *em, expr_id e, bool *several)
 {
     const struct em_sym *found = NULL;
@@ -106,13 +87,13 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
 
 lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
-    struct reach r = reach_address(em, em_address(em, s, idx), cond);
+    struct reach r = reach_address(em, storage_address(em->x, s, idx), cond);
     return em_to_register(em, load_reached(em, buffer, e, &r), e);
 }
 
 lval em_load_memory(struct em *em, value_id v, const expr_id *idx)
 {
-    struct reach r = reach_address(em, em_address(em, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
     return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r);
 }
 
@@ -124,7 +105,7 @@ lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
 {
     enum elem e = value_type(em->g, v)->elem;
-    struct reach r = reach_address(em, em_address(em, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
     lval in[2] = {em_buffer(em, v), r.index};
     lval value = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){e, 1}, in, 2);
     em_set_depth(em, value, em->top);
@@ -134,7 +115,7 @@ lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
 void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)
 {
     static const enum lop op[] = {L_STORE, L_STORE, L_STORES, L_SCATTER};
-    struct reach r = reach_address(em, em_address(em, s, idx), ex_const(em->x, 1));
+    struct reach r = reach_address(em, storage_address(em->x, s, idx), ex_const(em->x, 1));
     lval in[5] = {buffer, r.index};
     uint32_t n = 2;
     value = em_splat(em, to_mem(em, value, e), r.lanes);
@@ -155,7 +136,7 @@ void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
 
 expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
 {
-    return ex_mulc(em->x, em_address(em, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
+    return ex_mulc(em->x, storage_address(em->x, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
 }
 
 void em_prefetch(struct em *em, enum lop near_or_far, lval buffer, expr_id bytes)

@@ -4,6 +4,24 @@
 
 #include <string.h>
 
+expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id *idx)
+{
+    expr_id index[2 * RANK_MAX], stride[2 * RANK_MAX];
+    uint32_t n = 0;
+    for (int32_t d = 0; d < s->rank; d++) {
+        const struct dim_layout *l = &s->dim[d];
+        index[n] = idx[d];
+        stride[n++] = l->outer;
+        if (!l->block)
+            continue;
+        expr_id b = ex_const(x, l->block);
+        index[n - 1] = ex_div(x, idx[d], b);
+        index[n] = ex_mod(x, idx[d], b);
+        stride[n++] = ex_const(x, l->inner);
+    }
+    return ex_dot(x, s->origin, index, stride, n);
+}
+
 expr_id shape_count(struct exprs *x, const expr_id *dims, int32_t rank)
 {
     expr_id n = ex_const(x, 1);

@@ -98,7 +98,7 @@ struct choice { const char *text, *node; enum choice_key key; uint32_t n[3]; boo
 struct schedule;
 struct cpu_schedules { const char *cpu; const struct machine *mach; const struct schedule *of; };
 /* Some fields of a record as a file gives them: which one (schedule/text.c), its value; lines for messages. */
-struct schedule_field { uint32_t field, line; int64_t value; };
+struct schedule_field { uint32_t field, item, line; int64_t value; };
 struct schedule_told { uint32_t kernel, line; const char *cpu; int kind; VEC(struct schedule_field) fields; };
 
 struct module {

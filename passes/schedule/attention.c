@@ -75,8 +75,11 @@ static void choose_span(const struct site *site, const struct attention_shape *t
         s->span = (keys + (keys + s->span - 1) / s->span - 1) / ((keys + s->span - 1) / s->span);
 }
 
-static void estimate(const struct site *site, const struct attention_shape *t, struct schedule *out)
+void attention_estimate(const struct site *site, struct schedule *out)
 {
+    struct attention_shape shape, *t = &shape;
+    if (!attention_shape(site, &shape))
+        return;
     const struct attention_schedule *s = &out->attention;
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
@@ -114,6 +117,6 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     choose_scores(site, &t, s);
     choose_values(site, &t, s);
     choose_span(site, &t, s);
-    estimate(site, &t, out);
+    attention_estimate(site, out);
     return true;
 }

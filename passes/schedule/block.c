@@ -64,6 +64,11 @@ int64_t tile_count(const struct exprs *x, const struct type *t, const struct til
     return c->flat ? tile_flat_split(x, t, c).tiles : rows / c->tb;
 }
 
+expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));
+}
+
 static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s, struct tile_schedule *c)
 {
     int64_t l2 = (int64_t)site->mach->l2_kib * 1024, most = l2 * 3 / 16;
@@ -100,7 +105,7 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
     int64_t a, b, lines = 1, half = (int64_t)site->mach->l2_kib * 1024 / 2;
     if (!shares_columns(site, n, c))
         return false;
-    int64_t blocks = extent_hint(x, ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes)));
+    int64_t blocks = extent_hint(x, tile_blocks(x, t, c));
     for (int32_t d = 0; d < t->rank; d++)
         if (tile_is_line(n, c, d) && !mul_i64(lines, extent_hint(x, t->dims[d]), &lines))
             return false;

@@ -12,6 +12,16 @@ static enum schedule_kind kind_of(const struct kernel *k)
     return kind == SCHEDULE_NONE ? kind : k->winograd ? SCHEDULE_WINOGRAD : k->attention ? SCHEDULE_ATTENTION : kind;
 }
 
+/* Kernels whose indices are few and alike. */
+static void serial_estimate(const struct site *site, struct schedule *s)
+{
+    const struct node *n = site->k->anchor.i ? graph_node(site->g, site->k->anchor) : NULL;
+    if (s->kind == SCHEDULE_SCAN && n)
+        s->ns = extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * 2;
+    else
+        s->ns = s->kind == SCHEDULE_SCATTER ? 1000 : s->kind == SCHEDULE_HALO ? 200 : 0;
+}
+
 bool schedule_choose(const struct site *site, struct schedule *out)
 {
     *out = (struct schedule){.kind = kind_of(site->k)};
@@ -20,14 +30,45 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         tile_choose(site, out);
         stage_choose(site, &out->tile);
         block_choose(site, &out->tile);
+        tile_estimate_index(site, out);
         return true;
     case SCHEDULE_WINOGRAD:
         winograd_sizes(site, out);
         return true;
     case SCHEDULE_ATTENTION:
         return attention_sizes(site, out);
-    default:
+    case SCHEDULE_MAP:
+        map_choose(site, out);
         return true;
+    case SCHEDULE_HALO:
+        out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
+        break;
+    default:
+        break;
+    }
+    serial_estimate(site, out);
+    return true;
+}
+
+void schedule_estimate(const struct site *site, struct schedule *s)
+{
+    switch (s->kind) {
+    case SCHEDULE_MAP:
+        map_estimate(site, s);
+        break;
+    case SCHEDULE_TILED:
+        tile_estimate(site, &s->tile);
+        tile_estimate_index(site, s);
+        break;
+    case SCHEDULE_WINOGRAD:
+        winograd_estimate(site, s);
+        break;
+    case SCHEDULE_ATTENTION:
+        attention_estimate(site, s);
+        break;
+    default:
+        serial_estimate(site, s);
+        break;
     }
 }
 

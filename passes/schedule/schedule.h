@@ -27,6 +27,22 @@ enum schedule_kind {
     SCHEDULE_MAP, SCHEDULE_TILED, SCHEDULE_WINOGRAD, SCHEDULE_ATTENTION, SCHEDULE_SCAN, SCHEDULE_SCATTER, SCHEDULE_HALO
 };
 
+/* Squares of a map whose operand lies contiguous along another dim than its result: points along the lanes' dim by points along the
+ * last loop's, which registers turn. */
+struct turn_schedule {
+    uint32_t lanes, columns;     /* columns 0: nothing is turned */
+    uint32_t line;               /* squares side by side along the lanes before the next ones along the other dim */
+};
+
+/* A stored value over its own points: a loop for each dim. */
+struct map_schedule {
+    int32_t vec;                 /* dim of the lanes; -1: scalars */
+    uint32_t lanes;
+    uint32_t n_loops, parallel;  /* the outermost so many are flattened into the parallel index */
+    int32_t loop[RANK_MAX];      /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
+    struct turn_schedule turn;
+};
+
 /* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
 struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
 
@@ -43,6 +59,7 @@ struct tile_schedule {
     int64_t block, blocks;       /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t near;                /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early;               /* ... and the next block's panels during so many steps of this one; 0: not */
+    int64_t ns;                  /* estimated: the rows of a block of vectors that are one parallel index where nothing is staged or blocked */
 };
 
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
@@ -67,15 +84,19 @@ struct attention_schedule {
 
 struct schedule {
     enum schedule_kind kind;
+    struct map_schedule map;             /* SCHEDULE_MAP */
+    uint32_t halo_lanes;                 /* SCHEDULE_HALO: channels at a time */
     struct tile_schedule tile;           /* SCHEDULE_TILED */
     struct winograd_schedule winograd;   /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
-    int64_t ns;                  /* estimated per parallel index; 0: the emitter's own count (maps, scans) */
+    int64_t ns;                  /* estimated per parallel index: what the runtime cuts the work of its threads by */
     uint64_t flops;              /* of the whole kernel, at the least extents */
 };
 
 /* Decides for one kernel, after every value has its storage. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *);
+/* The estimate anew, after fields have changed. */
+void schedule_estimate(const struct site *, struct schedule *);
 /* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added
  * to *why. Fills in what follows from the others (the number of blocks). */
 bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
@@ -132,6 +153,13 @@ bool reduced_cut(const struct site *, const struct node *, struct cut *);
 struct stage_rows { int64_t rows, width, left, columns; };
 bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
 
+/* What of a map's operands squares turn (schedule/turn.c): stored values that the domain's value at idx is computed of, contiguous along
+ * symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how many. */
+enum { TURNED_MOST = 8, TURN_BYTES = 16 /* that interleaving stays within */, TURN_LINE = 64 /* bytes */,
+       TURN_COLUMNS_MOST = 16, TURN_LANES_MOST = 32 };
+struct turned_load { value_id value; expr_id at[RANK_MAX]; };
+uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns, struct turned_load *);
+
 /* A Winograd kernel's shape on this CPU. */
 struct winograd_shape {
     const struct winograd_form *form;
@@ -158,14 +186,26 @@ static inline int64_t attention_line(const struct attention_schedule *s) { retur
 bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);
 /* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result, const struct tile_schedule *);
+/* Blocks of nr vectors along vec; 1 where there are no lanes. */
+expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */
 int64_t tile_count(const struct exprs *, const struct type *result, const struct tile_schedule *);
 
 /* ---- the decisions ------------------------------------------------------------------------------------------------------- */
 
 enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes about as long as what is computed */ };
+/* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
+void map_choose(const struct site *, struct schedule *);
+void map_estimate(const struct site *, struct schedule *);
+/* schedule/turn.c: may it go by squares of lanes along dim vec times columns along dim source, and which? */
+bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_schedule *);
+/* Do the dims hold such squares, and is some operand turned by them? */
+bool turn_serves(const struct site *, int32_t vec, int32_t source, const struct turn_schedule *);
 /* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
 void tile_choose(const struct site *, struct schedule *);
+/* tile.ns, and schedule.ns of it. */
+void tile_estimate(const struct site *, struct tile_schedule *);
+void tile_estimate_index(const struct site *, struct schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? */
 bool tile_fits(const struct site *, const struct tile_schedule *);
 /* Steps of the reduction at one point; guesses where symbolic. */
@@ -181,5 +221,7 @@ void block_choose(const struct site *, struct tile_schedule *);
 /* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention.c: those of an attention kernel. */
 void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
+void winograd_estimate(const struct site *, struct schedule *);
+void attention_estimate(const struct site *, struct schedule *);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MOST = 512, NUMBER_MOST = 1 << 30 };
+enum { LINE_MOST = 512, NUMBER_MOST = 1 << 30, ITEMS_MOST = 1 << 16 };
 
 static const char *const kind_names[] = {
     [SCHEDULE_NONE] = "none", [SCHEDULE_MAP] = "map", [SCHEDULE_TILED] = "tiled", [SCHEDULE_WINOGRAD] = "winograd",
@@ -20,16 +20,29 @@ static const char *const kind_names[] = {
 };
 
 enum width { INT32, INT64, FLAG };
+enum { ANY_KIND = -1 };
 static const struct field {
-    enum schedule_kind kind;
-    const char *name;
+    int kind;
+    const char *name;            /* with %u where there are several: the number of one */
     size_t at;
     enum width width;
     const char *note;
+    size_t count, each;          /* several: where their number is, an uint32_t, and the bytes from one to the next */
 } fields[] = {
-#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note}
-#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note}
-#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note}
+#define MAP(member, name, width, note) {SCHEDULE_MAP, name, offsetof(struct schedule, map.member), width, note, 0, 0}
+#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note, 0, 0}
+#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note, 0, 0}
+#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note, 0, 0}
+    {ANY_KIND, "estimate", offsetof(struct schedule, ns), INT64, "ns of a parallel index, from which the runtime cuts work", 0, 0},
+    MAP(vec, "lanes.dim", INT32, "dim of the result whose points lie in lanes; -1: none"),
+    MAP(lanes, "lanes", INT32, "points of a vector"),
+    {SCHEDULE_MAP, "loop.%u", offsetof(struct schedule, map.loop), INT32, "dims, outermost first", offsetof(struct schedule, map.n_loops),
+     sizeof(int32_t)},
+    MAP(parallel, "parallel", INT32, "loops that are flattened into the parallel index"),
+    MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
+    MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),
+    MAP(turn.line, "turn.squares", INT32, "side by side along the lanes' dim"),
+    {SCHEDULE_HALO, "lanes", offsetof(struct schedule, halo_lanes), INT32, "channels of a vector", 0, 0},
     TILE(vec, "lanes.dim", INT32, "dim of the anchor's result whose points lie in lanes; -1: none"),
     TILE(lanes, "lanes", INT32, "points of a vector"),
     TILE(a, "tile.a", INT32, "dims that are register-tiled; -1: none"),
@@ -63,9 +76,14 @@ static const struct field {
     ATTN(span, "span", INT64, "keys at a time; 0: all, the softmax is exact"),
 };
 
-static int64_t field_get(const struct field *f, const struct schedule *s)
+static uint32_t field_count(const struct field *f, const struct schedule *s)
 {
-    const char *at = (const char *)s + f->at;
+    return f->each ? *(const uint32_t *)((const char *)s + f->count) : 1;
+}
+
+static int64_t field_get(const struct field *f, const struct schedule *s, uint32_t item)
+{
+    const char *at = (const char *)s + f->at + item * f->each;
     switch (f->width) {
     case FLAG: return *(const bool *)at;
     case INT32: return *(const int32_t *)at;
@@ -73,9 +91,9 @@ static int64_t field_get(const struct field *f, const struct schedule *s)
     }
 }
 
-static void field_set(const struct field *f, struct schedule *s, int64_t n)
+static void field_set(const struct field *f, struct schedule *s, uint32_t item, int64_t n)
 {
-    char *at = (char *)s + f->at;
+    char *at = (char *)s + f->at + item * f->each;
     if (f->width == FLAG)
         *(bool *)at = n;
     else if (f->width == INT32)
@@ -86,16 +104,22 @@ static void field_set(const struct field *f, struct schedule *s, int64_t n)
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-static void record_print(const struct schedule *s, struct strbuf *out)
+static const char *field_name(const struct field *f, uint32_t item, struct arena *a)
+{
+    const char *number = strstr(f->name, "%u");
+    return number ? arena_printf(a, "%.*s%u%s", (int)(number - f->name), f->name, item, number + 2) : f->name;
+}
+
+static void record_print(const struct schedule *s, struct arena *a, struct strbuf *out)
 {
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
         const struct field *f = &fields[i];
-        if (f->kind == s->kind)
-            strbuf_printf(out, "  %-16s %-8lld%s%s\n", f->name, (long long)field_get(f, s), f->note ? " # " : "", f->note ? f->note : "");
+        for (uint32_t k = 0; (f->kind == (int)s->kind || f->kind == ANY_KIND) && k < field_count(f, s); k++)
+            strbuf_printf(out, "  %-16s %-8lld%s%s\n", field_name(f, k, a), (long long)field_get(f, s, k), f->note && !k ? " # " : "",
+                          f->note && !k ? f->note : "");
     }
-    if (s->ns)
-        strbuf_printf(out, "  # estimate: %lld ns a parallel index, %llu floating-point operations\n", (long long)s->ns,
-                      (unsigned long long)s->flops);
+    if (s->flops)
+        strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)s->flops);
 }
 
 void schedules_print(const struct module *m, struct strbuf *out)
@@ -108,7 +132,7 @@ void schedules_print(const struct module *m, struct strbuf *out)
             strbuf_printf(out, "schedule k%u ", i);
             strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
             strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(s, out);
+            record_print(s, m->arena, out);
             strbuf_printf(out, "\n");
         }
 }
@@ -127,7 +151,7 @@ static bool number_read(const char *text, int64_t *n)
     char *end;
     errno = 0;
     *n = strtoll(text, &end, 10);
-    return !errno && end != text && !*end && *n >= -1 && *n <= NUMBER_MOST;
+    return !errno && end != text && !*end && *n >= -1;
 }
 
 /* schedule k12 "label" CPU: KIND */
@@ -157,6 +181,22 @@ static bool head_read(struct reader *r, char *line)
     return true;
 }
 
+/* Is that the field's name, of one of several? *item: its number, else 0. */
+static bool is_named(const struct field *f, const char *name, uint32_t *item)
+{
+    const char *number = strstr(f->name, "%u");
+    size_t before = number ? (size_t)(number - f->name) : 0;
+    char *end;
+    *item = 0;
+    if (!number)
+        return strcmp(f->name, name) == 0;
+    if (strncmp(f->name, name, before) != 0 || name[before] < '0' || name[before] > '9')
+        return false;
+    unsigned long n = strtoul(name + before, &end, 10);
+    *item = (uint32_t)n;
+    return n < ITEMS_MOST && strcmp(end, number + 2) == 0;
+}
+
 static bool field_read(struct reader *r, char *line)
 {
     char *name = line + strspn(line, " "), *value = name + strcspn(name, " ");
@@ -168,11 +208,13 @@ static bool field_read(struct reader *r, char *line)
         *value++ = 0;
     value += strspn(value, " ");
     for (; set.field < COUNT_OF(fields); set.field++)
-        if ((int)fields[set.field].kind == t->kind && strcmp(fields[set.field].name, name) == 0)
+        if ((fields[set.field].kind == t->kind || fields[set.field].kind == ANY_KIND) && is_named(&fields[set.field], name, &set.item))
             break;
     if (set.field == COUNT_OF(fields))
         return wrong(r, arena_printf(r->m->arena, "a schedule of kind %s has no field", kind_names[t->kind]), name);
-    if (!number_read(value, &set.value) || (fields[set.field].width == FLAG && (set.value < 0 || set.value > 1)))
+    const struct field *f = &fields[set.field];
+    if (!number_read(value, &set.value) || (f->kind != ANY_KIND && set.value > NUMBER_MOST) ||
+        (f->width == FLAG && (set.value < 0 || set.value > 1)))
         return wrong(r, arena_printf(r->m->arena, "%s takes a number, not", name), value);
     VEC_PUSH(r->m->arena, &t->fields, set);
     return true;
@@ -202,6 +244,22 @@ bool schedules_parse(struct module *m, const char *path, const char *text)
     return true;
 }
 
+/* Fields of that kind only: what follows from the others, then the estimate. */
+static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, bool any, struct schedule *s)
+{
+    for (uint32_t k = 0; k < t->fields.n; k++) {
+        const struct schedule_field *set = &t->fields.data[k];
+        const struct field *f = &fields[set->field];
+        r->line = set->line;
+        if (set->item >= field_count(f, s))
+            return wrong(r, arena_printf(site->m->arena, "there are %u of '%s', not", field_count(f, s), f->name),
+                         arena_printf(site->m->arena, "%u", set->item));
+        if ((f->kind == ANY_KIND) == any)
+            field_set(f, s, set->item, set->value);
+    }
+    return true;
+}
+
 bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, struct schedule *s)
 {
     struct module *m = site->m;
@@ -213,10 +271,16 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
             continue;
         if (t->kind != (int)s->kind)
             return wrong(&r, arena_printf(m->arena, "the kernel's schedule is of kind %s, not", kind_names[s->kind]), kind_names[t->kind]);
-        for (uint32_t k = 0; k < t->fields.n; k++)
-            field_set(&fields[t->fields.data[k].field], s, t->fields.data[k].value);
+        if (!fields_apply(site, &r, t, false, s))
+            return false;
         strbuf_init(&why, m->arena);
-        if (!schedule_verify(site, s, &why))
+        if (schedule_verify(site, s, &why))
+            schedule_estimate(site, s);
+        if (!fields_apply(site, &r, t, true, s))
+            return false;
+        if (s->ns < 0)
+            strbuf_printf(&why, "%sthe estimate is negative", why.n ? "; " : "");
+        if (why.n)
             return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line, kernel, cpu, why.data);
     }
     return true;

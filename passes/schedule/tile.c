@@ -254,6 +254,12 @@ static bool has_long_map(const struct site *site)
     return false;
 }
 
+static struct step step_of(const struct site *site, const struct node *n)
+{
+    uint64_t group = dot_group(site->m, n);
+    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, row_taps(site, n), site->mach};
+}
+
 void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -270,9 +276,9 @@ void tile_choose(const struct site *site, struct schedule *out)
         b.n = 1;
     }
     bool contraction = is_contraction(site, n);
-    uint64_t products = tile_steps(site, n), group = dot_group(site->m, n);
-    struct step step = {contraction, (products + group - 1) / group, row_taps(site, n), site->mach};
-    int64_t regs = site->mach->registers, best = INT64_MAX, least = INT64_MAX;
+    uint64_t products = tile_steps(site, n);
+    const struct step step = step_of(site, n);
+    int64_t regs = site->mach->registers, least = INT64_MAX;
     const struct choice *wish = choice_of_kernel(site->m, site->k, CHOOSE_TILE);
     bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
@@ -291,19 +297,46 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (asked || (both < least && !met)) {
                     met = asked;
                     least = both;
-                    best = cost;
                     c = with;
                 }
             }
     if (wish && !met)
         choice_refuse(site->m, wish, arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
                                                 site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
-    uint64_t steps = step.n;
-    int64_t per_block = best == INT64_MAX ? 64 : best / (vectors > c.nr ? vectors / c.nr : 1) / (b.n > c.tb ? b.n / c.tb : 1);
-    out->ns = 20 + (int64_t)(steps > INT32_MAX ? INT32_MAX : steps) * (per_block > 0 ? per_block : 1) / (3 * STEP);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)extent_least(site->m, t->dims[d]);
     out->flops = 2 * points * products;
     out->tile = c;
+    tile_estimate(site, &out->tile);
+}
+
+void tile_estimate(const struct site *site, struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct extent v = extent_of(site, t, c->vec), a = extent_of(site, t, c->a), b = extent_of(site, t, c->b);
+    const struct step step = step_of(site, n);
+    int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
+    if (c->flat) {
+        a.n *= b.n;
+        b.n = 1;
+    }
+    int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
+    int64_t each = cost / (vectors > c->nr ? vectors / c->nr : 1) / (b.n > c->tb ? b.n / c->tb : 1);
+    c->ns = 20 + steps * (each > 0 ? each : 1) / (3 * STEP);
+}
+
+void tile_estimate_index(const struct site *site, struct schedule *s)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    const struct tile_schedule *c = &s->tile;
+    int64_t lots = 1, extent;
+    for (int32_t d = 0; d < t->rank && c->blocks; d++)
+        if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
+            lots *= extent;
+    if (c->chunk)
+        lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
+    s->ns = c->ns * lots;
 }

@@ -8,6 +8,9 @@
  *  6. a block of the reduced dim has whole units and is less than the dim; the dim may be cut, and nothing is staged
  *  7. a chunk has whole register tiles; groups and slices divide the vectors of channels; U is resident in one slice
  *  8. keys come in spans where their number is open
+ *  9. loops of a map are its dims, rows outermost; the parallel ones leave the squares inside; vectors are of a power of two, of at most
+ *     four registers
+ * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
@@ -96,7 +99,7 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     say(c, s->slice >= 1 && s->slice <= w.icv && w.icv % s->slice == 0 && (!whole || s->slice == w.icv),
         "slice is no part of the vectors of input channels");
     say(c, !s->resident || !c->site->k->prepared, "U of this kernel is not derived by it");
-    say(c, s->early >= 0 && s->early <= 9, "prefetch.taps is 0 to 9");
+    say(c, s->early >= 0 && s->early <= (s->resident || c->site->k->prepared ? 0 : 9), "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
     int64_t v, m;
     say(c, mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) && mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) &&
         v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
@@ -123,6 +126,49 @@ static void attention(const struct check *c, const struct attention_schedule *wa
         "so many keys take more scratch than 16 MiB a thread");
 }
 
+/* Loops: each dim once, rows before the others. */
+static bool is_order(const struct kernel *k, const struct map_schedule *s)
+{
+    uint32_t seen = 0, rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : 0;
+    for (uint32_t i = 0; i < s->n_loops; i++) {
+        if (s->loop[i] < 0 || s->loop[i] >= (int32_t)s->n_loops || (seen >> s->loop[i] & 1) ||
+            (k->has_rows && (k->row_mask >> s->loop[i] & 1) != (i < rows)))
+            return false;
+        seen |= 1u << s->loop[i];
+    }
+    return true;
+}
+
+static void squares(const struct check *c, const struct map_schedule *s)
+{
+    const struct turn_schedule *w = &s->turn;
+    if (!w->columns)
+        return;
+    bool sizes = s->n_loops >= 2 && s->vec >= 0 && s->loop[s->n_loops - 2] == s->vec && w->line >= 1 && w->line <= 64 && !c->site->k->has_rows &&
+                 w->columns <= TURN_COLUMNS_MOST && w->lanes <= TURN_LANES_MOST && !(w->lanes & (w->lanes - 1)) && w->lanes >= w->columns &&
+                 (w->columns == 2 || w->columns == 4 || w->columns == 8 || w->columns == 16);
+    say(c, sizes && turn_serves(c->site, s->vec, s->loop[s->n_loops - 1], w), "no operand can be turned by such squares");
+}
+
+static void map(const struct check *c, const struct map_schedule *s)
+{
+    const struct kernel *k = c->site->k;
+    const struct type *t = value_type(c->site->g, k->domain);
+    uint32_t bytes = elem_size(register_elem(t->elem));
+    say(c, is_order(k, s), "loops are the dims of the result, each once, rows outermost");
+    say(c, s->vec >= -1 && s->vec < t->rank && (s->vec >= 0 || s->lanes == 1), "lanes.dim is no dim of the result");
+    say(c, s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
+        s->lanes * bytes <= 4 * c->site->mach->vector_bytes, "lanes are a power of two, at most four registers of them");
+    say(c, s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops), "more parallel loops than there are");
+    if (!c->why->n)
+        squares(c, s);
+}
+
+static void halo(const struct check *c, uint32_t lanes)
+{
+    say(c, lanes >= 2 && lanes <= CHANNEL_BLOCK && !(lanes & (lanes - 1)), "lanes are a power of two, at most 16");
+}
+
 bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf *why)
 {
     struct check c = {site, why};
@@ -136,5 +182,9 @@ bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf 
         winograd(&c, &was.winograd, &s->winograd);
     else if (was.kind == s->kind && s->kind == SCHEDULE_ATTENTION)
         attention(&c, &was.attention, &s->attention);
+    else if (was.kind == s->kind && s->kind == SCHEDULE_MAP)
+        map(&c, &s->map);
+    else if (was.kind == s->kind && s->kind == SCHEDULE_HALO)
+        halo(&c, s->halo_lanes);
     return !why->n;
 }

@@ -208,12 +208,15 @@ static void choose_early(const struct sizing *w)
 }
 
 /* Cycles of what is done at each parallel index, in ns, and the work of a convolution by that form. */
-static void estimate(const struct sizing *w, int64_t oc, struct schedule *out)
+void winograd_estimate(const struct site *site, struct schedule *out)
 {
-    int64_t each = w->s->chunk * w->s->span < w->tiles ? w->s->chunk * w->s->span : w->tiles;
-    int64_t products = w->points * each * w->ic * w->s->group / w->site->mach->fma_per_cycle;
-    out->ns = 100 + (products + each * (w->icv * 110 + w->s->group * 75)) / 3;
-    out->flops = 2 * (uint64_t)(w->points * w->tiles) * (uint64_t)w->ic * (uint64_t)oc;
+    const struct winograd_schedule *s = &out->winograd;
+    struct winograd_shape shape, *w = &shape;
+    winograd_shape(site, &shape);
+    int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
+    int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle;
+    out->ns = 100 + (products + each * (w->icv * 110 + s->group * 75)) / 3;
+    out->flops = 2 * (uint64_t)(w->points * w->known_tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
 /* U is resident where L2 holds all of it beside a register tile's V and M, and several tiles use it. */
@@ -231,5 +234,5 @@ void winograd_sizes(const struct site *site, struct schedule *out)
     choose_span(w);
     choose_slice(w);
     choose_early(w);
-    estimate(w, shape.oc, out);
+    winograd_estimate(site, out);
 }

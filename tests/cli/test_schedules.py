@@ -4,12 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from support.artifact import Artifact
 from support.tool import mcc, save, value
 
 CPU = "-march=x86-64-v3"
+FIELD = r"  [a-z.0-9]+ "
 
 
 def network(path):
@@ -79,7 +80,7 @@ def test_fields_may_change(model, tmp_path, seed):
     lines = records(model).splitlines()
     assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
     want, taken = result(tmp_path / "want.so"), 0
-    places = [i for i, l in enumerate(lines) if re.match(r"  [a-z.]+ ", l) and not re.match(r"  (lanes|tile\.[ab] |tile.flat|winograd)", l)]
+    places = [i for i, l in enumerate(lines) if re.match(FIELD, l) and not re.match(r"  (lanes|tile\.[ab] |tile.flat|winograd)", l)]
     for _ in range(10):
         told, i = list(lines), rng.choice(places)
         name, old = told[i].split()[:2]
@@ -95,6 +96,96 @@ def test_fields_may_change(model, tmp_path, seed):
     assert taken
 
 
+def maps():
+    """Maps in order, turned by squares, of narrow elements, with rows, of open size."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], "turn", perm=[0, 2, 1]), helper.make_node("Add", ["t", "t"], ["a"], "twice"),
+             helper.make_node("Relu", ["x"], ["b"], "relu"), helper.make_node("Cast", ["b"], ["c"], "narrow", to=TensorProto.UINT8),
+             helper.make_node("Softmax", ["a"], ["d"], "soft"), helper.make_node("Tanh", ["z"], ["e"], "open")]
+    return (nodes, [value("x", [3, 40, 36]), value("z", ["n", 21])],
+            [value("a", [3, 36, 40]), value("c", [3, 40, 36], TensorProto.UINT8), value("d", [3, 36, 40]), value("e", ["n", 21])], {})
+
+
+def scans():
+    nodes = [helper.make_node("CumSum", ["x", "axis"], ["a"], "sums"), helper.make_node("Relu", ["a"], ["y"], "relu")]
+    return nodes, [value("x", [6, 30])], [value("a", [6, 30]), value("y", [6, 30])], {"axis": np.int64(1)}
+
+
+def scatters():
+    nodes = [helper.make_node("ScatterElements", ["x", "at", "new"], ["y"], "scatter", axis=1)]
+    rng = np.random.default_rng(1)
+    return (nodes, [value("x", [5, 20])], [value("y", [5, 20])],
+            {"at": rng.permuted(np.tile(np.arange(20), (5, 1)), axis=1)[:, :7].astype(np.int64),
+             "new": rng.standard_normal((5, 7)).astype(np.float32)})
+
+
+def halos():
+    rng = np.random.default_rng(2)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], "one"), helper.make_node("Conv", ["a", "u"], ["y"], "two", pads=[1] * 4, strides=[2, 2])]
+    return (nodes, [value("x", [2, 8, 12, 12])], [value("y", [2, 24, 6, 6])],
+            {"w": rng.standard_normal((20, 8, 1, 1)).astype(np.float32), "u": rng.standard_normal((24, 20, 3, 3)).astype(np.float32)})
+
+
+KINDS = {"map": maps, "scan": scans, "scatter": scatters, "halo": halos}
+
+
+def run(so, feeds):
+    with Artifact(so) as a:
+        return a.run(feeds)
+
+
+def feeds_of(inputs):
+    shapes = [[d.dim_value or 5 for d in i.type.tensor_type.shape.dim] for i in inputs]
+    return [np.random.default_rng(6).standard_normal(s).astype(np.float32) for s in shapes]
+
+
+@pytest.mark.parametrize("kind, cpu", [*((kind, "x86-64-v3") for kind in KINDS), ("map", "x86-64-v2")])
+def test_each_kind(tmp_path, kind, cpu):
+    """Its records read back, and any field may change: refused with a line and a reason, or the same results."""
+    nodes, inputs, outputs, arrays = KINDS[kind]()
+    model, told = save(tmp_path / "net.onnx", nodes, inputs, outputs, arrays), tmp_path / "told.txt"
+    done = mcc(model, f"-march={cpu}", "-stop-after=schedule", "-o", "-")
+    assert f": {kind}\n" in done.stdout, done.stderr
+    told.write_text(done.stdout)
+    assert mcc(model, f"-march={cpu}", f"--schedules={told}", "-stop-after=schedule", "-o", "-").stdout == done.stdout
+    assert mcc(model, f"-march={cpu}", "-o", tmp_path / "want.so").returncode == 0
+    feeds, rng, taken = feeds_of(inputs), random.Random(kind + cpu), 0
+    want = run(tmp_path / "want.so", feeds)
+    records = [r.splitlines() for r in done.stdout.split("\n\n") if f": {kind}\n" in r]
+    for _ in range(12 if kind == "map" else 5):
+        record = list(rng.choice(records))
+        for i in rng.choices([i for i, l in enumerate(record) if re.match(FIELD, l)], k=1 + (rng.random() < 0.3)):
+            name, old = record[i].split()[:2]
+            record[i] = f"  {name} {rng.choice([-1, 0, 1, 2, 4, 8, 16, 3, int(old) * 2, int(old) + 1])}"
+        if rng.random() < 0.5:     # loops in another order
+            loops = [i for i, l in enumerate(record) if l.startswith("  loop.")]
+            for n, (i, j) in enumerate(zip(loops, rng.sample(loops, len(loops)))):
+                record[i] = f"  loop.{n} {j - loops[0]}"
+        told.write_text("\n".join(record))
+        done = mcc(model, f"-march={cpu}", f"--schedules={told}", "-o", tmp_path / "got.so")
+        assert done.returncode in (0, 2), (record, done.stderr)
+        if done.returncode:
+            assert re.search(r"told\.txt:\d+: ", done.stderr), done.stderr
+            continue
+        taken += 1
+        for a, b in zip(run(tmp_path / "got.so", feeds), want):
+            assert np.allclose(a, b, rtol=1e-4, atol=1e-6), record
+    assert taken
+
+
+def test_squares(tmp_path):
+    """Squares of another size turn the same operand; those that it does not have are refused."""
+    nodes, inputs, outputs, arrays = maps()
+    model, told = save(tmp_path / "net.onnx", nodes, inputs, outputs, arrays), tmp_path / "told.txt"
+    text = records(model)
+    assert re.search(r"turn.columns +4 ", text)
+    for change, ok in ((r"turn.lanes 4", True), (r"turn.squares 4", True), ("turn.columns 16", False), ("turn.lanes 6", False)):
+        name = change.split()[0]
+        told.write_text(re.sub(rf"(turn.columns +4 .*\n(?:  turn.*\n)*)", lambda m: re.sub(rf"{name} +\d+", change, m[1]), text))
+        done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
+        assert done.returncode == (0 if ok else 2), (change, done.stderr)
+        assert ok or "no operand can be turned by such squares" in done.stderr
+
+
 @pytest.mark.parametrize("text, why", [
     ("  tile.rows 2\n", "a field before the first schedule"),
     ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
@@ -106,11 +197,19 @@ def test_fields_may_change(model, tmp_path, seed):
     ("HEAD: tiled\n  tile.flat 2\n", "tile.flat takes a number, not '2'"),
     ("HEAD: tiled\n  tile.columns 28\n  tile.vectors 8\n", "the tile"),
     ("HEAD: tiled\n  lanes 3\n", "follow from the layout"),
+    ("WINO: winograd\n  resident 1\n  prefetch.taps 3\n", "prefetch.taps is 0 to 9, and 0 where U"),
+    ("HEAD: tiled\n  estimate -1\n", "the estimate is negative"),
+    ("MAP: map\n  loop.9 1\n", r"there are \d+ of 'loop.%u', not '9'"),
+    ("MAP: map\n  loop.0 7\n", "loops are the dims of the result, each once"),
+    ("MAP: map\n  lanes 12\n", "lanes are a power of two"),
+    ("MAP: map\n  lanes.dim 9\n", "lanes.dim is no dim"),
+    ("MAP: map\n  parallel 9\n", "more parallel loops than there are"),
     ("x" * 600 + "\n", "a line of more than 511 bytes"),
 ])
 def test_what_does_not_fit_is_refused(model, tmp_path, text, why):
     head = re.search(r"^(schedule k\d+ \"strided\" x86-64-v3): tiled$", records(model), re.M)[1]
-    (tmp_path / "told.txt").write_text(text.replace("HEAD", head))
+    soft, wino = (re.search(rf"^(schedule k\d+ .* x86-64-v3): {kind}$", records(model), re.M)[1] for kind in ("map", "winograd"))
+    (tmp_path / "told.txt").write_text(text.replace("HEAD", head).replace("MAP", soft).replace("WINO", wino))
     done = mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / "no.so")
     assert done.returncode == 2 and re.search(r"told\.txt:\d+: ", done.stderr) and re.search(why, done.stderr), done.stderr
     assert not (tmp_path / "no.so").exists()

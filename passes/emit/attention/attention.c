@@ -160,6 +160,5 @@ bool emit_attention(struct em *em)
         t.batch[d] = loops[d].var;
     blocks(&t, loops[n].var);
     em_parallel_end(em, &par);
-    em->k->ns = em->schedule->ns;
     return !em->failed;
 }

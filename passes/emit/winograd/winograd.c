@@ -151,6 +151,5 @@ bool emit_winograd(struct em *em)
     w.group0 = ex_mulc(x, loops[0].var, w.group);
     chunks_of(&w, loops[1].var);
     em_parallel_end(em, &par);
-    em->k->ns = em->schedule->ns;
     return !em->failed;
 }

@@ -1,0 +1,162 @@
+/* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost (rows), and as
+ * many loops in the parallel index as leave work inside of it. */
+#include "passes/schedule/schedule.h"
+
+enum { GRAIN = 4096 /* elements per parallel index, about 2 us */, GRAIN_MOST = 65536 /* elements at most */ };
+
+/* Dims of the stored value by falling stride: the order in which memory lies. */
+static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
+{
+    const struct storage *s = &site->m->storage[v.i];
+    int32_t rank = s->rank;
+    for (int32_t d = 0; d < rank; d++) {
+        int32_t j = d;
+        int64_t mine = ex_is_const(site->x, s->dim[d].outer, &mine) ? mine : INT64_MAX;
+        for (; j > 0; j--) {
+            int64_t other;
+            if (!ex_is_const(site->x, s->dim[order[j - 1]].outer, &other))
+                other = INT64_MAX;
+            if (other >= mine)
+                break;
+            order[j] = order[j - 1];
+        }
+        order[j] = d;
+    }
+}
+
+static expr_id extent_of(const struct site *site, int32_t d) { return value_type(site->g, site->k->domain)->dims[d]; }
+
+/* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1: none. */
+static int32_t source_dim(const struct site *site, const struct map_schedule *s)
+{
+    node_id def = graph_value(site->g, site->k->domain)->def;
+    const struct node *n = def.i ? graph_node(site->g, def) : NULL;
+    if (!n || s->vec < 0 || site->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && op_shape(n->op) != SHAPE_MAP))
+        return -1;
+    int32_t d = value_fast_dim(site->m, n->in[0]);
+    return d >= 0 && d < (int32_t)s->n_loops && d != s->vec && extent_hint(site->x, extent_of(site, d)) > 1 ? d : -1;
+}
+
+/* The dim along which squares of an operand are turned; -1: none. */
+static int32_t turned_dim(const struct site *site, struct map_schedule *s)
+{
+    for (int32_t d = 0; d < (int32_t)s->n_loops && s->vec >= 0 && !site->k->has_rows; d++)
+        if (d != s->vec && turn_choose(site, s->vec, d, &s->turn))
+            return d;
+    return -1;
+}
+
+/* Moves the loop over dim to the end. */
+static void loop_last(struct map_schedule *s, int32_t dim)
+{
+    for (uint32_t i = 0; i + 1 < s->n_loops; i++)
+        if (s->loop[i] == dim) {
+            s->loop[i] = s->loop[i + 1];
+            s->loop[i + 1] = dim;
+        }
+}
+
+/* Is there work for several threads in loops [0, n)? */
+static bool has_many(const struct site *site, const struct map_schedule *s, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!ex_is(site->x, extent_of(site, s->loop[i]), 1))
+            return true;
+    return false;
+}
+
+/* Which loops are flattened into the parallel one: the outer ones, so that what is inside is worth an index. Of unknown
+ * extents one goes inside, since an index costs some divisions. */
+static void split_choose(const struct site *site, struct map_schedule *s)
+{
+    const struct kernel *k = site->k;
+    uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : s->n_loops;
+    int64_t inner = 1;
+    bool unknown = false;
+    for (s->parallel = s->n_loops; s->parallel > 0; s->parallel--) {
+        int32_t dim = s->loop[s->parallel - 1];
+        int64_t n = 1;
+        bool known = ex_is_const(site->x, extent_of(site, dim), &n), may = known || (!unknown && has_many(site, s, s->parallel - 1));
+        bool free = dim != s->vec || (unknown && !k->has_rows);
+        if (s->parallel <= rows && free && (!may || inner >= GRAIN || n > GRAIN_MOST / (inner > 0 ? inner : 1)))
+            break;
+        inner *= extent_hint(site->x, extent_of(site, dim));
+        unknown |= !known;
+    }
+    if (s->turn.columns && s->parallel + 2 > s->n_loops) {
+        s->parallel = s->n_loops - 2;
+        if (!has_many(site, s, s->parallel))
+            s->parallel++;
+    }
+}
+
+/* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in registers. */
+static void element_sizes(const struct site *site, uint32_t *least, uint32_t *most)
+{
+    const struct kernel *k = site->k;
+    *least = elem_size(value_type(site->g, k->domain)->elem);
+    *most = elem_size(register_elem(value_type(site->g, k->domain)->elem));
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(site->g, k->nodes.data[i]);
+        for (uint32_t j = 0; j < n->n_in + n->n_out; j++) {
+            enum elem e = value_type(site->g, j < n->n_in ? n->in[j] : n->out[j - n->n_in])->elem;
+            uint32_t size = elem_size(e), wide = elem_size(register_elem(e));
+            *least = size < *least ? size : *least;
+            *most = wide > *most ? wide : *most;
+        }
+    }
+}
+
+/* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed of them,
+ * else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few vectors, whose tail would
+ * be as long, have one. */
+static uint32_t lanes_of(const struct site *site, expr_id n)
+{
+    uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least, most;
+    int64_t extent = extent_hint(site->x, n);
+    element_sizes(site, &least, &most);
+    if (!site->k->has_rows && most <= 4 && least < 4)
+        lanes = most == 4 ? 2 * one : site->mach->vector_bytes / most;
+    bool known = ex_is_const(site->x, n, &extent);
+    while (lanes > one && extent < 4 * (int64_t)lanes && (!known || extent % lanes))
+        lanes /= 2;
+    while (lanes > 2 && lanes >= 2 * (uint64_t)extent)
+        lanes /= 2;
+    return lanes;
+}
+
+void map_choose(const struct site *site, struct schedule *out)
+{
+    const struct kernel *k = site->k;
+    struct map_schedule *s = &out->map;
+    const struct type *t = value_type(site->g, k->domain);
+    int32_t order[RANK_MAX] = {0}, fast = value_fast_dim(site->m, k->outs.data[0]);
+    *s = (struct map_schedule){.vec = -1, .lanes = 1};
+    dims_by_stride(site, k->outs.data[0], order);
+    if (fast >= 0 && !ex_is(site->x, t->dims[fast], 1) && extent_hint(site->x, t->dims[fast]) > 1) {
+        s->lanes = lanes_of(site, t->dims[fast]);
+        s->vec = fast;
+    }
+    for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++)   /* rows outermost */
+        for (int32_t i = 0; i < t->rank; i++) {
+            bool row = k->has_rows && (k->row_mask >> order[i] & 1);
+            if (!k->has_rows || row == (pass == 0))
+                s->loop[s->n_loops++] = order[i];
+        }
+    int32_t source = turned_dim(site, s);
+    source = source >= 0 ? source : source_dim(site, s);
+    if (source >= 0) {   /* lanes stride: the lines and pages that they touch serve the whole inner loop */
+        loop_last(s, s->vec);
+        loop_last(s, source);
+    }
+    split_choose(site, s);
+    map_estimate(site, out);
+}
+
+void map_estimate(const struct site *site, struct schedule *s)
+{
+    int64_t work = 1;
+    for (uint32_t i = s->map.parallel; i < s->map.n_loops; i++)
+        work *= extent_hint(site->x, extent_of(site, s->map.loop[i]));
+    s->ns = 20 + work / 2 * (site->k->has_rows ? 3 : 1);
+}
