@@ -89,13 +89,13 @@ void mcc_rt_fail(struct mcc_rt_run *run, int32_t code, uint32_t node, const char
 {
     while (__atomic_exchange_n(&run->lock, 1, __ATOMIC_ACQUIRE))
         ;
-    /* Kernels run one after the other and a failed run starts no further one: the index alone decides. Chunks are
-     * claimed in ascending order and finish once claimed, so the smallest failing index always gets here. */
+    /* Kernels run one after the other and a failed run starts no further one: the index alone decides. Indices below a
+     * failing one are still run (rt_pool.c), so the smallest failing index always gets here. */
     if (run->code == 0 || index < run->index) {
-        run->code = code;
+        __atomic_store_n(&run->code, code, __ATOMIC_RELAXED);
+        __atomic_store_n(&run->index, index, __ATOMIC_RELAXED);
         run->node = node;
         run->text = text;
-        run->index = index;
     }
     __atomic_store_n(&run->stop, code, __ATOMIC_RELEASE);
     __atomic_store_n(&run->lock, 0, __ATOMIC_RELEASE);

@@ -22,16 +22,27 @@ enum {
 
 /* ---- model ------------------------------------------------------------------------------------------------ */
 
-/* Threads that wait for work (rt_pool.c). One job at a time; its fields are valid for whoever has claimed a chunk. */
-struct rt_pool {
-    _Alignas(64) uint32_t remaining;   /* chunks not yet claimed: claimed by counting down */
-    uint32_t done;                     /* chunks finished; futex of the caller */
-    uint32_t caller_waits;
-    uint32_t n_chunks;
+/* One launch: indices [0, count) in units. */
+struct rt_job {
     mcc_rt_fn *fn;
     const int64_t *args;
-    int64_t count, chunk;
     struct mcc_rt_run *run;
+    int64_t count, unit;               /* indices, in all and of a unit */
+    uint32_t units, most;              /* in all; that one claim takes */
+};
+/* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one (atomic). */
+struct rt_homes {
+    uint64_t *range;
+    uint32_t stride, n;                /* words from one to the next; threads */
+};
+
+/* Threads that wait for work (rt_pool.c). One job at a time; it stays for whoever has claimed units of it. */
+struct rt_pool {
+    _Alignas(64) uint32_t done;        /* units finished; futex of the caller */
+    uint32_t caller_waits;
+    uint32_t most;                     /* job.most, for those who have not claimed yet */
+    struct rt_homes homes;             /* for the threads asked for; fewer may have started */
+    struct rt_job job;
     _Alignas(64) uint32_t epoch;       /* counts jobs; futex of idle workers */
     uint32_t sleepers;
     uint32_t stop;

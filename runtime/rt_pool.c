@@ -1,6 +1,8 @@
-/* Threads. A kernel's parallel indices are cut into chunks that are claimed in ascending order by whoever is free; the
- * caller takes part, can finish everything alone, and at the end waits only for chunks that somebody really claimed. So
- * a preempted or busy worker costs one chunk, not a barrier.
+/* Threads. A kernel's parallel indices are cut into as many ranges as there are threads, and each thread has its home
+ * range: the same part of the image or of the rows from kernel to kernel, so that what it reads is what it wrote, in its
+ * own L2. A thread takes chunks from the front of its home, then from the far end of the others'. The caller takes part,
+ * can finish everything alone, and at the end waits only for chunks that somebody really claimed: a preempted or busy
+ * worker costs one chunk, not a barrier.
  *
  * A pool belongs to an open model and starts at the first launch that is worth it. It serves one run at a time; a second
  * run meanwhile works alone in its own thread. Results cannot depend on any of this: indices are independent, and what
@@ -20,7 +22,8 @@ enum {
     POLL_NS = 200000,          /* a run alone looks for cancel this often */
     CHUNKS_PER_THREAD = 4,     /* at least, for balance, where CHUNK_MIN_NS allows */
     SPIN_NS = 50000,           /* before sleeping: as long as two chunks */
-    CHUNKS_MAX = 1 << 30
+    UNITS_MAX = 1 << 30,       /* of a launch */
+    HOME_WORDS = 8             /* a cache line for each home of the pool */
 };
 
 uint64_t rt_clock(void)
@@ -42,34 +45,96 @@ uint32_t rt_cpu_count(void)
 
 static bool has_stopped(const struct mcc_rt_run *run) { return __atomic_load_n(&run->stop, __ATOMIC_RELAXED) != 0; }
 
-/* ---- the pool: claiming ------------------------------------------------------------------------------------- */
+/* ---- ranges: claiming ------------------------------------------------------------------------------------------- */
 
-/* `remaining` counts down to 0. Whoever lowers it owns a chunk of the job that is current then, even if the thread had
- * read the counter during an earlier job; as long as a chunk is owned the job's fields stay. */
-static bool claim(struct rt_pool *pool, uint32_t *chunk)
+/* A launch in units of a few indices, so that both ends of a range fit one word. */
+static struct rt_job job_make(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t chunk)
 {
-    uint32_t left = __atomic_load_n(&pool->remaining, __ATOMIC_RELAXED);
-    do
-        if (left == 0)
-            return false;
-    while (!__atomic_compare_exchange_n(&pool->remaining, &left, left - 1, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
-    *chunk = pool->n_chunks - left;
-    return true;
+    int64_t unit = count / UNITS_MAX + 1;
+    return (struct rt_job){ fn, args, run, count, unit, (uint32_t)((count - 1) / unit + 1), (uint32_t)((chunk - 1) / unit + 1) };
 }
+
+static uint64_t *home_at(const struct rt_homes *homes, uint32_t i) { return homes->range + (size_t)i * homes->stride; }
+
+/* Gives each of the first n threads its range of the job. */
+static void homes_fill(const struct rt_homes *homes, uint32_t n, const struct rt_job *job)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t begin = (uint64_t)job->units * i / n, end = (uint64_t)job->units * (i + 1) / n;
+        __atomic_store_n(home_at(homes, i), begin | end << 32, __ATOMIC_RELEASE);
+    }
+}
+
+/* A chunk of at most `most` units from the front or from the back of a range: begin and end in one word, or 0 when
+ * nothing is left. Whoever changes the word owns the units of the job that is current then, even if the thread had read
+ * the word during an earlier job; as long as units are owned the job's fields stay. */
+static uint64_t claim(uint64_t *range, uint32_t most, bool back)
+{
+    uint64_t old = __atomic_load_n(range, __ATOMIC_RELAXED), left, taken;
+    do {
+        uint32_t begin = (uint32_t)old, end = (uint32_t)(old >> 32);
+        if (begin >= end)
+            return 0;
+        uint32_t cut = end - begin <= most ? (back ? begin : end) : back ? end - most : begin + most;
+        left = back ? begin | (uint64_t)cut << 32 : cut | (uint64_t)end << 32;
+        taken = back ? cut | (uint64_t)end << 32 : begin | (uint64_t)cut << 32;
+    } while (!__atomic_compare_exchange_n(range, &old, left, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+    return taken;
+}
+
+/* Of thread `self`'s home, else of the nearest that has some left. */
+static uint64_t claim_near(const struct rt_homes *homes, uint32_t self, uint32_t most)
+{
+    uint64_t taken = claim(home_at(homes, self), most, false);
+    for (uint32_t i = self + 1; taken == 0 && i < homes->n; i++)
+        taken = claim(home_at(homes, i), most, true);
+    for (uint32_t i = self; taken == 0 && i-- > 0;)
+        taken = claim(home_at(homes, i), most, true);
+    return taken;
+}
+
+/* Need unit `begin`, and what follows it, no longer be done? After a failure the units below the failing index still are: one of
+ * them may fail too, and the smallest index is reported whatever the number of threads. */
+static bool is_moot(const struct rt_job *job, uint32_t begin)
+{
+    if (__atomic_load_n(&job->run->stop, __ATOMIC_ACQUIRE) == 0)
+        return false;
+    return __atomic_load_n(&job->run->code, __ATOMIC_RELAXED) == 0 || begin * job->unit > __atomic_load_n(&job->run->index, __ATOMIC_RELAXED);
+}
+
+/* Claims, for a thread that owns units of the job, the ranges of which nothing need be done; how many units. */
+static uint32_t claim_moot(const struct rt_homes *homes, const struct rt_job *job)
+{
+    uint32_t units = 0;
+    for (uint32_t i = 0; i < homes->n; i++) {
+        if (!is_moot(job, (uint32_t)__atomic_load_n(home_at(homes, i), __ATOMIC_RELAXED)))
+            continue;
+        uint64_t left = __atomic_exchange_n(home_at(homes, i), 0, __ATOMIC_ACQUIRE);
+        uint32_t begin = (uint32_t)left, end = (uint32_t)(left >> 32);
+        units += begin < end ? end - begin : 0;
+    }
+    return units;
+}
+
+/* Runs units that the thread owns, or finds that they are moot; how many are finished. */
+static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job, uint64_t units, uint32_t thread)
+{
+    uint32_t begin = (uint32_t)units, end = (uint32_t)(units >> 32);
+    if (is_moot(job, begin))
+        return end - begin + claim_moot(homes, job);
+    job->fn(job->args, begin * job->unit, end < job->units ? end * job->unit : job->count,
+            job->run->scratch + thread * (size_t)job->run->model->scratch, job->run);
+    return end - begin;
+}
+
+/* ---- the pool: working -------------------------------------------------------------------------------------- */
 
 static void work(struct rt_pool *pool, uint32_t thread)
 {
-    uint32_t chunk;
-    while (claim(pool, &chunk)) {
-        uint32_t n = pool->n_chunks, finished = 1;
-        struct mcc_rt_run *run = pool->run;
-        if (has_stopped(run)) {
-            finished += __atomic_exchange_n(&pool->remaining, 0, __ATOMIC_RELAXED);
-        } else {
-            int64_t begin = pool->chunk * chunk, end = begin + pool->chunk;
-            pool->fn(pool->args, begin, end < pool->count ? end : pool->count,
-                     run->scratch + thread * (size_t)run->model->scratch, run);
-        }
+    uint64_t taken;
+    while ((taken = claim_near(&pool->homes, thread, __atomic_load_n(&pool->most, __ATOMIC_RELAXED))) != 0) {
+        const struct rt_job *job = &pool->job;
+        uint32_t n = job->units, finished = run_chunk(&pool->homes, job, taken, thread);
         /* Pairs with wait_done: either this sees caller_waits or the caller sees the last chunk done. */
         uint32_t before = __atomic_fetch_add(&pool->done, finished, __ATOMIC_SEQ_CST);
         if (before + finished == n && __atomic_load_n(&pool->caller_waits, __ATOMIC_SEQ_CST))
@@ -104,26 +169,28 @@ static void wait_done(struct rt_pool *pool, uint32_t n)
     __atomic_store_n(&pool->caller_waits, 0, __ATOMIC_RELAXED);
 }
 
-static void wait_work(struct rt_pool *pool)
+/* Until there is a job after the one that `epoch` counts. */
+static void wait_work(struct rt_pool *pool, uint32_t epoch)
 {
-    if (spin(pool, &pool->remaining, 0, false))
+    if (spin(pool, &pool->epoch, epoch, false))
         return;
-    uint32_t epoch = __atomic_load_n(&pool->epoch, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&pool->remaining, __ATOMIC_SEQ_CST) == 0 && !__atomic_load_n(&pool->stop, __ATOMIC_SEQ_CST))
-        rt_futex_wait(&pool->epoch, epoch);
+    rt_futex_wait(&pool->epoch, epoch);
     __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_RELAXED);
 }
 
 static void *worker_main(void *arg)
 {
     struct rt_worker *self = arg;
+    struct rt_pool *pool = self->pool;
     rt_fp_enter();
-    while (!__atomic_load_n(&self->pool->stop, __ATOMIC_ACQUIRE)) {
-        work(self->pool, self->index);
-        wait_work(self->pool);
+    for (;;) {
+        uint32_t epoch = __atomic_load_n(&pool->epoch, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(&pool->stop, __ATOMIC_ACQUIRE))
+            return NULL;
+        work(pool, self->index);
+        wait_work(pool, epoch);
     }
-    return NULL;
 }
 
 /* ---- the pool: life ---------------------------------------------------------------------------------------------- */
@@ -133,6 +200,8 @@ void rt_pool_init(struct rt_pool *pool, uint32_t threads)
     *pool = (struct rt_pool){ .spin_ns = threads > 1 && rt_cpu_count() > 1 ? SPIN_NS : 0 };
 }
 
+static size_t homes_bytes(const struct mcc_model *model) { return (size_t)model->threads * HOME_WORDS * sizeof(uint64_t); }
+
 /* Starts as many workers as the system grants; none is fine. Their signals stay blocked: handlers of the host run on
  * its own threads. The two numbers that libc itself uses between threads stay open. */
 static void start_workers(struct mcc_model *model)
@@ -140,9 +209,12 @@ static void start_workers(struct mcc_model *model)
     struct rt_pool *pool = &model->pool;
     uint32_t n = model->threads - 1;
     pool->workers = rt_alloc(model, n * sizeof *pool->workers);
+    pool->homes = (struct rt_homes){ rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads };
+    for (uint32_t i = 0; pool->homes.range && i < model->threads; i++)
+        *home_at(&pool->homes, i) = 0;
     uint64_t all = ~(uint64_t)0 & ~((uint64_t)3 << 31), saved = 0;
     long masked = rt_syscall(SYS_sigmask, 2 /* SIG_SETMASK */, (long)&all, (long)&saved, 8, 0, 0);
-    for (uint32_t i = 0; pool->workers && i < n; i++) {
+    for (uint32_t i = 0; pool->workers && pool->homes.range && i < n; i++) {
         struct rt_worker *worker = &pool->workers[i];
         *worker = (struct rt_worker){ .pool = pool, .index = i + 1 };
         if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0)
@@ -189,6 +261,7 @@ void rt_pool_close(struct mcc_model *model)
     for (uint32_t i = 0; i < pool->n_workers; i++)
         pthread_join(pool->workers[i].thread, NULL);
     rt_release(model, pool->workers, (model->threads - 1) * sizeof *pool->workers);
+    rt_release(model, pool->homes.range, homes_bytes(model));
     pool->pid = 0;
     pool->n_workers = 0;
 }
@@ -202,9 +275,7 @@ static int64_t chunk_size(int64_t count, int64_t ns, uint32_t threads)
         chunk = balanced;
     if (chunk < least)
         chunk = least;
-    if (chunk < count / CHUNKS_MAX + 1)
-        chunk = count / CHUNKS_MAX + 1;
-    return chunk;
+    return chunk < 1 ? 1 : chunk;
 }
 
 static void launch_alone(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t ns)
@@ -217,49 +288,45 @@ static void launch_alone(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *a
     }
 }
 
-/* The caller owns the pool. Fields first, then `remaining` makes them visible to whoever claims. */
-static void launch_pool(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t chunk)
+/* The caller owns the pool. Fields first, then the ranges make them visible to whoever claims. */
+static void launch_pool(struct rt_pool *pool, const struct rt_job *job)
 {
-    struct rt_pool *pool = &run->model->pool;
-    uint32_t n = (uint32_t)((count - 1) / chunk + 1);
-    pool->n_chunks = n;
-    pool->fn = fn;
-    pool->args = args;
-    pool->count = count;
-    pool->chunk = chunk;
-    pool->run = run;
+    uint32_t threads = pool->n_workers + 1, chunks = (job->units - 1) / job->most + 1;
+    pool->job = *job;
+    __atomic_store_n(&pool->most, job->most, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->done, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&pool->remaining, n, __ATOMIC_SEQ_CST);
+    homes_fill(&pool->homes, threads, job);
     __atomic_fetch_add(&pool->epoch, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
-        rt_futex_wake(&pool->epoch, n - 1 < pool->n_workers ? n - 1 : pool->n_workers);
+        rt_futex_wake(&pool->epoch, chunks - 1 < pool->n_workers ? chunks - 1 : pool->n_workers);
     work(pool, 0);
-    wait_done(pool, n);
+    wait_done(pool, job->units);
     __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
 }
 
-struct host_job {
-    struct mcc_rt_run *run;
-    mcc_rt_fn *fn;
-    const int64_t *args;
-    int64_t count, chunk, next;
-};
+/* On threads of the host: one call for each home, in whatever order and on however many threads. */
+struct host_job { struct rt_job job; struct rt_homes homes; };
 
 static void host_body(void *arg, size_t i)
 {
-    struct host_job *job = arg;
-    struct mcc_rt_run *run = job->run;
-    if (i >= run->threads)
+    struct host_job *host = arg;
+    uint64_t taken;
+    if (i >= host->homes.n)
         return;
     struct rt_fp fp = rt_fp_enter();
-    while (!has_stopped(run)) {
-        int64_t begin = __atomic_fetch_add(&job->next, job->chunk, __ATOMIC_RELAXED);
-        if (begin >= job->count)
-            break;
-        int64_t end = job->count - begin > job->chunk ? begin + job->chunk : job->count;
-        job->fn(job->args, begin, end, run->scratch + i * (size_t)run->model->scratch, run);
-    }
+    while ((taken = claim_near(&host->homes, (uint32_t)i, host->job.most)) != 0)
+        run_chunk(&host->homes, &host->job, taken, (uint32_t)i);
     rt_fp_leave(fp);
+}
+
+static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
+{
+    const mcc_host *host = &run->model->host;
+    uint64_t range[RT_THREADS_MAX];
+    uint32_t chunks = (job->units - 1) / job->most + 1, n = chunks < run->threads ? chunks : run->threads;
+    struct host_job body = { *job, { range, 1, n } };
+    homes_fill(&body.homes, n, job);
+    host->parallel(host->user, n, host_body, &body);
 }
 
 static void launch_body(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t ns)
@@ -269,11 +336,11 @@ static void launch_body(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *ar
     if (run->threads == 1 || chunk >= count) {
         launch_alone(run, fn, args, count, ns);
     } else if (model->host.parallel) {
-        struct host_job job = { run, fn, args, count, chunk, 0 };
-        int64_t chunks = (count - 1) / chunk + 1;
-        model->host.parallel(model->host.user, chunks < run->threads ? (size_t)chunks : run->threads, host_body, &job);
+        struct rt_job job = job_make(run, fn, args, count, chunk);
+        launch_host(run, &job);
     } else if (pool_take(model)) {
-        launch_pool(run, fn, args, count, chunk);
+        struct rt_job job = job_make(run, fn, args, count, chunk);
+        launch_pool(&model->pool, &job);
     } else {
         launch_alone(run, fn, args, count, ns);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 int64_t knob_ns = 1, knob_work, knob_repeats = 1;
+void (*knob_chunk)(int64_t begin, int64_t end);
 void (*knob_hook)(void);
 
 #define POINTER(T, word) ((T *)(intptr_t)(word))
@@ -17,6 +18,8 @@ static void pair_scale(const int64_t *args, int64_t begin, int64_t end, char *sc
 {
     const float *x = POINTER(const float, args[0]), *y = POINTER(const float, args[1]);
     float *z = POINTER(float, args[2]), *row = (float *)(void *)scratch;
+    if (knob_chunk)
+        knob_chunk(begin, end);
     for (int64_t i = begin; i < end; i++) {
         if (x[4 * i] > 1e6f) {
             mcc_rt_fail(run, MCC_E_VALUE, 1, "value out of range", i);

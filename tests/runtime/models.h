@@ -15,6 +15,7 @@ extern struct mcc_rt_desc pair_desc, pick_desc, loose_desc;
 extern int64_t knob_ns;              /* estimate given to launches: large makes a launch parallel */
 extern int64_t knob_work;            /* extra turns per row */
 extern int64_t knob_repeats;         /* how often pair launches its first kernel */
+extern void (*knob_chunk)(int64_t begin, int64_t end);   /* called for each chunk of pair's first kernel */
 extern void (*knob_hook)(void);      /* called by pair's program between its launches */
 
 #endif

@@ -76,6 +76,7 @@ static int setup(void **state)
     knob_work = 50;
     knob_repeats = 3;
     knob_hook = NULL;
+    knob_chunk = NULL;
     return 0;
 }
 
@@ -262,6 +263,61 @@ static void test_host_parallel(void **state)
     assert_int_equal(calls, 2 * 10 * 4);
 }
 
+/* ---- place ----------------------------------------------------------------------------------------------------- */
+
+static struct { int64_t begin, end; } seen[ROWS];
+static int n_seen;
+
+static void see_chunk(int64_t begin, int64_t end)
+{
+    assert_true(n_seen < ROWS);
+    seen[n_seen].begin = begin;
+    seen[n_seen++].end = end;
+}
+
+/* One thread does everything, as the last of four: its own quarter upwards, then the others' from their far ends. */
+static void test_homes(void **state)
+{
+    struct job job;
+    int calls = 0;
+    mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards };
+    (void)state;
+    job_open(&job, &host, NULL);
+    knob_repeats = 1;
+    knob_chunk = see_chunk;
+    n_seen = 0;
+    assert_int_equal(job_run(&job), MCC_OK);
+    int i = 0;
+    for (int64_t at = ROWS * 3 / 4; at < ROWS; at = seen[i++].end)
+        assert_int_equal(seen[i].begin, at);
+    for (int64_t home = 2; home >= 0; home--)
+        for (int64_t at = ROWS * (home + 1) / 4; at > ROWS * home / 4; at = seen[i++].begin)
+            assert_int_equal(seen[i].end, at);
+    assert_int_equal(i, n_seen);
+    job_close(&job, true);
+}
+
+/* What fails first is not what is reported: rows below it are still run, those above no longer. */
+static void test_failure_order(void **state)
+{
+    struct job job;
+    int calls = 0;
+    mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards };
+    (void)state;
+    job_open(&job, &host, NULL);
+    knob_repeats = 1;
+    knob_chunk = see_chunk;
+    n_seen = 0;
+    job.x[4 * 1600] = job.x[4 * 700] = job.x[4 * 30] = 1e7f;
+    assert_int_equal(job_run(&job), MCC_E_VALUE);
+    assert_int_equal(job.ctx->run.index, 30);
+    int64_t rows = 0;
+    for (int i = 0; i < n_seen; i++)
+        rows += seen[i].end - seen[i].begin;
+    assert_true(rows < ROWS);
+    job_close(&job, true);
+}
+
 /* ---- fork --------------------------------------------------------------------------------------------------------- */
 
 static int run_in_child(struct job *job)
@@ -337,6 +393,7 @@ int main(void)
         cmocka_unit_test_setup(test_thread_counts, setup), cmocka_unit_test_setup(test_sleep, setup),
         cmocka_unit_test_setup(test_failure, setup), cmocka_unit_test_setup(test_concurrent_contexts, setup),
         cmocka_unit_test_setup(test_cancel, setup), cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_homes, setup), cmocka_unit_test_setup(test_failure_order, setup),
         cmocka_unit_test_setup(test_fork, setup), cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
