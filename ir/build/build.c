@@ -108,6 +108,19 @@ static void check_concat(struct builder *b, const struct node *node, const struc
     }
 }
 
+static void check_pad(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct exprs *ex = b->g->ctx->exprs;
+    struct type t = *value_type(b->g, node->in[0]);
+    uint32_t n;
+    const expr_id *lo = node_exprs(node, "lo", &n), *hi = node_exprs(node, "hi", &n), zero = ex_const(ex, 0);
+    (void)out;
+    for (int32_t i = 0; i < t.rank && strcmp(node_str(node, "mode", "constant"), "constant") != 0; i++)
+        if (ex_lo(ex, t.dims[i]) < 1)
+            b_assert(b, ex_or(ex, ex_lt(ex, zero, t.dims[i]), ex_eq(ex, ex_add(ex, lo[i], hi[i]), zero)), EVAL_SHAPE,
+                     "axis %d is empty: nothing to pad with", (int)i);
+}
+
 static void check_dot(struct builder *b, const struct node *node, const struct type *out)
 {
     static const char *const lists[][2] = { { "batch_a", "batch_b" }, { "contract_a", "contract_b" } };
@@ -135,10 +148,56 @@ static void check_window(struct builder *b, const struct node *node, const struc
                      "the window is larger than the padded input");
 }
 
+/* The dims of indices other than axis reach no further than those of x. */
+static void check_within(struct builder *b, struct type x, struct type idx, int64_t axis)
+{
+    for (int32_t i = 0; i < x.rank; i++)
+        if (i != axis && x.dims[i].i != idx.dims[i].i)
+            b_assert(b, ex_le(b->g->ctx->exprs, idx.dims[i], x.dims[i]), EVAL_SHAPE, "indices do not fit to what they address");
+}
+
+static void check_gather(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type x = *value_type(b->g, node->in[0]), idx = *value_type(b->g, node->in[1]);
+    (void)out;
+    if (node->op == OP_GATHER_ELEMENTS)
+        check_within(b, x, idx, node_int(node, "axis", 0));
+    else
+        for (int64_t i = 0, batch = node_int(node, "batch", 0); i < batch; i++)
+            assert_equal(b, x.dims[i], idx.dims[i], "batch dimensions of data and indices differ");
+}
+
+static void check_scatter(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type x = *value_type(b->g, node->in[0]), idx = *value_type(b->g, node->in[1]), u = *value_type(b->g, node->in[2]);
+    int32_t head = idx.rank - (node->op == OP_SCATTER_ND), skip = x.rank - u.rank;
+    (void)out;
+    if (node->op == OP_SCATTER_ELEMENTS)
+        check_within(b, x, idx, node_int(node, "axis", 0));
+    for (int32_t i = 0; i < u.rank; i++)
+        assert_equal(b, u.dims[i], i < head ? idx.dims[i] : x.dims[i + skip], "updates do not fit to the indices");
+}
+
+static void check_opaque(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type x = *value_type(b->g, node->in[0]);
+    (void)out;
+    if (node->op == OP_DET) {
+        assert_equal(b, x.dims[x.rank - 2], x.dims[x.rank - 1], "matrices must be square");
+        return;
+    }
+    struct type scores = *value_type(b->g, node->in[1]);
+    assert_equal(b, x.dims[0], scores.dims[0], "batches of boxes and scores differ");
+    assert_equal(b, x.dims[1], scores.dims[2], "numbers of boxes differ");
+    assert_equal(b, x.dims[2], ex_const(b->g->ctx->exprs, 4), "boxes have four coordinates");
+}
+
 typedef void check_fn(struct builder *, const struct node *, const struct type *out);
 static check_fn *const check_table[OP_COUNT] = {
-    [OP_BROADCAST] = check_broadcast, [OP_RESHAPE] = check_reshape, [OP_CONCAT] = check_concat,
+    [OP_BROADCAST] = check_broadcast, [OP_RESHAPE] = check_reshape, [OP_CONCAT] = check_concat, [OP_PAD] = check_pad,
     [OP_DOT] = check_dot, [OP_CONV] = check_window, [OP_WINDOW] = check_window, [OP_ARGWINDOW] = check_window,
+    [OP_GATHER_ELEMENTS] = check_gather, [OP_GATHER_ND] = check_gather, [OP_SCATTER_ELEMENTS] = check_scatter,
+    [OP_SCATTER_ND] = check_scatter, [OP_DET] = check_opaque, [OP_NMS] = check_opaque,
 };
 
 /* ---- identities -------------------------------------------------------------------------------------------------- */

@@ -215,6 +215,9 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     struct builder *b = r->b;
     value_id all = of_direction(r, l, 3, k, false), w = gate(b, all, d, 0, (int)l->gates);
     value_id rec = gate(b, all, d, (int)l->gates, (int)l->gates);
+    if (all.i)
+        b_assert(b, ex_eq(b_exprs(b), b_count(b, all), ex_mulc(b_exprs(b), l->hidden, 2 * (int64_t)l->gates)), EVAL_SHAPE,
+                 "there are not two biases for each gate");
     if (!all.i || !d->linear_before_reset)
         return all.i ? b_binary(b, OP_ADD, w, rec) : all;
     d->reset_bias = gate(b, rec, d, 2, 1);

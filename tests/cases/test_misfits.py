@@ -1,0 +1,102 @@
+"""Operands whose open dims do not fit to each other: an error of the run, and nothing is read beyond an operand.
+
+Each form runs with sizes that fit, against ONNX Runtime, then with each of the sizes that do not. Inputs end where the process may
+not read (support/guard.py).
+"""
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+from support.artifact import Artifact, ModelError
+from support.guard import guarded
+from support.tool import mcc, save, value
+
+F, I = T.FLOAT, T.INT64
+# (name, operator, attributes, inputs as (type, dims), sizes that fit, sizes that do not, constants by position)
+FORMS = [
+    ("GatherND", {"batch_dims": 1}, [(F, "an"), (I, "bk1")], dict(a=3, n=5, b=3, k=4), [dict(b=66), dict(b=1), dict(a=1)]),
+    ("GatherND", {"batch_dims": 2}, [(F, "acn"), (I, "bdk1")], dict(a=2, c=3, n=5, b=2, d=3, k=4), [dict(b=40), dict(d=90)]),
+    ("GatherElements", {"axis": 1}, [(F, "an"), (I, "bk")], dict(a=3, n=5, b=2, k=4), [dict(b=4), dict(b=700)]),
+    ("GatherElements", {"axis": 0}, [(F, "an"), (I, "bk")], dict(a=3, n=5, b=2, k=4), [dict(k=6), dict(k=900)]),
+    ("ScatterElements", {"axis": 1}, [(F, "an"), (I, "bk"), (F, "cm")], dict(a=3, n=5, b=2, k=1, c=2, m=1),
+     [dict(b=4, c=4), dict(c=1), dict(m=2), dict(b=900, c=900), dict(b=3)]),
+    ("ScatterND", {}, [(F, "an"), (I, "k1"), (F, "cm")], dict(a=3, n=5, k=1, c=1, m=5), [dict(c=2), dict(m=4), dict(k=2), dict(m=900)]),
+    ("Det", {}, [(F, "an")], dict(a=3, n=3), [dict(a=2), dict(n=700)]),
+    ("NonMaxSuppression", {}, [(F, "an4"), (F, "bcm"), (I, "1")], dict(a=1, n=5, b=1, c=1, m=5), [dict(m=6), dict(n=4), dict(b=2), dict(m=900)]),
+    ("Add", {}, [(F, "an"), (F, "bm")], dict(a=3, n=5, b=3, m=5), [dict(b=2), dict(m=900)]),
+    ("MatMul", {}, [(F, "an"), (F, "bm")], dict(a=3, n=5, b=5, m=2), [dict(b=4), dict(b=900)]),
+    ("Gemm", {"transB": 1}, [(F, "an"), (F, "bm"), (F, "c")], dict(a=3, n=5, b=2, m=5, c=2), [dict(m=4), dict(c=3), dict(n=900)]),
+    ("Conv", {}, [(F, "acn"), (F, "odk"), (F, "p")], dict(a=1, c=2, n=7, o=3, d=2, k=3, p=3), [dict(d=3), dict(p=2), dict(c=900)]),
+    ("ConvTranspose", {}, [(F, "acn"), (F, "odk")], dict(a=1, c=2, n=7, o=2, d=2, k=3), [dict(o=3), dict(c=900)]),
+    ("BatchNormalization", {}, [(F, "acn"), (F, "d"), (F, "e"), (F, "f"), (F, "g")], dict(a=1, c=2, n=7, d=2, e=2, f=2, g=2),
+     [dict(d=3), dict(e=3), dict(f=3), dict(g=900)]),
+    ("InstanceNormalization", {}, [(F, "acn"), (F, "d"), (F, "e")], dict(a=1, c=2, n=7, d=2, e=2), [dict(d=3), dict(e=900)]),
+    ("LayerNormalization", {}, [(F, "an"), (F, "d"), (F, "e")], dict(a=3, n=7, d=7, e=7), [dict(d=3), dict(e=900)]),
+    ("PRelu", {}, [(F, "an"), (F, "d")], dict(a=3, n=7, d=7), [dict(d=3), dict(d=900)]),
+    ("Concat", {"axis": 1}, [(F, "an"), (F, "bm")], dict(a=3, n=5, b=3, m=2), [dict(b=2), dict(b=900)]),
+    ("ReverseSequence", {"batch_axis": 1, "time_axis": 0}, [(F, "tbn"), (I, "c")], dict(t=4, b=3, n=2, c=3), [dict(c=2), dict(b=900)]),
+    ("GridSample", {}, [(F, "acnm"), (F, "bhw2")], dict(a=2, c=2, n=4, m=4, b=2, h=3, w=3), [dict(b=3), dict(b=900)]),
+    ("NegativeLogLikelihoodLoss", {"reduction": "none"}, [(F, "acn"), (I, "bm"), (F, "w")], dict(a=2, c=3, n=4, b=2, m=4, w=3),
+     [dict(b=3), dict(b=1), dict(m=900), dict(m=2), dict(w=2)]),
+    ("Attention", {}, [(F, "ahqs"), (F, "bgkt"), (F, "cflv")], dict(a=1, h=2, q=3, s=4, b=1, g=2, k=5, t=4, c=1, f=2, l=5, v=3),
+     [dict(t=5), dict(l=6), dict(b=2, c=2), dict(k=900)]),
+    ("RotaryEmbedding", {}, [(F, "ahst"), (F, "pe"), (F, "pf"), (I, "br")], dict(a=2, h=2, s=3, t=4, p=6, e=2, f=2, b=2, r=3),
+     [dict(e=3), dict(b=3), dict(r=4), dict(r=900), dict(f=900)]),
+    ("TensorScatter", {}, [(F, "ahns"), (F, "bgmt"), (I, "c")], dict(a=2, h=2, n=5, s=3, b=2, g=2, m=2, t=3, c=2),
+     [dict(b=3), dict(g=3), dict(t=4), dict(c=900), dict(c=1)]),
+    ("Where", {}, [(T.BOOL, "an"), (F, "bm"), (F, "cl")], dict(a=3, n=5, b=3, m=5, c=3, l=5), [dict(b=2), dict(l=900)]),
+    ("LSTM", {"hidden_size": 2}, [(F, "tbn"), (F, "1gm"), (F, "1hk"), (F, "1d"), (T.INT32, "c"), (F, "1ek")],
+     dict(t=4, b=3, n=2, g=8, m=2, h=8, k=2, d=16, c=3, e=3),
+     [dict(m=3), dict(c=2), dict(e=4), dict(d=900), dict(d=4), dict(g=900), dict(g=4, d=16), dict(h=4), dict(k=1)]),
+    ("DequantizeLinear", {"axis": 1}, [(T.INT8, "an"), (F, "s"), (T.INT8, "z")], dict(a=3, n=5, s=5, z=5), [dict(s=4), dict(z=900), dict(s=900)]),
+    ("Compress", {"axis": 1}, [(F, "an"), (T.BOOL, "m")], dict(a=3, n=5, m=5), [dict(m=900)]),
+]
+
+
+def feeds_of(inputs, sizes):
+    """Elements that are places in every operand, so that only the shapes decide: 1 in each mask, 0 in each index."""
+    rng = np.random.default_rng(0)
+    made = []
+    for elem, dims in inputs:
+        shape = [sizes[d] if d.isalpha() else int(d) for d in dims]
+        t = helper.tensor_dtype_to_np_dtype(elem)
+        made.append((rng.random(shape) + 0.5).astype(t) if t.kind == "f" else np.ones(shape, t) if t.kind == "b" else
+                    np.ones(shape, t) if t in (np.int32, np.int8) else np.zeros(shape, t))
+    return made
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "wrap"])
+def test_pads_of_nothing(tmp_path, mode):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Pad", ["x", "p"], ["y"], mode=mode)], [value("x", ["a", "n"])], [value("y", None)],
+                {"p": np.array([0, 1, 0, 1])}, opset=24)
+    done = mcc(path, "-o", tmp_path / "m.so")
+    assert done.returncode == 0, done.stderr
+    with Artifact(tmp_path / "m.so", threads=1) as a:
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        np.testing.assert_array_equal(a.run([x])[0], np.pad(x, ((0, 0), (1, 1)), mode))
+        assert a.run([x[:0]])[0].shape == (0, 5)
+        with pytest.raises(ModelError, match="nothing to pad with"):
+            a.run([x[:, :0]])
+
+
+@pytest.mark.parametrize("form", FORMS, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS)])
+def test_misfits(tmp_path, form):
+    op, attributes, inputs, fits, misfits = form
+    outputs = 3 if op == "LSTM" else 1
+    ports = [value(f"x{k}", [f"s{d}" if d.isalpha() else int(d) for d in dims], elem) for k, (elem, dims) in enumerate(inputs)]
+    node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)], **attributes)
+    path = save(tmp_path / "m.onnx", [node], ports, [helper.make_empty_tensor_value_info(f"y{k}") for k in range(outputs)], opset=24)
+    done = mcc(path, "-o", tmp_path / "m.so", "-march=native")
+    assert done.returncode == 0, done.stderr
+    feeds = feeds_of(inputs, fits)
+    want = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, {p.name: a for p, a in zip(ports, feeds)})
+    with Artifact(tmp_path / "m.so", threads=1) as a:
+        for w, g in zip(want, a.run([guarded(x) for x in feeds])):
+            np.testing.assert_allclose(g, w, 1e-5, 1e-6)
+        for other in misfits:
+            given = [guarded(x) for x in feeds_of(inputs, fits | other)]
+            with pytest.raises(ModelError):
+                a.run(given)
+                print(f"no error with {other}")
