@@ -32,7 +32,14 @@ LAYERS = {
     "passes": {"ir"},
     "passes/module": {"ir"},
     "passes/regex": {"ir/base"},
-    "passes/legalize": {"ir", "passes", "passes/regex"},
+    "passes/legalize": {"ir", "passes"},
+    "passes/legalize/control": {"ir", "passes", "passes/legalize"},
+    "passes/legalize/view": {"ir", "passes", "passes/legalize", "passes/legalize/control"},
+    "passes/legalize/math": {"ir", "passes", "passes/legalize"},
+    "passes/legalize/nn": {"ir", "passes", "passes/legalize"},
+    "passes/legalize/quant": {"ir", "passes", "passes/legalize", "passes/legalize/nn"},
+    "passes/legalize/ml": {"ir", "passes", "passes/legalize"},
+    "passes/legalize/text": {"ir", "passes", "passes/legalize", "passes/regex"},
     "passes/graph": {"ir", "passes", "passes/module"},
     "passes/schedule": {"ir", "passes/module", "passes/graph"},
     "passes/fuse": {"ir", "passes/module", "passes/graph", "passes/schedule"},
@@ -47,7 +54,7 @@ LAYERS = {
     "cli/commands": {"ir", "passes", "codegen", "runtime", "cli"},
 }
 # Rows whose name alone means the folder, not what lies below it.
-ALONE = {"passes", "passes/emit"}
+ALONE = {"passes", "passes/emit", "passes/legalize"}
 # System and library headers with one owner.
 OWNERS = {
     r"yaml\.h": r"cli/config\.c",

@@ -5,7 +5,7 @@
  * stored. Output sizes and pads follow the text of ConvTranspose-11/22, in every version; a total of derived pads is halved
  * towards minus infinity, so that a negative one adds rows at the end.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

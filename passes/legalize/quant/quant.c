@@ -4,7 +4,7 @@
  * Scales are per tensor, along one axis, or blocked along one axis.
  */
 #include "passes/legalize/driver.h"
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <float.h>
 #include <math.h>

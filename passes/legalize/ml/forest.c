@@ -5,7 +5,7 @@
  * the deepest tree is deep. Leaves lead to themselves, so shallow trees wait. Every list is checked: names are unique,
  * references exist, and no path leads back to where it was. Nodes may share what is below them.
  */
-#include "passes/legalize/forest.h"
+#include "passes/legalize/ml/forest.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 
 #include "ir/graph/infer.h"
 #include "passes/legalize/driver.h"
-#include "passes/legalize/loop.h"
+#include "passes/legalize/control/loop.h"
 
 /* The steps of a layer are alike and depend on one another: more than these stay a loop, which becomes one kernel. */
 enum { COUNTED_UNROLLED = 2 };

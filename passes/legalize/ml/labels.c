@@ -4,7 +4,7 @@
  * The place, from 1 (0: no such key), is one of a table whose first element is the default. Of numbers it is the largest place
  * whose key is equal, NaN to any NaN, so of keys named twice the last one counts; strings are looked up by the runtime.
  */
-#include "passes/legalize/ml.h"
+#include "passes/legalize/ml/ml.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_LEGALIZE_FOREST_H
 #define MCC_PASSES_LEGALIZE_FOREST_H
 
-#include "passes/legalize/ml.h"
+#include "passes/legalize/ml/ml.h"
 
 enum { FOREST_TABLE_MAX = 1 << 26 };    /* elements of a table */
 

@@ -1,6 +1,6 @@
 /* MatMul, Gemm, Einsum and their integer forms: all become `dot`.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

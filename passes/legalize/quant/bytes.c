@@ -5,7 +5,7 @@
  * last sum is a constant if the weights are, and the middle one is not needed where zw is 0. Wrapping arithmetic makes
  * all of that exact. What a convolution pads with is the zero point.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 bool rule_is_bytes(struct rule *r, value_id x, value_id w)
 {

@@ -2,7 +2,7 @@
  *
  * They dequantize, compute in f32 and quantize again: that is their definition. Products are in quant.c and fused.c.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <math.h>
 #include <string.h>

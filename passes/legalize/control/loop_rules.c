@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "passes/legalize/driver.h"
-#include "passes/legalize/loop.h"
+#include "passes/legalize/control/loop.h"
 
 /* ---- Loop ------------------------------------------------------------------------------------------------------------ */
 

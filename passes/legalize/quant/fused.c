@@ -3,7 +3,7 @@
  * Each is the operators that were fused, so the passes behind see what the unfused network would have shown them.
  */
 #include "passes/legalize/driver.h"
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ir/graph/infer.h"
-#include "passes/legalize/fork.h"
+#include "passes/legalize/control/fork.h"
 
 /* ---- one side, on trial ------------------------------------------------------------------------------------------ */
 

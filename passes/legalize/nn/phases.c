@@ -6,7 +6,7 @@
  * kernel's extents the phases are the output channels of one convolution; else each phase is its own, written beside the
  * others. The results are put in order by views: (N, phases, M, L) -> (N, M, L, phases) -> (N, M, L * phases).
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

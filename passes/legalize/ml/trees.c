@@ -1,7 +1,7 @@
 /* TreeEnsembleClassifier, TreeEnsembleRegressor and TreeEnsemble of ai.onnx.ml: the votes of the leaves that each row
  * comes to (forest.c), put together for each class or target.
  */
-#include "passes/legalize/forest.h"
+#include "passes/legalize/ml/forest.h"
 
 #include <math.h>
 #include <string.h>

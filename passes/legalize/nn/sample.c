@@ -3,7 +3,7 @@
  * A sample is a sum over neighbouring pixels: per spatial dim a list of taps (index, weight), their products over
  * all dims gathered from the flattened image. Indices are clamped, so that gathers need no check.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "passes/legalize/control.h"
+#include "passes/legalize/control/control.h"
 #include "passes/legalize/driver.h"
 
 static const struct lval *list_copy(struct rule *r, const struct lval *items, uint32_t n, uint32_t room)

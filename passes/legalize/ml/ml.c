@@ -1,6 +1,6 @@
 /* ai.onnx.ml: the operators over tensors of numbers that are plain arithmetic.
  */
-#include "passes/legalize/ml.h"
+#include "passes/legalize/ml/ml.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* ai.onnx.ml: SVMRegressor, SVMClassifier. Kernels between the rows and the support vectors, which are constants, then one product.
  */
-#include "passes/legalize/ml.h"
+#include "passes/legalize/ml/ml.h"
 
 static const char *const kernel_names[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
 enum kernel { KERNEL_LINEAR, KERNEL_POLY, KERNEL_RBF, KERNEL_SIGMOID, KERNEL_COUNT };

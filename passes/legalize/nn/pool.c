@@ -5,7 +5,7 @@
  * is one partial window all the same, and none by less than twice the stride: the quotient of the sizes is rounded towards 0
  * by ONNX's shape inference and by ONNX Runtime, though the text has a floor.
  */
-#include "passes/legalize/window.h"
+#include "passes/legalize/nn/window.h"
 
 #include <math.h>
 #include <string.h>
