@@ -71,10 +71,10 @@ int64_t mcc_rt_pack(struct mcc_rt_run *, const unsigned char *src, unsigned char
 /* ---- order (rt_sort.c) ----------------------------------------------------------------------------------------------
  * One total order everywhere: NaN is the largest and all NaN are equal, -0 equals +0, false < true, strings by bytes. */
 
-/* Stable sort along an axis; descending: NaN first, equal elements still by ascending position. values or positions may
- * be NULL. fails */
+/* Stable sort along an axis; descending: NaN first, equal elements still by ascending position. The first `count` of each line
+ * are stored: values and positions [outer, count, inner], either of which may be NULL. fails */
 int64_t mcc_rt_sort(struct mcc_rt_run *, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
-                    int64_t n, int64_t inner, int64_t descending);
+                    int64_t n, int64_t inner, int64_t descending, int64_t count);
 /* Distinct slices along an axis (flattened: outer = inner = 1). values [outer, count, inner], first [count], inverse [n],
  * counts [count]; each may be NULL and has room for n slices. sorted 0: in order of first occurrence. Gives count; fails */
 int64_t mcc_rt_unique(struct mcc_rt_run *, int64_t elem, const void *src, int64_t outer, int64_t n, int64_t inner,

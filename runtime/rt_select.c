@@ -105,7 +105,7 @@ struct nms { const float *scores; struct box *boxes; int64_t *order, *spare, n, 
 static int64_t candidates(struct mcc_rt_run *run, const struct nms *nms, const float *scores)
 {
     int64_t n = 0;
-    if (mcc_rt_sort(run, RT_ELEM_F32, scores, NULL, nms->spare, 1, nms->n, 1, 1) < 0)
+    if (mcc_rt_sort(run, RT_ELEM_F32, scores, NULL, nms->spare, 1, nms->n, 1, 1, nms->n) < 0)
         return MCC_E_NOMEM;
     for (int64_t i = 0; i < nms->n; i++) {
         int64_t k = nms->spare[i];

@@ -1,8 +1,10 @@
-/* Sort and Unique-11 by one total order (rt_ops.h). Numbers become 64-bit keys whose unsigned order is that order, so one
- * stable merge sort serves all types; strings and slices are compared where they lie.
+/* Sort, the first of it, and Unique-11 by one total order (rt_ops.h). Numbers become 64-bit keys whose unsigned order is that
+ * order; lines of at most 4 bytes an element are sorted or chosen as words (rt_words.h), the others by a stable merge sort. Strings
+ * and slices are compared where they lie.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
+#include "runtime/rt_words.h"
 
 #include "runtime/rt_libc.h"
 
@@ -122,49 +124,140 @@ static struct item *merge_sort(const struct order *order, struct item *items, st
 
 /* ---- sort -------------------------------------------------------------------------------------------------------- */
 
-static void sort_line(const struct order *order, struct item *items, int64_t o, int64_t i, bool descending, char *values,
-                      int64_t *positions)
+/* What of a sorted line is stored: the first `count` elements, to lines of as many. */
+struct sorted { char *values; int64_t *positions; int64_t count; };
+
+/* Element `from` of the line at src becomes number `to` of the line at `first`. */
+static void put_element(const struct order *line, const struct sorted *s, int64_t first, int64_t to, int64_t from)
 {
-    int64_t n = order->n, inner = order->inner, size = order->size, first = o * n * inner + i;
-    const char *src = order->src + first * size;
-    struct order line = *order;
-    line.src = src;
-    line.outer = 1;
+    int64_t at = first + to * line->inner, size = line->size;
+    const char *src = line->src + from * line->inner * size;
+    if (s->positions)
+        s->positions[at] = from;
+    if (s->values && size == 4)
+        memcpy(s->values + 4 * at, src, 4);
+    else if (s->values)
+        memcpy(s->values + at * size, src, (size_t)size);
+}
+
+static void sort_items(const struct order *line, struct item *items, bool descending, const struct sorted *s, int64_t first)
+{
+    int64_t n = line->n, inner = line->inner, size = line->size;
     for (int64_t k = 0; k < n; k++) {
-        uint64_t key = order->wide ? 0 : key_of(order->elem, size, src + k * inner * size);
+        uint64_t key = line->wide ? 0 : key_of(line->elem, size, line->src + k * inner * size);
         items[k] = (struct item){ descending ? ~key : key, k };
     }
     /* Strings have no key to turn round. Descending and stable: sort the reversed line, then
      * read the result backwards. */
-    if (order->wide && descending)
+    if (line->wide && descending)
         for (int64_t k = 0; k < n; k++)
             items[k].at = n - 1 - k;
-    struct item *sorted = merge_sort(&line, items, items + n, n);
-    for (int64_t k = 0; k < n; k++) {
-        int64_t at = sorted[order->wide && descending ? n - 1 - k : k].at;
-        if (positions)
-            positions[first + k * inner] = at;
-        if (values)
-            memcpy(values + (first + k * inner) * size, src + at * inner * size, (size_t)size);
+    struct item *sorted = merge_sort(line, items, items + n, n);
+    for (int64_t k = 0; k < s->count; k++)
+        put_element(line, s, first, k, sorted[line->wide && descending ? n - 1 - k : k].at);
+}
+
+/* float_key of 32 bits without branches. */
+static uint32_t float32_key(uint32_t word)
+{
+    uint32_t magnitude = word & 0x7fffffff, negative = 0 - (word >> 31), nan = 0 - (uint32_t)(magnitude > 0x7f800000);
+    return (0x80000000 + ((magnitude ^ negative) - negative)) | nan;
+}
+
+/* The other way round; a NaN for the largest key. */
+static float float32_of_key(uint32_t key)
+{
+    uint32_t word = key < 0x80000000 ? 0 - key : key - 0x80000000;
+    float x;
+    memcpy(&x, &word, 4);
+    return x;
+}
+
+/* May one of RT_WORDS_STEP floats that lie together go before the bound? No is certain; NaN compares false. */
+static bool step_may(const char *src, float bound, bool descending)
+{
+    typedef float lanes __attribute__((vector_size(16)));
+    typedef int32_t mask __attribute__((vector_size(16)));
+    lanes x[RT_WORDS_STEP / 4], b = { bound, bound, bound, bound };
+    int64_t behind[2];
+    memcpy(x, src, sizeof x);
+    mask all = descending ? x[0] <= b : x[0] >= b;
+    for (int i = 1; i < RT_WORDS_STEP / 4; i++)
+        all &= descending ? x[i] <= b : x[i] >= b;
+    memcpy(behind, &all, sizeof behind);
+    return (behind[0] & behind[1]) != -1;
+}
+
+/* Room for the words of a line: all of them, or as many as choosing `keep` takes. */
+static int64_t words_room(int64_t n, int64_t keep) { return keep >= n / 4 ? n : 2 * keep + 3 * RT_WORDS_STEP; }
+
+/* Keys of n elements from `src` on. flip: all bits where large elements go first. */
+static void step_keys(const struct order *line, const char *src, int64_t n, uint32_t flip, uint32_t *keys)
+{
+    for (int64_t i = 0; i < n; i++)
+        keys[i] = (uint32_t)key_of(line->elem, line->size, src + i * line->inner * line->size) ^ flip;
+}
+
+/* The same for a whole step of floats that lie together. */
+static void dense_keys(const char *src, uint32_t flip, uint32_t *keys)
+{
+    uint32_t word[RT_WORDS_STEP];
+    memcpy(word, src, sizeof word);
+    for (int i = 0; i < RT_WORDS_STEP; i++)
+        keys[i] = float32_key(word[i]) ^ flip;
+}
+
+static void offer_line(const struct order *line, struct rt_words *words, bool descending)
+{
+    uint32_t keys[RT_WORDS_STEP], flip = descending ? ~(uint32_t)0 : 0;
+    bool dense = line->elem == RT_ELEM_F32 && line->inner == 1;
+    for (int64_t at = 0; at < line->n; at += RT_WORDS_STEP) {
+        int64_t n = line->n - at < RT_WORDS_STEP ? line->n - at : RT_WORDS_STEP;
+        const char *src = line->src + at * line->inner * line->size;
+        if (dense && n == RT_WORDS_STEP && words->bounded && !step_may(src, float32_of_key(words->bound ^ flip), descending))
+            continue;
+        if (dense && n == RT_WORDS_STEP)
+            dense_keys(src, flip, keys);
+        else
+            step_keys(line, src, n, flip, keys);
+        rt_words_offer(words, keys, n, at);
     }
 }
 
-int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
-                    int64_t n, int64_t inner, int64_t descending)
+static void sort_words(const struct order *line, uint64_t *memory, bool descending, const struct sorted *s, int64_t first)
 {
-    struct order order = { elem, rt_elem_bytes(elem), outer, n, inner, 1, src, elem == RT_ELEM_STR };
+    int64_t n = line->n, room = words_room(n, s->count);
+    struct rt_words words = { .word = memory, .spare = memory + room, .keep = s->count, .room = room };   /* of a whole line nothing is cut */
+    offer_line(line, &words, descending);
+    const uint64_t *sorted = room == n ? rt_words_sort(words.word, words.spare, words.n, 1) : rt_words_first(&words);
+    for (int64_t k = 0; k < s->count; k++)
+        put_element(line, s, first, k, (int64_t)(sorted[k] & 0xffffffff));
+}
+
+int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
+                    int64_t n, int64_t inner, int64_t descending, int64_t count)
+{
+    struct order line = { elem, rt_elem_bytes(elem), 1, n, inner, 1, src, elem == RT_ELEM_STR };
+    struct sorted s = { values, positions, count < n ? count : n };
+    bool words = !line.wide && line.size <= 4 && n < UINT32_MAX;
     int64_t bytes;
-    if (n == 0 || outer == 0 || inner == 0)
+    if (s.count <= 0 || outer == 0 || inner == 0)
         return 0;
     struct rt_mark mark = rt_run_mark(run);
-    if (__builtin_mul_overflow(n, 2 * (int64_t)sizeof(struct item), &bytes))
+    if (__builtin_mul_overflow(words ? words_room(n, s.count) : n, 2 * (int64_t)(words ? sizeof(uint64_t) : sizeof(struct item)), &bytes))
         bytes = INT64_MAX;
-    struct item *items = rt_run_alloc(run, bytes);
-    if (!items)
+    void *memory = rt_run_alloc(run, bytes);
+    if (!memory)
         return MCC_E_NOMEM;
     for (int64_t o = 0; o < outer && mcc_rt_poll(run) == 0; o++)
-        for (int64_t i = 0; i < inner; i++)
-            sort_line(&order, items, o, i, descending != 0, values, positions);
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t first = o * s.count * inner + i;
+            line.src = (const char *)src + (o * n * inner + i) * line.size;
+            if (words)
+                sort_words(&line, memory, descending != 0, &s, first);
+            else
+                sort_items(&line, memory, descending != 0, &s, first);
+        }
     rt_run_reset(run, mark);
     return mcc_rt_poll(run);
 }

@@ -59,21 +59,27 @@ enum eval_status eval_sort(struct eval *e, const struct node *n, struct tensor *
     const struct tensor *x = in[0];
     int32_t axis = (int32_t)node_int(n, "axis", 0);
     int64_t dim = x->dims[axis], inner = dims_count(x->dims + axis + 1, x->rank - axis - 1);
-    int64_t lines = dim ? tensor_count(x) / dim : 0;
+    int64_t lines = dim ? tensor_count(x) / dim : 0, count = dim, dims[RANK_MAX];
     size_t size = elem_size(x->elem);
-    TRY(eval_tensor(e, &out[0], x->elem, x->rank, x->dims));
-    TRY(eval_tensor(e, &out[1], ELEM_I64, x->rank, x->dims));
+    if (node_expr(n, "count").i)
+        TRY(eval_expr(e, node_expr(n, "count"), &count));
+    if (count < 0 || count > dim)
+        return eval_fail(e, EVAL_VALUE, "the first %lld of %lld", (long long)count, (long long)dim);
+    memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
+    dims[axis] = count;
+    TRY(eval_tensor(e, &out[0], x->elem, x->rank, dims));
+    TRY(eval_tensor(e, &out[1], ELEM_I64, x->rank, dims));
     int64_t *data = NEW_ARRAY(e->arena, int64_t, dim + 1);
     struct keys keys = { data, 1, node_int(n, "descending", 0) };
     for (int64_t line = 0; line < lines; line++) {
-        int64_t base = line / inner * dim * inner + line % inner;
+        int64_t base = line / inner * dim * inner + line % inner, to = line / inner * count * inner + line % inner;
         for (int64_t i = 0; i < dim; i++)
             data[i] = order_key(x->elem, (char *)x->data + (size_t)(base + i * inner) * size);
         const int64_t *order = sort_rows(e, &keys, dim);
-        for (int64_t i = 0; i < dim; i++) {
-            memcpy((char *)out[0].data + (size_t)(base + i * inner) * size,
+        for (int64_t i = 0; i < count; i++) {
+            memcpy((char *)out[0].data + (size_t)(to + i * inner) * size,
                    (char *)x->data + (size_t)(base + order[i] * inner) * size, size);
-            ((int64_t *)out[1].data)[base + i * inner] = order[i];
+            ((int64_t *)out[1].data)[to + i * inner] = order[i];
         }
     }
     return EVAL_OK;

@@ -25,8 +25,12 @@ bool infer_sort(struct infer *f)
     int64_t axis;
     if (!t || !infer_elem_in(f, 0, "BIUF") || !infer_axis(f, "axis", t->rank, &axis))
         return false;
-    f->out[0] = *t;
-    infer_set(f, 1, ELEM_I64, t->rank, t->dims);
+    expr_id *dims = infer_dims(f, t->rank), count = node_expr(&f->attrs, "count");
+    memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+    if (count.i)
+        dims[axis] = count;
+    infer_set(f, 0, t->elem, t->rank, dims);
+    infer_set(f, 1, ELEM_I64, t->rank, dims);
     return true;
 }
 

@@ -40,9 +40,9 @@ static void call_sort(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", 0);
     struct axis_split s = split_axis(p, n->in[0], axis);
-    lval in[8] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1), s.outer, s.n, s.inner,
-                  prog_const(p, node_int(n, "descending", 0))};
-    prog_call(p, "mcc_rt_sort", in, 8, true);
+    lval in[9] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1), s.outer, s.n, s.inner,
+                  prog_const(p, node_int(n, "descending", 0)), prog_index(p, value_type(p->g, n->out[0])->dims[axis])};
+    prog_call(p, "mcc_rt_sort", in, 9, true);
 }
 
 static void bind_count(struct prog *p, const struct node *n, lval count)

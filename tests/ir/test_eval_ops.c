@@ -153,6 +153,7 @@ static const struct row {
     { OP_SCATTER_ND, "monoid=set", { "f32 2x2: 1 2 3 4", "i64 1x1: 1", "f32 1x2: 8 9" }, { "f32 2x2: 1 2 8 9" } },
     { OP_SCATTER_ND, "monoid=max", { "f32 3: 1 2 3", "i64 2x1: 0 2", "f32 2: 5 -5" }, { "f32 3: 5 2 3" } },
     { OP_SORT, "axis=0 descending=0", { "f32 4: nan 2 -1 2" }, { "f32 4: -1 2 2 nan", "i64 4: 2 1 3 0" } },
+    { OP_SORT, "axis=1 descending=1 count=2", { "i32 2x3: 1 3 3 5 4 6" }, { "i32 2x2: 3 3 6 5", "i64 2x2: 1 2 2 0" } },
     { OP_SORT, "axis=1 descending=1", { "i32 2x3: 1 3 3 5 4 6" }, { "i32 2x3: 3 3 1 6 5 4", "i64 2x3: 1 2 0 2 0 1" } },
     { OP_NONZERO, "count=@", { "f32 2x2: 1 0 0 nan" }, { "i64 2x2: 0 1 0 1" } },
     { OP_UNIQUE, "axis=-1 sorted=1 count=@", { "i64 5: 3 1 3 2 1" },

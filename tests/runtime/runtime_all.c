@@ -23,3 +23,4 @@
 #include "runtime/rt_value.c"
 #include "runtime/rt_values.c"
 #include "runtime/rt_weights.c"
+#include "runtime/rt_words.c"

@@ -66,7 +66,7 @@ static void check_sorted(const float *x, const float *values, const int64_t *at,
 {
     for (int64_t line = 0; line < outer * inner; line++) {
         int64_t base = line / inner * n * inner + line % inner;
-        bool seen[64] = { false };
+        bool seen[1024] = { false };
         for (int64_t k = 0; k < n; k++) {
             int64_t from = at[base + k * inner];
             assert_true(from >= 0 && from < n && !seen[from]);
@@ -92,11 +92,37 @@ static void test_sort_floats(void **state)
         for (int descending = 0; descending < 2; descending++) {
             for (int64_t i = 0; i < 3 * n * 5; i++)
                 x[i] = some[random_word() % 12];
-            assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, values, at, 3, n, 5, descending), 0);
+            assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, values, at, 3, n, 5, descending, n), 0);
             check_sorted(x, values, at, 3, n, 5, descending);
         }
-    assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, values, NULL, 3, 0, 5, 0), 0);
-    assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, NULL, at, 1, 7, 1, 0), 0);
+    assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, values, NULL, 3, 0, 5, 0, 0), 0);
+    assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, NULL, at, 1, 7, 1, 0, 7), 0);
+}
+
+/* The first of each line, against those of the whole line: counts at both ends and between, lines in order and turned round, equal
+ * elements, so many that a selection takes turns; every element type that is chosen as words, and one that is not. */
+static void test_sort_first(void **state)
+{
+    static const int64_t elems[] = { RT_ELEM_F32, RT_ELEM_F16, RT_ELEM_I8, RT_ELEM_U32, RT_ELEM_I64 }, counts[] = { 1, 5, 24, 25, 60, 249, 251, 999 };
+    enum { N = 1000, INNER = 3 };
+    static uint32_t x[2 * N * INNER], all[2 * N * INNER], some[2 * N * INNER];
+    static int64_t all_at[N * INNER], some_at[N * INNER];
+    (void)state;
+    for (int round = 0; round < 5 * 4 * 8; round++) {
+        int64_t elem = elems[round % 5], size = rt_elem_bytes(elem), count = counts[round / 20], descending = random_word() & 1;
+        int64_t inner = random_word() % 2 ? INNER : 1;
+        for (int64_t i = 0; i < 2 * N * INNER; i++) {
+            uint32_t draws[] = { random_word(), random_word() % 7, (uint32_t)i, (uint32_t)-i };
+            float f = (float)(int32_t)draws[round / 5 % 4];
+            memcpy(&x[i], elem == RT_ELEM_F32 && random_word() % 64 ? (void *)&f : &draws[round / 5 % 4], 4);
+        }
+        assert_int_equal(mcc_rt_sort(run, elem, x, all, all_at, 1, N, inner, descending, N), 0);
+        assert_int_equal(mcc_rt_sort(run, elem, x, some, some_at, 1, N, inner, descending, count), 0);
+        assert_memory_equal(some, all, (size_t)(count * inner * size));
+        assert_memory_equal(some_at, all_at, (size_t)(count * inner) * 8);
+        if (elem == RT_ELEM_F32)
+            check_sorted((const float *)x, (const float *)all, all_at, 1, N, inner, descending);
+    }
 }
 
 static void test_sort_others(void **state)
@@ -110,17 +136,17 @@ static void test_sort_others(void **state)
     uint8_t fnuz[] = { 0x80, 0x81, 0x7f, 0x00, 0xff }, fnuz_up[] = { 0xff, 0x81, 0x00, 0x7f, 0x80 }, fnuz_out[5];
     struct rt_string text[] = { { "b", 1 }, { "", 0 }, { "ab", 2 }, { "a", 1 }, { "b", 1 } }, text_out[5];
     (void)state;
-    mcc_rt_sort(run, RT_ELEM_I8, i8, i8_out, at, 1, 5, 1, 0);
+    mcc_rt_sort(run, RT_ELEM_I8, i8, i8_out, at, 1, 5, 1, 0, 5);
     assert_memory_equal(i8_out, i8_up, sizeof i8);
-    mcc_rt_sort(run, RT_ELEM_U64, u64, u64_out, at, 1, 4, 1, 1);
+    mcc_rt_sort(run, RT_ELEM_U64, u64, u64_out, at, 1, 4, 1, 1, 4);
     assert_memory_equal(u64_out, u64_down, sizeof u64);
-    mcc_rt_sort(run, RT_ELEM_I64, i64, i64_out, at, 1, 4, 1, 0);
+    mcc_rt_sort(run, RT_ELEM_I64, i64, i64_out, at, 1, 4, 1, 0, 4);
     assert_memory_equal(i64_out, i64_up, sizeof i64);
-    mcc_rt_sort(run, RT_ELEM_F16, half, half_out, at, 1, 5, 1, 0);
+    mcc_rt_sort(run, RT_ELEM_F16, half, half_out, at, 1, 5, 1, 0, 5);
     assert_memory_equal(half_out, half_up, sizeof half);
-    mcc_rt_sort(run, RT_ELEM_F8E4M3FNUZ, fnuz, fnuz_out, at, 1, 5, 1, 0);
+    mcc_rt_sort(run, RT_ELEM_F8E4M3FNUZ, fnuz, fnuz_out, at, 1, 5, 1, 0, 5);
     assert_memory_equal(fnuz_out, fnuz_up, sizeof fnuz);
-    mcc_rt_sort(run, RT_ELEM_STR, text, text_out, at, 1, 5, 1, 1);
+    mcc_rt_sort(run, RT_ELEM_STR, text, text_out, at, 1, 5, 1, 1, 5);
     assert_true(at[0] == 0 && at[1] == 4 && at[2] == 2 && at[3] == 3 && at[4] == 1);
 }
 
@@ -308,7 +334,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero),
+        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_first), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero),
         TEST(test_nms), TEST(test_dft), TEST(test_det), TEST(test_rng), TEST(test_fmod), TEST(test_split), TEST(test_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -224,7 +224,7 @@ bool rule_nms(struct rule *r)
     return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
 }
 
-/* ---- TopK: sort, then the first k ------------------------------------------------------------------------------------ */
+/* ---- TopK: the first k of a sorted line ------------------------------------------------------------------------------------ */
 
 bool rule_topk(struct rule *r)
 {
@@ -241,11 +241,11 @@ bool rule_topk(struct rule *r)
     if (ex_cmp_le(ex, k, dim) == FALSE_)
         return rule_bad(r, "k is larger than the dimension");
     b_assert(b, ex_le(ex, k, dim), -9, "k is larger than the dimension");
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1))};
-    if (!b_op_multi(b, OP_SORT, &x, 1, attrs, 2, out, 2))
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1)), attr_expr("count", k)};
+    if (!b_op_multi(b, OP_SORT, &x, 1, attrs, 3, out, 2))
         return false;
     for (uint32_t i = 0; i < 2; i++)
-        rule_out(r, i, b_slice_axis(b, out[i], axis, ex_const(ex, 0), k));
+        rule_out(r, i, out[i]);
     return true;
 }
 
