@@ -379,6 +379,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
             n = 1;
         if (invariant >> d & 1) {
             s->dim[d] = (struct dim_layout){0, ex_const(l->x, 0), 0};
+            stride *= n != 0;    /* an element for all of them, where there are any */
             continue;
         }
         s->dim[d].outer = ex_const(l->x, stride);

@@ -256,3 +256,12 @@ def test_nothing_to_store(tmp_path, flags):
                   [value("x", [2, 4])], [value("y", [2, 4])], {"a": np.zeros((4, 0), F), "b": np.zeros((0, 4), F), "w": w})
     x = np.arange(8, dtype=F).reshape(2, 4)
     model.compare([x], [x], flags=[flags])
+
+
+@pytest.mark.parametrize("dims", [[0, 5, 1, 4], [3, 0], [2, 0, 3]])
+def test_nothing_stored_once(tmp_path, dims):
+    """One element for all places of a constant, of which there are none: no element is written."""
+    value_of = helper.make_tensor("v", T.FLOAT, [1], [1.5])
+    model = Model(tmp_path, [node("ConstantOfShape", "s", "c", value=value_of), node("Softplus", "c", "y"), node("Neg", "x", "z")],
+                  [value("x", [2])], [value("y", None), value("z", None)], {"s": np.array(dims)})
+    model.compare([np.ones(2, F)], [np.zeros(dims, F), -np.ones(2, F)])
