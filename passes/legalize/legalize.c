@@ -252,13 +252,12 @@ bool region_defines(const struct legalizer *lg, region_id r, value_id v)
     return def.i && graph_node(lg->from, def)->parent.i == r.i;
 }
 
-/* The results of a walk that was given up; those from outside keep what they are. */
-static void results_poison(struct legalizer *lg, region_id r)
+/* The results of a walk that was given up; what stands before it, or comes from outside, keeps what it is. */
+static void results_poison(struct legalizer *lg, region_id r, uint32_t first)
 {
     const struct region *region = graph_get_region(lg->from, r);
-    for (uint32_t i = 0; i < region->results.n; i++)
-        if (region_defines(lg, r, region->results.data[i]))
-            lg->map[region->results.data[i].i] = (struct lval){.kind = LVAL_POISON};
+    for (uint32_t i = first; i < region->nodes.n; i++)
+        poison(lg, graph_node(lg->from, region->nodes.data[i]));
 }
 
 bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
@@ -282,7 +281,7 @@ bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
     }
     lg->facts.n = facts;
     if (trial_over(lg))
-        results_poison(lg, r);
+        results_poison(lg, r, first);
     return true;
 }
 

@@ -205,6 +205,14 @@ def test_a_rank_of_the_run_is_shown(tmp_path):
     assert shown.returncode == 0 and "y" in shown.stdout, shown.stderr
 
 
+def test_what_comes_before_stays(tmp_path):
+    """An output that is made before a rank is open, where one of several ranks cannot go on."""
+    nodes = [node("Neg", "x", "n"), node("GatherND", "x i", "g", "open"), node("Concat", "g g", "c", axis=1)]
+    model = Model(tmp_path, nodes, [value("x", [3, 4, 5]), value("i", [2, "k"], T.INT64)], [value("n", None), value("c", None)])
+    for k in (1, 2):
+        model.compare([floats(3, 4, 5), np.arange(2 * k).reshape(2, k)], flags=FLAGS)
+
+
 def test_many_are_bounded(tmp_path):
     """Each of a chain of shapes multiplies what follows: refused, and soon, with what to do."""
     nodes, inputs = [], [value("x", ["n", 6])]
