@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
-"""Rules that no compiler checks: layers, forbidden functions, white space; and clang's warnings beside gcc's.
+"""Rules that no compiler checks: layers, forbidden functions, white space.
 
-usage: lint.py --include GENERATED --llvm LLVM_INCLUDE --clang CLANG     or     lint.py --fix (mends white space)
+usage: lint.py     or     lint.py --fix (mends white space)
 """
 import argparse
-import concurrent.futures
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -170,28 +167,8 @@ def mend_space():
             print(path.relative_to(ROOT))
 
 
-def clang_warnings(args, complain):
-    flags = ["-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", f"-I{ROOT}", f"-I{args.include}", "-isystem", args.llvm,
-             "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wvla", "-Wundef"]
-
-    def one(path):
-        language = ["-x", "c"] if path.suffix == ".h" else []
-        extra = ["-Wno-unused-function"] if path.suffix == ".h" else []
-        done = subprocess.run([args.clang, *flags, *extra, *language, str(path)], capture_output=True, text=True)
-        return path, done.stderr
-
-    files = [p for p in sources(".c", ".h") if not p.is_relative_to(ROOT / "examples")]
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for path, text in pool.map(one, files):
-            if text:
-                complain(path.relative_to(ROOT).as_posix(), 0, "clang says\n" + text)
-
-
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--include")
-    parser.add_argument("--llvm")
-    parser.add_argument("--clang")
     parser.add_argument("--fix", action="store_true")
     args = parser.parse_args()
     if args.fix:
@@ -210,8 +187,6 @@ def main():
         if path.suffix in (".c", ".h", ".cpp", ".def"):
             check_includes(path, text, complain)
             check_calls(path, text, complain)
-    if args.clang:
-        clang_warnings(args, complain)
     print("\n".join(complaints) if complaints else "lint: nothing to complain about")
     return 1 if complaints else 0
 
