@@ -13,10 +13,11 @@
 #include "codegen/table.h"
 #include "codegen/wire.h"
 
-/* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start. */
+/* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start, glibc 2.17 at
+ * the latest, and in libc.so.6 itself. */
 static const char *const libc_names[] = {
     "memcpy", "memmove", "memset", "memcmp", "aligned_alloc", "free", "getauxval", "clock_gettime",
-    "pthread_create", "pthread_join"
+    "pthread_create", "pthread_join", "dlopen", "dlsym"     /* weak: absent where glibc is older than 2.34 */
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
@@ -126,6 +127,8 @@ static void add_options(struct arena *arena, struct strbuf *options, const struc
         add_option(options, both[i]);
     if (kind != OUTPUT_SHARED) {
         add_option(options, "-r");
+        add_option(options, "--defsym=dlopen=rt_threads_none");      /* object.c makes threads a must */
+        add_option(options, "--defsym=dlsym=rt_threads_none");
         return;
     }
     for (size_t i = 0; i < COUNT_OF(shared); i++)

@@ -86,6 +86,9 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
         } else if (ELF64_ST_BIND(sym[i].st_info) != STB_LOCAL && place != SHN_UNDEF) {
             sym[i].st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(sym[i].st_info));
             sym[i].st_other = STV_DEFAULT;
+        } else if (place == SHN_UNDEF && strncmp(name, "pthread_", 8) == 0) {
+            /* Weak for shared objects (runtime/rt_threads.c); a static link takes from an archive only what is needed. */
+            sym[i].st_info = ELF64_ST_INFO(STB_GLOBAL, ELF64_ST_TYPE(sym[i].st_info));
         }
     }
     if (!found || m->desc == 0 || m->desc % 8 || m->desc > m->size - sizeof(struct mcc_rt_desc))

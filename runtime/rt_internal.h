@@ -22,6 +22,14 @@ enum {
 
 /* ---- model ------------------------------------------------------------------------------------------------ */
 
+/* pthread_create and pthread_join; a NULL: this process has no threads. */
+struct rt_threads {
+    int (*create)(unsigned long *thread, const void *attributes, void *(*main)(void *), void *arg);
+    int (*join)(unsigned long thread, void **result);
+};
+struct rt_threads rt_threads_find(void);              /* rt_threads.c */
+void *rt_threads_none(void);
+
 /* One launch: indices [0, count) in units. */
 struct rt_job {
     mcc_rt_fn *fn;
@@ -50,6 +58,7 @@ struct rt_pool {
     int32_t pid;                       /* process whose threads these are; 0: none yet; -1: being reset */
     uint32_t n_workers;
     uint64_t spin_ns;
+    struct rt_threads threads;
     struct rt_worker { struct rt_pool *pool; uint32_t index; unsigned long thread; } *workers;
 };
 

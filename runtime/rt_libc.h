@@ -22,8 +22,11 @@ unsigned long getauxval(unsigned long type);
 struct timespec { long tv_sec, tv_nsec; };   /* LP64 targets only */
 int clock_gettime(int clock, struct timespec *);
 
-/* pthread_t is one word in every libc of Linux. */
-int pthread_create(unsigned long *thread, const void *attributes, void *(*main)(void *), void *arg);
-int pthread_join(unsigned long thread, void **result);
+/* Perhaps absent (rt_threads.c). pthread_t is one word in every libc of Linux. */
+#define RT_WEAK __attribute__((weak))
+RT_WEAK int pthread_create(unsigned long *thread, const void *attributes, void *(*main)(void *), void *arg);
+RT_WEAK int pthread_join(unsigned long thread, void **result);
+RT_WEAK void *dlopen(const char *name, int flags);
+RT_WEAK void *dlsym(void *library, const char *name);
 
 #endif

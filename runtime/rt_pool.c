@@ -208,6 +208,9 @@ static void start_workers(struct mcc_model *model)
 {
     struct rt_pool *pool = &model->pool;
     uint32_t n = model->threads - 1;
+    pool->threads = rt_threads_find();
+    if (!pool->threads.create || !pool->threads.join)
+        return;
     pool->workers = rt_alloc(model, n * sizeof *pool->workers);
     pool->homes = (struct rt_homes){ rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads };
     for (uint32_t i = 0; pool->homes.range && i < model->threads; i++)
@@ -217,7 +220,7 @@ static void start_workers(struct mcc_model *model)
     for (uint32_t i = 0; pool->workers && pool->homes.range && i < n; i++) {
         struct rt_worker *worker = &pool->workers[i];
         *worker = (struct rt_worker){ .pool = pool, .index = i + 1 };
-        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0)
+        if (pool->threads.create(&worker->thread, NULL, worker_main, worker) != 0)
             break;
         pool->n_workers++;
     }
@@ -259,7 +262,7 @@ void rt_pool_close(struct mcc_model *model)
     __atomic_fetch_add(&pool->epoch, 1, __ATOMIC_SEQ_CST);
     rt_futex_wake(&pool->epoch, INT32_MAX);
     for (uint32_t i = 0; i < pool->n_workers; i++)
-        pthread_join(pool->workers[i].thread, NULL);
+        pool->threads.join(pool->workers[i].thread, NULL);
     rt_release(model, pool->workers, (model->threads - 1) * sizeof *pool->workers);
     rt_release(model, pool->homes.range, homes_bytes(model));
     pool->pid = 0;

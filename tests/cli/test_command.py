@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from support.tool import DIGITS, MCC, dense, mcc, save, value
+from support.tool import DIGITS, MCC, ROOT, dense, mcc, save, value
 
 
 @pytest.fixture
@@ -47,6 +47,34 @@ def test_only_one_symbol_and_libc(model, tmp_path):
     assert [line.split()[-1].split("@")[0] for line in names.splitlines()] == ["mcc_query"]
     needed = subprocess.run(["readelf", "-d", tmp_path / "net.so"], capture_output=True, text=True).stdout
     assert set(re.findall(r"NEEDED.*\[(.*)\]", needed)) <= {"libc.so.6", "libm.so.6"}
+    assert not re.search("VERNEED|VERSYM", needed)
+
+
+# Where each libc has what an artifact takes, without a version: in libc.so.6 of glibc 2.17 (of 2.27 on RISC-V) and in musl.
+OF_LIBC = set("memcpy memmove memset memcmp aligned_alloc free getauxval clock_gettime".split())
+# These are in libraries of their own before glibc 2.34: weak, so that the artifact loads without them.
+PERHAPS = set("pthread_create pthread_join dlopen dlsym".split())
+
+
+@pytest.mark.parametrize("target", ["x86_64", "aarch64", "riscv64"])
+def test_loads_with_old_libcs(model, tmp_path, target):
+    assert mcc(model, f"--target={target}", "-o", tmp_path / "net.so").returncode == 0
+    names = subprocess.run(["readelf", "--dyn-syms", "-W", tmp_path / "net.so"], capture_output=True, text=True).stdout
+    taken = {(row.split()[7], row.split()[4]) for row in names.splitlines() if " UND " in row and len(row.split()) > 7}
+    assert {name for name, _ in taken} >= {"memcpy", "pthread_create"}
+    assert all("@" not in name and (name in OF_LIBC or (name in PERHAPS and bind == "WEAK")) for name, bind in taken), taken
+
+
+def test_static_links_take_threads(model, tmp_path):
+    """In an object these references are strong: a weak one takes nothing out of libc.a."""
+    assert mcc(model, "-c", "-o", tmp_path / "net.o").returncode == 0
+    names = subprocess.run(["nm", "-u", tmp_path / "net.o"], capture_output=True, text=True).stdout
+    assert re.search(r"^ +U pthread_create$", names, re.M) and re.search(r"^ +U pthread_join$", names, re.M), names
+    main = tmp_path / "main.c"
+    main.write_text('#include "mcc.h"\nint main(void) { return !mcc_query(1); }\n')
+    for how in (["-static"], ["-pie", "-fPIE"], ["-no-pie"]):
+        subprocess.run(["gcc", *how, "-Wl,--fatal-warnings", f"-I{ROOT}/runtime", main, tmp_path / "net.o", "-o", tmp_path / "main"], check=True)
+        subprocess.run([tmp_path / "main"], check=True)
 
 
 def test_prefix_renames_the_symbol(model, tmp_path):

@@ -21,6 +21,7 @@
 #include "runtime/rt_strings.c"
 #include "runtime/rt_text.c"
 #include "runtime/rt_value.c"
+#include "runtime/rt_threads.c"
 #include "runtime/rt_values.c"
 #include "runtime/rt_weights.c"
 #include "runtime/rt_words.c"

@@ -47,18 +47,23 @@ static void seal(unsigned char *bytes, size_t size)
     note->hash = rt_hash(bytes, size);
 }
 
-static int build(void **state)
+static void compile(const char *path, const char *options)
 {
     char command[512];
     const char *cc = getenv("CC");
+    snprintf(command, sizeof command,
+             "%s -std=c11 -D_GNU_SOURCE -O1 -shared -fPIC -I. %s tests/runtime/models.c tests/runtime/runtime_all.c -o %s",
+             cc && *cc ? cc : "cc", options, path);
+    assert_int_equal(system(command), 0);
+}
+
+static int build(void **state)
+{
     (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(good_path, sizeof good_path, "%s/good.so", folder);
     snprintf(bad_path, sizeof bad_path, "%s/bad.so", folder);
-    snprintf(command, sizeof command,
-             "%s -std=c11 -D_GNU_SOURCE -O1 -shared -fPIC -I. tests/runtime/models.c tests/runtime/runtime_all.c -o %s",
-             cc && *cc ? cc : "cc", good_path);
-    assert_int_equal(system(command), 0);
+    compile(good_path, "");
     FILE *f = fopen(good_path, "rb");
     fseek(f, 0, SEEK_END);
     good_size = (size_t)ftell(f);
@@ -88,10 +93,10 @@ static int clean(void **state)
     return 0;
 }
 
-static void check_runs(const mcc_lib *lib)
+static void check_api(const mcc_api *api, mcc_model *model)
 {
-    float x[4] = { 1, 2, 3, 4 }, y[4] = { 10, 20, 30, 40 }, z[4], s[1];
-    int64_t dims[2] = { 1, 4 };
+    float x[8] = { 1, 2, 3, 4 }, y[8] = { 10, 20, 30, 40 }, z[8], s[2];
+    int64_t dims[2] = { 2, 4 };
     DLTensor t[4];
     void *data[] = { x, y, z, s };
     for (int i = 0; i < 4; i++)
@@ -99,11 +104,16 @@ static void check_runs(const mcc_lib *lib)
                            .shape = dims };
     mcc_ctx *ctx;
     mcc_error error;
-    assert_int_equal(lib->api->ctx_new(lib->model, NULL, 0, &ctx, &error), MCC_OK);
-    assert_int_equal(lib->api->run(ctx, (const DLTensor *const[]){ &t[0], &t[1] }, (DLTensor *const[]){ &t[2], &t[3] },
-                                   &error), MCC_OK);
-    assert_true(z[3] == 48 && s[0] == 120);
-    lib->api->ctx_free(ctx);
+    assert_int_equal(api->ctx_new(model, NULL, 0, &ctx, &error), MCC_OK);
+    assert_int_equal(api->run(ctx, (const DLTensor *const[]){ &t[0], &t[1] }, (DLTensor *const[]){ &t[2], &t[3] },
+                              &error), MCC_OK);
+    assert_true(z[3] == 48 && z[7] == 0 && s[0] == 120 && s[1] == 0);
+    api->ctx_free(ctx);
+}
+
+static void check_runs(const mcc_lib *lib)
+{
+    check_api(lib->api, lib->model);
 }
 
 static void check_refused(const char *path, const char *word)
@@ -270,15 +280,16 @@ static void test_many(void **state)
     assert_true(line_count("/proc/self/maps") <= maps + 8);
 }
 
-static size_t descriptor_count(void)
+static size_t entry_count(const char *path)
 {
     size_t n = 0;
-    DIR *open_ones = opendir("/proc/self/fd");
-    while (readdir(open_ones))
+    DIR *entries = opendir(path);
+    while (readdir(entries))
         n++;
-    closedir(open_ones);
+    closedir(entries);
     return n;
 }
+static size_t descriptor_count(void) { return entry_count("/proc/self/fd"); }
 
 static const char *loaded_as(const mcc_lib *lib)
 {
@@ -403,13 +414,42 @@ static void test_reason(void **state)
     free(copy);
 }
 
+/* As with a glibc that has its threads in libpthread.so.0, in a program that has not loaded it: the functions have names here
+ * that no library has, so the weak references stay empty. Without dlopen as well, the run goes on without workers. */
+static void test_threads_apart(void **state)
+{
+    char path[80];
+    size_t before = entry_count("/proc/self/task");
+    (void)state;
+    snprintf(path, sizeof path, "%s/apart.so", folder);
+    for (int with = 1; with >= 0; with--) {
+        mcc_model *model;
+        mcc_host host = { .size = sizeof host, .threads = 4 };
+        compile(path, with ? "-Dpthread_create=no_create -Dpthread_join=no_join"
+                           : "-Dpthread_create=no_create -Dpthread_join=no_join -Ddlopen=no_dlopen -Ddlsym=no_dlsym");
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        assert_non_null(library);
+        const mcc_api *(*query)(uint32_t);
+        *(void **)&query = dlsym(library, "mcc_query");
+        int64_t *knob = dlsym(library, "knob_ns");
+        *knob = 1 << 30;                /* every launch is worth threads */
+        assert_int_equal(query(MCC_ABI)->open(&host, &model, NULL), MCC_OK);
+        check_api(query(MCC_ABI), model);
+        assert_int_equal(entry_count("/proc/self/task") > before, with);
+        query(MCC_ABI)->close(model);
+        assert_int_equal(entry_count("/proc/self/task"), before);
+        dlclose(library);
+        unlink(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_loads), cmocka_unit_test(test_no_artifact), cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_many),
         cmocka_unit_test(test_names), cmocka_unit_test(test_memory_file), cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_reason), cmocka_unit_test(test_threads_apart),
     };
     return cmocka_run_group_tests(tests, build, clean);
 }
