@@ -26,25 +26,28 @@ static enum winograd_source winograd_source(const char *word)
     return (enum winograd_source)k;
 }
 
-bool run_fuse(struct compilation *c)
+bool module_begin(struct compilation *c)
 {
     struct module *m = NEW(&c->ctx->session, struct module);
     const struct options *o = c->options;
     m->ctx = c->ctx;
     m->g = c->graph;
     m->arena = &c->ctx->session;
+    m->facts = !c->graph ? 0 : c->graph->legal ? IS_LEGAL : IS_IMPORTED;
     m->opt_level = (int)o->level;
     m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
                 : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
     m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
     m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
     m->winograd_weights = winograd_source(o->winograd_weights);
+    m->broken = o->break_kernel;
+    if (o->stats) {
+        m->report = NEW(&c->ctx->session, struct strbuf);
+        strbuf_init(m->report, &c->ctx->session);
+    }
     c->module = m;
-    return choices_read(c) && fuse(m);
+    return choices_read(c);
 }
-
-bool run_layout(struct compilation *c) { return layout_transform(c->module); }
-bool run_plan(struct compilation *c) { return plan_memory(c->module); }
 
 const char *kernel_kind_name(enum kernel_kind k)
 {
@@ -52,9 +55,8 @@ const char *kernel_kind_name(enum kernel_kind k)
     return names[k];
 }
 
-void print_kernels(const struct compilation *c, struct strbuf *out)
+static void print_kernels(const struct module *m, struct strbuf *out)
 {
-    const struct module *m = c->module;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
         strbuf_printf(out, "k%u %s%s:", i, kernel_kind_name(k->kind), k->has_rows ? " rows" : "");
@@ -67,14 +69,13 @@ void print_kernels(const struct compilation *c, struct strbuf *out)
     }
 }
 
-void print_storage(const struct compilation *c, struct strbuf *out)
+static void print_storage(const struct module *m, struct strbuf *out)
 {
     static const char *const places[] = {"none", "input", "output", "arena", "weights", "segment"};
-    const struct module *m = c->module;
     struct exprs *x = m->ctx->exprs;
     for (uint32_t v = 1; v < m->n_values; v++) {
         const struct storage *s = &m->storage[v];
-        if (s->place == PLACE_NONE || value_type(m->g, (value_id){v})->kind != TYPE_TENSOR)
+        if (s->place == PLACE_NONE || !s->dim || value_type(m->g, (value_id){v})->kind != TYPE_TENSOR)
             continue;
         strbuf_printf(out, "%%%u %s [", v, places[s->place]);
         for (int32_t d = 0; d < s->rank; d++) {
@@ -87,6 +88,17 @@ void print_storage(const struct compilation *c, struct strbuf *out)
         }
         strbuf_printf(out, "]%s\n", s->halo ? " halo" : "");
     }
+}
+
+void print_module(const struct compilation *c, struct strbuf *out)
+{
+    if (!(c->module->facts & HAS_KERNELS)) {
+        print_graph(c, out);
+        return;
+    }
+    print_kernels(c->module, out);
+    if (c->module->facts & HAS_PLACES)
+        print_storage(c->module, out);
 }
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
@@ -112,45 +124,16 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
-/* --break-kernel=NODE: is NODE computed in kernel k? */
-static bool is_to_break(const struct compilation *c, const struct kernel *k)
-{
-    for (uint32_t i = 0; c->options->break_kernel && i < k->nodes.n; i++) {
-        const char *name = source_get(c->ctx, graph_node(c->module->g, k->nodes.data[i])->src)->name;
-        if (name && strcmp(name, c->options->break_kernel) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* For the tests of mcc diff and mcc reduce: another operation where the kernel first computes a float. */
-static const char *broken_text(struct compilation *c, const char *text)
-{
-    static const char *const swaps[][2] = {{" = add f", " = sub f"}, {" = sub f", " = add f"}, {" = mul f", " = add f"}, {" = max f", " = min f"}};
-    char *copy = arena_strdup(&c->ctx->session, text), *first = NULL;
-    size_t which = 0;
-    for (size_t i = 0; i < COUNT_OF(swaps); i++) {
-        char *at = strstr(copy, swaps[i][0]);
-        if (at && (!first || at < first)) {
-            first = at;
-            which = i;
-        }
-    }
-    if (first)
-        memcpy(first, swaps[which][1], strlen(swaps[which][1]));
-    return copy;
-}
-
 static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
-    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &v->row->machine, suffix))
+    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &v->machine, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
         if (!k->text)   /* code of the program, or inside the kernel of a loop */
             continue;
-        unit_add(c, &v->target, k->name, is_to_break(c, k) ? broken_text(c, k->text) : k->text);
+        unit_add(c, &v->target, k->name, k->text);
         scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
                                  .node = kernel_lead(m, k)};
@@ -216,7 +199,10 @@ bool run_schedule(struct compilation *c)
         if (!target_wanted(c->options, c->module, row))
             continue;
         struct variant *v = NEW(&c->ctx->session, struct variant);
-        if (!variant_init(v, c->ctx, row, c->options->mattr) || !schedule(c->module, row->name, &row->machine))
+        if (!variant_init(v, c->ctx, row, c->options->mattr))
+            return false;
+        v->machine = c->machine ? *c->machine : row->machine;
+        if (!schedule(c->module, row->name, &v->machine))
             return false;
         VEC_PUSH(&c->ctx->session, &c->targets, v);
     }

@@ -1,4 +1,4 @@
-/* From the legal graph to the artifact: the stages that wire passes and codegen together (backend.c, weights.c). */
+/* The stages of passes/module/passes.def that are functions of a compilation (compile.c, backend.c), and what they share. */
 #ifndef MCC_CLI_BACKEND_H
 #define MCC_CLI_BACKEND_H
 
@@ -6,9 +6,9 @@
 #include "codegen/codegen.h"
 #include "passes/module/module.h"
 
-bool run_fuse(struct compilation *);
-bool run_layout(struct compilation *);
-bool run_plan(struct compilation *);
+bool run_import(struct compilation *);
+bool run_legalize(struct compilation *);
+bool run_settle(struct compilation *);
 bool run_schedule(struct compilation *);
 bool run_emit(struct compilation *);
 bool run_codegen(struct compilation *);
@@ -23,8 +23,10 @@ bool remarks_report(struct compilation *);
 /* Do -Rpass and its kin name passes that make remarks? False after a usage error. */
 bool remarks_check(struct context *, const struct options *);
 typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);
-void print_kernels(const struct compilation *, struct strbuf *);
-void print_storage(const struct compilation *, struct strbuf *);
+void print_graph(const struct compilation *, struct strbuf *);
+bool verify_graph(struct compilation *);
+void print_module(const struct compilation *, struct strbuf *);
+bool verify_module(struct compilation *);
 bool verify_loops(struct compilation *);
 void print_schedules(const struct compilation *, struct strbuf *out);
 void print_loops(const struct compilation *, struct strbuf *);

@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "codegen/codegen.h"
 #include "frontend/frontend.h"
+#include "passes/module/module.h"
 #include "passes/passes.h"
 
 /* Where a compilation's words go. kind: severity of a diagnostic line (SEV_*), or one of these. */
@@ -20,13 +21,15 @@ struct compilation {
     const struct options *options;
     struct report report;
     const char *output;              /* path, or NULL: nothing is written */
+    const char *last;                /* stage; NULL: all of them, to an output */
     bool check;                      /* only the answer is wanted whether the network can be compiled */
     struct file_list files;          /* what was read */
     struct input_spec *inputs;
     uint32_t n_inputs;
     struct graph *graph;             /* imported, then legal */
     struct graph *imported;          /* from import on */
-    struct module *module;           /* kernels, from fuse on (passes/module/module.h) */
+    struct module *module;           /* what the passes work on (passes/module/module.h) */
+    const struct machine *machine;   /* in place of every CPU's (tests); NULL: not */
     VEC(struct variant *) targets;   /* CPUs that code is for, from schedule on */
     VEC(struct codegen_unit) units;  /* functions of all variants, from emit on */
     struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
@@ -39,19 +42,37 @@ struct compilation {
     int64_t constants_in;            /* bytes of the file's constants */
 };
 
+/* ---- pipeline.c: the rows of passes/module/passes.def ---------------------------------------------------------- */
+
 struct stage {
     const char *name;
+    uint32_t needs, makes;       /* facts of the module */
     bool (*run)(struct compilation *);
+    bool (*pass)(struct module *);              /* one of the two */
+    bool (*when)(const struct module *);        /* left out where false; NULL: never */
     void (*print)(const struct compilation *, struct strbuf *);
     bool (*verify)(struct compilation *);
     bool always;                 /* verified without -verify-each */
 };
 extern const struct stage stage_table[];
 extern const uint32_t stage_count;
+const struct stage *stage_find(const char *name);        /* NULL: there is none */
+/* Do -stop-after and -print-after name stages? False after a usage error. */
+bool stages_known(struct context *, const struct options *);
 
-struct stage_cost { double start, ms; int64_t heap; };   /* start: of the monotonic clock */
-/* Writes OUTPUT.json for -ftime-trace (trace.c). */
-bool trace_write(struct compilation *, const struct stage_cost *, uint32_t n);
+struct stage_cost { double start, ms; int64_t heap; bool ran; };   /* start: of the monotonic clock */
+/* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the options say.
+ * False after a diagnostic. */
+bool stage_run(struct compilation *, const struct stage *, struct stage_cost *);
+/* Runs the stages from `first` (NULL: import) up to and including c->last (NULL: the last one), or -stop-after. The module is there
+ * (module_begin). False after a diagnostic. */
+bool stages_run(struct compilation *, const char *first);
+/* A module for the options, with c->graph where there is one. False after a diagnostic (--choose). (backend.c) */
+bool module_begin(struct compilation *);
+/* Writes OUTPUT.json for -ftime-trace (trace.c). cost: by stage. */
+bool trace_write(struct compilation *, const struct stage_cost *);
+
+/* ---- compile.c --------------------------------------------------------------------------------------------------- */
 
 /* Runs the stages on `model` up to and including `last` (NULL: all). Returns the class of the failure, FAIL_NONE when
  * done; the diagnostics have been reported. sets ctx->unwind. */

@@ -11,6 +11,7 @@
 struct variant {
     const struct target_row *row;
     const char *name;            /* "x86-64-v3", "x86-64-v3 +fma4" */
+    struct machine machine;      /* the row's, but in tests */
     struct target target;
     uint64_t needs;              /* what open asks of the CPU (runtime/rt_cpu.h) */
 };

@@ -11,14 +11,15 @@ static void put_event(struct strbuf *out, uint32_t row, const char *name, const 
     strbuf_printf(out, "}}");
 }
 
-bool trace_write(struct compilation *c, const struct stage_cost *cost, uint32_t n)
+bool trace_write(struct compilation *c, const struct stage_cost *cost)
 {
     struct strbuf out;
-    double begin = n ? cost[0].start : 0;
+    double begin = cost[0].start;
     strbuf_init(&out, &c->ctx->session);
     strbuf_printf(&out, "{\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"mcc\"}}");
-    for (uint32_t i = 0; i < n; i++)
-        put_event(&out, 0, stage_table[i].name, c->ctx->model_path, cost[i].start - begin, cost[i].ms);
+    for (uint32_t i = 0; i < stage_count; i++)
+        if (cost[i].ran)
+            put_event(&out, 0, stage_table[i].name, c->ctx->model_path, cost[i].start - begin, cost[i].ms);
     for (uint32_t i = 0; i < c->units.n; i++) {
         const struct codegen_unit *u = &c->units.data[i];
         if (u->ended > u->began)

@@ -1,4 +1,4 @@
-/* The passes: one file = one pass = one function. The table that orders them is cli/compile.c. */
+/* The pass from imported to legal graphs, and its table of operators. Those behind it are rows of passes/module/passes.def. */
 #ifndef MCC_PASSES_H
 #define MCC_PASSES_H
 
@@ -20,16 +20,6 @@ struct legalize_options {
  * are never looked at), functions inlined, every operator lowered to core operators. Reports *all* that it cannot
  * serve, then NULL. */
 struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
-
-/* Constants of equal type and bytes become one value: legal graph to legal graph (passes/graph/merge_constants.c). */
-void merge_constants(struct graph *);
-/* Constants that are views of others become views (merge_views.c). report: takes a line for each pair that was found, stored once or,
- * and why, twice; NULL: none. */
-void merge_views(struct graph *, struct strbuf *report);
-/* Narrow products of one operand by constants become one and slices of it: legal graph to legal graph (merge_products.c). */
-void merge_products(struct graph *);
-/* A concat that begins with all operands of an earlier one takes its result: legal graph to legal graph (merge_concats.c). */
-void merge_concats(struct graph *);
 
 /* The rows of the table that legalize uses (passes/legalize/onnx.def), as it has them: since is the least version that the row
  * is for, which need not be one of the operator's. Texts are static; the default domain is "". */

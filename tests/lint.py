@@ -37,7 +37,7 @@ LAYERS = {
     "passes/legalize/quant": {"ir", "passes", "passes/legalize", "passes/legalize/nn"},
     "passes/legalize/ml": {"ir", "passes", "passes/legalize"},
     "passes/legalize/text": {"ir", "passes", "passes/legalize", "passes/regex"},
-    "passes/graph": {"ir", "passes", "passes/module"},
+    "passes/graph": {"ir", "passes/module"},
     "passes/schedule": {"ir", "passes/module", "passes/graph"},
     "passes/fuse": {"ir", "passes/module", "passes/graph", "passes/schedule"},
     "passes/layout": {"ir", "passes/module", "passes/schedule"},

@@ -141,6 +141,7 @@ lblock lf_block(struct lfunc *);
 lval *lf_lvals(struct lfunc *, const lval *, uint32_t n);            /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lval);
 void lf_tidy(struct lfunc *);                                         /* equal statements once, unused ones not (ir/loop/tidy.c) */
+bool lf_break(struct lfunc *);        /* tests: the first sum, product or maximum of floats becomes another operation; false: there is none (break.c) */
 bool lf_finish(struct lfunc *);                                       /* lays out LOCALs, then verifies */
 
 /* ---- text, verifier, interpreter ------------------------------------------------------------------------------ */

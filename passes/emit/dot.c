@@ -2,7 +2,7 @@
  *
  * A *group* is 4 bytes of consecutive elements along the innermost reduced dim: four u8 with four i8 summed in i32, or
  * two bf16 with two bf16 summed in f32. Weights are packed so that a group of each lane lies together
- * ([N/16][K/group][16][group], layout_transform.c), and rows of the first operand are groups as they stand; an operand
+ * ([N/16][K/group][16][group], layout/store_constants.c), and rows of the first operand are groups as they stand; an operand
  * that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds zeros.
  */
 #include "passes/emit/emit.h"

@@ -600,6 +600,17 @@ lval em_prepared(struct em *em)
     return (lval){1};
 }
 
+/* Does the kernel compute the node that is to come out wrong? */
+static bool is_broken(const struct em *em)
+{
+    for (uint32_t i = 0; em->m->broken && i < em->k->nodes.n; i++) {
+        const char *name = source_get(em->m->ctx, graph_node(em->g, em->k->nodes.data[i])->src)->name;
+        if (name && strcmp(name, em->m->broken) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool em_finish(struct em *em)
 {
     struct strbuf text;
@@ -614,6 +625,8 @@ bool em_finish(struct em *em)
             VEC_PUSH(em->arena, &em->f->nodes, src);
     }
     lf_tidy(em->f);
+    if (is_broken(em))
+        lf_break(em->f);
     if (!lf_finish(em->f)) {
         strbuf_init(&text, em->arena);
         lf_print(em->f, &text);

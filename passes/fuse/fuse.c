@@ -683,13 +683,6 @@ static bool kernels_movable(struct module *m)
 bool fuse(struct module *m)
 {
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
-    results_separate(m);
-    if (m->opt_level > 0) {
-        partials_prepare(m);
-        if (m->attention)
-            attention_find(m);
-        operands_prepare(m);
-    }
     m->n_values = m->g->values.n;
     m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
     m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);

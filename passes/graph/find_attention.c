@@ -271,7 +271,7 @@ static bool match(struct finder *f, const struct node *n)
     return axis >= 0 && match_softmax(f, from, idx, axis) && find_scores(f, f->a->z, idx, 0);
 }
 
-void attention_find(struct module *m)
+bool find_attention(struct module *m)
 {
     m->n_attention_nodes = m->g->nodes.n;
     m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
@@ -288,6 +288,7 @@ void attention_find(struct module *m)
         }
         m->attention_of[i] = m->attention_of[a.scores.i] = arena_copy(m->arena, &a, sizeof a);
     }
+    return true;
 }
 
 const struct attention *attention_of_values(const struct module *m, node_id id)

@@ -26,8 +26,7 @@ struct attention {
     VEC(node_id) nodes;          /* computed inside, `values` apart */
 };
 
-/* Finds them all in the graph (module.attention_of). A value on the way that anybody else reads stays in memory: not one. */
-void attention_find(struct module *);
+/* The pass find_attention finds them all (module.attention_of). A value on the way that anybody else reads stays in memory: not one. */
 const struct attention *attention_of_values(const struct module *, node_id);     /* NULL: there is none */
 const struct attention *attention_of_scores(const struct module *, node_id);
 /* A point of p -> the point of z, a point of z -> the point of the scores; in place. */

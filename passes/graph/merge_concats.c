@@ -3,9 +3,9 @@
  *   c1 = concat(a, b)   c2 = concat(a, b, d)        ->        c2 = concat(c1, d)
  *
  * Dense blocks are exported as such lists, each one longer than the one before. Layouts can then lay c1 where c2 begins
- * (layout/pieces.c), so that nothing is copied; otherwise two copies take the place of three. In and out: a legal graph.
+ * (layout/place_pieces.c), so that nothing is copied; otherwise two copies take the place of three. In and out: a legal graph.
  */
-#include "passes/passes.h"
+#include "passes/module/module.h"
 
 #include <string.h>
 
@@ -67,9 +67,11 @@ static void merge_region(struct graph *g, region_id id)
     }
 }
 
-void merge_concats(struct graph *g)
+bool merge_concats(struct module *module)
 {
+    struct graph *g = module->g;
     for (uint32_t r = 1; r < g->regions.n; r++)
         merge_region(g, (region_id){r});
     graph_sweep(g);
+    return true;
 }

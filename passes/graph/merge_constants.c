@@ -5,7 +5,7 @@
  * value that stays is the first in program order, or a copy at the head of the top region where that one is inside a
  * nested region. Bytes are compared only where types and a sample of the bytes agree, so weights are not read for this.
  */
-#include "passes/passes.h"
+#include "passes/module/module.h"
 
 #include <string.h>
 
@@ -104,8 +104,9 @@ static void rewrite(struct merger *m)
             graph_replace_uses(g, (value_id){v}, m->with[v]);
 }
 
-void merge_constants(struct graph *g)
+bool merge_constants(struct module *module)
 {
+    struct graph *g = module->g;
     struct merger m = {.g = g};
     collect(&m, (region_id){1});
     uint32_t n_slots = SLOTS_MIN;
@@ -129,4 +130,5 @@ void merge_constants(struct graph *g)
     }
     rewrite(&m);
     graph_sweep(g);
+    return true;
 }

@@ -9,7 +9,7 @@
  * products have alone are merged with them, so that they remain part of the product's kernel. In and out: a legal graph.
  */
 #include "passes/module/access.h"
-#include "passes/passes.h"
+#include "passes/module/module.h"
 
 enum {
     TILE_PANELS = 4,             /* vectors of columns in a full register tile: wider products gain nothing */
@@ -267,8 +267,9 @@ static void merge_region(struct merger *m, region_id r)
             merge_group(m->g, &group);
 }
 
-void merge_products(struct graph *g)
+bool merge_products(struct module *module)
 {
+    struct graph *g = module->g;
     struct merger m = {.g = g, .n_values = g->values.n};
     m.user = NEW_ARRAY(&g->arena, node_id, m.n_values);
     m.first = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
@@ -282,4 +283,5 @@ void merge_products(struct graph *g)
     for (uint32_t r = 1; r < g->regions.n; r++)
         merge_region(&m, (region_id){r});
     graph_sweep(g);
+    return true;
 }

@@ -15,7 +15,7 @@
  *   rows         readers in row-major order, and rows that begin at a whole cache line
  */
 #include "passes/module/access.h"
-#include "passes/passes.h"
+#include "passes/module/module.h"
 
 #include <string.h>
 
@@ -475,16 +475,18 @@ static void part_views(struct merger *m)
         }
 }
 
-void merge_views(struct graph *g, struct strbuf *report)
+bool merge_views(struct module *module)
 {
-    struct merger m = {.g = g, .report = report, .probes = PROBES, .n_values = g->values.n};
+    struct graph *g = module->g;
+    struct merger m = {.g = g, .report = module->report, .probes = PROBES, .n_values = g->values.n};
     m.index_of = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
     collect(&m);
     if (m.all.n < 2)
-        return;
+        return true;
     note_uses(&m);
     whole_views(&m);
     part_views(&m);
     if (m.changed)
         graph_sweep(g);
+    return true;
 }

@@ -36,7 +36,7 @@ static bool needs_copy(const struct module *m, region_id r, const value_id *befo
     return false;
 }
 
-void results_separate(struct module *m)
+bool separate_results(struct module *m)
 {
     struct graph *g = m->g;
     for (uint32_t r = 1; r < g->regions.n; r++) {
@@ -54,6 +54,7 @@ void results_separate(struct module *m)
                 g->outputs.data[k].value = c;
         }
     }
+    return true;
 }
 
 /* Does memory run along the last free dim of the second operand, where the lanes are? */
@@ -152,7 +153,7 @@ static void operand_copy(struct module *m, node_id id, uint32_t k)
 /* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
  * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
  * view (so that it can have a halo, and the channel blocks). */
-void operands_prepare(struct module *m)
+bool copy_operands(struct module *m)
 {
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
@@ -170,4 +171,5 @@ void operands_prepare(struct module *m)
         if (copy_b)
             operand_copy(m, (node_id){i}, 1);
     }
+    return true;
 }

@@ -1,9 +1,9 @@
 /* A sum over an image (or its largest element) whose operand a depthwise convolution's kernel stores: the kernel leaves a
  * partial result for each row on its way, so that nobody reads the image again (the mean of squeeze and excitation).
  *
- * partials_prepare, before fuse: reduce over the two spatial dims becomes reduce over rows of a reduce over columns, so
+ * split_sums, before fuse: reduce over the two spatial dims becomes reduce over rows of a reduce over columns, so
  * that the partial results [N, C, H] are a value of the graph like any other. fuse gives that a kernel of its own.
- * partials_attach, when layouts are known: where the kernel of the operand has a parallel index for each row and lanes
+ * attach_sums, when layouts are known: where the kernel of the operand has a parallel index for each row and lanes
  * along the channels, it stores the partial results as a second value, and the kernel of their own goes. How a row is
  * added up depends on the shape alone, so results do not depend on threads.
  */
@@ -53,12 +53,12 @@ static bool is_candidate(const struct module *m, const struct node *n)
     return behind_depthwise(m, n->in[0], t, 0);
 }
 
-void partials_prepare(struct module *m)
+bool split_sums(struct module *m)
 {
     static const int64_t column = 3, row = 2;
     struct graph *g = m->g;
     uint32_t n_nodes = g->nodes.n;
-    for (uint32_t i = 1; i < n_nodes && m->layout != LAYOUT_NCHW; i++) {
+    for (uint32_t i = 1; i < n_nodes; i++) {
         node_id id = {i};
         if (!is_candidate(m, graph_node(g, id)))
             continue;
@@ -73,18 +73,19 @@ void partials_prepare(struct module *m)
         graph_replace_uses(g, n.out[0], v);
         graph_erase(g, id);
     }
+    return true;
 }
 
 /* Does the kernel of v run over its rows in parallel, and over vectors of channels? */
-static bool has_rows_of_channels(const struct module *m, const struct kernel *k, value_id v, const bool *blocked)
+static bool has_rows_of_channels(const struct module *m, const struct kernel *k, value_id v)
 {
     if (k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->outs.data[0].i != v.i || k->domain.i != v.i || k->piece || k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
-    return conv_depthwise(m->g, n) && blocked[v.i] && blocked[n->in[0].i];
+    return conv_depthwise(m->g, n) && m->wish[v.i].blocked && m->wish[n->in[0].i].blocked;
 }
 
-void partials_attach(struct module *m, bool *blocked, const bool *plain)
+bool attach_sums(struct module *m)
 {
     static const int64_t column = 3;
     bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), any = false;
@@ -96,17 +97,18 @@ void partials_attach(struct module *m, bool *blocked, const bool *plain)
         value_id v = n->in[0], partial = n->out[0];
         node_id def = graph_value(m->g, v)->def;
         uint32_t maker = def.i ? m->kernel_of[def.i] : 0;
-        if (!maker || value_type(m->g, v)->rank != IMAGE_RANK || value_type(m->g, v)->elem != ELEM_F32 || plain[partial.i] ||
+        if (!maker || value_type(m->g, v)->rank != IMAGE_RANK || value_type(m->g, v)->elem != ELEM_F32 || m->wish[partial.i].plain ||
             m->storage[partial.i].place != PLACE_ARENA || !m->stored[v.i])
             continue;
         struct kernel *k = &m->kernels.data[maker - 1];
-        if (k->region.i != own->region.i || !has_rows_of_channels(m, k, v, blocked))
+        if (k->region.i != own->region.i || !has_rows_of_channels(m, k, v))
             continue;
         VEC_PUSH(m->arena, &k->outs, partial);
         VEC_PUSH(m->arena, &k->nodes, own->anchor);
         m->kernel_of[own->anchor.i] = maker;
-        blocked[partial.i] = gone[i] = any = true;
+        m->wish[partial.i].blocked = gone[i] = any = true;
     }
     if (any)
         kernels_remove(m, gone);
+    return true;
 }

@@ -1,4 +1,4 @@
-/* plan_memory: offsets of arena buffers and of weights.
+/* plan_memory: offsets of arena buffers.
  *
  * Life of a buffer: from the first kernel that writes it (or its halo) to the last that reads it, in execution order;
  * what a nested region touches lives as long as the node that owns the region runs. Sizes that are all multiples of one
@@ -58,23 +58,6 @@ static uint32_t owner_kernel(const struct planner *p, region_id r)
         r = graph_node(p->g, owner)->parent;
     }
     return owner.i ? p->m->kernel_of[owner.i] : 0;
-}
-
-/* Kernels of the top region in the order in which the program runs them. */
-static void order_kernels(struct module *m)
-{
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        if (m->kernels.data[i].region.i != 1)
-            continue;
-        VEC_PUSH(m->arena, &m->order, i);
-        for (uint32_t j = m->order.n - 1; j > 0; j--) {
-            uint32_t a = m->order.data[j - 1], b = m->order.data[j];
-            if (m->kernels.data[a].order <= m->kernels.data[b].order)
-                break;
-            m->order.data[j - 1] = b;
-            m->order.data[j] = a;
-        }
-    }
 }
 
 /* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip, its
@@ -272,27 +255,11 @@ static void pack_slots(struct planner *p)
     m->arena_bytes = at;
 }
 
-static void place_weights(struct planner *p)
-{
-    struct module *m = p->m;
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        struct weight *w = &m->weights.data[i];
-        int64_t n = 0;
-        ex_is_const(p->x, w->storage->size, &n);
-        w->offset = at;
-        w->bytes = (uint64_t)n * elem_size(value_type(p->g, w->value)->elem);
-        at += (w->bytes + ALIGN - 1) / ALIGN * ALIGN;
-    }
-    m->weights_bytes = at;
-}
-
 bool plan_memory(struct module *m)
 {
     struct planner p = {.m = m, .g = m->g, .x = m->ctx->exprs};
     sym_id factor;
     p.position = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1);
-    order_kernels(m);
     lives(&p);
     for (uint32_t i = 0; i < m->buffers.n; i++) {
         struct buffer *b = &m->buffers.data[i];
@@ -304,6 +271,5 @@ bool plan_memory(struct module *m)
         pack_intervals(&p, factor);
     else
         pack_slots(&p);
-    place_weights(&p);
     return m->ctx->fail == FAIL_NONE;
 }

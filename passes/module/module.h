@@ -101,8 +101,35 @@ struct cpu_schedules { const char *cpu; const struct machine *mach; const struct
 struct schedule_field { uint32_t field, item, line; int64_t value; };
 struct schedule_told { uint32_t kernel, line; const char *cpu; int kind; VEC(struct schedule_field) fields; };
 
+/* What holds of a module, from the stage of passes.def on that makes it so. */
+enum fact {
+    IS_IMPORTED = 1,             /* a graph of the file's operators */
+    IS_LEGAL = 2,                /* a legal graph */
+    HAS_RESULTS = 4,             /* each result of a region is a value of its own */
+    HAS_KERNELS = 8,             /* kernels, stored, kernel_of: the graph stays as it is */
+    HAS_PLACES = 16,             /* storage[].place */
+    HAS_WISHES = 32,             /* wish */
+    HAS_STORAGE = 64,            /* storage of computed values, buffers */
+    HAS_CONSTANTS = 128,         /* storage of constants, weights */
+    HAS_WEIGHTS = 256,           /* weights[].offset */
+    HAS_ORDER = 512,             /* order */
+    HAS_OFFSETS = 1024,          /* buffers[].offset */
+    HAS_SCHEDULES = 2048,
+    HAS_LOOPS = 4096,            /* text of kernels and programs */
+    HAS_OBJECTS = 8192
+};
+void facts_print(uint32_t facts, struct strbuf *);                   /* their names, with blanks between */
+
+/* What those who read and write a value ask of its storage, before layout_transform gives it one. */
+struct layout_wish {
+    bool plain;                  /* read by a call of the runtime, a region, the program or the caller: row-major */
+    bool blocked;                /* channels in blocks */
+    int32_t fastest;             /* dim to lie innermost + 1; 0: the last */
+};
+
 struct module {
     struct context *ctx;
+    uint32_t facts;              /* enum fact */
     struct graph *g;
     struct arena *arena;
     enum layout_choice layout;
@@ -111,12 +138,15 @@ struct module {
     enum winograd_source winograd_weights;       /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
     bool attention;              /* as one kernel, where that is possible */
     bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
-    struct machine machine;
+    int64_t grain_ns;            /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
+    const char *broken;          /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
+    struct strbuf *report;       /* what passes have to say for --stats, lines; NULL: nobody asks */
     VEC(struct choice) choices;
     uint32_t n_values;
     bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
     struct storage *storage;     /* by value; place NONE unless stored */
+    struct layout_wish *wish;    /* by value */
     VEC(struct kernel) kernels;
     VEC(uint32_t) order;         /* kernels of the top region in execution order */
     VEC(struct buffer) buffers;
@@ -138,21 +168,18 @@ struct module {
     VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
 
-/* The passes, in order (cli/compile.c has the table). Each returns false after a diagnostic. */
-bool fuse(struct module *);              /* decides stored[], kernels, order */
-/* graph/operands.c: every result of a region a value of its own; copies of operands in the order in which they are read */
-void results_separate(struct module *);
-void operands_prepare(struct module *);
-/* graph/partial_sums.c: sums over images in two steps, of which a kernel that stores the image may do the first as well. plain: values
- * that have to be row-major. */
-void partials_prepare(struct module *);
-void partials_attach(struct module *, bool *blocked, const bool *plain);
+/* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes out. Each
+ * returns false after a diagnostic. */
+#define STAGE(name, function, needs, makes, print, verify, always)
+#define PASS(name, function, needs, makes, when) bool function(struct module *);
+#include "passes/module/passes.def"
+#undef STAGE
+#undef PASS
+
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.staged, and
  * kernel.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
 bool op_is_expensive(enum op);           /* more than one cheap instruction */
-bool layout_transform(struct module *);  /* decides storage[] of every stored value */
-bool plan_memory(struct module *);       /* places arena buffers and weights */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function names end in suffix. */

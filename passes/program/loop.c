@@ -351,7 +351,7 @@ static lval launch(struct outline *o, lval cell)
     s->name = o->k->name;
     s->in = in.data;
     s->n_in = in.n;
-    s->imm = o->k->ns;
+    s->imm = p->m->grain_ns ? p->m->grain_ns : o->k->ns;
     s->node = graph_node(p->g, o->k->anchor)->src.i;
     lval at[2] = {cell, prog_const(p, 0)};
     return prog_op(p, L_LOAD, INDEX, at, 2);

@@ -254,7 +254,7 @@ static void launch(struct prog *p, struct kernel *k)
     s->name = arena_printf(p->arena, "k%u%s", (uint32_t)(k - p->m->kernels.data), p->suffix);
     s->in = lf_lvals(p->f, args, n);
     s->n_in = n;
-    s->imm = k->ns;
+    s->imm = p->m->grain_ns ? p->m->grain_ns : k->ns;
     s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
 }
 

@@ -97,15 +97,16 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
     return form;
 }
 
-void winograd_choose(struct module *m, const bool *blocked)
+bool choose_winograd(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
         if (k->kind != KERNEL_CONTRACT || k->winograd)      /* a staged operand's: see fuse/stage.c */
             continue;
         const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
-        k->winograd = blocked[graph_node(m->g, k->anchor)->in[0].i] ? winograd_wanted(m, k) : 0;
+        k->winograd = m->wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
         if (told && told->n[0] && !k->winograd)
             choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
+    return true;
 }

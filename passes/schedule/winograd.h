@@ -33,9 +33,8 @@ const struct winograd_form *winograd_form(uint32_t m);
 
 /* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
 uint32_t winograd_wanted(const struct module *, const struct kernel *);
-/* Decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before halos are planned:
- * the operand has to reach as far as whole tiles do. */
-void winograd_choose(struct module *, const bool *blocked);
+/* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before
+ * halos are planned: the operand has to reach as far as whole tiles do. */
 /* ---- winograd_weights.c ---- */
 enum { WINOGRAD_KEPT_BYTES = 640 << 10, WINOGRAD_KEPT_TILES = 400 };  /* open derives no larger U, and none that fewer tiles use */
 /* An extent of an image, or what stands for it where only the run knows it. */
@@ -43,8 +42,8 @@ int64_t winograd_extent(const struct module *, expr_id);
 /* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain weights then
  * need none for this kernel. False: not so. */
 bool winograd_store(struct module *, struct kernel *k);
-/* After constants have their places: registers what open has to derive (module.prepared), or gives the form up. */
-void winograd_constants(struct module *);
+/* The pass prepare_winograd, after constants have their storage, registers what open has to derive (module.prepared), or gives the
+ * form up. */
 /* Points first .. first + n of U for one pair of channels, `stride` elements apart; taps: g, row by row. The bits are those
  * that open derives where the CPU has fused multiply-adds. */
 void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out, size_t stride);

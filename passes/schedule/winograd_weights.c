@@ -100,7 +100,7 @@ static bool is_kept(const struct module *m, const struct kernel *k, const struct
     return p->bytes <= WINOGRAD_KEPT_BYTES && (double)images * (double)size[0] * (double)size[1] >= WINOGRAD_KEPT_TILES;
 }
 
-void winograd_constants(struct module *m)
+bool prepare_winograd(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
@@ -119,6 +119,7 @@ void winograd_constants(struct module *m)
         k->prepared = prepared_add(m, &p);
         m->prepared_bytes += (p.bytes + 63) / 64 * 64;
     }
+    return true;
 }
 
 /* ---- in the file --------------------------------------------------------------------------------------------------- */

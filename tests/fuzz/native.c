@@ -8,12 +8,10 @@
 #include <unistd.h>
 
 #include "cli/backend.h"
-#include "passes/passes.h"
 #include "runtime/mcc.h"
 #include "runtime/mcc_load.h"
 
 enum { ONE, SEVERAL, LIBS };
-#define GRAIN_NS "40000"
 
 struct native {
     struct draw *d;
@@ -21,59 +19,13 @@ struct native {
     mcc_lib *lib[LIBS];
 };
 
-/* The program with every launch's estimate replaced by GRAIN_NS. */
-static const char *grains_raise(struct arena *arena, const char *text)
-{
-    struct strbuf out;
-    strbuf_init(&out, arena);
-    for (const char *at; (at = strstr(text, " grain ")) != NULL;) {
-        at += strlen(" grain ");
-        strbuf_append(&out, text, (size_t)(at - text));
-        strbuf_printf(&out, GRAIN_NS);
-        text = at + strspn(at, "0123456789");
-    }
-    strbuf_printf(&out, "%s", text);
-    return out.data;
-}
-
-static bool compile(struct draw *d, const struct way *w, const char *path, struct strbuf *why)
-{
-    static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
-    struct options *o = NEW(&d->ctx->session, struct options);
-    struct compilation *c = NEW(&d->ctx->session, struct compilation);
-    options_init(o);
-    o->self = "/proc/self/exe";
-    o->level = w->level;
-    o->jobs = 1;
-    o->variants = w->variant;
-    o->layout = layouts[w->layout];
-    c->ctx = d->ctx;
-    c->options = o;
-    c->output = path;
-    c->graph = d->g;
-    merge_products(c->graph);
-    bool fused = run_fuse(c);
-    c->module->winograd = w->winograd;
-    c->module->winograd_weights = w->weights;
-    c->module->always = true;
-    if (fused && run_layout(c) && run_plan(c) && run_schedule(c) && run_emit(c)) {
-        for (uint32_t i = 0; i < c->units.n; i++)
-            c->units.data[i].text = grains_raise(&d->ctx->session, c->units.data[i].text);
-        if (run_codegen(c) && run_link(c))
-            return true;
-    }
-    strbuf_printf(why, "compilation: ");
-    diags_append(d->ctx, why);
-    return false;
-}
-
 struct native *native_make(struct draw *d, const struct way *w, const char *path, struct strbuf *why)
 {
     struct native *n = NEW(&d->ctx->session, struct native);
     mcc_error error = {0};
     n->d = d;
     n->why = why;
-    if (!compile(d, w, path, why))
+    if (!stages_of_way(d->ctx, d->g, w, NULL, path, why))
         return NULL;
     for (int i = 0; i < LIBS; i++) {
         mcc_host host = {.size = sizeof host, .threads = i == ONE ? 1 : w->threads};

@@ -9,7 +9,6 @@
 
 #include "cli/backend.h"
 #include "passes/module/access.h"
-#include "passes/passes.h"
 #include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 #include "runtime/mcc.h"
@@ -324,27 +323,44 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     return n;
 }
 
-static bool emit(struct loops *l, const struct way *w)
+enum { GRAIN_NS = 40000 };     /* threads share even the smallest kernels */
+
+struct compilation *stages_of_way(struct context *ctx, struct graph *g, const struct way *w, const char *last, const char *path, struct strbuf *why)
 {
-    struct module *m = l->m;
-    *m = (struct module){.ctx = l->ctx, .g = l->d->g, .arena = l->arena, .layout = w->layout, .opt_level = w->level,
-                         .winograd = w->winograd, .winograd_weights = w->weights, .attention = true, .always = true};
-    merge_products(m->g);
-    if (fuse(m) && layout_transform(m) && plan_memory(m) && schedule(m, "x", &w->machine) && emit_kernels(m, 0, "_x") && emit_program(m, "_x") &&
-        emit_prepare(m, &w->machine, "_x"))
-        return true;
-    strbuf_printf(l->why, "passes: ");
-    diags_append(l->ctx, l->why);
-    return false;
+    static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
+    struct options *o = NEW(&ctx->session, struct options);
+    struct compilation *c = NEW(&ctx->session, struct compilation);
+    options_init(o);
+    o->self = "/proc/self/exe";
+    o->level = w->level;
+    o->jobs = 1;
+    o->variants = w->native ? w->variant : "x86-64-v2";
+    o->target = w->native ? NULL : "x86_64";
+    o->layout = layouts[w->layout];
+    o->verify_each = true;
+    *c = (struct compilation){.ctx = ctx, .options = o, .output = path, .last = last, .graph = g, .machine = w->native ? NULL : &w->machine};
+    if (module_begin(c)) {
+        c->module->winograd = w->winograd;
+        c->module->winograd_weights = w->weights;
+        c->module->attention = true;
+        c->module->always = true;
+        c->module->grain_ns = GRAIN_NS;
+        if (stages_run(c, "merge-constants"))
+            return c;
+    }
+    strbuf_printf(why, "passes: ");
+    diags_append(ctx, why);
+    return NULL;
 }
 
 struct loops *loops_make(struct draw *d, const struct way *w, struct strbuf *why)
 {
     struct arena *arena = &d->ctx->session;
     struct loops *l = NEW(arena, struct loops);
-    *l = (struct loops){.d = d, .m = NEW(arena, struct module), .ctx = d->ctx, .arena = arena, .why = why};
-    if (!emit(l, w))
+    struct compilation *c = stages_of_way(d->ctx, d->g, w, "emit", NULL, why);
+    if (!c)
         return NULL;
+    *l = (struct loops){.d = d, .m = c->module, .ctx = d->ctx, .arena = arena, .why = why};
     l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->kernels.n + 1);
     l->weights = memory(arena, (int64_t)l->m->weights_bytes, 0xff);
     struct sink sink = {l->weights};

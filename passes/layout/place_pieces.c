@@ -1,4 +1,4 @@
-/* Operands of a stored concat that are stored themselves lie where the concat's result has them: nothing is copied.
+/* place_pieces: operands of a stored concat that are stored themselves lie where the concat's result has them: nothing is copied.
  *
  * fuse writes a stored concat piece by piece. What only the concat reads is computed by the piece's kernel, in its place. What
  * others read as well has a kernel and a place of its own, and the piece's kernel would copy it. Here such an operand gets
@@ -7,7 +7,7 @@
  */
 #include "passes/module/access.h"
 #include "passes/module/query.h"
-#include "passes/layout/pieces.h"
+#include "passes/layout/layout.h"
 
 #include <string.h>
 
@@ -17,10 +17,10 @@ static bool in_top_region(const struct module *m, value_id v)
     return def.i && graph_node(m->g, def)->parent.i == 1;
 }
 
-static bool is_plain_arena(const struct module *m, value_id v, const bool *plain, const int32_t *fastest)
+static bool is_plain_arena(const struct module *m, value_id v)
 {
     const struct storage *s = &m->storage[v.i];
-    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !plain[v.i] && !fastest[v.i] && in_top_region(m, v) &&
+    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->wish[v.i].plain && !m->wish[v.i].fastest && in_top_region(m, v) &&
            !late_expr(m->ctx->exprs, s->size);
 }
 
@@ -51,7 +51,7 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
     return true;
 }
 
-void layout_pieces(struct module *m, const bool *plain, const int32_t *fastest)
+bool place_pieces(struct module *m)
 {
     bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), *placed = NEW_ARRAY(m->arena, bool, m->n_values), any = false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {   /* fuse made the last kernel first: results before what lies in them */
@@ -59,11 +59,12 @@ void layout_pieces(struct module *m, const bool *plain, const int32_t *fastest)
         const struct node *concat = k->piece ? graph_node(m->g, graph_value(m->g, k->outs.data[0])->def) : NULL;
         /* the program takes the last piece's kernel for the end of the result */
         if (!concat || k->piece == concat->n_in || placed[k->domain.i] || k->domain.i != concat->in[k->piece - 1].i ||
-            !is_plain_arena(m, k->domain, plain, fastest) || !is_plain_arena(m, concat->out[0], plain, fastest))
+            !is_plain_arena(m, k->domain) || !is_plain_arena(m, concat->out[0]))
             continue;
         gone[i] = placed[k->domain.i] = place_piece(m, concat, k->piece - 1);
         any |= gone[i];
     }
     if (any)
         kernels_remove(m, gone);
+    return true;
 }

@@ -1,0 +1,63 @@
+/* find_readers: what those who read a value need of its order.
+ *
+ * Calls of the runtime, regions and the program read row-major memory (wish.plain); a contraction takes its lanes along the
+ * last free dim of its second operand, which had better be contiguous (wish.fastest). Channels are blocked later.
+ */
+#include "passes/module/access.h"
+#include "passes/module/query.h"
+#include "passes/layout/layout.h"
+
+/* The second operand of a contraction wants its last free dim contiguous: that is where the lanes go. */
+static void want_order(struct layouter *l, const struct node *n)
+{
+    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
+    value_id b = n->in[1];
+    if (count > 0 && l->m->stored[b.i] && l->m->storage[b.i].place == PLACE_ARENA && !l->wish[b.i].plain)
+        l->wish[b.i].fastest = free_dim[count - 1] + 1;
+}
+
+/* Too few to be blocked: groups of channels lie together where the channels are innermost. */
+static bool few_channels(const struct layouter *l, value_id x)
+{
+    int64_t c;
+    return l->m->stored[x.i] && l->m->storage[x.i].place == PLACE_ARENA && !l->wish[x.i].plain &&
+           fixed(l, value_type(l->g, x)->dims[1], &c) && c < MIN_BLOCKED;
+}
+
+bool find_readers(struct module *m)
+{
+    struct layouter layouter = layouter_of(m), *l = &layouter;
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
+        struct kernel *k = &l->m->kernels.data[i];
+        if (!k->anchor.i)
+            continue;
+        const struct node *n = graph_node(l->g, k->anchor);
+        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL) {
+            for (uint32_t o = 0; o < n->n_in; o++)
+                l->wish[view_plain(l->g, n->in[o]).i].plain = true;
+            for (uint32_t o = 0; o < k->outs.n; o++)
+                l->wish[k->outs.data[o].i].plain = true;
+        }
+    }
+    for (uint32_t r = 2; r < l->g->regions.n; r++) {
+        const struct region *region = graph_get_region(l->g, (region_id){r});
+        for (uint32_t i = 0; i < region->params.n; i++)
+            l->wish[region->params.data[i].i].plain = true;
+        for (uint32_t i = 0; i < region->results.n; i++)
+            l->wish[region->results.data[i].i].plain = true;
+    }
+    for (sym_id s = sym_next(l->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(l->x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(l->x, s);
+        if (sym->value && sym->value < l->m->n_values)
+            l->wish[sym->value].plain = true;
+    }
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
+        const struct kernel *k = &l->m->kernels.data[i];
+        const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;
+        if (n && n->op == OP_DOT)
+            want_order(l, n);
+        else if (n && n->op == OP_CONV && dot_group(l->m, n) > 1 && few_channels(l, n->in[0]))
+            l->wish[n->in[0].i].fastest = 2;
+    }
+    return true;
+}

@@ -1,0 +1,59 @@
+/* plan_halos: zero padding of convolutions becomes a halo around the stored operand. add_halo_kernels: who writes its zeros. */
+#include "passes/module/access.h"
+#include "passes/layout/layout.h"
+
+/* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
+static void plan_halo(struct layouter *l, const struct kernel *kernel)
+{
+    const struct node *n = graph_node(l->g, kernel->anchor);
+    int64_t tile = kernel->winograd ? kernel->winograd : 1;   /* read whole */
+    value_id v = n->in[0];
+    struct storage *s = &l->m->storage[v.i];
+    int32_t rank = value_type(l->g, v)->rank;
+    int64_t need[2 * RANK_MAX] = {0};
+    bool any = false;
+    if (s->place != PLACE_ARENA || l->wish[v.i].plain || l->wish[v.i].fastest)
+        return;
+    for (int32_t d = 2; d < rank; d++) {
+        if (!conv_reach(l->g, n, d - 2, tile, &need[d], &need[rank + d]) || need[d] > 64 || need[rank + d] > 64)
+            return;
+        any |= need[d] || need[rank + d];
+    }
+    if (!any)
+        return;
+    if (!s->halo)
+        s->halo = NEW_ARRAY(l->m->arena, int64_t, 2 * rank);
+    for (int32_t d = 0; d < 2 * rank; d++)
+        if (need[d] > s->halo[d])
+            s->halo[d] = need[d];
+}
+
+bool plan_halos(struct module *m)
+{
+    struct layouter l = layouter_of(m);
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
+            plan_halo(&l, k);
+    }
+    return true;
+}
+
+/* The zeros of a halo are written anew in each run, by a kernel of their own right behind the one that stores the value. */
+bool add_halo_kernels(struct module *m)
+{
+    uint32_t n = m->kernels.n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        for (uint32_t o = 0; o < k->outs.n; o++) {
+            value_id v = k->outs.data[o];
+            struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
+            if (!m->storage[v.i].halo || k->piece > 1)
+                continue;
+            VEC_PUSH(m->arena, &h.outs, v);
+            VEC_PUSH(m->arena, &m->kernels, h);
+            k = &m->kernels.data[i];
+        }
+    }
+    return true;
+}

@@ -1,0 +1,31 @@
+/* Layout: where and in which order every stored value lies.
+ *
+ * In: kernels (passes/fuse). Out: module.storage of everything that is stored, and the arena. Its passes are rows of
+ * passes/module/passes.def, one file each, and hand on module.wish: what readers and writers ask of a value's place.
+ */
+#ifndef MCC_PASSES_LAYOUT_LAYOUT_H
+#define MCC_PASSES_LAYOUT_LAYOUT_H
+
+#include "passes/module/module.h"
+
+/* Feature maps of fewer channels are not blocked. */
+enum { MIN_BLOCKED = 8 };
+
+struct layouter {
+    struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    struct layout_wish *wish;    /* by value */
+};
+static inline struct layouter layouter_of(struct module *m) { return (struct layouter){m, m->g, m->ctx->exprs, m->wish}; }
+static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n) { return ex_is_const(l->x, e, n); }
+
+/* Sequences, optionals and tensors of unknown rank are the runtime's: the program carries their address. */
+static inline bool in_memory(const struct type *t) { return t->kind == TYPE_TENSOR && t->rank >= 0; }
+
+/* layout_transform.c: a storage of v's rank whose index 0 is element 0, without strides; place and halo are kept. */
+void storage_new(struct layouter *, value_id v);
+/* All dims in their order, but `fastest` last; -1: as they are. */
+void order_default(int32_t rank, int32_t fastest, int32_t *order);
+
+#endif

@@ -1,0 +1,192 @@
+/* store_constants: where the constants that kernels read lie in the file.
+ *
+ * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant reads it
+ * there too, so it is stored once. Dims along which a constant does not change take no room.
+ */
+#include "passes/module/access.h"
+#include "passes/module/query.h"
+#include "passes/layout/layout.h"
+#include "passes/schedule/winograd.h"
+
+/* v = a conversion of narrower floats (f16 or bf16 weights that the arithmetic wants as f32): those are stored, and
+ * widened where they are read. */
+static bool widens(const struct layouter *l, const struct node *n)
+{
+    if (n->op != OP_CONVERT)
+        return false;
+    enum elem from = value_type(l->g, n->in[0])->elem, to = value_type(l->g, n->out[0])->elem;
+    return (from == ELEM_F16 || from == ELEM_BF16) && to == ELEM_F32;
+}
+
+/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */
+static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
+{
+    uint32_t count;
+    for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
+        perm[d] = d;
+    for (;;) {
+        if (!graph_value(l->g, v)->def.i || l->m->storage[v.i].place != PLACE_NONE)   /* packed already: read there */
+            return v;
+        const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
+        if (n->op == OP_TRANSPOSE) {
+            const int64_t *p = node_ints(n, "perm", &count);
+            for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
+                perm[d] = p[perm[d]];
+        } else if (n->op != OP_IDENTITY && !widens(l, n) && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
+            return v;
+        }
+        v = n->in[0];
+    }
+}
+
+/* group > 1: so many elements of the innermost dim of the order lie together in each lane of block_dim. */
+static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense, uint32_t group)
+{
+    struct storage *s = &l->m->storage[root.i];
+    const struct type *t = value_type(l->g, root);
+    uint32_t invariant = dense ? 0 : value_const_invariant(l->g, root);
+    storage_new(l, root);
+    s->place = PLACE_WEIGHTS;
+    bool panels = block_dim >= 0 && !(invariant >> block_dim & 1), grouped = panels && group > 1;
+    if (grouped)
+        invariant &= ~(1u << order[s->rank - 1]);
+    int64_t stride = (panels ? CHANNEL_BLOCK : 1) * (grouped ? (int64_t)group : 1), n;
+    for (int32_t i = s->rank - 1; i >= 0; i--) {
+        int32_t d = order[i];
+        if (!fixed(l, t->dims[d], &n))
+            n = 1;
+        if (invariant >> d & 1) {
+            s->dim[d] = (struct dim_layout){0, ex_const(l->x, 0), 0};
+            stride *= n != 0;    /* an element for all of them, where there are any */
+            continue;
+        }
+        s->dim[d].outer = ex_const(l->x, stride);
+        if (d == block_dim) {
+            s->dim[d].block = CHANNEL_BLOCK;
+            s->dim[d].inner = grouped ? group : 1;
+            n = (n + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+        } else if (grouped && i == s->rank - 1) {
+            s->dim[d].block = group;
+            s->dim[d].inner = 1;
+            n = (n + group - 1) / group;
+        }
+        if (!mul_i64(stride, n, &stride))
+            context_unwind(l->m->ctx, FAIL_LIMIT, (src_id){0}, "a constant of more than 2^63 bytes");
+    }
+    s->size = ex_const(l->x, stride);
+    s->buffer = l->m->weights.n;
+    VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
+}
+
+/* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are looped. */
+static void const_pack(struct layouter *l, const struct node *n)
+{
+    value_id w = n->in[1];
+    int64_t perm[RANK_MAX];
+    int32_t order[RANK_MAX], lanes = 0;
+    if (!value_is_const(l->g, w) || value_is_splat(l->g, w, &(double){0}, &(int64_t){0}))
+        return;
+    value_id root = const_root(l, w, true, perm);
+    if (l->m->storage[root.i].place != PLACE_NONE || !weight_order(l->g, n, perm, order, &lanes))
+        return;
+    const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
+}
+
+/* Does a slice of a constant lie in what is stored already, in the same order and at a whole cache line? */
+static bool is_stored_part(const struct layouter *l, value_id v)
+{
+    const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
+    const struct storage *s = &l->m->storage[n->in[0].i];
+    const struct type *t = value_type(l->g, n->in[0]);
+    uint32_t count;
+    const expr_id *starts = node_exprs(n, "starts", &count);
+    const int64_t *steps = node_ints(n, "steps", &count);
+    int64_t at = 0, stride = 1, start, outer, dim;
+    if (s->place != PLACE_WEIGHTS)
+        return false;
+    for (int32_t d = t->rank - 1; d >= 0; d--) {
+        if (s->dim[d].block || steps[d] != 1 || !fixed(l, starts[d], &start) || !fixed(l, s->dim[d].outer, &outer) ||
+            !fixed(l, t->dims[d], &dim) || outer != stride)
+            return false;
+        at += start * stride;
+        stride *= dim;
+    }
+    return at * (int64_t)elem_size(t->elem) % 64 == 0;
+}
+
+static void const_plain(struct layouter *l, value_id v, bool parts)
+{
+    int64_t perm[RANK_MAX];
+    int32_t order[RANK_MAX];
+    if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
+        value_is_splat(l->g, v, &(double){0}, &(int64_t){0}))
+        return;
+    value_id root = const_root(l, v, false, perm);
+    enum op op = value_op(l->g, root);
+    if (l->m->storage[root.i].place != PLACE_NONE || op == OP_IOTA || op == OP_FROM_EXPRS)
+        return;
+    if (op == OP_SLICE && (!parts || is_stored_part(l, root)))
+        return;
+    order_default(value_type(l->g, root)->rank, -1, order);
+    const_store(l, root, order, -1, false, 1);
+}
+
+/* What a runtime call or a region reads has to lie row-major and whole, a splat too. */
+static void const_dense(struct layouter *l, value_id v)
+{
+    int32_t order[RANK_MAX];
+    if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
+        l->m->storage[v.i].place != PLACE_NONE)
+        return;
+    order_default(value_type(l->g, v)->rank, -1, order);
+    const_store(l, v, order, -1, true, 1);
+}
+
+/* A view that several kernels read belongs to none of them. Where a size of the run makes it (a row for each image of the batch),
+ * it is no constant itself, but what it shows may be one. */
+static void views_of_constants(struct layouter *l)
+{
+    for (uint32_t i = 1; i < l->g->nodes.n; i++) {
+        const struct node *n = graph_node(l->g, (node_id){i});
+        if (n->dead || op_shape(n->op) != SHAPE_VIEW || value_is_const(l->g, n->out[0]))
+            continue;
+        for (uint32_t o = 0; o < n->n_in; o++)
+            const_plain(l, n->in[o], true);
+    }
+}
+
+bool store_constants(struct module *m)
+{
+    struct layouter layouter = layouter_of(m), *l = &layouter;
+    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
+        const struct kernel *k = &l->m->kernels.data[i];
+        if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
+            continue;
+        const struct node *n = graph_node(l->g, k->anchor);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            const_dense(l, n->in[o]);
+    }
+    /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
+     * that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may lie in what is stored
+     * then. */
+    for (int pass = 0; pass < 3; pass++)
+        for (uint32_t i = l->m->kernels.n; i > 0; i--) {
+            struct kernel *k = &l->m->kernels.data[i - 1];
+            for (uint32_t j = 0; j < k->nodes.n; j++) {
+                const struct node *n = graph_node(l->g, k->nodes.data[j]);
+                bool is_anchor = k->nodes.data[j].i == k->anchor.i;
+                if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
+                    const_pack(l, n);
+                for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
+                    if (!(is_anchor && k->prepared && o == 1))      /* stored transformed */
+                        const_plain(l, n->in[o], pass == 2);
+            }
+        }
+    views_of_constants(l);
+    for (uint32_t r = 2; r < l->g->regions.n; r++) {
+        const struct region *region = graph_get_region(l->g, (region_id){r});
+        for (uint32_t i = 0; i < region->results.n; i++)
+            const_plain(l, region->results.data[i], true);
+    }
+    return true;
+}

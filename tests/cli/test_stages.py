@@ -1,0 +1,28 @@
+"""The table of stages: its order in the documentation, what is left out, and that each says where it stands."""
+import re
+
+from support.tool import DIGITS, ROOT, mcc
+
+
+def stages():
+    return mcc("--list-stages").stdout.split()
+
+
+def test_the_page_has_the_table():
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert re.findall(r"^        \|  (\S+)", page, re.M) == stages()
+
+
+def test_each_is_timed_and_printed_once(tmp_path):
+    done = mcc(DIGITS, "--time-passes", "-print-after-all", "-verify-each", "-o", tmp_path / "d.so", "-march=x86-64-v3")
+    assert done.returncode == 0, done.stderr
+    timed = re.findall(r"^(\S+) +[\d.]+ +\d+$", done.stderr, re.M)
+    assert [name for name in timed if name != "total"] == stages()
+    assert re.findall(r"^// after (\S+)$", done.stderr, re.M) == stages()
+
+
+def test_what_is_left_out_says_so(tmp_path):
+    done = mcc(DIGITS, "-O0", "-print-changed", "-o", tmp_path / "d.so", "-march=x86-64-v3")
+    left = re.findall(r"^// after (\S+): left out$", done.stderr, re.M)
+    assert left == ["split-sums", "find-attention", "copy-operands", "block-channels", "place-pieces"]
+    assert mcc(DIGITS, "-O0", "-stop-after=copy-operands", "-o", "-").stdout == mcc(DIGITS, "-O0", "-stop-after=separate-results", "-o", "-").stdout
