@@ -89,7 +89,7 @@ int64_t rule_int(const struct rule *r, const char *name, int64_t absent)
 
 double rule_float(const struct rule *r, const char *name, double absent)
 {
-    return node_float(r->node, name, absent);
+    return node_float(r->node, name, (float)absent);    /* ONNX's defaults are of the attribute's type, too */
 }
 
 const char *rule_str(const struct rule *r, const char *name, const char *absent)

@@ -79,3 +79,15 @@ def test_same_counts_dilations(ceil, lower, tmp_path):
         outputs.append(value(f"y{k}", [None] * 3))
         want.append(y)
     Model(tmp_path, nodes, [value("x", [1, 2, 7])], outputs, opset=17).compare([x], want)
+
+
+@pytest.mark.parametrize("op,opset,more", [("BatchNormalization", 15, 4), ("LayerNormalization", 18, 1), ("RMSNormalization", 24, 1),
+                                           ("LeakyRelu", 15, 0), ("HardSigmoid", 15, 0)])
+def test_defaults_are_floats(op, opset, more, tmp_path):
+    """An attribute that is not there has its default as a float, for elements of 64 bits too."""
+    x = np.random.default_rng(0).standard_normal((2, 4, 4)) * 0.01
+    names = [f"c{k}" for k in range(more)]
+    model = Model(tmp_path, [node(op, " ".join(["x", *names]), "y")], [value("x", [2, 4, 4], T.DOUBLE)], [value("y", [2, 4, 4], T.DOUBLE)],
+                  {n: np.abs(x[0, 0]) for n in names}, opset=opset)
+    own = {"LeakyRelu": np.where(x < 0, x * np.float64(np.float32(0.01)), x), "HardSigmoid": x * np.float64(np.float32(0.2)) + 0.5}
+    model.compare([x], [own[op]] if op in own else None, rtol=3e-14, atol=1e-17)      # ONNX Runtime has not those two

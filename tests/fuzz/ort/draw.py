@@ -38,7 +38,8 @@ LOOSE = {"Conv": 10, "ConvTranspose": 10, "Attention": 10, "Softmax": 2, "LogSof
 CONDITIONED = {"InstanceNormalization", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization", "BatchNormalization",
                "RMSNormalization", "LpNormalization"}
 # Operators that ONNX Runtime (or ONNX's own function) computes in f32 for f64, too.
-NARROW = {"Shrink", "GroupNormalization", "Resize", "Upsample", "LayerNormalization", "Attention", "RMSNormalization", "DFT", "STFT", "RoiAlign"}
+NARROW = {"Gelu", "HardSwish", "Shrink", "GroupNormalization", "Resize", "Upsample", "LayerNormalization", "Attention", "RMSNormalization",
+          "DFT", "STFT", "RoiAlign"}
 # Integers that a rounding may move by one.
 ROUNDED = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QLinearAveragePool",
            "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}

@@ -89,7 +89,8 @@ def apart(want, got, low, high):
         if low is not None:
             l, h = low.astype(np.float64), high.astype(np.float64)
             allowed = allowed + 2 * np.maximum(np.abs(l - w), np.abs(h - w))
-            undetermined = (np.isfinite(l) != np.isfinite(w)) | (np.isfinite(h) != np.isfinite(w))
+            undetermined = (np.isfinite(l) != np.isfinite(w)) | (np.isfinite(h) != np.isfinite(w)) | ~np.isfinite(w) & ((l != w) | (h != w)) & (
+                ~np.isnan(w) | (l == l) | (h == h))
         near = np.abs(w - g) <= np.maximum(allowed, LEAST.get(want.dtype, 1e-3))
         same = np.isnan(w) & np.isnan(g) | (w == g) | np.isfinite(w) & np.isfinite(g) & near
         largest = 65504 if want.dtype == F16 else 448 if want.dtype in F8 else 3.3e38 if want.dtype != F64 else 1.7e308

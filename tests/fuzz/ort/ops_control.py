@@ -109,5 +109,5 @@ def of_sequence(d, op):
         d.node(op, [s])
     else:
         rank = s.data[0].ndim
-        new = d.chance(30)
+        new = d.chance(30) or rank == 0
         d.node(op, [s], axis=d.int(-rank - new, rank - 1 + new), **({"new_axis": 1} if new else {}))
