@@ -178,15 +178,17 @@ static void check_scatter(struct builder *b, const struct node *node, const stru
         assert_equal(b, u.dims[i], i < head ? idx.dims[i] : x.dims[i + skip], "updates do not fit to the indices");
 }
 
-static void check_opaque(struct builder *b, const struct node *node, const struct type *out)
+static void check_det(struct builder *b, const struct node *node, const struct type *out)
 {
     struct type x = *value_type(b->g, node->in[0]);
     (void)out;
-    if (node->op == OP_DET) {
-        assert_equal(b, x.dims[x.rank - 2], x.dims[x.rank - 1], "matrices must be square");
-        return;
-    }
-    struct type scores = *value_type(b->g, node->in[1]);
+    assert_equal(b, x.dims[x.rank - 2], x.dims[x.rank - 1], "matrices must be square");
+}
+
+static void check_nms(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type x = *value_type(b->g, node->in[0]), scores = *value_type(b->g, node->in[1]);
+    (void)out;
     assert_equal(b, x.dims[0], scores.dims[0], "batches of boxes and scores differ");
     assert_equal(b, x.dims[1], scores.dims[2], "numbers of boxes differ");
     assert_equal(b, x.dims[2], ex_const(b->g->ctx->exprs, 4), "boxes have four coordinates");
@@ -194,10 +196,8 @@ static void check_opaque(struct builder *b, const struct node *node, const struc
 
 typedef void check_fn(struct builder *, const struct node *, const struct type *out);
 static check_fn *const check_table[OP_COUNT] = {
-    [OP_BROADCAST] = check_broadcast, [OP_RESHAPE] = check_reshape, [OP_CONCAT] = check_concat, [OP_PAD] = check_pad,
-    [OP_DOT] = check_dot, [OP_CONV] = check_window, [OP_WINDOW] = check_window, [OP_ARGWINDOW] = check_window,
-    [OP_GATHER_ELEMENTS] = check_gather, [OP_GATHER_ND] = check_gather, [OP_SCATTER_ELEMENTS] = check_scatter,
-    [OP_SCATTER_ND] = check_scatter, [OP_DET] = check_opaque, [OP_NMS] = check_opaque,
+#define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, read, check, ...) [OP_##id] = check,
+#include "ir/ops/ops.def"
 };
 
 /* ---- identities -------------------------------------------------------------------------------------------------- */
@@ -213,45 +213,67 @@ static bool all_exprs(struct exprs *ex, const struct node *node, const char *nam
 }
 
 /* The type is unchanged: does the operator then change nothing else either? */
-static bool is_identity(struct graph *g, const struct node *node)
+typedef bool idle_fn(struct exprs *, const struct node *);
+
+static bool idle_always(struct exprs *ex, const struct node *node)
 {
-    struct exprs *ex = g->ctx->exprs;
-    uint32_t n;
-    const int64_t *list;
-    switch (node->op) {
-    case OP_IDENTITY: case OP_RESHAPE: case OP_BROADCAST: case OP_CONVERT: case OP_BITCAST:
-        return true;
-    case OP_CONCAT:
-        return node->n_in == 1;
-    case OP_TRANSPOSE:
-        list = node_ints(node, "perm", &n);
-        for (uint32_t i = 0; i < n; i++)
-            if (list[i] != i)
-                return false;
-        return true;
-    case OP_SLICE:
-        list = node_ints(node, "steps", &n);
-        for (uint32_t i = 0; i < n; i++)
-            if (list[i] != 1)
-                return false;
-        return all_exprs(ex, node, "starts", 0);
-    case OP_PAD:
-        return all_exprs(ex, node, "lo", 0) && all_exprs(ex, node, "hi", 0);
-    case OP_REDUCE:
-        node_ints(node, "axes", &n);
-        return n == 0;
-    default:
-        return false;
-    }
+    (void)ex;
+    (void)node;
+    return true;
 }
+
+static bool idle_concat(struct exprs *ex, const struct node *node)
+{
+    (void)ex;
+    return node->n_in == 1;
+}
+
+static bool idle_transpose(struct exprs *ex, const struct node *node)
+{
+    uint32_t n;
+    const int64_t *perm = node_ints(node, "perm", &n);
+    (void)ex;
+    for (uint32_t i = 0; i < n; i++)
+        if (perm[i] != i)
+            return false;
+    return true;
+}
+
+static bool idle_slice(struct exprs *ex, const struct node *node)
+{
+    uint32_t n;
+    const int64_t *steps = node_ints(node, "steps", &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (steps[i] != 1)
+            return false;
+    return all_exprs(ex, node, "starts", 0);
+}
+
+static bool idle_pad(struct exprs *ex, const struct node *node)
+{
+    return all_exprs(ex, node, "lo", 0) && all_exprs(ex, node, "hi", 0);
+}
+
+static bool idle_reduce(struct exprs *ex, const struct node *node)
+{
+    uint32_t n;
+    (void)ex;
+    node_ints(node, "axes", &n);
+    return n == 0;
+}
+
+static idle_fn *const idle_table[OP_COUNT] = {
+#define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, read, check, idle, ...) [OP_##id] = idle,
+#include "ir/ops/ops.def"
+};
 
 /* A tensor of known elements as a constant, or as from_exprs; {0} when it should be computed. */
 static value_id from_known(struct builder *b, const struct node *node, const struct type *out, const expr_id *elems,
                            uint32_t n)
 {
     int64_t dims[RANK_MAX];
-    if (!elems || n > FOLD_ELEMS || node->op == OP_CONSTANT || node->op == OP_IOTA || node->op == OP_FROM_EXPRS ||
-        node->op == OP_BROADCAST)
+    enum op_shape shape = op_shape(node->op);
+    if (!elems || n > FOLD_ELEMS || shape == SHAPE_CONST || shape == SHAPE_POINT || node->op == OP_BROADCAST)
         return (value_id){0};
     for (uint32_t i = 0; i < n; i++)
         if (elems[i].i == 0)
@@ -303,7 +325,8 @@ bool b_op_multi(struct builder *b, enum op op, const value_id *in, uint32_t n_in
     struct node node = { .op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr };
     node.in = arena_copy(&b->g->arena, in, n_in * sizeof *in);
     node.attr = arena_copy(&b->g->arena, attr, n_attr * sizeof *attr);
-    if (n_out == 1 && n_in >= 1 && type_equal(&types[0], value_type(b->g, in[0])) && is_identity(b->g, &node)) {
+    if (n_out == 1 && n_in >= 1 && type_equal(&types[0], value_type(b->g, in[0])) && idle_table[op] &&
+        idle_table[op](b->g->ctx->exprs, &node)) {
         out[0] = in[0];
         return true;
     }

@@ -93,47 +93,53 @@ static bool tame_sum(struct lat *l, expr_id e)
     return c > -limit && c < limit;
 }
 
-static expr_id unary_expr(struct lat *l, enum op op, expr_id a)
-{
-    struct exprs *ex = l->ex;
-    expr_id none = {0};
-    switch (op) {
-    case OP_NEG:
-        return tame_sum(l, a) ? ex_mulc(ex, a, -1) : none;
-    case OP_ABS:
-        return ex_lo(ex, a) >= 0 ? a : tame_sum(l, a) ? ex_max(ex, a, ex_mulc(ex, a, -1)) : none;
-    case OP_NOT:
-        return l->elem == ELEM_BOOL ? ex_not(ex, a) : none;
-    default:
-        return none;
-    }
-}
+/* The symbolic form of an operator: a and, of two operands, b. {0}: not known. */
+typedef expr_id symbol_fn(struct lat *, expr_id a, expr_id b);
 
-static expr_id binary_expr(struct lat *l, enum op op, expr_id a, expr_id b)
+static const expr_id unknown = {0};
+
+/* Is a natural and b positive: where division by truncation and by flooring are one? */
+static bool whole(struct lat *l, expr_id a, expr_id b) { return ex_lo(l->ex, a) >= 0 && ex_lo(l->ex, b) >= 1; }
+
+static expr_id sym_neg(struct lat *l, expr_id a, expr_id b)
 {
-    struct exprs *ex = l->ex;
-    bool logic = l->elem == ELEM_BOOL, whole = ex_lo(ex, a) >= 0 && ex_lo(ex, b) >= 1;
-    expr_id none = {0};
-    switch (op) {
-    case OP_ADD: return tame_sum(l, a) && tame_sum(l, b) ? ex_add(ex, a, b) : none;
-    case OP_SUB: return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(ex, a, b) : none;
-    case OP_MUL:
-        return tame(l, a) && tame(l, b) && ex_size(ex, a) <= LATTICE_PARTS / ex_size(ex, b) ? ex_mul(ex, a, b) : none;
-    case OP_DIV: return whole ? ex_div(ex, a, b) : none;
-    case OP_MOD: return ex_lo(ex, b) >= 1 ? ex_mod(ex, a, b) : none;
-    case OP_REM: return whole ? ex_mod(ex, a, b) : none;
-    case OP_MIN: return ex_min(ex, a, b);
-    case OP_MAX: return ex_max(ex, a, b);
-    case OP_EQ: return ex_eq(ex, a, b);
-    case OP_NE: return ex_not(ex, ex_eq(ex, a, b));
-    case OP_LT: return ex_lt(ex, a, b);
-    case OP_LE: return ex_le(ex, a, b);
-    case OP_AND: return logic ? ex_and(ex, a, b) : none;
-    case OP_OR: return logic ? ex_or(ex, a, b) : none;
-    case OP_XOR: return logic ? ex_not(ex, ex_eq(ex, a, b)) : none;
-    default: return none;
-    }
+    (void)b;
+    return tame_sum(l, a) ? ex_mulc(l->ex, a, -1) : unknown;
 }
+static expr_id sym_abs(struct lat *l, expr_id a, expr_id b)
+{
+    (void)b;
+    return ex_lo(l->ex, a) >= 0 ? a : tame_sum(l, a) ? ex_max(l->ex, a, ex_mulc(l->ex, a, -1)) : unknown;
+}
+static expr_id sym_not(struct lat *l, expr_id a, expr_id b)
+{
+    (void)b;
+    return l->elem == ELEM_BOOL ? ex_not(l->ex, a) : unknown;
+}
+static expr_id sym_add(struct lat *l, expr_id a, expr_id b) { return tame_sum(l, a) && tame_sum(l, b) ? ex_add(l->ex, a, b) : unknown; }
+static expr_id sym_sub(struct lat *l, expr_id a, expr_id b) { return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(l->ex, a, b) : unknown; }
+static expr_id sym_mul(struct lat *l, expr_id a, expr_id b)
+{
+    bool brief = tame(l, a) && tame(l, b) && ex_size(l->ex, a) <= LATTICE_PARTS / ex_size(l->ex, b);
+    return brief ? ex_mul(l->ex, a, b) : unknown;
+}
+static expr_id sym_div(struct lat *l, expr_id a, expr_id b) { return whole(l, a, b) ? ex_div(l->ex, a, b) : unknown; }
+static expr_id sym_mod(struct lat *l, expr_id a, expr_id b) { return ex_lo(l->ex, b) >= 1 ? ex_mod(l->ex, a, b) : unknown; }
+static expr_id sym_rem(struct lat *l, expr_id a, expr_id b) { return whole(l, a, b) ? ex_mod(l->ex, a, b) : unknown; }
+static expr_id sym_min(struct lat *l, expr_id a, expr_id b) { return ex_min(l->ex, a, b); }
+static expr_id sym_max(struct lat *l, expr_id a, expr_id b) { return ex_max(l->ex, a, b); }
+static expr_id sym_eq(struct lat *l, expr_id a, expr_id b) { return ex_eq(l->ex, a, b); }
+static expr_id sym_ne(struct lat *l, expr_id a, expr_id b) { return ex_not(l->ex, ex_eq(l->ex, a, b)); }
+static expr_id sym_lt(struct lat *l, expr_id a, expr_id b) { return ex_lt(l->ex, a, b); }
+static expr_id sym_le(struct lat *l, expr_id a, expr_id b) { return ex_le(l->ex, a, b); }
+static expr_id sym_and(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? ex_and(l->ex, a, b) : unknown; }
+static expr_id sym_or(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? ex_or(l->ex, a, b) : unknown; }
+static expr_id sym_xor(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? sym_ne(l, a, b) : unknown; }
+
+static symbol_fn *const symbols[OP_COUNT] = {
+#define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, ...) [OP_##id] = symbol,
+#include "ir/ops/ops.def"
+};
 
 /* Constants combine exactly as at run time; {0} where that fails (zero divisor) or is not a number we keep. */
 static expr_id constant_result(struct lat *l, enum op op, enum elem elem, const int64_t *v, uint32_t n)
@@ -158,7 +164,7 @@ static expr_id scalar_expr(struct lat *l, enum op op, enum elem elem, const expr
     }
     if (n_const == n)
         return constant_result(l, op, elem, v, n);
-    expr_id e = n == 1 ? unary_expr(l, op, a[0]) : n == 2 ? binary_expr(l, op, a[0], a[1]) : (expr_id){0};
+    expr_id e = symbols[op] ? symbols[op](l, a[0], n > 1 ? a[1] : unknown) : unknown;
     return e.i && fits(l, e) ? brief(l, e) : (expr_id){0};
 }
 
@@ -470,15 +476,8 @@ static bool lat_constant(struct lat *l)
 }
 
 static lattice_fn *const lattice_table[OP_COUNT] = {
-    [OP_CONSTANT] = lat_constant, [OP_FROM_EXPRS] = lat_from_exprs, [OP_IOTA] = lat_iota,
-    [OP_NEG] = lat_map, [OP_ABS] = lat_map, [OP_SIGN] = lat_map, [OP_NOT] = lat_map, [OP_ADD] = lat_map,
-    [OP_SUB] = lat_map, [OP_MUL] = lat_map, [OP_DIV] = lat_map, [OP_MOD] = lat_map, [OP_REM] = lat_map,
-    [OP_POW] = lat_map, [OP_MIN] = lat_map, [OP_MAX] = lat_map, [OP_AND] = lat_map, [OP_OR] = lat_map,
-    [OP_XOR] = lat_map, [OP_SHL] = lat_map, [OP_SHR] = lat_map, [OP_EQ] = lat_map, [OP_NE] = lat_map,
-    [OP_LT] = lat_map, [OP_LE] = lat_map, [OP_SELECT] = lat_select, [OP_CONVERT] = lat_convert,
-    [OP_RESHAPE] = lat_same, [OP_IDENTITY] = lat_same, [OP_BROADCAST] = lat_broadcast,
-    [OP_TRANSPOSE] = lat_transpose, [OP_SLICE] = lat_slice, [OP_PAD] = lat_pad, [OP_CONCAT] = lat_concat,
-    [OP_GATHER] = lat_gather, [OP_REDUCE] = lat_reduce,
+#define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, ...) [OP_##id] = lattice,
+#include "ir/ops/ops.def"
 };
 
 const expr_id *lattice_node(struct graph *g, const struct node *node, const struct type *out, uint32_t *n)

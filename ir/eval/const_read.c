@@ -31,13 +31,19 @@ struct reader {
 
 /* ---- what may be read through ------------------------------------------------------------------------------------ */
 
+/* A range of a node's result from ranges of its operands: `total` elements, those of the runs, one after the other into dst. */
+typedef bool node_read_fn(struct reader *, const struct node *, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                     int depth);
+static node_read_fn read_same, read_affine, read_pad, read_concat, read_map, read_iota;
+
+static node_read_fn *const read_table[OP_COUNT] = {
+#define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, read, ...) [OP_##id] = read,
+#include "ir/ops/ops.def"
+};
+
 static bool reads_through(const struct node *n)
 {
-    enum op_shape shape = op_shape(n->op);
-    if (n->op == OP_PAD)
-        return strcmp(node_str(n, "mode", "constant"), "constant") == 0;
-    return shape == SHAPE_VIEW || (shape == SHAPE_MAP && n->op != OP_FROM_EXPRS && n->op != OP_GATHER &&
-                                   n->op != OP_GATHER_ELEMENTS && n->op != OP_GATHER_ND);
+    return read_table[n->op] && (n->op != OP_PAD || strcmp(node_str(n, "mode", "constant"), "constant") == 0);
 }
 
 /* Operator applications that reading one element takes; above MAX_COST the value is folded instead. */
@@ -46,7 +52,7 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     struct folds *f = folds_of(g, v);
     const struct node *n = graph_node(g, graph_value(g, v)->def);
     uint32_t cost = 1;
-    if (f->data[v.i] || n->op == OP_CONSTANT || !reads_through(n))
+    if (f->data[v.i] || !reads_through(n))
         return 1;
     if (f->read_cost[v.i])
         return f->read_cost[v.i];
@@ -295,8 +301,23 @@ static void *level_buffer(struct reader *r, int depth, int which)
     return *b;
 }
 
-static bool read_map(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
-                     void *dst, int depth)
+static bool read_same(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                      int depth)
+{
+    return read_runs(r, n->in[0], runs, n_runs, total, dst, depth + 1);
+}
+
+static bool read_affine(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                        int depth)
+{
+    struct affine a = affine_view(r->g, n);
+    run_list *list = &r->level[depth].runs;
+    map_affine(r, &a, runs, n_runs, list);
+    return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
+}
+
+static bool read_map(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                     int depth)
 {
     const void *in[3] = { 0 };
     enum elem elem = value_type(r->g, n->in[n->op == OP_SELECT ? 1 : 0])->elem;
@@ -305,6 +326,10 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
         if (!read_runs(r, n->in[i], runs, n_runs, total, buffer, depth + 1))
             return false;
         in[i] = buffer;
+    }
+    if (n->op == OP_BITCAST) {
+        memcpy(dst, in[0], (size_t)total * elem_size(elem));
+        return true;
     }
     if (n->op == OP_CONVERT) {
         elems_convert(elem, in[0], node_elem(n, "elem"), dst, (size_t)total, node_int(n, "saturate", 1),
@@ -316,14 +341,18 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
                                             status == EVAL_VALUE ? "division by zero" : "undefined operation");
 }
 
-static void read_iota(struct graph *g, const struct node *n, const struct run *runs, uint32_t n_runs, char *dst)
+static bool read_iota(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                      int depth)
 {
-    struct shape s = shape_of(g, n->out[0]);
+    struct shape s = shape_of(r->g, n->out[0]);
     int64_t axis = node_int(n, "axis", 0);
     enum elem elem = node_elem(n, "elem");
     for (uint32_t k = 0; k < n_runs; k++)
         for (int64_t i = 0; i < runs[k].n; i++, dst += elem_size(elem))
             elem_from_i64(elem, (runs[k].at + i * runs[k].stride) / s.weight[axis] % s.dims[axis], dst);
+    (void)total;
+    (void)depth;
+    return true;
 }
 
 /* Reads what operand v contributes to dst through a window. */
@@ -365,8 +394,10 @@ static bool read_pad(struct reader *r, const struct node *n, const struct run *r
     return read_window(r, n->in[0], &w, runs, n_runs, dst, depth);
 }
 
-static bool read_concat(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, char *dst, int depth)
+static bool read_concat(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
+                        int depth)
 {
+    (void)total;
     struct window w = { .shape = shape_of(r->g, n->out[0]) };
     int64_t axis = node_int(n, "axis", 0);
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -383,32 +414,14 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
 {
     const struct tensor_data *known = folds_of(r->g, v)->data[v.i];
     const struct node *n = graph_node(r->g, graph_value(r->g, v)->def);
-    if (!known && (n->op == OP_CONSTANT || !reads_through(n) || depth >= MAX_DEPTH || read_cost(r->g, v, depth) > MAX_COST) &&
+    if (!known && (!reads_through(n) || depth >= MAX_DEPTH || read_cost(r->g, v, depth) > MAX_COST) &&
         !(known = value_fold(r->g, v)))
         return false;
     if (known) {
         copy_runs(known->bytes.data, elem_size(known->elem), runs, n_runs, dst);
         return true;
     }
-    switch (n->op) {
-    case OP_RESHAPE: case OP_IDENTITY: case OP_BITCAST:
-        return read_runs(r, n->in[0], runs, n_runs, total, dst, depth + 1);
-    case OP_BROADCAST: case OP_TRANSPOSE: case OP_SLICE: {
-        struct affine a = affine_view(r->g, n);
-        run_list *list = &r->level[depth].runs;
-        map_affine(r, &a, runs, n_runs, list);
-        return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
-    }
-    case OP_PAD:
-        return read_pad(r, n, runs, n_runs, total, dst, depth);
-    case OP_CONCAT:
-        return read_concat(r, n, runs, n_runs, dst, depth);
-    case OP_IOTA:
-        read_iota(r->g, n, runs, n_runs, dst);
-        return true;
-    default:
-        return read_map(r, n, runs, n_runs, total, dst, depth);
-    }
+    return read_table[n->op](r, n, runs, n_runs, total, dst, depth);
 }
 
 /* A plain constant behind reshapes: one copy, whatever the size. */

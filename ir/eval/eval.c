@@ -302,29 +302,22 @@ static void prepare_lifetimes(struct eval *e)
 
 /* ---- running ----------------------------------------------------------------------------------------------------------- */
 
+static enum eval_status eval_none(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    (void)in;
+    (void)out;
+    return eval_fail(e, EVAL_UNSUPPORTED, "%s cannot be interpreted", op_name(n->op));
+}
+
 static eval_fn *const eval_table[OP_COUNT] = {
-    [OP_CONSTANT] = eval_constant, [OP_CONVERT] = eval_convert, [OP_BITCAST] = eval_convert, [OP_IOTA] = eval_iota,
-    [OP_FROM_EXPRS] = eval_from_exprs, [OP_GATHER] = eval_gather, [OP_GATHER_ELEMENTS] = eval_gather_elements,
-    [OP_GATHER_ND] = eval_gather_nd, [OP_BROADCAST] = eval_broadcast, [OP_RESHAPE] = eval_reshape,
-    [OP_TRANSPOSE] = eval_transpose, [OP_SLICE] = eval_slice, [OP_PAD] = eval_pad, [OP_CONCAT] = eval_concat,
-    [OP_IDENTITY] = eval_identity, [OP_REDUCE] = eval_reduce, [OP_ARGREDUCE] = eval_argreduce,
-    [OP_WINDOW] = eval_window, [OP_ARGWINDOW] = eval_argwindow, [OP_DOT] = eval_dot, [OP_CONV] = eval_conv,
-    [OP_CUMULATE] = eval_cumulate, [OP_SCATTER_ELEMENTS] = eval_scatter_elements,
-    [OP_SCATTER_ND] = eval_scatter_nd, [OP_SORT] = eval_sort, [OP_NONZERO] = eval_nonzero,
-    [OP_UNIQUE] = eval_unique, [OP_NMS] = eval_nms, [OP_DFT] = eval_dft, [OP_DET] = eval_det, [OP_RNG] = eval_rng,
-    [OP_STRING] = eval_string, [OP_SEQ_MAKE] = eval_seq_make, [OP_SEQ_AT] = eval_seq_at,
-    [OP_SEQ_INSERT] = eval_seq_insert, [OP_SEQ_ERASE] = eval_seq_erase, [OP_SEQ_LENGTH] = eval_seq_length,
-    [OP_SEQ_CONCAT] = eval_seq_concat, [OP_SEQ_SPLIT] = eval_seq_split, [OP_OPT_MAKE] = eval_opt_make,
-    [OP_OPT_GET] = eval_opt_get, [OP_OPT_HAS] = eval_opt_has, [OP_IF] = eval_if, [OP_LOOP] = eval_loop,
-    [OP_ASSERT] = eval_assert,
+    [OP_NONE] = eval_none,
+#define OP(id, name, least, most, results, shape, cost, infer, eval, ...) [OP_##id] = eval,
+#include "ir/ops/ops.def"
 };
 
 enum eval_status eval_node(struct eval *e, node_id id)
 {
     const struct node *n = graph_node(e->g, id);
-    eval_fn *fn = eval_table[n->op] ? eval_table[n->op] : op_shape(n->op) == SHAPE_MAP ? eval_map : NULL;
-    if (!fn)
-        return eval_fail(e, EVAL_UNSUPPORTED, "%s cannot be interpreted", op_name(n->op));
     struct tensor **in = NEW_ARRAY(e->arena, struct tensor *, n->n_in + 1);
     struct tensor *out = NEW_ARRAY(e->arena, struct tensor, n->n_out + 1);
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -332,7 +325,7 @@ enum eval_status eval_node(struct eval *e, node_id id)
             return eval_fail(e, EVAL_UNSUPPORTED, "%s: operand %u has no value", op_name(n->op), i + 1);
         in[i] = &e->vals[n->in[i].i];
     }
-    TRY(fn(e, n, in, out));
+    TRY(eval_table[n->op](e, n, in, out));
     for (uint32_t i = 0; i < n->n_out; i++)
         TRY(eval_set(e, n->out[i], &out[i]));
     for (uint32_t v = e->dies[id.i]; v; v = e->next_dying[v]) {

@@ -37,13 +37,18 @@ struct folds *folds_of(struct graph *g, value_id v)
 
 /* ---- is it a constant? ------------------------------------------------------------------------------------------ */
 
+static const bool call_folds[OP_COUNT] = {
+#define CALL(id, name, least, most, results, infer, eval, check, call, memory, fold, ...) [OP_##id] = fold,
+#include "ir/ops/ops.def"
+};
+
 /* Can this node's result be a constant, its operands aside: pure, with nothing that only the run knows? */
 static bool node_may_be_const(const struct graph *g, const struct node *n)
 {
     const struct exprs *ex = g->ctx->exprs;
     enum op_shape shape = op_shape(n->op);
     int64_t c;
-    if (shape == SHAPE_CONTROL || n->op == OP_RNG || n->op == OP_STRING || n->op == OP_NONE)
+    if (shape == SHAPE_CONTROL || (shape == SHAPE_OPAQUE && !call_folds[n->op]) || n->op == OP_NONE)
         return false;
     for (uint32_t i = 0; i < n->n_attr; i++) {
         const struct attr *a = &n->attr[i];

@@ -5,7 +5,8 @@
 
 /* Colours by shape class, light enough for black text. */
 static const char *const fills[] = {
-    [SHAPE_CONST] = "#eeeeee",   [SHAPE_MAP] = "#cfe8fc",  [SHAPE_VIEW] = "#fdf3c7",   [SHAPE_REDUCE] = "#d7f0d0",
+    [SHAPE_CONST] = "#eeeeee",   [SHAPE_MAP] = "#cfe8fc",  [SHAPE_POINT] = "#cfe8fc", [SHAPE_INDEX] = "#cfe8fc",
+    [SHAPE_VIEW] = "#fdf3c7",   [SHAPE_REDUCE] = "#d7f0d0",
     [SHAPE_SCATTER] = "#f6d5d5", [SHAPE_SCAN] = "#d5efe9", [SHAPE_OPAQUE] = "#e6dcf5", [SHAPE_CONTROL] = "#f9dfc1",
 };
 

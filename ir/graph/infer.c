@@ -1,6 +1,6 @@
 /* op_infer: result types of the core operators from operands and attributes, or the reason why there are none.
  *
- * One function per entry of the inference column of ops.def; this file has the entry point, helpers, and constants
+ * One function per entry of the column "infer" of ops.def; this file has the entry point, helpers, and constants
  * and elementwise operators; infer_view.c, infer_reduce.c and infer_opaque.c have the others. Dims that are not
  * provably equal but may be are accepted where an assert node can decide at run time (the builder appends it);
  * elementwise operators demand provable equality, since `broadcast` makes it so.
@@ -173,18 +173,16 @@ bool infer_from_exprs(struct infer *f)
     return true;
 }
 
-bool infer_iota(struct infer *f)
+/* A tensor of elem and dims as the attributes say. */
+static bool from_attributes(struct infer *f, const char *elem_classes)
 {
     uint32_t rank;
-    int64_t axis;
     const expr_id *dims = node_exprs(&f->attrs, "dims", &rank);
     enum elem elem = node_elem(&f->attrs, "elem");
-    if (elem == ELEM_NONE || !strchr(f->op == OP_RNG ? "F" : "IUF", elem_class(elem)))
+    if (elem == ELEM_NONE || !strchr(elem_classes, elem_class(elem)))
         return infer_error(f, "not defined for elements of type %s", elem ? elem_name(elem) : "none");
     if (rank > RANK_MAX)
         return infer_error(f, "rank %u is above %d", rank, RANK_MAX);
-    if (f->op == OP_IOTA && !infer_axis(f, "axis", (int32_t)rank, &axis))
-        return false;
     for (uint32_t i = 0; i < rank; i++)
         if (ex_hi(f->ex, dims[i]) < 0)
             return infer_error(f, "dimension %u is %s", i, expr_text(f->g, dims[i]));
@@ -192,19 +190,22 @@ bool infer_iota(struct infer *f)
     return true;
 }
 
+bool infer_iota(struct infer *f)
+{
+    int64_t axis;
+    return from_attributes(f, "IUF") && infer_axis(f, "axis", f->out[0].rank, &axis);
+}
+
+bool infer_rng(struct infer *f)
+{
+    return from_attributes(f, "F");
+}
+
 /* ---- elementwise ------------------------------------------------------------------------------------------------ */
 
-/* Element classes of the elementwise operators; everything else goes through infer_same with any element. */
 static const char *const classes[OP_COUNT] = {
-    [OP_NEG] = "IUF", [OP_ABS] = "IUF", [OP_SIGN] = "IUF", [OP_FLOOR] = "F", [OP_CEIL] = "F", [OP_ROUND] = "F",
-    [OP_TRUNC] = "F", [OP_SQRT] = "F", [OP_EXP] = "F", [OP_LOG] = "F", [OP_LOG1P] = "F", [OP_EXPM1] = "F",
-    [OP_SIN] = "F", [OP_COS] = "F", [OP_TAN] = "F", [OP_ASIN] = "F", [OP_ACOS] = "F", [OP_ATAN] = "F",
-    [OP_SINH] = "F", [OP_COSH] = "F", [OP_TANH] = "F", [OP_ASINH] = "F", [OP_ACOSH] = "F", [OP_ATANH] = "F",
-    [OP_ERF] = "F", [OP_SIGMOID] = "F", [OP_NOT] = "BIU", [OP_ISNAN] = "F", [OP_ISINF] = "F", [OP_ADD] = "IUF",
-    [OP_SUB] = "IUF", [OP_MUL] = "IUF", [OP_DIV] = "IUF", [OP_MOD] = "IUF", [OP_REM] = "IUF", [OP_POW] = "IUF",
-    [OP_ATAN2] = "F", [OP_MIN] = "IUF", [OP_MAX] = "IUF", [OP_AND] = "BIU", [OP_OR] = "BIU", [OP_XOR] = "BIU",
-    [OP_SHL] = "IU", [OP_SHR] = "IU", [OP_EQ] = "BIUF", [OP_NE] = "BIUF", [OP_LT] = "BIUF", [OP_LE] = "BIUF",
-    [OP_FMA] = "IUF", [OP_CUMULATE] = "IUF",
+#define SCALAR(id, name, operands, cost, infer, classes, ...) [OP_##id] = classes,
+#include "ir/ops/ops.def"
 };
 
 /* Operands first .. n_in - 1 have one element type and provably one shape. */
@@ -235,17 +236,25 @@ static bool same_operands(struct infer *f, uint32_t first)
 
 bool infer_same(struct infer *f)
 {
-    if (f->op == OP_IDENTITY) {
-        f->out[0] = *infer_in(f, 0);
-        return true;
-    }
-    int64_t axis;
-    if (!same_operands(f, 0) || (classes[f->op] && !infer_elem_in(f, 0, classes[f->op])))
+    if (!same_operands(f, 0) || !infer_elem_in(f, 0, classes[f->op]))
         return false;
     f->out[0] = *infer_in(f, 0);
-    if (f->op == OP_CUMULATE)
-        return infer_axis(f, "axis", f->out[0].rank, &axis) && infer_monoid(f, "", f->out[0].elem);
     return true;
+}
+
+bool infer_identity(struct infer *f)
+{
+    f->out[0] = *infer_in(f, 0);
+    return true;
+}
+
+bool infer_cumulate(struct infer *f)
+{
+    int64_t axis;
+    if (!infer_tensor(f, 0) || !infer_elem_in(f, 0, "IUF"))
+        return false;
+    f->out[0] = *infer_in(f, 0);
+    return infer_axis(f, "axis", f->out[0].rank, &axis) && infer_monoid(f, "", f->out[0].elem);
 }
 
 bool infer_pred(struct infer *f)
@@ -289,7 +298,7 @@ bool infer_none(struct infer *f)
 /* ---- entry ------------------------------------------------------------------------------------------------------ */
 
 static const struct { infer_fn *fn; int32_t in_min, in_max, n_out; } infer_table[OP_COUNT] = {
-#define OP(id, name, in_min, in_max, n_out, shape, fn, attrs) [OP_##id] = { fn, in_min, in_max, n_out },
+#define OP(id, name, least, most, results, shape, cost, infer, ...) [OP_##id] = { infer, least, most, results },
 #include "ir/ops/ops.def"
 };
 

@@ -1,4 +1,4 @@
-/* Shared by ir/infer*.c: what an inference function of ops.def's sixth column gets and helpers for it. Not for others. */
+/* Shared by ir/infer*.c: what an inference function of ops.def's column "infer" gets and helpers for it. Not for others. */
 #ifndef MCC_IR_INFER_H
 #define MCC_IR_INFER_H
 
@@ -17,7 +17,7 @@ struct infer {
 };
 typedef bool infer_fn(struct infer *);
 
-#define OP(id, name, in_min, in_max, n_out, shape, fn, attrs) infer_fn fn;
+#define OP(id, name, least, most, results, shape, cost, infer, ...) infer_fn infer;
 #include "ir/ops/ops.def"
 
 /* An error about the node; "NAME: TEXT". Returns false. */

@@ -1,15 +1,16 @@
-/* The operator table of ops.def: names, arities, shape classes, declared attributes.
- *
- * The inference column belongs to ir/graph/infer.c, which expands the table again.
+/* The operator table of ops.def: names, arities, shape classes, costs, declared attributes. Its other columns belong to the
+ * files that they name, which expand the table again.
  */
 #include <string.h>
 
 #include "ir/ops/ops.h"
 
 static const struct op_info op_table[OP_COUNT] = {
-    [OP_NONE] = {"none", 0, 0, 0, SHAPE_CONST, ""},
-#define OP(id, name, min_in, max_in, n_out, shape, infer, attrs) \
-    [OP_##id] = {name, min_in, max_in, n_out, SHAPE_##shape, attrs},
+    [OP_NONE] = {"none", 0, 0, 0, SHAPE_CONST, COST_SOME, MEMORY_GIVEN, ""},
+#define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, read, check, idle, attrs) \
+    [OP_##id] = {name, least, most, results, SHAPE_##shape, COST_##cost, MEMORY_GIVEN, attrs},
+#define CALL(id, name, least, most, results, infer, eval, check, call, memory, fold, attrs) \
+    [OP_##id] = {name, least, most, results, SHAPE_OPAQUE, COST_SOME, MEMORY_##memory, attrs},
 #include "ir/ops/ops.def"
 };
 
@@ -34,6 +35,17 @@ enum op op_by_name(const char *name)
 enum op_shape op_shape(enum op op)
 {
     return op_info(op)->shape;
+}
+
+enum op_cost op_cost(enum op op)
+{
+    return op_info(op)->cost;
+}
+
+bool op_is_pointwise(enum op op)
+{
+    enum op_shape shape = op_shape(op);
+    return shape == SHAPE_MAP || shape == SHAPE_POINT || shape == SHAPE_INDEX;
 }
 
 uint32_t op_attrs(enum op op, struct op_attr out[OP_ATTR_MAX])

@@ -32,16 +32,27 @@ enum op {
 #include "ir/ops/ops.def"
     OP_COUNT
 };
-enum op_shape { SHAPE_CONST, SHAPE_MAP, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE, SHAPE_CONTROL };
+enum op_shape {
+    SHAPE_CONST, SHAPE_MAP, SHAPE_POINT, SHAPE_INDEX, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE,
+    SHAPE_CONTROL
+};
+enum op_cost { COST_CHEAP, COST_SOME, COST_DEAR };               /* of one point */
+enum op_memory { MEMORY_GIVEN, MEMORY_SIZED, MEMORY_OWN };       /* of a call's results */
 const char *op_name(enum op);
 enum op op_by_name(const char *);
 enum op_shape op_shape(enum op);
+enum op_cost op_cost(enum op);
+/* Is a point of the result computed by itself, from operands at points of theirs: a map, a point's own function, an index? */
+bool op_is_pointwise(enum op);
 
-/* A row of ops.def. max_in and n_out are -1 where any number goes; attrs is the text of the row. */
+/* What ops.def says of an operator without functions. max_in and n_out are -1 where any number goes; attrs is the text of the
+ * row. The functions are in tables of who calls them. */
 struct op_info {
     const char *name;
     int32_t min_in, max_in, n_out;
     enum op_shape shape;
+    enum op_cost cost;
+    enum op_memory memory;
     const char *attrs;
 };
 const struct op_info *op_info(enum op);

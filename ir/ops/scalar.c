@@ -11,6 +11,17 @@
 
 enum { BLOCK = 256 };
 
+/* is_unsigned: u64 only, others fit int64 as they are. */
+struct width { uint32_t bits; bool is_unsigned, is_bool; };
+
+/* A row of the table at the end of the functions: one of each column at most. */
+struct scalar {
+    double (*f1)(double), (*f2)(double, double), (*f3)(double, double, double, enum elem);
+    bool (*p1)(double), (*p2)(double, double);
+    int64_t (*i1)(int64_t, struct width), (*i2)(int64_t, int64_t, struct width), (*i3)(int64_t, int64_t, int64_t, struct width);
+    bool divides;            /* the second integer must not be 0 */
+};
+
 /* ---- floats -------------------------------------------------------------------------------------------------------- */
 
 static double f_neg(double x) { return -x; }
@@ -32,86 +43,24 @@ static double f_mod(double x, double y)
     return (r < 0) != (y < 0) ? r + y : r;
 }
 
-static double (*const float_unary[OP_COUNT])(double) = {
-    [OP_NEG] = f_neg, [OP_ABS] = fabs, [OP_SIGN] = f_sign, [OP_FLOOR] = floor, [OP_CEIL] = ceil,
-    [OP_ROUND] = nearbyint, [OP_TRUNC] = trunc, [OP_SQRT] = sqrt, [OP_EXP] = exp, [OP_LOG] = log, [OP_LOG1P] = log1p,
-    [OP_EXPM1] = expm1, [OP_SIN] = sin, [OP_COS] = cos, [OP_TAN] = tan, [OP_ASIN] = asin, [OP_ACOS] = acos,
-    [OP_ATAN] = atan, [OP_SINH] = sinh, [OP_COSH] = cosh, [OP_TANH] = tanh, [OP_ASINH] = asinh, [OP_ACOSH] = acosh,
-    [OP_ATANH] = atanh, [OP_ERF] = erf, [OP_SIGMOID] = f_sigmoid,
-};
-static double (*const float_binary[OP_COUNT])(double, double) = {
-    [OP_ADD] = f_add, [OP_SUB] = f_sub, [OP_MUL] = f_mul, [OP_DIV] = f_div, [OP_MOD] = f_mod, [OP_REM] = fmod,
-    [OP_POW] = pow, [OP_ATAN2] = atan2, [OP_MIN] = f_min, [OP_MAX] = f_max,
-};
+/* f32 exactly as the instruction: in double the product would be exact, its sum not. */
+static double f_fma(double x, double y, double z, enum elem elem)
+{
+    return elem == ELEM_F32 ? (double)fmaf((float)x, (float)y, (float)z) : fma(x, y, z);
+}
 
-static bool p_isnan(double x, double y) { (void)y; return isnan(x); }
-static bool p_isinf(double x, double y) { (void)y; return isinf(x); }
+static bool p_isnan(double x) { return isnan(x); }
+static bool p_isinf(double x) { return isinf(x); }
 static bool p_eq(double x, double y) { return x == y; }
 static bool p_ne(double x, double y) { return x != y; }
 static bool p_lt(double x, double y) { return x < y; }
 static bool p_le(double x, double y) { return x <= y; }
-static bool (*const float_pred[OP_COUNT])(double, double) = {
-    [OP_ISNAN] = p_isnan, [OP_ISINF] = p_isinf, [OP_EQ] = p_eq, [OP_NE] = p_ne, [OP_LT] = p_lt, [OP_LE] = p_le,
-};
-
-/* The arithmetic that weights and activations go through, directly in f32: the compiler vectorises it. */
-static bool f32_loops(enum op op, size_t n, const float *x, const float *y, float *r)
-{
-    switch (op) {
-    case OP_ADD:
-        for (size_t i = 0; i < n; i++)
-            r[i] = x[i] + y[i];
-        return true;
-    case OP_SUB:
-        for (size_t i = 0; i < n; i++)
-            r[i] = x[i] - y[i];
-        return true;
-    case OP_MUL:
-        for (size_t i = 0; i < n; i++)
-            r[i] = x[i] * y[i];
-        return true;
-    case OP_DIV:
-        for (size_t i = 0; i < n; i++)
-            r[i] = x[i] / y[i];
-        return true;
-    default:
-        return false;
-    }
-}
-
-static enum eval_status float_block(enum op op, enum elem elem, size_t n, double in[3][BLOCK], void *out)
-{
-    double r[BLOCK];
-    if (float_pred[op]) {
-        for (size_t i = 0; i < n; i++)
-            ((uint8_t *)out)[i] = float_pred[op](in[0][i], in[1][i]);
-        return EVAL_OK;
-    }
-    if (op == OP_FMA) {    /* f32 exactly as the instruction: the double product is exact, its sum is not */
-        for (size_t i = 0; i < n; i++)
-            r[i] = elem == ELEM_F32 ? (double)fmaf((float)in[0][i], (float)in[1][i], (float)in[2][i])
-                                    : fma(in[0][i], in[1][i], in[2][i]);
-    } else if (float_unary[op]) {
-        for (size_t i = 0; i < n; i++)
-            r[i] = float_unary[op](in[0][i]);
-    } else if (!float_binary[op]) {
-        return EVAL_UNSUPPORTED;
-    } else {
-        for (size_t i = 0; i < n; i++)
-            r[i] = float_binary[op](in[0][i], in[1][i]);
-    }
-    if (elem == ELEM_F8E4M3FN || elem == ELEM_F8E5M2 || elem == ELEM_F8E4M3FNUZ || elem == ELEM_F8E5M2FNUZ) {
-        /* arithmetic does not saturate: that is Cast's privilege */
-        elems_convert(ELEM_F64, r, elem, out, n, false, "even");
-    } else {
-        elems_from_f64(elem, r, out, n);
-    }
-    return EVAL_OK;
-}
-
 /* ---- integers ------------------------------------------------------------------------------------------------------ */
 
-struct width { uint32_t bits; bool is_unsigned; };   /* is_unsigned: u64 only, others fit int64 as they are */
+static int64_t i_neg(int64_t x, struct width w) { (void)w; return (int64_t)-(uint64_t)x; }
+static int64_t i_abs(int64_t x, struct width w) { return !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x; }
+static int64_t i_sign(int64_t x, struct width w) { return !w.is_unsigned && x < 0 ? -1 : x != 0; }
+static int64_t i_not(int64_t x, struct width w) { return w.is_bool ? !x : ~x; }
 
 static int64_t i_div(int64_t x, int64_t y, struct width w)
 {
@@ -170,49 +119,89 @@ static int64_t i_pow(int64_t x, int64_t y, struct width w)
     return (int64_t)r;
 }
 
-static int64_t (*const int_binary[OP_COUNT])(int64_t, int64_t, struct width) = {
-    [OP_ADD] = i_add, [OP_SUB] = i_sub, [OP_MUL] = i_mul, [OP_DIV] = i_div, [OP_MOD] = i_mod, [OP_REM] = i_rem,
-    [OP_POW] = i_pow, [OP_MIN] = i_min, [OP_MAX] = i_max, [OP_AND] = i_and, [OP_OR] = i_or, [OP_XOR] = i_xor,
-    [OP_SHL] = i_shl, [OP_SHR] = i_shr, [OP_EQ] = i_eq, [OP_NE] = i_ne, [OP_LT] = i_lt, [OP_LE] = i_le,
+static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w) { return i_add(i_mul(x, y, w), z, w); }
+
+/* ---- the table ------------------------------------------------------------------------------------------------------ */
+
+#define NONE
+#define F1(f) .f1 = f,
+#define F2(f) .f2 = f,
+#define F3(f) .f3 = f,
+#define P1(f) .p1 = f,
+#define P2(f) .p2 = f,
+#define I1(f) .i1 = f,
+#define I2(f) .i2 = f,
+#define I3(f) .i3 = f,
+#define D2(f) .i2 = f, .divides = true,
+static const struct scalar scalars[OP_COUNT] = {
+#define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, lower, math) [OP_##id] = { real integer },
+#include "ir/ops/ops.def"
 };
 
 static bool is_pred(enum op op)
 {
-    return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_ISNAN || op == OP_ISINF;
+    return scalars[op].p1 || scalars[op].p2;
 }
 
-static bool int_unary(enum op op, enum elem elem, size_t n, const int64_t *x, int64_t *r)
+/* The arithmetic that weights and activations go through, directly in f32: the compiler vectorises it. */
+static bool f32_loops(enum op op, size_t n, const float *x, const float *y, float *r)
 {
-    for (size_t i = 0; i < n; i++) {
-        bool negative = elem_class(elem) == 'I' && x[i] < 0;
-        switch (op) {
-        case OP_NEG: r[i] = (int64_t)-(uint64_t)x[i]; break;
-        case OP_ABS: r[i] = negative ? (int64_t)-(uint64_t)x[i] : x[i]; break;
-        case OP_SIGN: r[i] = negative ? -1 : x[i] != 0; break;
-        case OP_NOT: r[i] = elem == ELEM_BOOL ? !x[i] : ~x[i]; break;
-        default: return false;
-        }
+    switch (op) {
+    case OP_ADD:
+        for (size_t i = 0; i < n; i++)
+            r[i] = x[i] + y[i];
+        return true;
+    case OP_SUB:
+        for (size_t i = 0; i < n; i++)
+            r[i] = x[i] - y[i];
+        return true;
+    case OP_MUL:
+        for (size_t i = 0; i < n; i++)
+            r[i] = x[i] * y[i];
+        return true;
+    case OP_DIV:
+        for (size_t i = 0; i < n; i++)
+            r[i] = x[i] / y[i];
+        return true;
+    default:
+        return false;
     }
-    return true;
+}
+
+static enum eval_status float_block(enum op op, enum elem elem, size_t n, double in[3][BLOCK], void *out)
+{
+    const struct scalar *s = &scalars[op];
+    double r[BLOCK];
+    if (is_pred(op)) {
+        for (size_t i = 0; i < n; i++)
+            ((uint8_t *)out)[i] = s->p1 ? s->p1(in[0][i]) : s->p2(in[0][i], in[1][i]);
+        return EVAL_OK;
+    }
+    if (!s->f1 && !s->f2 && !s->f3)
+        return EVAL_UNSUPPORTED;
+    for (size_t i = 0; i < n; i++)
+        r[i] = s->f1 ? s->f1(in[0][i]) : s->f2 ? s->f2(in[0][i], in[1][i]) : s->f3(in[0][i], in[1][i], in[2][i], elem);
+    if (elem == ELEM_F8E4M3FN || elem == ELEM_F8E5M2 || elem == ELEM_F8E4M3FNUZ || elem == ELEM_F8E5M2FNUZ) {
+        /* arithmetic does not saturate: that is Cast's privilege */
+        elems_convert(ELEM_F64, r, elem, out, n, false, "even");
+    } else {
+        elems_from_f64(elem, r, out, n);
+    }
+    return EVAL_OK;
 }
 
 static enum eval_status int_block(enum op op, enum elem elem, size_t n, int64_t in[3][BLOCK], void *out)
 {
-    struct width w = { elem_bits(elem), elem == ELEM_U64 };
+    const struct scalar *s = &scalars[op];
+    struct width w = { elem_bits(elem), elem == ELEM_U64, elem == ELEM_BOOL };
     int64_t r[BLOCK];
-    if (op == OP_FMA) {
-        for (size_t i = 0; i < n; i++)
-            r[i] = i_add(i_mul(in[0][i], in[1][i], w), in[2][i], w);
-    } else if (int_binary[op]) {
-        if (op == OP_DIV || op == OP_MOD || op == OP_REM)
-            for (size_t i = 0; i < n; i++)
-                if (in[1][i] == 0)
-                    return EVAL_VALUE;
-        for (size_t i = 0; i < n; i++)
-            r[i] = int_binary[op](in[0][i], in[1][i], w);
-    } else if (!int_unary(op, elem, n, in[0], r)) {
+    if (!s->i1 && !s->i2 && !s->i3)
         return EVAL_UNSUPPORTED;
-    }
+    for (size_t i = 0; s->divides && i < n; i++)
+        if (in[1][i] == 0)
+            return EVAL_VALUE;
+    for (size_t i = 0; i < n; i++)
+        r[i] = s->i1 ? s->i1(in[0][i], w) : s->i2 ? s->i2(in[0][i], in[1][i], w) : s->i3(in[0][i], in[1][i], in[2][i], w);
     elems_from_i64(is_pred(op) ? ELEM_BOOL : elem, r, out, n);
     return EVAL_OK;
 }

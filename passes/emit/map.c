@@ -179,26 +179,11 @@ static lval map_bitcast(struct em *em, const struct node *n, const lval *in, str
 
 struct map_row { enum lop lop, bool_lop; map_fn *fn; };
 static const struct map_row rows[OP_COUNT] = {
-    [OP_NEG] = {.lop = L_NEG}, [OP_ABS] = {.lop = L_ABS}, [OP_SIGN] = {.fn = map_sign},
-    [OP_FLOOR] = {.lop = L_FLOOR}, [OP_CEIL] = {.lop = L_CEIL}, [OP_ROUND] = {.lop = L_RINT},
-    [OP_TRUNC] = {.lop = L_TRUNC}, [OP_SQRT] = {.lop = L_SQRT},
-    [OP_EXP] = {.fn = map_math}, [OP_LOG] = {.fn = map_math}, [OP_LOG1P] = {.fn = map_math},
-    [OP_EXPM1] = {.fn = map_math}, [OP_SIN] = {.fn = map_math}, [OP_COS] = {.fn = map_math},
-    [OP_TAN] = {.fn = map_math}, [OP_ASIN] = {.fn = map_math}, [OP_ACOS] = {.fn = map_math},
-    [OP_ATAN] = {.fn = map_math}, [OP_SINH] = {.fn = map_math}, [OP_COSH] = {.fn = map_math},
-    [OP_TANH] = {.fn = map_math}, [OP_ASINH] = {.fn = map_math}, [OP_ACOSH] = {.fn = map_math},
-    [OP_ATANH] = {.fn = map_math}, [OP_ERF] = {.fn = map_math}, [OP_SIGMOID] = {.fn = map_math},
-    [OP_POW] = {.fn = map_pow}, [OP_ATAN2] = {.fn = map_math},
-    [OP_NOT] = {.lop = L_NOT, .bool_lop = L_NOT}, [OP_ISNAN] = {.fn = map_isnan}, [OP_ISINF] = {.fn = map_isinf},
-    [OP_ADD] = {.lop = L_ADD, .bool_lop = L_OR}, [OP_SUB] = {.lop = L_SUB, .bool_lop = L_XOR},
-    [OP_MUL] = {.lop = L_MUL, .bool_lop = L_AND}, [OP_DIV] = {.fn = map_div}, [OP_MOD] = {.fn = map_mod},
-    [OP_REM] = {.fn = map_rem}, [OP_MIN] = {.lop = L_MIN, .bool_lop = L_AND},
-    [OP_MAX] = {.lop = L_MAX, .bool_lop = L_OR}, [OP_AND] = {.lop = L_AND, .bool_lop = L_AND},
-    [OP_OR] = {.lop = L_OR, .bool_lop = L_OR}, [OP_XOR] = {.lop = L_XOR, .bool_lop = L_XOR},
-    [OP_SHL] = {.lop = L_SHL}, [OP_SHR] = {.lop = L_SHR},
-    [OP_EQ] = {.lop = L_EQ, .bool_lop = L_EQ}, [OP_NE] = {.lop = L_NE, .bool_lop = L_NE},
-    [OP_LT] = {.lop = L_LT}, [OP_LE] = {.lop = L_LE}, [OP_SELECT] = {.fn = map_select},
-    [OP_FMA] = {.lop = L_FMA}, [OP_CONVERT] = {.fn = map_convert}, [OP_BITCAST] = {.fn = map_bitcast},
+#define STMT(statement, of_bool) {.lop = statement, .bool_lop = of_bool}
+#define FORM(function) {.fn = function}
+#define MAP(id, name, operands, cost, infer, eval, lattice, idle, lower, attrs) [OP_##id] = lower,
+#define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, lower, math) [OP_##id] = lower,
+#include "ir/ops/ops.def"
 };
 
 /* Small floats are kept as f32 in registers, but rounded at every node's result (docs/numerics.md). */

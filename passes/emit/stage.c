@@ -50,7 +50,7 @@ static value_id source_of(const struct em *em, value_id v, int depth)
     if (em->m->storage[v.i].place != PLACE_NONE)
         return v;
     const struct node *n = def.i && depth <= SOURCE_DEPTH ? graph_node(em->g, def) : NULL;
-    for (uint32_t k = 0; n && k < n->n_in && !found.i && op_shape(n->op) == SHAPE_MAP; k++)
+    for (uint32_t k = 0; n && k < n->n_in && !found.i && op_is_pointwise(n->op); k++)
         found = source_of(em, n->in[k], depth + 1);
     return found;
 }

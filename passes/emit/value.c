@@ -341,37 +341,29 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_p
     return bound;
 }
 
-static lval gather_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+static lval index_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
-    const struct type *xt = value_type(em->g, n->in[0]), *it = value_type(em->g, n->in[1]);
-    expr_id at[RANK_MAX], iat[RANK_MAX];
-    if (n->op == OP_GATHER_ND) {
-        int64_t batch = node_int(n, "batch", 0), depth;
-        int32_t q = it->rank;
-        if (!ex_is_const(em->x, it->dims[q - 1], &depth))
-            depth = 0;
-        memcpy(iat, idx, (size_t)(q - 1) * sizeof *iat);
-        memcpy(at, idx, (size_t)batch * sizeof *at);
-        for (int64_t j = 0; j < depth; j++) {
-            iat[q - 1] = ex_const(em->x, j);
-            at[batch + j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, q}, xt->dims[batch + j],
-                                            cond);
-        }
-        for (int32_t d = 0; d < xt->rank - (int32_t)(batch + depth); d++)
-            at[batch + depth + d] = idx[q - 1 + d];
-        return em_value(em, n->in[0], at, cond);
+    const struct type *t = value_type(em->g, n->in[0]), *of_index = value_type(em->g, n->in[1]);
+    struct index_access a;
+    index_access(em->g, n, idx, &a);
+    for (int32_t j = 0; j < a.n; j++) {
+        if (a.component >= 0)
+            a.index[a.component] = ex_const(em->x, j);
+        lval i = em_value(em, n->in[1], a.index, cond);
+        a.at[a.dim + j] = em_loaded_index(em, n, i, (struct em_point){a.index, of_index->rank}, t->dims[a.dim + j], cond);
     }
-    int64_t axis = node_int(n, "axis", 0);
-    memcpy(at, idx, (size_t)xt->rank * sizeof *at);
-    if (n->op == OP_GATHER) {
-        memcpy(iat, idx + axis, (size_t)it->rank * sizeof *iat);
-        for (int32_t d = (int32_t)axis + 1; d < xt->rank; d++)
-            at[d] = idx[d - 1 + it->rank];
-    } else {
-        memcpy(iat, idx, (size_t)it->rank * sizeof *iat);
-    }
-    at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], iat, cond), (struct em_point){iat, it->rank}, xt->dims[axis], cond);
-    return em_value(em, n->in[0], at, cond);
+    return em_value(em, n->in[0], a.at, cond);
+}
+
+/* ---- functions of the point alone ------------------------------------------------------------------------------------ */
+
+static lval iota_value(struct em *em, const struct node *n, const expr_id *idx)
+{
+    enum elem to = register_elem(value_type(em->g, n->out[0])->elem);
+    expr_id e = idx[node_int(n, "axis", 0)];
+    uint32_t lanes = em_expr_lanes(em, e);
+    lval v = em_index_lanes(em, e, lanes ? lanes : 1);
+    return to == ELEM_I64 ? v : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, v).lanes}, &v, 1);
 }
 
 static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
@@ -388,30 +380,19 @@ static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
     return to == ELEM_I64 ? r : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, r).lanes}, &r, 1);
 }
 
+typedef lval point_fn(struct em *, const struct node *, const expr_id *idx);
+static point_fn *const points[OP_COUNT] = {
+#define POINT(id, name, infer, eval, lattice, read, value, attrs) [OP_##id] = value,
+#include "ir/ops/ops.def"
+};
+
 static lval map_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     lval in[3];
-    const struct type *t = value_type(em->g, n->out[0]);
-    switch (n->op) {
-    case OP_GATHER: case OP_GATHER_ELEMENTS: case OP_GATHER_ND:
-        return gather_value(em, n, idx, cond);
-    case OP_FROM_EXPRS:
-        return exprs_value(em, n, idx);
-    case OP_IOTA: {
-        expr_id e = idx[node_int(n, "axis", 0)];
-        uint32_t lanes = em_expr_lanes(em, e);
-        lval v = em_index_lanes(em, e, lanes ? lanes : 1);
-        if (register_elem(t->elem) == ELEM_I64)
-            return v;
-        return em_op(em, L_CONVERT, (struct ltype){register_elem(t->elem), lf_type(em->f, v).lanes}, &v, 1);
-    }
-    default:
-        break;
-    }
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
         in[k] = em_value(em, n->in[k], idx, cond);
     em->cond = cond;
-    em->at = (struct em_point){idx, t->rank};
+    em->at = (struct em_point){idx, value_type(em->g, n->out[0])->rank};
     return em_map(em, n, in);
 }
 
@@ -422,6 +403,8 @@ lval em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     switch (op_shape(n->op)) {
     case SHAPE_VIEW: return view_value(em, n, idx, cond);
     case SHAPE_MAP: return map_value(em, n, idx, cond);
+    case SHAPE_POINT: return points[n->op](em, n, idx);
+    case SHAPE_INDEX: return index_value(em, n, idx, cond);
     case SHAPE_REDUCE: return em_reduce_one(em, n, idx, cond);
     default: break;
     }

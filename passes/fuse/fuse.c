@@ -118,17 +118,15 @@ static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
     const struct node *n = graph_node(f->g, id);
     expr_id idx[RANK_MAX], cond;
     bool view = op_shape(n->op) == SHAPE_VIEW;
-    if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND) {
-        /* The data is read at run-time indices: memory. The indices are read at points of the result. */
+    if (op_shape(n->op) == SHAPE_INDEX) {
+        /* The data is read at run-time indices: memory. One index is read at a point of its own, several from memory. */
+        struct index_access a;
+        index_access(f->g, n, d->idx, &a);
         demand_hard(f, n->in[0], d->kernel, 0);
-        const struct type *it = value_type(f->g, n->in[1]);
-        int64_t axis = node_int(n, "axis", 0);
-        if (n->op == OP_GATHER_ND) {
+        if (a.component >= 0)
             demand_hard(f, n->in[1], d->kernel, 0);
-            return;
-        }
-        memcpy(idx, d->idx + (n->op == OP_GATHER ? axis : 0), (size_t)it->rank * sizeof *idx);
-        demand_at(f, n->in[1], id, d, idx, false, d->context);
+        else
+            demand_at(f, n->in[1], id, d, a.index, false, d->context);
         return;
     }
     for (uint32_t k = 0; k < n->n_in; k++) {
@@ -280,24 +278,6 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-bool op_is_expensive(enum op op)
-{
-    switch (op) {
-    case OP_ADD: case OP_SUB: case OP_MUL: case OP_NEG: case OP_MAX: case OP_MIN: case OP_SELECT: case OP_CONVERT:
-        return false;
-    default:
-        return true;
-    }
-}
-
-static const bool is_dear[OP_COUNT] = {   /* ten statements and more, or a long latency */
-    [OP_EXP] = true, [OP_EXPM1] = true, [OP_LOG] = true, [OP_LOG1P] = true, [OP_SIN] = true, [OP_COS] = true,
-    [OP_TAN] = true, [OP_ASIN] = true, [OP_ACOS] = true, [OP_ATAN] = true, [OP_ATAN2] = true, [OP_SINH] = true,
-    [OP_COSH] = true, [OP_TANH] = true, [OP_ASINH] = true, [OP_ACOSH] = true, [OP_ATANH] = true, [OP_ERF] = true,
-    [OP_SIGMOID] = true, [OP_POW] = true, [OP_DIV] = true, [OP_MOD] = true, [OP_REM] = true, [OP_SQRT] = true,
-    [OP_GATHER] = true, [OP_GATHER_ELEMENTS] = true, [OP_GATHER_ND] = true,
-};
-
 enum { DEAR_DEPTH = 6, LOCAL_BYTES_MAX = 128 << 10 };
 /* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
 static bool dear(const struct fuser *f, value_id v, int depth)
@@ -306,7 +286,7 @@ static bool dear(const struct fuser *f, value_id v, int depth)
     if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
         return false;
     const struct node *n = graph_node(f->g, value->def);
-    if (is_dear[n->op] && !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
+    if (op_cost(n->op) == COST_DEAR && !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
         return true;
     if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
         return false;
@@ -406,7 +386,7 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
     return shared || f->m->opt_level == 0 ||
-           (op_is_expensive(n->op) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+           (op_cost(n->op) != COST_CHEAP && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
 
 /* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
@@ -485,7 +465,7 @@ static bool is_epilogue(const struct fuser *f, value_id v)
         uint32_t from = 0;
         if (n->op == OP_DOT || n->op == OP_CONV)
             return true;
-        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP)
+        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
             return false;
         while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
             from++;
@@ -599,6 +579,8 @@ static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t or
     bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_told_to_store(f, id));
     switch (op_shape(n->op)) {
     case SHAPE_MAP:
+    case SHAPE_POINT:
+    case SHAPE_INDEX:
     case SHAPE_VIEW:
         fuse_map(f, id, region, order, required);
         break;

@@ -29,7 +29,7 @@ static bool leaves_stored(const struct module *m, value_id v, int depth)
         return true;
     if (n->op == OP_BROADCAST)   /* small, whatever makes it */
         return true;
-    if (op_shape(n->op) != SHAPE_MAP || n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND || depth > DEPTH_MAX)
+    if (!op_is_pointwise(n->op) || op_shape(n->op) == SHAPE_INDEX || depth > DEPTH_MAX)
         return false;
     for (uint32_t k = 0; k < n->n_in; k++)
         if (!leaves_stored(m, n->in[k], depth + 1))
@@ -90,13 +90,13 @@ static void work_of(const struct module *m, const struct type *shape, value_id v
     const struct node *n = value->def.i ? graph_node(m->g, value->def) : NULL;
     if (!type_same_shape(value_type(m->g, v), shape) || value_is_const(m->g, v) || (n && n->op == OP_BROADCAST))
         return;
-    if (!n || op_shape(n->op) != SHAPE_MAP || (depth > 0 && value->n_uses > 1) || depth > DEPTH_MAX) {
+    if (!n || !op_is_pointwise(n->op) || (depth > 0 && value->n_uses > 1) || depth > DEPTH_MAX) {
         w->sources++;
         w->ports |= !n;
         return;
     }
     w->maps++;
-    w->dear |= op_is_expensive(n->op);
+    w->dear |= op_cost(n->op) != COST_CHEAP;
     for (uint32_t k = 0; k < n->n_in; k++)
         work_of(m, shape, n->in[k], depth + 1, w);
 }

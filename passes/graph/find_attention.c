@@ -173,12 +173,6 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     return true;
 }
 
-static bool is_elementwise(enum op op)
-{
-    return op_shape(op) == SHAPE_MAP && op != OP_GATHER && op != OP_GATHER_ELEMENTS && op != OP_GATHER_ND && op != OP_IOTA &&
-           op != OP_FROM_EXPRS;
-}
-
 /* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */
 static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32_t depth)
 {
@@ -197,7 +191,7 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
         return true;
     }
     bool view = view_invertible(f->g, id);
-    if (!view && !is_elementwise(n->op))
+    if (!view && op_shape(n->op) != SHAPE_MAP)
         return false;
     int32_t rank = value_type(f->g, v)->rank;
     for (uint32_t k = 0; k < n->n_in; k++) {

@@ -28,7 +28,7 @@ static bool needs_copy(const struct module *m, region_id r, const value_id *befo
     if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
         (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
         return true;
-    if (n->op == OP_SEQ_AT || n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET)   /* lies where the runtime has it */
+    if (op_info(n->op)->memory == MEMORY_OWN)
         return true;
     for (uint32_t j = 0; j < n_before; j++)
         if (before[j].i == v.i)

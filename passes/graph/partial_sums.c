@@ -22,7 +22,7 @@ static bool behind_depthwise(const struct module *m, value_id v, const struct ty
     const struct node *n = graph_node(m->g, def);
     if (conv_depthwise(m->g, n))
         return true;
-    for (uint32_t k = 0; k < n->n_in && op_shape(n->op) == SHAPE_MAP; k++)
+    for (uint32_t k = 0; k < n->n_in && op_is_pointwise(n->op); k++)
         if (behind_depthwise(m, n->in[k], t, depth + 1))
             return true;
     return false;

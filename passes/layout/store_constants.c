@@ -123,7 +123,7 @@ static void const_plain(struct layouter *l, value_id v, bool parts)
         return;
     value_id root = const_root(l, v, false, perm);
     enum op op = value_op(l->g, root);
-    if (l->m->storage[root.i].place != PLACE_NONE || op == OP_IOTA || op == OP_FROM_EXPRS)
+    if (l->m->storage[root.i].place != PLACE_NONE || op_shape(op) == SHAPE_POINT)
         return;
     if (op == OP_SLICE && (!parts || is_stored_part(l, root)))
         return;

@@ -77,7 +77,7 @@ static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const
 }
 
 /* Parts of equal extent map to one another, each by itself: that keeps symbolic dims out of the arithmetic of others. */
-static void reshape_index(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
+static void reshape_point(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
                           expr_id *out)
 {
     expr_id dims[RANK_MAX], one = ex_const(x, 1);
@@ -107,9 +107,14 @@ static expr_id reflect_index(struct exprs *x, expr_id i, expr_id n)
     return ex_min(x, m, ex_sub(x, period, m));
 }
 
-static void pad_index(struct exprs *x, const struct node *n, const struct type *from, const expr_id *idx, expr_id *out,
-                      expr_id *cond)
+/* ---- one function for each view: column "index" of ops.def ---------------------------------------------------------- */
+
+typedef void index_fn(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond);
+
+static void pad_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
 {
+    struct exprs *x = g->ctx->exprs;
+    const struct type *from = value_type(g, n->in[k]);
     const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0});
     const char *mode = node_str(n, "mode", "constant");
     for (int32_t d = 0; d < from->rank; d++) {
@@ -127,8 +132,7 @@ static void pad_index(struct exprs *x, const struct node *n, const struct type *
     }
 }
 
-static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                         expr_id *cond)
+static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
     const struct type *from = value_type(g, n->in[k]);
@@ -141,11 +145,13 @@ static void concat_index(const struct graph *g, const struct node *n, uint32_t k
     *cond = ex_and(x, ex_le(x, begin, idx[axis]), ex_lt(x, out[axis], from->dims[axis]));
 }
 
-static void broadcast_index(struct exprs *x, const struct type *from, const struct type *to, const expr_id *idx,
-                            expr_id *out)
+static void broadcast_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
 {
+    struct exprs *x = g->ctx->exprs;
+    const struct type *from = value_type(g, n->in[k]), *to = value_type(g, n->out[0]);
     int32_t shift = to->rank - from->rank;
     expr_id zero = ex_const(x, 0), one = ex_const(x, 1);
+    (void)cond;
     for (int32_t d = 0; d < from->rank; d++) {
         if (from->dims[d].i == to->dims[d + shift].i)
             out[d] = idx[d + shift];
@@ -154,63 +160,132 @@ static void broadcast_index(struct exprs *x, const struct type *from, const stru
     }
 }
 
-void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void reshape_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+{
+    (void)cond;
+    reshape_point(g->ctx->exprs, value_type(g, n->out[0]), idx, value_type(g, n->in[k]), out);
+}
+
+static void transpose_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+{
+    uint32_t rank;
+    const int64_t *perm = node_ints(n, "perm", &rank);
+    (void)g;
+    (void)k;
+    (void)cond;
+    for (uint32_t d = 0; d < rank; d++)
+        out[perm[d]] = idx[d];
+}
+
+static void slice_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
-    const struct type *from = value_type(g, n->in[k]), *to = value_type(g, n->out[0]);
-    uint32_t count;
-    *cond = ex_const(x, 1);
-    switch (n->op) {
-    case OP_BROADCAST:
-        broadcast_index(x, from, to, idx, out);
-        break;
-    case OP_RESHAPE:
-        reshape_index(x, to, idx, from, out);
-        break;
-    case OP_TRANSPOSE: {
-        const int64_t *perm = node_ints(n, "perm", &count);
-        for (int32_t d = 0; d < to->rank; d++)
-            out[perm[d]] = idx[d];
-        break;
-    }
-    case OP_SLICE: {
-        const expr_id *starts = node_exprs(n, "starts", &count);
-        const int64_t *steps = node_ints(n, "steps", &count);
-        for (int32_t d = 0; d < to->rank; d++)
-            out[d] = ex_add(x, starts[d], ex_mulc(x, idx[d], steps[d]));
-        break;
-    }
-    case OP_PAD:
-        pad_index(x, n, from, idx, out, cond);
-        break;
-    case OP_CONCAT:
-        concat_index(g, n, k, idx, out, cond);
-        break;
-    default:   /* identity */
-        memcpy(out, idx, (size_t)from->rank * sizeof *out);
-        break;
-    }
+    uint32_t rank;
+    const expr_id *starts = node_exprs(n, "starts", &rank);
+    const int64_t *steps = node_ints(n, "steps", &rank);
+    (void)k;
+    (void)cond;
+    for (uint32_t d = 0; d < rank; d++)
+        out[d] = ex_add(x, starts[d], ex_mulc(x, idx[d], steps[d]));
+}
+
+static void identity_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+{
+    (void)cond;
+    memcpy(out, idx, (size_t)value_type(g, n->in[k])->rank * sizeof *out);
+}
+
+/* Of a view that can be turned round: column "inverse". */
+typedef void inverse_fn(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
+
+static void reshape_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
+{
+    reshape_point(g->ctx->exprs, value_type(g, n->in[0]), idx, value_type(g, n->out[0]), out);
+}
+
+static void transpose_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
+{
+    uint32_t rank;
+    const int64_t *perm = node_ints(n, "perm", &rank);
+    (void)g;
+    for (uint32_t d = 0; d < rank; d++)
+        out[d] = idx[perm[d]];
+}
+
+static void identity_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
+{
+    memcpy(out, idx, (size_t)value_type(g, n->out[0])->rank * sizeof *out);
+}
+
+static const struct { index_fn *index; inverse_fn *inverse; bool parts; } views[OP_COUNT] = {
+#define VIEW(id, name, least, most, infer, eval, lattice, read, check, idle, index, inverse, parts, attrs) \
+    [OP_##id] = {index, inverse, parts},
+#include "ir/ops/ops.def"
+};
+
+void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+{
+    *cond = ex_const(g->ctx->exprs, 1);
+    views[n->op].index(g, n, k, idx, out, cond);
 }
 
 void view_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
 {
-    const struct type *from = value_type(g, n->in[0]), *to = value_type(g, n->out[0]);
-    uint32_t count;
-    if (n->op == OP_RESHAPE) {
-        reshape_index(g->ctx->exprs, from, idx, to, out);
-    } else if (n->op == OP_TRANSPOSE) {
-        const int64_t *perm = node_ints(n, "perm", &count);
-        for (int32_t d = 0; d < to->rank; d++)
-            out[d] = idx[perm[d]];
-    } else {
-        memcpy(out, idx, (size_t)to->rank * sizeof *out);
-    }
+    views[n->op].inverse(g, n, idx, out);
+}
+
+bool view_is_whole(enum op op)
+{
+    return op_shape(op) == SHAPE_VIEW && !views[op].parts;
+}
+
+/* ---- indices that memory holds: column "access" of ops.def ---------------------------------------------------------- */
+
+static void gather_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+{
+    int32_t rank = value_type(g, n->in[1])->rank;
+    a->dim = (int32_t)node_int(n, "axis", 0);
+    a->behind = a->dim + rank;
+    memcpy(a->index, idx + a->dim, (size_t)rank * sizeof *idx);
+}
+
+static void gather_elements_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+{
+    a->dim = (int32_t)node_int(n, "axis", 0);
+    a->behind = a->dim + 1;
+    memcpy(a->index, idx, (size_t)value_type(g, n->in[1])->rank * sizeof *idx);
+}
+
+static void gather_nd_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+{
+    const struct type *t = value_type(g, n->in[1]);
+    int64_t depth = 0;
+    ex_is_const(g->ctx->exprs, t->dims[t->rank - 1], &depth);
+    a->dim = (int32_t)node_int(n, "batch", 0);
+    a->n = (int32_t)depth;
+    a->component = a->behind = t->rank - 1;
+    memcpy(a->index, idx, (size_t)a->component * sizeof *idx);
+}
+
+typedef void access_fn(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
+static access_fn *const accesses[OP_COUNT] = {
+#define INDEX(id, name, infer, eval, lattice, check, access, attrs) [OP_##id] = access,
+#include "ir/ops/ops.def"
+};
+
+void index_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+{
+    int32_t rank = value_type(g, n->in[0])->rank;
+    *a = (struct index_access){.n = 1, .component = -1};
+    accesses[n->op](g, n, idx, a);
+    memcpy(a->at, idx, (size_t)a->dim * sizeof *idx);
+    for (int32_t d = a->dim + a->n; d < rank; d++)
+        a->at[d] = idx[d - a->dim - a->n + a->behind];
 }
 
 bool view_invertible(const struct graph *g, node_id id)
 {
-    enum op op = graph_node(g, id)->op;
-    return op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_IDENTITY;
+    return views[graph_node(g, id)->op].inverse != NULL;
 }
 
 bool late_expr(struct exprs *x, expr_id e)
@@ -266,8 +341,7 @@ static uint32_t invariant(struct graph *g, value_id v, int depth)
         int32_t r = value_type(g, n->in[0])->rank;
         return inner == (r >= 32 ? UINT32_MAX : (1u << r) - 1) ? all : 0;
     }
-    if (op_shape(n->op) == SHAPE_MAP && n->n_in > 0 && n->op != OP_GATHER && n->op != OP_GATHER_ELEMENTS &&
-        n->op != OP_GATHER_ND) {
+    if (op_shape(n->op) == SHAPE_MAP) {
         mask = all;
         for (uint32_t k = 0; k < n->n_in; k++)
             mask &= invariant(g, n->in[k], depth + 1);

@@ -10,6 +10,15 @@ void view_index(const struct graph *, const struct node *, uint32_t k, const exp
 /* The other way for an invertible view (view_invertible): point of the operand -> point of the result. */
 void view_inverse(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
 
+/* Is one operand read, whatever the point? Not so of pad and concat, nor of what is no view. */
+bool view_is_whole(enum op);
+
+/* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are left open:
+ * they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no such dim). The dims
+ * of the data behind those run along dims `behind` and up of the result. */
+struct index_access { int32_t dim, n, component, behind; expr_id at[RANK_MAX], index[RANK_MAX]; };
+void index_access(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
+
 /* Row-major index of a point, and back. */
 expr_id point_linear(struct exprs *, const expr_id *idx, const expr_id *dims, int32_t rank);
 void point_split(struct exprs *, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out);

@@ -179,7 +179,6 @@ struct module {
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.staged, and
  * kernel.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
-bool op_is_expensive(enum op);           /* more than one cheap instruction */
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function names end in suffix. */

@@ -52,17 +52,15 @@ uint32_t dot_group(const struct module *m, const struct node *n)
 
 /* ---- where memory is contiguous ---------------------------------------------------------------------------------- */
 
-/* The dim of a gather's result that runs along dim d of its data; -1: none. */
-static int32_t gather_dim(const struct module *m, const struct node *n, int32_t d)
+/* The dim of an index operator's result that runs along dim d of its data; -1: none. */
+static int32_t index_dim(const struct module *m, const struct node *n, int32_t d)
 {
-    const struct type *it = value_type(m->g, n->in[1]);
-    int64_t axis = node_int(n, "axis", 0), batch = node_int(n, "batch", 0), depth = 0;
-    if (d < 0 || n->op == OP_GATHER_ELEMENTS)
+    expr_id idx[RANK_MAX] = {{0}};
+    struct index_access a;
+    if (d < 0 || n->op == OP_GATHER_ELEMENTS)   /* along the axis too, the indices lie contiguous */
         return d;
-    if (n->op == OP_GATHER)
-        return d < axis ? d : d == axis ? -1 : d - 1 + it->rank;
-    ex_is_const(m->ctx->exprs, it->dims[it->rank - 1], &depth);
-    return d < batch ? d : d < batch + depth ? -1 : d - (int32_t)(batch + depth) + it->rank - 1;
+    index_access(m->g, n, idx, &a);
+    return d < a.dim ? d : d < a.dim + a.n ? -1 : d - a.dim - a.n + a.behind;
 }
 
 int32_t value_fast_dim(const struct module *m, value_id v)
@@ -80,9 +78,9 @@ int32_t value_fast_dim(const struct module *m, value_id v)
         if (!graph_value(m->g, v)->def.i)
             return -1;
         const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
-        if (n->op == OP_GATHER || n->op == OP_GATHER_ELEMENTS || n->op == OP_GATHER_ND)
-            return gather_dim(m, n, value_fast_dim(m, n->in[0]));
-        if (op_shape(n->op) == SHAPE_MAP && n->n_in) {
+        if (op_shape(n->op) == SHAPE_INDEX)
+            return index_dim(m, n, value_fast_dim(m, n->in[0]));
+        if (op_shape(n->op) == SHAPE_MAP) {
             uint32_t k = 0;
             while (k + 1 < n->n_in && value_is_const(m->g, n->in[k]))
                 k++;

@@ -263,24 +263,16 @@ static void call_string(struct prog *p, const struct node *n)
 }
 
 static prog_call_fn *const calls[OP_COUNT] = {
-    [OP_SORT] = call_sort, [OP_NONZERO] = call_nonzero, [OP_UNIQUE] = call_unique, [OP_NMS] = call_nms,
-    [OP_DFT] = call_dft, [OP_DET] = call_det, [OP_RNG] = call_rng, [OP_STRING] = call_string,
-    [OP_SEQ_MAKE] = call_seq_make,
-    [OP_SEQ_INSERT] = call_seq_insert, [OP_SEQ_ERASE] = call_seq_erase, [OP_SEQ_AT] = call_seq_at,
-    [OP_SEQ_LENGTH] = call_seq_length, [OP_SEQ_CONCAT] = call_seq_concat, [OP_SEQ_SPLIT] = call_seq_split,
-    [OP_OPT_MAKE] = call_opt_make, [OP_OPT_GET] = call_opt_get, [OP_OPT_HAS] = call_opt_has,
+#define CALL(id, name, least, most, results, infer, eval, check, call, ...) [OP_##id] = call,
+#include "ir/ops/ops.def"
 };
 
 void prog_opaque(struct prog *p, struct kernel *k)
 {
     const struct node *n = graph_node(p->g, k->anchor);
-    if (!calls[n->op]) {
-        prog_refuse(p, k->anchor, arena_printf(p->arena, "the operator '%s' can be evaluated but not compiled yet", op_name(n->op)));
-        return;
-    }
-    bool bound_late = n->op == OP_NONZERO || n->op == OP_UNIQUE || n->op == OP_NMS || n->op == OP_SEQ_AT ||
-                      n->op == OP_SEQ_CONCAT || n->op == OP_OPT_GET || is_string_fn(n, "normalize");   /* the call says where the result is, or how large */
-    for (uint32_t r = 0; r < n->n_out && !bound_late; r++)
+    /* Else the call says where the result is, or how large. */
+    bool given = op_info(n->op)->memory == MEMORY_GIVEN && !is_string_fn(n, "normalize");
+    for (uint32_t r = 0; r < n->n_out && given; r++)
         prog_place(p, n->out[r]);
     calls[n->op](p, n);
 }

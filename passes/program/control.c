@@ -399,12 +399,13 @@ static void control_assert(struct prog *p, struct kernel *k)
     prog_check(p, ok, (int32_t)node_int(n, "code", -2), n->src.i, node_str(n, "text", "assertion failed"));
 }
 
+typedef void control_fn(struct prog *, struct kernel *);
+static control_fn *const controls[OP_COUNT] = {
+#define CONTROL(id, name, least, most, results, infer, eval, emit, attrs) [OP_##id] = emit,
+#include "ir/ops/ops.def"
+};
+
 void prog_control(struct prog *p, struct kernel *k)
 {
-    switch (graph_node(p->g, k->anchor)->op) {
-    case OP_IF: control_if(p, k); break;
-    case OP_LOOP: control_loop(p, k); break;
-    case OP_ASSERT: control_assert(p, k); break;
-    default: prog_refuse(p, k->anchor, "this control flow is not supported"); break;
-    }
+    controls[graph_node(p->g, k->anchor)->op](p, k);
 }

@@ -31,7 +31,7 @@ static int32_t source_dim(const struct site *site, const struct map_schedule *s)
 {
     node_id def = graph_value(site->g, site->k->domain)->def;
     const struct node *n = def.i ? graph_node(site->g, def) : NULL;
-    if (!n || s->vec < 0 || site->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && op_shape(n->op) != SHAPE_MAP))
+    if (!n || s->vec < 0 || site->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && !op_is_pointwise(n->op)))
         return -1;
     int32_t d = value_fast_dim(site->m, n->in[0]);
     return d >= 0 && d < (int32_t)s->n_loops && d != s->vec && extent_hint(site->x, extent_of(site, d)) > 1 ? d : -1;

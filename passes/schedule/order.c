@@ -31,7 +31,7 @@ static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
     expr_id next[RANK_MAX], cond;
     for (int steps = 0; steps < 64 && site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i; steps++) {
         const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
-        if (op_shape(n->op) != SHAPE_VIEW || n->op == OP_CONCAT || n->op == OP_PAD)
+        if (!view_is_whole(n->op))
             break;
         view_index(site->g, n, 0, idx, next, &cond);
         memcpy(idx, next, sizeof next);

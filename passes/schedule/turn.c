@@ -25,11 +25,11 @@ static void collect_loads(const struct site *s, value_id v, const expr_id *idx, 
     if (!graph_value(s->g, v)->def.i)
         return;
     const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
-    if (op_shape(n->op) == SHAPE_VIEW && n->op != OP_CONCAT && n->op != OP_PAD) {
+    if (view_is_whole(n->op)) {
         expr_id at[RANK_MAX], cond;
         view_index(s->g, n, 0, idx, at, &cond);
         collect_loads(s, n->in[0], at, found, nesting + 1);
-    } else if (op_shape(n->op) == SHAPE_MAP && n->op != OP_GATHER && n->op != OP_GATHER_ELEMENTS && n->op != OP_GATHER_ND) {
+    } else if (op_shape(n->op) == SHAPE_MAP) {
         for (uint32_t k = 0; k < n->n_in && k < 3; k++)
             collect_loads(s, n->in[k], idx, found, nesting + 1);
     }
@@ -69,7 +69,7 @@ static int64_t statements(const struct site *s)
     int64_t n = 1;
     for (uint32_t i = 0; i < s->k->nodes.n; i++) {
         const struct node *node = graph_node(s->g, s->k->nodes.data[i]);
-        n += op_shape(node->op) != SHAPE_MAP ? 0 : op_is_expensive(node->op) ? DEAR : 1;
+        n += !op_is_pointwise(node->op) ? 0 : op_cost(node->op) != COST_CHEAP ? DEAR : 1;
     }
     return n;
 }
