@@ -17,6 +17,9 @@ import collections
 import ctypes as c
 import hashlib
 import os
+import platform
+import stat
+import struct
 import subprocess
 import weakref
 
@@ -229,18 +232,207 @@ Plan = collections.namedtuple("Plan", "shapes bytes")
 Row = collections.namedtuple("Row", "name op ms calls flops bytes")
 
 
-def _own_name(path):
-    """A path to the file that no other file can have had: the dynamic linker takes a name that it has seen for the library that
-    it has loaded, also after the network has been compiled again. So the file's identity goes in, a bit as "/." or "//."."""
-    path = os.path.abspath(path)
-    folder, name = os.path.split(path)
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path
-    identity = repr((status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size)).encode()
-    bits = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
-    return folder.rstrip("/") + "".join("//." if bits >> i & 1 else "/." for i in range(64)) + "/" + name
+# ---- files: the checks of mcc_load.c, whose comments say why -------------------------------------------------------------
+
+_Head = struct.Struct("<16sHHIQQQIHHHHHH")
+_Segment = struct.Struct("<IIQQQQQQ")
+_Note = struct.Struct("<III4sIIQQQQQQ64s")
+_HASH_AT = 48               # of the field inside the note
+_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+_MASK, _P1, _P2, _P3, _P4, _P5 = (2**64 - 1, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
+                                  0x27D4EB2F165667C5)
+
+
+def _rotate(x, n):
+    return (x << n | x >> 64 - n) & _MASK
+
+
+def _xxh64(pieces):
+    """XXH64, seed 0, of the pieces' bytes together."""
+    lanes, rest, total = [_P1 + _P2 & _MASK, _P2, 0, -_P1 & _MASK], b"", 0
+    for piece in pieces:
+        total += len(piece)
+        data = rest + piece
+        whole = len(data) // 32 * 32
+        rest = data[whole:]
+        words = (np.frombuffer(data[:whole], "<u8") * np.uint64(_P2)).tolist()
+        for k in range(4):
+            x = lanes[k]
+            for word in words[k::4]:
+                x = x + word & _MASK
+                x = ((x << 31 | x >> 33) & _MASK) * _P1 & _MASK
+            lanes[k] = x
+    x = _P5
+    if total >= 32:
+        x = sum(_rotate(lane, n) for lane, n in zip(lanes, (1, 7, 12, 18))) & _MASK
+        for lane in lanes:
+            x = (x ^ _rotate(lane * _P2 & _MASK, 31) * _P1 & _MASK) * _P1 + _P4 & _MASK
+    x = x + total & _MASK
+    while len(rest) >= 8:
+        word = int.from_bytes(rest[:8], "little") * _P2 & _MASK
+        x, rest = _rotate(x ^ _rotate(word, 31) * _P1 & _MASK, 27) * _P1 + _P4 & _MASK, rest[8:]
+    if len(rest) >= 4:
+        x, rest = _rotate(x ^ int.from_bytes(rest[:4], "little") * _P1 & _MASK, 23) * _P2 + _P3 & _MASK, rest[4:]
+    for byte in rest:
+        x = _rotate(x ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
+    x = (x ^ x >> 33) * _P2 & _MASK
+    x = (x ^ x >> 29) * _P3 & _MASK
+    return x ^ x >> 32
+
+
+class _File:
+    """An artifact's file, opened and checked completely before the dynamic linker sees it."""
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self.status = os.fstat(self.fd)
+            self._check()
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def _fail(self, what):
+        raise OSError(f"{self.path}: {what}")
+
+    def _read(self, size, offset):
+        data = os.pread(self.fd, size, offset)
+        if len(data) < size:
+            self._fail("truncated, or cannot be read")
+        return data
+
+    def _check(self):
+        if not stat.S_ISREG(self.status.st_mode):
+            self._fail("not a regular file")
+        size = self.size = self.status.st_size
+        head = os.pread(self.fd, _Head.size, 0)
+        if len(head) < _Head.size or head[:4] != b"\x7fELF":
+            self._fail("not a shared object")
+        _, kind, machine, version, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, _ = _Head.unpack(head)
+        if head[4] != 2 or head[5] != 1 or machine != _MACHINES.get(platform.machine()):
+            self._fail("compiled for another kind of machine")
+        if kind != 3 or head[6] != 1 or version != 1:
+            self._fail("not a shared object")
+        if phentsize != _Segment.size or not 0 < phnum <= 64 or phoff + phnum * phentsize > size:
+            self._fail("truncated or damaged: program headers")
+        if shnum and (shentsize != 64 or shoff + shnum * shentsize > size):
+            self._fail("truncated or damaged: section table")
+        segments = list(_Segment.iter_unpack(self._read(phnum * phentsize, phoff)))
+        if any(s[2] + s[5] > size for s in segments):
+            self._fail("truncated or damaged: a segment leaves the file")
+        if not any(s[0] == 4 and s[5] <= 1 << 16 and self._find_note(s) for s in segments):
+            self._fail("a shared object, but not made by mcc, or damaged")
+        self._check_note()
+
+    def _find_note(self, segment):
+        _, _, at, address, _, bytes_, _, align = segment
+        data, align, i = self._read(bytes_, at), 8 if align == 8 else 4, 0
+        while bytes_ - i >= 12:
+            name, description, kind = struct.unpack_from("<III", data, i)
+            end = i + (12 + name + align - 1 & -align) + (description + align - 1 & -align)
+            if end > bytes_:
+                return False
+            if (name, description, kind) == (4, _Note.size - 16, 1) and end - i >= _Note.size and data[i + 12:i + 16] == b"mcc\0":
+                self.note, self.note_at, self.note_address = data[i:i + _Note.size], at + i, address + i
+                return True
+            i = end
+        return False
+
+    def _check_note(self):
+        _, _, _, _, abi, sealed, size, weights, weights_size, wanted, _, _, query = _Note.unpack(self.note)
+        if abi > 1:
+            self._fail("made by a newer mcc than this module knows")
+        if abi == 0 or sealed != 1 or 0 not in query:
+            self._fail("damaged, or not completely written")
+        if size != self.size or weights + weights_size > size:
+            self._fail("truncated or damaged: the size differs")
+        field = self.note_at + _HASH_AT
+
+        def pieces():
+            for start, end in ((0, weights), (weights + weights_size, size)):
+                for at in range(start, end, 1 << 16):
+                    data = bytearray(self._read(min(end - at, 1 << 16), at))
+                    for i in range(max(field, at), min(field + 8, at + len(data))):
+                        data[i - at] = 0
+                    yield bytes(data)
+        if _xxh64(pieces()) != wanted:
+            self._fail("damaged, the hash differs")
+        self.query = query[:query.index(0)].decode(errors="replace")
+
+    def _own_name(self, path):
+        """A path to the file that no other file can have had: the dynamic linker takes a name that it has seen for the library that
+        it has loaded, also after the network has been compiled again. So the file's identity goes in, a bit as "/." or "//."."""
+        folder, name = os.path.split(path)
+        identity = repr(_identity(self.status)).encode()
+        bits = int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
+        return folder.rstrip("/") + "".join("//." if bits >> i & 1 else "/." for i in range(64)) + "/" + name
+
+    def _unchanged(self, name):
+        try:
+            return _identity(os.stat(name)) == _identity(os.fstat(self.fd)) == _identity(self.status)
+        except OSError:
+            return False
+
+    def _dlopen(self, name):
+        try:
+            return c.CDLL(name)
+        except OSError as why:
+            self._fail("cannot be loaded: " + str(why).replace(name + ": ", "").replace(name, "it"))
+
+    def load(self):
+        """The library, by the file's real path or, where it has none that is still this file, by the descriptor, which stays open."""
+        name = self._own_name(os.path.realpath(self.path))
+        if len(name) < 4096 and "$" not in name and self._unchanged(name):
+            try:
+                library = self._dlopen(name)
+                if self._unchanged(name) and self._is_loaded(library):
+                    os.close(self.fd)
+                    return library
+            except OSError:
+                if self._unchanged(name):
+                    os.close(self.fd)
+                    raise
+        library = self._dlopen(self._own_name(f"/proc/{os.getpid()}/fd/{self.fd}"))
+        if not self._is_loaded(library):
+            self._fail("was replaced while it was loaded")
+        return library
+
+    def _is_loaded(self, library):
+        """Has the library the checked note in memory?"""
+        if not hasattr(library, self.query):
+            self._fail("lacks the function " + self.query)
+        query, same = c.cast(getattr(library, self.query), c.c_void_p).value, []
+
+        @_Visit
+        def visit(info, size, user):
+            base = info.contents.address
+
+            def holds(address, size):
+                parts = (info.contents.segments[i] for i in range(info.contents.n))
+                return any(p.type == 1 and 0 <= address - base - p.vaddr <= p.filesz - size for p in parts)
+            if not holds(query, 1):
+                return 0
+            same.append(holds(base + self.note_address, _Note.size) and c.string_at(base + self.note_address, _Note.size) == self.note)
+            return 1
+        c.CDLL(None).dl_iterate_phdr(visit, None)
+        return same == [True]
+
+
+def _identity(status):
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+class _Header(c.Structure):         # Elf64_Phdr
+    _fields_ = [("type", c.c_uint32), ("flags", c.c_uint32), ("offset", c.c_uint64), ("vaddr", c.c_uint64), ("paddr", c.c_uint64),
+                ("filesz", c.c_uint64), ("memsz", c.c_uint64), ("align", c.c_uint64)]
+
+
+class _Object(c.Structure):         # the beginning of dl_phdr_info
+    _fields_ = [("address", c.c_uint64), ("name", c.c_char_p), ("segments", c.POINTER(_Header)), ("n", c.c_uint16)]
+
+
+_Visit = c.CFUNCTYPE(c.c_int, c.POINTER(_Object), c.c_size_t, c.c_void_p)
 
 
 class _Open:
@@ -280,7 +472,12 @@ class Model:
 
     def __init__(self, path, threads=0, variant=0, weights=None, verify=False, prefix=""):
         # One that is loaded stays loaded: its outputs may outlive the model.
-        query = getattr(c.CDLL(_own_name(path)), f"{prefix}_mcc_query" if prefix else "mcc_query")
+        file = _File(path)
+        library = file.load()
+        name = f"{prefix}_mcc_query" if prefix else file.query
+        if not hasattr(library, name):
+            raise OSError(f"{path}: lacks the function {name}")
+        query = getattr(library, name)
         query.argtypes, query.restype = [c.c_uint32], c.POINTER(_Api)
         table = query(1)
         if not table:

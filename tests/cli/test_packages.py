@@ -150,6 +150,64 @@ def test_python_loads_what_is_there_now(module, tmp_path):
         module.load(tmp_path / "none.so")
 
 
+BAD_FILES = """
+import os, sys, mcc
+path, good = sys.argv[1], open(sys.argv[2], "rb").read()
+def refused(data):
+    if os.path.exists(path):
+        os.unlink(path)          # what is loaded keeps its file
+    with open(path, "wb") as file:
+        file.write(data)
+    try:
+        mcc.load(path)
+        return ""
+    except OSError as why:
+        return str(why)
+size = len(good)
+for cut in [*range(0, 1100, 7), *range(1100, size, size // 200), size - 1]:
+    assert refused(good[:cut]), cut
+missed = []
+for bit in [*range(0, 8 * 1200, 31), *range(8 * 1200, 8 * size, 8 * size // 300)]:
+    data = bytearray(good)
+    data[bit // 8] ^= 1 << bit % 8
+    if not refused(data):
+        missed.append(bit // 8)
+assert refused(good[:size // 2])
+print(*missed)
+"""
+
+
+def test_python_refuses_what_the_c_loader_refuses(module, prefix, tmp_path):
+    """Cut and damaged files end in an exception, never in a signal; only weights may differ, which are numbers whatever they are."""
+    done = mcc(DIGITS, "-o", tmp_path / "net.so")
+    assert done.returncode == 0, done.stderr
+    env = dict(os.environ, PYTHONPATH=str(prefix / "share/mcc"))
+    missed = [int(at) for at in run(sys.executable, "-c", BAD_FILES, tmp_path / "bad.so", tmp_path / "net.so", env=env).split()]
+    weights = [row.split() for row in run("readelf", "-SW", tmp_path / "net.so").replace("[ ", "[").splitlines() if ".mcc.weights" in row][0]
+    start, size = int(weights[4], 16), int(weights[5], 16)
+    assert missed and all(start <= at < start + size for at in missed), (missed, start, size)
+    assert mcc(DIGITS, "--target=riscv64", "-o", tmp_path / "other.so").returncode == 0
+    libc = next(line.split()[-1] for line in open("/proc/self/maps") if "/libc.so" in line or "/libc-" in line)
+    for path in (DIGITS, tmp_path, "/dev/null", libc, tmp_path / "other.so", tmp_path / "bad.so"):
+        with pytest.raises(OSError) as caught:
+            module.load(path)
+        said = mcc("run", path).stderr if path != DIGITS else "not a shared object"
+        assert str(caught.value).split(": ", 1)[1] in said, (str(caught.value), said)
+
+
+def test_python_loads_from_memory_and_links(module, tmp_path):
+    assert mcc(dense(tmp_path / "net.onnx"), "-o", tmp_path / "net.so").returncode == 0
+    (tmp_path / "link.so").symlink_to("net.so")
+    (tmp_path / "$ORIGIN.so").write_bytes((tmp_path / "net.so").read_bytes())
+    fd = os.memfd_create("net")
+    os.write(fd, (tmp_path / "net.so").read_bytes())
+    before = len(os.listdir("/proc/self/fd"))
+    for kept, path in enumerate([tmp_path / "net.so", tmp_path / "link.so", f"/proc/self/fd/{fd}", tmp_path / "$ORIGIN.so"]):
+        assert module.load(path)(np.ones((2, 4), np.float32)).shape == (2, 3)
+        assert len(os.listdir("/proc/self/fd")) == before + max(0, kept - 1)      # without a path of its own: its descriptor stays
+    os.close(fd)
+
+
 def test_python_errors(module, net, tmp_path):
     with pytest.raises(module.Error) as caught:
         net(np.zeros((2, 5), np.float32))
