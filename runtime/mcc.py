@@ -18,14 +18,16 @@ import ctypes as c
 import hashlib
 import os
 import platform
+import shutil
 import stat
 import struct
 import subprocess
+import sys
 import weakref
 
 import numpy as np
 
-__all__ = ["Error", "Model", "Port", "Tensor", "compile", "load"]
+__all__ = ["CompileError", "Error", "Model", "Port", "Tensor", "compile", "load"]
 
 # ---- the structures of mcc.h -------------------------------------------------------------------------------------
 
@@ -124,6 +126,13 @@ class Error(Exception):
     def __init__(self, error):
         super().__init__(error.text.decode(errors="replace"))
         self.code, self.node = error.code, error.node
+
+
+class CompileError(subprocess.CalledProcessError):
+    """The compiler's own text; .returncode says of what kind the failure is (mcc(1)), .stderr has the text alone."""
+
+    def __str__(self):
+        return self.stderr.strip() or super().__str__()
 
 
 # ---- tensors in and out --------------------------------------------------------------------------------------------------
@@ -582,10 +591,24 @@ def load(path, threads=0, variant=0, weights=None, verify=False, prefix=""):
     return Model(path, threads, variant, weights, verify, prefix)
 
 
+def _command():
+    """The compiler: what the environment's MCC names, the mcc that was installed with this file, or the one on the path."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    beside = (os.path.join(here, "..", "..", "bin", "mcc"), os.path.join(here, "mcc"))
+    found = os.environ.get("MCC") or next((path for path in beside if os.access(path, os.X_OK) and os.path.isfile(path)), None)
+    found = found or shutil.which("mcc")
+    if not found:
+        raise FileNotFoundError("no mcc is installed beside this module or on the path; the environment's MCC may name it")
+    return os.path.normpath(found) if os.sep in found else found
+
+
 def compile(model, output=None, *options):
-    """Runs the mcc command (of the environment's MCC, else on the path) and returns the output's path. Raises
-    subprocess.CalledProcessError whose stderr says what is wrong."""
-    output = os.fspath(output) if output else os.path.splitext(os.fspath(model))[0] + ".so"
-    command = [os.environ.get("MCC", "mcc"), os.fspath(model), "-o", output, *options]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    """Runs the mcc command and returns the output's path; without one, the model's name with .so in the current folder, as the
+    command does. Warnings go to sys.stderr. Raises CompileError, whose text is the compiler's."""
+    output = os.fspath(output) if output else os.path.splitext(os.path.basename(os.fspath(model)))[0] + ".so"
+    command = [_command(), os.fspath(model), "-o", output, *options]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        raise CompileError(done.returncode, command, done.stdout, done.stderr)
+    sys.stderr.write(done.stderr)
     return output

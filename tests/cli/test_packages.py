@@ -121,7 +121,7 @@ def module(prefix):
 @pytest.fixture
 def net(module, tmp_path):
     model = dense(tmp_path / "net.onnx")
-    return module.load(module.compile(model))
+    return module.load(module.compile(model, tmp_path / "net.so"))
 
 
 def test_python_calls(net, tmp_path):
@@ -220,7 +220,25 @@ def test_python_errors(module, net, tmp_path):
             net(*args, **named)
     with pytest.raises(subprocess.CalledProcessError) as failed:
         module.compile(tmp_path / "none.onnx")
-    assert "none.onnx" in failed.value.stderr
+    assert "none.onnx" in failed.value.stderr and "none.onnx" in str(failed.value) and isinstance(failed.value, module.CompileError)
+
+
+def test_python_compiles_as_the_command_does(module, prefix, tmp_path, monkeypatch, capsys):
+    """The mcc that is installed with the module, the output in the current folder, what the compiler says to be seen."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "out").mkdir()
+    model = dense(tmp_path / "models/net.onnx")
+    monkeypatch.chdir(tmp_path / "out")
+    monkeypatch.delenv("MCC")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert module._command() == str(prefix / "bin/mcc")
+    assert module.compile(model) == "net.so" and sorted(os.listdir()) == ["net.so"] and os.listdir("../models") == ["net.onnx"]
+    path = save(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], [value("y", [3])])
+    module.compile(path)
+    assert "declared-shape" in capsys.readouterr().err
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "elsewhere/mcc.py"))
+    with pytest.raises(FileNotFoundError, match="MCC"):
+        module.compile(model)
 
 
 class Versioned:
@@ -248,7 +266,7 @@ def test_python_takes_and_gives_dlpack(net, old):
 def test_python_tensors_that_numpy_lacks(module, tmp_path):
     path = save(tmp_path / "b.onnx", [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16)], [value("x", [3])],
                 [value("y", [3], TensorProto.BFLOAT16)])
-    y = module.load(module.compile(path))(np.array([1, -2, 0.5], np.float32))
+    y = module.load(module.compile(path, tmp_path / "b.so"))(np.array([1, -2, 0.5], np.float32))
     assert y.dtype == "bfloat16" and y.shape == (3,) and y.numpy().view(np.uint16).tolist() == [0x3f80, 0xc000, 0x3f00]
     before = len(module.Tensor._given)
     capsules = [y.__dlpack__(), y.__dlpack__(max_version=(1, 3))]
