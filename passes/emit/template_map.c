@@ -65,48 +65,27 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
     em_for_end(em, &l, NULL, NULL);
 }
 
-static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last)
+struct map_at { const struct map_plan *p; uint32_t at; expr_id *idx; };
+
+static void map_vector(struct em *em, void *user, expr_id points)
 {
-    expr_id n = p->loop[at].extent, w = ex_const(em->x, p->s->lanes), zero = ex_const(em->x, 0);
-    expr_id full = ex_div(em->x, n, w), rest = ex_mod(em->x, n, w);
-    int64_t c;
-    bool no_tail = ex_is(em->x, rest, 0);
-    struct em_for l;
-    if (no_tail || last) {
-        if (!ex_is_const(em->x, full, &c) || c > 0) {
-            expr_id t = em_for_begin(em, &l, zero, full, 1, NULL, 0);
-            idx[p->loop[at].dim] = ex_add(em->x, ex_mulc(em->x, t, p->s->lanes), em_lane(em, p->s->lanes, (lval){0}));
-            map_loops(em, p, at + 1, idx);
-            em_for_end(em, &l, NULL, NULL);
-        }
-        if (no_tail)
-            return;
-        struct em_if iff;   /* nothing that the tail loads may move above its test */
-        expr_id base = ex_mulc(em->x, full, p->s->lanes);
-        bool guard = !ex_is_const(em->x, rest, &c);
-        if (guard)
-            em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, zero, rest)));
-        idx[p->loop[at].dim] = em_tail(em, guard ? em_pin(em, base, 0, INT64_MAX) : base, rest, p->s->lanes);
-        map_loops(em, p, at + 1, idx);
-        if (guard)
-            em_if_end(em, &iff);
-        return;
-    }
-    expr_id t = em_for_begin(em, &l, zero, ex_ceildiv(em->x, n, w), 1, NULL, 0);
-    expr_id base = ex_mulc(em->x, t, p->s->lanes);
-    lval mask = em_tail_mask(em, ex_sub(em->x, n, base), p->s->lanes);
-    idx[p->loop[at].dim] = ex_add(em->x, base, em_lane(em, p->s->lanes, mask));
-    map_loops(em, p, at + 1, idx);
-    em_for_end(em, &l, NULL, NULL);
+    const struct map_at *m = user;
+    m->idx[m->p->loop[m->at].dim] = points;
+    map_loops(em, m->p, m->at + 1, m->idx);
 }
 
-/* Lanes of the vector that a parallel index names. */
-static expr_id map_parallel_lanes(struct em *em, const struct map_plan *p, expr_id vector)
+static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last)
 {
-    expr_id n = value_type(em->g, em->k->domain)->dims[p->s->vec], base = ex_mulc(em->x, vector, p->s->lanes);
-    bool whole = ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, p->s->lanes)), 0);
-    lval mask = whole ? (lval){0} : em_tail_mask(em, ex_sub(em->x, n, base), p->s->lanes);
-    return ex_add(em->x, base, em_lane(em, p->s->lanes, mask));
+    expr_id n = p->loop[at].extent, w = ex_const(em->x, p->s->lanes);
+    struct em_for l;
+    if (last || ex_is(em->x, ex_mod(em->x, n, w), 0)) {
+        em_vectors(em, n, p->s->lanes, map_vector, &(struct map_at){p, at, idx});
+        return;
+    }
+    expr_id t = em_for_begin(em, &l, ex_const(em->x, 0), ex_ceildiv(em->x, n, w), 1, NULL, 0);
+    idx[p->loop[at].dim] = em_vector_lanes(em, n, p->s->lanes, t);
+    map_loops(em, p, at + 1, idx);
+    em_for_end(em, &l, NULL, NULL);
 }
 
 bool emit_map(struct em *em)
@@ -126,7 +105,8 @@ bool emit_map(struct em *em)
     for (uint32_t i = 0; i < s->parallel; i++) {
         bool vec = s->loop[i] == s->vec;
         group = vec && p.turned ? p.loop[i].var : group;
-        idx[s->loop[i]] = vec && !p.turned ? map_parallel_lanes(em, &p, p.loop[i].var) : p.loop[i].var;
+        idx[s->loop[i]] = vec && !p.turned ? em_vector_lanes(em, value_type(em->g, em->k->domain)->dims[s->vec], s->lanes, p.loop[i].var)
+                                       : p.loop[i].var;
     }
     if (group.i)
         map_turned(em, &p, group, idx);

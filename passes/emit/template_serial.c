@@ -12,39 +12,52 @@ bool emit_scan(struct em *em)
     int32_t axis = (int32_t)node_int(n, "axis", 0);
     const char *monoid = node_str(n, "monoid", "sum");
     bool exclusive = node_int(n, "exclusive", 0), reverse = node_int(n, "reverse", 0);
+    const struct lines_schedule *s = &em->schedule->lines;
     struct loop loops[RANK_MAX];
     struct em_for par, l;
     expr_id idx[RANK_MAX], zero = ex_const(em->x, 0), one = ex_const(em->x, 1);
     uint32_t n_loops = 0;
     for (int32_t d = 0; d < t->rank; d++)
         if (d != axis)
-            loops[n_loops++] = (struct loop){d, t->dims[d], {0}};
+            loops[n_loops++] = (struct loop){d, d == s->vec ? ex_ceildiv(em->x, t->dims[d], ex_const(em->x, s->lanes)) : t->dims[d], {0}};
     em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
-        idx[loops[i].dim] = loops[i].var;
-    lval init = em_const(em, register_elem(t->elem), 1, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
+        idx[loops[i].dim] = loops[i].dim == s->vec ? em_vector_lanes(em, t->dims[s->vec], s->lanes, loops[i].var) : loops[i].var;
+    lval init = em_const(em, register_elem(t->elem), s->lanes, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
     expr_id i = em_for_begin(em, &l, zero, t->dims[axis], 1, &init, 1);
     idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
     lval before = l.params[0];
-    lval after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, em_value(em, n->in[0], idx, one));
+    lval x = em_splat(em, em_value(em, n->in[0], idx, one), s->lanes), after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, x);
     em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
     em_for_end(em, &l, &after, &last);
     em_parallel_end(em, &par);
     return !em->failed;
 }
 
-/* Loops over every point of dims; fn at each. */
+/* Loops over every point of dims, vectors of the schedule's lanes along dim `vec` of them (-1: none); fn at each. */
 typedef void point_fn(struct em *, const struct node *, const expr_id *idx);
-static void each_point(struct em *em, const struct node *n, const struct type *t, int32_t d, expr_id *idx, point_fn *fn)
+struct points { const struct node *n; const struct type *t; int32_t vec, at; expr_id *idx; point_fn *fn; };
+static void each_point(struct em *em, const struct points *p);
+
+static void each_behind(struct em *em, void *user, expr_id points)
 {
-    if (d == t->rank) {
-        fn(em, n, idx);
-        return;
-    }
+    struct points inner = *(const struct points *)user;
+    inner.idx[inner.at++] = points;
+    each_point(em, &inner);
+}
+
+static void each_point(struct em *em, const struct points *p)
+{
+    struct points here = *p;
     struct em_for l;
-    idx[d] = em_for_begin(em, &l, ex_const(em->x, 0), t->dims[d], 1, NULL, 0);
-    each_point(em, n, t, d + 1, idx, fn);
-    em_for_end(em, &l, NULL, NULL);
+    if (p->at == p->t->rank) {
+        p->fn(em, p->n, p->idx);
+    } else if (p->at == p->vec) {
+        em_vectors(em, p->t->dims[p->at], em->schedule->lines.lanes, each_behind, &here);
+    } else {
+        each_behind(em, &here, em_for_begin(em, &l, ex_const(em->x, 0), p->t->dims[p->at], 1, NULL, 0));
+        em_for_end(em, &l, NULL, NULL);
+    }
 }
 
 static void scatter_copy(struct em *em, const struct node *n, const expr_id *idx)
@@ -77,6 +90,7 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     lval v = em_value(em, n->in[2], idx, one);
     if (strcmp(monoid, "set")) {
         lval old = em_load_fresh(em, out, at);
+        v = em_splat(em, v, lf_type(em->f, old).lanes);
         v = em_op2(em, em_monoid(monoid, register_elem(x->elem)), old, v);
     }
     em_store(em, out, at, v);
@@ -88,8 +102,10 @@ bool emit_scatter(struct em *em)
     struct em_for par;
     expr_id idx[RANK_MAX];
     em_parallel_begin(em, &par, ex_const(em->x, 1));
-    each_point(em, n, value_type(em->g, n->out[0]), 0, idx, scatter_copy);
-    each_point(em, n, value_type(em->g, n->in[2]), 0, idx, scatter_update);
+    const struct type *x = value_type(em->g, n->out[0]), *updates = value_type(em->g, n->in[2]);
+    int32_t vec = em->schedule->lines.vec;
+    each_point(em, &(struct points){n, x, vec, 0, idx, scatter_copy});
+    each_point(em, &(struct points){n, updates, vec < 0 ? -1 : vec + updates->rank - x->rank, 0, idx, scatter_update});
     em_parallel_end(em, &par);
     return !em->failed;
 }

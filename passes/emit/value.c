@@ -73,7 +73,8 @@ static lval to_mem(struct em *em, lval v, enum elem e)
     return em_op(em, L_CONVERT, (struct ltype){e, lf_type(em->f, v).lanes}, &v, 1);
 }
 
-static lval load_reached(struct em *em, lval buffer, enum elem e, const struct reach *r)
+/* fresh: at the current level, whatever its operands depend on. */
+static lval load_reached(struct em *em, lval buffer, enum elem e, const struct reach *r, bool fresh)
 {
     static const enum lop op[] = {L_LOAD, L_LOAD, L_LOADS, L_GATHER};
     lval in[4] = {buffer, r->index};
@@ -82,19 +83,23 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
         in[n++] = r->stride;
     if (r->mask.i)
         in[n++] = r->mask;
-    return em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n);
+    if (!fresh)
+        return em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n);
+    lval value = lf_op(em->f, em->level[em->top], op[r->how], (struct ltype){e, r->lanes}, in, n);
+    em_set_depth(em, value, em->top);
+    return value;
 }
 
 lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
     struct reach r = reach_address(em, storage_address(em->x, s, idx), cond);
-    return em_to_register(em, load_reached(em, buffer, e, &r), e);
+    return em_to_register(em, load_reached(em, buffer, e, &r, false), e);
 }
 
 lval em_load_memory(struct em *em, value_id v, const expr_id *idx)
 {
     struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
-    return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r);
+    return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r, false);
 }
 
 lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
@@ -106,10 +111,7 @@ lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
 {
     enum elem e = value_type(em->g, v)->elem;
     struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
-    lval in[2] = {em_buffer(em, v), r.index};
-    lval value = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){e, 1}, in, 2);
-    em_set_depth(em, value, em->top);
-    return em_to_register(em, value, e);
+    return em_to_register(em, load_reached(em, em_buffer(em, v), e, &r, true), e);
 }
 
 void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)

@@ -1,6 +1,8 @@
 /* The record of one kernel: its kind, then what the kind's decisions say; and the record in words. */
 #include "passes/schedule/schedule.h"
 
+enum { HALO_NS = 200 };    /* an index: a vector of channels */
+
 static enum schedule_kind kind_of(const struct kernel *k)
 {
     static const enum schedule_kind kinds[] = {
@@ -10,16 +12,6 @@ static enum schedule_kind kind_of(const struct kernel *k)
     };
     enum schedule_kind kind = kinds[k->kind];
     return kind == SCHEDULE_NONE ? kind : k->winograd ? SCHEDULE_WINOGRAD : k->attention ? SCHEDULE_ATTENTION : kind;
-}
-
-/* Kernels whose indices are few and alike. */
-static void serial_estimate(const struct site *site, struct schedule *s)
-{
-    const struct node *n = site->k->anchor.i ? graph_node(site->g, site->k->anchor) : NULL;
-    if (s->kind == SCHEDULE_SCAN && n)
-        s->ns = extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * 2;
-    else
-        s->ns = s->kind == SCHEDULE_SCATTER ? 1000 : s->kind == SCHEDULE_HALO ? 200 : 0;
 }
 
 bool schedule_choose(const struct site *site, struct schedule *out)
@@ -40,14 +32,16 @@ bool schedule_choose(const struct site *site, struct schedule *out)
     case SCHEDULE_MAP:
         map_choose(site, out);
         return true;
+    case SCHEDULE_SCAN: case SCHEDULE_SCATTER:
+        lines_choose(site, out);
+        return true;
     case SCHEDULE_HALO:
         out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
-        break;
+        out->ns = HALO_NS;
+        return true;
     default:
-        break;
+        return true;
     }
-    serial_estimate(site, out);
-    return true;
 }
 
 void schedule_estimate(const struct site *site, struct schedule *s)
@@ -66,8 +60,13 @@ void schedule_estimate(const struct site *site, struct schedule *s)
     case SCHEDULE_ATTENTION:
         attention_estimate(site, s);
         break;
+    case SCHEDULE_SCAN: case SCHEDULE_SCATTER:
+        lines_estimate(site, s);
+        break;
+    case SCHEDULE_HALO:
+        s->ns = HALO_NS;
+        break;
     default:
-        serial_estimate(site, s);
         break;
     }
 }

@@ -43,6 +43,12 @@ struct map_schedule {
     struct turn_schedule turn;
 };
 
+/* A scan or a scatter, serial along some dims: the lanes of another one. */
+struct lines_schedule {
+    int32_t vec;                 /* dim of the result; -1: scalars */
+    uint32_t lanes;
+};
+
 /* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
 struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
 
@@ -85,6 +91,7 @@ struct attention_schedule {
 struct schedule {
     enum schedule_kind kind;
     struct map_schedule map;             /* SCHEDULE_MAP */
+    struct lines_schedule lines;         /* SCHEDULE_SCAN, SCHEDULE_SCATTER */
     uint32_t halo_lanes;                 /* SCHEDULE_HALO: channels at a time */
     struct tile_schedule tile;           /* SCHEDULE_TILED */
     struct winograd_schedule winograd;   /* SCHEDULE_WINOGRAD */
@@ -197,6 +204,13 @@ enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes a
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);
+/* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none waits for the one
+ * before and rows that lie far apart come by several lines. */
+enum { LINE_REGISTERS = 8 };
+void lines_choose(const struct site *, struct schedule *);
+void lines_estimate(const struct site *, struct schedule *);
+/* May the lanes of a scan or a scatter lie along that dim? */
+bool lines_serve(const struct site *, int32_t vec);
 /* schedule/turn.c: may it go by squares of lanes along dim vec times columns along dim source, and which? */
 bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_schedule *);
 /* Do the dims hold such squares, and is some operand turned by them? */

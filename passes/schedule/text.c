@@ -42,6 +42,11 @@ static const struct field {
     MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
     MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),
     MAP(turn.line, "turn.squares", INT32, "side by side along the lanes' dim"),
+#define LINES(kind) \
+    {kind, "lanes.dim", offsetof(struct schedule, lines.vec), INT32, "dim of the result whose points lie in lanes; -1: none", 0, 0}, \
+    {kind, "lanes", offsetof(struct schedule, lines.lanes), INT32, "points of a vector", 0, 0}
+    LINES(SCHEDULE_SCAN),
+    LINES(SCHEDULE_SCATTER),
     {SCHEDULE_HALO, "lanes", offsetof(struct schedule, halo_lanes), INT32, "channels of a vector", 0, 0},
     TILE(vec, "lanes.dim", INT32, "dim of the anchor's result whose points lie in lanes; -1: none"),
     TILE(lanes, "lanes", INT32, "points of a vector"),

@@ -11,6 +11,7 @@
  *  9. loops of a map are its dims, rows outermost; the parallel ones leave the squares inside; vectors are of a power of two, of at most
  *     four registers
  * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
+ * 11. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
@@ -164,6 +165,14 @@ static void map(const struct check *c, const struct map_schedule *s)
         squares(c, s);
 }
 
+static void lines(const struct check *c, const struct lines_schedule *s)
+{
+    uint32_t bytes = elem_size(register_elem(value_type(c->site->g, c->site->k->outs.data[0])->elem));
+    say(c, s->vec == -1 ? s->lanes == 1 : lines_serve(c->site, s->vec), "lanes.dim is no dim of the result that may lie in lanes");
+    say(c, s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
+        s->lanes * bytes <= LINE_REGISTERS * c->site->mach->vector_bytes, "lanes are a power of two, at most eight registers of them");
+}
+
 static void halo(const struct check *c, uint32_t lanes)
 {
     say(c, lanes >= 2 && lanes <= CHANNEL_BLOCK && !(lanes & (lanes - 1)), "lanes are a power of two, at most 16");
@@ -184,6 +193,8 @@ bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf 
         attention(&c, &was.attention, &s->attention);
     else if (was.kind == s->kind && s->kind == SCHEDULE_MAP)
         map(&c, &s->map);
+    else if (was.kind == s->kind && (s->kind == SCHEDULE_SCAN || s->kind == SCHEDULE_SCATTER))
+        lines(&c, &s->lines);
     else if (was.kind == s->kind && s->kind == SCHEDULE_HALO)
         halo(&c, s->halo_lanes);
     return !why->n;

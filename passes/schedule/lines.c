@@ -1,0 +1,44 @@
+/* The lanes of scans and scatters, along the dim where memory is contiguous. A scan is serial along its axis; a scatter stores updates
+ * one after another, and only what an index names as a whole, rows of consecutive elements, may lie in lanes.
+ */
+#include "passes/schedule/schedule.h"
+
+
+bool lines_serve(const struct site *site, int32_t vec)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    if (vec < 0 || vec >= t->rank)
+        return false;
+    if (n->op == OP_CUMULATE)
+        return vec != node_int(n, "axis", 0);
+    const struct type *indices = value_type(site->g, n->in[1]);
+    int64_t depth;
+    return n->op == OP_SCATTER_ND && ex_is_const(site->x, indices->dims[indices->rank - 1], &depth) && vec >= depth;
+}
+
+void lines_choose(const struct site *site, struct schedule *out)
+{
+    value_id v = site->k->outs.data[0];
+    const struct type *t = value_type(site->g, v);
+    int32_t fast = value_fast_dim(site->m, v);
+    out->lines = (struct lines_schedule){.vec = -1, .lanes = 1};
+    if (site->k->anchor.i && lines_serve(site, fast)) {
+        int64_t extent = extent_hint(site->x, t->dims[fast]);
+        uint32_t one = machine_vector_lanes(site->mach, t->elem), lanes = LINE_REGISTERS * one;
+        while (lanes > one && (extent + lanes - 1) / lanes * lanes > extent + extent / 8)
+            lanes /= 2;
+        while (lanes > 1 && (int64_t)lanes > extent)
+            lanes /= 2;
+        if (lanes > 1)
+            out->lines = (struct lines_schedule){fast, lanes};
+    }
+    lines_estimate(site, out);
+}
+
+void lines_estimate(const struct site *site, struct schedule *s)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    bool scan = s->kind == SCHEDULE_SCAN;
+    s->ns = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * 2 : 1000;
+}
