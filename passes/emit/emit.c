@@ -552,7 +552,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
 {
     struct module *m = site->m;
     struct kernel *k = site->k;
-    *em = (struct em){.m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .mach = site->mach, .site = *site,
+    *em = (struct em){.m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site,
                       .schedule = schedule};
     em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};

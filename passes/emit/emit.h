@@ -41,7 +41,6 @@ struct em {
     struct exprs *x;
     struct arena *arena;
     struct lfunc *f;
-    const struct machine *mach;
     struct site site;            /* the same, for what decisions and emitters both ask */
     const struct schedule *schedule;
     lblock level[EM_LEVELS];
@@ -130,7 +129,7 @@ expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 struct em_weave { lblock block; uint32_t value, n, at[EM_POINTS + 1]; };
 void em_weave_begin(struct em *, struct em_weave *);
 void em_weave_next(struct em *, struct em_weave *);
-void em_weave_end(struct em *, struct em_weave *);
+void em_weave_end(struct em *, struct em_weave *, uint32_t most);   /* so many at a time */
 
 /* values */
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);

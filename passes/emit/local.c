@@ -108,13 +108,9 @@ static void fill(struct em *em, struct em_local *l, int depth, const expr_id *id
     lblock saved[EM_LEVELS];
     int top = em->top, floor = em->floor;
     int32_t last = l->storage.rank - 1;
-    int64_t n = 1;
+    uint32_t lanes = em->schedule->kept[l - em->locals].lanes;
     while (last > 0 && !(l->inner >> last & 1))
         last--;
-    ex_is_const(em->x, value_type(em->g, l->value)->dims[last], &n);
-    uint32_t lanes = machine_lanes(em->mach, value_type(em->g, l->value)->elem);
-    while (lanes > 2 && lanes >= 2 * (uint64_t)n)
-        lanes /= 2;
     memcpy(at, idx, (size_t)l->storage.rank * sizeof *at);
     memcpy(l->row, at, sizeof l->row);
     memcpy(saved, em->level, sizeof saved);

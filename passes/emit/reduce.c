@@ -41,14 +41,10 @@ lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, 
     }
 }
 
-enum { UNROLL_WINDOW = 320, UNROLL_CONTRACTION = 48 /* statements per trip */ };
-
-/* Small constant window dims are unrolled from the inside out, so that points share loads across taps. */
-static void choose_unroll(struct em *em, struct reduction *r)
+/* Small constant reduced dims are unrolled from the inside out, as far as the schedule's body reaches. */
+static void unroll_dims(struct em *em, struct reduction *r)
 {
-    bool window = r->n->op == OP_WINDOW || r->n->op == OP_ARGWINDOW ||
-                  (r->n->op == OP_CONV && r->row.dim < 0 && ex_is(em->x, value_type(em->g, r->n->in[1])->dims[1], 1));
-    int64_t budget = (window ? UNROLL_WINDOW : UNROLL_CONTRACTION) / (r->n_points ? r->n_points : 1), c;
+    int64_t budget = r->s->unroll / (r->n_points ? r->n_points : 1), c;
     if (r->row.dim >= 0)
         budget /= r->row.taps;
     for (uint32_t d = r->n_dims; d > 0; d--) {
@@ -130,24 +126,19 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *a
     nest_groups(em, r, k, acc, ex_const(em->x, n / dim->order.block * dim->order.block), n % dim->order.block, true);
 }
 
-/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than what
- * the cache's own prefetching follows. Asks for the lines of the block that begins with channel `next`, while this one's are used. */
+/* Asks for the lines of the block that begins with input channel `next`, while this one's are used. */
 static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_id next)
 {
     const struct node *n = r->n;
-    const struct storage *s = &em->m->storage[n->in[0].i];
     const struct type *x = value_type(em->g, n->in[0]);
     uint32_t count;
     if (em->stage.buffer.i && em->k->staged.i == n->in[0].i)
         em_stage_ahead(em, r->points, r->n_points, next);
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || s->place == PLACE_NONE || (int32_t)d != x->rank - 2)
+    if (!r->s->prefetch || (int32_t)d != x->rank - 2)
         return;
     const int64_t *strides = node_ints(n, "strides", &count);
     const expr_id *lo = node_exprs(n, "lo", &count);
     expr_id at[RANK_MAX], last = {0};
-    for (uint32_t i = 0; i < d; i++)
-        if (!ex_is(em->x, r->dim[i].extent, 1))
-            return;
     for (uint32_t i = 0; i < r->n_points; i++) {
         const expr_id *p = r->points[i];
         at[0] = p[0];
@@ -234,19 +225,31 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lva
     }
 }
 
+static const struct reduce_schedule *schedule_of(struct em *em, const struct node *n)
+{
+    static const struct reduce_schedule none = {.lanes = 0};
+    for (uint32_t i = 0; i < em->schedule->n_reduce; i++)
+        if (graph_node(em->g, em->schedule->reduce[i].node) == n)
+            return &em->schedule->reduce[i];
+    em->failed = true;
+    error_internal(em->m->ctx, n->src, "kernel %s: a reduction has no schedule", em->f->name);
+    return &none;
+}
+
 static void reduction_init(struct em *em, struct reduction *r, const struct node *n, uint32_t n_points,
                            expr_id *const *points, expr_id cond)
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
-    *r = (struct reduction){.n = n, .n_points = n_points, .points = points, .cond = cond};
+    *r = (struct reduction){.n = n, .s = schedule_of(em, n), .n_points = n_points, .points = points, .cond = cond, .row.dim = -1};
     r->acc = register_elem(e);
     r->n_acc = arg ? 2 * n_points : n_points;
     r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
                  : arg ? L_MAX : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
-    r->row = row_taps(&em->site, n);
+    if (r->s->row)
+        r->row = row_taps_of(em->m, n);
     struct reduced dims;
     reduced_dims(&em->site, n, em->stage.buffer.i && em->k->staged.i == n->in[0].i, &dims);
     r->n_dims = dims.n;
@@ -278,7 +281,7 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     expr_id k[REDUCED_MOST];
     lval acc[EM_POINTS];
     reduction_init(em, &r, n, n_points, points, cond);
-    choose_unroll(em, &r);
+    unroll_dims(em, &r);
     bool arg = r.n_acc != n_points;
     int32_t rank = value_type(em->g, n->out[0])->rank;
     enum elem e = value_type(em->g, n->in[0])->elem;
@@ -318,7 +321,7 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
     expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
     expr_id lane = em_lane(em, lanes, (lval){0});
-    lval inner[8];
+    lval inner[SUMS_MOST];
     struct em_for l;
     int64_t g = 0;
     if (!ex_is_const(em->x, groups, &g) || g > 0) {
@@ -361,7 +364,7 @@ static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr
         return;
     }
     struct em_for l;
-    lval inner[8];
+    lval inner[SUMS_MOST];
     k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, unroll);
     memcpy(inner, l.params, unroll * sizeof *inner);
     horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
@@ -431,19 +434,12 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
     em->top = depth < top ? depth : top;
     lval result;
     bool lanes_taken = point_lanes(em, idx, rank) > 1;
-    if (lanes_taken || !reduce_horizontal(em->m, n)) {
+    if (lanes_taken || !schedule_of(em, n)->lanes) {
         em_reduce_points(em, n, 1, points, cond, &result);
     } else {
-        int64_t extent = 0;
         reduction_init(em, &r, n, 1, points, cond);
-        uint32_t lanes = machine_lanes(em->mach, r.acc), unroll = 1;
-        if (!ex_is_const(em->x, r.dim[r.n_dims - 1].extent, &extent) || extent >= 8 * (int64_t)lanes)
-            unroll = 4;
-        while (lanes > 2 && extent && extent < lanes)
-            lanes /= 2;
-        if (r.acc == ELEM_BOOL)
-            lanes = 16;
-        lval acc[8];
+        uint32_t lanes = r.s->lanes, unroll = r.s->sums;
+        lval acc[SUMS_MOST];
         for (uint32_t u = 0; u < unroll; u++)
             acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
         uint32_t n_axes;

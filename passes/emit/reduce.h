@@ -6,6 +6,7 @@
 
 struct reduction {
     const struct node *n;
+    const struct reduce_schedule *s;
     uint32_t n_dims;
     struct rdim dim[REDUCED_MOST];
     enum lop combine;

@@ -55,18 +55,6 @@ static value_id source_of(const struct em *em, value_id v, int depth)
     return found;
 }
 
-/* Is an image more than what the second cache may still hold of it when it comes to be read? Filling then waits for lines, one
- * miss for each: asking for the next chunk's while this one's products are computed gives large images 10 % of their time,
- * and takes 3 % from small ones. */
-static bool is_far(const struct em *em, const struct type *t)
-{
-    int64_t bytes = elem_size(t->elem), n;
-    for (int32_t d = 1; d < t->rank; d++)
-        if (!ex_is_const(em->x, t->dims[d], &n) || !mul_i64(bytes, n, &bytes))
-            return false;
-    return em->m->always || bytes > (int64_t)em->mach->l2_kib * 1024 * 3 / 8;
-}
-
 void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, expr_id next)
 {
     struct exprs *x = em->x;
@@ -94,7 +82,7 @@ static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *
 {
     struct exprs *x = em->x;
     const struct type *t = value_type(em->g, em->k->staged);
-    int64_t channels = 0, lanes = machine_lanes(em->mach, t->elem) < CHANNEL_BLOCK ? machine_lanes(em->mach, t->elem) : CHANNEL_BLOCK;
+    int64_t channels = 0, lanes = em->schedule->tile.stage_lanes;
     ex_is_const(x, t->dims[1], &channels);
     if (channels / lanes) {
         struct em_for l;
@@ -127,7 +115,7 @@ void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id c
     fill_channels(em, idx, fill_points, range);
     em->stage.level = em->top;
     em->stage.most = most;
-    em->stage.source = is_far(em, t) ? source_of(em, em->k->staged, 0) : (value_id){0};
+    em->stage.source = em->schedule->tile.stage_ahead ? source_of(em, em->k->staged, 0) : (value_id){0};
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */

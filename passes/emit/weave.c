@@ -6,7 +6,7 @@
  */
 #include "passes/emit/emit.h"
 
-enum { WEAVE_LEAST = 12 /* statements: shorter chains overlap as they are */, WEAVE_MOST = 4 /* at once: more take registers */ };
+enum { WEAVE_LEAST = 12 /* statements: shorter chains overlap as they are */ };
 
 void em_weave_begin(struct em *em, struct em_weave *w)
 {
@@ -68,12 +68,12 @@ static void weave(struct em *em, const struct em_weave *w, uint32_t first, uint3
         }
 }
 
-void em_weave_end(struct em *em, struct em_weave *w)
+void em_weave_end(struct em *em, struct em_weave *w, uint32_t most)
 {
     uint32_t n = w->n - 1;
     if (n < 2 || w->at[n] - w->at[0] < n * WEAVE_LEAST)
         return;
-    uint32_t groups = (n + WEAVE_MOST - 1) / WEAVE_MOST;
+    uint32_t groups = (n + most - 1) / most;
     for (uint32_t g = 0; g < groups; g++)
         weave(em, w, n * g / groups, n * (g + 1) / groups);
 }

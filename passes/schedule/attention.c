@@ -6,6 +6,7 @@ enum { MAX_MR = 14, ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 
        POINTS_MOST = 32,         /* sums of a register tile: half of what the emitter keeps track of */
        GUESS = 64,               /* an extent that only the run knows, for costs */
        SPAN_OPEN = 128, SPAN_LEAST = 32,     /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
+       EXP_REGISTERS = 16,       /* that an exponential takes, constants included */
        EXP_CYCLES = 14,          /* of a vector's exponential, measured on Ice Lake */
        CYCLES_PER_NS = 3, FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
 
@@ -113,7 +114,7 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     struct attention_schedule *s = &out->attention;
     if (!attention_shape(site, &t))
         return false;
-    *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32)};
+    *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32), .terms = site->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1};
     choose_scores(site, &t, s);
     choose_values(site, &t, s);
     choose_span(site, &t, s);

@@ -17,6 +17,8 @@ static enum schedule_kind kind_of(const struct kernel *k)
 bool schedule_choose(const struct site *site, struct schedule *out)
 {
     *out = (struct schedule){.kind = kind_of(site->k)};
+    if (out->kind != SCHEDULE_NONE)
+        reduce_choose(site, out);
     switch (out->kind) {
     case SCHEDULE_TILED:
         tile_choose(site, out);

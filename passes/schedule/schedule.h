@@ -49,6 +49,21 @@ struct lines_schedule {
     uint32_t lanes;
 };
 
+/* A reduction of the kernel, its anchor or one inside of a map: reduce, window, contraction. */
+struct reduce_schedule {
+    node_id node;
+    uint32_t lanes;              /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0: never */
+    uint32_t sums;               /* vectors of partial results then, which do not wait for one another */
+    int64_t unroll;              /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
+    bool row;                    /* all taps of a row in one step (emit/row.c) */
+    bool prefetch;               /* the lines of the next block of input channels while one is used */
+};
+
+enum { SUMS_MOST = 8 };
+
+/* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
+struct kept_schedule { uint32_t lanes; };
+
 /* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
 struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
 
@@ -61,6 +76,9 @@ struct tile_schedule {
     uint32_t chunk;              /* tiles that share a staged operand, one after another; 0: each is a parallel index */
     bool windows;                /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
     bool by_piece;               /* ... of the piece's channels only: a depthwise convolution */
+    uint32_t stage_lanes;        /* channels at a time that fill it */
+    bool stage_ahead;            /* prefetch: what the next chunk's is computed from, while this one is used */
+    uint32_t weave;              /* results whose epilogues are computed statement by statement in turn */
     struct cut cut;              /* the reduced dim that is done in blocks, ... */
     int64_t block, blocks;       /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t near;                /* prefetch: each vector's own line of the panels so many steps early; 0: not */
@@ -78,6 +96,9 @@ struct winograd_schedule {
     int64_t slice;               /* vectors of input channels of which U is at hand at a time */
     int64_t early;               /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
     bool resident;               /* U of all of them is derived first */
+    uint32_t input_rows, output_rows;    /* of the two transforms: results along the first dim at a time */
+    int64_t near;                /* prefetch: lines of V so many vectors of input channels early; 0: not */
+    bool near_sums, results;     /* ... of M, where sums go through it; and where the results go */
 };
 
 struct attention_schedule {
@@ -86,6 +107,7 @@ struct attention_schedule {
     int64_t mr;                  /* register tile of the scores: keys x nv vectors */
     int64_t pr, pc;              /* register tile of the results: rows x vectors */
     int64_t span;                /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
+    uint32_t terms;              /* vectors of rows whose exponentials are computed at once */
 };
 
 struct schedule {
@@ -96,6 +118,9 @@ struct schedule {
     struct tile_schedule tile;           /* SCHEDULE_TILED */
     struct winograd_schedule winograd;   /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
+    uint32_t n_reduce, n_kept;
+    struct reduce_schedule *reduce;      /* of the kernel's reductions, as kernel.nodes has them, ... */
+    struct kept_schedule *kept;          /* ... of kernel.locals */
     int64_t ns;                  /* estimated per parallel index: what the runtime cuts the work of its threads by */
     uint64_t flops;              /* of the whole kernel, at the least extents */
 };
@@ -134,7 +159,8 @@ struct even tile_flat_split(const struct exprs *, const struct type *result, con
 /* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast (emit/row.c). */
 enum { ROW_TAPS_MOST = 8 };
 struct row_taps { int32_t dim; int64_t taps, stride, dilation; };
-struct row_taps row_taps(const struct site *, const struct node *);     /* dim -1: they do not */
+struct row_taps row_taps(const struct site *, const struct node *);     /* dim -1: they do not, or there are too many channels */
+struct row_taps row_taps_of(const struct module *, const struct node *); /* the same, whatever it costs */
 int64_t row_places(const struct row_taps *, int64_t points);            /* that so many points in a row read at all taps */
 
 /* The order of a convolution's input channels. */
@@ -167,6 +193,8 @@ enum { TURNED_MOST = 8, TURN_BYTES = 16 /* that interleaving stays within */, TU
 struct turned_load { value_id value; expr_id at[RANK_MAX]; };
 uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns, struct turned_load *);
 
+/* Channels of a vector in Winograd's transforms. */
+uint32_t winograd_lanes(const struct machine *);
 /* A Winograd kernel's shape on this CPU. */
 struct winograd_shape {
     const struct winograd_form *form;
@@ -201,6 +229,8 @@ int64_t tile_count(const struct exprs *, const struct type *result, const struct
 /* ---- the decisions ------------------------------------------------------------------------------------------------------- */
 
 enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes about as long as what is computed */ };
+/* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what it keeps. */
+void reduce_choose(const struct site *, struct schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);

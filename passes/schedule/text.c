@@ -19,7 +19,7 @@ static const char *const kind_names[] = {
     [SCHEDULE_ATTENTION] = "attention", [SCHEDULE_SCAN] = "scan", [SCHEDULE_SCATTER] = "scatter", [SCHEDULE_HALO] = "halo",
 };
 
-enum width { INT32, INT64, FLAG };
+enum width { INT32, INT64, FLAG, TIME };
 enum { ANY_KIND = -1 };
 static const struct field {
     int kind;
@@ -28,26 +28,29 @@ static const struct field {
     enum width width;
     const char *note;
     size_t count, each;          /* several: where their number is, an uint32_t, and the bytes from one to the next */
+    size_t via;                  /* ... and where the pointer to them is, at then being a place in one; 0: none */
 } fields[] = {
-#define MAP(member, name, width, note) {SCHEDULE_MAP, name, offsetof(struct schedule, map.member), width, note, 0, 0}
-#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note, 0, 0}
-#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note, 0, 0}
-#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note, 0, 0}
-    {ANY_KIND, "estimate", offsetof(struct schedule, ns), INT64, "ns of a parallel index, from which the runtime cuts work", 0, 0},
+#define REDUCE(member, width, note) {ANY_KIND, "reduce.%u." #member, offsetof(struct reduce_schedule, member), width, note, \
+                                     offsetof(struct schedule, n_reduce), sizeof(struct reduce_schedule), offsetof(struct schedule, reduce)}
+#define MAP(member, name, width, note) {SCHEDULE_MAP, name, offsetof(struct schedule, map.member), width, note, 0, 0, 0}
+#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note, 0, 0, 0}
+#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note, 0, 0, 0}
+#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note, 0, 0, 0}
+    {ANY_KIND, "estimate", offsetof(struct schedule, ns), TIME, "ns of a parallel index, from which the runtime cuts work", 0, 0, 0},
     MAP(vec, "lanes.dim", INT32, "dim of the result whose points lie in lanes; -1: none"),
     MAP(lanes, "lanes", INT32, "points of a vector"),
     {SCHEDULE_MAP, "loop.%u", offsetof(struct schedule, map.loop), INT32, "dims, outermost first", offsetof(struct schedule, map.n_loops),
-     sizeof(int32_t)},
+     sizeof(int32_t), 0},
     MAP(parallel, "parallel", INT32, "loops that are flattened into the parallel index"),
     MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
     MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),
     MAP(turn.line, "turn.squares", INT32, "side by side along the lanes' dim"),
 #define LINES(kind) \
-    {kind, "lanes.dim", offsetof(struct schedule, lines.vec), INT32, "dim of the result whose points lie in lanes; -1: none", 0, 0}, \
-    {kind, "lanes", offsetof(struct schedule, lines.lanes), INT32, "points of a vector", 0, 0}
+    {kind, "lanes.dim", offsetof(struct schedule, lines.vec), INT32, "dim of the result whose points lie in lanes; -1: none", 0, 0, 0}, \
+    {kind, "lanes", offsetof(struct schedule, lines.lanes), INT32, "points of a vector", 0, 0, 0}
     LINES(SCHEDULE_SCAN),
     LINES(SCHEDULE_SCATTER),
-    {SCHEDULE_HALO, "lanes", offsetof(struct schedule, halo_lanes), INT32, "channels of a vector", 0, 0},
+    {SCHEDULE_HALO, "lanes", offsetof(struct schedule, halo_lanes), INT32, "channels of a vector", 0, 0, 0},
     TILE(vec, "lanes.dim", INT32, "dim of the anchor's result whose points lie in lanes; -1: none"),
     TILE(lanes, "lanes", INT32, "points of a vector"),
     TILE(a, "tile.a", INT32, "dims that are register-tiled; -1: none"),
@@ -60,6 +63,9 @@ static const struct field {
     TILE(chunk, "staged.tiles", INT32, "tiles that share a staged operand; 0: none does"),
     TILE(windows, "staged.rows", FLAG, "what they share is rows of the operand"),
     TILE(by_piece, "staged.piece", FLAG, "of the piece's channels only"),
+    TILE(stage_lanes, "staged.lanes", INT32, "channels at a time that fill it"),
+    TILE(stage_ahead, "prefetch.staged", FLAG, "what the next chunk's is computed from"),
+    TILE(weave, "weave", INT32, "results whose epilogues are computed in turn"),
     TILE(block, "reduce.block", INT64, "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
     TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),
     TILE(early, "prefetch.early", INT64, "steps, during which the next block's panels are prefetched"),
@@ -73,12 +79,25 @@ static const struct field {
     WINO(slice, "slice", INT64, "vectors of input channels of which U is at hand"),
     WINO(early, "prefetch.taps", INT64, "of the next slice's weights, while U of this one is derived"),
     WINO(resident, "resident", FLAG, "all of U is derived first"),
+    WINO(input_rows, "input.rows", INT32, "of the operand's transform, at a time"),
+    WINO(output_rows, "output.rows", INT32, "of the results' transform, at a time"),
+    WINO(near, "prefetch.near", INT64, "vectors of input channels; lines of V, 0: not"),
+    WINO(near_sums, "prefetch.sums", FLAG, "lines of M, where sums go through it"),
+    WINO(results, "prefetch.results", FLAG, "lines that results go to"),
     ATTN(lanes, "lanes", INT32, "rows of a vector"),
     ATTN(nv, "rows", INT64, "vectors of rows of a block"),
     ATTN(mr, "scores.keys", INT64, "keys of the scores' register tile"),
     ATTN(pr, "values.rows", INT64, "rows of the results' register tile"),
     ATTN(pc, "values.vectors", INT64, "vectors of it"),
     ATTN(span, "span", INT64, "keys at a time; 0: all, the softmax is exact"),
+    ATTN(terms, "terms.vectors", INT32, "vectors of rows whose exponentials are computed at once"),
+    REDUCE(lanes, INT32, "along the innermost reduced dim, where the point has none; 0: never"),
+    REDUCE(sums, INT32, "vectors of partial results then"),
+    REDUCE(unroll, INT64, "steps x points of a loop's body, at most"),
+    REDUCE(row, FLAG, "all taps of a row in one step"),
+    REDUCE(prefetch, FLAG, "the next block of input channels"),
+    {ANY_KIND, "kept.%u.lanes", offsetof(struct kept_schedule, lanes), INT32, "of the loop that fills what a row keeps",
+     offsetof(struct schedule, n_kept), sizeof(struct kept_schedule), offsetof(struct schedule, kept)},
 };
 
 static uint32_t field_count(const struct field *f, const struct schedule *s)
@@ -86,9 +105,15 @@ static uint32_t field_count(const struct field *f, const struct schedule *s)
     return f->each ? *(const uint32_t *)((const char *)s + f->count) : 1;
 }
 
+static void *field_at(const struct field *f, const struct schedule *s, uint32_t item)
+{
+    char *base = f->via ? *(char *const *)((const char *)s + f->via) : (char *)(uintptr_t)s;
+    return base + f->at + item * f->each;
+}
+
 static int64_t field_get(const struct field *f, const struct schedule *s, uint32_t item)
 {
-    const char *at = (const char *)s + f->at + item * f->each;
+    const void *at = field_at(f, s, item);
     switch (f->width) {
     case FLAG: return *(const bool *)at;
     case INT32: return *(const int32_t *)at;
@@ -98,7 +123,7 @@ static int64_t field_get(const struct field *f, const struct schedule *s, uint32
 
 static void field_set(const struct field *f, struct schedule *s, uint32_t item, int64_t n)
 {
-    char *at = (char *)s + f->at + item * f->each;
+    void *at = field_at(f, s, item);
     if (f->width == FLAG)
         *(bool *)at = n;
     else if (f->width == INT32)
@@ -115,13 +140,41 @@ static const char *field_name(const struct field *f, uint32_t item, struct arena
     return number ? arena_printf(a, "%.*s%u%s", (int)(number - f->name), f->name, item, number + 2) : f->name;
 }
 
-static void record_print(const struct schedule *s, struct arena *a, struct strbuf *out)
+static void field_print(const struct field *f, const struct schedule *s, uint32_t item, struct arena *a, struct strbuf *out)
+{
+    const char *note = item ? NULL : f->note;
+    strbuf_printf(out, "  %-17s %-8lld%s%s\n", field_name(f, item, a), (long long)field_get(f, s, item), note ? " # " : "", note ? note : "");
+}
+
+/* The fields of each reduction behind a line that says which one it is. */
+static void reductions_print(const struct module *m, const struct schedule *s, const struct field *f, uint32_t n, struct strbuf *out)
+{
+    for (uint32_t k = 0; k < s->n_reduce; k++) {
+        const struct node *node = graph_node(m->g, s->reduce[k].node);
+        strbuf_printf(out, "  # reduce.%u: %s of ", k, op_name(node->op));
+        strbuf_quoted(out, source_label(source_get(m->ctx, node->src)));
+        strbuf_printf(out, "\n");
+        for (uint32_t i = 0; i < n; i++)
+            field_print(&f[i], s, k, m->arena, out);
+    }
+}
+
+static void record_print(const struct module *m, const struct schedule *s, struct strbuf *out)
 {
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
         const struct field *f = &fields[i];
-        for (uint32_t k = 0; (f->kind == (int)s->kind || f->kind == ANY_KIND) && k < field_count(f, s); k++)
-            strbuf_printf(out, "  %-16s %-8lld%s%s\n", field_name(f, k, a), (long long)field_get(f, s, k), f->note && !k ? " # " : "",
-                          f->note && !k ? f->note : "");
+        uint32_t n = 1;
+        if (f->kind != (int)s->kind && f->kind != ANY_KIND)
+            continue;
+        if (f->via == offsetof(struct schedule, reduce)) {
+            while (i + n < COUNT_OF(fields) && f[n].via == f->via)
+                n++;
+            reductions_print(m, s, f, n, out);
+            i += n - 1;
+            continue;
+        }
+        for (uint32_t k = 0; k < field_count(f, s); k++)
+            field_print(f, s, k, m->arena, out);
     }
     if (s->flops)
         strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)s->flops);
@@ -137,7 +190,7 @@ void schedules_print(const struct module *m, struct strbuf *out)
             strbuf_printf(out, "schedule k%u ", i);
             strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
             strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(s, m->arena, out);
+            record_print(m, s, out);
             strbuf_printf(out, "\n");
         }
 }
@@ -218,7 +271,7 @@ static bool field_read(struct reader *r, char *line)
     if (set.field == COUNT_OF(fields))
         return wrong(r, arena_printf(r->m->arena, "a schedule of kind %s has no field", kind_names[t->kind]), name);
     const struct field *f = &fields[set.field];
-    if (!number_read(value, &set.value) || (f->kind != ANY_KIND && set.value > NUMBER_MOST) ||
+    if (!number_read(value, &set.value) || (f->width != TIME && set.value > NUMBER_MOST) ||
         (f->width == FLAG && (set.value < 0 || set.value > 1)))
         return wrong(r, arena_printf(r->m->arena, "%s takes a number, not", name), value);
     VEC_PUSH(r->m->arena, &t->fields, set);
@@ -249,8 +302,8 @@ bool schedules_parse(struct module *m, const char *path, const char *text)
     return true;
 }
 
-/* Fields of that kind only: what follows from the others, then the estimate. */
-static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, bool any, struct schedule *s)
+/* The estimate only, or all others. */
+static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, bool estimate, struct schedule *s)
 {
     for (uint32_t k = 0; k < t->fields.n; k++) {
         const struct schedule_field *set = &t->fields.data[k];
@@ -259,7 +312,7 @@ static bool fields_apply(const struct site *site, struct reader *r, const struct
         if (set->item >= field_count(f, s))
             return wrong(r, arena_printf(site->m->arena, "there are %u of '%s', not", field_count(f, s), f->name),
                          arena_printf(site->m->arena, "%u", set->item));
-        if ((f->kind == ANY_KIND) == any)
+        if ((f->width == TIME) == estimate)
             field_set(f, s, set->item, set->value);
     }
     return true;

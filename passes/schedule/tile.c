@@ -12,7 +12,7 @@
 enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
        VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
        CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
-       MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
+       WEAVE = 4 /* epilogues in turn: more take registers */, MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
        TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */ };
 
 struct extent { int64_t n; bool known; };
@@ -264,7 +264,7 @@ void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1};
+    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = WEAVE};
     choose_dims(site, n, &c);
     c.lanes = machine_vector_lanes(site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);

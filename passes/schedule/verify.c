@@ -12,6 +12,7 @@
  *     four registers
  * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
  * 11. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
+ * 12. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where they can
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
@@ -24,6 +25,8 @@ static void say(const struct check *c, bool ok, const char *text)
     if (!ok)
         strbuf_printf(c->why, "%s%s", c->why->n ? "; " : "", text);
 }
+
+static bool is_power(uint32_t n) { return n && !(n & (n - 1)); }
 
 static bool within(const struct check *c, const struct type *t, int32_t d, int64_t n)
 {
@@ -73,6 +76,10 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
     say(c, tile_fits(c->site, s), "the tile does not fit the registers");
     say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk, "what is staged follows from the kernel");
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
+    say(c, s->weave >= 1 && s->weave <= 32, "weave is 1 to 32");
+    say(c, !s->chunk ? s->stage_lanes == was->stage_lanes && !s->stage_ahead
+                     : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK && (!s->stage_ahead || s->flat),
+        "staged.lanes and prefetch.staged are of a staged operand");
     if (c->why->n)
         return;
     if (s->chunk) {
@@ -101,6 +108,9 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
         "slice is no part of the vectors of input channels");
     say(c, !s->resident || !c->site->k->prepared, "U of this kernel is not derived by it");
     say(c, s->early >= 0 && s->early <= (s->resident || c->site->k->prepared ? 0 : 9), "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
+    say(c, s->input_rows >= 1 && s->input_rows <= WINOGRAD_ALPHA_MAX && s->output_rows >= 1 && s->output_rows <= WINOGRAD_ALPHA_MAX,
+        "input.rows and output.rows are 1 to 8");
+    say(c, s->near >= 0 && s->near <= 64, "prefetch.near is 0 to 64");
     int64_t v, m;
     say(c, mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) && mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) &&
         v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
@@ -121,6 +131,7 @@ static void attention(const struct check *c, const struct attention_schedule *wa
         return;
     say(c, !ex_is_const(c->site->x, t.rows, &rows) || s->nv <= (rows + s->lanes - 1) / s->lanes, "more vectors of rows than there are");
     bool known = ex_is_const(c->site->x, t.keys, &keys);
+    say(c, s->terms >= 1 && s->terms <= 4, "terms.vectors are 1 to 4");
     say(c, s->span > 0 || (known && s->span == 0), "keys whose number is open come in spans");
     int64_t bytes;
     say(c, mul_i64(s->span ? s->span : known ? keys : 1, attention_line(s) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
@@ -173,6 +184,23 @@ static void lines(const struct check *c, const struct lines_schedule *s)
         s->lanes * bytes <= LINE_REGISTERS * c->site->mach->vector_bytes, "lanes are a power of two, at most eight registers of them");
 }
 
+static void reductions(const struct check *c, const struct schedule *was, const struct schedule *s)
+{
+    for (uint32_t i = 0; i < s->n_reduce; i++) {
+        const struct reduce_schedule *r = &s->reduce[i], *w = &was->reduce[i];
+        const struct node *n = graph_node(c->site->g, r->node);
+        uint32_t bytes = elem_size(register_elem(value_type(c->site->g, n->out[0])->elem));
+        say(c, r->lanes == w->lanes || (w->lanes && (!r->lanes || (is_power(r->lanes) && r->lanes > 1 && r->lanes * bytes <= 4 * c->site->mach->vector_bytes))),
+            "reduce.lanes are a power of two, at most four registers of them, where memory is contiguous");
+        say(c, is_power(r->sums) && r->sums <= SUMS_MOST && (r->sums == 1 || r->lanes), "reduce.sums are 1, 2, 4 or 8");
+        say(c, r->unroll >= 1 && r->unroll <= 1024, "reduce.unroll is 1 to 1024");
+        say(c, !r->row || w->row, "reduce.row: the taps of a row do not share what they read");
+        say(c, !r->prefetch || w->prefetch, "reduce.prefetch: there are no blocks of input channels an image apart");
+    }
+    for (uint32_t i = 0; i < s->n_kept; i++)
+        say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4, "kept.lanes are a power of two");
+}
+
 static void halo(const struct check *c, uint32_t lanes)
 {
     say(c, lanes >= 2 && lanes <= CHANNEL_BLOCK && !(lanes & (lanes - 1)), "lanes are a power of two, at most 16");
@@ -185,6 +213,8 @@ bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf 
     if (!schedule_choose(site, &was))
         return false;
     say(&c, was.kind == s->kind, "the kind follows from the kernel");
+    if (was.kind == s->kind)
+        reductions(&c, &was, s);
     if (was.kind == s->kind && s->kind == SCHEDULE_TILED)
         tiled(&c, &was.tile, &s->tile);
     else if (was.kind == s->kind && s->kind == SCHEDULE_WINOGRAD)

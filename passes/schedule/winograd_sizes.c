@@ -8,7 +8,7 @@
 
 enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
        FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
-       MORE_CHUNKS = 3 };
+       MORE_CHUNKS = 3, NEAR_VECTORS = 4 /* from prefetching a line of V until it is read */, SPARE_REGISTERS = 8 };
 /* Cycles of a line, Ice Lake: stored to where the second cache has it, at any stride; of V, made where that cache holds the chunk's
  * and where the third one does; read from the third beside products. */
 enum { LINE_STORE = 5, MAKE_NEAR = 12, MAKE_FAR = 20, READ_FAR = 1 };
@@ -38,17 +38,21 @@ static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool n
     return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
 }
 
+uint32_t winograd_lanes(const struct machine *m)
+{
+    uint32_t lanes = machine_lanes(m, ELEM_F32);
+    return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
+}
+
 void winograd_shape(const struct site *site, struct winograd_shape *w)
 {
     struct exprs *x = site->x;
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
-    *w = (struct winograd_shape){.form = winograd_form(site->k->winograd), .lanes = machine_lanes(site->mach, ELEM_F32)};
+    *w = (struct winograd_shape){.form = winograd_form(site->k->winograd), .lanes = winograd_lanes(site->mach)};
     expr_id m = ex_const(x, w->form->m);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
-    if (w->lanes > CHANNEL_BLOCK)
-        w->lanes = CHANNEL_BLOCK;
     w->icv = (w->ic + w->lanes - 1) / w->lanes;
     w->ocv = (w->oc + w->lanes - 1) / w->lanes;
     w->points = (int64_t)w->form->alpha * w->form->alpha;
@@ -207,6 +211,16 @@ static void choose_early(const struct sizing *w)
     w->s->early = w->resident || w->site->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
 }
 
+/* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
+static uint32_t transform_rows(const struct machine *m, const struct winograd_side *s)
+{
+    uint32_t fit = m->registers > SPARE_REGISTERS ? (m->registers - SPARE_REGISTERS + 2) / s->n_in : 1;
+    if (fit < 2)
+        fit = 2;
+    uint32_t groups = (s->n_out + fit - 1) / fit;
+    return (s->n_out + groups - 1) / groups;
+}
+
 /* Cycles of what is done at each parallel index, in ns, and the work of a convolution by that form. */
 void winograd_estimate(const struct site *site, struct schedule *out)
 {
@@ -228,11 +242,14 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .tiles = shape.known_tiles, .s = &out->winograd}, *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
     w->resident = !site->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && w->tiles >= 4 * MAX_MR;
-    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .resident = w->resident};
+    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .resident = w->resident, .near = NEAR_VECTORS,
+                                                .results = true, .input_rows = transform_rows(site->mach, &shape.form->input),
+                                                .output_rows = transform_rows(site->mach, &shape.form->output)};
     read_choices(w);
     choose_fit(w);
     choose_span(w);
     choose_slice(w);
     choose_early(w);
+    w->s->near_sums = w->s->slice < w->icv;
     winograd_estimate(site, out);
 }

@@ -56,10 +56,7 @@ def test_what_is_printed_reads_back(model, tmp_path):
 
 def test_attention_reads_back(tmp_path):
     rng = np.random.default_rng(0)
-    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"], "scores"), helper.make_node("Softmax", ["s"], ["p"], "soft"),
-             helper.make_node("MatMul", ["p", "v"], ["y"], "values")]
-    model = save(tmp_path / "a.onnx", nodes, [value("q", [2, 70, 32]), value("k", [2, 32, 90]), value("v", [2, 90, 24])],
-                 [value("y", [2, 70, 24])])
+    model = save(tmp_path / "a.onnx", *attention())
     feeds = [rng.standard_normal(s).astype(np.float32) for s in ((2, 70, 32), (2, 32, 90), (2, 90, 24))]
     text = records(model)
     assert "attention" in text
@@ -125,7 +122,26 @@ def halos():
             {"w": rng.standard_normal((20, 8, 1, 1)).astype(np.float32), "u": rng.standard_normal((24, 20, 3, 3)).astype(np.float32)})
 
 
-KINDS = {"map": maps, "scan": scans, "scatter": scatters, "halo": halos}
+def contractions():
+    """Taps of a row together, 1 x 1 over blocks of channels, a staged operand, a pool, sums along memory."""
+    rng = np.random.default_rng(3)
+    shapes = {"w0": (8, 8, 3, 3), "w1": (48, 8, 1, 1), "w2": (32, 48, 1, 1)}
+    arrays = {k: (rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32) for k, s in shapes.items()}
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], "row", pads=[1] * 4, strides=[2, 2]), helper.make_node("Conv", ["a", "w1"], ["b"], "wide"),
+             helper.make_node("Sigmoid", ["b"], ["s"], "gate"), helper.make_node("Mul", ["b", "s"], ["c"], "swish"),
+             helper.make_node("Conv", ["c", "w2"], ["d"], "narrow"),
+             helper.make_node("MaxPool", ["d"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+             helper.make_node("ReduceMax", ["x"], ["z"], "most", axes=[2, 3])]
+    return nodes, [value("x", [2, 8, 24, 40])], [value("y", [2, 32, 6, 10]), value("z", [2, 8, 1, 1])], arrays
+
+
+def attention():
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"], "scores"), helper.make_node("Softmax", ["s"], ["p"], "soft"),
+             helper.make_node("MatMul", ["p", "v"], ["y"], "values")]
+    return nodes, [value("q", [2, 70, 32]), value("k", [2, 32, 90]), value("v", [2, 90, 24])], [value("y", [2, 70, 24])], {}
+
+
+KINDS = {"tiled": contractions, "attention": attention, "map": maps, "scan": scans, "scatter": scatters, "halo": halos}
 
 
 def run(so, feeds):
@@ -151,7 +167,7 @@ def test_each_kind(tmp_path, kind, cpu):
     feeds, rng, taken = feeds_of(inputs), random.Random(kind + cpu), 0
     want = run(tmp_path / "want.so", feeds)
     records = [r.splitlines() for r in done.stdout.split("\n\n") if f": {kind}\n" in r]
-    for _ in range(12 if kind == "map" else 5):
+    for _ in range({"map": 12, "tiled": 12, "attention": 8}.get(kind, 4)):
         record = list(rng.choice(records))
         for i in rng.choices([i for i, l in enumerate(record) if re.match(FIELD, l)], k=1 + (rng.random() < 0.3)):
             name, old = record[i].split()[:2]
@@ -199,6 +215,15 @@ def test_squares(tmp_path):
     ("HEAD: tiled\n  lanes 3\n", "follow from the layout"),
     ("WINO: winograd\n  resident 1\n  prefetch.taps 3\n", "prefetch.taps is 0 to 9, and 0 where U"),
     ("HEAD: tiled\n  estimate -1\n", "the estimate is negative"),
+    ("HEAD: tiled\n  reduce.0.sums 3\n", "reduce.sums are 1, 2, 4 or 8"),
+    ("HEAD: tiled\n  reduce.0.lanes 8\n", "reduce.lanes are a power of two"),
+    ("HEAD: tiled\n  reduce.0.row 1\n", "reduce.row: the taps of a row do not share"),
+    ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.unroll is 1 to 1024"),
+    ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
+    ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),
+    ("WINO: winograd\n  input.rows 9\n", "input.rows and output.rows are 1 to 8"),
+    ("MAP: map\n  kept.0.lanes 12\n", "kept.lanes are a power of two"),
+    ("MAP: map\n  kept.7.lanes 8\n", r"there are \d+ of 'kept.%u.lanes', not '7'"),
     ("MAP: map\n  loop.9 1\n", r"there are \d+ of 'loop.%u', not '9'"),
     ("MAP: map\n  loop.0 7\n", "loops are the dims of the result, each once"),
     ("MAP: map\n  lanes 12\n", "lanes are a power of two"),

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MAX_SQUARE = 16, EXP_REGISTERS = 16 /* that an exponential takes, constants included */ };
+enum { MAX_SQUARE = 16 };
 
 static struct ltype vector_of(const struct attn *t) { return (struct ltype){ELEM_F32, t->lanes}; }
 
@@ -297,7 +297,7 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
 
 void attn_terms(struct attn *t)
 {
-    int64_t at_once = t->em->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1;
+    int64_t at_once = t->em->schedule->attention.terms;
     for (int64_t j = 0; j < t->nv; j += at_once)
         terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
 }

@@ -82,13 +82,12 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     struct arena scratch;
     struct em em;
     struct em_for par, l;
-    struct derive d = {.em = &em, .f = winograd_form(form), .lanes = mach->vector_bytes / 4};
+    struct derive d = {.em = &em, .f = winograd_form(form), .lanes = winograd_lanes(mach)};
     struct ltype floats = {ELEM_F32, 0};
     arena_init(&scratch, m->ctx);
     const struct site site = {m, &k, m->g, m->ctx->exprs, &scratch, mach};
     if (!em_begin(&em, &site, NULL, name))
         return false;
-    d.lanes = d.lanes > CHANNEL_BLOCK ? CHANNEL_BLOCK : d.lanes;
     d.w = lf_arg(em.f, floats, LARG_IN | LARG_NOALIAS, 64, "weights");
     d.u = lf_arg(em.f, floats, LARG_OUT | LARG_NOALIAS, 64, "transformed");
     d.ic = index_arg(&em, "channels", 1);

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { V_AHEAD = 4 };     /* vectors of input channels from asking for a line of V until it is read */
-
 /* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
@@ -54,9 +52,9 @@ static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, 
 {
     struct exprs *x = w->em->x;
     expr_id step = ex_add(x, ex_mulc(x, vec, w->lanes), lane), zero = ex_const(x, 0);
-    expr_id v = wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, V_AHEAD), lane);
-    em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, v, 4));
-    if (w->icv == w->slice)
+    if (w->s->near)
+        em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), lane), 4));
+    if (!w->s->near_sums)
         return;
     expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->mr * w->nr), w->lanes));
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
@@ -128,6 +126,8 @@ static void output_ahead(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
     struct em_if iff;
+    if (!w->s->results)
+        return;
     expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->slice - 1));
     if (ex_truth(em->x, last) == FALSE_)
         return;

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { SPARE_REGISTERS = 8 };
-
 /* ---- two dims ------------------------------------------------------------------------------------------------------------ */
 
 typedef lval load_fn(struct wino *, uint32_t row, uint32_t column);
@@ -47,16 +45,6 @@ static void transform(struct wino *w, const struct winograd_side *s, uint32_t gr
                 store(w, first + i, j, side_value(w, s, s->out[j], val, load, j));
         }
     }
-}
-
-/* As many first-dim results as registers hold a row each of, with some to spare; split evenly. */
-static uint32_t transform_group(const struct wino *w, const struct winograd_side *s)
-{
-    uint32_t regs = w->em->mach->registers, fit = regs > SPARE_REGISTERS ? (regs - SPARE_REGISTERS + 2) / s->n_in : 1;
-    if (fit < 2)
-        fit = 2;
-    uint32_t groups = (s->n_out + fit - 1) / fit;
-    return (s->n_out + groups - 1) / groups;
 }
 
 /* ---- tiles of the operand -------------------------------------------------------------------------------------------------- */
@@ -178,7 +166,7 @@ static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
 
 static void input_tile(struct wino *w, load_fn *load)
 {
-    transform(w, &w->f->input, transform_group(w, &w->f->input), load, input_store);
+    transform(w, &w->f->input, w->input_rows, load, input_store);
 }
 
 /* Tiles within the image ask for nothing, the others for each row and column. */
@@ -308,7 +296,7 @@ void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
     expr_id vec = em_for_begin(em, &v, zero, ex_const(x, nr), 1, NULL, 0);
     lanes_at(w, ex_add(x, ex_add(x, w->group0, vector), vec), w->oc);
     w->vec = vec;
-    transform(w, &w->f->output, transform_group(w, &w->f->output), output_load, output_store);
+    transform(w, &w->f->output, w->output_rows, output_load, output_store);
     em_for_end(em, &v, NULL, NULL);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &b, NULL, NULL);

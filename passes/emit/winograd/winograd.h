@@ -15,6 +15,7 @@
 
 struct wino {
     struct em *em;
+    const struct winograd_schedule *s;
     const struct node *n;
     const struct winograd_form *f;
     uint32_t lanes;
@@ -25,6 +26,7 @@ struct wino {
     int64_t group;                   /* vectors of output channels of a parallel index */
     int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
     int64_t span;                    /* chunks of a parallel index */
+    uint32_t input_rows, output_rows;    /* of the transforms, at a time */
     bool resident;                   /* U of all of them is derived first */
     expr_id th, tw, tiles;           /* per image; in all */
     expr_id first, here;             /* of the chunk at hand */

@@ -1,0 +1,90 @@
+/* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are unrolled; and the
+ * lanes of loops that fill what a row keeps. */
+#include "passes/graph/find_attention.h"
+#include "passes/schedule/schedule.h"
+
+enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16 };
+
+/* Is it the template itself that computes this node? */
+static bool is_template(const struct site *site, const struct schedule *s, node_id id)
+{
+    const struct attention *a = site->k->attention;
+    return (s->kind == SCHEDULE_WINOGRAD && id.i == site->k->anchor.i) ||
+           (s->kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
+}
+
+/* Vectors along the innermost reduced dim: as long as it is, and several of them where that is long. */
+static void lanes_choose(const struct site *site, const struct node *n, struct reduce_schedule *r)
+{
+    struct reduced dims;
+    enum elem acc = register_elem(value_type(site->g, n->out[0])->elem);
+    int64_t extent = 0;
+    reduced_dims(site, n, false, &dims);
+    r->lanes = machine_lanes(site->mach, acc);
+    if (!ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) || extent >= 8 * (int64_t)r->lanes)
+        r->sums = SUMS;
+    while (r->lanes > 2 && extent && extent < r->lanes)
+        r->lanes /= 2;
+    if (acc == ELEM_BOOL)
+        r->lanes = BOOL_LANES;
+}
+
+/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than what the cache's
+ * own prefetching follows. */
+static bool is_apart(const struct site *site, const struct node *n)
+{
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || site->m->storage[n->in[0].i].place == PLACE_NONE)
+        return false;
+    const struct type *w = value_type(site->g, n->in[1]);
+    for (int32_t d = 2; d < w->rank; d++)
+        if (!ex_is(site->x, w->dims[d], 1))
+            return false;
+    return true;
+}
+
+/* Windows are unrolled further than contractions, so that points share loads across taps. */
+static struct reduce_schedule reduction_of(const struct site *site, node_id id)
+{
+    const struct node *n = graph_node(site->g, id);
+    struct reduce_schedule r = {.node = id, .sums = 1, .unroll = BODY_CONTRACTION};
+    r.row = row_taps(site, n).dim >= 0;
+    if (n->op == OP_WINDOW || n->op == OP_ARGWINDOW ||
+        (n->op == OP_CONV && !r.row && ex_is(site->x, value_type(site->g, n->in[1])->dims[1], 1)))
+        r.unroll = BODY_WINDOW;
+    if (reduce_horizontal(site->m, n))
+        lanes_choose(site, n, &r);
+    r.prefetch = is_apart(site, n);
+    return r;
+}
+
+/* As long as the row's last dim, which the loop goes along. */
+static uint32_t kept_lanes(const struct site *site, const struct row_local *l)
+{
+    const struct type *t = value_type(site->g, l->value);
+    int32_t last = t->rank - 1;
+    uint32_t lanes = machine_lanes(site->mach, t->elem);
+    int64_t n = 1;
+    while (last > 0 && !(l->inner >> last & 1))
+        last--;
+    ex_is_const(site->x, t->dims[last], &n);
+    while (lanes > 2 && lanes >= 2 * (uint64_t)n)
+        lanes /= 2;
+    return lanes;
+}
+
+void reduce_choose(const struct site *site, struct schedule *s)
+{
+    const struct kernel *k = site->k;
+    s->reduce = NEW_ARRAY(site->m->arena, struct reduce_schedule, k->nodes.n + 1);
+    s->kept = NEW_ARRAY(site->m->arena, struct kept_schedule, k->locals.n + 1);
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        node_id id = k->nodes.data[i];
+        bool seen = op_shape(graph_node(site->g, id)->op) != SHAPE_REDUCE || is_template(site, s, id);
+        for (uint32_t j = 0; j < s->n_reduce; j++)
+            seen |= s->reduce[j].node.i == id.i;
+        if (!seen)
+            s->reduce[s->n_reduce++] = reduction_of(site, id);
+    }
+    for (; s->n_kept < k->locals.n; s->n_kept++)
+        s->kept[s->n_kept].lanes = kept_lanes(site, &k->locals.data[s->n_kept]);
+}
