@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct mcc_rt_run;   /* one run in progress: error slot, cancel flag, pool, scratch, segments (runtime/run.c) */
+struct mcc_rt_run;   /* one run in progress: error slot, cancel flag, pool, scratch, segments (runtime/rt_run.c) */
 
 /* Kernels, programs and plans share one native signature. args: one 64-bit word per loop-IR argument (a pointer or
  * an index). Kernels execute parallel indices [begin, end); scratch: at least desc.scratch_bytes, 64-aligned, its own

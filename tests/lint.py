@@ -4,6 +4,7 @@
 usage: lint.py     or     lint.py --fix (mends white space)
 """
 import argparse
+import functools
 import pathlib
 import re
 import sys
@@ -67,6 +68,11 @@ EXIT_ALLOWED = {
     "codegen/worker.c",              # a forked child that cannot become the worker
     "ir/graph/graph.c",                    # asserts: invariants of its interface
 }
+# The emitters take the schedule and choose nothing: they read nothing of a CPU.
+CPU = r"mach->\w+|machine_(?:vector_)?lanes(?=\s*\()"
+# What comments name that is not of the tree: headers of others, the files of a user.
+ELSEWHERE = {"net.h", "net.py", "OUTPUT.h", "dlpack.h", "hwcap.h", "Operators.md"}
+FILE = re.compile(r"(?<![\w./*-])\w[\w/.-]*\.(?:c|h|def|py|cpp|md)\b(?![\w(/.-])")
 
 
 def sources(*suffixes):
@@ -137,6 +143,32 @@ def check_calls(path, text, complain):
                 complain(name, n, f"{call}(): input must end in a diagnostic; only main ends the process")
 
 
+def check_emitters(path, text, complain):
+    name = path.relative_to(ROOT).as_posix()
+    if name.startswith("passes/emit/"):
+        for n, line in enumerate(strip_comments(text).splitlines(), 1):
+            for found in re.findall(CPU, line):
+                complain(name, n, f"{found}: what depends on the CPU is decided in passes/schedule")
+
+
+@functools.cache
+def tree():
+    """The files of the tree, and what their paths end in."""
+    files = [p.relative_to(ROOT).parts for p in [*ROOT.glob("*.*"), *(p for f in (*FOLDERS, "docs") for p in (ROOT / f).rglob("*.*"))]]
+    return {"/".join(parts[i:]) for parts in files for i in range(len(parts))}
+
+
+def check_names(path, text, complain):
+    """Comments and pages name files that are there. A page: those of folders of the tree."""
+    name = path.relative_to(ROOT).as_posix()
+    page = path.suffix == ".md"
+    for part in [re.match(r"(?s).*", text)] if page else re.finditer(r"/\*.*?\*/|//[^\n]*", text, re.S):
+        for found in FILE.finditer(part[0]):
+            asked = found[0].partition("/")[0] in FOLDERS and "NAME" not in found[0] if page else found[0] not in ELSEWHERE
+            if asked and found[0] not in tree():
+                complain(name, text.count("\n", 0, part.start() + found.start()) + 1, f"there is no file {found[0]}")
+
+
 def check_space(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
     if "\r" in text:
@@ -187,6 +219,10 @@ def main():
         if path.suffix in (".c", ".h", ".cpp", ".def"):
             check_includes(path, text, complain)
             check_calls(path, text, complain)
+            check_emitters(path, text, complain)
+            check_names(path, text, complain)
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        check_names(path, path.read_text(), complain)
     print("\n".join(complaints) if complaints else "lint: nothing to complain about")
     return 1 if complaints else 0
 

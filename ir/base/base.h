@@ -105,7 +105,7 @@ struct source {
 
 /* ---- diagnostics --------------------------------------------------------------------------------- */
 
-/* The class of a failure is the exit code of the command (abi.md). */
+/* The class of a failure is the exit code of the command (docs/architecture.md). */
 enum fail { FAIL_NONE = 0, FAIL_MODEL = 1, FAIL_USAGE = 2, FAIL_ENV = 3, FAIL_LIMIT = 4, FAIL_INTERNAL = 5 };
 enum severity { SEV_NOTE, SEV_REMARK, SEV_WARNING, SEV_ERROR };
 struct diag {
@@ -120,7 +120,7 @@ struct diag {
     uint32_t similar;           /* further ones of this kind that were counted only */
 };
 
-/* ---- limits: defaults in base.c (reliability.md section 6), each raised by --limit-NAME ----------------- */
+/* ---- limits: defaults in base.c, each raised by --limit-NAME ----------------- */
 
 struct limits {
     int64_t import_heap;        /* bytes of decoded messages beyond 32 x file size */

@@ -3,7 +3,7 @@
  *  both forms
  *   1  a live node stands exactly once in the list of its region; a dead one in none
  *   2  a region's owner lists it, its parent is the region of its owner, its depth one more; all regions form a tree
- *   3  results know their node, parameters their region: value.def and value.result point back
+ *   3  results know their node, parameters their region: the members def and result of a value point back
  *   4  an operand, or a result of a region, is defined before it in the same region or in an enclosing one
  *   5  n_uses counts the operands of live nodes and the results of regions
  *   6  the ports are the parameters and results of the top region, in order
