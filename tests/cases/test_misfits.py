@@ -4,6 +4,7 @@ Each form runs with sizes that fit, against ONNX Runtime, then with each of the 
 not read (support/guard.py).
 """
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto as T
@@ -55,6 +56,11 @@ FORMS = [
 ]
 
 
+ML = [("FeatureVectorizer", {"inputdimensions": [3, 2]}, [(F, "an"), (F, "am")], dict(a=2, n=3, m=2), [dict(n=2), dict(m=3), dict(n=2, m=3)]),
+      ("Imputer", {"imputed_value_floats": [1.0, 2.0, 3.0]}, [(F, "an")], dict(a=2, n=3), [dict(n=1), dict(n=900)]),
+      ("LinearRegressor", {"coefficients": [1.0, 2.0, 3.0]}, [(F, "an")], dict(a=2, n=3), [dict(n=2), dict(n=900)])]
+
+
 def feeds_of(inputs, sizes):
     """Elements that are places in every operand, so that only the shapes decide: 1 in each mask, 0 in each index."""
     rng = np.random.default_rng(0)
@@ -81,13 +87,15 @@ def test_pads_of_nothing(tmp_path, mode):
             a.run([x[:, :0]])
 
 
-@pytest.mark.parametrize("form", FORMS, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS)])
+@pytest.mark.parametrize("form", FORMS + ML, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS + ML)])
 def test_misfits(tmp_path, form):
     op, attributes, inputs, fits, misfits = form
     outputs = 3 if op == "LSTM" else 1
     ports = [value(f"x{k}", [f"s{d}" if d.isalpha() else int(d) for d in dims], elem) for k, (elem, dims) in enumerate(inputs)]
-    node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)], **attributes)
-    path = save(tmp_path / "m.onnx", [node], ports, [helper.make_empty_tensor_value_info(f"y{k}") for k in range(outputs)], opset=24)
+    node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)], domain="ai.onnx.ml" if form in ML else "", **attributes)
+    path = tmp_path / "m.onnx"
+    graph = helper.make_graph([node], "net", ports, [helper.make_empty_tensor_value_info(f"y{k}") for k in range(outputs)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10), path)
     done = mcc(path, "-o", tmp_path / "m.so", "-march=native")
     assert done.returncode == 0, done.stderr
     feeds = feeds_of(inputs, fits)

@@ -75,6 +75,13 @@ class Choices:
         lo, hi = max(info[0], -9 if lo is None else lo), min(info[1], 9 if hi is None else hi)
         return self.rng.integers(lo, hi, n, endpoint=True).astype(dtype).reshape(shape)
 
+    def texts(self, shape, words):
+        """Elements of a leaf of strings."""
+        made = np.empty(int(np.prod(shape)), object)
+        for i in range(made.size):
+            made[i] = self.pick(words)
+        return made.reshape(shape)
+
     def floats(self, n, dtype, lo, hi):
         if lo is not None:
             a = self.rng.uniform(lo, hi, n)

@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from fuzz.ort.eager import Carried, sequence_info
-from fuzz.ort.elements import is_float
+from fuzz.ort.elements import TEXT, is_float
 from fuzz.ort.judge import judge
 from fuzz.ort.network import used_names
 from support.tool import MCC
@@ -35,7 +35,8 @@ def feeds_of(model, values):
             feeds[port.name] = known.astype(dtype)
         else:
             shape = [2 if d is None else d for d in dims]
-            feeds[port.name] = (rng.standard_normal(shape) if is_float(dtype) else rng.integers(0, 2, shape)).astype(dtype)
+            feeds[port.name] = np.full(shape, "a", object) if dtype == TEXT else (
+                rng.standard_normal(shape) if is_float(dtype) else rng.integers(0, 2, shape)).astype(dtype)
     return feeds
 
 

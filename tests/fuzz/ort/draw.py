@@ -12,7 +12,7 @@ import onnx
 from onnx import helper
 
 from fuzz.ort.choices import Choices
-from fuzz.ort.eager import Node
+from fuzz.ort.eager import DOMAINS, Node
 from fuzz.ort.elements import BF16, BOOL, F16, F32, F64, F8, FLOATS, I4, I64, NOISE, OF_NAME, PLAIN, U4, WEIGHT, is_float, wide
 
 ELEMENTS = 20000
@@ -40,6 +40,8 @@ CONDITIONED = {"InstanceNormalization", "GroupNormalization", "LayerNormalizatio
 # Operators that ONNX Runtime (or ONNX's own function) computes in f32 for f64, too.
 NARROW = {"Gelu", "HardSwish", "Shrink", "GroupNormalization", "Resize", "Upsample", "LayerNormalization", "Attention", "RMSNormalization",
           "DFT", "STFT", "RoiAlign"}
+# Each run gives others: what is certain of them alone stays in a network (ops_text.py).
+DRAWN = {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"}
 # Integers that a rounding may move by one.
 ROUNDED = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QLinearAveragePool",
            "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}
@@ -88,12 +90,12 @@ class Draw(Choices):
 
     def schema(self, op, domain=""):
         try:
-            return onnx.defs.get_schema(op, self.opset, domain)
+            return onnx.defs.get_schema(op, DOMAINS.get(domain, self.opset), domain)
         except onnx.defs.SchemaError:
             raise Refused(f"{op}: not in opset {self.opset}") from None
 
-    def version(self, op):
-        return self.schema(op).since_version
+    def version(self, op, domain=""):
+        return self.schema(op, domain).since_version
 
     def types(self, op, name="T"):
         """What type parameter (or, where it has none, input) `name` of the operator may be."""
@@ -122,6 +124,10 @@ class Draw(Choices):
         v = Value(self.name("c" if constant else "x"), array, (array, array), constant)
         (self.constants if constant else self.inputs).append(v)
         return v
+
+    def words(self, shape, words):
+        """A tensor of strings that are drawn from some."""
+        return self.given(self.texts(shape, words), self.chance(40))
 
     def const(self, array, dtype=np.int64, constant=None):
         """An operand such as axes or a shape: mostly constant."""
@@ -163,12 +169,11 @@ class Draw(Choices):
 
     def run(self, made, used):
         """The values that the node gives."""
-        extra = [(made.domain, 1)] if made.domain else []
         try:
-            one = Node(made, {n: (v.data, v.constant) for n, v in used.items()}, self.opset, extra)
+            one = Node(made, {n: (v.data, v.constant) for n, v in used.items()}, self.opset)
             data = one.run({n: v.data for n, v in used.items()})
             shadows = [data, data]
-            if made.op_type not in EXACT or any(v.shadows[0] is not v.data for v in used.values()):
+            if made.op_type not in EXACT | DRAWN or made.op_type not in DRAWN and any(v.shadows[0] is not v.data for v in used.values()):
                 shadows = [self.noisy(made, one.run({n: self.shadow(v, k, made.op_type) for n, v in used.items()}), k) for k in (0, 1)]
         except Refused:
             raise

@@ -5,6 +5,7 @@ from onnx import TensorProto, helper, numpy_helper
 from fuzz.ort.elements import ELEM, OF_NAME, carrier
 
 IR_VERSION = 10
+DOMAINS = {"ai.onnx.ml": 4}      # versions of what is not ONNX's own
 
 
 def sequence_info(name, arrays):
@@ -40,18 +41,18 @@ class Carried:
             name = f"{name}_c"
         self.outputs.append(helper.make_tensor_value_info(name, ELEM[carried], dims))
 
-    def model(self, opset, extra=()):
+    def model(self, opset):
         graph = helper.make_graph(self.nodes, "drawn", self.inputs, self.outputs, self.tensors)
-        imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, v) for d, v in extra]
+        imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, DOMAINS[d]) for d in sorted({n.domain for n in self.nodes} - {""})]
         return helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION)
 
 
 class Node:
     """A node alone in a model; run() gives its outputs for other values of the same operands."""
 
-    def __init__(self, node, operands, opset, extra=()):
+    def __init__(self, node, operands, opset):
         """operands: {name: (array, or list of them, and whether it is constant)}. Raises what ONNX Runtime raises."""
-        self.args = node, operands, opset, extra
+        self.args = node, operands, opset
         self.names = [o for o in node.output if o]
         self.session = self.make({})
         self.types = [OF_NAME.get(o.type) for o in self.session.get_outputs()]
@@ -59,7 +60,7 @@ class Node:
             self.session = self.make(dict(zip(self.names, self.types)))
 
     def make(self, types):
-        node, operands, opset, extra = self.args
+        node, operands, opset = self.args
         graph = Carried()
         self.ports = []
         for name, (a, constant) in operands.items():
@@ -77,7 +78,7 @@ class Node:
                 graph.output(name, types[name])
             else:
                 graph.outputs.append(helper.make_empty_tensor_value_info(name))
-        return session(graph.model(opset, extra), False)
+        return session(graph.model(opset), False)
 
     def run(self, values):
         feed = {}

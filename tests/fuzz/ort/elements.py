@@ -7,6 +7,7 @@ F32, F64, F16, BF16 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.fl
 I8, I16, I32, I64 = (np.dtype(t) for t in (np.int8, np.int16, np.int32, np.int64))
 U8, U16, U32, U64 = (np.dtype(t) for t in (np.uint8, np.uint16, np.uint32, np.uint64))
 BOOL = np.dtype(np.bool_)
+TEXT = np.dtype(object)                      # strings
 I4, U4 = np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)
 F8 = [np.dtype(t) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz)]
 
@@ -15,6 +16,7 @@ ELEM = {
     U8: T.UINT8, U16: T.UINT16, U32: T.UINT32, U64: T.UINT64, BOOL: T.BOOL, I4: T.INT4, U4: T.UINT4,
     F8[0]: T.FLOAT8E4M3FN, F8[1]: T.FLOAT8E4M3FNUZ, F8[2]: T.FLOAT8E5M2, F8[3]: T.FLOAT8E5M2FNUZ,
 }
+ELEM[TEXT] = T.STRING
 OF_ELEM = {e: t for t, e in ELEM.items()}
 OF_NAME = {"tensor(float)": F32, "tensor(double)": F64, "tensor(float16)": F16, "tensor(bfloat16)": BF16, "tensor(bool)": BOOL,
            "tensor(int4)": I4, "tensor(uint4)": U4}
@@ -44,4 +46,4 @@ def wide(a):
 
 def carrier(t):
     """The type that stands for t at a graph's ports, where numpy and ONNX Runtime do not share t itself."""
-    return t if t in PLAIN else np.dtype(np.int8) if t == I4 else np.dtype(np.uint8) if t == U4 else F32
+    return t if t in PLAIN or t == TEXT else np.dtype(np.int8) if t == I4 else np.dtype(np.uint8) if t == U4 else F32

@@ -176,6 +176,12 @@ KNOWN = [
         "DFT", "STFT", "LogSoftmax", "Softmax", "Det")),
     *(("ours", op, always, "nan|inf", "theirs", "products that overflow hang on their order") for op in ("ReduceProd", "CumProd")),
     ("ours", "Div", always, "1.0 expected, got nan", "open", "a number by itself, where one side's rounding made it 0"),
+    ("ours", "Bernoulli", always, "", "theirs", "1 with probability p, as the text says; ONNX's function, which ONNX Runtime runs, has 1 - p"),
+    ("ours", "StringSplit", always, "", "theirs", "an empty string with a delimiter is one part, as in Python; ONNX Runtime: none"),
+    *(("run", op, always, "dimensions of a product differ", "theirs", "rows as wide as there are coefficients; ONNX Runtime reads others") for op in (
+        "LinearRegressor", "LinearClassifier", "SVMRegressor")),
+    *(("run", op, always, "for each class|input and target differ", "theirs", "targets or weights that do not fit: ONNX Runtime takes a part")
+      for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")),
     ("ours", "Cast", outside, "", "theirs", "what lies outside of the type is not defined"),
     ("ours", "Det", nan, "", "theirs", "products that overflow when squared cancel"),
     ("ours", "DynamicQuantizeLinear", nan, "", "theirs", "NaN or an infinity makes the scale NaN"),

@@ -4,12 +4,12 @@ import dataclasses
 import numpy as np
 from onnx import helper, numpy_helper
 
-from fuzz.ort import ops_control, ops_map, ops_nn, ops_quant, ops_reduce, ops_shape
+from fuzz.ort import ops_control, ops_map, ops_ml, ops_nn, ops_quant, ops_reduce, ops_shape, ops_text
 from fuzz.ort.draw import GENERATORS, Draw, Refused
 from fuzz.ort.eager import Carried, sequence_info
-from fuzz.ort.elements import I4, U4
+from fuzz.ort.elements import I4, TEXT, U4
 
-FAMILIES = (ops_map, ops_reduce, ops_shape, ops_nn, ops_quant, ops_control)
+FAMILIES = (ops_map, ops_reduce, ops_shape, ops_nn, ops_quant, ops_control, ops_ml, ops_text)
 OPSETS = list(range(7, 27))                   # those that ONNX Runtime loads
 OPSET_WEIGHT = [3 if v in (13, 17, 18, 21, 22, 24, 26) else 1 for v in OPSETS]
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
@@ -104,7 +104,8 @@ def finish(d, seed):
     values = {v.name: (v.data, *v.shadows) for v in [*d.inputs, *d.constants, *d.pool]}
     for port, v in zip(graph.outputs, results):
         values[port.name] = values[v.name]
-    more = [resized(d, graph.inputs, feeds, extents) for _ in range(2)] if extents else []
+    certain = not any(n.op_type == "Multinomial" for n in d.nodes)          # of other numbers more than one class may come
+    more = [resized(d, graph.inputs, feeds, extents) for _ in range(2)] if extents and certain else []
     flags = ("-march=native", *d.pick(FLAGS, FLAG_WEIGHT))
     return Network(seed, d.opset, graph.model(d.opset), feeds, values, more, flags, d.refused)
 
@@ -116,6 +117,6 @@ def resized(d, ports, feeds, extents):
     for port in ports:
         old = feeds[port.name]
         dims = [extents.get(dim.dim_param, dim.dim_value) for dim in port.type.tensor_type.shape.dim]
-        source = old.reshape(-1) if old.size else np.zeros(1, old.dtype)
+        source = old.reshape(-1) if old.size else np.array([""], object) if old.dtype == TEXT else np.zeros(1, old.dtype)
         made[port.name] = old if dims == list(old.shape) else source[d.rng.integers(0, source.size, dims)]
     return made
