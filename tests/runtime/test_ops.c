@@ -186,6 +186,61 @@ static void test_nonzero(void **state)
     assert_int_equal(mcc_rt_nonzero_count(run, RT_ELEM_C64, complex_zero, 2), 1);
 }
 
+/* Every size of element, lines around 8 and 64 elements, three dims; an element is zero when its bits but the sign are. */
+static void test_nonzero_drawn(void **state)
+{
+    static const struct { int64_t elem, size; uint64_t mask; } elems[] = {
+        { RT_ELEM_BOOL, 1, 0xff }, { RT_ELEM_F8E5M2, 1, 0x7f }, { RT_ELEM_F4E2M1, 1, 0x7 }, { RT_ELEM_F16, 2, 0x7fff }, { RT_ELEM_U16, 2, 0xffff },
+        { RT_ELEM_F32, 4, 0x7fffffff }, { RT_ELEM_I32, 4, 0xffffffff }, { RT_ELEM_F64, 8, INT64_MAX }, { RT_ELEM_I64, 8, UINT64_MAX } };
+    static const int64_t lines[] = { 1, 7, 8, 9, 63, 64, 65, 130 };
+    static uint8_t x[6 * 130 * 8];
+    static int64_t at[3 * 6 * 130];
+    (void)state;
+    for (uint32_t round = 0; round < 9 * 8; round++) {
+        int64_t line = lines[round / 9], dims[] = { 2, 3, line }, n = 6 * line, size = elems[round % 9].size, want = 0;
+        for (int64_t i = 0; i < n * size; i++)
+            x[i] = (uint8_t)(random_word() % 4 ? 0 : 1u << random_word() % 8);
+        int64_t count = mcc_rt_nonzero_count(run, elems[round % 9].elem, x, n);
+        assert_int_equal(mcc_rt_nonzero(run, elems[round % 9].elem, x, 3, dims, at, count), count);
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t word = 0;
+            memcpy(&word, x + i * size, (size_t)size);
+            if (word & elems[round % 9].mask) {
+                assert_true(want < count && at[want] == i / line / 3 && at[count + want] == i / line % 3 && at[2 * count + want] == i % line);
+                want++;
+            }
+        }
+        assert_int_equal(want, count);
+    }
+}
+
+/* Fewer rows of a class are the first ones of more. */
+static void test_nms_fewer(void **state)
+{
+    enum { N = 400 };
+    static float boxes[4 * N], scores[2 * N];
+    static int64_t all[3 * 2 * N], some[3 * 2 * N];
+    float iou = 0.4f, least = 0.1f;
+    int64_t most = N;
+    (void)state;
+    for (int64_t i = 0; i < N; i++) {
+        float y = (float)(random_word() % 100), x = (float)(random_word() % 100);
+        memcpy(boxes + 4 * i, (float[]){ y, x, y + 20, x + 20 }, 16);
+        scores[i] = random_word() % 16 ? (float)(random_word() % 300) / 300 : NAN;
+        scores[N + i] = i % 2 ? scores[i] : -1;
+    }
+    int64_t rows = mcc_rt_nms(run, boxes, scores, 1, N, 2, &most, &iou, &least, 0, all), first = 0;
+    while (first < rows && all[3 * first + 1] == 0)
+        first++;
+    assert_true(first > 20 && rows > first + 10);
+    for (int64_t max = 1; max <= first; max += 1 + max / 4) {
+        int64_t second = max < rows - first ? max : rows - first;
+        assert_int_equal(mcc_rt_nms(run, boxes, scores, 1, N, 2, &max, &iou, &least, 0, some), max + second);
+        assert_memory_equal(some, all, (size_t)max * 24);
+        assert_memory_equal(some + 3 * max, all + 3 * first, (size_t)second * 24);
+    }
+}
+
 static void test_nms(void **state)
 {
     float boxes[] = { 0, 0, 1, 1, 0, 0.1f, 1, 1.1f, 0, -0.1f, 1, 0.9f, 0, 10, 1, 11, 0, 10.1f, 1, 11.1f, 0, 100, 1, 101 };
@@ -334,7 +389,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_first), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero),
+        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_first), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero), TEST(test_nonzero_drawn), TEST(test_nms_fewer),
         TEST(test_nms), TEST(test_dft), TEST(test_det), TEST(test_rng), TEST(test_fmod), TEST(test_split), TEST(test_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
