@@ -389,7 +389,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_first), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero), TEST(test_nonzero_drawn), TEST(test_nms_fewer),
+        TEST(test_elements), TEST(test_sort_floats), TEST(test_sort_first), TEST(test_sort_others), TEST(test_unique), TEST(test_nonzero),
+        TEST(test_nonzero_drawn), TEST(test_nms_fewer),
         TEST(test_nms), TEST(test_dft), TEST(test_det), TEST(test_rng), TEST(test_fmod), TEST(test_split), TEST(test_strings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
