@@ -323,7 +323,6 @@ static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent) { l->loo
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
     struct tile_loops l = {.n = 0};
-    int64_t rows = 0;
     bool late = t->s->lines_last;
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->s->vec && d != t->s->a && d != t->s->b && !(late && tile_is_line(t->n, t->s, d)))
@@ -344,9 +343,9 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
         loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk)));
         return l;
     }
-    t->fixed_b = !t->s->flat && t->s->b >= 0 && ex_is_const(em->x, t->t->dims[t->s->b], &rows) && rows % t->s->tb == 0;
-    if (t->fixed_b)   /* rows divide evenly: parallel over them */
-        loop_add(&l, -1, ex_const(em->x, rows / t->s->tb));
+    t->fixed_b = tile_rows_apart(em->x, t->t, t->s);
+    if (t->fixed_b)
+        loop_add(&l, -1, ex_const(em->x, tile_count(em->x, t->t, t->s)));
     else if (t->s->flat)
         loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles), ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
     return l;

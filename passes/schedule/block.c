@@ -64,6 +64,12 @@ int64_t tile_count(const struct exprs *x, const struct type *t, const struct til
     return c->flat ? tile_flat_split(x, t, c).tiles : rows / c->tb;
 }
 
+bool tile_rows_apart(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t rows;
+    return !c->flat && c->b >= 0 && ex_is_const(x, t->dims[c->b], &rows) && rows % c->tb == 0;
+}
+
 expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_schedule *c)
 {
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));

@@ -83,7 +83,7 @@ struct tile_schedule {
     int64_t block, blocks;       /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t near;                /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early;               /* ... and the next block's panels during so many steps of this one; 0: not */
-    int64_t ns;                  /* estimated: the rows of a block of vectors that are one parallel index where nothing is staged or blocked */
+    int64_t ns;                  /* estimated: all points along a and b of a block of vectors */
 };
 
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
@@ -225,6 +225,8 @@ int64_t tile_block_points(const struct exprs *, const struct node *anchor, const
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */
 int64_t tile_count(const struct exprs *, const struct type *result, const struct tile_schedule *);
+/* Do the rows b divide evenly into tiles, so that each tile of rows is a parallel index? */
+bool tile_rows_apart(const struct exprs *, const struct type *result, const struct tile_schedule *);
 
 /* ---- the decisions ------------------------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
+enum { INDEX_NS = 20 /* entering a parallel index */, STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
        VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
        CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
        WEAVE = 4 /* epilogues in turn: more take registers */, MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
@@ -323,8 +323,8 @@ void tile_estimate(const struct site *site, struct tile_schedule *c)
         b.n = 1;
     }
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
-    int64_t each = cost / (vectors > c->nr ? vectors / c->nr : 1) / (b.n > c->tb ? b.n / c->tb : 1);
-    c->ns = 20 + steps * (each > 0 ? each : 1) / (3 * STEP);
+    int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
+    c->ns = steps * (each > 0 ? each : 1) / (3 * STEP);
 }
 
 void tile_estimate_index(const struct site *site, struct schedule *s)
@@ -332,11 +332,15 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     const struct tile_schedule *c = &s->tile;
-    int64_t lots = 1, extent;
+    int64_t lots = 1, parts = 1, extent = 0;      /* an index is lots / parts of the points of a block of vectors */
     for (int32_t d = 0; d < t->rank && c->blocks; d++)
         if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
             lots *= extent;
-    if (c->chunk)
+    if (c->chunk) {
         lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
-    s->ns = c->ns * lots;
+        parts = tile_count(site->x, t, c);
+    } else if (!c->blocks && (c->flat || tile_rows_apart(site->x, t, c))) {
+        parts = tile_count(site->x, t, c);
+    }
+    s->ns = INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1));
 }

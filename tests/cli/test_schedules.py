@@ -243,3 +243,31 @@ def test_what_does_not_fit_is_refused(model, tmp_path, text, why):
 def test_a_file_that_is_not_there(model, tmp_path):
     done = mcc(model, f"--schedules={tmp_path / 'no.txt'}", "-o", tmp_path / "no.so")
     assert done.returncode == 3 and "no.txt" in done.stderr
+
+
+FORMS = {
+    "one tap, points numbered through": (dict(x=[1, 16, 112, 112], w=(64, 16, 1, 1)), 64 * 16 * 112 * 112),
+    "one tap, many channels": (dict(x=[1, 480, 14, 14], w=(112, 480, 1, 1)), 112 * 480 * 14 * 14),
+    "strided": (dict(x=[1, 64, 56, 56], w=(128, 64, 3, 3), strides=[2, 2], pads=[1] * 4), 128 * 64 * 9 * 28 * 28),
+    "first layer": (dict(x=[1, 3, 224, 224], w=(64, 3, 7, 7), strides=[2, 2], pads=[3] * 4), 64 * 3 * 49 * 112 * 112),
+    "many images": (dict(x=[8, 64, 28, 28], w=(64, 64, 1, 1)), 8 * 64 * 64 * 28 * 28),
+    "wide": (dict(x=[1, 512, 7, 7], w=(2048, 512, 1, 1)), 2048 * 512 * 49),
+    "prime rows": (dict(x=[1, 32, 37, 41], w=(64, 32, 3, 1), strides=[2, 1]), 64 * 32 * 3 * 18 * 41),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_estimates_are_of_one_index(tmp_path, form):
+    """Threads share the work by these: a launch as a whole is within 0.7 and 8 times what multiplying and adding alone would take."""
+    (spec, products), rng = FORMS[form], np.random.default_rng(1)
+    w = rng.standard_normal(spec["w"]).astype(np.float32)
+    attributes = {k: v for k, v in spec.items() if k in ("strides", "pads")}
+    path = save(tmp_path / "n.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c", **attributes)],
+                [value("x", spec["x"])], [value("y", [None] * 4)], {"w": w})
+    done = mcc(path, CPU, "-stop-after=emit", "-o", "-")
+    assert done.returncode == 0, done.stderr
+    program = done.stdout[done.stdout.index("\nprogram "):done.stdout.index("\nplan ")]
+    constants = {n: int(v) for n, v in re.findall(r"^ *(%\d+) = const index (\d+)$", program, re.M)}
+    launches = [constants[count] * int(ns) for count, ns in re.findall(r"launch @\S+\(.*\) count (%\d+) grain (\d+)", program)]
+    peak = products / (2 * 8 * 3.0)      # ns: two multiply-adds of 8 lanes in each cycle of 1/3 ns
+    assert 0.7 * peak < max(launches) < 8 * peak
