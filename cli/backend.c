@@ -1,6 +1,7 @@
 /* Stages behind legalize: kernels, layouts, memory, loops, objects, artifact. */
 #include "cli/backend.h"
 
+#include "cli/cpu.h"
 #include "cli/mccc.h"
 #include "cli/targets.h"
 #include "passes/schedule/winograd.h"
@@ -10,7 +11,6 @@
 #include "passes/schedule/schedule.h"
 #include "runtime/rt.h"
 
-#include <sched.h>
 #include <string.h>
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
@@ -250,15 +250,6 @@ bool verify_loops(struct compilation *c)
 
 /* ---- objects ------------------------------------------------------------------------------------------------------- */
 
-/* CPUs that this process may use. */
-static int64_t cpu_count(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    return 1;
-}
-
 /* What the workers make: text where it is asked for, or where nothing follows that could read objects. */
 static enum emit_kind text_kind(const struct options *o)
 {
@@ -270,7 +261,7 @@ static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
     return (struct codegen_options){
-        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_count()), .opt_level = (int)o->level,
+        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()), .opt_level = (int)o->level,
         .emit = text_kind(o), .worker_memory = o->worker_memory,
         .verbose = o->verbose};
 }

@@ -4,6 +4,7 @@
 #include "cli/nearest.h"
 #include "runtime/rt_cpu.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum { BIT_BASE = -1, BIT_TUNING = -2 };
@@ -114,6 +115,13 @@ bool cpu_bits(struct context *ctx, const char *arch, const char *cpu, const char
         p += n + (p[n] == ',');
     }
     return true;
+}
+
+uint32_t cpu_usable(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? (uint32_t)n : 1;
 }
 
 const char *cpu_arch(void)

@@ -12,6 +12,8 @@ bool cpu_bits(struct context *, const char *arch, const char *cpu, const char *f
 void cpu_list(const char *arch, struct strbuf *);
 /* Does this machine run the row's code? False for foreign architectures. */
 bool cpu_runs(struct context *, const struct target_row *);
+/* CPUs that this process may use, at least 1. */
+uint32_t cpu_usable(void);
 /* The architecture of this process, as ir/target/target.def calls it. */
 const char *cpu_arch(void);
 

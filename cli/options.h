@@ -11,7 +11,7 @@ struct text_list { VEC(const char *) items; };
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix, *config, *schedules;
     const char *depend_file;
-    const char *stop_after, *worker, *profile, *format, *weights;
+    const char *stop_after, *worker, *profile, *trace, *format, *weights;
     struct text_list against;
     double tolerance;
     const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;

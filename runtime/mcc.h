@@ -157,6 +157,8 @@ typedef struct {
     const char *weights_path;          /* sidecar file; NULL: found beside the library */
     const void *weights;               /* the sidecar's bytes instead; must outlive the model */
     size_t weights_size;
+    /* After each part of a kernel, on the thread that ran it, from several threads at once; thread 0 called run. */
+    void (*chunk)(void *user, uint32_t node, uint32_t thread, uint64_t from_ns, uint64_t to_ns);
 } mcc_host;
 
 typedef struct mcc_api {

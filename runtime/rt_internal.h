@@ -37,6 +37,7 @@ struct rt_job {
     struct mcc_rt_run *run;
     int64_t count, unit;               /* indices, in all and of a unit */
     uint32_t units, most;              /* in all; that one claim takes */
+    uint32_t kernel;
 };
 /* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one (atomic). */
 struct rt_homes {
@@ -66,6 +67,7 @@ struct mcc_model {
     const struct mcc_rt_desc *desc;
     const mcc_api *api;
     mcc_host host;                     /* the caller's, as far as its size reached; rest zero */
+    bool seen;                         /* launches are told to the host: event or chunk */
     const struct mcc_rt_variant *variant;
     const unsigned char *weights;
     void *map;                         /* sidecar mapped by open; NULL: not ours */

@@ -42,7 +42,7 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
                     desc->variants[asked ? asked - 1 : desc->n_variants - 1].name);
 }
 
-/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none. */
+/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none yet. */
 static int prepare_constants(struct mcc_model *model, mcc_error *error)
 {
     const struct mcc_rt_desc *desc = model->desc;
@@ -56,12 +56,9 @@ static int prepare_constants(struct mcc_model *model, mcc_error *error)
         return rt_error(error, MCC_E_NOMEM, -1, "open: out of memory for constants");
     }
     struct mcc_rt_run run = { .model = model, .threads = model->threads, .scratch = scratch };
-    void (*event)(void *, uint32_t, int, uint64_t) = model->host.event;
     int64_t args[2] = { (int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants };
     struct rt_fp fp = rt_fp_enter();
-    model->host.event = NULL;
     model->variant->prepare(args, 0, 0, scratch + model->threads * (size_t)model->scratch, &run);
-    model->host.event = event;
     rt_fp_leave(fp);
     rt_release(model, scratch, scratch_bytes);
     return rt_error_run(&run, error);
@@ -105,6 +102,7 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
         rt_model_drop(model);
         return code;
     }
+    model->seen = model->host.event || model->host.chunk;
     *result = model;
     return MCC_OK;
 }

@@ -48,10 +48,11 @@ static bool has_stopped(const struct mcc_rt_run *run) { return __atomic_load_n(&
 /* ---- ranges: claiming ------------------------------------------------------------------------------------------- */
 
 /* A launch in units of a few indices, so that both ends of a range fit one word. */
-static struct rt_job job_make(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t chunk)
+static void job_cut(struct rt_job *job, int64_t chunk)
 {
-    int64_t unit = count / UNITS_MAX + 1;
-    return (struct rt_job){ fn, args, run, count, unit, (uint32_t)((count - 1) / unit + 1), (uint32_t)((chunk - 1) / unit + 1) };
+    job->unit = job->count / UNITS_MAX + 1;
+    job->units = (uint32_t)((job->count - 1) / job->unit + 1);
+    job->most = (uint32_t)((chunk - 1) / job->unit + 1);
 }
 
 static uint64_t *home_at(const struct rt_homes *homes, uint32_t i) { return homes->range + (size_t)i * homes->stride; }
@@ -116,14 +117,30 @@ static uint32_t claim_moot(const struct rt_homes *homes, const struct rt_job *jo
     return units;
 }
 
+static uint32_t kernel_node(const struct mcc_rt_run *run, uint32_t kernel)
+{
+    const struct mcc_rt_desc *desc = run->model->desc;
+    return kernel < desc->n_kernels ? desc->kernels[kernel].node : 0;
+}
+
+static void run_indices(const struct rt_job *job, int64_t begin, int64_t end, uint32_t thread)
+{
+    struct mcc_rt_run *run = job->run;
+    const mcc_host *host = &run->model->host;
+    bool seen = run->model->seen && host->chunk;
+    uint64_t from = seen ? rt_clock() : 0;
+    job->fn(job->args, begin, end, run->scratch + thread * (size_t)run->model->scratch, run);
+    if (seen)
+        host->chunk(host->user, kernel_node(run, job->kernel), thread, from, rt_clock());
+}
+
 /* Runs units that the thread owns, or finds that they are moot; how many are finished. */
 static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job, uint64_t units, uint32_t thread)
 {
     uint32_t begin = (uint32_t)units, end = (uint32_t)(units >> 32);
     if (is_moot(job, begin))
         return end - begin + claim_moot(homes, job);
-    job->fn(job->args, begin * job->unit, end < job->units ? end * job->unit : job->count,
-            job->run->scratch + thread * (size_t)job->run->model->scratch, job->run);
+    run_indices(job, begin * job->unit, end < job->units ? end * job->unit : job->count, thread);
     return end - begin;
 }
 
@@ -281,12 +298,12 @@ static int64_t chunk_size(int64_t count, int64_t ns, uint32_t threads)
     return chunk < 1 ? 1 : chunk;
 }
 
-static void launch_alone(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t ns)
+static void launch_alone(const struct rt_job *job, int64_t ns)
 {
     int64_t chunk = POLL_NS / ns + 1;
-    for (int64_t begin = 0; begin < count && !has_stopped(run);) {
-        int64_t end = count - begin > chunk ? begin + chunk : count;
-        fn(args, begin, end, run->scratch, run);
+    for (int64_t begin = 0; begin < job->count && !has_stopped(job->run);) {
+        int64_t end = job->count - begin > chunk ? begin + chunk : job->count;
+        run_indices(job, begin, end, 0);
         begin = end;
     }
 }
@@ -332,36 +349,38 @@ static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
     host->parallel(host->user, n, host_body, &body);
 }
 
-static void launch_body(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, int64_t ns)
+static void launch_shared(struct rt_job *job, int64_t ns)
 {
-    struct mcc_model *model = run->model;
-    int64_t chunk = chunk_size(count, ns, run->threads);
-    if (run->threads == 1 || chunk >= count) {
-        launch_alone(run, fn, args, count, ns);
-    } else if (model->host.parallel) {
-        struct rt_job job = job_make(run, fn, args, count, chunk);
-        launch_host(run, &job);
-    } else if (pool_take(model)) {
-        struct rt_job job = job_make(run, fn, args, count, chunk);
-        launch_pool(&model->pool, &job);
-    } else {
-        launch_alone(run, fn, args, count, ns);
+    struct mcc_model *model = job->run->model;
+    uint32_t threads = job->run->threads;
+    int64_t chunk = chunk_size(job->count, ns, threads);
+    if (threads > 1 && chunk < job->count) {
+        job_cut(job, chunk);
+        if (model->host.parallel) {
+            launch_host(job->run, job);
+            return;
+        }
+        if (pool_take(model)) {
+            launch_pool(&model->pool, job);
+            return;
+        }
     }
+    launch_alone(job, ns);
 }
 
 /* The path of events, kept out of line: mcc_rt_launch pays one branch for it. */
-__attribute__((noinline)) static void launch_event(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args,
-                                                   int64_t count, uint32_t kernel, int64_t ns, bool large)
+__attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns, bool large)
 {
-    const struct mcc_rt_desc *desc = run->model->desc;
-    const mcc_host *host = &run->model->host;
-    uint32_t node = kernel < desc->n_kernels ? desc->kernels[kernel].node : 0;
-    host->event(host->user, node, 0, rt_clock());
+    const mcc_host *host = &job->run->model->host;
+    uint32_t node = kernel_node(job->run, job->kernel);
+    if (host->event)
+        host->event(host->user, node, 0, rt_clock());
     if (large)
-        launch_body(run, fn, args, count, ns);
+        launch_shared(job, ns);
     else
-        fn(args, 0, count, run->scratch, run);
-    host->event(host->user, node, 1, rt_clock());
+        run_indices(job, 0, job->count, 0);
+    if (host->event)
+        host->event(host->user, node, 1, rt_clock());
 }
 
 int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,
@@ -371,15 +390,16 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         return 1;
     if (count <= 0)
         return 0;
-    int64_t total;
-    if (ns_per_index < 1)
-        ns_per_index = 1;
-    bool large = __builtin_mul_overflow(count, ns_per_index, &total) || total >= SERIAL_NS;
-    if (run->model->host.event)
-        launch_event(run, fn, args, count, kernel, ns_per_index, large);
-    else if (large)
-        launch_body(run, fn, args, count, ns_per_index);
-    else
+    int64_t total, ns = ns_per_index < 1 ? 1 : ns_per_index;
+    bool large = __builtin_mul_overflow(count, ns, &total) || total >= SERIAL_NS, seen = run->model->seen;
+    if (!large && !seen) {
         fn(args, 0, count, run->scratch, run);
+        return has_stopped(run);
+    }
+    struct rt_job job = { .fn = fn, .args = args, .run = run, .count = count, .kernel = kernel };
+    if (seen)
+        launch_seen(&job, ns, large);
+    else
+        launch_shared(&job, ns);
     return has_stopped(run);
 }

@@ -8,6 +8,7 @@
 #include "cli/commands/bench.h"
 #include "cli/command.h"
 #include "cli/compile.h"
+#include "cli/cpu.h"
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3, ROWS_MAX = 40 };
 #define AUTO_NS 2000000000.0       /* two seconds of timed runs when --runs is not given */
@@ -31,6 +32,11 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
     }
     k->now += (double)ns - k->started;
     k->calls++;
+}
+
+static void on_chunk(void *user, uint32_t node, uint32_t thread, uint64_t from, uint64_t to)
+{
+    chunks_add(&((struct profile *)user)->chunks, node, thread, from, to);
 }
 
 static int by_number(const void *a, const void *b)
@@ -73,6 +79,8 @@ static void profile_close(struct profile *p)
 {
     for (uint32_t i = 0; i < p->n; i++) {
         qsort(p->nodes[i].sample, p->runs, sizeof(float), by_sample);
+        for (uint32_t k = 0; k < p->runs; k++)
+            p->nodes[i].all += (double)p->nodes[i].sample[k];
         p->nodes[i].ns = (double)p->nodes[i].sample[p->runs / 2];
     }
 }
@@ -134,13 +142,16 @@ double profile_turns(const struct session *s, const struct profile *p, const str
 static void print_kernels(struct session *s, struct profile *p)
 {
     struct strbuf text;
-    double total = 0, rest = 0;
+    double total = 0, rest = 0, lost = 0;
+    bool shared = p->chunks.threads > 1;
     uint32_t shown = s->options->all ? p->n : ROWS_MAX, left = 0;
     strbuf_init(&text, &s->ctx->session);
     qsort(p->nodes, p->n, sizeof *p->nodes, by_time);
-    for (uint32_t i = 0; i < p->n; i++)
+    for (uint32_t i = 0; i < p->n; i++) {
         total += p->nodes[i].ns;
-    strbuf_printf(&text, "%10s %6s %9s %9s %6s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", "source nodes");
+        lost += p->nodes[i].ns * chunks_idle(&p->chunks, p->nodes[i].node, p->nodes[i].all);
+    }
+    strbuf_printf(&text, "%10s %6s %9s %9s %6s%s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", shared ? "  waits" : "", "source nodes");
     for (uint32_t i = 0; i < p->n; i++) {
         const struct kernel_time *k = &p->nodes[i];
         if (!k->calls)
@@ -156,12 +167,16 @@ static void print_kernels(struct session *s, struct profile *p)
         strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0,
                       each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0,
                       (double)k->calls / p->runs);
+        if (shared)
+            strbuf_printf(&text, "%4.0f%%  ", 100 * chunks_idle(&p->chunks, k->node, k->all));
         session_node(s, node, &text);
         strbuf_printf(&text, "\n");
     }
     if (left)
         strbuf_printf(&text, "%10.2f %5.1f%%  %u more (--all shows them)\n", rest / 1e3, total > 0 ? 100 * rest / total : 0, left);
     strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / 1e3, 100.0);
+    if (shared)
+        strbuf_printf(&text, "%10.2f %5.1f%%  of them lost: a thread without work, of %u\n", lost / 1e3, total > 0 ? 100 * lost / total : 0, p->chunks.threads);
     terminal_print(&text);
 }
 
@@ -193,6 +208,7 @@ static bool bench(struct session *s, struct profile *p, bool inside)
     double *ns = NEW_ARRAY(&s->ctx->session, double, n);
     profile_open(s, p, inside ? n : 1);
     for (uint32_t i = 0; i < n; i++) {
+        chunks_begin(&p->chunks);
         double start = now_ns();
         if (!run_once(s, out, managed))
             return false;
@@ -207,6 +223,8 @@ static bool bench(struct session *s, struct profile *p, bool inside)
     profile_close(p);
     if (s->options->profile && !profile_write(s, p, s->options->profile))
         return false;
+    if (s->options->trace && !chunks_write(s, &p->chunks, s->options->trace))
+        return false;
     if (!s->options->roofline) {
         print_kernels(s, p);
         return true;
@@ -218,12 +236,12 @@ static bool bench(struct session *s, struct profile *p, bool inside)
     return true;
 }
 
-/* The profile can be written and would not replace the artifact. */
-static bool profile_path_ok(struct context *ctx, const struct options *o)
+/* An output can be written and would not replace the artifact. */
+static bool beside_ok(struct context *ctx, const struct options *o, const char *path)
 {
     struct file_list read = {0};
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
-    return output_check(ctx, o->profile) && output_differs(ctx, o->profile, &read, NULL);
+    return output_check(ctx, path) && output_differs(ctx, path, &read, NULL);
 }
 
 enum fail command_bench(struct context *ctx, struct options *o)
@@ -237,17 +255,21 @@ enum fail command_bench(struct context *ctx, struct options *o)
     }
     if (o->roofline && !o->threads)
         o->threads = 1;
-    if (o->profile && !profile_path_ok(ctx, o))
+    if ((o->profile && !beside_ok(ctx, o, o->profile)) || (o->trace && !beside_ok(ctx, o, o->trace)))
         return ctx->fail;
+    uint32_t threads = o->threads ? (uint32_t)o->threads : cpu_usable();
     for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
         struct session s;
         mcc_host host = {
             .size = sizeof host, .user = &profile, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant,
             .event = inside ? on_event : NULL,
+            .chunk = inside && (threads > 1 || o->trace) ? on_chunk : NULL,
         };
         if (session_open(&s, ctx, o, o->files.items.data[0], &host) && session_feed(&s, true)) {
             profile.n = s.api->n_node;
             profile.nodes = NEW_ARRAY(&ctx->session, struct kernel_time, profile.n + 1);
+            if (host.chunk)
+                chunks_open(&ctx->session, &profile.chunks, threads, profile.n, o->trace);
             (void)bench(&s, &profile, inside);
         }
         session_close(&s);

@@ -3,6 +3,7 @@
 #define MCC_CLI_BENCH_H
 
 #include "cli/commands/calibrate.h"
+#include "cli/commands/chunks.h"
 #include "cli/session.h"
 
 enum { SAMPLES_MAX = 1000 };     /* runs whose kernels are told apart */
@@ -13,9 +14,13 @@ struct kernel_time {
     uint64_t calls;              /* in all runs */
     double started, now;         /* ns: of the kernel at hand, and of this run so far */
     float *sample;               /* ns of each run, by run */
-    double ns;                   /* their median: profile_close */
+    double ns, all;              /* their median, their sum: profile_close */
 };
-struct profile { struct kernel_time *nodes; uint32_t n, runs; };
+struct profile {
+    struct kernel_time *nodes;
+    uint32_t n, runs;
+    struct chunks chunks;        /* of several threads, or for --trace; threads 0: not asked for */
+};
 
 /* How often a run goes through all kernels of the node: once, or as often as a loop around them turns. */
 double profile_turns(const struct session *, const struct profile *, const struct kernel_time *);

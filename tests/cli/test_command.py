@@ -1,4 +1,5 @@
 """The command: exit codes, where words go, outputs that appear whole or not at all, dependency files, byte-equality."""
+import json
 import os
 import re
 import resource
@@ -449,6 +450,23 @@ def test_bench_and_inspect(model, tmp_path):
     assert done.returncode == 0 and "median" in done.stdout and "p90" in done.stdout and "all kernels" in done.stdout
     done = mcc("inspect", tmp_path / "net.so", "--dim=n=3", "--verify")
     assert done.returncode == 0 and "n=3" in done.stdout and "weights" in done.stdout and "verified" in done.stdout
+
+
+def test_bench_says_which_thread_ran_what(tmp_path):
+    w = np.ones((64, 64, 1, 1), np.float32)
+    path = save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "big")], [value("x", [1, 64, 56, 56])], [value("y", [None] * 4)], {"w": w})
+    assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
+    done = mcc("bench", tmp_path / "net.so", "-t", "2", "--runs=5", f"--trace={tmp_path / 'run.json'}")
+    assert done.returncode == 0, done.stderr
+    assert "waits" in done.stdout and "lost: a thread without work, of 2" in done.stdout
+    parts = [e for e in json.loads((tmp_path / "run.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    assert len(parts) >= 2 and {e["name"] for e in parts} == {"big"} and {e["tid"] for e in parts} <= {0, 1}
+    for thread in (0, 1):   # a thread does one thing at a time
+        mine = sorted((e["ts"], e["ts"] + e["dur"]) for e in parts if e["tid"] == thread)
+        assert all(a[1] <= b[0] + 0.01 for a, b in zip(mine, mine[1:]))
+    alone = mcc("bench", tmp_path / "net.so", "-t", "1", "--runs=5")
+    assert alone.returncode == 0 and "waits" not in alone.stdout
+    assert mcc("bench", tmp_path / "net.so", f"--trace={tmp_path / 'net.so'}").returncode == 2
 
 
 def test_metadata_reaches_the_artifact(model, tmp_path):
