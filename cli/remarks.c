@@ -5,6 +5,7 @@
 #include <regex.h>
 #include <string.h>
 
+#include "passes/schedule/schedule.h"
 #include "cli/backend.h"
 #include "cli/nearest.h"
 
@@ -93,9 +94,10 @@ static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
 static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     const struct kernel *k = &m->kernels.data[kernel];
+    const char *words = schedule_words(m, kernel);
     if (k->flops || k->bytes)
         strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes%s%s", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
-                      (unsigned long long)k->bytes, k->choice ? "; " : "", k->choice ? k->choice : "");
+                      (unsigned long long)k->bytes, words ? "; " : "", words ? words : "");
 }
 
 /* ---- asking for it -------------------------------------------------------------------------------------------- */

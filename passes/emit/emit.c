@@ -526,8 +526,9 @@ static void collect(struct em *em)
         if (!em->k->piece && em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
-    if (em->k->prepared) {   /* in place of the weights themselves */
-        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->prepared}));
+    const struct schedule *s = em->schedule;
+    if (s && s->kind == SCHEDULE_WINOGRAD && s->winograd.source != WEIGHTS_BY_KERNEL) {   /* in place of the weights themselves */
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
         c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
     }
     while (c.work.n) {

@@ -61,7 +61,7 @@ struct em {
     struct em_point at;          /* ... and its point */
     struct em_ahead ahead;       /* while a contraction's points are emitted */
     struct em_local *locals;     /* one for each of the kernel's locals (emit/local.c) */
-    struct {                     /* of kernel.staged, from em_stage_fill or em_stage_rows on */
+    struct {                     /* of kernel.form.staged, from em_stage_fill or em_stage_rows on */
         lval buffer;
         struct storage storage;
         int level;

@@ -132,7 +132,7 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]);
     uint32_t count;
-    if (em->stage.buffer.i && em->k->staged.i == n->in[0].i)
+    if (em->stage.buffer.i && em->k->form.staged.i == n->in[0].i)
         em_stage_ahead(em, r->points, r->n_points, next);
     if (!r->s->prefetch || (int32_t)d != x->rank - 2)
         return;
@@ -251,7 +251,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
     if (r->s->row)
         r->row = row_taps_of(em->m, n);
     struct reduced dims;
-    reduced_dims(&em->site, n, em->stage.buffer.i && em->k->staged.i == n->in[0].i, &dims);
+    reduced_dims(&em->site, n, em->stage.buffer.i && em->k->form.staged.i == n->in[0].i, &dims);
     r->n_dims = dims.n;
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
 }

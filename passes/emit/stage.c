@@ -1,4 +1,4 @@
-/* The operand that a kernel computes for itself (kernel.staged): scratch with all channels of a chunk of an image's points,
+/* The operand that a kernel computes for itself (kernel.form.staged): scratch with all channels of a chunk of an image's points,
  * filled before the products and read by them in its place.
  *
  *   scratch[block of 16 channels][point of the chunk][channel of the block]
@@ -15,7 +15,7 @@ static void stage_storage(struct em *em, expr_id first, int64_t most)
 {
     struct exprs *x = em->x;
     struct storage *s = &em->stage.storage;
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
     for (int32_t d = 0; d < t->rank; d++)
         s->dim[d].outer = ex_const(x, 0);
@@ -29,13 +29,13 @@ static void stage_storage(struct em *em, expr_id first, int64_t most)
 static void fill_points(struct em *em, expr_id *idx, const void *arg)
 {
     struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     const expr_id *range = arg;
     struct em_for l;
     expr_id at = ex_add(x, range[0], em_for_begin(em, &l, ex_const(x, 0), range[1], 1, NULL, 0));
     idx[t->rank - 2] = ex_div(x, at, t->dims[t->rank - 1]);
     idx[t->rank - 1] = ex_mod(x, at, t->dims[t->rank - 1]);
-    lval v = em_compute(em, em->k->staged, idx, ex_const(x, 1));
+    lval v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
     em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -45,7 +45,7 @@ static value_id source_of(const struct em *em, value_id v, int depth)
 {
     node_id def = graph_value(em->g, v)->def;
     value_id found = {0};
-    if (!type_same_shape(value_type(em->g, v), value_type(em->g, em->k->staged)))
+    if (!type_same_shape(value_type(em->g, v), value_type(em->g, em->k->form.staged)))
         return found;
     if (em->m->storage[v.i].place != PLACE_NONE)
         return v;
@@ -59,7 +59,7 @@ void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, ex
 {
     struct exprs *x = em->x;
     value_id v = em->stage.source;
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     expr_id at[RANK_MAX], last = {0};
     int32_t row = t->rank - 2, column = t->rank - 1;
     for (uint32_t i = 0; v.i && i < n_points; i++) {
@@ -81,7 +81,7 @@ typedef void fill_fn(struct em *, expr_id *idx, const void *arg);
 static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *arg)
 {
     struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     int64_t channels = 0, lanes = em->schedule->tile.stage_lanes;
     ex_is_const(x, t->dims[1], &channels);
     if (channels / lanes) {
@@ -100,13 +100,13 @@ static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *
 static int64_t channel_blocks(const struct em *em)
 {
     int64_t channels = 0;
-    ex_is_const(em->x, value_type(em->g, em->k->staged)->dims[1], &channels);
+    ex_is_const(em->x, value_type(em->g, em->k->form.staged)->dims[1], &channels);
     return (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
 }
 
 void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
 {
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     expr_id idx[RANK_MAX], range[2] = {first, count};
     for (int32_t d = 0; d < t->rank; d++)
         idx[d] = point[d];
@@ -115,7 +115,7 @@ void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id c
     fill_channels(em, idx, fill_points, range);
     em->stage.level = em->top;
     em->stage.most = most;
-    em->stage.source = em->schedule->tile.stage_ahead ? source_of(em, em->k->staged, 0) : (value_id){0};
+    em->stage.source = em->schedule->tile.stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
 {
     struct em_for l;
     const struct storage *s = &em->stage.storage;
-    enum elem e = value_type(em->g, em->k->staged)->elem;
+    enum elem e = value_type(em->g, em->k->form.staged)->elem;
     if (from >= to)
         return;
     idx[3] = em_for_begin(em, &l, ex_const(em->x, from), ex_const(em->x, to), 1, NULL, 0);
@@ -136,7 +136,7 @@ static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
 static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
 {
     struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->staged);
+    const struct type *t = value_type(em->g, em->k->form.staged);
     struct em_for l;
     struct em_if iff;
     expr_id inside = em_inside(em, idx[2], t->dims[2]);
@@ -146,7 +146,7 @@ static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
         em_if_begin(em, &iff, cond);
     zeros(em, idx, -r->left, 0);
     idx[3] = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, r->columns), 1, NULL, 0);
-    lval v = em_compute(em, em->k->staged, idx, ex_const(x, 1));
+    lval v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
     em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
     em_for_end(em, &l, NULL, NULL);
     zeros(em, idx, r->columns, r->width - r->left);
@@ -185,7 +185,7 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
     s->dim[2].outer = ex_const(x, line);
     s->dim[3].outer = ex_const(x, CHANNEL_BLOCK);
     s->origin = ex_addc(x, ex_mulc(x, r.first, -line), r.extent.left * CHANNEL_BLOCK);
-    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->staged)->elem, (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
+    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->form.staged)->elem, (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
     if (channels) {
         idx[1] = *channels;
         fill_rows(em, idx, &r);
@@ -201,7 +201,7 @@ lval em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
     int floor = em->floor;
     if (em->floor < em->stage.level)    /* not above the loops that fill it */
         em->floor = em->stage.level;
-    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->staged)->elem, idx, cond);
+    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, cond);
     em->floor = floor;
     return v;
 }

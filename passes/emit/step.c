@@ -41,7 +41,7 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
     int64_t below, above;
-    if (em->stage.rows && em->k->staged.i == n->in[0].i)     /* filled in around it */
+    if (em->stage.rows && em->k->form.staged.i == n->in[0].i)     /* filled in around it */
         return true;
     return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
            s->halo[s->rank + 2 + d] >= above;

@@ -428,7 +428,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         memo_put(em, v, idx, cond, r);
         return r;
     }
-    if (em->stage.buffer.i && em->k->staged.i == v.i) {
+    if (em->stage.buffer.i && em->k->form.staged.i == v.i) {
         r = em_stage_value(em, idx, cond);
         memo_put(em, v, idx, cond, r);
         return r;

@@ -355,8 +355,8 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
         return false;
     expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
-    bool stage = k->staged.i && d->context == graph_value(f->g, k->staged)->def.i;   /* ... anew for each chunk */
-    const struct type *dom = value_type(f->g, stage ? k->staged : k->domain);
+    bool stage = k->form.staged.i && d->context == graph_value(f->g, k->form.staged)->def.i;   /* ... anew for each chunk */
+    const struct type *dom = value_type(f->g, stage ? k->form.staged : k->domain);
     expr_id all = shape_count(f->x, dom->dims, dom->rank);
     return mine.i != all.i && (d->context == 0 || stage);
 }
@@ -488,7 +488,7 @@ static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct 
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
 {
     const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);
-    f->m->kernels.data[d->kernel - 1].attention = a;
+    f->m->kernels.data[d->kernel - 1].form.attention = a;
     for (uint32_t i = 0; i < a->nodes.n; i++)
         kernel_add(f, d->kernel, a->nodes.data[i]);
     demand_hard(f, values->in[1], d->kernel, 0);

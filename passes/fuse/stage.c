@@ -176,7 +176,7 @@ bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
     uint32_t form = chunked ? 0 : tiles_wanted(m, k, v);
     if (!chunked && !form && !is_by_rows(m, k, v))
         return false;
-    k->staged = v;
-    k->winograd = form;
+    k->form.staged = v;
+    k->form.winograd = form;
     return true;
 }

@@ -35,7 +35,7 @@ static void shun_blocks(struct layouter *l)
 /* What a staged operand is computed from, in its own shape. */
 static void want_staged_blocks(struct layouter *l, const struct kernel *k)
 {
-    const struct type *t = value_type(l->g, k->staged), *in;
+    const struct type *t = value_type(l->g, k->form.staged), *in;
     for (uint32_t j = 0; j < k->nodes.n; j++) {
         const struct node *n = graph_node(l->g, k->nodes.data[j]);
         for (uint32_t o = 0; o < n->n_in; o++) {
@@ -71,7 +71,7 @@ bool block_channels(struct module *m)
             l->wish[k->outs.data[0].i].blocked = true;
         if (may_block(l, n->in[0]))
             l->wish[n->in[0].i].blocked = true;
-        if (k->staged.i)
+        if (k->form.staged.i)
             want_staged_blocks(l, k);
     }
     shun_blocks(l);

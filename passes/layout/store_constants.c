@@ -178,7 +178,7 @@ bool store_constants(struct module *m)
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
                     const_pack(l, n);
                 for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
-                    if (!(is_anchor && k->prepared && o == 1))      /* stored transformed */
+                    if (!(is_anchor && k->form.prepared && o == 1))      /* stored transformed */
                         const_plain(l, n->in[o], pass == 2);
             }
         }

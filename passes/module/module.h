@@ -49,6 +49,15 @@ enum kernel_kind {
 struct row_local { value_id value; uint32_t inner; };
 /* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}: none. */
 struct karg { value_id value; sym_id sym; uint32_t prepared; expr_id start; };
+/* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike, by fuse and the
+ * layouts. A schedule's kind and its source of weights follow from it (passes/schedule/schedule.h), and its text says what is staged. */
+struct kernel_form {
+    value_id staged;             /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
+                                  * kernel's tiles read it; {0}: none */
+    uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
+    uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
+    const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
+};
 struct kernel {
     enum kernel_kind kind;
     node_id anchor;              /* {0}: none (KERNEL_MAP) */
@@ -60,17 +69,12 @@ struct kernel {
     uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     VEC(struct row_local) locals;    /* values kept for the length of a row */
-    value_id staged;             /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
-                                  * kernel's tiles read it; {0}: none */
-    uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
-    uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
-    const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
+    struct kernel_form form;
     region_id region;
     uint32_t order;              /* position in the region after scheduling */
     /* after emission */
     const char *name;
     const char *text;
-    const char *choice;          /* the tile, in words, for the first variant; NULL: nothing was chosen */
     VEC(struct karg) args;
     expr_id count;               /* parallel indices */
     int64_t ns;                  /* estimated per index */
@@ -176,8 +180,8 @@ struct module {
 #undef STAGE
 #undef PASS
 
-/* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.staged, and
- * kernel.winograd where that is how. */
+/* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.form.staged, and
+ * kernel.form.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);

@@ -95,7 +95,7 @@ void attention_estimate(const struct site *site, struct schedule *out)
 
 bool attention_shape(const struct site *site, struct attention_shape *t)
 {
-    const struct attention *a = site->k->attention;
+    const struct attention *a = site->k->form.attention;
     *t = (struct attention_shape){.scores = graph_node(site->g, a->scores), .values = graph_node(site->g, a->values)};
     if (!dot_dims(site->g, t->scores, a->rows_of, &t->of_row) || !dot_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) ||
         !dot_dims(site->g, t->values, 0, &t->of_p) || !dot_dims(site->g, t->values, 1, &t->of_v))

@@ -11,7 +11,7 @@ static enum schedule_kind kind_of(const struct kernel *k)
         [KERNEL_HALO] = SCHEDULE_HALO,
     };
     enum schedule_kind kind = kinds[k->kind];
-    return kind == SCHEDULE_NONE ? kind : k->winograd ? SCHEDULE_WINOGRAD : k->attention ? SCHEDULE_ATTENTION : kind;
+    return kind == SCHEDULE_NONE ? kind : k->form.winograd ? SCHEDULE_WINOGRAD : k->form.attention ? SCHEDULE_ATTENTION : kind;
 }
 
 bool schedule_choose(const struct site *site, struct schedule *out)
@@ -85,13 +85,12 @@ static const char *tile_words(const struct tile_schedule *t, struct arena *a)
     return note;
 }
 
-static const char *winograd_words(const struct site *site, const struct winograd_schedule *w, struct arena *a)
+static const char *winograd_words(const struct kernel *k, const struct winograd_schedule *w, struct arena *a)
 {
-    uint32_t prepared = site->k->prepared;
-    const char *u = !prepared ? (w->resident ? "derived first" : "derived by slices")
-                    : site->m->prepared.data[prepared - 1].stored ? "from the file" : "from open";
+    const char *u = w->source == WEIGHTS_BY_KERNEL ? (w->resident ? "derived first" : "derived by slices")
+                    : w->source == WEIGHTS_IN_FILE ? "from the file" : "from open";
     return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w->mr, w->m, w->m,
-                        (int)w->nr, w->lanes, (int)w->chunk, u, site->k->staged.i ? "; operand computed where tiles read it" : "");
+                        (int)w->nr, w->lanes, (int)w->chunk, u, k->form.staged.i ? "; operand computed where tiles read it" : "");
 }
 
 static const char *attention_words(const struct attention_schedule *t, struct arena *a)
@@ -102,8 +101,13 @@ static const char *attention_words(const struct attention_schedule *t, struct ar
                         (long long)t->nv, (long long)t->pr, (long long)t->pc, t->lanes);
 }
 
-const char *schedule_words(const struct site *site, const struct schedule *s, struct arena *a)
+const char *schedule_words(const struct module *m, uint32_t kernel)
 {
-    return s->kind == SCHEDULE_TILED ? tile_words(&s->tile, a) : s->kind == SCHEDULE_WINOGRAD ? winograd_words(site, &s->winograd, a)
-           : s->kind == SCHEDULE_ATTENTION ? attention_words(&s->attention, a) : NULL;
+    const struct schedule *s = m->schedules.n ? &m->schedules.data[0].of[kernel] : NULL;
+    switch (s ? s->kind : SCHEDULE_NONE) {
+    case SCHEDULE_TILED: return tile_words(&s->tile, m->arena);
+    case SCHEDULE_WINOGRAD: return winograd_words(&m->kernels.data[kernel], &s->winograd, m->arena);
+    case SCHEDULE_ATTENTION: return attention_words(&s->attention, m->arena);
+    default: return NULL;
+    }
 }

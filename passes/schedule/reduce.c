@@ -8,7 +8,7 @@ enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL
 /* Is it the template itself that computes this node? */
 static bool is_template(const struct site *site, const struct schedule *s, node_id id)
 {
-    const struct attention *a = site->k->attention;
+    const struct attention *a = site->k->form.attention;
     return (s->kind == SCHEDULE_WINOGRAD && id.i == site->k->anchor.i) ||
            (s->kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
 }

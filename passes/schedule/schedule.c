@@ -10,8 +10,6 @@ bool schedule(struct module *m, const char *cpu, const struct machine *mach)
     for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
         struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, mach};
         ok = schedule_choose(&site, &of[i]) && schedule_told(&site, i, cpu, &of[i]);
-        if (ok && !site.k->choice)
-            site.k->choice = schedule_words(&site, &of[i], m->arena);
         arena_release(&scratch);
     }
     VEC_PUSH(m->arena, &m->schedules, ((struct cpu_schedules){cpu, mach, of}));

@@ -86,6 +86,8 @@ struct tile_schedule {
     int64_t ns;                  /* estimated: all points along a and b of a block of vectors */
 };
 
+/* Where a kernel has its U from: it derives it, open has, or the file has it. */
+enum weights_from { WEIGHTS_BY_KERNEL, WEIGHTS_BY_OPEN, WEIGHTS_IN_FILE };
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
 struct winograd_schedule {
     uint32_t m, lanes;
@@ -95,6 +97,7 @@ struct winograd_schedule {
     int64_t span;                /* chunks of a parallel index */
     int64_t slice;               /* vectors of input channels of which U is at hand at a time */
     int64_t early;               /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
+    uint32_t source;             /* enum weights_from */
     bool resident;               /* U of all of them is derived first */
     uint32_t input_rows, output_rows;    /* of the two transforms: results along the first dim at a time */
     int64_t near;                /* prefetch: lines of V so many vectors of input channels early; 0: not */
@@ -141,8 +144,8 @@ void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
-/* The record in one sentence, for remarks. */
-const char *schedule_words(const struct site *, const struct schedule *, struct arena *);
+/* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to say. */
+const char *schedule_words(const struct module *, uint32_t kernel);
 
 /* ---- facts that decisions and emitters share -------------------------------------------------------------------------- */
 
@@ -193,6 +196,11 @@ enum { TURNED_MOST = 8, TURN_BYTES = 16 /* that interleaving stays within */, TU
 struct turned_load { value_id value; expr_id at[RANK_MAX]; };
 uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns, struct turned_load *);
 
+/* What the constants are laid out for. */
+enum weights_from winograd_weights_from(const struct module *, const struct kernel *);
+/* Elements of U between points, for a register tile of nr vectors; and that a kernel which derives it has at hand. */
+static inline int64_t winograd_u_stride(const struct winograd_schedule *s, int64_t nr) { return (s->slice * s->lanes * nr | 1) * s->lanes; }
+int64_t winograd_held(const struct winograd_schedule *, int64_t points);
 /* Channels of a vector in Winograd's transforms. */
 uint32_t winograd_lanes(const struct machine *);
 /* A Winograd kernel's shape on this CPU. */

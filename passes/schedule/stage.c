@@ -1,4 +1,4 @@
-/* How many tiles of a contraction share the operand that its kernel computes for itself (kernel.staged): points of a flat tile, or
+/* How many tiles of a contraction share the operand that its kernel computes for itself (kernel.form.staged): points of a flat tile, or
  * whole rows of a convolution of several taps.
  *
  * All blocks of output channels share what was filled; a depthwise convolution's read only their own channels, so each block is
@@ -13,7 +13,7 @@ enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2,
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
-    ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
     int64_t fit = (int64_t)site->mach->l1_kib * 1024 / 2 / (channels * 4 * c->ta), n = tiles / CHUNKS;
     if (n > fit)
         n = fit;
@@ -34,7 +34,7 @@ bool stage_extent(const struct site *site, const struct node *n, int64_t rows, s
     uint32_t c;
     int64_t right, taps, span, total;
     const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
-    if (!ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[3], &r->columns) || !ex_is_const(site->x, w->dims[2], &taps) ||
+    if (!ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[3], &r->columns) || !ex_is_const(site->x, w->dims[2], &taps) ||
         !conv_reach(site->g, n, 1, 1, &r->left, &right) || !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
         return false;
     if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST || span > STAGE_MOST)
@@ -50,7 +50,7 @@ static int64_t window_bytes(const struct site *site, const struct node *n, const
     struct stage_rows r;
     int64_t channels = CHANNEL_BLOCK;
     if (!c->by_piece)
-        ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+        ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
     return stage_extent(site, n, rows, &r) ? r.rows * r.width * channels * 4 : INT64_MAX;
 }
 
@@ -70,7 +70,7 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     int64_t rows, l2 = (int64_t)site->mach->l2_kib * 1024;
     bool depthwise = conv_depthwise(site->g, n);
     if (c->vec != 1 || c->a != 3 || !ex_is_const(site->x, t->dims[2], &rows) || rows < 1 ||
-        (depthwise && t->dims[1].i != value_type(site->g, site->k->staged)->dims[1].i))
+        (depthwise && t->dims[1].i != value_type(site->g, site->k->form.staged)->dims[1].i))
         return 0;
     c->by_piece = depthwise;
     c->b = 2;
@@ -98,7 +98,7 @@ int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
     int64_t channels = 1, bytes;
     if (c->windows)
         return window_bytes(site, n, c, (int64_t)c->chunk * c->tb);
-    ex_is_const(site->x, value_type(site->g, site->k->staged)->dims[1], &channels);
+    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
     return mul_i64((int64_t)c->chunk * c->ta, channels * 4, &bytes) ? bytes : INT64_MAX;
 }
 
@@ -118,10 +118,10 @@ void stage_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    c->chunk = !site->k->staged.i ? 0 : c->flat ? chunk_tiles(site, t, c) : window_rows(site, n, t, c);
+    c->chunk = !site->k->form.staged.i ? 0 : c->flat ? chunk_tiles(site, t, c) : window_rows(site, n, t, c);
     if (!c->chunk)
         return;
-    const struct type *staged = value_type(site->g, site->k->staged);
+    const struct type *staged = value_type(site->g, site->k->form.staged);
     uint32_t lanes = machine_lanes(site->mach, staged->elem);
     c->stage_lanes = lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
     c->stage_ahead = c->flat && is_far(site, staged);

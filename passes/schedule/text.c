@@ -78,6 +78,7 @@ static const struct field {
     WINO(span, "span", INT64, "chunks of a parallel index"),
     WINO(slice, "slice", INT64, "vectors of input channels of which U is at hand"),
     WINO(early, "prefetch.taps", INT64, "of the next slice's weights, while U of this one is derived"),
+    WINO(source, "weights", INT32, "0: the kernel derives U, 1: open does, 2: the file has it"),
     WINO(resident, "resident", FLAG, "all of U is derived first"),
     WINO(input_rows, "input.rows", INT32, "of the operand's transform, at a time"),
     WINO(output_rows, "output.rows", INT32, "of the results' transform, at a time"),
@@ -159,7 +160,7 @@ static void reductions_print(const struct module *m, const struct schedule *s, c
     }
 }
 
-static void record_print(const struct module *m, const struct schedule *s, struct strbuf *out)
+static void record_print(const struct module *m, value_id staged, const struct schedule *s, struct strbuf *out)
 {
     for (size_t i = 0; i < COUNT_OF(fields); i++) {
         const struct field *f = &fields[i];
@@ -176,6 +177,8 @@ static void record_print(const struct module *m, const struct schedule *s, struc
         for (uint32_t k = 0; k < field_count(f, s); k++)
             field_print(f, s, k, m->arena, out);
     }
+    if (staged.i)
+        strbuf_printf(out, "  # staged: %%%u, which the kernel computes itself\n", staged.i);
     if (s->flops)
         strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)s->flops);
 }
@@ -190,7 +193,7 @@ void schedules_print(const struct module *m, struct strbuf *out)
             strbuf_printf(out, "schedule k%u ", i);
             strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
             strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(m, s, out);
+            record_print(m, m->kernels.data[i].form.staged, s, out);
             strbuf_printf(out, "\n");
         }
 }

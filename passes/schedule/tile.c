@@ -177,7 +177,7 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
-    bool same = true, staged = site->k->staged.i == n->in[0].i;
+    bool same = true, staged = site->k->form.staged.i == n->in[0].i;
     for (int32_t d = c->b; d <= c->a; d++) {
         if (!ex_is(site->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;

@@ -103,17 +103,20 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     say(c, s->chunk >= s->mr && s->chunk % s->mr == 0, "a chunk has whole register tiles");
     say(c, s->group >= s->nr && s->group <= w.ocv && w.ocv % s->group == 0, "group is no part of the vectors of output channels");
     say(c, s->span >= 1, "span is at least 1");
-    bool whole = s->resident || c->site->k->prepared || w.ic % s->lanes != 0;
+    say(c, s->source == was->source || (s->source == WEIGHTS_BY_KERNEL && was->source == WEIGHTS_BY_OPEN),
+        "weights are derived by the kernel, or come from where the constants were laid out for");
+    bool whole = s->resident || s->source || w.ic % s->lanes != 0;
     say(c, s->slice >= 1 && s->slice <= w.icv && w.icv % s->slice == 0 && (!whole || s->slice == w.icv),
         "slice is no part of the vectors of input channels");
-    say(c, !s->resident || !c->site->k->prepared, "U of this kernel is not derived by it");
-    say(c, s->early >= 0 && s->early <= (s->resident || c->site->k->prepared ? 0 : 9), "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
+    say(c, !s->resident || !s->source, "U of this kernel is not derived by it");
+    say(c, s->early >= 0 && s->early <= (s->resident || s->source ? 0 : 9), "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
     say(c, s->input_rows >= 1 && s->input_rows <= WINOGRAD_ALPHA_MAX && s->output_rows >= 1 && s->output_rows <= WINOGRAD_ALPHA_MAX,
         "input.rows and output.rows are 1 to 8");
     say(c, s->near >= 0 && s->near <= 64, "prefetch.near is 0 to 64");
-    int64_t v, m;
+    int64_t v, m, held = winograd_held(s, w.points);
     say(c, mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) && mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) &&
-        v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
+        v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST && (s->source || held <= CHUNK_BYTES_MOST / 4 || held <= winograd_held(was, w.points)),
+        "so many tiles take more scratch than 16 MiB a thread");
 }
 
 static void attention(const struct check *c, const struct attention_schedule *was, const struct attention_schedule *s)

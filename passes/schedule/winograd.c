@@ -101,11 +101,11 @@ bool choose_winograd(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
-        if (k->kind != KERNEL_CONTRACT || k->winograd)      /* a staged operand's: see fuse/stage.c */
+        if (k->kind != KERNEL_CONTRACT || k->form.winograd)      /* a staged operand's: see fuse/stage.c */
             continue;
         const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
-        k->winograd = m->wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
-        if (told && told->n[0] && !k->winograd)
+        k->form.winograd = m->wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
+        if (told && told->n[0] && !k->form.winograd)
             choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
     return true;

@@ -33,7 +33,7 @@ const struct winograd_form *winograd_form(uint32_t m);
 
 /* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
 uint32_t winograd_wanted(const struct module *, const struct kernel *);
-/* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.winograd), before
+/* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.form.winograd), before
  * halos are planned: the operand has to reach as far as whole tiles do. */
 /* ---- winograd_weights.c ---- */
 enum { WINOGRAD_KEPT_BYTES = 640 << 10, WINOGRAD_KEPT_TILES = 400 };  /* open derives no larger U, and none that fewer tiles use */

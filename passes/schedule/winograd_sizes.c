@@ -44,12 +44,24 @@ uint32_t winograd_lanes(const struct machine *m)
     return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
 }
 
+enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k)
+{
+    return !k->form.prepared ? WEIGHTS_BY_KERNEL : m->prepared.data[k->form.prepared - 1].stored ? WEIGHTS_IN_FILE : WEIGHTS_BY_OPEN;
+}
+
+int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
+{
+    struct even columns = even_split(s->group, s->nr);
+    int64_t wide = columns.large ? columns.large : columns.tiles, each = winograd_u_stride(s, s->nr);
+    return points * (s->resident ? wide * each + (columns.tiles - wide) * winograd_u_stride(s, s->nr - 1) : each);
+}
+
 void winograd_shape(const struct site *site, struct winograd_shape *w)
 {
     struct exprs *x = site->x;
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
-    *w = (struct winograd_shape){.form = winograd_form(site->k->winograd), .lanes = winograd_lanes(site->mach)};
+    *w = (struct winograd_shape){.form = winograd_form(site->k->form.winograd), .lanes = winograd_lanes(site->mach)};
     expr_id m = ex_const(x, w->form->m);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
@@ -70,7 +82,7 @@ static int64_t v_bytes(const struct sizing *w) { return w->points * w->icv * w->
 /* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
 static bool is_near(const struct sizing *w)
 {
-    return w->resident || (w->site->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8);
+    return w->resident || (w->s->source && u_bytes(w) <= l2_bytes(w) * 5 / 8);
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
@@ -113,7 +125,7 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
     double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? MAKE_FAR : MAKE_NEAR);
     if (far)
         cost += v_lines * (double)(wide + narrow) * READ_FAR;
-    if (!w->resident && !w->site->k->prepared)
+    if (!w->resident && !w->s->source)
         cost += (double)chunks * (double)u_bytes(w) / 64 * LINE_STORE;
     return cost;
 }
@@ -198,7 +210,7 @@ static void choose_slice(const struct sizing *w)
 {
     int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
     w->s->slice = w->icv;
-    if (w->resident || w->site->k->prepared || w->ic % w->lanes != 0)
+    if (w->resident || w->s->source || w->ic % w->lanes != 0)
         return;
     while (w->s->slice > 1 && (w->icv % w->s->slice != 0 || w->s->slice * each > most))
         w->s->slice--;
@@ -208,7 +220,7 @@ static void choose_slice(const struct sizing *w)
 static void choose_early(const struct sizing *w)
 {
     int64_t products = w->s->chunk / w->site->mach->fma_per_cycle;
-    w->s->early = w->resident || w->site->k->prepared ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
+    w->s->early = w->resident || w->s->source ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
 }
 
 /* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
@@ -241,8 +253,9 @@ void winograd_sizes(const struct site *site, struct schedule *out)
     struct sizing s = {.site = site, .lanes = shape.lanes, .ic = shape.ic, .icv = shape.icv, .ocv = shape.ocv, .points = shape.points,
                        .tiles = shape.known_tiles, .s = &out->winograd}, *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    w->resident = !site->k->prepared && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && w->tiles >= 4 * MAX_MR;
-    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .resident = w->resident, .near = NEAR_VECTORS,
+    uint32_t source = winograd_weights_from(site->m, site->k);
+    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && w->tiles >= 4 * MAX_MR;
+    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .source = source, .resident = w->resident, .near = NEAR_VECTORS,
                                                 .results = true, .input_rows = transform_rows(site->mach, &shape.form->input),
                                                 .output_rows = transform_rows(site->mach, &shape.form->output)};
     read_choices(w);

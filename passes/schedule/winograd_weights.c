@@ -55,7 +55,7 @@ bool winograd_weights(const struct module *m, value_id w, value_id *stored, int6
 static bool prepared_size(const struct module *m, const struct kernel *k, struct prepared *p)
 {
     const struct type *w = value_type(m->g, graph_node(m->g, k->anchor)->in[1]);
-    const struct winograd_form *f = winograd_form(k->winograd);
+    const struct winograd_form *f = winograd_form(k->form.winograd);
     int64_t oc = 0, n;
     if (!ex_is_const(m->ctx->exprs, w->dims[0], &oc) || !ex_is_const(m->ctx->exprs, w->dims[1], &p->ic))
         return false;
@@ -91,7 +91,7 @@ static uint32_t prepared_add(struct module *m, const struct prepared *p)
 static bool is_kept(const struct module *m, const struct kernel *k, const struct prepared *p)
 {
     const struct type *y = value_type(m->g, graph_node(m->g, k->anchor)->out[0]);
-    int64_t images, tile = k->winograd, size[2];
+    int64_t images, tile = k->form.winograd, size[2];
     if (m->winograd_weights != WEIGHTS_AUTO)
         return m->winograd_weights == WEIGHTS_OPEN;
     images = ex_is_const(m->ctx->exprs, y->dims[0], &images) ? images : 1;
@@ -104,19 +104,19 @@ bool prepare_winograd(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
-        struct prepared p = {.winograd = k->winograd, .offset = m->prepared_bytes};
-        if (!k->winograd || k->prepared)
+        struct prepared p = {.winograd = k->form.winograd, .offset = m->prepared_bytes};
+        if (!k->form.winograd || k->form.prepared)
             continue;
         if (!winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &p.value, p.stride) || !prepared_size(m, k, &p)) {
-            k->winograd = 0;
+            k->form.winograd = 0;
             continue;
         }
         if (!is_kept(m, k, &p))
             continue;
-        k->prepared = prepared_find(m, &p);
-        if (k->prepared)
+        k->form.prepared = prepared_find(m, &p);
+        if (k->form.prepared)
             continue;
-        k->prepared = prepared_add(m, &p);
+        k->form.prepared = prepared_add(m, &p);
         m->prepared_bytes += (p.bytes + 63) / 64 * 64;
     }
     return true;
@@ -126,19 +126,19 @@ bool prepare_winograd(struct module *m)
 
 bool winograd_store(struct module *m, struct kernel *k)
 {
-    struct prepared p = {.winograd = k->winograd, .stored = true};
-    if (!k->winograd || m->winograd_weights != WEIGHTS_STORE || !prepared_size(m, k, &p))
+    struct prepared p = {.winograd = k->form.winograd, .stored = true};
+    if (!k->form.winograd || m->winograd_weights != WEIGHTS_STORE || !prepared_size(m, k, &p))
         return false;
     value_id w = graph_node(m->g, k->anchor)->in[1];
     p.value = weights_root(m, w, p.stride);    /* of the same constant and the same order: the same */
-    k->prepared = prepared_find(m, &p);
-    if (k->prepared)
+    k->form.prepared = prepared_find(m, &p);
+    if (k->form.prepared)
         return true;
     struct storage *s = NEW(m->arena, struct storage);
     *s = (struct storage){.place = PLACE_WEIGHTS, .buffer = m->weights.n, .size = ex_const(m->ctx->exprs, (int64_t)(p.bytes / 4))};
     p.weight = m->weights.n;
-    k->prepared = prepared_add(m, &p);
-    VEC_PUSH(m->arena, &m->weights, ((struct weight){.value = w, .storage = s, .winograd = k->winograd}));
+    k->form.prepared = prepared_add(m, &p);
+    VEC_PUSH(m->arena, &m->weights, ((struct weight){.value = w, .storage = s, .winograd = k->form.winograd}));
     return true;
 }
 

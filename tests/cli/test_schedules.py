@@ -188,6 +188,21 @@ def test_each_kind(tmp_path, kind, cpu):
     assert taken
 
 
+def test_weights(model, tmp_path):
+    """A kernel may derive the weights that open derives too; what the constants are not laid out for is refused."""
+    told, outputs = tmp_path / "told.txt", []
+    text = records(model, "--winograd-weights=open")
+    assert re.search(r"  weights +1 ", text) and re.search(r"  weights +0 ", records(model))
+    for line in ("", "  weights 0\n", "  weights 0\n  slice 1\n  prefetch.taps 2\n"):
+        told.write_text(re.search(r"^schedule .*: winograd\n", text, re.M)[0] + line)
+        assert mcc(model, CPU, "--winograd-weights=open", f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
+        outputs.append(result(tmp_path / "a.so"))
+    assert all(np.allclose(o, outputs[0], rtol=1e-4, atol=1e-6) for o in outputs)
+    told.write_text(re.search(r"^schedule .*: winograd\n", text, re.M)[0] + "  weights 1\n")
+    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so")
+    assert done.returncode == 2 and "come from where the constants were laid out for" in done.stderr
+
+
 def test_squares(tmp_path):
     """Squares of another size turn the same operand; those that it does not have are refused."""
     nodes, inputs, outputs, arrays = maps()

@@ -186,7 +186,7 @@ static bool nothing_stored(const struct module *m, const struct shape *s)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        n += m->kernels.data[i].attention != NULL;
+        n += m->kernels.data[i].form.attention != NULL;
     for (uint32_t v = 1; v < m->n_values; v++) {
         const struct type *t = value_type(m->g, (value_id){v});
         bool row = false, key = false;

@@ -9,7 +9,7 @@ static bool attn_init(struct attn *t, struct em *em)
     struct attention_shape shape;
     if (!attention_shape(&em->site, &shape))
         return false;
-    const struct attention *a = em->k->attention;
+    const struct attention *a = em->k->form.attention;
     *t = (struct attn){.em = em, .a = a, .scores = shape.scores, .values = shape.values, .of_row = shape.of_row, .of_key = shape.of_key,
                        .of_p = shape.of_p, .of_v = shape.of_v, .row_operand = shape.scores->in[a->rows_of],
                        .key_operand = shape.scores->in[1 - a->rows_of], .rows = shape.rows, .keys = shape.keys, .lanes = s->lanes,

@@ -11,7 +11,7 @@ static expr_id weight_at(const struct wino *w, const struct product *p, expr_id 
     expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
     if (w->weights.i) {
         expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
-        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, wino_u_stride(w, p->nr))), at);
+        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s, p->nr))), at);
     }
     expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
     expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));

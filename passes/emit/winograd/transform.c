@@ -101,7 +101,7 @@ static lval input_load(struct wino *w, uint32_t row, uint32_t column)
     return em_load(em, w->n->in[0], at, cond);
 }
 
-/* ---- an operand that is computed here (kernel.staged) ---- */
+/* ---- an operand that is computed here (kernel.form.staged) ---- */
 
 /* Where element (row, column) of the tile lies in the image, or beside it. */
 static void mapped_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
@@ -204,7 +204,7 @@ void wino_input(struct wino *w, expr_id blocks)
     w->vec = em_for_begin(em, &v, zero, ex_const(x, w->slice), 1, NULL, 0);
     lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->slice), w->vec), w->ic);
     tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->mr), 1, NULL, 0), true);
-    if (em->k->staged.i)
+    if (em->k->form.staged.i)
         input_mapped(w);
     else
         input_tile(w, input_load);
@@ -244,7 +244,7 @@ void wino_weights(struct wino *w, const struct product *p)
         em_prefetch(em, L_PREFETCH2, w->weights, ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
     }
     expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->lanes));
-    struct weight_put to = {w, at, wino_u_stride(w, p->nr)};
+    struct weight_put to = {w, at, winograd_u_stride(w->s, p->nr)};
     emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->lanes}, g, weight_store, &to);
     em_for_end(em, &c, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);

@@ -58,7 +58,7 @@ static struct product column_at(const struct wino *w, expr_id number, int64_t nr
     struct exprs *x = w->em->x;
     expr_id zero = ex_const(x, 0);
     int64_t before = nr == w->nr ? 0 : w->wide;
-    expr_id u = ex_addc(x, ex_mulc(x, number, w->points * wino_u_stride(w, nr)), before * w->points * wino_u_stride(w, w->nr));
+    expr_id u = ex_addc(x, ex_mulc(x, number, w->points * winograd_u_stride(w->s, nr)), before * w->points * winograd_u_stride(w->s, w->nr));
     return (struct product){.vector = ex_addc(x, ex_mulc(x, number, nr), before * w->nr), .nr = nr, .u = w->resident ? u : zero,
                             .slice = zero, .first = true};
 }
@@ -122,13 +122,6 @@ static void chunks_of(struct wino *w, expr_id index)
     em_for_end(em, &l, NULL, NULL);
 }
 
-/* What of U is held at a time, in elements. */
-static int64_t held_weights(const struct wino *w)
-{
-    int64_t wide = wino_u_stride(w, w->nr);
-    return w->points * (w->resident ? w->wide * wide + w->narrow * wino_u_stride(w, w->nr - 1) : wide);
-}
-
 bool emit_winograd(struct em *em)
 {
     struct wino w;
@@ -139,14 +132,14 @@ bool emit_winograd(struct em *em)
     struct loop loops[2] = {{0, ex_const(x, w.ocv / w.group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.span)), {0}}};
     w.v = em_scratch(em, ELEM_F32, w.icv / w.slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
-    if (em->k->prepared) {
+    if (w.s->source != WEIGHTS_BY_KERNEL) {
         w.u = em_prepared(em);
     } else {
         value_id stored;
         if (!winograd_weights(em->m, w.n->in[1], &stored, w.stride))
             return false;
         w.weights = em_buffer(em, stored);
-        w.u = em_scratch(em, ELEM_F32, held_weights(&w));
+        w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
     }
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, loops[0].var, w.group);

@@ -48,7 +48,6 @@ struct product { expr_id point, vector, block, slice, next, u; int64_t nr; bool 
 /* Elements between points. */
 static inline int64_t wino_v_stride(const struct wino *w) { return (w->ct * w->slice | 1) * w->lanes; }
 static inline int64_t wino_m_stride(const struct wino *w) { return (w->ct * w->nr | 1) * w->lanes; }
-static inline int64_t wino_u_stride(const struct wino *w, int64_t nr) { return (w->slice * w->lanes * nr | 1) * w->lanes; }
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
