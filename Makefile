@@ -64,7 +64,7 @@ RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics
 RT_FLAGS_riscv64 := --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
 RT_FLAGS := -std=c11 -O2 -fPIC -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
-            -fno-stack-protector -fno-asynchronous-unwind-tables -ffp-contract=off -I. -Iruntime \
+            -fno-stack-protector -fasynchronous-unwind-tables -ffp-contract=off -I. -Iruntime \
             -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Werror
 
 TEST_SOURCES := $(wildcard tests/*/test_*.c)

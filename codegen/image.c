@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "codegen/image.h"
+#include "codegen/names.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/mcc_note.h"
@@ -115,6 +116,50 @@ static bool find_parts(struct image *im, bool has_weights)
     return true;
 }
 
+/* The names of symbols are the last thing in the file but for the section table, so longer ones move only that. */
+static bool name_functions(struct image *im, const struct function_names *names)
+{
+    struct strbuf text, out;
+    uint32_t k = 0, n = im->head->e_shnum;
+    while (k < n && im->sections[k].sh_type != SHT_SYMTAB)
+        k++;
+    if (k == n || im->sections[k].sh_link >= n || im->sections[k].sh_offset % 8)
+        return broken(im, "symbol table");
+    Elf64_Shdr *old = &im->sections[im->sections[k].sh_link];
+    for (uint32_t i = 0; i < n; i++)
+        if (im->sections[i].sh_type != SHT_NOBITS && im->sections[i].sh_offset > old->sh_offset)
+            return broken(im, "something behind the names");
+    if (im->head->e_shoff < old->sh_offset || old->sh_size == 0 || im->data[old->sh_offset + old->sh_size - 1] != 0)
+        return broken(im, "names");
+    Elf64_Sym *sym = (Elf64_Sym *)(void *)(im->data + im->sections[k].sh_offset);
+    strbuf_init(&text, im->arena);
+    strbuf_append(&text, "", 1);
+    for (uint64_t i = 0; i < im->sections[k].sh_size / sizeof *sym; i++) {
+        if (sym[i].st_name >= old->sh_size)
+            return broken(im, "a symbol's name");
+        const char *name = (const char *)im->data + old->sh_offset + sym[i].st_name;
+        if (ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC)
+            name = names_find(names, name);
+        sym[i].st_name = *name ? (Elf64_Word)text.n : 0;
+        if (*name)
+            strbuf_append(&text, name, strlen(name) + 1);
+    }
+    old->sh_size = text.n;
+    strbuf_init(&out, im->arena);
+    strbuf_append(&out, im->data, old->sh_offset);
+    strbuf_append(&out, text.data, text.n);
+    while (out.n % 8)
+        strbuf_append(&out, "", 1);
+    uint64_t table = out.n;
+    strbuf_append(&out, im->sections, n * sizeof *im->sections);
+    im->data = (unsigned char *)out.data;
+    im->size = out.n;
+    im->head = (Elf64_Ehdr *)(void *)im->data;
+    im->head->e_shoff = table;
+    im->sections = (Elf64_Shdr *)(void *)(im->data + table);
+    return true;
+}
+
 /* Lengthens the weights' segment and shifts what lies behind it in the file by delta. */
 static bool patch_headers(struct image *im, uint64_t size, uint64_t delta)
 {
@@ -214,7 +259,7 @@ static bool write_image(void *user, struct sink *s)
 }
 
 bool image_write(struct context *ctx, struct arena *arena, struct span linked, const struct weights_writer *w,
-                 const char *query, const char *path)
+                 const struct function_names *names, const char *query, const char *path)
 {
     struct image im = { .ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query };
     int64_t limit = ctx->limits.max_output_size;
@@ -224,5 +269,5 @@ bool image_write(struct context *ctx, struct arena *arena, struct span linked, c
     if (strlen(query) >= sizeof((struct mcc_note *)0)->query)
         return error_at(ctx, FAIL_USAGE, (src_id){ 0 }, NULL, "the prefix is too long");
     im.data = arena_copy(arena, linked.data, linked.size);
-    return check_sections(&im) && find_parts(&im, embedded_size(w) > 0) && sink_file(ctx, arena, path, write_image, &im);
+    return check_sections(&im) && name_functions(&im, names) && find_parts(&im, embedded_size(w) > 0) && sink_file(ctx, arena, path, write_image, &im);
 }

@@ -5,16 +5,17 @@
 #include "codegen/codegen.h"
 
 struct sink;
+struct function_names;
 
 /* image: a linked shared object with a placeholder of the weights as its last segment. Writes it with the weights in
- * place, the note sealed, atomically to path. */
-bool image_write(struct context *, struct arena *, struct span image, const struct weights_writer *, const char *query,
-                 const char *path);
+ * place, the note sealed, functions named, atomically to path. */
+bool image_write(struct context *, struct arena *, struct span image, const struct weights_writer *,
+                 const struct function_names *, const char *query, const char *path);
 
-/* merged: a relocatable file. Writes it with the weights, all symbols but `query` local, as it is or as the one member
- * of an archive. */
+/* merged: a relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or as the
+ * one member of an archive. */
 bool object_write(struct context *, struct arena *, struct span merged, const struct weights_writer *,
-                  const char *query, enum output_kind, const char *path);
+                  const struct function_names *, const char *query, enum output_kind, const char *path);
 
 /* The sidecar (sidecar.c): bytes before the weights; head and weights into an empty file, with their hashes. */
 uint64_t sidecar_head_size(struct arena *, const struct weights_writer *);

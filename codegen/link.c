@@ -9,6 +9,7 @@
 #include "codegen/codegen.h"
 #include "codegen/elf.h"
 #include "codegen/image.h"
+#include "codegen/names.h"
 #include "codegen/rt_objects.h"
 #include "codegen/table.h"
 #include "codegen/wire.h"
@@ -30,7 +31,8 @@ static const char script[] =
     "PHDRS {\n"
     "  ro PT_LOAD FILEHDR PHDRS FLAGS(4);\n  text PT_LOAD FLAGS(5);\n  late PT_LOAD FLAGS(6);\n  rw PT_LOAD FLAGS(6);\n%s"
     "  dynamic PT_DYNAMIC FLAGS(6);\n  note PT_NOTE FLAGS(4);\n  relro PT_GNU_RELRO FLAGS(4);\n"
-    "  stack PT_GNU_STACK FLAGS(6);\n}\n"
+    "  stack PT_GNU_STACK FLAGS(6);\n"
+    "  frames PT_GNU_EH_FRAME FLAGS(4);\n}\n"
     "SECTIONS {\n"
     "  . = SIZEOF_HEADERS;\n"
     "  .note.mcc : { KEEP(*(.note.mcc)) } :ro :note\n"
@@ -39,6 +41,8 @@ static const char script[] =
     "  .dynstr : { *(.dynstr) } :ro\n"
     "  .rela.dyn : { *(.rela.dyn) } :ro\n"
     "  .rela.plt : { *(.rela.plt) } :ro\n"
+    "  .eh_frame_hdr : { *(.eh_frame_hdr) } :ro :frames\n"
+    "  .eh_frame : { *(.eh_frame) } :ro\n"
     "  .rodata : { *(.rodata .rodata.* .srodata .srodata.*) } :ro\n"
     "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
     "  .text : { *(.text .text.*) } :text\n"
@@ -55,7 +59,7 @@ static const char script[] =
     "  data_end = .;\n"
     "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
     "%s"
-    "  /DISCARD/ : { *(.comment) *(.eh_frame) *(.eh_frame_hdr) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
+    "  /DISCARD/ : { *(.comment) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
     "}\n";
 
 static struct span text_span(const char *text)
@@ -118,7 +122,7 @@ static void add_options(struct arena *arena, struct strbuf *options, const struc
 {
     static const char *const both[] = { "--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note" };
     static const char *const shared[] = {
-        "-shared", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--fatal-warnings", "--no-undefined",
+        "-shared", "--eh-frame-hdr", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--fatal-warnings", "--no-undefined",
         "-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"
     };
     add_option(options, "-m");
@@ -177,11 +181,12 @@ bool codegen_link(struct context *ctx, const struct codegen_options *options, co
     arena_init(&arena, ctx);
     const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
     const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";
+    struct function_names names = names_make(&arena, a);
     bool ok = run_linker(ctx, &arena, options, a, m, kind, query, &image);
     if (ok && kind != OUTPUT_SHARED)
-        ok = object_write(ctx, &arena, image, &a->weights, query, kind, path);
+        ok = object_write(ctx, &arena, image, &a->weights, &names, query, kind, path);
     else if (ok)
-        ok = image_write(ctx, &arena, image, &a->weights, query, path);
+        ok = image_write(ctx, &arena, image, &a->weights, &names, query, path);
     arena_release(&arena);
     return ok;
 }

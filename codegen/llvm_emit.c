@@ -370,10 +370,10 @@ static void emit_block(struct emitter *e, lblock b, LLVMValueRef *yields)
 
 /* ---- the function ---- */
 
-static void add_attribute(struct emitter *e, LLVMAttributeIndex at, const char *name)
+static void add_attribute(struct emitter *e, LLVMAttributeIndex at, const char *name, uint64_t value)
 {
     unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, 0));
+    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
 }
 
 static void add_string_attribute(struct emitter *e, const char *key, const char *value)
@@ -391,14 +391,15 @@ static void declare_function(struct emitter *e, const char *symbol)
     LLVMValueRef old = LLVMGetNamedFunction(e->module, symbol);
     e->fn = old ? old : LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->nothing, params, 5, false));
     LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
-    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind");
+    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
+    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable", 2);      /* call frames, at every instruction */
     add_string_attribute(e, "target-cpu", e->machine->target.cpu);
     if (e->machine->target.features[0])
         add_string_attribute(e, "target-features", e->machine->target.features);
     if (e->machine->vector_width)
         add_string_attribute(e, "prefer-vector-width", e->machine->vector_width);
     for (LLVMAttributeIndex i = 1; i <= 5; i += i == 1 ? 3 : 1)
-        add_attribute(e, i, "noalias");   /* args, scratch, run */
+        add_attribute(e, i, "noalias", 0);   /* args, scratch, run */
     e->begin = LLVMGetParam(e->fn, 1);
     e->end = LLVMGetParam(e->fn, 2);
     e->scratch = LLVMGetParam(e->fn, 3);

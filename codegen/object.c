@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codegen/image.h"
+#include "codegen/names.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
@@ -26,6 +27,7 @@ struct merged {
     uint64_t desc;                 /* file offset of mcc_rt_model */
     struct strbuf names;           /* the new string table */
     const struct weights_writer *writer;
+    const struct function_names *called;
     const char *query;
     enum output_kind kind;
     struct sink *object;           /* with a sidecar: the object, while the sidecar is being written */
@@ -84,8 +86,13 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
             sym[i].st_name = (Elf64_Word)m->names.n;
             strbuf_append(&m->names, m->query, strlen(m->query) + 1);
         } else if (ELF64_ST_BIND(sym[i].st_info) != STB_LOCAL && place != SHN_UNDEF) {
+            const char *text = ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC ? names_find(m->called, name) : name;
             sym[i].st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(sym[i].st_info));
             sym[i].st_other = STV_DEFAULT;
+            if (text != name) {
+                sym[i].st_name = (Elf64_Word)m->names.n;
+                strbuf_append(&m->names, text, strlen(text) + 1);
+            }
         } else if (place == SHN_UNDEF && strncmp(name, "pthread_", 8) == 0) {
             /* Weak for shared objects (runtime/rt_threads.c); a static link takes from an archive only what is needed. */
             sym[i].st_info = ELF64_ST_INFO(STB_GLOBAL, ELF64_ST_TYPE(sym[i].st_info));
@@ -223,9 +230,9 @@ static bool write_object(void *user, struct sink *s)
 }
 
 bool object_write(struct context *ctx, struct arena *arena, struct span merged, const struct weights_writer *w,
-                  const char *query, enum output_kind kind, const char *path)
+                  const struct function_names *names, const char *query, enum output_kind kind, const char *path)
 {
-    struct merged m = { .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .query = query, .kind = kind };
+    struct merged m = { .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .called = names, .query = query, .kind = kind };
     int64_t limit = ctx->limits.max_output_size;
     if (limit > 0 && (w->size > (uint64_t)limit || merged.size > (uint64_t)limit - w->size))
         return error_limit(ctx, (src_id){ 0 }, "the output has %llu bytes, more than the limit of %lld",

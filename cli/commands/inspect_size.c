@@ -13,17 +13,20 @@
 
 enum { SYMBOLS_MAX = 1 << 22 };
 
-/* The variant whose function `name` is: kernels end in the last word of the CPU's name ("_v3" of "x86-64-v3 +fma4");
- * -1: none. */
+/* The variant whose function `name` is: kernels' symbols end in the last word of the CPU's name ("_v3" of "x86-64-v3 +fma4"),
+ * and then comes a dot and the node's name; -1: none. */
 static int variant_of(const char *features, const char *name)
 {
-    const char *suffix = strrchr(name, '_');
+    size_t symbol = strcspn(name, "."), at = symbol;
+    while (at > 0 && name[at - 1] != '_')
+        at--;
+    const char *suffix = at > 0 ? name + at : NULL;
     int index = 0;
     for (const char *p = features; suffix && *p; index++) {
         size_t n = strcspn(p, ","), end = strcspn(p, " ,"), tail = end;
         while (tail > 0 && p[tail - 1] != '-')
             tail--;
-        if (strlen(suffix + 1) == end - tail && memcmp(suffix + 1, p + tail, end - tail) == 0)
+        if (symbol - at == end - tail && memcmp(suffix, p + tail, end - tail) == 0)
             return index < VARIANTS_MAX ? index : -1;
         p += n + (p[n] == ',');
     }

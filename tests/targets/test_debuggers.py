@@ -1,10 +1,14 @@
 """What debuggers see of a program that runs a compiled network."""
+import platform
+import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
+from onnx import helper
 
-from support.tool import DIGITS, ROOT, mcc
+from support.tool import DIGITS, ROOT, mcc, save, value
 
 gdb_only = pytest.mark.skipif(not shutil.which("gdb"), reason="gdb is not installed")
 
@@ -50,9 +54,19 @@ def program(tmp_path_factory):
     (folder / "main.c").write_text(HOST)
     subprocess.run(["gcc", "-std=c11", "-g", "-I", ROOT / "runtime", folder / "main.c", ROOT / "runtime/mcc_load.c", "-o", folder / "main",
                     "-ldl"], check=True)
-    done = mcc(DIGITS, "-o", folder / "net.so")
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "/layers.1/wide/MatMul"), helper.make_node("Relu", ["h"], ["r"], "relu"),
+             helper.make_node("MatMul", ["r", "v"], ["y"], "narrow")]
+    model = save(folder / "net.onnx", nodes, [value("x", [256, 512])], [value("y", [256, 256])],
+                 {"w": rng.random((512, 1024), np.float32), "v": rng.random((1024, 256), np.float32)})
+    done = mcc(model, "--variants=v2", "-o", folder / "net.so")
     assert done.returncode == 0, done.stderr
     return folder / "main", folder / "net.so"
+
+
+def functions(net):
+    names = subprocess.run(["nm", net], capture_output=True, text=True, check=True).stdout
+    return [line.split()[2] for line in names.splitlines() if line.split()[-2] == "t"]
 
 
 def gdb(*args, commands, timeout=30, **more):
@@ -90,3 +104,72 @@ def test_attach(program):
         host.stdin.close()
         assert host.wait(20) == 0
         host.stdout.close()
+
+
+@gdb_only
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_backtrace(program, tmp_path):
+    """From inside a kernel, which is called as its node is, to main, and from a worker to the thread's beginning."""
+    main, net = program
+    kernel = next(name for name in functions(net) if name.endswith(".layers.1.wide.MatMul_"))
+    assert re.fullmatch(r"k\d+_v2\.layers\.1\.wide\.MatMul_", kernel)
+    lines = tmp_path / "lines"
+    lines.write_text("\n" * 50)
+    said = gdb(main, commands=["break getchar", f"run {net} 2 <{lines}", "delete", f"tbreak '{kernel}' if $_thread == 1", "continue", "bt",
+                               f"tbreak '{kernel}' if $_thread == 2", "continue", "bt", "delete", "continue"], stdin=subprocess.PIPE)
+    traces = re.findall(r"^#0 .*(?:\n#.*)+", said, re.M)
+    callers = [re.findall(r"^#\d+ +(?:0x[0-9a-f]+ in )?(\S+) ?\(", trace, re.M) for trace in traces if kernel in trace.splitlines()[0]]
+    assert len(callers) == 2, said
+    assert callers[0][-1] == "main" and any("program" in name or name.startswith("main_v") for name in callers[0]), callers
+    assert callers[1][-1] in ("clone", "clone3", "__clone3") and "worker_main" in callers[1], callers
+    assert "??" not in "".join(traces) and "exited normally" in said, said
+
+
+@gdb_only
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_frames_at_every_instruction(program, tmp_path):
+    """Where pushes and pops have happened in part, too: main is found from each instruction of a small function's call."""
+    main, net = program
+    lines = tmp_path / "lines"
+    lines.write_text("\n" * 3)
+    said = gdb(main, commands=["break getchar", f"run {net} 1 <{lines}", "delete", "tbreak mcc_rt_launch", "continue",
+                               *(["stepi", "bt -1"] * 40), "kill"], stdin=subprocess.PIPE)
+    last = re.findall(r"^#\d+ .*", said, re.M)
+    assert len(last) >= 40 and all(" main (" in line for line in last[-40:]), said
+
+
+def test_objects_keep_frames_and_names(tmp_path):
+    for suffix in ("so", "o"):
+        done = mcc(DIGITS, "-o", tmp_path / f"net.{suffix}")
+        assert done.returncode == 0, done.stderr
+        assert any(re.fullmatch(r"k\d+_v4\.conv1_", name) for name in functions(tmp_path / f"net.{suffix}"))
+        frames = subprocess.run(["readelf", "--debug-dump=frames", tmp_path / f"net.{suffix}"], capture_output=True, text=True).stdout
+        assert frames.count(" FDE ") > 30
+    heads = subprocess.run(["readelf", "-lW", tmp_path / "net.so"], capture_output=True, text=True).stdout
+    assert "GNU_EH_FRAME" in heads
+
+
+def test_long_names_are_cut(tmp_path):
+    name = "/model/" + "a/long/scope/" * 100 + 'last "one"\n%s;é'
+    save(tmp_path / "m.onnx", [helper.make_node("Softmax", ["x"], ["y"], name)], [value("x", [4, 8])], [value("y", [4, 8])])
+    done = mcc(tmp_path / "m.onnx", "--variants=v3", "-o", tmp_path / "m.so")
+    assert done.returncode == 0, done.stderr
+    kernels = [f for f in functions(tmp_path / "m.so") if re.match(r"k\d+_v3", f)]
+    assert kernels and all(re.fullmatch(r"k\d+_v3\.[A-Za-z0-9_.]{1,49}", f) for f in kernels)
+    assert any(f.endswith("last_one_s_") for f in kernels), kernels
+
+
+@pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_perf_follows_calls(program, tmp_path):
+    main, net = program
+    done = subprocess.run(["perf", "record", "-q", "-F", "199", "-e", "cpu-clock", "--call-graph", "dwarf,8192", "-o", tmp_path / "data", main, net, "2"],
+                          input="\n" * 100, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 and "loaded" not in done.stdout:
+        pytest.skip("perf may not measure here")
+    said = subprocess.run(["perf", "script", "-F", "comm,ip,sym", "-i", tmp_path / "data"], capture_output=True, text=True, timeout=60).stdout
+    chains = [[line.split()[1] for line in chain.splitlines()[1:] if len(line.split()) > 1] for chain in said.split("\n\n")]
+    inside = [chain for chain in chains if chain and re.fullmatch(r"k\d+_v2\..*_", chain[0])]
+    assert any(chain[0].endswith(".layers.1.wide.MatMul_") for chain in inside), said[:3000]
+    reached = [chain for chain in inside if {"main", "program_v2"} <= set(chain) or "worker_main" in chain]
+    assert len(reached) > 0.9 * len(inside), said[:3000]
