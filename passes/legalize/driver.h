@@ -58,6 +58,8 @@ struct legalizer {
     src_id split;                  /* of the node that the innermost rule_fork is about; {0}: none */
     uint32_t n_forks;              /* forks being walked, one inside of the other */
     uint32_t fork_nodes;           /* nodes walked for them so far */
+    uint32_t fork_legal;           /* legal nodes that came of forks that ended, */
+    uint32_t fork_start;           /* and how many there were when the outermost one began */
 };
 
 bool walk_region(struct legalizer *, region_id);

@@ -15,8 +15,9 @@
 
 #include "ir/graph/infer.h"
 
-/* Forks inside of forks, and nodes walked for forks: as many as the model has, some times over. */
-enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4 };
+/* Forks inside of forks; nodes walked for forks, and legal nodes that came of those: some, and as many as the model has some times over.
+ * (A Reshape to a shape of unknown length gives 9 ways and 90 legal nodes, two in a row 81 and 860, each way with kernels of its own.) */
+enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4, FORK_LEGAL_FREE = 400, FORK_LEGAL_TIMES = 32 };
 
 /* ---- asking ------------------------------------------------------------------------------------------------------------ */
 
@@ -68,8 +69,10 @@ static bool is_link(const struct rule *r)
 static bool fork_allowed(const struct rule *r, bool again)
 {
     const struct legalizer *lg = r->lg;
+    uint32_t legal = lg->fork_legal + (lg->n_forks ? lg->to->nodes.n - lg->fork_start : 0);
     return (lg->n_forks < FORKS_MAX || (again && is_link(r))) &&
-           lg->fork_nodes / FORK_NODES_TIMES < lg->from->nodes.n + FORK_NODES_FREE;
+           lg->fork_nodes / FORK_NODES_TIMES < lg->from->nodes.n + FORK_NODES_FREE &&
+           legal < FORK_LEGAL_FREE + FORK_LEGAL_TIMES * (uint64_t)lg->from->nodes.n;
 }
 
 bool fork_ask(struct rule *r, struct fork *f)
@@ -276,9 +279,13 @@ bool fork_walk(struct legalizer *lg, struct fork *f, region_id region, uint32_t 
         lg->split = lg->b.src;
     else
         ++*at;
+    if (!lg->n_forks)
+        lg->fork_start = lg->to->nodes.n;
     lg->n_forks += !link;
     bool in_place = fork_sides(f, region, *at);
     lg->n_forks -= !link;
+    if (!lg->n_forks)
+        lg->fork_legal += lg->to->nodes.n - lg->fork_start;
     lg->split = split;
     lg->b.src = outer;
     return in_place;
