@@ -263,7 +263,7 @@ bool plan_memory(struct module *m)
     lives(&p);
     for (uint32_t i = 0; i < m->buffers.n; i++) {
         struct buffer *b = &m->buffers.data[i];
-        b->segment = late_expr(p.x, b->bytes);
+        b->segment = late_expr(p.x, b->bytes) || (ex_is(p.x, b->bytes, 0) && late_type(p.x, value_type(p.g, b->value)));
         if (b->segment)
             m->storage[b->value.i].place = PLACE_SEGMENT;
     }

@@ -265,3 +265,14 @@ def test_nothing_stored_once(tmp_path, dims):
     model = Model(tmp_path, [node("ConstantOfShape", "s", "c", value=value_of), node("Softplus", "c", "y"), node("Neg", "x", "z")],
                   [value("x", [2])], [value("y", None), value("z", None)], {"s": np.array(dims)})
     model.compare([np.ones(2, F)], [np.zeros(dims, F), -np.ones(2, F)])
+
+
+def test_branches_of_nothing(tmp_path):
+    """The result of an If is empty, and its other dims are known to neither branch's outside."""
+    branch = lambda name, op, operands: helper.make_graph([node(op, operands, name)], name, [], [value(name, None)])
+    made = [node("Slice", "x begin end axes steps", "v"), node("If", "c", "y", then_branch=branch("t", "Exp", "v"), else_branch=branch("e", "Mul", "v v"))]
+    ports = [value("x", [0, 3, 5, 2]), *(value(n, [4], T.INT32) for n in ("end", "axes", "steps")), value("c", [], T.BOOL)]
+    model = Model(tmp_path, made, ports, [value("y", None)], {"begin": np.array([0, 0, 1, 0], np.int32)})
+    for end, axes, steps in (([3, 2, 2, 1], [2, 1, 3, 0], [1, 1, 1, 1]), ([2, 5, 9, 0], [1, 2, 0, 3], [1, 2, 1, 1])):
+        for c in (False, True):
+            model.compare([np.zeros((0, 3, 5, 2), F), *(np.array(v, np.int32) for v in (end, axes, steps)), np.array(c)])
