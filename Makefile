@@ -119,7 +119,7 @@ $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
 # The command links LLVM statically and at a fixed address: the shared library's relocations cost every worker 15 ms
 # and 25 MB. The instrumented builds and the library take the shared one.
 $(BUILD)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
-	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC)) $(LDFLAGS)
+	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(if $(SANITIZE),$(LIBS),-no-pie -Wl,--gc-sections -Wl,--build-id=sha1 $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC)) $(LDFLAGS)
 
 $(BUILD)/libmcc.so: $(LIB_OBJECTS) $(GEN_OBJECTS)
 	$(call say,LINK,$@)$(CXX) -shared $(SAN) $(if $(SANITIZE),,-Wl,-z,defs) -Wl,-soname,libmcc.so.1 -o $@ $^ $(LIBS) $(LDFLAGS)
@@ -145,7 +145,8 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 	$(call say,VENV,$(BUILD)/venv)python3 -m venv $(BUILD)/venv && $(BUILD)/venv/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
-TEST_ENV := MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
+# Tests compile anew: what they ask of the cache they give a folder of their own.
+TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
 .PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.

@@ -11,7 +11,9 @@
 #include "passes/schedule/schedule.h"
 #include "runtime/rt.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
 
@@ -257,12 +259,28 @@ static enum emit_kind text_kind(const struct options *o)
     return o->emit_llvm ? EMIT_LLVM : o->assembly || last ? EMIT_ASSEMBLY : EMIT_OBJECT;
 }
 
+/* The folder of compiled modules, or NULL. The user's own one is made where it is not there yet. */
+static const char *cache_folder(struct context *ctx, const struct options *o)
+{
+    const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (o->no_cache)
+        return NULL;
+    if (told)
+        return *told && (o->cache || strcmp(told, "off") != 0) ? told : NULL;
+    if (!base || *base != '/')
+        base = home && *home == '/' ? arena_printf(&ctx->session, "%s/.cache", home) : NULL;
+    if (!base)
+        return NULL;
+    (void)mkdir(base, 0700);     /* where it fails, the folder in it does too */
+    return arena_printf(&ctx->session, "%s/mcc", base);
+}
+
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
     return (struct codegen_options){
         .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()), .opt_level = (int)o->level,
-        .emit = text_kind(o), .worker_memory = o->worker_memory,
+        .emit = text_kind(o), .worker_memory = o->worker_memory, .cache = cache_folder(c->ctx, o), .cache_bytes = o->cache_bytes,
         .verbose = o->verbose};
 }
 
@@ -279,12 +297,25 @@ void print_code(const struct compilation *c, struct strbuf *out)
     }
 }
 
+static void report_cached(const struct compilation *c, const struct codegen *g)
+{
+    struct strbuf text;
+    uint32_t found, asked;
+    codegen_cached(g, &found, &asked);
+    strbuf_init(&text, &c->ctx->session);
+    strbuf_printf(&text, "cache: %u of %u modules\n", found, asked);
+    c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
+}
+
 bool run_codegen(struct compilation *c)
 {
     codegen_give(c);
     struct codegen *g = c->codegen;
     c->codegen = NULL;
-    return codegen_finish(g, c->units.data);
+    bool ok = codegen_finish(g, c->units.data);
+    if (c->options->stats)
+        report_cached(c, g);
+    return ok;
 }
 
 /* ---- the artifact ----------------------------------------------------------------------------------------------------- */

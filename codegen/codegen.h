@@ -30,6 +30,8 @@ struct codegen_options {
     int opt_level;            /* 0..3 */
     enum emit_kind emit;
     int64_t worker_memory;    /* RLIMIT_AS of a worker; 0 = none */
+    const char *cache;        /* folder of earlier results (cache.h); NULL: none */
+    int64_t cache_bytes;      /* that it may hold */
     bool verbose;
 };
 /* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
@@ -40,6 +42,8 @@ void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, u
 bool codegen_step(struct codegen *);                                     /* false after a diagnostic */
 bool codegen_finish(struct codegen *, struct codegen_unit *);            /* of all lots; as codegen_objects() */
 void codegen_end(struct codegen *);                                      /* gives up: ends the workers */
+/* Of the jobs so far: how many results came from the cache, and how many were looked for there. */
+void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 /* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
  * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
 bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *, uint32_t n);

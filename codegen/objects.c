@@ -172,6 +172,7 @@ static void take_results(struct codegen_unit *units, const uint32_t *order, cons
 
 bool codegen_step(struct codegen *g) { return pool_step(g->pool); }
 void codegen_end(struct codegen *g) { pool_end(g->pool); }
+void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked) { pool_cached(g->pool, found, asked); }
 
 bool codegen_finish(struct codegen *g, struct codegen_unit *all)
 {

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "codegen/cache.h"
 #include "codegen/wire.h"
 #include "ir/base/file.h"
 
@@ -46,7 +47,8 @@ struct pool {
     uint32_t n_given;
     struct worker worker[WORKERS_MAX];
     uint32_t n_workers, workers_max;
-    bool ok;
+    struct cache *cache;        /* opened with the first job that may be there; NULL: none */
+    bool sought, ok;
 };
 
 /* ---- starting and ending ---- */
@@ -235,6 +237,8 @@ static void worker_finish(struct pool *p, struct worker *w)
     switch (w->head.status) {
     case WIRE_OK:
         job->result = (struct span){ w->body, w->head.size };
+        if (job->head.kind == WIRE_COMPILE && p->cache)
+            cache_put(p->cache, job_bytes(p->arena, job), job->result);
         break;
     case WIRE_NO_MEMORY:
         p->ok = error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of memory", job->what);
@@ -336,6 +340,18 @@ struct pool *pool_new(struct context *ctx, struct arena *arena, const struct cod
     return p;
 }
 
+/* Is the job's result known from before? */
+static bool job_cached(struct pool *p, struct job *job)
+{
+    const struct codegen_options *o = &p->options;
+    if (job->head.kind != WIRE_COMPILE || !o->cache)
+        return false;
+    if (!p->sought)
+        p->cache = cache_open(p->ctx, p->arena, o->cache, o->self, o->cache_bytes);
+    p->sought = true;
+    return p->cache && cache_get(p->cache, job_bytes(p->arena, job), &job->result);
+}
+
 void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -345,6 +361,8 @@ void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
         job.length = 0;
         for (uint64_t k = 0; k < job.head.n_parts; k++)
             job.length += job.parts[k].size;
+        job.given = job_cached(p, &job);
+        p->n_given += job.given;
         VEC_PUSH(p->arena, &p->jobs, job);
     }
 }
@@ -365,6 +383,7 @@ void pool_end(struct pool *p)
             kill(w->pid, SIGKILL);
         worker_end(w);
     }
+    cache_close(p->cache);
 }
 
 /* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
@@ -386,5 +405,7 @@ bool pool_finish(struct pool *p)
         longjmp(*outer, 1);
     return p->ok;
 }
+
+void pool_cached(const struct pool *p, uint32_t *found, uint32_t *asked) { cache_counts(p->cache, found, asked); }
 
 const struct job *pool_job(const struct pool *p, uint32_t i) { return &p->jobs.data[i]; }

@@ -47,5 +47,6 @@ bool pool_step(struct pool *);      /* hands out and takes back without waiting;
 bool pool_finish(struct pool *);    /* waits for all and ends it; false after a diagnostic: some results are empty */
 void pool_end(struct pool *);       /* ends workers, whatever they do */
 const struct job *pool_job(const struct pool *, uint32_t);
+void pool_cached(const struct pool *, uint32_t *found, uint32_t *asked);     /* as codegen_cached() */
 
 #endif

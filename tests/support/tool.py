@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from support import agree
 
+os.environ.setdefault("MCC_CACHE", "off")   # tests compile anew
 MCC = os.environ.get("MCC", "build/mcc")
 BUILD = pathlib.Path(os.environ.get("MCC_BUILD", "build"))
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent

@@ -1,0 +1,232 @@
+/* See cache.h. */
+#include "codegen/cache.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ir/base/file.h"
+
+enum {
+    ENTRY_MAX = 64 << 20,        /* bytes of a file */
+    NOTES_MAX = 1 << 16,         /* of the worker's notes */
+    BUILD_ID_MAX = 64,
+    FILES_MAX = 1 << 20          /* that one look at the folder counts */
+};
+static const char magic[8] = "mcc-obj1";
+
+struct cache {
+    struct context *ctx;
+    struct arena *arena;
+    int folder;
+    int64_t limit;
+    unsigned char build[BUILD_ID_MAX];
+    uint32_t n_build;
+    uint32_t found, asked;
+    bool stored;
+};
+
+/* A file: this, then build id, job and result, without gaps. */
+struct entry_head {
+    char magic[8];
+    uint64_t build, job, result; /* bytes of each */
+    uint64_t hash;               /* of the result */
+};
+
+/* ---- the worker's build ---- */
+
+static bool build_in_notes(struct cache *c, const char *notes, size_t size)
+{
+    for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
+        Elf64_Nhdr note;
+        memcpy(&note, notes + at, sizeof note);
+        size_t name = at + sizeof note, desc = name + ((size_t)note.n_namesz + 3) / 4 * 4, next = desc + ((size_t)note.n_descsz + 3) / 4 * 4;
+        if (next > size)
+            return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 && note.n_descsz <= BUILD_ID_MAX) {
+            memcpy(c->build, notes + desc, note.n_descsz);
+            c->n_build = note.n_descsz;
+            return note.n_descsz > 0;
+        }
+        at = next;
+    }
+    return false;
+}
+
+static bool build_in_file(struct cache *c, int fd)
+{
+    Elf64_Ehdr head;
+    Elf64_Phdr part;
+    if (!fd_pread(fd, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64)
+        return false;
+    for (uint32_t i = 0; i < head.e_phnum; i++) {
+        if (!fd_pread(fd, &part, sizeof part, head.e_phoff + i * sizeof part))
+            return false;
+        if (part.p_type != PT_NOTE || part.p_filesz > NOTES_MAX)
+            continue;
+        char *notes = arena_alloc(c->arena, part.p_filesz + 1);
+        if (fd_pread(fd, notes, part.p_filesz, part.p_offset) && build_in_notes(c, notes, part.p_filesz))
+            return true;
+    }
+    return false;
+}
+
+struct cache *cache_open(struct context *ctx, struct arena *arena, const char *folder, const char *worker, int64_t limit)
+{
+    struct cache *c = NEW(arena, struct cache);
+    *c = (struct cache){ .ctx = ctx, .arena = arena, .limit = limit };
+    int fd = open(worker, O_RDONLY | O_CLOEXEC);
+    bool known = fd >= 0 && build_in_file(c, fd);
+    if (fd >= 0)
+        close(fd);
+    if (!known)
+        return NULL;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return NULL;
+    c->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return c->folder < 0 ? NULL : c;
+}
+
+/* ---- entries ---- */
+
+static uint64_t job_hash(const struct cache *c, struct span job)
+{
+    return hash_mix(hash_bytes(c->build, c->n_build), hash_bytes(job.data, job.size));
+}
+
+/* The entry's bytes behind its head are build, job, result. */
+static bool entry_fits(const struct cache *c, const struct entry_head *h, const char *body, struct span job)
+{
+    return memcmp(body, c->build, c->n_build) == 0 && memcmp(body + c->n_build, job.data, job.size) == 0 &&
+           hash_bytes(body + c->n_build + job.size, h->result) == h->hash;
+}
+
+static bool entry_read(struct cache *c, int fd, struct span job, struct span *result)
+{
+    struct entry_head h;
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > ENTRY_MAX || !fd_read(fd, &h, sizeof h))
+        return false;
+    if (memcmp(h.magic, magic, sizeof magic) != 0 || h.build != c->n_build || h.job != job.size || h.result > ENTRY_MAX)
+        return false;
+    size_t size = c->n_build + job.size + h.result;
+    char *body = arena_alloc(c->arena, size + 1);
+    if ((uint64_t)st.st_size != sizeof h + size || !fd_read(fd, body, size) || !entry_fits(c, &h, body, job))
+        return false;
+    *result = (struct span){ body + c->n_build + job.size, h.result };
+    return true;
+}
+
+bool cache_get(struct cache *c, struct span job, struct span *result)
+{
+    char name[24];
+    if (!c)
+        return false;
+    c->asked++;
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)job_hash(c, job));
+    int fd = openat(c->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool ok = entry_read(c, fd, job, result);
+    if (ok)
+        futimens(fd, (struct timespec[2]){ { 0, UTIME_NOW }, { 0, UTIME_NOW } });    /* used now: cache_close keeps it */
+    close(fd);
+    c->found += ok;
+    return ok;
+}
+
+void cache_put(struct cache *c, struct span job, struct span result)
+{
+    char name[24], part[48];
+    if (!c || sizeof(struct entry_head) + c->n_build + job.size + result.size > ENTRY_MAX)
+        return;
+    uint64_t hash = job_hash(c, job);
+    snprintf(name, sizeof name, "%016llx", (unsigned long long)hash);
+    snprintf(part, sizeof part, "%016llx.%ld.part", (unsigned long long)hash, (long)getpid());
+    struct entry_head h = { .build = c->n_build, .job = job.size, .result = result.size, .hash = hash_bytes(result.data, result.size) };
+    memcpy(h.magic, magic, sizeof magic);
+    int fd = openat(c->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    bool ok = fd_write(fd, &h, sizeof h) && fd_write(fd, c->build, c->n_build) && fd_write(fd, job.data, job.size) &&
+              fd_write(fd, result.data, result.size);
+    ok = close(fd) == 0 && ok;
+    if (!ok || renameat(c->folder, part, c->folder, name) != 0)
+        unlinkat(c->folder, part, 0);
+    else
+        c->stored = true;
+}
+
+void cache_counts(const struct cache *c, uint32_t *found, uint32_t *asked)
+{
+    *found = c ? c->found : 0;
+    *asked = c ? c->asked : 0;
+}
+
+/* ---- the limit ---- */
+
+struct file { int64_t used, size; char name[48]; };
+
+static int by_use(const void *a, const void *b)
+{
+    const struct file *x = a, *y = b;
+    return (x->used > y->used) - (x->used < y->used);
+}
+
+/* Only files that are called as ours are: a folder that was given by mistake loses nothing. */
+static bool is_ours(const char *name)
+{
+    size_t n = strspn(name, "0123456789abcdef");
+    return n == 16 && (!name[16] || (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
+}
+
+static uint32_t list_files(struct cache *c, DIR *dir, struct file **files, int64_t *total)
+{
+    VEC(struct file) list = { 0 };
+    struct stat st;
+    for (struct dirent *d; (d = readdir(dir)) != NULL && list.n < FILES_MAX;) {
+        if (!is_ours(d->d_name) || fstatat(c->folder, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        struct file f = { .used = (int64_t)st.st_mtime, .size = (int64_t)st.st_size };
+        memcpy(f.name, d->d_name, strlen(d->d_name) + 1);
+        *total += f.size;
+        VEC_PUSH(c->arena, &list, f);
+    }
+    *files = list.data;
+    return list.n;
+}
+
+/* Down to nine tenths of the limit, so that not every compilation has to remove something. */
+static void trim(struct cache *c)
+{
+    struct file *files;
+    int64_t total = 0;
+    int fd = openat(c->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return;
+    uint32_t n = list_files(c, dir, &files, &total);
+    closedir(dir);
+    if (total <= c->limit)
+        return;
+    qsort(files, n, sizeof *files, by_use);
+    for (uint32_t i = 0; i < n && total > c->limit - c->limit / 10; i++)
+        if (unlinkat(c->folder, files[i].name, 0) == 0)
+            total -= files[i].size;
+}
+
+void cache_close(struct cache *c)
+{
+    if (!c || c->folder < 0)
+        return;
+    if (c->stored)
+        trim(c);
+    close(c->folder);
+    c->folder = -1;
+}

@@ -1,0 +1,147 @@
+"""The cache of compiled modules: the same bytes with and without, whatever lies in its folder, and no larger than it may be."""
+import concurrent.futures
+import os
+import re
+import subprocess
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from support.tool import MCC, dense, mcc, save, value
+
+
+def network(path, seed=0):
+    """Five convolutions of different sizes: more than one module."""
+    rng, names = np.random.default_rng(seed), ["x", "a", "b", "c", "d", "y"]
+    channels = [3, 16, 24, 40, 56, 8]
+    weights = {f"w{i}": rng.standard_normal((channels[i + 1], channels[i], 3, 3)).astype(np.float32) for i in range(5)}
+    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}", strides=[1 + i % 2] * 2) for i in range(5)]
+    return save(path, nodes, [value("x", [1, 3, 64, 64])], [value("y", [None] * 4)], weights)
+
+
+@pytest.fixture
+def model(tmp_path):
+    return network(tmp_path / "net.onnx")
+
+
+def compiled(model, out, *flags, env=None):
+    """(the artifact's bytes, modules that were found, modules)"""
+    done = subprocess.run([MCC, str(model), "-o", str(out), "--stats", *flags], capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, **(env or {})))
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"^cache: (\d+) of (\d+) modules$", done.stdout, re.M)
+    return out.read_bytes(), int(found[1]), int(found[2])
+
+
+def entries(folder):
+    return sorted(folder.iterdir())
+
+
+def test_a_second_time(model, tmp_path):
+    cold, found, asked = compiled(model, tmp_path / "a.so", f"--cache={tmp_path / 'cache'}")
+    assert found == 0 and asked >= 3 and len(entries(tmp_path / "cache")) == asked
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    warm, found, again = compiled(model, tmp_path / "b.so", f"--cache={tmp_path / 'cache'}")
+    assert found == again == asked and warm == cold
+    none, found, asked = compiled(model, tmp_path / "c.so", f"--cache={tmp_path / 'cache'}", "--no-cache")
+    assert (found, asked) == (0, 0) and none == cold
+    assert compiled(model, tmp_path / "d.so", f"--cache={tmp_path / 'cache'}", "-O1")[1] == 0   # other code
+
+
+def damage(path, how):
+    data = path.read_bytes()
+    if how == "short":
+        path.write_bytes(data[:len(data) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "result":
+        path.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+    elif how == "lengths":
+        path.write_bytes(data[:16] + b"\xff" * 8 + data[24:])
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    elif how == "link":
+        moved = path.with_suffix(".moved")
+        path.rename(moved)
+        path.symlink_to(moved)
+    elif how == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+
+
+@pytest.mark.parametrize("how", ["short", "empty", "result", "lengths", "folder", "link", "pipe"])
+def test_what_is_damaged_is_compiled_again(model, tmp_path, how):
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={tmp_path / 'cache'}")
+    damage(entries(tmp_path / "cache")[0], how)
+    warm, found, _ = compiled(model, tmp_path / "b.so", f"--cache={tmp_path / 'cache'}")
+    assert warm == cold and found == asked - 1
+    again, found, _ = compiled(model, tmp_path / "c.so", f"--cache={tmp_path / 'cache'}")
+    assert again == cold and found == (asked - 1 if how == "folder" else asked)   # a folder cannot be replaced
+
+
+def test_a_name_that_collides_is_a_miss(model, tmp_path):
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={tmp_path / 'cache'}")
+    one, two = entries(tmp_path / "cache")[:2]
+    data = one.read_bytes(), two.read_bytes()
+    one.write_bytes(data[1])
+    two.write_bytes(data[0])
+    warm, found, _ = compiled(model, tmp_path / "b.so", f"--cache={tmp_path / 'cache'}")
+    assert warm == cold and found == asked - 2
+
+
+def test_it_stays_below_its_limit(model, tmp_path):
+    cache = tmp_path / "cache"
+    compiled(model, tmp_path / "a.so", f"--cache={cache}")
+    for path in entries(cache):
+        os.utime(path, (1, 1))
+    (cache / "mine.txt").write_text("not the cache's")
+    size = sum(p.stat().st_size for p in entries(cache))
+    other = network(tmp_path / "other.onnx", seed=1)
+    compiled(other, tmp_path / "b.so", f"--cache={cache}", f"--limit-cache={size}", "-march=x86-64-v2")
+    assert sum(p.stat().st_size for p in entries(cache)) <= size and (cache / "mine.txt").exists()
+    assert compiled(other, tmp_path / "c.so", f"--cache={cache}", "-march=x86-64-v2")[1] > 0   # the oldest went
+
+
+def test_a_folder_that_is_none(model, tmp_path):
+    (tmp_path / "file").write_text("")
+    plain = compiled(model, tmp_path / "a.so", "--no-cache")[0]
+    for folder in (tmp_path / "file", tmp_path / "missing/cache", "/proc/nothing"):
+        assert compiled(model, tmp_path / "b.so", f"--cache={folder}") == (plain, 0, 0)
+
+
+def test_many_at_once(model, tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(compiled, model, tmp_path / f"{i}.so", f"--cache={tmp_path / 'cache'}") for i in range(4)]
+        results = [run.result() for run in runs]
+    assert len({data for data, _, _ in results}) == 1
+    assert not [p for p in entries(tmp_path / "cache") if p.suffix]   # no parts are left
+
+
+def test_where_it_is(tmp_path):
+    model = dense(tmp_path / "net.onnx")
+    clean = {k: "" for k in ("MCC_CACHE", "XDG_CACHE_HOME", "HOME")}
+
+    def count(folder, *flags, **env):
+        compiled(model, tmp_path / "a.so", *flags, env=env)
+        return len(entries(folder)) if folder.exists() else 0
+
+    def environment(**env):
+        given = {k: v for k, v in os.environ.items() if k not in clean}
+        done = subprocess.run([MCC, str(model), "-o", str(tmp_path / "a.so")], env=dict(given, **env), capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+
+    environment(HOME=str(tmp_path / "home"))                       # no such folder
+    assert not (tmp_path / "home").exists()
+    (tmp_path / "home").mkdir()
+    environment(HOME=str(tmp_path / "home"))
+    assert entries(tmp_path / "home/.cache/mcc")
+    environment(HOME=str(tmp_path / "home"), XDG_CACHE_HOME=str(tmp_path / "xdg"))
+    assert entries(tmp_path / "xdg/mcc")
+    (tmp_path / "told").mkdir()
+    environment(HOME=str(tmp_path / "home"), MCC_CACHE=str(tmp_path / "told"))
+    assert entries(tmp_path / "told")
+    assert count(tmp_path / "none", MCC_CACHE="off") == 0
+    assert count(tmp_path / "flag", f"--cache={tmp_path / 'flag'}", MCC_CACHE="off") > 0
+    assert mcc(model, "--print-config", "--no-cache").stdout.count("no-cache: true") == 1
