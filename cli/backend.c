@@ -51,56 +51,12 @@ bool module_begin(struct compilation *c)
     return choices_read(c);
 }
 
-const char *kernel_kind_name(enum kernel_kind k)
-{
-    static const char *const names[] = {"map", "reduce", "contract", "scan", "scatter", "call", "control", "halo"};
-    return names[k];
-}
-
-static void print_kernels(const struct module *m, struct strbuf *out)
-{
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
-        strbuf_printf(out, "k%u %s%s:", i, kernel_kind_name(k->kind), k->has_rows ? " rows" : "");
-        for (uint32_t j = k->nodes.n; j > 0; j--)
-            strbuf_printf(out, " %s", op_name(graph_node(m->g, k->nodes.data[j - 1])->op));
-        strbuf_printf(out, " ->");
-        for (uint32_t j = 0; j < k->outs.n; j++)
-            strbuf_printf(out, " %%%u", k->outs.data[j].i);
-        strbuf_append(out, "\n", 1);
-    }
-}
-
-static void print_storage(const struct module *m, struct strbuf *out)
-{
-    static const char *const places[] = {"none", "input", "output", "arena", "weights", "segment"};
-    struct exprs *x = m->ctx->exprs;
-    for (uint32_t v = 1; v < m->n_values; v++) {
-        const struct storage *s = &m->storage[v];
-        if (s->place == PLACE_NONE || !s->dim || value_type(m->g, (value_id){v})->kind != TYPE_TENSOR)
-            continue;
-        strbuf_printf(out, "%%%u %s [", v, places[s->place]);
-        for (int32_t d = 0; d < s->rank; d++) {
-            strbuf_printf(out, d ? ", " : "");
-            ex_print(x, value_type(m->g, (value_id){v})->dims[d], out);
-            strbuf_printf(out, "*");
-            ex_print(x, s->dim[d].outer, out);
-            if (s->dim[d].block)
-                strbuf_printf(out, "/%lld", (long long)s->dim[d].block);
-        }
-        strbuf_printf(out, "]%s\n", s->halo ? " halo" : "");
-    }
-}
-
 void print_module(const struct compilation *c, struct strbuf *out)
 {
-    if (!(c->module->facts & HAS_KERNELS)) {
-        print_graph(c, out);
-        return;
-    }
-    print_kernels(c->module, out);
-    if (c->module->facts & HAS_PLACES)
-        print_storage(c->module, out);
+    if (c->options->dot && !(c->module->facts & HAS_KERNELS))
+        graph_dot(c->module->g, out);
+    else
+        module_print(c->module, out, c->options->print_full);
 }
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,6 @@ bool run_schedule(struct compilation *);
 bool run_emit(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
-const char *kernel_kind_name(enum kernel_kind);
 /* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
 struct art_node *source_rows(struct compilation *, uint32_t *n);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */

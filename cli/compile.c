@@ -58,6 +58,7 @@ bool run_legalize(struct compilation *c)
         stats_census(c->graph, "legal", c->module->report);
     if (c->graph && c->check)
         c->last = last_refusal(c->graph);
+    c->module->facts &= ~(uint32_t)IS_IMPORTED;
     return c->graph;
 }
 
@@ -72,7 +73,7 @@ void print_graph(const struct compilation *c, struct strbuf *out)
 }
 
 bool verify_graph(struct compilation *c) { return graph_verify(c->graph); }
-bool verify_module(struct compilation *c) { return graph_verify(c->module->g); }
+bool verify_module(struct compilation *c) { return module_verify(c->module) && module_verify_text(c->module); }
 
 /* ---- the whole way --------------------------------------------------------------------------------------------- */
 

@@ -18,9 +18,10 @@ struct printer {
     struct strbuf *out;
     bool full;
     uint32_t *number;            /* of each value; 0: not met yet */
+    uint32_t *node_number, *region_number;
     uint32_t *src_number;        /* of each source */
     bool *sym_used, *expr_seen;
-    uint32_t n_values, n_srcs, n_exprs, n_syms;
+    uint32_t n_values, n_nodes, n_regions, n_srcs, n_exprs, n_syms;
     VEC(src_id) srcs;            /* by number, from 1 */
     VEC(expr_id) pending;
 };
@@ -82,10 +83,12 @@ static void meet_attr(struct printer *p, const struct attr *a)
 static void meet_region(struct printer *p, region_id r)
 {
     const struct region *region = graph_get_region(p->g, r);
+    p->region_number[r.i] = ++p->n_regions;
     for (uint32_t i = 0; i < region->params.n; i++)
         meet_value(p, region->params.data[i]);
     for (uint32_t i = 0; i < region->nodes.n; i++) {
         const struct node *node = graph_node(p->g, region->nodes.data[i]);
+        p->node_number[region->nodes.data[i].i] = ++p->n_nodes;
         for (uint32_t k = 0; k < node->n_out; k++)
             meet_value(p, node->out[k]);
         for (uint32_t k = 0; k < node->n_attr; k++)
@@ -505,16 +508,32 @@ static void meet_graph(struct printer *p)
         meet_type(p, g->outputs.data[i].declared);
 }
 
-void graph_print(const struct graph *g, struct strbuf *out, bool full)
+static struct printer printer_of(const struct graph *g, struct strbuf *out, bool full)
 {
     struct arena *a = out->arena;
     struct exprs *x = g->ctx->exprs;
     struct printer p = {.g = g, .x = x, .out = out, .full = full, .n_exprs = ex_count(x), .n_syms = sym_count(x)};
     p.number = NEW_ARRAY(a, uint32_t, g->values.n);
+    p.node_number = NEW_ARRAY(a, uint32_t, g->nodes.n);
+    p.region_number = NEW_ARRAY(a, uint32_t, g->regions.n);
     p.src_number = NEW_ARRAY(a, uint32_t, g->ctx->sources.n);
     p.sym_used = NEW_ARRAY(a, bool, p.n_syms + 1);
     p.expr_seen = NEW_ARRAY(a, bool, p.n_exprs);
     meet_graph(&p);
+    return p;
+}
+
+struct graph_numbers graph_numbers(const struct graph *g, struct arena *arena)
+{
+    struct strbuf none;
+    strbuf_init(&none, arena);
+    struct printer p = printer_of(g, &none, false);
+    return (struct graph_numbers){p.number, p.node_number, p.region_number};
+}
+
+void graph_print(const struct graph *g, struct strbuf *out, bool full)
+{
+    struct printer p = printer_of(g, out, full);
     PUT(&p, "mcir 1 ");
     put_name(&p, g->name);
     PUT(&p, " %s %lld\n", g->legal ? "legal" : "imported", (long long)g->ir_version);

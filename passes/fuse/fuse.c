@@ -616,11 +616,20 @@ static void require(struct fuser *f, value_id v)
         f->required[v.i] = true;
 }
 
+/* Was the region left behind by a node that is gone? */
+static bool is_orphan(const struct graph *g, region_id r)
+{
+    node_id owner = graph_get_region(g, r)->owner;
+    return r.i != 1 && (!owner.i || graph_node(g, owner)->dead);
+}
+
 static void require_roots(struct fuser *f)
 {
     struct graph *g = f->g;
     for (uint32_t r = 1; r < g->regions.n; r++) {
         struct region *region = graph_get_region(g, (region_id){r});
+        if (is_orphan(g, (region_id){r}))
+            continue;
         for (uint32_t i = 0; i < region->params.n; i++)
             f->m->stored[region->params.data[i].i] = true;
         for (uint32_t i = 0; i < region->results.n; i++)

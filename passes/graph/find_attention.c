@@ -265,23 +265,33 @@ static bool match(struct finder *f, const struct node *n)
     return axis >= 0 && match_softmax(f, from, idx, axis) && find_scores(f, f->a->z, idx, 0);
 }
 
-bool find_attention(struct module *m)
+void attention_begin(struct module *m)
 {
     m->n_attention_nodes = m->g->nodes.n;
     m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
-    for (uint32_t i = 1; i < m->n_attention_nodes; i++) {
-        const struct node *n = graph_node(m->g, (node_id){i});
-        struct attention a = {.values = {i}};
-        struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
-        if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] || m->attention_of[i])   /* another's */
-            continue;
-        for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
-            struct attention_step s = a.to_scores.data[j];
-            a.to_scores.data[j] = a.to_scores.data[a.to_scores.n - 1 - j];
-            a.to_scores.data[a.to_scores.n - 1 - j] = s;
-        }
-        m->attention_of[i] = m->attention_of[a.scores.i] = arena_copy(m->arena, &a, sizeof a);
+}
+
+bool attention_note(struct module *m, node_id id)
+{
+    const struct node *n = graph_node(m->g, id);
+    struct attention a = {.values = id};
+    struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
+    if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] || m->attention_of[id.i])   /* another's */
+        return false;
+    for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
+        struct attention_step s = a.to_scores.data[j];
+        a.to_scores.data[j] = a.to_scores.data[a.to_scores.n - 1 - j];
+        a.to_scores.data[a.to_scores.n - 1 - j] = s;
     }
+    m->attention_of[id.i] = m->attention_of[a.scores.i] = arena_copy(m->arena, &a, sizeof a);
+    return true;
+}
+
+bool find_attention(struct module *m)
+{
+    attention_begin(m);
+    for (uint32_t i = 1; i < m->n_attention_nodes; i++)
+        attention_note(m, (node_id){i});
     return true;
 }
 

@@ -27,8 +27,6 @@ struct attention {
 };
 
 /* The pass find_attention finds them all (module.attention_of). A value on the way that anybody else reads stays in memory: not one. */
-const struct attention *attention_of_values(const struct module *, node_id);     /* NULL: there is none */
-const struct attention *attention_of_scores(const struct module *, node_id);
 /* A point of p -> the point of z, a point of z -> the point of the scores; in place. */
 void attention_point_z(const struct graph *, const struct attention *, expr_id *idx);
 void attention_point_scores(const struct graph *, const struct attention *, expr_id *idx);

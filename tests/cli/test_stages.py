@@ -1,6 +1,9 @@
-"""The table of stages: its order in the documentation, what is left out, and that each says where it stands."""
+"""The table of stages: its order in the documentation, what is left out, and that each prints a text that reads back."""
+import concurrent.futures
+import os
 import re
 
+from conformance import suite
 from support.tool import DIGITS, ROOT, mcc
 
 
@@ -26,3 +29,16 @@ def test_what_is_left_out_says_so(tmp_path):
     left = re.findall(r"^// after (\S+): left out$", done.stderr, re.M)
     assert left == ["split-sums", "find-attention", "copy-operands", "block-channels", "place-pieces"]
     assert mcc(DIGITS, "-O0", "-stop-after=copy-operands", "-o", "-").stdout == mcc(DIGITS, "-O0", "-stop-after=separate-results", "-o", "-").stdout
+
+
+def verified(model):
+    """What is wrong after some pass: an invariant of the module (-verify-each), or a text that does not read back."""
+    done = mcc(model, "-q", "-verify-each", "-stop-after=plan", "-o", "-")
+    return f"{model}: {done.stderr}" if done.returncode not in (0, 1) else done.returncode
+
+
+def test_modules_of_the_suite_read_back():
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        found = list(pool.map(verified, [case.model for case in suite.cases().values()]))
+    assert [text for text in found if isinstance(text, str)] == []
+    assert found.count(0) > 1800

@@ -1,0 +1,506 @@
+/* Reads the text of a module (docs/module-text.md): what module_print wrote, or what was changed by hand for a test.
+ *
+ * Nothing is checked beyond syntax and references: that is module_verify's part.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "passes/module/text.h"
+
+struct reader {
+    struct context *ctx;
+    struct module *m;
+    const char *start, *p;
+    uint32_t lines;              /* of the graph before it */
+    VEC(value_id) values;        /* by number in the graph's text */
+    uint32_t n_nodes, n_regions; /* their numbers are their ids */
+};
+
+static bool fail(struct reader *r, const char *what)
+{
+    uint32_t line = r->lines + 1;
+    for (const char *p = r->start; p < r->p; p++)
+        line += *p == '\n';
+    return error_model(r->ctx, (src_id){0}, "line %u: %s", line, what);
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------------------------------- */
+
+static void skip_blanks(struct reader *r)
+{
+    r->p += strspn(r->p, " \t\r");
+    if (*r->p == ';')
+        r->p += strcspn(r->p, "\n");
+}
+
+static bool at_end(struct reader *r)
+{
+    skip_blanks(r);
+    return *r->p == '\n' || !*r->p;
+}
+
+static bool is_word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/* A whole word, or a sign. */
+static bool accept(struct reader *r, const char *token)
+{
+    size_t n = strlen(token);
+    skip_blanks(r);
+    if (strncmp(r->p, token, n) != 0 || (is_word_char(token[n - 1]) && is_word_char(r->p[n])))
+        return false;
+    r->p += n;
+    return true;
+}
+
+static bool expect(struct reader *r, const char *token)
+{
+    return accept(r, token) || fail(r, arena_printf(&r->ctx->session, "expected '%s'", token));
+}
+
+static bool read_i64(struct reader *r, int64_t *out)
+{
+    skip_blanks(r);
+    bool negative = *r->p == '-';
+    const char *p = r->p + negative;
+    if (*p < '0' || *p > '9')
+        return fail(r, "expected an integer");
+    for (*out = 0; *p >= '0' && *p <= '9'; p++)
+        if (!mul_i64(*out, 10, out) || !add_i64(*out, *p - '0', out))
+            return fail(r, "the integer does not fit into 64 bits");
+    *out = negative ? -*out : *out;
+    r->p = p;
+    return true;
+}
+
+static bool read_u32(struct reader *r, uint32_t *out)
+{
+    int64_t n;
+    if (!read_i64(r, &n))
+        return false;
+    *out = (uint32_t)n;
+    return (n >= 0 && n < INT32_MAX) || fail(r, "the number is out of range");
+}
+
+static bool read_u64(struct reader *r, uint64_t *out)
+{
+    int64_t n;
+    if (!read_i64(r, &n))
+        return false;
+    *out = (uint64_t)n;
+    return n >= 0 || fail(r, "the number is negative");
+}
+
+/* Its place in a list of words. */
+static bool read_choice(struct reader *r, const char *const *words, uint32_t n, uint32_t *out)
+{
+    for (*out = 0; *out < n; (*out)++)
+        if (accept(r, words[*out]))
+            return true;
+    return fail(r, "unknown word");
+}
+
+static bool is_value(struct reader *r) { skip_blanks(r); return *r->p == '%'; }
+static bool is_node(struct reader *r) { return is_value(r) || *r->p == '#'; }
+
+static bool read_value(struct reader *r, value_id *v)
+{
+    uint32_t k;
+    if (!expect(r, "%") || !read_u32(r, &k))
+        return false;
+    if (k >= r->values.n || !r->values.data[k].i)
+        return fail(r, "the graph has no such value");
+    *v = r->values.data[k];
+    return true;
+}
+
+static bool read_node(struct reader *r, node_id *id)
+{
+    value_id v;
+    if (accept(r, "#"))
+        return read_u32(r, &id->i) && ((id->i >= 1 && id->i <= r->n_nodes) || fail(r, "the graph has no such node"));
+    if (!read_value(r, &v))
+        return false;
+    *id = graph_value(r->m->g, v)->def;
+    return id->i || fail(r, "no node makes this value");
+}
+
+static bool read_expression(struct reader *r, expr_id *e)
+{
+    skip_blanks(r);
+    *e = ex_parse(r->ctx->exprs, &r->p, false);
+    return e->i || fail(r, "expected an expression of symbols that the graph declares");
+}
+
+/* [0 2]: bits. */
+static bool read_mask(struct reader *r, uint32_t *mask)
+{
+    uint32_t d;
+    *mask = 0;
+    if (!expect(r, "["))
+        return false;
+    while (!accept(r, "]")) {
+        if (!read_u32(r, &d))
+            return false;
+        if (d >= 32)
+            return fail(r, "a dim is below 32");
+        *mask |= 1u << d;
+    }
+    return true;
+}
+
+static bool read_i64s(struct reader *r, int64_t *out, uint32_t n)
+{
+    bool ok = expect(r, "[");
+    for (uint32_t i = 0; ok && i < n; i++)
+        ok = read_i64(r, &out[i]);
+    return ok && expect(r, "]");
+}
+
+/* Lines of one kind are numbered from 0. */
+static bool read_index(struct reader *r, uint32_t next)
+{
+    uint32_t k;
+    return read_u32(r, &k) && (k == next || fail(r, "numbers come in order, from 0"));
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------------ */
+
+static bool read_options(struct reader *r)
+{
+    struct module *m = r->m;
+    int64_t level;
+    uint32_t layout, source;
+    if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
+        !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") || !read_u32(r, &m->winograd) ||
+        !expect(r, "weights") || !read_choice(r, source_words, WEIGHTS_STORE + 1, &source))
+        return false;
+    m->opt_level = (int)level;
+    m->layout = (enum layout_choice)layout;
+    m->winograd_weights = (enum winograd_source)source;
+    m->attention = accept(r, "attention");
+    m->always = accept(r, "always");
+    return true;
+}
+
+static bool read_told(struct reader *r)
+{
+    struct choice c = {0};
+    uint32_t key;
+    skip_blanks(r);
+    c.node = text_unquote(r->m->arena, &r->p, NULL);
+    if (!c.node)
+        return fail(r, "expected a quoted name");
+    if (!read_choice(r, choice_words, CHOOSE_STORE + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) || !read_u32(r, &c.n[2]))
+        return false;
+    c.key = (enum choice_key)key;
+    c.text = c.node;
+    VEC_PUSH(r->m->arena, &r->m->choices, c);
+    return true;
+}
+
+static bool read_facts(struct reader *r)
+{
+    struct module *m = r->m;
+    while (!at_end(r)) {
+        size_t n = 0;
+        while (is_word_char(r->p[n]))
+            n++;
+        uint32_t fact = fact_by_name(arena_strndup(&r->ctx->session, r->p, n));
+        if (!(fact & TEXT_FACTS))
+            return fail(r, "unknown fact");
+        m->facts |= fact;
+        r->p += n;
+    }
+    if (!(m->facts & HAS_KERNELS))
+        return true;
+    m->n_values = m->g->values.n;
+    m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
+    m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
+    m->storage = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct storage, m->n_values) : NULL;
+    m->wish = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct layout_wish, m->n_values) : NULL;
+    for (uint32_t k = 0; m->storage && k < m->g->outputs.n; k++)
+        m->storage[m->g->outputs.data[k].value.i].port = k;
+    for (uint32_t k = 0; m->storage && k < m->g->inputs.n; k++)
+        m->storage[m->g->inputs.data[k].value.i].port = k;
+    return true;
+}
+
+static bool read_attention(struct reader *r)
+{
+    node_id id;
+    if (!r->m->attention_of)
+        attention_begin(r->m);
+    return read_node(r, &id) && (attention_note(r->m, id) || fail(r, "the node makes no attention's results"));
+}
+
+static bool read_nodes(struct reader *r, struct kernel *k, bool path)
+{
+    while (is_node(r)) {
+        node_id id;
+        if (!read_node(r, &id))
+            return false;
+        if (path) {
+            VEC_PUSH(r->m->arena, &k->path, id);
+        } else {
+            VEC_PUSH(r->m->arena, &k->nodes, id);
+            r->m->kernel_of[id.i] = r->m->kernels.n + 1;
+        }
+    }
+    return true;
+}
+
+static bool read_outs(struct reader *r, struct kernel *k)
+{
+    while (is_value(r)) {
+        value_id v;
+        if (!read_value(r, &v))
+            return false;
+        VEC_PUSH(r->m->arena, &k->outs, v);
+    }
+    return true;
+}
+
+static bool read_local(struct reader *r, struct kernel *k)
+{
+    struct row_local local;
+    if (!read_value(r, &local.value) || !read_mask(r, &local.inner))
+        return false;
+    VEC_PUSH(r->m->arena, &k->locals, local);
+    return true;
+}
+
+static bool read_clause(struct reader *r, struct kernel *k)
+{
+    if (accept(r, "region"))
+        return read_u32(r, &k->region.i) && ((k->region.i >= 1 && k->region.i <= r->n_regions) || fail(r, "the graph has no such region"));
+    if (accept(r, "at"))
+        return read_u32(r, &k->order);
+    if (accept(r, "stores"))
+        return read_outs(r, k);
+    if (accept(r, "piece"))
+        return read_u32(r, &k->piece) && ++k->piece;
+    if (accept(r, "over"))
+        return read_value(r, &k->domain);
+    if (accept(r, "anchor"))
+        return read_node(r, &k->anchor);
+    if (accept(r, "path"))
+        return read_nodes(r, k, true);
+    if (accept(r, "rows"))
+        return (k->has_rows = true) && read_mask(r, &k->row_mask);
+    if (accept(r, "keeps"))
+        return read_local(r, k);
+    if (accept(r, "stages"))
+        return read_value(r, &k->form.staged);
+    if (accept(r, "winograd"))
+        return read_u32(r, &k->form.winograd);
+    if (accept(r, "prepared"))
+        return read_u32(r, &k->form.prepared) && ++k->form.prepared;
+    if (accept(r, "attention")) {
+        k->form.attention = attention_of_values(r->m, k->anchor);
+        return k->form.attention || fail(r, "the anchor makes no attention's results");
+    }
+    return expect(r, "computes") && read_nodes(r, k, false);
+}
+
+static bool read_kernel(struct reader *r)
+{
+    struct kernel k = {.region = {1}};
+    uint32_t kind;
+    if (!r->m->kernel_of)
+        return fail(r, "kernels need the fact 'kernels'");
+    if (!read_index(r, r->m->kernels.n) || !read_choice(r, kernel_words, KERNEL_HALO + 1, &kind))
+        return false;
+    k.kind = (enum kernel_kind)kind;
+    while (!at_end(r))
+        if (!read_clause(r, &k))
+            return false;
+    VEC_PUSH(r->m->arena, &r->m->kernels, k);
+    return true;
+}
+
+static bool read_dims(struct reader *r, struct storage *s)
+{
+    s->dim = NEW_ARRAY(r->m->arena, struct dim_layout, s->rank + 1);
+    s->origin = ex_const(r->ctx->exprs, 0);
+    if (!expect(r, "["))
+        return false;
+    for (int32_t d = 0; d < s->rank; d++) {
+        if ((d && !expect(r, ",")) || !read_expression(r, &s->dim[d].outer))
+            return false;
+        if (accept(r, "/") && (!read_i64(r, &s->dim[d].block) || !expect(r, "*") || !read_i64(r, &s->dim[d].inner)))
+            return false;
+    }
+    return expect(r, "]") && expect(r, "size") && read_expression(r, &s->size) && (!accept(r, "origin") || read_expression(r, &s->origin));
+}
+
+static bool read_storage(struct reader *r, value_id v, const struct type *t)
+{
+    struct storage *s = &r->m->storage[v.i];
+    struct layout_wish *w = &r->m->wish[v.i];
+    for (uint32_t place = PLACE_INPUT; place <= PLACE_SEGMENT && s->place == PLACE_NONE; place++)
+        if (accept(r, place_words[place]))
+            s->place = (enum place)place;
+    skip_blanks(r);
+    if (*r->p >= '0' && *r->p <= '9' && !read_u32(r, &s->buffer))
+        return false;
+    w->plain = accept(r, "plain");
+    w->blocked = accept(r, "blocked");
+    uint32_t fastest = 0;
+    if (accept(r, "fastest") && (!read_u32(r, &fastest) || !++fastest))
+        return false;
+    w->fastest = (int32_t)fastest;
+    if (at_end(r))
+        return true;
+    if (t->kind != TYPE_TENSOR || t->rank < 0)
+        return fail(r, "only a tensor of known rank has a storage");
+    if (accept(r, "halo")) {
+        s->halo = NEW_ARRAY(r->m->arena, int64_t, 2 * t->rank + 1);
+        if (!read_i64s(r, s->halo, 2 * (uint32_t)t->rank))
+            return false;
+    }
+    if (at_end(r))
+        return true;
+    s->rank = t->rank;
+    return read_dims(r, s);
+}
+
+static bool read_value_line(struct reader *r)
+{
+    value_id v;
+    if (!r->m->stored)
+        return fail(r, "stored values need the fact 'kernels'");
+    if (!read_value(r, &v))
+        return false;
+    r->m->stored[v.i] = accept(r, "stored");
+    const struct type *t = value_type(r->m->g, v);
+    if (at_end(r))
+        return true;
+    if (!r->m->storage)
+        return fail(r, "places need the fact 'places'");
+    return read_storage(r, v, t);
+}
+
+static bool read_buffer(struct reader *r)
+{
+    struct buffer b = {.first = UINT32_MAX};
+    if (!r->m->storage)
+        return fail(r, "buffers need the fact 'places'");
+    if (!read_index(r, r->m->buffers.n) || !expect(r, "of") || !read_value(r, &b.value) ||
+        (accept(r, "lives") && (!read_u32(r, &b.first) || !read_u32(r, &b.last))))
+        return false;
+    const struct storage *s = &r->m->storage[b.value.i];
+    if (!s->size.i)
+        return fail(r, "the buffer's value has no size");
+    b.bytes = ex_mulc(r->ctx->exprs, s->size, elem_size(value_type(r->m->g, b.value)->elem));
+    b.segment = accept(r, "segment");
+    if (accept(r, "offset") && !read_expression(r, &b.offset))
+        return false;
+    VEC_PUSH(r->m->arena, &r->m->buffers, b);
+    return true;
+}
+
+static bool read_weight(struct reader *r)
+{
+    struct module *m = r->m;
+    struct weight w = {0};
+    if (!m->storage)
+        return fail(r, "weights need the fact 'places'");
+    if (!read_index(r, m->weights.n) || !expect(r, "of") || !read_value(r, &w.value))
+        return false;
+    w.storage = &m->storage[w.value.i];
+    if (accept(r, "winograd")) {
+        w.storage = NEW(m->arena, struct storage);
+        *w.storage = (struct storage){.place = PLACE_WEIGHTS, .buffer = m->weights.n};
+        if (!read_u32(r, &w.winograd) || !expect(r, "size") || !read_expression(r, &w.storage->size))
+            return false;
+    }
+    if (accept(r, "offset") && (!read_u64(r, &w.offset) || !expect(r, "bytes") || !read_u64(r, &w.bytes)))
+        return false;
+    VEC_PUSH(m->arena, &m->weights, w);
+    return true;
+}
+
+static bool read_prepared(struct reader *r)
+{
+    struct prepared q = {0};
+    if (!read_index(r, r->m->prepared.n) || !expect(r, "of") || !read_value(r, &q.value) || !expect(r, "winograd") || !read_u32(r, &q.winograd) ||
+        !expect(r, "channels") || !read_i64(r, &q.ic) || !expect(r, "blocks") || !read_i64(r, &q.blocks) || !expect(r, "strides") ||
+        !read_i64s(r, q.stride, COUNT_OF(q.stride)) || !expect(r, "offset") || !read_u64(r, &q.offset) || !expect(r, "bytes") ||
+        !read_u64(r, &q.bytes))
+        return false;
+    q.stored = accept(r, "stored");
+    if (q.stored && !read_u32(r, &q.weight))
+        return false;
+    VEC_PUSH(r->m->arena, &r->m->prepared, q);
+    return true;
+}
+
+static bool read_order(struct reader *r)
+{
+    while (!at_end(r)) {
+        uint32_t k;
+        if (!read_u32(r, &k))
+            return false;
+        VEC_PUSH(r->m->arena, &r->m->order, k);
+    }
+    return true;
+}
+
+static bool read_workspace(struct reader *r) { return read_expression(r, &r->m->arena_bytes); }
+static bool read_segment(struct reader *r) { return read_u64(r, &r->m->weights_bytes); }
+static bool read_constants(struct reader *r) { return read_u64(r, &r->m->prepared_bytes); }
+
+static bool read_line(struct reader *r)
+{
+    static const struct { const char *word; bool (*read)(struct reader *); } lines[] = {
+        {"choose", read_told},     {"facts", read_facts},   {"attention", read_attention}, {"kernel", read_kernel},
+        {"value", read_value_line}, {"buffer", read_buffer}, {"workspace", read_workspace}, {"weight", read_weight},
+        {"segment", read_segment}, {"prepared", read_prepared}, {"constants", read_constants}, {"order", read_order},
+    };
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        if (accept(r, lines[i].word))
+            return lines[i].read(r) && (at_end(r) || fail(r, "something is left of the line"));
+    return fail(r, "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment, prepared, constants or order");
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+
+/* The graph of the text, and what the numbers of its text mean. */
+static bool read_graph(struct reader *r, const char *text, size_t n)
+{
+    r->m->g = graph_parse(r->ctx, arena_strndup(&r->ctx->session, text, n));
+    if (!r->m->g)
+        return false;
+    struct graph_numbers numbers = graph_numbers(r->m->g, &r->ctx->session);
+    for (uint32_t v = 1; v < r->m->g->values.n; v++) {
+        while (r->values.n <= numbers.value[v])
+            VEC_PUSH(&r->ctx->session, &r->values, (value_id){0});
+        if (numbers.value[v])
+            r->values.data[numbers.value[v]] = (value_id){v};
+    }
+    r->n_nodes = r->m->g->nodes.n - 1;
+    r->n_regions = r->m->g->regions.n - 1;
+    return true;
+}
+
+struct module *module_parse(struct context *ctx, const char *text)
+{
+    static const char head[] = "\nmodule ";
+    struct module *m = NEW(&ctx->session, struct module);
+    struct reader r = {.ctx = ctx, .m = m};
+    const char *at = strstr(text, head);    /* quoted text has no ends of lines */
+    *m = (struct module){.ctx = ctx, .arena = &ctx->session};
+    r.start = r.p = at ? at + 1 : text;
+    for (const char *p = text; p < r.start; p++)
+        r.lines += *p == '\n';
+    if (!at)
+        return fail(&r, "expected the graph, and behind it a line that begins with 'module'") ? m : NULL;
+    if (!read_graph(&r, text, (size_t)(r.start - text)) || !expect(&r, "module") || !read_options(&r))
+        return NULL;
+    while (*(r.p += strspn(r.p, " \t\r\n")))
+        if (*r.p == ';')
+            r.p += strcspn(r.p, "\n");
+        else if (!read_line(&r))
+            return NULL;
+    return m;
+}

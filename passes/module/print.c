@@ -1,0 +1,278 @@
+/* The text of a module (docs/module-text.md): its graph, then what is known beyond it, a line for each thing.
+ *
+ * Values are called by their numbers in the graph's text, nodes by their first result (#N: the N-th node of the text, where there is
+ * none), regions by their order there. What follows from other lines is not written: kernel_of, ports, bytes of buffers.
+ */
+#include "passes/module/text.h"
+
+struct printer {
+    const struct module *m;
+    struct exprs *x;
+    struct strbuf *out;
+    struct graph_numbers n;
+};
+#define PUT(p, ...) strbuf_printf((p)->out, __VA_ARGS__)
+
+const char *const kernel_words[KERNEL_HALO + 1] = {"map", "reduce", "contract", "scan", "scatter", "call", "control", "halo"};
+const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
+const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
+const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
+const char *const choice_words[CHOOSE_STORE + 1] = {"tile", "winograd", "chunk", "split", "layout", "store"};
+
+const char *kernel_kind_name(enum kernel_kind k) { return kernel_words[k]; }
+
+static void put_value(struct printer *p, value_id v) { PUT(p, " %%%u", p->n.value[v.i]); }
+
+static void put_node(struct printer *p, node_id id)
+{
+    const struct node *n = graph_node(p->m->g, id);
+    for (uint32_t i = 0; i < n->n_out; i++)
+        if (n->out[i].i) {
+            put_value(p, n->out[i]);
+            return;
+        }
+    PUT(p, " #%u", p->n.node[id.i]);
+}
+
+static void put_expr(struct printer *p, expr_id e)
+{
+    PUT(p, " ");
+    ex_print(p->x, e, p->out);
+}
+
+static void put_mask(struct printer *p, uint32_t mask)
+{
+    const char *blank = "";
+    PUT(p, " [");
+    for (uint32_t d = 0; d < 32; d++)
+        if (mask >> d & 1) {
+            PUT(p, "%s%u", blank, d);
+            blank = " ";
+        }
+    PUT(p, "]");
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------------- */
+
+static void put_attentions(struct printer *p)
+{
+    const struct module *m = p->m;
+    uint32_t *at = NEW_ARRAY(p->out->arena, uint32_t, m->g->nodes.n + 1);     /* nodes in the order of the text */
+    for (uint32_t i = 1; i < m->n_attention_nodes; i++)
+        if (p->n.node[i] && attention_of_values(m, (node_id){i}))
+            at[p->n.node[i]] = i;
+    for (uint32_t i = 1; m->n_attention_nodes && i < m->g->nodes.n; i++) {
+        if (!at[i])
+            continue;
+        PUT(p, "attention");
+        put_node(p, (node_id){at[i]});
+        PUT(p, "\n");
+    }
+}
+
+static void put_kernel(struct printer *p, uint32_t index)
+{
+    const struct kernel *k = &p->m->kernels.data[index];
+    PUT(p, "kernel %u %s", index, kernel_words[k->kind]);
+    if (k->region.i != 1)
+        PUT(p, " region %u", p->n.region[k->region.i]);
+    PUT(p, " at %u stores", k->order);
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        put_value(p, k->outs.data[i]);
+    if (k->piece)
+        PUT(p, " piece %u", k->piece - 1);
+    if (k->domain.i) {
+        PUT(p, " over");
+        put_value(p, k->domain);
+    }
+    if (k->anchor.i) {
+        PUT(p, " anchor");
+        put_node(p, k->anchor);
+    }
+    if (k->path.n)
+        PUT(p, " path");
+    for (uint32_t i = 0; i < k->path.n; i++)
+        put_node(p, k->path.data[i]);
+    if (k->has_rows) {
+        PUT(p, " rows");
+        put_mask(p, k->row_mask);
+    }
+    for (uint32_t i = 0; i < k->locals.n; i++) {
+        PUT(p, " keeps");
+        put_value(p, k->locals.data[i].value);
+        put_mask(p, k->locals.data[i].inner);
+    }
+    if (k->form.staged.i) {
+        PUT(p, " stages");
+        put_value(p, k->form.staged);
+    }
+    if (k->form.winograd)
+        PUT(p, " winograd %u", k->form.winograd);
+    if (k->form.prepared)
+        PUT(p, " prepared %u", k->form.prepared - 1);
+    if (k->form.attention)
+        PUT(p, " attention");
+    if (k->nodes.n)
+        PUT(p, " computes");
+    for (uint32_t i = 0; i < k->nodes.n; i++)
+        put_node(p, k->nodes.data[i]);
+    PUT(p, "\n");
+}
+
+/* ---- values in memory --------------------------------------------------------------------------------------------- */
+
+static void put_dims(struct printer *p, const struct storage *s)
+{
+    PUT(p, " [");
+    for (int32_t d = 0; d < s->rank; d++) {
+        PUT(p, "%s", d ? ", " : "");
+        ex_print(p->x, s->dim[d].outer, p->out);
+        if (s->dim[d].block)
+            PUT(p, " / %lld * %lld", (long long)s->dim[d].block, (long long)s->dim[d].inner);
+    }
+    PUT(p, "] size");
+    put_expr(p, s->size);
+    if (!ex_is(p->x, s->origin, 0)) {
+        PUT(p, " origin");
+        put_expr(p, s->origin);
+    }
+}
+
+static void put_wish(struct printer *p, const struct layout_wish *w)
+{
+    PUT(p, "%s%s", w->plain ? " plain" : "", w->blocked ? " blocked" : "");
+    if (w->fastest)
+        PUT(p, " fastest %d", w->fastest - 1);
+}
+
+static void put_storage(struct printer *p, value_id v)
+{
+    const struct module *m = p->m;
+    const struct storage *s = m->storage ? &m->storage[v.i] : NULL;
+    const struct layout_wish *w = m->wish ? &m->wish[v.i] : NULL;
+    bool placed = s && s->place != PLACE_NONE, wishes = w && (w->plain || w->blocked || w->fastest);
+    if (!m->stored[v.i] && !placed && !wishes)
+        return;
+    PUT(p, "value");
+    put_value(p, v);
+    PUT(p, m->stored[v.i] ? " stored" : "");
+    if (placed)
+        PUT(p, " %s", place_words[s->place]);
+    if (placed && s->place >= PLACE_ARENA && s->dim)
+        PUT(p, " %u", s->buffer);
+    if (wishes)
+        put_wish(p, w);
+    if (s && s->halo) {
+        PUT(p, " halo [");
+        for (int32_t d = 0; d < 2 * value_type(m->g, v)->rank; d++)
+            PUT(p, "%s%lld", d ? " " : "", (long long)s->halo[d]);
+        PUT(p, "]");
+    }
+    if (placed && s->dim)
+        put_dims(p, s);
+    PUT(p, "\n");
+}
+
+/* In the order of the text. */
+static void put_values(struct printer *p)
+{
+    uint32_t n = p->m->n_values, *at = NEW_ARRAY(p->out->arena, uint32_t, n + 1);
+    for (uint32_t v = 1; v < n; v++)
+        at[p->n.value[v]] = v;
+    for (uint32_t i = 1; i < n; i++)
+        if (at[i])
+            put_storage(p, (value_id){at[i]});
+}
+
+static void put_buffers(struct printer *p)
+{
+    const struct module *m = p->m;
+    for (uint32_t i = 0; i < m->buffers.n; i++) {
+        const struct buffer *b = &m->buffers.data[i];
+        PUT(p, "buffer %u of", i);
+        put_value(p, b->value);
+        if (m->facts & HAS_OFFSETS && b->first != UINT32_MAX)
+            PUT(p, " lives %u %u", b->first, b->last);
+        if (b->segment)
+            PUT(p, " segment");
+        if (b->offset.i) {
+            PUT(p, " offset");
+            put_expr(p, b->offset);
+        }
+        PUT(p, "\n");
+    }
+    if (m->facts & HAS_OFFSETS) {
+        PUT(p, "workspace");
+        put_expr(p, m->arena_bytes);
+        PUT(p, "\n");
+    }
+}
+
+static void put_weights(struct printer *p)
+{
+    const struct module *m = p->m;
+    for (uint32_t i = 0; i < m->weights.n; i++) {
+        const struct weight *w = &m->weights.data[i];
+        PUT(p, "weight %u of", i);
+        put_value(p, w->value);
+        if (w->winograd) {
+            PUT(p, " winograd %u size", w->winograd);
+            put_expr(p, w->storage->size);
+        }
+        if (m->facts & HAS_WEIGHTS)
+            PUT(p, " offset %llu bytes %llu", (unsigned long long)w->offset, (unsigned long long)w->bytes);
+        PUT(p, "\n");
+    }
+    if (m->facts & HAS_WEIGHTS)
+        PUT(p, "segment %llu\n", (unsigned long long)m->weights_bytes);
+    for (uint32_t i = 0; i < m->prepared.n; i++) {
+        const struct prepared *q = &m->prepared.data[i];
+        PUT(p, "prepared %u of", i);
+        put_value(p, q->value);
+        PUT(p, " winograd %u channels %lld blocks %lld strides [%lld %lld %lld %lld] offset %llu bytes %llu", q->winograd, (long long)q->ic,
+            (long long)q->blocks, (long long)q->stride[0], (long long)q->stride[1], (long long)q->stride[2], (long long)q->stride[3],
+            (unsigned long long)q->offset, (unsigned long long)q->bytes);
+        if (q->stored)
+            PUT(p, " stored %u", q->weight);
+        PUT(p, "\n");
+    }
+    if (m->prepared.n)
+        PUT(p, "constants %llu\n", (unsigned long long)m->prepared_bytes);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------ */
+
+static void put_options(struct printer *p)
+{
+    const struct module *m = p->m;
+    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s\n", m->opt_level, layout_words[m->layout], m->winograd,
+        source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
+    for (uint32_t i = 0; i < m->choices.n; i++) {
+        const struct choice *c = &m->choices.data[i];
+        PUT(p, "choose ");
+        strbuf_quoted(p->out, c->node);
+        PUT(p, " %s %u %u %u\n", choice_words[c->key], c->n[0], c->n[1], c->n[2]);
+    }
+    PUT(p, "facts ");
+    facts_print(m->facts & TEXT_FACTS, p->out);
+    PUT(p, "\n");
+}
+
+void module_print(const struct module *m, struct strbuf *out, bool full)
+{
+    struct printer p = {m, m->ctx->exprs, out, graph_numbers(m->g, out->arena)};
+    graph_print(m->g, out, full);
+    put_options(&p);
+    put_attentions(&p);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        put_kernel(&p, i);
+    put_values(&p);
+    put_buffers(&p);
+    put_weights(&p);
+    if (m->facts & HAS_ORDER) {
+        PUT(&p, "order");
+        for (uint32_t i = 0; i < m->order.n; i++)
+            PUT(&p, " %u", m->order.data[i]);
+        PUT(&p, "\n");
+    }
+}

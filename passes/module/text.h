@@ -1,0 +1,12 @@
+/* Shared by print.c, parse.c and verify.c: the words of a module's text, and the attentions that a graph has. */
+#ifndef MCC_PASSES_MODULE_TEXT_H
+#define MCC_PASSES_MODULE_TEXT_H
+
+#include "passes/module/module.h"
+
+extern const char *const kernel_words[KERNEL_HALO + 1], *const place_words[PLACE_SEGMENT + 1], *const layout_words[LAYOUT_NC16C + 1],
+    *const source_words[WEIGHTS_STORE + 1], *const choice_words[CHOOSE_STORE + 1];
+/* Facts that the text holds; what comes later has texts of its own. */
+enum { TEXT_FACTS = HAS_SCHEDULES - 1 };
+
+#endif
