@@ -79,7 +79,12 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
     expr_id n = p->loop[at].extent, w = ex_const(em->x, p->s->lanes);
     struct em_for l;
     if (last || ex_is(em->x, ex_mod(em->x, n, w), 0)) {
-        em_vectors(em, n, p->s->lanes, map_vector, &(struct map_at){p, at, idx});
+        expr_id from = ex_const(em->x, 0);
+        for (uint32_t i = 0; i <= p->s->n_cuts; i++) {
+            expr_id to = i < p->s->n_cuts ? ex_const(em->x, p->s->cut[i]) : n;
+            em_vectors(em, from, ex_sub(em->x, to, from), p->s->lanes, map_vector, &(struct map_at){p, at, idx});
+            from = to;
+        }
         return;
     }
     expr_id t = em_for_begin(em, &l, ex_const(em->x, 0), ex_ceildiv(em->x, n, w), 1, NULL, 0);

@@ -53,7 +53,7 @@ static void each_point(struct em *em, const struct points *p)
     if (p->at == p->t->rank) {
         p->fn(em, p->n, p->idx);
     } else if (p->at == p->vec) {
-        em_vectors(em, p->t->dims[p->at], em->schedule->lines.lanes, each_behind, &here);
+        em_vectors(em, ex_const(em->x, 0), p->t->dims[p->at], em->schedule->lines.lanes, each_behind, &here);
     } else {
         each_behind(em, &here, em_for_begin(em, &l, ex_const(em->x, 0), p->t->dims[p->at], 1, NULL, 0));
         em_for_end(em, &l, NULL, NULL);

@@ -9,9 +9,9 @@ struct loop { int32_t dim; expr_id extent; expr_id var; };
 void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
 /* The points of a dim of n that vector number `vector` has, of so many lanes; the last one's are masked. */
 expr_id em_vector_lanes(struct em *, expr_id n, uint32_t lanes, expr_id vector);
-/* Whole vectors along a dim of n, a loop, then what is left: fn at the points of each. */
+/* Whole vectors along n points of a dim from `first` on, a loop, then what is left: fn at the points of each. */
 typedef void vector_fn(struct em *, void *user, expr_id points);
-void em_vectors(struct em *, expr_id n, uint32_t lanes, vector_fn *, void *user);
+void em_vectors(struct em *, expr_id first, expr_id n, uint32_t lanes, vector_fn *, void *user);
 /* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
 lval tile_store(struct em *, const expr_id *point, lval result);
 /* Where the kernel's domain has a point of the anchor's result. */

@@ -150,6 +150,7 @@ void map_choose(const struct site *site, struct schedule *out)
         loop_last(s, source);
     }
     split_choose(site, s);
+    cuts_choose(site, s);
     map_estimate(site, out);
 }
 

@@ -34,12 +34,15 @@ struct turn_schedule {
     uint32_t line;               /* squares side by side along the lanes before the next ones along the other dim */
 };
 
+enum { CUTS_MOST = 4 };
 /* A stored value over its own points: a loop for each dim. */
 struct map_schedule {
     int32_t vec;                 /* dim of the lanes; -1: scalars */
     uint32_t lanes;
     uint32_t n_loops, parallel;  /* the outermost so many are flattened into the parallel index */
     int32_t loop[RANK_MAX];      /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
+    uint32_t n_cuts;             /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a concat */
+    int32_t cut[CUTS_MOST];
     struct turn_schedule turn;
 };
 
@@ -244,6 +247,9 @@ void reduce_choose(const struct site *, struct schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);
+/* schedule/cuts.c: where the vectors of a map begin anew, and may they? */
+void cuts_choose(const struct site *, struct map_schedule *);
+bool cuts_serve(const struct site *, const struct map_schedule *);
 /* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none waits for the one
  * before and rows that lie far apart come by several lines. */
 enum { LINE_REGISTERS = 8 };

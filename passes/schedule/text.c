@@ -41,6 +41,8 @@ static const struct field {
     MAP(lanes, "lanes", INT32, "points of a vector"),
     {SCHEDULE_MAP, "loop.%u", offsetof(struct schedule, map.loop), INT32, "dims, outermost first", offsetof(struct schedule, map.n_loops),
      sizeof(int32_t), 0},
+    {SCHEDULE_MAP, "cut.%u", offsetof(struct schedule, map.cut), INT32, "points of the lanes' dim where vectors begin anew",
+     offsetof(struct schedule, map.n_cuts), sizeof(int32_t), 0},
     MAP(parallel, "parallel", INT32, "loops that are flattened into the parallel index"),
     MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
     MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),

@@ -11,7 +11,8 @@
  *  9. loops of a map are its dims, rows outermost; the parallel ones leave the squares inside; vectors are of a power of two, of at most
  *     four registers
  * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
- * 11. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
+ * 11. vectors begin anew at points of a dim of known extent whose loop is the innermost, not parallel, without squares
+ * 12. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
  * 12. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where they can
  */
 #include "passes/schedule/schedule.h"
@@ -175,6 +176,7 @@ static void map(const struct check *c, const struct map_schedule *s)
     say(c, s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
         s->lanes * bytes <= 4 * c->site->mach->vector_bytes, "lanes are a power of two, at most four registers of them");
     say(c, s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops), "more parallel loops than there are");
+    say(c, cuts_serve(c->site, s), "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
     if (!c->why->n)
         squares(c, s);
 }

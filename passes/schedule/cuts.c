@@ -1,0 +1,133 @@
+/* Where the vectors of a map begin anew. A point beside an image comes from another place than one inside (mirrored, the nearest, the other
+ * end, a constant), and a concat reads another operand from some point on: a vector that holds both kinds computes indices for each
+ * lane, or takes both and selects. Cut there, each part is loads as they lie.
+ */
+#include "passes/schedule/schedule.h"
+
+#include <string.h>
+
+enum { FOUND_MOST = 16 };
+
+struct cuts {
+    const struct site *s;
+    sym_id sym;                  /* of the lanes' dim */
+    int64_t extent, at[FOUND_MOST];
+    uint32_t n;
+    bool gathers, many;          /* one of them saves a gather; there are more than FOUND_MOST */
+};
+
+/* The value's index e changes its ways at the constant `at`. */
+static void found(struct cuts *c, expr_id e, int64_t at)
+{
+    expr_id coef, rest;
+    int64_t base, point;
+    uint32_t i = 0;
+    if (!ex_linear(c->s->x, e, c->sym, &coef, &rest) || !ex_is(c->s->x, coef, 1) || !ex_is_const(c->s->x, rest, &base) ||
+        !sub_i64(at, base, &point) || point <= 0 || point >= c->extent)
+        return;
+    while (i < c->n && c->at[i] < point)
+        i++;
+    if (i < c->n && c->at[i] == point)
+        return;
+    if (c->n == FOUND_MOST) {
+        c->many = true;
+        return;
+    }
+    memmove(c->at + i + 1, c->at + i, (c->n - i) * sizeof *c->at);
+    c->at[i] = point;
+    c->n++;
+}
+
+static void pad_cuts(struct cuts *c, const struct node *n, const expr_id *idx)
+{
+    const struct type *from = value_type(c->s->g, n->in[0]);
+    const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0});
+    for (int32_t d = 0; d < from->rank; d++) {
+        uint32_t before = c->n;
+        int64_t first, size;
+        if (!ex_is_const(c->s->x, lo[d], &first) || !ex_is_const(c->s->x, from->dims[d], &size))
+            continue;
+        found(c, idx[d], first);
+        found(c, idx[d], first + size);
+        c->gathers |= c->n > before && strcmp(node_str(n, "mode", "constant"), "constant") != 0;
+    }
+}
+
+static void collect_cuts(struct cuts *c, value_id v, const expr_id *idx, uint32_t nesting)
+{
+    const struct site *s = c->s;
+    double f;
+    int64_t i;
+    bool stored = s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i;
+    if (nesting > 64 || c->many || stored || value_is_splat(s->g, v, &f, &i) || !graph_value(s->g, v)->def.i)
+        return;
+    const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
+    expr_id at[RANK_MAX], cond;
+    if (n->op == OP_PAD)
+        pad_cuts(c, n, idx);
+    if (op_shape(n->op) == SHAPE_VIEW) {
+        int64_t axis = node_int(n, "axis", 0), begin = 0, size;
+        for (uint32_t k = 0; k < (n->op == OP_CONCAT ? n->n_in : 1); k++) {
+            if (n->op == OP_CONCAT && (!ex_is_const(s->x, value_type(s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin)))
+                return;
+            view_index(s->g, n, k, idx, at, &cond);
+            collect_cuts(c, n->in[k], at, nesting + 1);
+            if (n->op == OP_CONCAT)
+                found(c, idx[axis], begin);
+        }
+    } else if (op_shape(n->op) == SHAPE_MAP) {
+        for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+            collect_cuts(c, n->in[k], idx, nesting + 1);
+    }
+}
+
+static int64_t vectors_between(const struct cuts *c, int64_t lanes)
+{
+    int64_t n = 0, from = 0;
+    for (uint32_t i = 0; i <= c->n; i++) {
+        int64_t to = i < c->n ? c->at[i] : c->extent;
+        n += (to - from + lanes - 1) / lanes;
+        from = to;
+    }
+    return n;
+}
+
+bool cuts_serve(const struct site *site, const struct map_schedule *s)
+{
+    int64_t extent, before = 0;
+    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->turn.columns && !site->k->has_rows;
+    if (s->n_cuts > CUTS_MOST || !last || !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[s->vec], &extent))
+        return !s->n_cuts;
+    for (uint32_t i = 0; i < s->n_cuts; i++) {
+        if (s->cut[i] <= before || s->cut[i] >= extent)
+            return false;
+        before = s->cut[i];
+    }
+    return true;
+}
+
+/* A gather costs more than the vectors that are not full; what is selected or masked may not add many. */
+void cuts_choose(const struct site *site, struct map_schedule *s)
+{
+    struct exprs *x = site->x;
+    const struct type *t = value_type(site->g, site->k->domain);
+    struct cuts c = {.s = site};
+    expr_id idx[RANK_MAX];
+    if (s->vec < 0 || !ex_is_const(x, t->dims[s->vec], &c.extent))
+        return;
+    for (int32_t d = 0; d < t->rank; d++) {
+        int64_t hi = ex_hi(x, t->dims[d]);
+        sym_id sym = sym_new(x, SYM_LOOP, arena_printf(site->arena, "t%u", sym_count(x)), 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+        c.sym = d == s->vec ? sym : c.sym;
+        idx[d] = ex_sym(x, sym);
+    }
+    collect_cuts(&c, site->k->domain, idx, 0);
+    int64_t whole = (c.extent + s->lanes - 1) / s->lanes;
+    if (c.many || c.n > CUTS_MOST || !c.n || (!c.gathers && vectors_between(&c, s->lanes) > whole + whole / 4))
+        return;
+    for (uint32_t i = 0; i < c.n; i++)
+        s->cut[i] = (int32_t)c.at[i];
+    s->n_cuts = c.n;
+    if (!cuts_serve(site, s))
+        s->n_cuts = 0;
+}
