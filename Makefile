@@ -148,7 +148,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -215,7 +215,14 @@ bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS) && exit $$calls
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
+
+# The README's picture of what make bench RESULTS=docs/ratios.json has measured; matplotlib from PyPI.
+chart: $(BUILD)/chart/done
+	@$(BUILD)/chart/bin/python tests/bench/chart.py docs/ratios.json docs/ratios.svg
+$(BUILD)/chart/done:
+	$(call say,VENV,$(@D))rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check matplotlib==3.10.3
+	@touch $@
 
 # The collection beside the project (../shared/models), a line each, in processor time; MODELS="audio rnn" names parts of it.
 bench-models: all $(VENV)/bin/pytest
@@ -328,6 +335,7 @@ help:
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
+	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'

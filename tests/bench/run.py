@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Networks beside ONNX Runtime and others in one run, on a machine that is looked at before and after every turn.
 
-usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [NET | FILE.onnx ...]
+usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--results FILE] [NET | FILE.onnx ...]
 
-make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [NETS="resnet50 bert"]; make deps-bench
-for the exports.
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
+make deps-bench for the exports. --results: the medians of this number of threads are replaced in FILE, of which chart.py draws the
+picture of the README.
 
 For each network, batch 1, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
 goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
@@ -14,6 +15,8 @@ Peers take turns in every round, another one first in each; turns of a busy mach
 (gate.py). --competitor keeps the second CPU busy instead. Outputs are compared before any time is believed.
 """
 import argparse
+import datetime
+import json
 import math
 import os
 import pathlib
@@ -161,7 +164,7 @@ def measure(name, path, args, gate):
 
 
 def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
-    """Prints the row; {peer: ONNX Runtime's time over its}."""
+    """Prints the row; {peer: milliseconds}, empty where nothing was measured."""
     ort, mine = peers["ort"].median, peers["mcc"].median
     ratios = {p: ort / peers[p].median for p in peers if p != "ort" and ort and peers[p].median}
     goal = COMPETITOR_GOAL if args.competitor else GOALS.get(name, 0) * (0.88 if args.threads > 1 else 1)
@@ -177,7 +180,7 @@ def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
     share = f"{100 * flops / (mine * 1e6) / (gate.peak * args.threads):5.0f}%" if flops else f"{'-':>6}"
     print(f"{name:20} {ort:9.3f} {mine:9.3f} {ratios['mcc']:6.2f} {goal:6.2f} {share} {low:+5.1f} {high:+5.1f}%  {cost} {others}",
           flush=True)
-    return ratios
+    return {p: peers[p].median for p in peers if peers[p].median}
 
 
 def geometric_mean(values):
@@ -194,6 +197,7 @@ def arguments():
     parser.add_argument("--peer-python", default=sys.executable, help="that has the peers' packages")
     parser.add_argument("--competitor", action="store_true", help="a busy process on the second CPU; two threads")
     parser.add_argument("--ungated", action="store_true", help="times of a busy machine count too")
+    parser.add_argument("--results", type=pathlib.Path, help="JSON file whose figures of so many threads are replaced")
     parser.add_argument("--scratch", help="folder for artifacts; default: the system's")
     parser.add_argument("nets", nargs="*")
     args = parser.parse_args()
@@ -212,6 +216,15 @@ def find_nets(args):
     if missing:
         subprocess.run(["/usr/bin/python3", HERE.parent / "real/export.py", folder, *missing], check=True)
     return found | {n: folder / f"{n}_static.onnx" for n in static}
+
+
+def write_results(path, args, rows):
+    """{"1": {"cpu", "date", "ungated", "ms": {network: {peer: milliseconds}}}, "2": ...}"""
+    results = json.loads(path.read_text()) if path.exists() else {}
+    model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    results[str(args.threads)] = {"cpu": model, "date": datetime.date.today().isoformat(), "ungated": args.ungated,
+                                  "ms": {n: {p: round(ms, 4) for p, ms in r.items()} for n, r in rows.items()}}
+    path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 def main():
@@ -233,7 +246,9 @@ def main():
     finally:
         if busy:
             busy.kill()
-    good = {n: r for n, r in rows.items() if r}
+    if args.results:
+        write_results(args.results, args, {n: r for n, r in rows.items() if r})
+    good = {n: {p: r["ort"] / ms for p, ms in r.items() if p != "ort"} for n, r in rows.items() if r}
     for p in ["mcc", *args.peers]:
         values = [r[p] for r in good.values() if p in r]
         if values:

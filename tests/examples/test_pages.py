@@ -1,4 +1,5 @@
 """The commands that README.md and docs/ show, pasted into a shell beside the files that they speak of."""
+import json
 import os
 import re
 import shutil
@@ -48,6 +49,16 @@ def test_commands(page, folder):
         allowed = [want for word, want in OTHERWISE.items() if word in command]
         fine = done.returncode == 0 or any(done.returncode == status and word in done.stderr for status, word in allowed)
         assert fine and "Sanitizer" not in done.stderr, f"{page}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_the_picture_shows_the_results():
+    """docs/ratios.svg was made of docs/ratios.json (make chart)."""
+    results = json.loads((ROOT / "docs/ratios.json").read_text())
+    picture = (ROOT / "docs/ratios.svg").read_text()
+    for of in results.values():
+        assert len(of["ms"]) >= 10
+        for name, ms in of["ms"].items():
+            assert name.replace("_x1_0", "") in picture and f">{ms['ort'] / ms['mcc']:.2f}<" in picture, name
 
 
 def test_links():
