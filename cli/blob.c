@@ -1,4 +1,4 @@
-/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), ONNX TensorProto, raw bytes. */
+/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), those of the formats' frontends, raw bytes. */
 #include "cli/blob.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ enum { DESCRIBE_MAX = 8 };
 
 static const struct { uint8_t code, bits; char class; } elem_rows[] = {
     {0, 0, 0},
-#define ELEM(id, name, onnx, bits, bytes, code, class) {code, bits == 0 ? 128 : bits, #class[0]},
+#define ELEM(id, name, number, bits, bytes, code, class) {code, bits == 0 ? 128 : bits, #class[0]},
 #include "ir/ops/elem.def"
 };
 
@@ -210,22 +210,6 @@ static bool npy_format(struct context *ctx, const struct blob *b, struct strbuf 
     return true;
 }
 
-/* ---- TensorProto --------------------------------------------------------------------------------------------- */
-
-/* Fields of TensorProto (onnx.proto): dims 1, data_type 2, raw_data 9; wire types 0 varint, 2 bytes. */
-static void pb_format(const struct blob *b, struct strbuf *out)
-{
-    for (int32_t i = 0; i < b->rank; i++) {
-        strbuf_varint(out, 1 << 3);
-        strbuf_varint(out, (uint64_t)b->dims[i]);
-    }
-    strbuf_varint(out, 2 << 3);
-    strbuf_varint(out, (uint64_t)elem_onnx(b->elem));
-    strbuf_varint(out, 9 << 3 | 2);
-    strbuf_varint(out, b->size);
-    strbuf_append(out, b->data, b->size);
-}
-
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
 static bool tensor_file(struct context *ctx, const char *path, struct span *out)
@@ -235,12 +219,6 @@ static bool tensor_file(struct context *ctx, const char *path, struct span *out)
         return file.why && error_env(ctx, "cannot read '%s': %s", path, file.why);
     *out = (struct span){file.data, file.size};
     return true;
-}
-
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), k = strlen(suffix);
-    return n >= k && strcmp(path + n - k, suffix) == 0;
 }
 
 static bool raw_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
@@ -257,9 +235,11 @@ static bool raw_parse(struct context *ctx, const char *path, struct span file, s
 bool blob_read(struct context *ctx, const char *path, struct blob *out)
 {
     struct span file;
-    if (has_suffix(path, ".pb")) {
+    const char *suffix = strrchr(path, '.');
+    const struct tensor_files *files = suffix ? tensor_files_by_suffix(suffix) : NULL;
+    if (files) {
         struct tensor_data tensor;
-        if (!onnx_tensor_read(ctx, path, &tensor))
+        if (!files->read(ctx, path, &tensor))
             return false;
         *out = (struct blob){.elem = tensor.elem, .rank = tensor.rank};
         memcpy(out->dims, tensor.dims, sizeof *tensor.dims * (size_t)tensor.rank);
@@ -278,6 +258,7 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
 bool blob_write(struct context *ctx, const char *folder, const char *name, const char *format, const struct blob *b)
 {
     struct strbuf text;
+    const struct tensor_files *files;
     char *file = arena_strdup(&ctx->session, *name ? name : "_");
     for (char *p = file; *p; p++)
         if (*p == '/' || (unsigned char)*p < 32 || (p == file && *p == '.'))
@@ -286,8 +267,8 @@ bool blob_write(struct context *ctx, const char *folder, const char *name, const
     if (strcmp(format, "npy") == 0) {
         if (!npy_format(ctx, b, &text))
             return false;
-    } else if (strcmp(format, "pb") == 0) {
-        pb_format(b, &text);
+    } else if ((files = tensor_files_by_suffix(arena_printf(&ctx->session, ".%s", format)))) {
+        files->write(b->elem, b->dims, b->rank, (struct span){b->data, b->size}, &text);
     } else {
         strbuf_append(&text, b->data, b->size);
     }

@@ -120,6 +120,6 @@ void stats_fates(const struct compilation *c, struct strbuf *out)
     mark_kernels(&s);
     mark_graph(&s);
     for (uint32_t i = 1; i < g->nodes.n; i++)
-        if (!g->nodes.data[i].dead && g->nodes.data[i].op == OP_ONNX && g->nodes.data[i].src.i < c->ctx->sources.n)
+        if (!g->nodes.data[i].dead && g->nodes.data[i].op == OP_IMPORTED && g->nodes.data[i].src.i < c->ctx->sources.n)
             put_fate(&s, i, out);
 }

@@ -22,7 +22,7 @@ bool run_import(struct compilation *c)
     };
     if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
         return false;
-    c->graph = onnx_import(c->ctx, c->ctx->model_path, &import, &c->files);
+    c->graph = network_import(c->ctx, c->ctx->model_path, &import, &c->files);
     c->imported = c->module->g = c->graph;
     if (c->graph)
         c->constants_in = stats_constants(c->graph);

@@ -1,7 +1,7 @@
 /* --list-ops: which versions of which operators are served, for which element types.
  *
- * A line is a version that the schema table has and that a row of legalize's table serves; nothing here is written by hand.
- * "(ai.onnx)": exporters write it in that domain, but ONNX does not have it.
+ * A line is a version that the format's standard has and that a row of legalize's tables serves; nothing here is written by hand.
+ * Where no format tells of an operator, it is the row as it stands.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,12 +28,14 @@ static int row_order(const void *a, const void *b)
 static void row_print(uint32_t i, struct strbuf *out)
 {
     struct op_row row = legalize_row(i);
-    for (int32_t v = 0; (v = onnx_version_after(row.domain, row.op, v)) > 0;) {
+    const struct operator_facts *facts = operator_facts(row.domain, row.op);
+    if (!facts)
+        strbuf_printf(out, "%-26s %-28s %5d  %-26s -%s%s\n", row.domain, row.op, (int)row.since, row.lowering, *row.note ? "  " : "", row.note);
+    for (int32_t v = 0; facts && (v = facts->version_after(row.domain, row.op, v)) > 0;) {
         if (!legalize_row_serves(i, v))
             continue;
-        const char *domain = *row.domain ? row.domain : onnx_version_is_foreign("", row.op, v) ? "(ai.onnx)" : "ai.onnx";
-        strbuf_printf(out, "%-26s %-28s %5d  %-26s ", domain, row.op, (int)v, row.lowering);
-        onnx_types_print(row.domain, row.op, v, is_served, row.note, out);
+        strbuf_printf(out, "%-26s %-28s %5d  %-26s ", facts->domain_shown(row.domain, row.op, v), row.op, (int)v, row.lowering);
+        facts->types_print(row.domain, row.op, v, is_served, row.note, out);
         strbuf_printf(out, "%s%s\n", *row.note ? "  " : "", row.note);
     }
 }

@@ -22,19 +22,19 @@ static const struct command {
     enum fail (*run)(struct context *, struct options *);
     bool needs_file;
 } commands[] = {
-    {"compile", 'C', "[compile] MODEL.onnx [-o FILE]", "compiles a network to a shared object that needs only libc",
+    {"compile", 'C', "[compile] MODEL [-o FILE]", "compiles a network to a shared object that needs only libc",
      command_compile, false},
-    {"check", 'K', "check MODEL.onnx", "says whether a network can be compiled, and all that stands against it",
+    {"check", 'K', "check MODEL", "says whether a network can be compiled, and all that stands against it",
      command_check, true},
     {"run", 'R', "run MODEL.so -i NAME=FILE ... [-o FOLDER]", "runs a compiled network once", command_run, true},
     {"bench", 'B', "bench MODEL.so", "times a compiled network and its kernels", command_bench, true},
-    {"inspect", 'I', "inspect MODEL.so | inspect MODEL.onnx [-o DRAWING.svg]",
+    {"inspect", 'I', "inspect MODEL.so | inspect MODEL [-o DRAWING.svg]",
      "prints ports, symbols, kernels and sizes of a compiled network, or draws a network with its kernels", command_inspect, true},
-    {"diff", 'D', "diff MODEL.onnx [-i NAME=FILE ...] [--against NAME=FILE]",
+    {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel", command_diff, true},
-    {"reduce", 'X', "reduce MODEL.onnx [-o FILE] -- COMMAND ...",
+    {"reduce", 'X', "reduce MODEL [-o FILE] -- COMMAND ...",
      "finds the smallest part of a network for which COMMAND, given its path, ends with status 0", command_reduce, true},
-    {"eval", 'E', "eval MODEL.onnx -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
+    {"eval", 'E', "eval MODEL -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
      command_eval, true},
 };
 

@@ -51,7 +51,7 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
         const struct node *node = &g->nodes.data[i];
         if (node->dead || node->op == OP_CONSTANT)
             continue;
-        bool imported = node->op == OP_ONNX;
+        bool imported = node->op == OP_IMPORTED;
         rows[n++] = (struct row){imported && node->domain ? node->domain : "", imported ? node->op_type : op_name(node->op), 1};
     }
     uint32_t total = n;
@@ -94,10 +94,10 @@ int64_t stats_constants(const struct graph *g)
     int64_t bytes = 0;
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *node = &g->nodes.data[i];
-        bool constant = node->op == OP_CONSTANT || (node->op == OP_ONNX && strcmp(node->op_type, "Constant") == 0);
-        for (uint32_t k = 0; (constant || node->op == OP_ONNX) && !node->dead && k < node->n_attr; k++)
+        bool constant = node->op == OP_CONSTANT || (node->op == OP_IMPORTED && strcmp(node->op_type, "Constant") == 0);
+        for (uint32_t k = 0; (constant || node->op == OP_IMPORTED) && !node->dead && k < node->n_attr; k++)
             if ((constant || node->attr[k].n >= TABLE_LEAST) &&
-                !add_i64(bytes, attr_bytes(g, node, &node->attr[k], node->op == OP_ONNX), &bytes))
+                !add_i64(bytes, attr_bytes(g, node, &node->attr[k], node->op == OP_IMPORTED), &bytes))
                 return INT64_MAX;
     }
     return bytes;

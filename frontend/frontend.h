@@ -1,4 +1,8 @@
-/* File -> imported graph. */
+/* File -> imported graph. Which formats there are is one table (formats.def); nothing outside of this folder names one.
+ *
+ * In: a file. Out: a graph in imported form, every node of which is OP_IMPORTED with the operator's domain, name and version, for
+ * passes/legalize to lower by the rules of that domain. A frontend is a folder below this one (docs/add-a-frontend.md).
+ */
 #ifndef MCC_FRONTEND_H
 #define MCC_FRONTEND_H
 
@@ -8,33 +12,76 @@ struct import_options {
     const char *const *overridable; uint32_t n_overridable;   /* initializers that become ports */
     bool allow_hard_links;                                     /* of external data files */
 };
-/* Reads an ONNX file: every node of the result is OP_ONNX, bound to its own since_version, checked against the
- * schema table. Initializers are OP_CONSTANT nodes at the head of their region, bytes borrowed from the file image in ctx->session.
- * NULL after diagnostics. files: every file read (model, external data), for -MD. */
 struct file_list { VEC(const char *) paths; };
-struct graph *onnx_import(struct context *, const char *path, const struct import_options *, struct file_list *files);
 
-/* An ONNX file that can be cut down (onnx/cut.c); the caller has imported it before. Session memory; NULL after a
- * diagnostic (unreadable, weights in external files). */
-struct onnx_cut;
-struct onnx_cut *onnx_cut_open(struct context *, const char *path);
-uint32_t onnx_cut_nodes(const struct onnx_cut *);
+/* Reads a file. Constants are OP_CONSTANT nodes at the head of their region, their bytes in ctx->session. NULL after diagnostics.
+ * options: NULL: none. files: takes every file that was read (network, external data), for -MD; NULL: not wanted. */
+typedef struct graph *import_fn(struct context *, const char *path, const struct import_options *options, struct file_list *files);
+
+/* ---- what a format may be able to do besides: NULL in struct format_hooks where it cannot ------------------------------------ */
+
+/* Cutting a file down to some of its nodes (mcc reduce); the caller has imported it before. */
+struct cut_file;   /* the frontend's own */
 /* A value's type for a new input or output: dims < 0 are left open. False: not known. */
 struct cut_type { enum elem elem; int32_t rank; const int64_t *dims; };
 typedef bool cut_type_fn(void *user, const char *name, struct cut_type *);
-/* The nodes that keep[] says, with the initializers that they use, as a file's bytes. False, without a diagnostic: a type
- * is missing or nothing would be an output. */
-bool onnx_cut_write(const struct onnx_cut *, const bool *keep, cut_type_fn *, void *user, struct strbuf *out);
+struct cutter {
+    /* Session memory; NULL after a diagnostic (unreadable, weights in external files). */
+    struct cut_file *(*open)(struct context *, const char *path);
+    uint32_t (*n_nodes)(const struct cut_file *);
+    /* The nodes that keep[] says, with the constants that they use, as a file's bytes. False, without a diagnostic: a type
+     * is missing or nothing would be an output. */
+    bool (*write)(const struct cut_file *, const bool *keep, cut_type_fn *, void *user, struct strbuf *out);
+};
 
-/* Reads a file that holds one TensorProto; data in session memory, at graph width. False after a diagnostic. */
-bool onnx_tensor_read(struct context *, const char *path, struct tensor_data *out);
+/* Files that hold one tensor. */
+struct tensor_files {
+    const char *suffix;      /* ".pb" */
+    /* Data in session memory, at graph width. False after a diagnostic. */
+    bool (*read)(struct context *, const char *path, struct tensor_data *out);
+    /* bytes: packed, as in a .npy file. */
+    void (*write)(enum elem, const int64_t *dims, int32_t rank, struct span bytes, struct strbuf *out);
+};
 
-/* The schema table: the operator's next version behind `version` (0: its first one) that is not deprecated; 0: there is none. */
-int32_t onnx_version_after(const char *domain, const char *op, int32_t version);
-/* Is it written by exporters in the default domain, though ONNX does not have that operator, or not that version of it? */
-bool onnx_version_is_foreign(const char *domain, const char *op, int32_t version);
-/* Which element types the operands of that version may have, a group for each type variable in the operands' order, "/" between
- * them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty say "-". */
-void onnx_types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out);
+/* What the format's standard says of its operators, for --list-ops. */
+struct operator_facts {
+    /* The operator's next version behind `version` (0: its first one) that is not deprecated; 0: there is none. */
+    int32_t (*version_after)(const char *domain, const char *op, int32_t version);
+    /* The domain as lists show it. Static. */
+    const char *(*domain_shown)(const char *domain, const char *op, int32_t version);
+    /* Which element types the operands of that version may have, a group for each type variable in the operands' order, "/"
+     * between them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty say "-". */
+    void (*types_print)(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data,
+                        struct strbuf *out);
+};
+
+struct format_hooks {
+    const struct cutter *cutter;
+    const struct tensor_files *tensors;
+    const struct operator_facts *operators;
+};
+
+/* ---- the table ------------------------------------------------------------------------------------------------------------ */
+
+struct format {
+    const char *name, *suffix, *magic;     /* "ONNX", ".onnx", "" */
+    size_t magic_at;
+    import_fn *import;
+    const struct format_hooks *hooks;      /* never NULL */
+};
+/* By the file's first bytes, else by its name, else the first row. Never NULL. */
+const struct format *format_of(const char *path);
+const struct format *format_by_suffix(const char *path);   /* NULL: no row has it */
+/* With the importer of the file's format. */
+import_fn network_import;
+const struct tensor_files *tensor_files_by_suffix(const char *suffix);   /* NULL: no format has such files */
+/* Of the format that has the operator; NULL: none says anything of it. */
+const struct operator_facts *operator_facts(const char *domain, const char *op);
+
+/* ---- the frontends, a folder each ------------------------------------------------------------------------------------------- */
+
+#define FORMAT(name, suffix, magic, at, import, hooks) import_fn import;
+#include "frontend/formats.def"
+extern const struct format_hooks onnx_hooks, no_hooks;
 
 #endif

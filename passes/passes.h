@@ -21,7 +21,7 @@ struct legalize_options {
  * serve, then NULL. */
 struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
 
-/* The rows of the table that legalize uses (passes/legalize/onnx.def), as it has them: since is the least version that the row
+/* The rows of the table that legalize uses (passes/legalize/rules.def), as it has them: since is the least version that the row
  * is for, which need not be one of the operator's. Texts are static; the default domain is "". */
 struct op_row { const char *domain, *op; int32_t since; const char *lowering, *note; };
 uint32_t legalize_row_count(void);

@@ -49,10 +49,10 @@ LAYERS = {
     "codegen": {"ir", "runtime"},
     "runtime": set(),
     "cli": {"ir", "frontend", "passes", "codegen", "runtime"},
-    "cli/commands": {"ir", "passes", "codegen", "runtime", "cli"},
+    "cli/commands": {"ir", "frontend", "passes", "codegen", "runtime", "cli"},
 }
 # Rows whose name alone means the folder, not what lies below it.
-ALONE = {"passes", "passes/emit", "passes/legalize"}
+ALONE = {"passes", "passes/emit", "passes/legalize", "frontend"}
 # System and library headers with one owner.
 OWNERS = {
     r"yaml\.h": r"cli/config\.c",
@@ -99,7 +99,7 @@ def may_include(row, folder):
     target = row_of(folder)
     if target is None or target == row:
         return True
-    return any(target == one or (one not in ALONE or row.startswith("cli")) and target.startswith(one + "/") for one in LAYERS[row])
+    return any(target == one or (one not in ALONE or one == "passes" and row.startswith("cli")) and target.startswith(one + "/") for one in LAYERS[row])
 
 
 def check_layers(complain):
@@ -131,6 +131,18 @@ def check_includes(path, text, complain):
                 complain(name, n, f"{target} belongs to {owner}")
 
 
+def check_frontends(path, text, complain):
+    """Which formats there are is said in frontend/formats.def alone."""
+    name = path.relative_to(ROOT).as_posix()
+    rows = re.findall(r"^FORMAT\(.*, (\w+), (\w+)\)$", (ROOT / "frontend/formats.def").read_text(), re.M)
+    named = "|".join(sorted({word for row in rows for word in row} - {"no_hooks"}))
+    if not row_of(name.rpartition("/")[0]) or name.startswith("frontend/"):
+        return
+    for n, line in enumerate(strip_comments(text).splitlines(), 1):
+        for found in re.findall(rf"\b(?:{named})\b", line):
+            complain(name, n, f"{found} is for frontend/formats.def alone")
+
+
 def check_calls(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
     if not row_of(name.rpartition("/")[0]):
@@ -159,12 +171,13 @@ def tree():
 
 
 def check_names(path, text, complain):
-    """Comments and pages name files that are there. A page: those of folders of the tree."""
+    """Comments and pages name files that are there. A page: those of folders of the tree, or that it says to create."""
     name = path.relative_to(ROOT).as_posix()
     page = path.suffix == ".md"
+    created = re.findall(r"^Create `([^`]+)`:$", text, re.M)
     for part in [re.match(r"(?s).*", text)] if page else re.finditer(r"/\*.*?\*/|//[^\n]*", text, re.S):
         for found in FILE.finditer(part[0]):
-            asked = found[0].partition("/")[0] in FOLDERS and "NAME" not in found[0] if page else found[0] not in ELSEWHERE
+            asked = found[0].partition("/")[0] in FOLDERS and "NAME" not in found[0] and found[0] not in created if page else found[0] not in ELSEWHERE
             if asked and found[0] not in tree():
                 complain(name, text.count("\n", 0, part.start() + found.start()) + 1, f"there is no file {found[0]}")
 
@@ -219,6 +232,7 @@ def main():
         if path.suffix in (".c", ".h", ".cpp", ".def"):
             check_includes(path, text, complain)
             check_calls(path, text, complain)
+            check_frontends(path, text, complain)
             check_emitters(path, text, complain)
             check_names(path, text, complain)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:

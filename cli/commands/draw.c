@@ -73,7 +73,7 @@ static void hide_constants(struct draw *d, region_id r)
         if (node->op == OP_CONSTANT)
             constant = true;
         d->hidden[region->nodes.data[i].i] = constant;
-        d->n_hidden += constant && node->op == OP_ONNX;
+        d->n_hidden += constant && node->op == OP_IMPORTED;
         for (uint32_t k = 0; k < node->n_region; k++)
             hide_constants(d, node->region[k]);
     }
@@ -164,7 +164,7 @@ static void put_node(struct draw *d, uint32_t id)
     const struct node *node = graph_node(d->g, (node_id){id});
     const struct source *src = source_get(d->g->ctx, node->src);
     strbuf_printf(d->out, "n%u [label=\"", id);
-    put_text(d->out, node->op == OP_ONNX ? node->op_type : op_name(node->op));
+    put_text(d->out, node->op == OP_IMPORTED ? node->op_type : op_name(node->op));
     if (node->src.i) {
         strbuf_printf(d->out, "\\n");
         put_text(d->out, src->name && *src->name ? src->name : src->output ? src->output : "");

@@ -114,7 +114,7 @@ static bool is_network(const char *path)
     static const char elf[4] = "\177ELF";
     char head[4] = "";
     size_t n = strlen(path);
-    if (n > 5 && strcmp(path + n - 5, ".onnx") == 0)
+    if (format_by_suffix(path))
         return true;
     if (n > 3 && strcmp(path + n - 3, ".so") == 0)
         return false;
@@ -130,7 +130,7 @@ enum fail command_inspect(struct context *ctx, struct options *o)
     if (is_network(o->files.items.data[0]))
         return inspect_model(ctx, o, o->files.items.data[0]);
     if (o->output || o->profile) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "only a network is drawn: a compiled one has no graph (mcc inspect MODEL.onnx -o FILE.svg)");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
         return ctx->fail;
     }
     struct session s;

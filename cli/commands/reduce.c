@@ -27,7 +27,8 @@ struct reduction {
     struct context *ctx;
     const struct options *options;
     const struct graph *legal;
-    struct onnx_cut *cut;
+    const struct format *format;
+    struct cut_file *cut;
     bool *keep;
     uint32_t n_nodes, runs;
     const char *candidate;                 /* path */
@@ -124,7 +125,7 @@ static bool write_candidate(struct reduction *r, const char *path)
     struct strbuf bytes;
     strbuf_init(&bytes, &r->scratch);
     memset(&r->asked, 0, sizeof r->asked);
-    return onnx_cut_write(r->cut, r->keep, type_of, r, &bytes) &&
+    return r->format->hooks->cutter->write(r->cut, r->keep, type_of, r, &bytes) &&
            sink_bytes(r->ctx, &r->scratch, path, (struct span){bytes.data, bytes.n});
 }
 
@@ -212,10 +213,9 @@ static void shrink_dims(struct reduction *r)
 
 /* ---- all of it ------------------------------------------------------------------------------------------------------ */
 
-static void reduce(struct reduction *r)
+static void reduce(struct reduction *r, const char *output)
 {
-    const char *output = r->options->output ? r->options->output : "reduced.onnx";
-    r->n_nodes = onnx_cut_nodes(r->cut);
+    r->n_nodes = r->format->hooks->cutter->n_nodes(r->cut);
     r->keep = NEW_ARRAY(&r->ctx->session, bool, r->n_nodes + 1);
     memset(r->keep, true, r->n_nodes);
     if (!interesting(r)) {
@@ -239,18 +239,24 @@ enum fail command_reduce(struct context *ctx, struct options *o)
 {
     struct reduction *r = NEW(&ctx->session, struct reduction);
     if (o->files.items.n < 2) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no command given: mcc reduce MODEL.onnx -- COMMAND");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no command given: mcc reduce MODEL -- COMMAND");
         return ctx->fail;
     }
     r->ctx = ctx;
     r->options = o;
     arena_init(&r->scratch, ctx);
+    r->format = format_of(o->files.items.data[0]);
+    const struct cutter *cutter = r->format->hooks->cutter;
+    if (!cutter) {
+        error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be cut down", r->format->name);
+        return ctx->fail;
+    }
     r->legal = compile_graph(ctx, o, o->files.items.data[0], terminal_report());
-    r->cut = r->legal ? onnx_cut_open(ctx, o->files.items.data[0]) : NULL;
+    r->cut = r->legal ? cutter->open(ctx, o->files.items.data[0]) : NULL;
     if (!r->cut)
         return ctx->fail;
     struct file_list read = {0};
-    const char *output = o->output ? o->output : "reduced.onnx";
+    const char *output = o->output ? o->output : arena_printf(&ctx->session, "reduced%s", r->format->suffix);
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
     if (!output_check(ctx, output) || !output_differs(ctx, output, &read, o->config))
         return ctx->fail;
@@ -259,14 +265,14 @@ enum fail command_reduce(struct context *ctx, struct options *o)
         error_env(ctx, "cannot make a folder '%s'", temp);
         return ctx->fail;
     }
-    r->candidate = arena_printf(&ctx->session, "%s/candidate.onnx", temp);
+    r->candidate = arena_printf(&ctx->session, "%s/candidate%s", temp, r->format->suffix);
     /* A signal, or memory that ends, must not leave the candidate behind. */
     jmp_buf *outer = ctx->unwind, here;
     volatile bool unwound = true;
     ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = r->candidate;
     ctx->unwind = &here;
     if (setjmp(here) == 0) {
-        reduce(r);
+        reduce(r, output);
         unwound = false;
     }
     ctx->unwind = outer;

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "frontend/frontend.h"
+#include "frontend/onnx/hooks.h"
 #include "frontend/onnx/scan.h"
 
 enum { DEPTH_MAX = 200 };
@@ -17,7 +17,7 @@ struct field { uint32_t number, wire; struct span whole, body; uint64_t value; }
 struct name_list { VEC(const char *) items; };
 struct cut_node { struct span bytes; struct name_list in, out; };
 struct cut_tensor { struct span bytes; const char *name; uint32_t field; };
-struct onnx_cut {
+struct cut_file {
     struct context *ctx;
     struct span model, graph;
     VEC(struct cut_node) nodes;
@@ -132,7 +132,7 @@ static void read_captures(struct arena *arena, struct span graph, struct name_li
             VEC_PUSH(arena, &out->items, used.items.data[i]);
 }
 
-static void read_tensor(struct onnx_cut *c, const struct field *f)
+static void read_tensor(struct cut_file *c, const struct field *f)
 {
     struct arena *arena = &c->ctx->session;
     struct span body = f->body;
@@ -147,9 +147,9 @@ static void read_tensor(struct onnx_cut *c, const struct field *f)
     VEC_PUSH(arena, &c->tensors, t);
 }
 
-struct onnx_cut *onnx_cut_open(struct context *ctx, const char *path)
+static struct cut_file *cut_open(struct context *ctx, const char *path)
 {
-    struct onnx_cut *c = NEW(&ctx->session, struct onnx_cut);
+    struct cut_file *c = NEW(&ctx->session, struct cut_file);
     struct field f;
     c->ctx = ctx;
     if (!file_read(ctx, path, &c->model))
@@ -175,7 +175,7 @@ struct onnx_cut *onnx_cut_open(struct context *ctx, const char *path)
     return c;
 }
 
-uint32_t onnx_cut_nodes(const struct onnx_cut *c)
+static uint32_t cut_n_nodes(const struct cut_file *c)
 {
     return c->nodes.n;
 }
@@ -242,7 +242,7 @@ static bool set_has(struct name_set *s, const char *name, bool add)
     return false;
 }
 
-struct writing { const struct onnx_cut *c; const bool *keep; struct name_set made, used, stored, ports; struct strbuf graph; };
+struct writing { const struct cut_file *c; const bool *keep; struct name_set made, used, stored, ports; struct strbuf graph; };
 
 static void collect_names(struct writing *w, struct arena *arena)
 {
@@ -303,7 +303,7 @@ static bool put_outputs(struct writing *w, cut_type_fn *type_of, void *user)
     return n > 0;
 }
 
-bool onnx_cut_write(const struct onnx_cut *c, const bool *keep, cut_type_fn *type_of, void *user, struct strbuf *out)
+static bool cut_write(const struct cut_file *c, const bool *keep, cut_type_fn *type_of, void *user, struct strbuf *out)
 {
     struct writing w = {.c = c, .keep = keep};
     struct field f;
@@ -324,3 +324,5 @@ bool onnx_cut_write(const struct onnx_cut *c, const bool *keep, cut_type_fn *typ
     put_bytes(out, 7, w.graph.data, w.graph.n);
     return true;
 }
+
+const struct cutter onnx_cutter = {cut_open, cut_n_nodes, cut_write};

@@ -201,7 +201,7 @@ static void calls_collect(struct calls *c)
         const struct node *n = &g->nodes.data[i];
         uint32_t caller = owner[n->parent.i];
         c->size[caller]++;
-        if (n->op != OP_ONNX)
+        if (n->op != OP_IMPORTED)
             continue;
         const struct model_function *f = function_find(c->im, n->domain, n->op_type, n->overload);
         if (f) {

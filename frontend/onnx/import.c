@@ -1,6 +1,7 @@
 /* ONNX file -> imported graph: the entry point. Reads and scans the file, checks the model's head (IR version, opset
  * imports), then functions and the top graph; see import.h for who does what.
  */
+#include "frontend/onnx/hooks.h"
 #include "frontend/onnx/schemas.h"
 
 #include <string.h>
@@ -129,3 +130,5 @@ struct graph *onnx_import(struct context *ctx, const char *path, const struct im
     arena_release(&im.scratch);
     return im.model && ctx->n_errors == before ? im.g : NULL;
 }
+
+const struct format_hooks onnx_hooks = {&onnx_cutter, &onnx_tensor_files, &onnx_operator_facts};

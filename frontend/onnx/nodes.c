@@ -1,4 +1,4 @@
-/* NodeProto -> OP_ONNX nodes: operands resolved through the scopes, attributes decoded, subgraphs imported as regions.
+/* NodeProto -> OP_IMPORTED nodes: operands resolved through the scopes, attributes decoded, subgraphs imported as regions.
  *
  * A node with an error is still appended, so that one mistake gives one message and not one for every reader.
  */
@@ -131,7 +131,7 @@ static bool node_import(struct importer *im, const Onnx__NodeProto *node, region
         schema_check(im, schema, node, src, in, attrs, n_attr);
     if (callee)
         call_check(im, callee, node, src);
-    node_id id = graph_append(im->g, r, OP_ONNX, src, in, (uint32_t)node->n_input, attrs, n_attr, NULL,
+    node_id id = graph_append(im->g, r, OP_IMPORTED, src, in, (uint32_t)node->n_input, attrs, n_attr, NULL,
                               (uint32_t)node->n_output);
     struct node *n = graph_node(im->g, id);
     n->op_type = arena_strdup(&im->g->arena, op);

@@ -3,6 +3,7 @@
  * Exporters often write what only a later version of an operator allows (an element type, an operand left out). Where
  * the newest version allows it, so do we: later versions mostly just permit more.
  */
+#include "frontend/onnx/hooks.h"
 #include "frontend/onnx/schemas.h"
 
 #include <stdlib.h>
@@ -296,7 +297,7 @@ bool schema_check_regions(struct importer *im, const struct schema *s, node_id i
 
 /* ---- for --list-ops ---------------------------------------------------------------------------------------------- */
 
-int32_t onnx_version_after(const char *domain, const char *op, int32_t version)
+static int32_t version_after(const char *domain, const char *op, int32_t version)
 {
     for (uint32_t i = 0; i < COUNT_OF(schemas); i++)
         if (schemas[i].since > version && schemas[i].state != SCHEMA_DEPRECATED && strcmp(schemas[i].domain, domain) == 0 && strcmp(schemas[i].op, op) == 0)
@@ -304,10 +305,12 @@ int32_t onnx_version_after(const char *domain, const char *op, int32_t version)
     return 0;
 }
 
-bool onnx_version_is_foreign(const char *domain, const char *op, int32_t version)
+/* "(ai.onnx)": exporters write it in the default domain, but ONNX does not have it, or not that version of it. */
+static const char *domain_shown(const char *domain, const char *op, int32_t version)
 {
     const struct schema *s = schema_find(domain, op, version);
-    return s && s->state == SCHEMA_FOREIGN;
+    bool foreign = s && s->state == SCHEMA_FOREIGN;
+    return *domain ? domain : foreign ? "(ai.onnx)" : "ai.onnx";
 }
 
 static void type_set_print(uint64_t set, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
@@ -324,7 +327,7 @@ static void type_set_print(uint64_t set, bool (*has)(enum elem, const void *), c
     strbuf_printf(out, "%s", any ? "" : "-");
 }
 
-void onnx_types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
+static void types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
 {
     const struct schema *s = schema_find(domain, op, version);
     char last = 0;
@@ -342,3 +345,5 @@ void onnx_types_print(const char *domain, const char *op, int32_t version, bool 
     }
     strbuf_printf(out, "%s", last ? "" : "-");
 }
+
+const struct operator_facts onnx_operator_facts = {version_after, domain_shown, types_print};

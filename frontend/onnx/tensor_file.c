@@ -1,6 +1,7 @@
 /* A file that holds one TensorProto (inputs and outputs of test data sets). The scanner knows one root message, a model;
  * so the bytes are put into the shortest model around a tensor: graph (field 7), initializer (field 5).
  */
+#include "frontend/onnx/hooks.h"
 #include "frontend/onnx/import.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static size_t varint_write(uint8_t *out, uint64_t v)
     return n;
 }
 
-bool onnx_tensor_read(struct context *ctx, const char *path, struct tensor_data *out)
+static bool tensor_read(struct context *ctx, const char *path, struct tensor_data *out)
 {
     struct span file;
     if (!file_read(ctx, path, &file))
@@ -40,3 +41,19 @@ bool onnx_tensor_read(struct context *ctx, const char *path, struct tensor_data 
     arena_release(&im.scratch);
     return ok || error_env(ctx, "cannot read the tensor file '%s'", path);
 }
+
+/* Fields of TensorProto: dims 1, data_type 2, raw_data 9; wire types 0 varint, 2 bytes. */
+static void tensor_write(enum elem elem, const int64_t *dims, int32_t rank, struct span bytes, struct strbuf *out)
+{
+    for (int32_t i = 0; i < rank; i++) {
+        strbuf_varint(out, 1 << 3);
+        strbuf_varint(out, (uint64_t)dims[i]);
+    }
+    strbuf_varint(out, 2 << 3);
+    strbuf_varint(out, (uint64_t)elem_onnx(elem));
+    strbuf_varint(out, 9 << 3 | 2);
+    strbuf_varint(out, bytes.size);
+    strbuf_append(out, bytes.data, bytes.size);
+}
+
+const struct tensor_files onnx_tensor_files = {".pb", tensor_read, tensor_write};

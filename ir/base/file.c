@@ -97,3 +97,14 @@ enum file_status file_whole(struct context *ctx, const char *path, int64_t max, 
     close(fd);
     return status;
 }
+
+bool file_head(const char *path, void *out, size_t n)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fd_read(fd, out, n);
+    close(fd);
+    return ok;
+}

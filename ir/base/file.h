@@ -12,6 +12,9 @@ struct file_bytes { const char *data; size_t size; const char *why; };
  * cut short kills its reader. Never waits for the writer of a FIFO. */
 enum file_status file_whole(struct context *, const char *path, int64_t max, struct file_bytes *out);
 
+/* The first n bytes of a regular file. False: not that many, or not readable. */
+bool file_head(const char *path, void *out, size_t n);
+
 /* Where temporary files go: TMPDIR, else /tmp. */
 const char *temp_folder(void);
 

@@ -64,7 +64,7 @@ static void put_node(struct dot *d, node_id id)
     const struct node *node = graph_node(d->g, id);
     const struct source *src = source_get(d->g->ctx, node->src);
     strbuf_printf(d->out, "n%u [label=\"", id.i);
-    put_label(d, node->op == OP_ONNX ? node->op_type : op_name(node->op));
+    put_label(d, node->op == OP_IMPORTED ? node->op_type : op_name(node->op));
     if (node->src.i) {
         strbuf_printf(d->out, "\\n");
         put_label(d, *src->name ? src->name : src->output);

@@ -1,6 +1,6 @@
 /* The tensor graph: SSA values, nodes with named attributes, nested regions for control flow.
  *
- * Forms: *imported* (every node is OP_ONNX, most types unknown) -> *legal* (core operators of ops.def, every type
+ * Forms: *imported* (every node is OP_IMPORTED, most types unknown) -> *legal* (core operators of ops.def, every type
  * known). Ids are 32-bit and typed, 0 = none; pointers into the graph's arrays do not survive a call that adds
  * to them. Captures need no marking: a region may use any value of an enclosing region that dominates it.
  */
@@ -80,7 +80,7 @@ struct node {
     struct attr *attr;
     region_id *region;
     bool dead;                   /* erased; skipped by everybody */
-    /* imported form (OP_ONNX) only */
+    /* imported form (OP_IMPORTED) only */
     const char *op_type, *domain, *overload;
 };
 struct value {

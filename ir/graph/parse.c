@@ -109,7 +109,7 @@ static bool read_op(struct reader *r, struct node *node)
     node->op = op_by_name(read_word(r));
     if (node->op == OP_NONE)
         return read_fail(r, "unknown operator");
-    if (node->op != OP_ONNX)
+    if (node->op != OP_IMPORTED)
         return true;
     const char **const names[] = {&node->op_type, &node->domain, &node->overload};
     for (uint32_t i = 0; i < COUNT_OF(names); i++) {

@@ -331,7 +331,7 @@ static void put_node(struct printer *p, const struct node *node, int indent)
         put_definition(p, node->out[i]);
     }
     PUT(p, "%s%s", node->n_out ? " = " : "", op_name(node->op));
-    if (node->op == OP_ONNX) {
+    if (node->op == OP_IMPORTED) {
         const char *const names[] = {node->op_type, node->domain, node->overload};
         for (uint32_t i = 0; i < COUNT_OF(names) && (i == 0 || (names[i] && *names[i])); i++) {
             PUT(p, i ? "." : " ");

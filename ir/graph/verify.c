@@ -8,7 +8,7 @@
  *   5  n_uses counts the operands of live nodes and the results of regions
  *   6  the ports are the parameters and results of the top region, in order
  *  legal form
- *   7  no node is `onnx`; the number of operands and results is that of the operator's row
+ *   7  no node is `imported`; the number of operands and results is that of the operator's row
  *   8  attributes are those of the row: known name, its kind, once, none missing but the optional ones
  *   9  every type is known: an element type, a rank in [0, 32], every dim an expression that may be >= 0; of
  *      what a sequence, optional or map holds rank and dims may be unknown; the rank of an if's result, too
@@ -144,7 +144,7 @@ static void check_attr(struct verifier *v, const struct node *node, uint32_t i, 
 static bool check_row(struct verifier *v, const struct node *node)
 {
     const struct op_info *row = op_info(node->op);
-    if (node->op == OP_NONE || node->op == OP_ONNX || (int64_t)node->n_in < row->min_in ||
+    if (node->op == OP_NONE || node->op == OP_IMPORTED || (int64_t)node->n_in < row->min_in ||
         (row->max_in >= 0 && (int64_t)node->n_in > row->max_in) ||
         (row->n_out >= 0 && (int64_t)node->n_out != row->n_out)) {
         violated(v, 7, node, "%u operands and %u results", node->n_in, node->n_out);

@@ -176,6 +176,6 @@ int32_t legalize_unroll_limit(const struct rule *);
 
 /* Every rule of the table. */
 #define ROW(domain, op, since, rule, param, note) rule_fn rule;
-#include "passes/legalize/onnx.def"
+#include "passes/legalize/rules.def"
 
 #endif

@@ -1,4 +1,4 @@
-/* The operator table (onnx.def): look-up, the list of what could not be served, the support matrix.
+/* The operator table (rules.def): look-up, the list of what could not be served, the support matrix.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 static const struct row rows[] = {
 #define ROW(domain, op, since, rule, param, note) {domain, #op, since, rule, #rule, param, note},
-#include "passes/legalize/onnx.def"
+#include "passes/legalize/rules.def"
 };
 
 const struct row *row_find(const char *domain, const char *op, int32_t version)
@@ -179,6 +179,9 @@ static bool is_custom(const char *domain)
     static const char *const known[] = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"};
     for (size_t i = 0; i < COUNT_OF(known); i++)
         if (strcmp(domain, known[i]) == 0)
+            return false;
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (strcmp(domain, rows[i].domain) == 0)
             return false;
     return true;
 }

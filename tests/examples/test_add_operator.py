@@ -1,6 +1,4 @@
 """docs/add-an-operator.md, followed literally: its steps are applied to a copy of the sources, which is built and used."""
-import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -8,25 +6,14 @@ import onnx
 from onnx import helper
 
 from support.artifact import Artifact
-from support.tool import ROOT, value
-
-STEP = re.compile(r"^Add to `([^`]+)` (?:before `([^`]+)`|(at the end)):\n\n```c\n(.*?)```", re.M | re.S)
+from support.steps import follow
+from support.tool import value
 
 
 def test_steps(tmp_path):
-    folder = tmp_path / "mcc"
-    folder.mkdir()
-    for part in ("Makefile", "cli", "codegen", "frontend", "ir", "passes", "runtime", "tests/ir", "tests/fuzz"):
-        (shutil.copytree if (ROOT / part).is_dir() else shutil.copy2)(ROOT / part, folder / part)
-    steps = STEP.findall((ROOT / "docs/add-an-operator.md").read_text())
-    assert len(steps) == 6
-    for name, before, _, text in steps:
-        path = folder / name
-        old = path.read_text()
-        assert not before or before in old, before
-        path.write_text(old.replace(before, text + before, 1) if before else old + "\n" + text)
     cases = ("build/tests/ir/test_eval_ops", "build/tests/fuzz/test_scalars")
-    subprocess.run(["make", "-j2", "OPT=-O0", "build/mcc", *cases], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    folder = follow("add-an-operator.md", tmp_path, 6, more=("tests/ir", "tests/fuzz"), targets=cases, objects=False)
+    mcc = folder / "build/mcc"
     for case in cases:
         subprocess.run([folder / case], check=True, capture_output=True)
 
@@ -35,7 +22,6 @@ def test_steps(tmp_path):
                               [value("y", ["n", 3])])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
-    mcc = folder / "build/mcc"
     subprocess.run([mcc, tmp_path / "m.onnx", "-o", tmp_path / "m.so"], check=True)
     assert "BiasAdd" in subprocess.run([mcc, "--list-ops"], capture_output=True, text=True, check=True).stdout
     rng = np.random.default_rng(0)

@@ -303,7 +303,7 @@ const struct node *node_of(const struct graph *g, const char *op)
 {
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *n = &g->nodes.data[i];
-        if (strcmp(n->op == OP_ONNX ? n->op_type : op_name(n->op), op) == 0)
+        if (strcmp(n->op == OP_IMPORTED ? n->op_type : op_name(n->op), op) == 0)
             return n;
     }
     return NULL;

@@ -295,7 +295,7 @@ static void test_rows_as_constants(void **state)
 /* Rows of ops.def whose cases are in test_eval_control.c, or that only exist before legalize (onnx). */
 static const enum op elsewhere[] = {
     OP_STRING, OP_SEQ_MAKE, OP_SEQ_AT, OP_SEQ_INSERT, OP_SEQ_ERASE, OP_SEQ_LENGTH, OP_SEQ_CONCAT, OP_SEQ_SPLIT,
-    OP_OPT_MAKE, OP_OPT_GET, OP_OPT_HAS, OP_IF, OP_LOOP, OP_ASSERT, OP_ONNX,
+    OP_OPT_MAKE, OP_OPT_GET, OP_OPT_HAS, OP_IF, OP_LOOP, OP_ASSERT, OP_IMPORTED,
 };
 
 static void test_every_operator_has_a_case(void **state)

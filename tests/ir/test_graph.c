@@ -59,15 +59,15 @@ static const char imported_text[] =
     "opset \"\" 13\n"
     "\n"
     "region (%1: f32[?, 3], %2: f32[*]) {\n"
-    "  %3: unknown, _, %4 \"hi\": seq<map<i64, f32[2]>> = onnx \"Split\".\"com.x\"(%1, _, %2) "
+    "  %3: unknown, _, %4 \"hi\": seq<map<i64, f32[2]>> = imported \"Split\".\"com.x\"(%1, _, %2) "
     "{\"t\":T=f32[2, 1] \"w\" hex\"0000803f00000040\", \"l\":L=[string[2] strings [\"a\", \"\\x62\\x00\"]], \"r\":r=\"a\"}\n"
     "  return %3\n"
     "}\n"
     "\n"
     "region (%5: unknown) {\n"
-    "  %6: unknown = onnx \"If\"(%5) {\"then\":R=0, \"type\":P=opt<f32[-]>, \"names\":S=[\"p\", \"q\"]}\n"
+    "  %6: unknown = imported \"If\"(%5) {\"then\":R=0, \"type\":P=opt<f32[-]>, \"names\":S=[\"p\", \"q\"]}\n"
     "    region () {\n"
-    "      %7: unknown = onnx \"Abs\"(%5)\n"
+    "      %7: unknown = imported \"Abs\"(%5)\n"
     "      return %7\n"
     "    }\n"
     "  return %6\n"
@@ -250,7 +250,7 @@ static void verifier_finds(void **state)
         {6, HEAD "%2: f32[3] = exp(%1) return %2 }\noutput \"y\" %2"},
         {6, HEAD "%2: f32[3] = exp(%1) return %2" TAIL "%1"},
         {7, HEAD "%2: f32[3] = exp(%1, %1) return %2" TAIL "%2"},
-        {7, HEAD "%2: f32[3] = onnx \"Exp\"(%1) return %2" TAIL "%2"},
+        {7, HEAD "%2: f32[3] = imported \"Exp\"(%1) return %2" TAIL "%2"},
         {8, HEAD "%2: f32[3] = cumulate(%1) {axis=0, monoid=\"sum\", exclusive=0} return %2" TAIL "%2"},
         {8, HEAD "%2: f32[3] = exp(%1) {\"axis\":i=0} return %2" TAIL "%2"},
         {8, HEAD "%2: f32[3] = transpose(%1) {\"perm\":i=0} return %2" TAIL "%2"},

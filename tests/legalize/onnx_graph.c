@@ -25,7 +25,7 @@ value_id onnx_node(struct graph *g, region_id r, const char *domain, const char 
 {
     struct source source = {.name = "", .op = op, .domain = domain, .version = version, .output = op};
     src_id src = source_add(g->ctx, source);
-    node_id id = graph_append(g, r, OP_ONNX, src, in, n_in, attr, n_attr, NULL, 1);
+    node_id id = graph_append(g, r, OP_IMPORTED, src, in, n_in, attr, n_attr, NULL, 1);
     graph_node(g, id)->op_type = op;
     graph_node(g, id)->domain = domain;
     graph_node(g, id)->overload = "";
