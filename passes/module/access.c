@@ -311,18 +311,19 @@ value_id view_plain(const struct graph *g, value_id v)
     return v;
 }
 
-enum { MAX_CONST_DEPTH = 64 };   /* beyond, nothing is claimed */
-static uint32_t invariant(struct graph *g, value_id v, int depth)
+/* Beyond, nothing is claimed: what several nodes read is looked at for each of them. */
+enum { MAX_CONST_DEPTH = 64, MAX_CONST_STEPS = 2000 };
+static uint32_t invariant(struct graph *g, value_id v, int depth, uint32_t *steps)
 {
     const struct type *t = value_type(g, v);
     uint32_t all = t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1, mask = 0;
-    if (graph_value(g, v)->def.i == 0 || depth > MAX_CONST_DEPTH)
+    if (graph_value(g, v)->def.i == 0 || depth > MAX_CONST_DEPTH || ++*steps > MAX_CONST_STEPS)
         return 0;
     const struct node *n = graph_node(g, graph_value(g, v)->def);
     uint32_t count;
     if (n->op == OP_BROADCAST) {
         const struct type *from = value_type(g, n->in[0]);
-        uint32_t inner = invariant(g, n->in[0], depth + 1);
+        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
         int32_t shift = t->rank - from->rank;
         for (int32_t d = 0; d < t->rank; d++)
             if (d < shift || from->dims[d - shift].i != t->dims[d].i || (inner >> (d - shift) & 1))
@@ -331,20 +332,20 @@ static uint32_t invariant(struct graph *g, value_id v, int depth)
     }
     if (n->op == OP_TRANSPOSE) {
         const int64_t *perm = node_ints(n, "perm", &count);
-        uint32_t inner = invariant(g, n->in[0], depth + 1);
+        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
         for (int32_t d = 0; d < t->rank; d++)
             mask |= (inner >> perm[d] & 1) << d;
         return mask;
     }
     if (n->op == OP_RESHAPE) {
-        uint32_t inner = invariant(g, n->in[0], depth + 1);
+        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
         int32_t r = value_type(g, n->in[0])->rank;
         return inner == (r >= 32 ? UINT32_MAX : (1u << r) - 1) ? all : 0;
     }
     if (op_shape(n->op) == SHAPE_MAP) {
         mask = all;
-        for (uint32_t k = 0; k < n->n_in; k++)
-            mask &= invariant(g, n->in[k], depth + 1);
+        for (uint32_t k = 0; mask && k < n->n_in; k++)
+            mask &= invariant(g, n->in[k], depth + 1, steps);
         return mask;
     }
     /* One element along a dim: nothing to vary. */
@@ -356,7 +357,8 @@ static uint32_t invariant(struct graph *g, value_id v, int depth)
 
 uint32_t value_const_invariant(struct graph *g, value_id v)
 {
-    return invariant(g, v, 0);
+    uint32_t steps = 0;
+    return invariant(g, v, 0, &steps);
 }
 
 /* ---- convolutions -------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 """Weights are stored once and never multiplied: sizes of artifacts, equal tensors, broadcasts of constants, f16 and
 bf16, and every form of MatMul and Gemm that could tempt a compiler to copy them."""
 import re
+import time
 
 import ml_dtypes
 import numpy as np
@@ -213,3 +214,15 @@ def test_constant_seen_by_several_kernels_through_a_view_of_the_runs_size(tmp_pa
     model = Model(tmp_path, nodes, [value("x", ["n", 7])], [value("y", ["n", 7]), value("z", ["n", 7])],
                   {"c": floats(7), "w": floats(7, 7, seed=1), "zero": ints(0), "seven": ints(7)})
     model.compare([floats(7, 7, seed=2)])
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["stored", "one element"])
+def test_constants_computed_of_each_other(spread, tmp_path):
+    """Each step reads the one before twice, as 2^30 ways through the constants would; the compiler looks at some of them."""
+    start = [node("Expand", "one shape", "c0")] if spread else [node("Identity", "w", "c0")]
+    steps = [n for k in range(30) for n in (node("Sin", f"c{k}", f"s{k}"), node("Cos", f"c{k}", f"o{k}"), node("Mul", f"s{k} o{k}", f"c{k + 1}"))]
+    model = Model(tmp_path, [*start, *steps, node("Add", "x c30", "y")], [value("x", [50, 40])], [value("y", [50, 40])],
+                  {"one": np.float32([[0.3]]), "shape": np.array([50, 40]), "w": floats(50, 40, scale=0.1)})
+    began = time.monotonic()
+    model.compare([floats(50, 40)], flags=("-O2",), rtol=1e-3)
+    assert time.monotonic() - began < 60

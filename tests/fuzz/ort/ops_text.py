@@ -51,7 +51,7 @@ def cast(d, op):
     if d.chance(50):
         x = d.value([F32, I64, I32, BOOL, F64], 0, 3)
         if x.dtype.kind == "f":
-            x = d.given(np.round(np.clip(np.nan_to_num(x.data), -999, 999) * 8) / 8, d.chance(40)) if d.chance(90) else x
+            x = d.given(np.round(np.clip(np.nan_to_num(x.data), -999, 999) * 8) / 8, d.chance(40))
         made, = d.node("Cast", [x], to=T.STRING)
         if d.chance(50):
             d.node("Cast", [made], to=ELEM[x.dtype if x.dtype != BOOL else I64])
