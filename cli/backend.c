@@ -172,6 +172,15 @@ bool run_schedule(struct compilation *c)
 
 void print_schedules(const struct compilation *c, struct strbuf *out) { schedules_print(c->module, out); }
 
+/* What the names of a variant's functions end in: "_v3". */
+static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
+{
+    char *suffix = arena_printf(&c->ctx->session, "_%s", target_short_name(target_rows, target_count, row));
+    for (char *p = strchr(suffix, '-'); p; p = strchr(p, '-'))
+        *p = '_';
+    return suffix;
+}
+
 bool run_emit(struct compilation *c)
 {
     c->module->emitted = look_after_workers;
@@ -180,7 +189,7 @@ bool run_emit(struct compilation *c)
         const struct variant *v = c->targets.data[i];
         if (i && goes_on(c))
             codegen_give(c);
-        if (!emit_variant(c, v, arena_printf(&c->ctx->session, "_%s", target_short_name(v->row))))
+        if (!emit_variant(c, v, kernel_suffix(c, v->row)))
             return false;
     }
     unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan));

@@ -56,13 +56,6 @@ static bool target_check(struct context *ctx, const char *triple)
                     "x86_64, aarch64 or riscv64, as in --target=aarch64-linux-gnu", triple);
 }
 
-/* What the name ends in: "v3" for "x86-64-v3". */
-const char *target_short_name(const struct target_row *t)
-{
-    const char *tail = strrchr(t->name, '-');
-    return tail ? tail + 1 : t->name;
-}
-
 /* One word of -march or --variants, which the architecture must have. */
 static bool level_check(struct context *ctx, const char *option, const char *arch, const char *word)
 {
@@ -70,7 +63,7 @@ static bool level_check(struct context *ctx, const char *option, const char *arc
     const struct target_row *foreign = NULL;
     for (uint32_t i = 0; i < target_count; i++) {
         const struct target_row *t = &target_rows[i];
-        bool same = strcmp(t->name, word) == 0 || strcmp(target_short_name(t), word) == 0;
+        bool same = strcmp(t->name, word) == 0 || strcmp(target_short_name(target_rows, target_count, t), word) == 0;
         if (same && strcmp(t->arch, arch) == 0)
             return true;
         foreign = same ? t : foreign;
@@ -155,7 +148,7 @@ bool target_wanted(const struct options *o, const struct module *m, const struct
         return t->standard || has_use(m, t);
     if (!strcmp(list, "native"))
         return is_native(m->ctx, t, arch);
-    return listed(list, t->name) || listed(list, target_short_name(t));
+    return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
 }
 
 bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)

@@ -20,8 +20,6 @@ struct variant {
 bool targets_check(struct context *, const struct options *);
 /* Do the options ask for the row's code, or the module, where they leave it open? */
 bool target_wanted(const struct options *, const struct module *, const struct target_row *);
-/* What a row's name ends in: "v3" for "x86-64-v3". */
-const char *target_short_name(const struct target_row *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
 bool variant_init(struct variant *, struct context *, const struct target_row *, const char *mattr);
 

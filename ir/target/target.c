@@ -20,6 +20,20 @@ const struct target_row *target_find(const char *name)
     return NULL;
 }
 
+static const char *tail(const char *name)
+{
+    const char *dash = strrchr(name, '-');
+    return dash ? dash + 1 : name;
+}
+
+const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, t->name) != 0 && !strcmp(rows[i].arch, t->arch) && !strcmp(tail(rows[i].name), tail(t->name)))
+            return t->name;
+    return tail(t->name);
+}
+
 void target_print(struct strbuf *out)
 {
     strbuf_printf(out, "%-18s %-8s %-6s %-9s %-12s %-5s %-22s %s\n", "name (-march=)", "arch", "vector", "registers",

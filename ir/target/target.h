@@ -23,6 +23,8 @@ extern const uint32_t target_count;
 
 /* The row of that name; NULL: none. */
 const struct target_row *target_find(const char *name);
+/* What the name of row t ends in, "v3" for "x86-64-v3"; all of it where another of these n rows, of the same architecture, ends so. */
+const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t);
 /* The whole table as text, for people. */
 void target_print(struct strbuf *);
 

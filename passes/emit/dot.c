@@ -152,15 +152,15 @@ static lval put_together(struct em *em, const struct group *g)
 /* The groups of v for `lanes` lanes; equal questions get the same register. */
 static lval group_value(struct em *em, const struct group *g)
 {
-    expr_id key = ex_addc(em->x, g->cond, 1024 + 8 * (int64_t)g->lanes + g->valid);   /* no condition, so never one of a single element */
-    lval v = em_recall(em, g->v, g->idx, key);
+    uint32_t group = 8 * g->lanes + g->valid;      /* valid is at least 1 and at most 4 */
+    lval v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
     if (!load_whole(em, g, &v))
         v = put_together(em, g);
     if (lf_type(em->f, v).lanes == g->size)
         v = for_lanes(em, v, g->lanes);
-    em_remember(em, g->v, g->idx, key, v);
+    em_remember(em, g->v, g->idx, g->cond, group, v);
     return v;
 }
 

@@ -20,7 +20,7 @@ struct em_sym {
     bool vector;             /* var holds an arbitrary vector (a gathered index) */
     lval mask;               /* lanes that exist; {0}: all */
 };
-struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; lval result; };
+struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; uint32_t group; lval result; };
 struct em_const { enum elem elem; uint32_t lanes; double f; int64_t i; lval v; };
 struct em_point { const expr_id *idx; int32_t rank; };
 /* Panels that the steps of a contraction ask for early. */
@@ -179,9 +179,10 @@ lval em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
 lval em_load_fresh(struct em *, value_id, const expr_id *idx);
 
-/* What was computed before for this value, point and condition and is still visible; {0}: nothing. */
-lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond);
-void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, lval);
+/* What was computed before for this value, point and condition and is still visible; {0}: nothing. group 0: the element there, else any
+ * number that says what of the elements from there on (emit/dot.c). */
+lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
+void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lval);
 /* acc plus the products of a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along
  * dim[o], of which `valid` exist. acc: i32 or f32, a scalar or lanes. */
 struct em_group { expr_id *idx[2]; int32_t dim[2]; uint32_t size, valid; };

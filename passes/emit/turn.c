@@ -83,7 +83,7 @@ static void load_square(struct em *em, const struct turn *t, const struct turned
         expr_id at[RANK_MAX], column = ex_const(em->x, c);
         for (int32_t d = 0; d < type->rank; d++)
             at[d] = ex_subst(em->x, l->at[d], &a.column, &column, 1);
-        em_remember(em, l->value, at, ex_const(em->x, 1), em_to_register(em, v[c], type->elem));
+        em_remember(em, l->value, at, ex_const(em->x, 1), 0, em_to_register(em, v[c], type->elem));
     }
 }
 

@@ -207,24 +207,24 @@ void em_prefetch_out(struct em *em, const expr_id *idx)
 
 /* ---- memo ----------------------------------------------------------------------------------------------------------- */
 
-static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond)
+static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
 {
     int32_t rank = value_type(em->g, v)->rank;
-    uint64_t h = hash_mix(v.i, cond.i);
+    uint64_t h = hash_mix(v.i, (uint64_t)group << 32 | cond.i);
     return hash_mix(h, rank ? hash_bytes(idx, (size_t)rank * sizeof *idx) : 0);
 }
 
-static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const expr_id *idx, expr_id cond)
+static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
 {
     size_t size = (size_t)value_type(em->g, v)->rank * sizeof *idx;
     for (uint32_t i = (uint32_t)key & (em->memo_cap - 1);; i = (i + 1) & (em->memo_cap - 1)) {
         struct em_memo *e = &em->memo[i];
-        if (!e->value.i || (e->key == key && e->value.i == v.i && e->cond.i == cond.i && !memcmp(e->idx, idx, size)))
+        if (!e->value.i || (e->key == key && e->value.i == v.i && e->cond.i == cond.i && e->group == group && !memcmp(e->idx, idx, size)))
             return e;
     }
 }
 
-static void memo_put(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval result)
+void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group, lval result)
 {
     if (em->memo_n * 2 >= em->memo_cap) {
         struct em_memo *old = em->memo;
@@ -233,22 +233,20 @@ static void memo_put(struct em *em, value_id v, const expr_id *idx, expr_id cond
         em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
         for (uint32_t i = 0; i < n; i++)
             if (old[i].value.i)
-                *memo_slot(em, old[i].key, old[i].value, old[i].idx, old[i].cond) = old[i];
+                *memo_slot(em, old[i].key, old[i].value, old[i].idx, old[i].cond, old[i].group) = old[i];
     }
-    uint64_t key = memo_key(em, v, idx, cond);
-    struct em_memo *e = memo_slot(em, key, v, idx, cond);
+    uint64_t key = memo_key(em, v, idx, cond, group);
+    struct em_memo *e = memo_slot(em, key, v, idx, cond, group);
     em->memo_n += !e->value.i;
     int32_t rank = value_type(em->g, v)->rank;
-    *e = (struct em_memo){key, v, arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx), cond, result};
+    *e = (struct em_memo){key, v, arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx), cond, group, result};
 }
 
-lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
 {
-    lval r = memo_slot(em, memo_key(em, v, idx, cond), v, idx, cond)->result;
+    lval r = memo_slot(em, memo_key(em, v, idx, cond, group), v, idx, cond, group)->result;
     return r.i && em_visible(em, r) ? r : (lval){0};
 }
-
-void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval r) { memo_put(em, v, idx, cond, r); }
 
 /* ---- computed values --------------------------------------------------------------------------------------------------- */
 
@@ -421,16 +419,16 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     int64_t i = 0;
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
-    lval r = em_recall(em, v, idx, cond);
+    lval r = em_recall(em, v, idx, cond, 0);
     if (r.i && !(em->k->locals.n && em_local_rides(em, v)))   /* a ride has to store each point */
         return r;
     if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
-        memo_put(em, v, idx, cond, r);
+        em_remember(em, v, idx, cond, 0, r);
         return r;
     }
     if (em->stage.buffer.i && em->k->form.staged.i == v.i) {
         r = em_stage_value(em, idx, cond);
-        memo_put(em, v, idx, cond, r);
+        em_remember(em, v, idx, cond, 0, r);
         return r;
     }
     bool mine = false;
@@ -446,6 +444,6 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         r = em_compute(em, v, idx, cond);
         em->nesting--;
     }
-    memo_put(em, v, idx, cond, r);
+    em_remember(em, v, idx, cond, 0, r);
     return r;
 }

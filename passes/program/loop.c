@@ -8,7 +8,6 @@
  */
 #include "passes/program/program.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { LAUNCH_NS = 10000 /* what the runtime divides at all (SERIAL_NS) */, OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
@@ -53,12 +52,14 @@ static void need(struct outline *o, lval v)
     VEC_PUSH(o->p->arena, &o->outer, v);
 }
 
+/* A launch has the very name of its kernel (program.c). */
 static struct kernel *kernel_launched(const struct outline *o, const struct lstmt *s)
 {
-    unsigned long i = strtoul(s->name + 1, NULL, 10);   /* "k12_v3" */
     struct module *m = o->p->m;
-    struct kernel *k = s->name[0] == 'k' && i < m->kernels.n ? &m->kernels.data[i] : NULL;
-    return k && k->text && strcmp(k->name, s->name) == 0 ? k : NULL;
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->kernels.data[i].name == s->name)
+            return m->kernels.data[i].text ? &m->kernels.data[i] : NULL;
+    return NULL;
 }
 
 /* Is the launch so small that one thread runs it? Where only the run knows, the guard asks. */

@@ -251,7 +251,7 @@ static void launch(struct prog *p, struct kernel *k)
     }
     args[n++] = prog_index(p, k->count);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
-    s->name = arena_printf(p->arena, "k%u%s", (uint32_t)(k - p->m->kernels.data), p->suffix);
+    s->name = k->name;
     s->in = lf_lvals(p->f, args, n);
     s->n_in = n;
     s->imm = p->m->grain_ns ? p->m->grain_ns : k->ns;
