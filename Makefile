@@ -299,10 +299,9 @@ install: all
 	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 runtime/mcc_load.c $(DESTDIR)$(PREFIX)/share/mcc/
-	install -m 644 runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
+	install -m 644 runtime/mcc_load.c cli/package/mcc_load.cpp runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
-	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
+	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
 	install -m 644 cli/package/mcc-config.cmake $(DESTDIR)$(PREFIX)/lib/cmake/mcc/
 	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc-config-version.cmake.in >$(DESTDIR)$(PREFIX)/lib/cmake/mcc/mcc-config-version.cmake
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/,man/man1 man/man3 man/man5 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
@@ -314,6 +313,15 @@ install: all
 	$(BUILD)/mcc --generate=bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcc
 	$(BUILD)/mcc --generate=zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcc
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
+
+# What install puts there, and the folders that are mcc's alone; PREFIX and DESTDIR as they were for install.
+SHARED := mcc/mcc_load.c mcc/mcc_load.cpp mcc/mcc.py man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
+          bash-completion/completions/mcc zsh/site-functions/_mcc fish/vendor_completions.d/mcc.fish
+.PHONY: uninstall
+uninstall:
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/mcc lib/libmcc.a lib/libmcc.so.1 lib/libmcc.so lib/pkgconfig/mcc.pc \
+	    $(patsubst %,include/%,$(notdir $(PUBLIC_HEADERS))) $(addprefix share/,$(SHARED)))
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/cmake/mcc share/mcc share/doc/mcc)
 
 # ---- help -----------------------------------------------------------------------------------------------------
 
@@ -340,7 +348,7 @@ help:
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space'
-	@echo 'make install       PREFIX=/usr/local DESTDIR='
+	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'
 

@@ -162,8 +162,9 @@ static void put_tensors(struct header *h, const struct art_port *ports, const ch
             else if (dim->extent == -1)
                 strbuf_printf(&h->out, "    %s_shape[%u][%d] = %s;\n", array, i, d, h->sym[dim->symbol]);
         }
-        strbuf_printf(&h->out, "    %s[%u].data = (void *)%s;\n    %s[%u].device.device_type = kDLCPU;\n    %s[%u].ndim = %d;\n", array, i,
-                      names[i], array, i, array, i, ports[i].rank);
+        strbuf_printf(&h->out, "    %s[%u].data = (void *)%s;\n    %s[%u].device.device_type = kDLCPU;\n    %s[%u].device.device_id = 0;\n"
+                               "    %s[%u].ndim = %d;\n    %s[%u].strides = NULL;\n    %s[%u].byte_offset = 0;\n", array, i, names[i], array,
+                      i, array, i, array, i, ports[i].rank, array, i, array, i);
         strbuf_printf(&h->out, "    %s[%u].dtype.code = %u;\n    %s[%u].dtype.bits = %u;\n    %s[%u].dtype.lanes = 1;\n", array, i,
                       type.code, array, i, type.bits, array, i);
         strbuf_printf(&h->out, "    %s[%u].shape = %s_shape[%u];\n    %ss[%u] = &%s[%u];\n", array, i, array, i, array, i, array, i);
@@ -183,7 +184,7 @@ static void put_run(struct header *h)
     const struct artifact *a = h->a;
     uint32_t n_in = a->n_in ? a->n_in : 1, n_out = a->n_out ? a->n_out : 1;
     put_prototype(h);
-    strbuf_printf(&h->out, "\n{\n    DLTensor in[%u] = {{0}}, out[%u] = {{0}};\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
+    strbuf_printf(&h->out, "\n{\n    DLTensor in[%u], out[%u];\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
                   n_out, n_in, n_out);
     strbuf_printf(&h->out, "    int64_t in_shape[%u][%d], out_shape[%u][%d];\n", n_in, most_dims(a->in, a->n_in), n_out,
                   most_dims(a->out, a->n_out));

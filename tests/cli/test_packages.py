@@ -55,7 +55,7 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("compiler,flags", [("gcc", ["-std=c11", "-Wall", "-Wextra", "-Wpedantic"]), ("g++", ["-x", "c++", "-std=c++17", "-Wall"])])
+@pytest.mark.parametrize("compiler,flags", [("gcc", ["-std=c11", "-Wall", "-Wextra", "-Wpedantic"]), ("g++", ["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"])])
 @pytest.mark.parametrize("suffix,more", [("a", []), ("so", []), ("o", ["--prefix=net"])])
 def test_header(tmp_path, prefix, compiler, flags, suffix, more):
     model = dense(tmp_path / "net.onnx")
@@ -285,13 +285,29 @@ def test_python_threads(net):
 
 # ---- pkg-config, CMake ----------------------------------------------------------------------------------------------------
 
-def test_pkg_config(prefix):
+def test_pkg_config(prefix, tmp_path):
     if not shutil.which("pkg-config"):
         pytest.skip("no pkg-config")
     env = dict(os.environ, PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
-    assert run("pkg-config", "--cflags", "--libs", "mcc", env=env).split() == [f"-I{prefix}/include"]
-    assert run("pkg-config", "--variable=compiler", "mcc", env=env).strip() == f"{prefix}/bin/mcc"
     assert "mcc " + run("pkg-config", "--modversion", "mcc", env=env) == mcc("--version").stdout
+    for place in (prefix, tmp_path / "moved"):          # the tree may be moved as a whole
+        if place != prefix:
+            shutil.copytree(prefix, place, symlinks=True)
+        env = dict(os.environ, PKG_CONFIG_PATH=str(place / "lib/pkgconfig"))
+        include, = run("pkg-config", "--cflags", "--libs", "mcc", env=env).split()
+        assert include[:2] == "-I" and os.path.realpath(include[2:]) == os.path.realpath(place / "include")
+        assert os.path.realpath(run("pkg-config", "--variable=compiler", "mcc", env=env).strip()) == os.path.realpath(place / "bin/mcc")
+
+
+def test_uninstall(tmp_path):
+    where = [f"BUILD={BUILD.resolve()}", "PREFIX=/opt/some", f"DESTDIR={tmp_path}"]
+    other = tmp_path / "opt/some/include/other.h"
+    other.parent.mkdir(parents=True)
+    other.write_text("")
+    run("make", "-s", "-C", ROOT, "-o", "all", "install", *where)
+    assert (tmp_path / "opt/some/bin/mcc").exists()
+    run("make", "-s", "-C", ROOT, "uninstall", *where)
+    assert [p for p in tmp_path.rglob("*") if not p.is_dir()] == [other] and not (tmp_path / "opt/some/share/mcc").exists()
 
 
 def test_installed_manuals_and_completions(prefix):
@@ -311,6 +327,18 @@ add_executable(loads loads.c)
 target_link_libraries(loads PRIVATE mcc::loader)
 """
 LOADS = '#include "mcc_load.h"\nint main(void) { mcc_lib *lib; mcc_error error; return mcc_load("nothing.so", 0, &lib, &error) != MCC_E_IO; }\n'
+
+
+def test_cmake_with_cxx_alone(tmp_path, prefix):
+    """Without C as a language CMake leaves .c files out, and the program would not link."""
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    (tmp_path / "loads.cpp").write_text(LOADS)
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.20)\nproject(user CXX)\nfind_package(mcc REQUIRED)\n"
+                                             "add_executable(loads loads.cpp)\ntarget_link_libraries(loads PRIVATE mcc::loader)\n")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+    run("cmake", "--build", tmp_path / "build")
+    run(tmp_path / "build/loads")
 
 
 @pytest.mark.parametrize("kind", ["SHARED", "STATIC", "OBJECT"])
