@@ -307,7 +307,7 @@ def test_signals_leave_nothing(tmp_path, number):
     died = 0
     for delay in np.linspace(0.002, 0.2, 12):
         out.write_bytes(b"old")
-        process = subprocess.Popen([MCC, DIGITS, "-o", out], stderr=subprocess.DEVNULL)
+        process = subprocess.Popen([MCC, DIGITS, "-o", out], stderr=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
         time.sleep(delay)
         process.send_signal(number)
         status = process.wait(timeout=60)
@@ -316,6 +316,14 @@ def test_signals_leave_nothing(tmp_path, number):
         assert out.read_bytes() in (b"old", whole)
         assert not leftovers(tmp_path)
     assert died
+
+
+def test_ignored_signals_stay_ignored(tmp_path):
+    """As under nohup, or in the background of a script; the tests themselves may run so."""
+    process = subprocess.Popen([MCC, DIGITS, "-o", tmp_path / "net.so"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0 and (tmp_path / "net.so").exists()
 
 
 def test_limits_are_4(model, tmp_path):

@@ -55,7 +55,8 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("compiler,flags", [("gcc", ["-std=c11", "-Wall", "-Wextra", "-Wpedantic"]), ("g++", ["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"])])
+@pytest.mark.parametrize("compiler,flags", [("gcc", ["-std=c11", "-Wall", "-Wextra", "-Wpedantic"]),
+                                            ("g++", ["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"])])
 @pytest.mark.parametrize("suffix,more", [("a", []), ("so", []), ("o", ["--prefix=net"])])
 def test_header(tmp_path, prefix, compiler, flags, suffix, more):
     model = dense(tmp_path / "net.onnx")
