@@ -11,6 +11,7 @@
  * when its index uses only some dims of the domain (softmax, LayerNorm: those dims become the outer loops).
  * Everything else is stored by a kernel of its own.
  */
+#include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/graph/find_attention.h"
@@ -278,7 +279,7 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-enum { DEAR_DEPTH = 6, LOCAL_BYTES_MAX = 128 << 10 };
+enum { DEAR_DEPTH = 6 };
 /* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
 static bool dear(const struct fuser *f, value_id v, int depth)
 {
@@ -305,7 +306,7 @@ static void local_make(struct fuser *f, node_id id, struct demand *d)
     struct kernel *k = &f->m->kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
     int32_t domain_rank = value_type(f->g, k->domain)->rank;
-    int64_t bytes = elem_size(t->elem), n;
+    int64_t bytes = elem_size(t->elem), most = budget(machine_common(), SHARE_L2_KEPT), n;
     if (d->context != UINT32_MAX || k->kind != KERNEL_MAP || !k->has_rows || !d->idx || f->m->opt_level == 0 ||
         t->rank > 31 || elem_size(t->elem) < 4 || !dear(f, v, 0))
         return;
@@ -318,7 +319,7 @@ static void local_make(struct fuser *f, node_id id, struct demand *d)
             return;
         if (row || ex_is_const(f->x, d->idx[i], &n))
             continue;
-        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > LOCAL_BYTES_MAX || (bytes *= n) > LOCAL_BYTES_MAX)
+        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > most || (bytes *= n) > most)
             return;
         inner |= 1u << i;
     }

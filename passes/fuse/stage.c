@@ -8,6 +8,7 @@
  * transform reads each element about (m + 2)^2 / m^2 times, for all output channels: few and cheap maps may as well be
  * computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
  */
+#include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/module/module.h"
@@ -15,8 +16,8 @@
 
 /* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that the second cache does not
  * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */
-enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096, WEIGHTS_MAX = 640 << 10,
-       TILE_MAPS = 6, ROW_MOST = 1 << 16, ROW_BYTES = 320 << 10 };
+enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096,
+       TILE_MAPS = 6, ROW_MOST = 1 << 16 };
 
 /* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
 static bool leaves_stored(const struct module *m, value_id v, int depth)
@@ -66,7 +67,7 @@ static bool is_worth(const struct module *m, const struct node *n)
         if (!ex_is_const(m->ctx->exprs, y->dims[d], &e) || !mul_i64(points, e, &points))
             return false;
     return points >= LEAST_POINTS && ex_is_const(m->ctx->exprs, value_type(m->g, n->in[0])->dims[1], &channels) &&
-           channels >= LEAST_CHANNELS && weights <= WEIGHTS_MAX;
+           channels >= LEAST_CHANNELS && weights <= budget(machine_common(), SHARE_L2_PANELS);
 }
 
 static bool is_chunked(const struct module *m, const struct kernel *k, value_id v)
@@ -138,7 +139,7 @@ static int64_t row_bytes(const struct module *m, const struct node *n, const str
         below > ROW_MOST || above > ROW_MOST || columns > ROW_MOST || rows > ROW_MOST || channels > CHANNELS_MAX)
         return 0;
     channels = conv_depthwise(m->g, n) ? CHANNEL_BLOCK : channels;
-    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) && bytes <= ROW_BYTES ? bytes : 0;
+    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) && bytes <= budget(machine_common(), SHARE_L2_ROW_OF_CHANNELS) ? bytes : 0;
 }
 
 /* Several taps, whose rows of the operand wait in scratch; results in blocks of channels. */

@@ -6,11 +6,12 @@
  * stands before the loop. Done where no launch of the body is worth several threads, its carried values have one size and
  * nothing grows. A launch whose size only the run knows is asked about before the loop, which then exists in both forms.
  */
+#include "ir/target/budget.h"
 #include "passes/program/program.h"
 
 #include <string.h>
 
-enum { LAUNCH_NS = 10000 /* what the runtime divides at all (SERIAL_NS) */, OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
+enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
 static const struct ltype INDEX = {ELEM_I64, 1};
 
 /* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut from. */
@@ -70,13 +71,13 @@ static bool launch_small(struct outline *o, const struct kernel *k)
     if (k->kind == KERNEL_CONTROL)
         return true;
     if (ex_is_const(p->x, k->count, &count)) {
-        o->ns += mul_i64(count, ns, &total) ? total : LAUNCH_NS;
-        return mul_i64(count, ns, &total) && total < LAUNCH_NS;
+        o->ns += mul_i64(count, ns, &total) ? total : RATE_SERIAL_NS;
+        return mul_i64(count, ns, &total) && total < RATE_SERIAL_NS;
     }
     if (late_expr(p->x, k->count))
         return false;
     o->ns += ns;
-    lval in[2] = {prog_index(p, k->count), prog_const(p, (LAUNCH_NS - 1) / ns)};
+    lval in[2] = {prog_index(p, k->count), prog_const(p, (RATE_SERIAL_NS - 1) / ns)};
     lval small = prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), both[2] = {o->guard, small};
     o->guard = o->guard.i ? prog_op(p, L_AND, (struct ltype){ELEM_BOOL, 1}, both, 2) : small;
     return true;

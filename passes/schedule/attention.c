@@ -7,8 +7,7 @@ enum { MAX_MR = 14, ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 
        GUESS = 64,               /* an extent that only the run knows, for costs */
        SPAN_OPEN = 128, SPAN_LEAST = 32,     /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
        EXP_REGISTERS = 16,       /* that an exponential takes, constants included */
-       EXP_CYCLES = 14,          /* of a vector's exponential, measured on Ice Lake */
-       CYCLES_PER_NS = 3, FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
+       FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
 
 static int64_t extent_or_guess(const struct site *site, expr_id e, bool *known)
 {
@@ -66,9 +65,9 @@ static void choose_values(const struct site *site, const struct attention_shape 
 /* All keys at once where the scores of a block fill no more than a quarter of L2; else spans of equal length that L1 holds. */
 static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
-    int64_t keys, line = attention_line(s) * 4, most = (int64_t)site->mach->l1_kib * 1024 / line;
+    int64_t keys, line = attention_line(s) * 4, most = budget(site->mach, SHARE_L1_SPAN) / line;
     bool known = ex_is_const(site->x, t->keys, &keys);
-    if (known && keys <= (int64_t)site->mach->l2_kib * 1024 / 4 / line)
+    if (known && keys <= budget(site->mach, SHARE_L2_SCORES) / line)
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     s->span = SPAN_OPEN < most ? SPAN_OPEN : most;
@@ -90,7 +89,8 @@ void attention_estimate(const struct site *site, struct schedule *out)
         points *= (uint64_t)extent_least(site->m, y->dims[d]);
     out->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
     int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
-    out->ns = 100 + (vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * EXP_CYCLES + rows * t->size) / CYCLES_PER_NS;
+    int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES + rows * t->size;
+    out->ns = RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
 }
 
 bool attention_shape(const struct site *site, struct attention_shape *t)

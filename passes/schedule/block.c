@@ -5,8 +5,6 @@
  */
 #include "passes/schedule/schedule.h"
 
-enum { NEAR_STEPS = 16 };
-
 /* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and the
  * bytes that a block of vectors reads of the panels; 0 for others. */
 struct slice { int64_t points, bytes; };
@@ -77,15 +75,15 @@ expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_sch
 
 static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s, struct tile_schedule *c)
 {
-    int64_t l2 = (int64_t)site->mach->l2_kib * 1024, most = l2 * 3 / 16;
+    int64_t block = budget(site->mach, SHARE_L2_BLOCK), most = budget(site->mach, SHARE_L2_BLOCK_MOST);
     struct cut cut;
-    if (s->bytes <= l2 * 5 / 16 || !reduced_cut(site, n, &cut))
+    if (s->bytes <= most || !reduced_cut(site, n, &cut))
         return;
     int64_t points = tile_block_points(site->x, n, t, c);
-    if (points > FEW_ROWS || points <= c->ta * c->tb)
+    if (points > RATE_FEW_ROWS || points <= c->ta * c->tb)
         return;
-    int64_t parts = (s->bytes + most - 1) / most, size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
-    if (size >= cut.extent || size * cut.inner * c->nr * site->mach->vector_bytes > l2 * 5 / 16)
+    int64_t parts = (s->bytes + block - 1) / block, size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
+    if (size >= cut.extent || size * cut.inner * c->nr * site->mach->vector_bytes > most)
         return;
     c->cut = cut;
     c->block = size;
@@ -108,7 +106,7 @@ static int64_t operand_bytes(const struct site *site, value_id v)
 static bool lines_last(const struct site *site, const struct node *n, const struct type *t, const struct tile_schedule *c)
 {
     struct exprs *x = site->x;
-    int64_t a, b, lines = 1, half = (int64_t)site->mach->l2_kib * 1024 / 2;
+    int64_t a, b, lines = 1, half = budget(site->mach, SHARE_L2_OPERAND);
     if (!shares_columns(site, n, c))
         return false;
     int64_t blocks = extent_hint(x, tile_blocks(x, t, c));
@@ -131,11 +129,11 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
     bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
     if (!s->bytes || s->points < 2 || !(fixed_b || c->flat || dot || c->blocks))
         return;
-    if (dot && s->bytes > (int64_t)site->mach->l1_kib * 1024 / 2)
-        c->near = NEAR_STEPS * dot_group(site->m, n);
+    if (dot && s->bytes > budget(site->mach, SHARE_L1_UNPREFETCHED))
+        c->near = RATE_NEAR_STEPS * dot_group(site->m, n);
     if (c->blocks)
         c->early = c->block * c->cut.inner;
-    else if (s->points <= (dot ? FEW_ROWS : FEW_POINTS) && s->bytes <= (int64_t)site->mach->l2_kib * 1024 * 5 / 16)
+    else if (s->points <= (dot ? RATE_FEW_ROWS : RATE_FEW_POINTS) && s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST))
         c->early = (int64_t)tile_steps(site, n);
 }
 

@@ -1,8 +1,6 @@
 /* The record of one kernel: its kind, then what the kind's decisions say; and the record in words. */
 #include "passes/schedule/schedule.h"
 
-enum { HALO_NS = 200 };    /* an index: a vector of channels */
-
 static enum schedule_kind kind_of(const struct kernel *k)
 {
     static const enum schedule_kind kinds[] = {
@@ -39,7 +37,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         return true;
     case SCHEDULE_HALO:
         out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
-        out->ns = HALO_NS;
+        out->ns = RATE_HALO_NS;
         return true;
     default:
         return true;
@@ -66,7 +64,7 @@ void schedule_estimate(const struct site *site, struct schedule *s)
         lines_estimate(site, s);
         break;
     case SCHEDULE_HALO:
-        s->ns = HALO_NS;
+        s->ns = RATE_HALO_NS;
         break;
     default:
         break;

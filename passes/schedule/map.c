@@ -2,7 +2,8 @@
  * many loops in the parallel index as leave work inside of it. */
 #include "passes/schedule/schedule.h"
 
-enum { GRAIN = 4096 /* elements per parallel index, about 2 us */, GRAIN_MOST = 65536 /* elements at most */ };
+/* Points of a parallel index. */
+enum { GRAIN = RATE_GRAIN_NS * RATE_MAP_POINTS, GRAIN_MOST = RATE_GRAIN_MOST_NS * RATE_MAP_POINTS };
 
 /* Dims of the stored value by falling stride: the order in which memory lies. */
 static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
@@ -159,5 +160,5 @@ void map_estimate(const struct site *site, struct schedule *s)
     int64_t work = 1;
     for (uint32_t i = s->map.parallel; i < s->map.n_loops; i++)
         work *= extent_hint(site->x, extent_of(site, s->map.loop[i]));
-    s->ns = 20 + work / 2 * (site->k->has_rows ? 3 : 1);
+    s->ns = RATE_INDEX_NS + work / RATE_MAP_POINTS * (site->k->has_rows ? 3 : 1);
 }

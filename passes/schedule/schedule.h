@@ -7,6 +7,7 @@
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
 
+#include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 
@@ -241,7 +242,6 @@ bool tile_rows_apart(const struct exprs *, const struct type *result, const stru
 
 /* ---- the decisions ------------------------------------------------------------------------------------------------------- */
 
-enum { FEW_POINTS = 1024, FEW_ROWS = 64 /* the way of panels from memory takes about as long as what is computed */ };
 /* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what it keeps. */
 void reduce_choose(const struct site *, struct schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */

@@ -14,7 +14,7 @@ static uint32_t chunk_tiles(const struct site *site, const struct type *t, const
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
     ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
-    int64_t fit = (int64_t)site->mach->l1_kib * 1024 / 2 / (channels * 4 * c->ta), n = tiles / CHUNKS;
+    int64_t fit = budget(site->mach, SHARE_L1_STAGED) / (channels * 4 * c->ta), n = tiles / CHUNKS;
     if (n > fit)
         n = fit;
     if (n < LEAST_TILES)
@@ -67,7 +67,7 @@ static int64_t chunk_most(const struct site *site, const struct type *t, const s
 /* Tiles of b that share the operand, after tb has become a divisor of the rows; 0: it is computed where it is read. */
 static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t, struct tile_schedule *c)
 {
-    int64_t rows, l2 = (int64_t)site->mach->l2_kib * 1024;
+    int64_t rows;
     bool depthwise = conv_depthwise(site->g, n);
     if (c->vec != 1 || c->a != 3 || !ex_is_const(site->x, t->dims[2], &rows) || rows < 1 ||
         (depthwise && t->dims[1].i != value_type(site->g, site->k->form.staged)->dims[1].i))
@@ -78,7 +78,7 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, t, c, tiles);
     const struct choice *told = choice_of_kernel(site->m, site->k, CHOOSE_CHUNK);
-    while (most > 1 && window_bytes(site, n, c, most * c->tb) > l2 / 4)
+    while (most > 1 && window_bytes(site, n, c, most * c->tb) > budget(site->mach, SHARE_L2_ROWS))
         most--;
     if (window_bytes(site, n, c, most * c->tb) > CHUNK_BYTES_MOST)
         return 0;
@@ -111,7 +111,7 @@ static bool is_far(const struct site *site, const struct type *t)
     for (int32_t d = 1; d < t->rank; d++)
         if (!ex_is_const(site->x, t->dims[d], &n) || !mul_i64(bytes, n, &bytes))
             return false;
-    return site->m->always || bytes > (int64_t)site->mach->l2_kib * 1024 * 3 / 8;
+    return site->m->always || bytes > budget(site->mach, SHARE_L2_IMAGE);
 }
 
 void stage_choose(const struct site *site, struct tile_schedule *c)

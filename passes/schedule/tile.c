@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-enum { INDEX_NS = 20 /* entering a parallel index */, STEP = 10 /* to the cycle */, BROADCAST = 3, LOOP_COST = 8 /* counter, branch, addresses */,
-       VECTOR_L2 = 33, VECTOR_L3 = 45 /* 64 bytes from there */,
+enum { STEP = 10 /* to the cycle */,
        CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
        WEAVE = 4 /* epilogues in turn: more take registers */, MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
        TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */ };
@@ -33,10 +32,6 @@ struct step {
     const struct machine *mach;
 };
 
-/* What of a cache a tile's panels may fill and stay there. */
-static uint64_t l1_bytes(const struct machine *m) { return (uint64_t)m->l1_kib * 1024 * 3 / 4; }
-static uint64_t l2_bytes(const struct machine *m) { return (uint64_t)m->l2_kib * 1024 * 5 / 8; }
-
 /* The same for one of the taps of a row: what all of them broadcast is loaded once, at not quite two a cycle. */
 static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
 {
@@ -44,7 +39,7 @@ static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s
     int64_t places = tb * row_places(&s->row, ta), fma = s->row.taps * ta * tb * nr * STEP / m->fma_per_cycle;
     int64_t loads = (places + s->row.taps * nr) * 3 * STEP / (2 * m->loads_per_cycle), least = s->row.taps * STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
-    return ((cost > least ? cost : least) + places * BROADCAST / 2 + LOOP_COST) / s->row.taps;
+    return ((cost > least ? cost : least) + places * RATE_STEP_BROADCAST / 2 + RATE_STEP_LOOP) / s->row.taps;
 }
 
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
@@ -58,12 +53,13 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
     if (s->row.dim >= 0)
         return row_cost(ta, tb, nr, s);
     uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
-    int64_t near = STEP / m->loads_per_cycle, far = (panels <= l2_bytes(m) ? VECTOR_L2 : VECTOR_L3) * (int64_t)m->vector_bytes / 64;
-    int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * BROADCAST : 0);
-    int64_t loads = s->shared ? nr * (panels <= l1_bytes(m) ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
+    bool in_l1 = panels <= (uint64_t)budget(m, SHARE_L1_PANELS), in_l2 = panels <= (uint64_t)budget(m, SHARE_L2_PANELS);
+    int64_t near = STEP / m->loads_per_cycle, far = (in_l2 ? RATE_STEP_L2_LINE : RATE_STEP_L3_LINE) * (int64_t)m->vector_bytes / 64;
+    int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * RATE_STEP_BROADCAST : 0);
+    int64_t loads = s->shared ? nr * (in_l1 ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
     int64_t least = STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
-    return (cost > least ? cost : least) + LOOP_COST;
+    return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of emit/template_tiled.c). */
@@ -324,7 +320,7 @@ void tile_estimate(const struct site *site, struct tile_schedule *c)
     }
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
     int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
-    c->ns = steps * (each > 0 ? each : 1) / (3 * STEP);
+    c->ns = steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
 }
 
 void tile_estimate_index(const struct site *site, struct schedule *s)
@@ -342,5 +338,5 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     } else if (!c->blocks && (c->flat || tile_rows_apart(site->x, t, c))) {
         parts = tile_count(site->x, t, c);
     }
-    s->ns = INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1));
+    s->ns = RATE_INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1));
 }

@@ -13,11 +13,12 @@
 
 #include <math.h>
 
-enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16, L2_BYTES = 1 << 20 };
-static const double bytes_per_cycle = 6;     /* of weights that no cache near the core holds */
-/* Measured on whole layers, traffic of operand and result included. */
-struct transform_cost { uint32_t m; double input, output, weights; };     /* cycles per tile and 16 channels; per 16 weights */
-static const struct transform_cost transform_costs[] = {{2, 120, 120, 30}, {4, 450, 450, 100}, {6, 1550, 1400, 240}};
+enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16 };
+struct transform_cost { uint32_t m; double input, output, weights; };
+static const struct transform_cost transform_costs[] = {
+#define TRANSFORM(m, input, output, weights, what) {m, input, output, weights},
+#include "ir/target/budget.def"
+};
 
 struct conv_shape { int64_t images, ic, oc, out[2]; };
 
@@ -54,12 +55,14 @@ static bool is_candidate(const struct module *m, const struct kernel *k, struct 
            !value_is_splat(m->g, n->in[1], &f, &i) && !is_narrow(m, n->in[1]);
 }
 
+int64_t winograd_kept_bytes(void) { return budget(machine_common(), SHARE_L2_PANELS); }
+
 static double blocks_of(int64_t channels) { return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK); }
 
 static double direct_cost(const struct conv_shape *s)
 {
     double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) / 2;
-    return products * 1.1 + 9.0 * (double)s->ic * (double)s->oc * 4 / bytes_per_cycle;
+    return products * (RATE_DIRECT_PER_CENT / 100.0) + 9.0 * (double)s->ic * (double)s->oc * 4 / RATE_MEMORY_BYTES;
 }
 
 static double form_cost(const struct conv_shape *s, const struct transform_cost *t)
@@ -69,10 +72,11 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for each chunk. */
-    double chunks = u > WINOGRAD_KEPT_BYTES ? ceil(tiles / CHUNK_TILES) : tiles >= WINOGRAD_KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
-    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / bytes_per_cycle);
-    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / L2_BYTES;    /* transformed operand of a chunk */
-    return products * (1.15 + (held > 1 ? (held - 1) / 4 : 0)) + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
+    double chunks = u > (double)winograd_kept_bytes() ? ceil(tiles / CHUNK_TILES) : tiles >= WINOGRAD_KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
+    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
+    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / (double)budget(machine_common(), SHARE_L2_ALL);    /* transformed operand of a chunk */
+    double share = RATE_WINOGRAD_PER_CENT / 100.0 + (held > 1 ? (held - 1) / 4 : 0);
+    return products * share + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
 
 uint32_t winograd_wanted(const struct module *m, const struct kernel *k)

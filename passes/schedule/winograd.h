@@ -11,6 +11,7 @@
 #ifndef MCC_PASSES_WINOGRAD_H
 #define MCC_PASSES_WINOGRAD_H
 
+#include "ir/target/budget.h"
 #include "passes/module/module.h"
 
 enum { WINOGRAD_ALPHA_MAX = 8, WINOGRAD_STEPS_MAX = 40 };
@@ -36,7 +37,9 @@ uint32_t winograd_wanted(const struct module *, const struct kernel *);
 /* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.form.winograd), before
  * halos are planned: the operand has to reach as far as whole tiles do. */
 /* ---- winograd_weights.c ---- */
-enum { WINOGRAD_KEPT_BYTES = 640 << 10, WINOGRAD_KEPT_TILES = 400 };  /* open derives no larger U, and none that fewer tiles use */
+/* Open derives no larger U, and none that fewer tiles use. */
+int64_t winograd_kept_bytes(void);
+enum { WINOGRAD_KEPT_TILES = 400 };
 /* An extent of an image, or what stands for it where only the run knows it. */
 int64_t winograd_extent(const struct module *, expr_id);
 /* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain weights then

@@ -6,12 +6,8 @@
 
 #include <math.h>
 
-enum { MAX_MR = 14, MAX_NR = 4, STEP_OVERHEAD = 1 /* half cycles */, BROADCAST = 6, UNKNOWN_TILES = 256,
-       FAR_BYTES = 4 << 20, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
-       MORE_CHUNKS = 3, NEAR_VECTORS = 4 /* from prefetching a line of V until it is read */, SPARE_REGISTERS = 8 };
-/* Cycles of a line, Ice Lake: stored to where the second cache has it, at any stride; of V, made where that cache holds the chunk's
- * and where the third one does; read from the third beside products. */
-enum { LINE_STORE = 5, MAKE_NEAR = 12, MAKE_FAR = 20, READ_FAR = 1 };
+enum { MAX_MR = 14, MAX_NR = 4, UNKNOWN_TILES = 256, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
+       MORE_CHUNKS = 3, SPARE_REGISTERS = 8 };
 
 /* The kernel's shape, what the user wants (told_...; 0: nothing), and what is decided so far. */
 struct sizing {
@@ -27,7 +23,7 @@ struct sizing {
 struct fit { int64_t mr, nr, ct, group; };
 
 static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static int64_t l2_bytes(const struct sizing *w) { return (int64_t)w->site->mach->l2_kib * 1024; }
+static int64_t share(const struct sizing *w, enum share s) { return budget(w->site->mach, s); }
 
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
  * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
@@ -35,7 +31,7 @@ static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool n
 {
     int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle, least = 2 * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
-    return ((cost > least ? cost : least) + STEP_OVERHEAD) * 10 + (near ? mr * BROADCAST : 0);
+    return (cost > least ? cost : least) * 10 + 2 * RATE_WINOGRAD_STEP + (near ? mr * 2 * RATE_STEP_BROADCAST : 0);
 }
 
 uint32_t winograd_lanes(const struct machine *m)
@@ -82,14 +78,14 @@ static int64_t v_bytes(const struct sizing *w) { return w->points * w->icv * w->
 /* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
 static bool is_near(const struct sizing *w)
 {
-    return w->resident || (w->s->source && u_bytes(w) <= l2_bytes(w) * 5 / 8);
+    return w->resident || (w->s->source && u_bytes(w) <= share(w, SHARE_L2_PANELS));
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
  * the products read in order, and the second cache M of, which they add to for each slice; but several threads are to have work. */
 static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
-    int64_t tiles = w->tiles, most = FAR_BYTES / v_bytes(w), sums = l2_bytes(w) / 2 / (w->points * nr * w->lanes * 4);
+    int64_t tiles = w->tiles, most = share(w, SHARE_L3_V) / v_bytes(w), sums = share(w, SHARE_L2_WINOGRAD) / (w->points * nr * w->lanes * 4);
     if (w->told_chunk)
         return ceil_of(tiles, w->told_chunk);
     most = most < sums ? most : sums;
@@ -119,14 +115,14 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
     int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr);
     struct even columns = even_split(f->group, f->nr);
     int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles, narrow = columns.tiles - wide;
-    bool near = is_near(w), far = f->ct * v_bytes(w) > l2_bytes(w) / 2;
+    bool near = is_near(w), far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
     double parts = (double)w->ocv / (double)f->group, v_lines = parts * (double)tiles * (double)v_bytes(w) / 64;
     double step = (double)(wide * step_cost(m, f->mr, nr, near) + (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
-    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? MAKE_FAR : MAKE_NEAR);
+    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
     if (far)
-        cost += v_lines * (double)(wide + narrow) * READ_FAR;
+        cost += v_lines * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
     if (!w->resident && !w->s->source)
-        cost += (double)chunks * (double)u_bytes(w) / 64 * LINE_STORE;
+        cost += (double)chunks * (double)u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE;
     return cost;
 }
 
@@ -200,7 +196,7 @@ static void choose_span(const struct sizing *w)
 {
     int64_t tiles = w->tiles, chunks = ceil_of(tiles, w->s->chunk);
     int64_t products = tiles * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle;
-    int64_t derive = u_bytes(w) / 64 * LINE_STORE, spans = products / (16 * (derive > 0 ? derive : 1));
+    int64_t derive = u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE, spans = products / (16 * (derive > 0 ? derive : 1));
     spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
     w->s->span = w->resident ? ceil_of(chunks, spans) : 1;
 }
@@ -208,7 +204,7 @@ static void choose_span(const struct sizing *w)
 /* Vectors of input channels of which U is at hand at a time. */
 static void choose_slice(const struct sizing *w)
 {
-    int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = l2_bytes(w) * 5 / 16;
+    int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = share(w, SHARE_L2_SLICE);
     w->s->slice = w->icv;
     if (w->resident || w->s->source || w->ic % w->lanes != 0)
         return;
@@ -220,7 +216,7 @@ static void choose_slice(const struct sizing *w)
 static void choose_early(const struct sizing *w)
 {
     int64_t products = w->s->chunk / w->site->mach->fma_per_cycle;
-    w->s->early = w->resident || w->s->source ? 0 : ceil_of(9 * LINE_STORE, LINE_STORE + products);
+    w->s->early = w->resident || w->s->source ? 0 : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
 }
 
 /* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
@@ -241,7 +237,7 @@ void winograd_estimate(const struct site *site, struct schedule *out)
     winograd_shape(site, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
     int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle;
-    out->ns = 100 + (products + each * (w->icv * 110 + s->group * 75)) / 3;
+    out->ns = RATE_BLOCK_INDEX_NS + (products + each * (w->icv * RATE_WINOGRAD_INPUT + s->group * RATE_WINOGRAD_OUTPUT)) / RATE_CYCLES_PER_NS;
     out->flops = 2 * (uint64_t)(w->points * w->known_tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
@@ -254,8 +250,9 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .tiles = shape.known_tiles, .s = &out->winograd}, *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
     uint32_t source = winograd_weights_from(site->m, site->k);
-    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= l2_bytes(w) * 5 / 8 && near <= l2_bytes(w) && w->tiles >= 4 * MAX_MR;
-    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .source = source, .resident = w->resident, .near = NEAR_VECTORS,
+    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) && near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
+    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .source = source, .resident = w->resident,
+                                                .near = RATE_WINOGRAD_NEAR,
                                                 .results = true, .input_rows = transform_rows(site->mach, &shape.form->input),
                                                 .output_rows = transform_rows(site->mach, &shape.form->output)};
     read_choices(w);

@@ -1,0 +1,21 @@
+/* The cost models' numbers, ir/target/budget.def, by name. */
+#ifndef MCC_IR_BUDGET_H
+#define MCC_IR_BUDGET_H
+
+#include "ir/target/target.h"
+
+enum share {
+#define SHARE(id, ...) SHARE_##id,
+#include "ir/target/budget.def"
+};
+enum rate {
+#define RATE(id, value, ...) RATE_##id = value,
+#include "ir/target/budget.def"
+};
+
+/* Bytes of that share. */
+int64_t budget(const struct machine *, enum share);
+/* The machine for what is decided once for all variants of an artifact: x86-64-v4's, on which those decisions were measured. */
+const struct machine *machine_common(void);
+
+#endif
