@@ -244,7 +244,7 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
     return frame;
 }
 
-/* Read, data; locality 3 is the first-level cache, 2 the second. */
+/* Read, data; locality 3 is L1, 2 is L2. */
 static LLVMValueRef prefetch(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef p = address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);

@@ -13,7 +13,7 @@
 #include "ir/ops/scalar.h"
 
 enum {
-    CHUNK = 4096,        /* elements per piece: all buffers of a few levels stay in the second-level cache */
+    CHUNK = 4096,        /* elements per piece: all buffers of a few levels stay in L2 */
     MAX_DEPTH = 48,
     MAX_COST = 64        /* operator applications per element */
 };

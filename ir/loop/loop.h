@@ -72,8 +72,8 @@ enum lop {
     L_SCATTER,    /* buffer, i64xN indices, value [, mask]; lanes in order */
     L_LOCAL,      /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each parallel index */
     L_OFFSET,     /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are cut */
-    L_PREFETCH,   /* buffer, byte offset: the line there is wanted soon, in the first-level cache; never fails, no effect on values */
-    L_PREFETCH2,  /* ... in the second-level cache */
+    L_PREFETCH,   /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
+    L_PREFETCH2,  /* ... in L2 */
     L_ADDRESS,    /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
     /* control */
     L_FOR,        /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;

@@ -141,7 +141,7 @@ lval em_load_at(struct em *, lval buffer, const struct storage *, enum elem, con
 void em_store_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, lval);
 void em_store(struct em *, value_id, const expr_id *idx, lval);
 void em_store_out(struct em *, const expr_id *idx, lval);    /* at a point of the kernel's domain */
-void em_prefetch_out(struct em *, const expr_id *idx);       /* asks for the line where that will be, in the second cache */
+void em_prefetch_out(struct em *, const expr_id *idx);       /* prefetches the line where that will be, to L2 */
 lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
 expr_id em_bytes(struct em *, value_id, const expr_id *idx);         /* the address of an element in bytes, as em_prefetch takes it */
 void em_prefetch(struct em *, enum lop near_or_far, lval buffer, expr_id bytes);     /* L_PREFETCH or L_PREFETCH2, here and now */

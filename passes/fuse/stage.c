@@ -14,7 +14,7 @@
 #include "passes/module/module.h"
 #include "passes/schedule/winograd.h"
 
-/* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that the second cache does not
+/* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that L2 does not
  * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */
 enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096,
        TILE_MAPS = 6, ROW_MOST = 1 << 16 };
@@ -54,7 +54,7 @@ static bool is_pointwise(const struct module *m, const struct node *n)
     return true;
 }
 
-/* Fewer points of the result, or channels, than that are not worth it, and weights have to stay in the second cache from chunk to
+/* Fewer points of the result, or channels, than that are not worth it, and weights have to stay in L2 from chunk to
  * chunk. */
 static bool is_worth(const struct module *m, const struct node *n)
 {

@@ -9,7 +9,7 @@
 
 enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */ };
 
-/* Tiles of a chunk: half of the first cache holds their staged operand, or there are two. */
+/* Tiles of a chunk: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
@@ -102,7 +102,7 @@ int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
     return mul_i64((int64_t)c->chunk * c->ta, channels * 4, &bytes) ? bytes : INT64_MAX;
 }
 
-/* Is an image more than what the second cache may still hold of it when it comes to be read? Filling then waits for lines, one
+/* Is an image more than what L2 may still hold of it when it comes to be read? Filling then waits for lines, one
  * miss for each: asking for the next chunk's while this one's products are computed gives large images 10 % of their time,
  * and takes 3 % from small ones. */
 static bool is_far(const struct site *site, const struct type *t)

@@ -75,14 +75,14 @@ void winograd_shape(const struct site *site, struct winograd_shape *w)
 static int64_t u_bytes(const struct sizing *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
 static int64_t v_bytes(const struct sizing *w) { return w->points * w->icv * w->lanes * 4; }
 
-/* Is all of U, derived or kept, in the second cache while a chunk is at hand? */
+/* Is all of U, derived or kept, in L2 while a chunk is at hand? */
 static bool is_near(const struct sizing *w)
 {
     return w->resident || (w->s->source && u_bytes(w) <= share(w, SHARE_L2_PANELS));
 }
 
-/* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as the third cache may hold V of, which
- * the products read in order, and the second cache M of, which they add to for each slice; but several threads are to have work. */
+/* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as L3 may hold V of, which
+ * the products read in order, and L2 M of, which they add to for each slice; but several threads are to have work. */
 static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
     int64_t tiles = w->tiles, most = share(w, SHARE_L3_V) / v_bytes(w), sums = share(w, SHARE_L2_WINOGRAD) / (w->points * nr * w->lanes * 4);
@@ -107,7 +107,7 @@ static int64_t group_of(const struct sizing *w, int64_t chunks)
 }
 
 /* Cycles of the kernel: the products; U, which each chunk derives again; V, which each part of the output channels makes again, and
- * each of its columns reads from the third cache, as far as the products do not hide it. */
+ * each of its columns reads from L3, as far as the products do not hide it. */
 static double fit_cost(const struct sizing *w, const struct fit *f)
 {
     const struct machine *m = w->site->mach;

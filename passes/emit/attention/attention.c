@@ -1,5 +1,5 @@
 /* The attention template: for each batch and block of rows, all scores of the block in scratch, their softmax, and the product
- * with the values, so that scores and probabilities never reach memory. Where not all keys fit the second-level cache beside a
+ * with the values, so that scores and probabilities never reach memory. Where not all keys fit L2 beside a
  * block, or their number is open, they come in spans, and what was added up is scaled down whenever a larger score turns up. */
 #include "passes/emit/attention/attention.h"
 

@@ -7,8 +7,8 @@
  *   output    A' M A of every tile, then whatever the kernel does behind the convolution
  *
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
- * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where the
- * second cache holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
+ * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where
+ * L2 holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
 #include "passes/emit/winograd/winograd.h"
 
 static void wino_init(struct wino *w, struct em *em)
