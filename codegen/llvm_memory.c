@@ -153,6 +153,18 @@ static void scatter(struct emitter *e, const struct access *a, LLVMValueRef poin
     call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
+/* Lanes to places a stride apart, one store each: with a constant stride each address is a displacement, and where the CPU scatters,
+ * it takes as long. */
+static void store_lanes(struct emitter *e, const struct access *a)
+{
+    LLVMValueRef first = address_of(e, a->scalar, a->base, a->index), v = to_memory(e, a);
+    for (uint32_t i = 0; i < a->type.lanes; i++) {
+        LLVMValueRef lane = LLVMConstInt(e->i64, i, false), far = LLVMBuildMul(e->b, lane, a->stride, "");
+        LLVMValueRef pointer = LLVMBuildGEP2(e->b, a->scalar, first, &far, 1, "");
+        set_flags(e, a, LLVMBuildStore(e->b, LLVMBuildExtractElement(e->b, v, lane, ""), pointer));
+    }
+}
+
 /* ---- every second, third or fourth element ---- */
 
 enum { MAX_STEP = 4 };
@@ -276,6 +288,10 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     uint32_t step = indexed ? small_step(e, &a) : 0;
     if (step)
         return every_step(e, &a, step);
+    if (indexed && a.value && a.stride && !a.mask) {
+        store_lanes(e, &a);
+        return NULL;
+    }
     if (indexed)
         pointers = a.stride ? strided_pointers(e, &a) : address_of(e, a.scalar, a.base, a.index);
     if (!a.value)
