@@ -296,12 +296,33 @@ static void test_traps_are_reported(void **state)
     bench_close(&t);
 }
 
+/* What cannot be read piece by piece is folded, with an error of the model where that fails, once something that is computed reads it. */
+static void test_settling(void **state)
+{
+    for (int read = 0; read < 2; read++)
+        for (int traps = 0; traps < 2; traps++) {
+            struct bench t;
+            int64_t all[1] = { 0 };
+            bench_open(&t);
+            value_id in = bench_symbolic(&t, "n", "i16 3: 1 2 3"), c = bench_const(&t, traps ? "i16 3: 0 0 0" : "i16 3: 5 5 5");
+            value_id sum = b_reduce(&t.b, b_binary(&t.b, OP_DIV, c, c), all, 1, "sum", false);
+            graph_add_result(t.g, t.b.region, read ? b_binary(&t.b, OP_MUL, in, b_broadcast(&t.b, sum, value_type(t.g, in)->dims, 1)) : in);
+            assert_int_equal(constants_settle(t.g), !(read && traps));
+            assert_int_equal(t.ctx->n_errors, read && traps);
+            if (read && traps)
+                assert_non_null(strstr(last_error(t.ctx), "division by zero"));
+            bench_close(&t);
+        }
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),           cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_diamonds),         cmocka_unit_test(test_folding_is_bounded),
         cmocka_unit_test(test_what_is_constant), cmocka_unit_test(test_traps_are_reported),
+        cmocka_unit_test(test_settling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

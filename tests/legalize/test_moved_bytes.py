@@ -51,3 +51,24 @@ def test_moves(tmp_path, name, dtype):
         want = np.clip(np.rint(d / np.float32(scales[1])) + zeros[1], info.min, info.max).astype(dtype)
         with Artifact(output) as a:
             assert np.array_equal(a.run([x])[0], want)
+
+
+@pytest.mark.parametrize("last", [1, 3])
+@pytest.mark.parametrize("op", ["Squeeze", "Reshape"])
+def test_a_move_of_which_only_the_run_knows_the_rank(tmp_path, op, last):
+    """What follows is compiled for each rank, and reads numbers on every way, not bytes."""
+    move = {"Squeeze": N("Squeeze", ["d"], ["m"]), "Reshape": N("Reshape", ["d", "shape"], ["m"])}[op]
+    nodes = [N("DequantizeLinear", ["x", "s", "z"], ["d"]), move, N("Mul", ["m", "m"], ["y"]), N("QuantizeLinear", ["m", "s", "z"], ["q"])]
+    ports = [value("x", [2, 4, "k"], T.UINT8)] + ([value("shape", ["r"], T.INT64)] if op == "Reshape" else [])
+    path = save(tmp_path / "net.onnx", nodes, ports, [h.make_empty_tensor_value_info("y"), h.make_empty_tensor_value_info("q")],
+                {"s": np.float32(0.25), "z": np.uint8(3)}, opset=21)
+    done = mcc(path, "-o", tmp_path / "net.so", "-march=native")
+    assert done.returncode == 0, done.stderr
+    x = np.arange(8 * last, dtype=np.uint8).reshape(2, 4, last)
+    shape = [8, last] if last > 1 else [8]
+    bytes_ = x.squeeze() if op == "Squeeze" else x.reshape(shape)
+    wide = (bytes_.astype(np.float32) - 3) / 4
+    with Artifact(tmp_path / "net.so") as a:
+        y, q = a.run([x] + ([np.array(shape)] if op == "Reshape" else []))
+    np.testing.assert_array_equal(y, wide * wide)
+    np.testing.assert_array_equal(q, bytes_)
