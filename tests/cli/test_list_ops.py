@@ -17,8 +17,9 @@ from onnx import defs, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from conformance import suite
+from conformance.passing import passing
 from support.artifact import Artifact
-from support.tool import ROOT, mcc
+from support.tool import mcc
 
 F, MS, ML = np.float32, "com.microsoft", "ai.onnx.ml"
 NAMES = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", "string": "string", "bool": "bool", "float4e2m1": "f4e2m1",
@@ -212,9 +213,9 @@ OLD = [
 def candidates():
     """(domain, operator) -> [(model of one node, its feeds)], those of the suite first that have inputs alone."""
     found = collections.defaultdict(list)
-    passing = set((ROOT / "tests/conformance/passing.txt").read_text().split())
+    listed = set(passing())
     for name, case in suite.cases().items():
-        if name.startswith("real/") or name not in passing:
+        if name.startswith("real/") or name not in listed:
             continue
         model = onnx.load(case.model)
         if len(model.graph.node) == 1 and not model.functions:

@@ -2,7 +2,7 @@
 """The ONNX 1.22.0 suite: every model compiled by mcc from the model alone, run through the C table, compared by the
 official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong. --erased:
 every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
-the list is passing_erased.txt then.
+the cases that pass so are counted alone (passing.py).
 
 usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...']
 """
@@ -25,15 +25,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from conformance import suite  # noqa: E402
+from conformance.passing import passing, update  # noqa: E402
 from support import agree  # noqa: E402
 
-PASSING, PASSING_ERASED = HERE / "passing.txt", HERE / "passing_erased.txt"
 COMPILE_SECONDS, RUN_SECONDS = 120, 120
 CLASSES = {1: "refused", 2: "usage", 3: "environment", 4: "limit", 5: "internal error"}
-
-
-def passing(path=PASSING):
-    return [l for l in path.read_text().splitlines() if l and not l.startswith("#")] if path.exists() else []
 
 
 class Runner:
@@ -131,8 +127,8 @@ def main():
     parser.add_argument("--flags", default=" ".join(FLAGS), help="options for mcc (--flags='-O0 -march=native')")
     parser.add_argument("--erased", action="store_true", help="without the shapes of inputs and outputs")
     args = parser.parse_args()
-    path = PASSING_ERASED if args.erased else PASSING
-    names = [n for n in (passing(path) if args.listed else suite.cases()) if args.only in n]
+    way = "compiled-erased" if args.erased else "compiled"
+    names = [n for n in (passing(way) if args.listed else suite.cases()) if args.only in n]
 
     def show(name, status, text):
         if args.details and status != "passed":
@@ -146,13 +142,11 @@ def main():
     print("shapes erased:" if args.erased else "in all:", ", ".join(f"{n} {s}" for s, n in by_status.most_common()), f"of {len(results)};",
           f"{draws} of the passed are random draws judged by shape, type and range")
     passed = sorted(n for n, (s, _) in results.items() if s == "passed")
-    lost = sorted(set(passing(path)) & set(results) - set(passed))
+    lost = sorted(set(passing(way)) & set(results) - set(passed))
     for name in lost:
         print(f"lost: {name}: {': '.join(results[name])}")
     if args.update and not args.only:
-        made = "run.py --erased --update" if args.erased else "run.py --update"
-        path.write_text(f"# Cases of the ONNX 1.22.0 suite that pass; made by tests/conformance/{made}\n"
-                        + "".join(n + "\n" for n in passed))
+        update(way, passed)
     bad = [n for n, (s, _) in results.items() if s not in ("passed", "refused", "limit")]
     for name in sorted(bad):
         print(f"{results[name][0]}: {name}: {results[name][1]}")

@@ -1,9 +1,9 @@
 """The ONNX suite through import, legalize and the reference interpreter: no code generation.
 
-    python tests/legalize/suite.py build/tests/legalize/test_legalize [-k PATTERN] [-v] [--erase] [--write LIST | --check LIST]
+    python tests/legalize/suite.py build/tests/legalize/test_legalize [-k PATTERN] [-v] [--erase] [--update | --check]
 
-Prints counts by reason. --check fails when a case of the list (one name per line) no longer passes, or when any
-result is wrong; --write makes the list.
+Prints counts by reason. --check fails when a case of the list (tests/conformance/passing.py) no longer passes, or when any
+result is wrong; --update writes the list.
 """
 import argparse
 import collections
@@ -22,6 +22,7 @@ from onnx import helper
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conformance import suite  # noqa: E402
+from conformance.passing import passing, update  # noqa: E402
 
 
 def data_type(array):
@@ -109,8 +110,8 @@ def main():
     p.add_argument("program")
     p.add_argument("-k", default="*")
     p.add_argument("-v", action="store_true")
-    p.add_argument("--write")
-    p.add_argument("--check")
+    p.add_argument("--update", action="store_true", help="write tests/conformance/passing.txt")
+    p.add_argument("--check", action="store_true", help="only the cases listed there")
     p.add_argument("--erase", action="store_true", help="make every input dim a symbol, drop the outputs' shapes")
     args = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +120,8 @@ def main():
 
 def run(args, folder):
     server, results, reasons = Server(args.program), {}, collections.Counter()
-    wanted = set(pathlib.Path(args.check).read_text().split()) if args.check else None
+    way = "interpreted-erased" if args.erase else "interpreted"
+    wanted = set(passing(way)) if args.check else None
     for name, case in suite.cases().items():
         if not fnmatch.fnmatch(name, args.k) or (wanted is not None and name not in wanted):
             continue
@@ -132,9 +134,9 @@ def run(args, folder):
         print(f"{n:5} {status:8} {text}")
     counts = collections.Counter(status for status, _ in results.values())
     print(", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    if args.write:
+    if args.update:
         passed = sorted(name for name, (status, _) in results.items() if status == "passed")
-        pathlib.Path(args.write).write_text("".join(name + "\n" for name in passed))
+        update(way, passed)
     if args.check and any(status != "passed" for status, _ in results.values()):
         sys.exit(1)
 
