@@ -111,6 +111,23 @@ static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t
     return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
 }
 
+/* What too few parallel indices count, where the whole takes long enough for threads to share it. Rows that do not divide evenly
+ * into tiles are one index. */
+static int64_t share_cost(const struct site *site, const struct type *t, int64_t cost, uint64_t steps, int64_t vectors,
+                          const struct tile_schedule *c)
+{
+    int64_t indices = (vectors + c->nr - 1) / c->nr, extent, cycles;
+    if (c->flat || c->b < 0 || !mul_i64(cost, steps > INT32_MAX ? INT32_MAX : (int64_t)steps, &cycles) ||
+        cycles / STEP / RATE_CYCLES_PER_NS < RATE_SHARED_NS)
+        return 0;
+    for (int32_t d = 0; d < t->rank && indices < RATE_SHARED_INDICES; d++)
+        if (d != c->vec && d != c->a && d != c->b && ex_is_const(site->x, t->dims[d], &extent) && !mul_i64(indices, extent, &indices))
+            return 0;
+    if (tile_rows_apart(site->x, t, c) && !mul_i64(indices, tile_count(site->x, t, c), &indices))
+        return 0;
+    return indices < RATE_SHARED_INDICES ? cost / RATE_SHARED_PART : 0;
+}
+
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
 static void choose_dims(const struct site *site, const struct node *n, struct tile_schedule *c)
 {
@@ -289,7 +306,7 @@ void tile_choose(const struct site *site, struct schedule *out)
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
                 bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
-                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs);
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs) + share_cost(site, t, cost, step.n, vectors, &with);
                 if (asked || (both < least && !met)) {
                     met = asked;
                     least = both;

@@ -286,3 +286,13 @@ def test_estimates_are_of_one_index(tmp_path, form):
     launches = [constants[count] * int(ns) for count, ns in re.findall(r"launch @\S+\(.*\) count (%\d+) grain (\d+)", program)]
     peak = products / (2 * 8 * 3.0)      # ns: two multiply-adds of 8 lanes in each cycle of 1/3 ns
     assert 0.7 * peak < max(launches) < 8 * peak
+
+
+def test_rows_that_threads_can_share(tmp_path):
+    """111 rows in tiles of two would be one parallel index of half a millisecond: a tile that divides them is as good."""
+    w = np.random.default_rng(1).standard_normal((64, 3, 3, 3)).astype(np.float32)
+    path = save(tmp_path / "n.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c", strides=[2, 2])],
+                [value("x", [1, 3, 224, 224])], [value("y", [None] * 4)], {"w": w})
+    for cpu in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+        rows = re.search(r"tile.rows +(\d+)", mcc(path, f"-march={cpu}", "-stop-after=schedule", "-o", "-").stdout)
+        assert 111 % int(rows[1]) == 0, cpu
