@@ -282,7 +282,7 @@ void draw_network(const struct compilation *c, const struct art_node *row, uint3
     strbuf_printf(out, "digraph \"");
     put_text(out, g->name ? g->name : "");
     strbuf_printf(out, "\" {\nnode [shape=box, style=filled, fillcolor=white, fontname=sans];\n"
-                       "edge [fontname=sans, fontsize=9];\ngraph [fontname=sans, fontsize=10, labeljust=l];\n");
+                       "edge [fontname=sans, fontsize=9];\ngraph [fontname=sans, fontsize=10, labeljust=l, nslimit=2, nslimit1=2, mclimit=0.3];\n");
     put_region(&d, (region_id){1});
     for (uint32_t i = 0; i < g->functions.n; i++)
         put_body(&d, g->functions.data[i].body, "function", g->functions.data[i].name);

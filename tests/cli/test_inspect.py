@@ -8,9 +8,9 @@ import xml.etree.ElementTree as xml
 
 import onnx
 import pytest
-from onnx import parser
+from onnx import helper, parser
 
-from support.tool import DIGITS, MCC, dense, mcc
+from support.tool import DIGITS, MCC, dense, mcc, save, value
 
 CONTROL = """
 <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
@@ -187,6 +187,21 @@ def test_svg_comes_from_graphviz(tmp_path):
 def test_graphviz_that_does_not_draw(tmp_path, script, word):
     done = mcc("inspect", DIGITS, "-o", tmp_path / "d.svg", env=with_dot(tmp_path, script))
     assert done.returncode == 3 and word in done.stderr and "Graphviz" in done.stderr and not (tmp_path / "d.svg").exists()
+
+
+def test_pictures_of_large_networks_are_refused(tmp_path):
+    """Graphviz would never end, or draw what nobody can look at; its text has no limit, and bounds what Graphviz does with it."""
+    for n, status in ((1000, 0), (1001, 4)):
+        names = ["x", *(f"v{i}" for i in range(n - 1)), "y"]
+        path = save(tmp_path / "m.onnx", [helper.make_node(["Exp", "Neg"][i % 2], [names[i]], [names[i + 1]]) for i in range(n)],
+                    [value("x", [4])], [value("y", [4])])
+        done = mcc("inspect", path, "-o", tmp_path / f"{n}.svg", env=with_dot(tmp_path, "echo '<svg/>'"))
+        assert done.returncode == status, done.stderr
+        assert (tmp_path / f"{n}.svg").exists() == (status == 0)
+        if status:
+            assert "1001 nodes" in done.stderr and "1000 are the most" in done.stderr and ".dot" in done.stderr
+        assert mcc("inspect", path, "-o", tmp_path / f"{n}.dot").returncode == 0
+        assert "nslimit=2" in (tmp_path / f"{n}.dot").read_text()
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")
