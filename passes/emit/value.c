@@ -20,6 +20,8 @@ static const struct em_sym *lane_sym(const struct em *em, expr_id e, bool *sever
     return found;
 }
 
+enum { LANES_MOST = 128 };
+
 /* How an address expression is reached: scalar, contiguous lanes, strided lanes, or a vector of indices. */
 struct reach { enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how; uint32_t lanes; lval index, stride, mask; };
 
@@ -90,9 +92,50 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
     return value;
 }
 
+/* Lanes whose addresses lie together, though not one after another (each element twice, as enlarging by 2 reads them; the same few again
+ * and again; backwards): from[lane] is the element of the `span` behind the expression that is returned. {0}: no such address. */
+static expr_id near_lanes(struct em *em, expr_id addr, uint8_t *from, uint32_t *lanes, int64_t *span)
+{
+    bool several;
+    const struct em_sym *lane = lane_sym(em, addr, &several);
+    int64_t at[LANES_MOST], least = 0, most = 0;
+    expr_id coef, rest, first = {0};
+    if (!lane || several || lane->lanes > LANES_MOST || (ex_linear(em->x, addr, lane->sym, &coef, &rest) && !ex_is(em->x, coef, -1)))
+        return (expr_id){0};
+    int64_t hi = ex_hi(em->x, ex_sym(em->x, lane->sym));
+    if (hi >= lane->lanes || (lane->mask.i && hi == lane->lanes - 1))     /* which lanes exist only the run knows */
+        return (expr_id){0};
+    for (int64_t k = 0; k <= hi; k++) {
+        expr_id to = ex_const(em->x, k), here = ex_subst(em->x, addr, &lane->sym, &to, 1);
+        first = k ? first : here;
+        if (!ex_is_const(em->x, ex_sub(em->x, here, first), &at[k]))
+            return (expr_id){0};
+        least = at[k] < least ? at[k] : least;
+        most = at[k] > most ? at[k] : most;
+        if (most - least >= lane->lanes)
+            return (expr_id){0};
+    }
+    for (int64_t k = 0; k < lane->lanes; k++)
+        from[k] = (uint8_t)(k <= hi ? at[k] - least : 0);
+    *lanes = lane->lanes;
+    *span = most - least + 1;
+    return ex_addc(em->x, first, least);
+}
+
 lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
-    struct reach r = reach_address(em, storage_address(em->x, s, idx), cond);
+    expr_id addr = storage_address(em->x, s, idx), first = {0};
+    uint8_t from[LANES_MOST];
+    uint32_t lanes;
+    int64_t span;
+    if (e != ELEM_BOOL && elem_class(e) != 'C' && elem_class(e) != 'S' && ex_truth(em->x, cond) == TRUE_)
+        first = near_lanes(em, addr, from, &lanes, &span);
+    if (first.i) {
+        struct reach r = {span > 1 ? REACH_LANES : REACH_SCALAR, (uint32_t)span, em_index(em, first), {0}, {0}};
+        lval v = load_reached(em, buffer, e, &r, false);
+        return em_to_register(em, span > 1 ? em_shuffle(em, v, v, from, lanes) : em_splat(em, v, lanes), e);
+    }
+    struct reach r = reach_address(em, addr, cond);
     return em_to_register(em, load_reached(em, buffer, e, &r, false), e);
 }
 
