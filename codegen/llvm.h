@@ -14,7 +14,7 @@
 enum arch { ARCH_X86_64, ARCH_AARCH64, ARCH_RISCV64, ARCH_OTHER };
 
 /* A target machine and what emission wants to know about it. */
-struct machine {
+struct llvm_machine {
     struct target target;          /* own copies of the strings */
     int opt_level;
     LLVMTargetMachineRef tm;
@@ -27,11 +27,11 @@ struct machine {
     bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
     const char *vector_width;      /* prefer-vector-width */
-    struct machine *next;
+    struct llvm_machine *next;
 };
 
 struct emitter {
-    const struct machine *machine;
+    const struct llvm_machine *machine;
     struct lfunc *f;
     LLVMContextRef ctx;
     LLVMModuleRef module;

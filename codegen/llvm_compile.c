@@ -16,7 +16,7 @@
 
 #include "codegen/llvm.h"
 
-static struct machine *machines;      /* a worker's cache; a process of its own, so no context owns it */
+static struct llvm_machine *machines;      /* a worker's cache; a process of its own, so no context owns it */
 
 void llvm_start(void)
 {
@@ -53,7 +53,7 @@ static enum arch arch_of(const char *triple)
     return ARCH_OTHER;
 }
 
-static void learn_features(struct machine *m)
+static void learn_features(struct llvm_machine *m)
 {
     bool x86 = m->arch == ARCH_X86_64;
     m->fma = x86 ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f") : m->arch != ARCH_OTHER;
@@ -69,19 +69,19 @@ static void learn_features(struct machine *m)
     m->vector_width = x86 ? machine_has(m->tm, "+avx512f") ? "512" : machine_has(m->tm, "+avx") ? "256" : "128" : NULL;
 }
 
-static bool same_machine(const struct machine *m, const struct target *t, int opt_level)
+static bool same_machine(const struct llvm_machine *m, const struct target *t, int opt_level)
 {
     return m->opt_level == opt_level && strcmp(m->target.triple, t->triple) == 0 &&
            strcmp(m->target.cpu, t->cpu) == 0 && strcmp(m->target.features, t->features) == 0;
 }
 
-static struct machine *machine_new(const struct target *t, int opt_level, const char **error)
+static struct llvm_machine *machine_new(const struct target *t, int opt_level, const char **error)
 {
     static const LLVMCodeGenOptLevel levels[] = { LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
                                                   LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive };
     LLVMTargetRef target;
     char *text = NULL;
-    struct machine *m = calloc(1, sizeof *m);
+    struct llvm_machine *m = calloc(1, sizeof *m);
     if (!m || LLVMGetTargetFromTriple(t->triple, &target, &text)) {
         *error = m ? "no code generator for this target" : "out of memory";
         LLVMDisposeMessage(text);
@@ -107,9 +107,9 @@ static struct machine *machine_new(const struct target *t, int opt_level, const 
     return m;
 }
 
-static struct machine *machine_get(const struct target *t, int opt_level, const char **error)
+static struct llvm_machine *machine_get(const struct target *t, int opt_level, const char **error)
 {
-    for (struct machine *m = machines; m; m = m->next)
+    for (struct llvm_machine *m = machines; m; m = m->next)
         if (same_machine(m, t, opt_level))
             return m;
     return machine_new(t, opt_level, error);
@@ -156,7 +156,7 @@ static struct compiled print_module(LLVMModuleRef module)
     return r;
 }
 
-static struct compiled generate(LLVMModuleRef module, const struct machine *m, enum emit_kind kind)
+static struct compiled generate(LLVMModuleRef module, const struct llvm_machine *m, enum emit_kind kind)
 {
     LLVMMemoryBufferRef buffer = NULL;
     char *text = NULL;
@@ -192,7 +192,7 @@ struct compiled llvm_compile(const struct target *target, int opt_level, enum em
                              const struct function *functions, size_t n)
 {
     const char *error = NULL;
-    struct machine *m = machine_get(target, opt_level, &error);
+    struct llvm_machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
     struct emitter e = { .machine = m, .ctx = LLVMContextCreate() };

@@ -8,7 +8,7 @@
 
 enum { CHUNK = 256 * 1024, ALIGN = 16, BYTES_PER_BYTE = 32 };
 
-struct pool {
+struct message_heap {
     struct arena *arena;
     int64_t budget;            /* bytes that may still be taken */
     bool over;                 /* it ran out */
@@ -18,7 +18,7 @@ struct pool {
 
 static void *pool_alloc(void *data, size_t size)
 {
-    struct pool *p = data;
+    struct message_heap *p = data;
     if (size > (size_t)INT32_MAX || (int64_t)size > p->budget) {
         p->over = true;
         return NULL;
@@ -52,7 +52,7 @@ static void pool_free(void *data, void *at)
 /* protobuf-c frees its temporary tables, which a bump allocator cannot reuse; they are a small multiple of the message. */
 static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct arena *arena, size_t file_size)
 {
-    struct pool pool = {.arena = arena, .budget = ctx->limits.import_heap + BYTES_PER_BYTE * (int64_t)compact.size};
+    struct message_heap pool = {.arena = arena, .budget = ctx->limits.import_heap + BYTES_PER_BYTE * (int64_t)compact.size};
     ProtobufCAllocator allocator = {pool_alloc, pool_free, &pool};
     uint32_t before = ctx->n_errors;
     ProtobufCMessage *m = protobuf_c_message_unpack(&onnx__model_proto__descriptor, &allocator, compact.size,

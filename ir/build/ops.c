@@ -243,8 +243,8 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
     return b_binary(b, OP_DIV, sum, divisor);
 }
 
-struct product { struct builder *b; enum elem acc; };
-static value_id dot(const struct product *p, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
+struct dot_builder { struct builder *b; enum elem acc; };
+static value_id dot(const struct dot_builder *p, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
 {
     int64_t axes[RANK_MAX];
     for (uint32_t i = 0; i < batch; i++)
@@ -265,7 +265,7 @@ static bool no_batch(struct builder *b, const struct type *t)
 }
 
 /* Both of rank >= 2. */
-static value_id batched_matmul(const struct product *p, value_id x, value_id y, const struct type *tx, const struct type *ty)
+static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id y, const struct type *tx, const struct type *ty)
 {
     struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
@@ -284,7 +284,7 @@ static value_id batched_matmul(const struct product *p, value_id x, value_id y, 
 
 value_id b_matmul_acc(struct builder *b, value_id x, value_id y, enum elem acc)
 {
-    struct product p = { b, acc };
+    struct dot_builder p = { b, acc };
     struct type tx, ty;
     if (!is_tensor(b, x, &tx) || !is_tensor(b, y, &ty))
         return (value_id){0};

@@ -4,7 +4,7 @@
 
 #include "passes/legalize/legalize.h"
 
-struct row {
+struct rule_row {
     const char *domain, *op;
     int32_t since;
     rule_fn *rule;
@@ -13,7 +13,7 @@ struct row {
     const char *note;
 };
 /* The row with the largest version <= version; NULL: no such operator, or none so old. */
-const struct row *row_find(const char *domain, const char *op, int32_t version);
+const struct rule_row *row_find(const char *domain, const char *op, int32_t version);
 
 /* Operators that could not be served, one record per (domain, operator, version, reason). */
 struct refusal {
@@ -44,7 +44,7 @@ struct legalizer {
     const struct graph *from;
     struct graph *to;
     struct builder b;
-    struct lval *map;              /* by imported value id */
+    struct lowered *map;              /* by imported value id */
     bool *live;                    /* by imported node id */
     const struct legalize_options *options;
     const struct frame *frame;

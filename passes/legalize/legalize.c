@@ -118,15 +118,15 @@ static void poison(struct legalizer *lg, const struct node *node)
 {
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i].i)
-            lg->map[node->out[i].i] = (struct lval){.kind = LVAL_POISON};
+            lg->map[node->out[i].i] = (struct lowered){.kind = LOWERED_POISON};
 }
 
-static bool operands_read(struct legalizer *lg, const struct node *node, struct lval *arg)
+static bool operands_read(struct legalizer *lg, const struct node *node, struct lowered *arg)
 {
     bool poisoned = false;
     for (uint32_t i = 0; i < node->n_in; i++) {
-        arg[i] = node->in[i].i ? lg->map[node->in[i].i] : (struct lval){.kind = LVAL_NONE};
-        poisoned |= arg[i].kind == LVAL_POISON;
+        arg[i] = node->in[i].i ? lg->map[node->in[i].i] : (struct lowered){.kind = LOWERED_NONE};
+        poisoned |= arg[i].kind == LOWERED_POISON;
     }
     return !poisoned;
 }
@@ -150,27 +150,27 @@ static bool size_allowed(struct legalizer *lg, const struct node *node, value_id
                        (long long)bytes, (long long)most);
 }
 
-static void results_write(struct legalizer *lg, const struct node *node, const struct lval *out)
+static void results_write(struct legalizer *lg, const struct node *node, const struct lowered *out)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (!node->out[i].i)
             continue;
-        struct lval v = out[i];
-        if (v.kind == LVAL_NONE || (v.kind == LVAL_VALUE && !v.v.i))
-            v = (struct lval){.kind = LVAL_POISON};
-        else if (v.kind == LVAL_VALUE && !size_allowed(lg, node, v.v))
-            v = (struct lval){.kind = LVAL_POISON};
+        struct lowered v = out[i];
+        if (v.kind == LOWERED_NONE || (v.kind == LOWERED_VALUE && !v.v.i))
+            v = (struct lowered){.kind = LOWERED_POISON};
+        else if (v.kind == LOWERED_VALUE && !size_allowed(lg, node, v.v))
+            v = (struct lowered){.kind = LOWERED_POISON};
         const char *name = graph_value(lg->from, node->out[i])->name;
-        if (v.kind == LVAL_VALUE && name && !graph_value(lg->to, v.v)->name)
+        if (v.kind == LOWERED_VALUE && name && !graph_value(lg->to, v.v)->name)
             graph_value(lg->to, v.v)->name = arena_strdup(lg->arena, name);
         lg->map[node->out[i].i] = v;
     }
 }
 
-static void rule_run(struct legalizer *lg, const struct node *node, const struct row *row, const struct lval *arg)
+static void rule_run(struct legalizer *lg, const struct node *node, const struct rule_row *row, const struct lowered *arg)
 {
     int32_t version = source_get(lg->ctx, node->src)->version;
-    struct lval *out = NEW_ARRAY(lg->arena, struct lval, node->n_out + 1);
+    struct lowered *out = NEW_ARRAY(lg->arena, struct lowered, node->n_out + 1);
     struct rule r = {
         .b = &lg->b, .lg = lg, .node = node, .op = node->op_type, .version = version, .param = row->param,
         .n_in = node->n_in, .n_out = node->n_out, .arg = arg, .out = out,
@@ -181,8 +181,8 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)
-        ok = !node->out[i].i || out[i].kind == LVAL_POISON || (out[i].kind != LVAL_NONE &&
-             (out[i].kind != LVAL_VALUE || out[i].v.i));
+        ok = !node->out[i].i || out[i].kind == LOWERED_POISON || (out[i].kind != LOWERED_NONE &&
+             (out[i].kind != LOWERED_VALUE || out[i].v.i));
     if (!ok && !reported && !lg->ctx->n_errors && !lg->refusals.n)
         legalize_refuse(lg, node, "this form has no lowering");
     if (!ok)
@@ -197,9 +197,9 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
     src_id outer = lg->b.src;
     lg->b.src = lg->ctx->at = node.src;
     const struct model_function *function = function_find(lg->from, &node);
-    const struct row *row = function ? NULL
+    const struct rule_row *row = function ? NULL
                                      : row_find(node.domain, node.op_type, source_get(lg->ctx, node.src)->version);
-    struct lval *arg = NEW_ARRAY(lg->arena, struct lval, node.n_in + 1);
+    struct lowered *arg = NEW_ARRAY(lg->arena, struct lowered, node.n_in + 1);
     bool fine = operands_read(lg, &node, arg);
     if (function)
         legalize_call(lg, &node, function);
@@ -225,7 +225,7 @@ static void constant_copy(struct legalizer *lg, const struct node *node)
     lg->b.src = node->src;
     value_id v = b_const_borrow(&lg->b, node_elem(node, "elem"), dims, (int32_t)rank, data->u.data);
     lg->b.src = outer;
-    const struct lval out = lval_value(v);
+    const struct lowered out = lowered_value(v);
     results_write(lg, node, &out);
 }
 
@@ -314,9 +314,9 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
                            f->name, body->params.n, body->results.n, call->n_in, call->n_out);
     for (uint32_t i = 0; i < body->params.n; i++)
         lg->map[body->params.data[i].i] = i < call->n_in && call->in[i].i ? lg->map[call->in[i].i]
-                                                                          : (struct lval){.kind = LVAL_NONE};
+                                                                          : (struct lowered){.kind = LOWERED_NONE};
     struct rule r = {.b = &lg->b, .lg = lg, .node = call, .op = call->op_type, .n_in = call->n_in, .n_out = call->n_out,
-                     .out = NEW_ARRAY(lg->arena, struct lval, call->n_out + 1)};
+                     .out = NEW_ARRAY(lg->arena, struct lowered, call->n_out + 1)};
     lg->frame = &frame;
     bool forks = inlined_walk(&r, f->body);
     lg->frame = frame.caller;
@@ -441,7 +441,7 @@ static bool inputs_create(struct legalizer *lg)
         struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = p->declared};
         VEC_PUSH(lg->arena, &lg->to->inputs, port);
         if (p->value.i)
-            lg->map[p->value.i] = lval_value(v);
+            lg->map[p->value.i] = lowered_value(v);
     }
     for (uint32_t i = 0; lg->options && i < lg->options->n_inputs; i++) {
         bool known = false;
@@ -460,8 +460,8 @@ static bool outputs_create(struct legalizer *lg)
     bool ok = true;
     for (uint32_t i = 0; i < lg->from->outputs.n; i++) {
         const struct port *p = &lg->from->outputs.data[i];
-        struct lval l = p->value.i ? lg->map[p->value.i] : (struct lval){.kind = LVAL_POISON};
-        value_id v = l.kind == LVAL_POISON ? (value_id){0} : lval_force(&lg->b, l);
+        struct lowered l = p->value.i ? lg->map[p->value.i] : (struct lowered){.kind = LOWERED_POISON};
+        value_id v = l.kind == LOWERED_POISON ? (value_id){0} : lowered_force(&lg->b, l);
         const struct type *declared;
         if (!v.i || !declared_settle(lg, p, v, &declared)) {
             ok = false;
@@ -492,7 +492,7 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     lg.to = graph_new(ctx);
     lg.arena = &lg.to->arena;
     lg.b = (struct builder){.g = lg.to, .region = {1}};
-    lg.map = NEW_ARRAY(lg.arena, struct lval, imported->values.n);
+    lg.map = NEW_ARRAY(lg.arena, struct lowered, imported->values.n);
     lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);

@@ -15,18 +15,18 @@
 
 /* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never
  * reach the graph unless a run-time operator or a graph output wants them. */
-enum lval_kind { LVAL_NONE, LVAL_POISON, LVAL_VALUE, LVAL_LIST, LVAL_OPTIONAL };
+enum lowered_kind { LOWERED_NONE, LOWERED_POISON, LOWERED_VALUE, LOWERED_LIST, LOWERED_OPTIONAL };
 /* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis. moved: an operator
  * that only moves elements came between, and q is what it makes of the integers. */
 struct quantized { value_id q, scale, zero; int32_t axis; bool moved; };
-struct lval {
-    enum lval_kind kind;
-    value_id v;                  /* LVAL_VALUE: tensor, or run-time sequence or optional */
-    const struct lval *items;    /* LVAL_LIST: the elements; LVAL_OPTIONAL: the content when n is 1 */
+struct lowered {
+    enum lowered_kind kind;
+    value_id v;                  /* LOWERED_VALUE: tensor, or run-time sequence or optional */
+    const struct lowered *items;    /* LOWERED_LIST: the elements; LOWERED_OPTIONAL: the content when n is 1 */
     uint32_t n;
-    enum elem elem;              /* LVAL_LIST, LVAL_OPTIONAL: element type; ELEM_NONE where an empty one leaves it open */
-    bool sequence;               /* LVAL_OPTIONAL, empty: it would hold a sequence */
-    const struct quantized *quantized;    /* LVAL_VALUE: where it comes from, for products of bytes; NULL: elsewhere */
+    enum elem elem;              /* LOWERED_LIST, LOWERED_OPTIONAL: element type; ELEM_NONE where an empty one leaves it open */
+    bool sequence;               /* LOWERED_OPTIONAL, empty: it would hold a sequence */
+    const struct quantized *quantized;    /* LOWERED_VALUE: where it comes from, for products of bytes; NULL: elsewhere */
 };
 
 struct legalizer;
@@ -38,8 +38,8 @@ struct rule {
     int32_t version;             /* the node's own since_version */
     int param;                   /* of the row in onnx.def */
     uint32_t n_in, n_out;
-    const struct lval *arg;      /* n_in operands; never poison */
-    struct lval *out;            /* n_out results */
+    const struct lowered *arg;      /* n_in operands; never poison */
+    struct lowered *out;            /* n_out results */
 };
 typedef bool rule_fn(struct rule *);
 /* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the integers, which
@@ -53,8 +53,8 @@ value_id rule_in(struct rule *, uint32_t i);                  /* as a graph valu
 bool rule_wants(const struct rule *, uint32_t i);             /* result i has a name */
 void rule_out(struct rule *, uint32_t i, value_id);
 bool rule_result(struct rule *, value_id);                    /* rule_out(r, 0, v); true unless v is {0} */
-struct lval lval_value(value_id);
-value_id lval_force(struct builder *, struct lval);           /* lists become seq_make, optionals opt_make */
+struct lowered lowered_value(value_id);
+value_id lowered_force(struct builder *, struct lowered);           /* lists become seq_make, optionals opt_make */
 
 bool rule_refuse(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3);   /* legal ONNX, no lowering: collected; false */
 bool rule_bad(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3);      /* broken model: reported now; false */
@@ -167,8 +167,8 @@ struct counted_loop {
 bool rule_counted_loop(struct rule *, const struct counted_loop *, value_id *carried, value_id *scan);
 
 /* Walks an imported region in the current place with the given parameters; its results into results[]. */
-bool legalize_region(struct rule *, region_id, const struct lval *params, uint32_t n_params,
-                     struct lval *results, uint32_t n_results);
+bool legalize_region(struct rule *, region_id, const struct lowered *params, uint32_t n_params,
+                     struct lowered *results, uint32_t n_results);
 region_id rule_region(const struct rule *, const char *attr);
 uint32_t region_n_results(const struct rule *, region_id);
 /* Fewer legal nodes than this may come of one unrolled loop. */

@@ -5,18 +5,18 @@
 
 #include "passes/legalize/driver.h"
 
-static const struct row rows[] = {
+static const struct rule_row rows[] = {
 #define ROW(domain, op, since, rule, param, note) {domain, #op, since, rule, #rule, param, note},
 #include "passes/legalize/rules.def"
 };
 
-const struct row *row_find(const char *domain, const char *op, int32_t version)
+const struct rule_row *row_find(const char *domain, const char *op, int32_t version)
 {
-    const struct row *best = NULL;
+    const struct rule_row *best = NULL;
     if (strcmp(domain, "ai.onnx") == 0)
         domain = "";
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        const struct row *row = &rows[i];
+        const struct rule_row *row = &rows[i];
         if (row->op[0] == op[0] && row->since <= version && (!best || row->since > best->since) &&
             strcmp(row->op, op) == 0 && strcmp(row->domain, domain) == 0)
             best = row;
@@ -28,10 +28,10 @@ const struct row *row_find(const char *domain, const char *op, int32_t version)
 
 static void operand_print(const struct legalizer *lg, value_id imported, struct strbuf *out)
 {
-    const struct lval *l = imported.i ? &lg->map[imported.i] : NULL;
-    const struct type *t = l && l->kind == LVAL_VALUE && l->v.i ? value_type(lg->to, l->v) : NULL;
+    const struct lowered *l = imported.i ? &lg->map[imported.i] : NULL;
+    const struct type *t = l && l->kind == LOWERED_VALUE && l->v.i ? value_type(lg->to, l->v) : NULL;
     if (!t || t->kind != TYPE_TENSOR || t->elem == ELEM_NONE) {
-        strbuf_printf(out, !l ? "nothing" : l->kind == LVAL_LIST ? "sequence" : "unknown type");    /* of a node that is refused itself */
+        strbuf_printf(out, !l ? "nothing" : l->kind == LOWERED_LIST ? "sequence" : "unknown type");    /* of a node that is refused itself */
         return;
     }
     strbuf_printf(out, "%s[", elem_name(t->elem));
@@ -221,7 +221,7 @@ uint32_t legalize_row_count(void)
 
 struct op_row legalize_row(uint32_t i)
 {
-    const struct row *row = &rows[i];
+    const struct rule_row *row = &rows[i];
     return (struct op_row){row->domain, row->op, row->since, row->rule_name + strlen("rule_"), row->note};
 }
 

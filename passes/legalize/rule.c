@@ -9,37 +9,37 @@
 
 /* ---- operands and results --------------------------------------------------------------------------------- */
 
-struct lval lval_value(value_id v)
+struct lowered lowered_value(value_id v)
 {
-    return (struct lval){.kind = v.i ? LVAL_VALUE : LVAL_POISON, .v = v};
+    return (struct lowered){.kind = v.i ? LOWERED_VALUE : LOWERED_POISON, .v = v};
 }
 
-value_id lval_force(struct builder *b, struct lval l)
+value_id lowered_force(struct builder *b, struct lowered l)
 {
-    if (l.kind == LVAL_VALUE)
+    if (l.kind == LOWERED_VALUE)
         return l.v;
-    if (l.kind != LVAL_LIST && l.kind != LVAL_OPTIONAL)
+    if (l.kind != LOWERED_LIST && l.kind != LOWERED_OPTIONAL)
         return (value_id){0};
     value_id *in = NEW_ARRAY(&b->g->arena, value_id, l.n + 1);
     for (uint32_t i = 0; i < l.n; i++) {
-        in[i] = lval_force(b, l.items[i]);
+        in[i] = lowered_force(b, l.items[i]);
         if (!in[i].i)
             return (value_id){0};
     }
     const struct attr attrs[] = {attr_elem("elem", l.elem == ELEM_NONE ? ELEM_F32 : l.elem), attr_int("sequence", 1)};
-    if (l.kind == LVAL_OPTIONAL)
+    if (l.kind == LOWERED_OPTIONAL)
         return b_op(b, OP_OPT_MAKE, in, l.n, attrs, l.n ? 0 : l.sequence ? 2 : 1);
     return b_op(b, OP_SEQ_MAKE, in, l.n, attrs, 1);
 }
 
 bool rule_has(const struct rule *r, uint32_t i)
 {
-    return i < r->n_in && r->arg[i].kind != LVAL_NONE;
+    return i < r->n_in && r->arg[i].kind != LOWERED_NONE;
 }
 
 value_id rule_in(struct rule *r, uint32_t i)
 {
-    return rule_has(r, i) ? lval_force(r->b, r->arg[i]) : (value_id){0};
+    return rule_has(r, i) ? lowered_force(r->b, r->arg[i]) : (value_id){0};
 }
 
 bool rule_wants(const struct rule *r, uint32_t i)
@@ -50,7 +50,7 @@ bool rule_wants(const struct rule *r, uint32_t i)
 void rule_out(struct rule *r, uint32_t i, value_id v)
 {
     if (i < r->n_out)
-        r->out[i] = lval_value(v);
+        r->out[i] = lowered_value(v);
 }
 
 bool rule_result(struct rule *r, value_id v)

@@ -1,4 +1,4 @@
-/* The program around the kernels: shared by program.c (frame, launches, symbols), program/control.c (if, loop), program/loop.c (loops that become kernels),
+/* The program around the kernels: shared by program.c (frame, launches, symbols), program/control.c (if, loop), program/loop_kernel.c (loops as kernels),
  * program/call.c (runtime functions) and program/values.c (sequences, optionals). */
 #ifndef MCC_PASSES_PROGRAM_H
 #define MCC_PASSES_PROGRAM_H
@@ -49,7 +49,7 @@ bool prog_refuse(struct prog *, node_id, const char *why);
 
 void prog_control(struct prog *, struct kernel *);
 /* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result is the
- * number of trips made. {0}: the loop has to stay a loop of launches; nothing was placed. (program/loop.c) */
+ * number of trips made. {0}: the loop has to stay a loop of launches; nothing was placed. (program/loop_kernel.c) */
 lval prog_loop_kernel(struct prog *, struct kernel *k, const struct lstmt *loop);
 void prog_opaque(struct prog *, struct kernel *);
 

@@ -278,7 +278,7 @@ void stage_choose(const struct site *, struct tile_schedule *);
 /* Scratch of the staged operand, of one parallel index. */
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
-/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention.c: those of an attention kernel. */
+/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention kernel. */
 void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
 void winograd_estimate(const struct site *, struct schedule *);

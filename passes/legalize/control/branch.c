@@ -45,7 +45,7 @@ void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn
     VEC_PUSH(lg->arena, &lg->facts, ((struct fact){.cond = cond, .holds = holds}));
     bool ok = walk(r, s, data);
     for (uint32_t i = 0; ok && !s->sub && i < s->n; i++) {
-        s->values[i] = lval_force(b, s->results[i]);
+        s->values[i] = lowered_force(b, s->results[i]);
         ok = s->values[i].i != 0;
     }
     lg->facts.n = n_facts;
@@ -61,7 +61,7 @@ void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn
 
 struct side side_new(struct builder *b, region_id region, uint32_t n)
 {
-    return (struct side){.region = region, .n = n, .results = NEW_ARRAY(&b->g->arena, struct lval, n + 1),
+    return (struct side){.region = region, .n = n, .results = NEW_ARRAY(&b->g->arena, struct lowered, n + 1),
                          .values = NEW_ARRAY(&b->g->arena, value_id, n + 1)};
 }
 
@@ -120,7 +120,7 @@ static void optional_align(struct rule *r, struct side side[2], uint32_t i)
         const region_id outer = b->region;
         b->region = side[k].region;
         side[k].values[i] = b_op(b, OP_OPT_MAKE, &side[k].values[i], 1, NULL, 0);
-        side[k].results[i] = lval_value(side[k].values[i]);
+        side[k].results[i] = lowered_value(side[k].values[i]);
         b->region = outer;
     }
 }
@@ -239,7 +239,7 @@ bool rule_either(struct rule *r, const struct ways *ways)
     }
     uint32_t *used = NEW_ARRAY(&b->g->arena, uint32_t, r->n_out + 1), n = 0;
     for (f->output = 0; f->output < r->n_out; f->output++) {
-        r->out[f->output] = (struct lval){.kind = LVAL_POISON};
+        r->out[f->output] = (struct lowered){.kind = LOWERED_POISON};
         if (!is_used(r, f->output))
             continue;
         if (!types_meet(r, f->side, f->output))
@@ -254,7 +254,7 @@ bool rule_either(struct rule *r, const struct ways *ways)
 
 /* ---- If ------------------------------------------------------------------------------------------------------------------ */
 
-static bool branch_walk(struct rule *r, const void *data, struct lval *results, uint32_t n)
+static bool branch_walk(struct rule *r, const void *data, struct lowered *results, uint32_t n)
 {
     const region_id *imported = data;
     return legalize_region(r, *imported, NULL, 0, results, n);
@@ -271,8 +271,8 @@ static bool if_inline(struct rule *r, region_id live)
         return true;
     for (uint32_t i = 0; i < r->n_out; i++) {
         value_id v = from->results.data[i];
-        r->out[i] = v.i ? r->lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
-        ok &= r->out[i].kind != LVAL_POISON && r->out[i].kind != LVAL_NONE;
+        r->out[i] = v.i ? r->lg->map[v.i] : (struct lowered){.kind = LOWERED_NONE};
+        ok &= r->out[i].kind != LOWERED_POISON && r->out[i].kind != LOWERED_NONE;
     }
     return ok;
 }

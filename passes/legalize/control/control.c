@@ -18,8 +18,8 @@ int32_t legalize_unroll_limit(const struct rule *r)
     return o && o->unroll_nodes > 0 ? o->unroll_nodes : r->lg->ctx->limits.unroll_nodes;
 }
 
-bool legalize_region(struct rule *r, region_id region, const struct lval *params, uint32_t n_params,
-                     struct lval *results, uint32_t n_results)
+bool legalize_region(struct rule *r, region_id region, const struct lowered *params, uint32_t n_params,
+                     struct lowered *results, uint32_t n_results)
 {
     struct legalizer *lg = r->lg;
     const struct region *from = graph_get_region(lg->from, region);
@@ -32,8 +32,8 @@ bool legalize_region(struct rule *r, region_id region, const struct lval *params
         return false;
     bool ok = true;
     for (uint32_t i = 0; i < n_results; i++) {
-        results[i] = from->results.data[i].i ? lg->map[from->results.data[i].i] : (struct lval){.kind = LVAL_NONE};
-        ok &= results[i].kind != LVAL_POISON && results[i].kind != LVAL_NONE;
+        results[i] = from->results.data[i].i ? lg->map[from->results.data[i].i] : (struct lowered){.kind = LOWERED_NONE};
+        ok &= results[i].kind != LOWERED_POISON && results[i].kind != LOWERED_NONE;
     }
     return ok;
 }

@@ -26,7 +26,7 @@ enum truth value_truth(struct builder *, value_id v);
 /* As far as the place at work knows it: inside of a branch, behind a check. cond is 0 or 1. */
 enum truth fact_find(const struct legalizer *, expr_id cond);
 /* One of two ways to a node's n results: appends to the current region. false after a diagnostic. */
-typedef bool way_fn(struct rule *, const void *data, struct lval *results, uint32_t n);
+typedef bool way_fn(struct rule *, const void *data, struct lowered *results, uint32_t n);
 struct ways {
     value_id cond_value;         /* bool, rank 0: way 0 if true, else way 1 */
     expr_id cond;                /* the same as an expression, not decided */

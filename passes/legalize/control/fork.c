@@ -83,7 +83,7 @@ bool fork_ask(struct rule *r, struct fork *f)
     f->rule.node = arena_copy(r->lg->arena, r->node, sizeof *r->node);
     r->lg->fork = f;
     for (uint32_t i = 0; i < r->n_out; i++)
-        r->out[i] = (struct lval){.kind = LVAL_POISON};    /* nobody reads the results but what fork_walk walks */
+        r->out[i] = (struct lowered){.kind = LOWERED_POISON};    /* nobody reads the results but what fork_walk walks */
     return true;
 }
 
@@ -150,16 +150,16 @@ static bool rest_walk(struct rule *r, struct side *s, void *data)
     bool ok = true;
     for (uint32_t i = 0; !s->sub && i < s->n; i++) {
         value_id v = region->results.data[i];
-        s->results[i] = v.i ? lg->map[v.i] : (struct lval){.kind = LVAL_NONE};
-        ok = ok && s->results[i].kind != LVAL_POISON && s->results[i].kind != LVAL_NONE;
-        if (ok && rest->region.i == 1 && s->results[i].kind == LVAL_VALUE)
+        s->results[i] = v.i ? lg->map[v.i] : (struct lowered){.kind = LOWERED_NONE};
+        ok = ok && s->results[i].kind != LOWERED_POISON && s->results[i].kind != LOWERED_NONE;
+        if (ok && rest->region.i == 1 && s->results[i].kind == LOWERED_VALUE)
             ok = declared_fits(lg, &lg->from->outputs.data[i], s->results[i].v);
     }
     return ok;
 }
 
 /* Those that come from outside are what they were. */
-static void results_set(struct legalizer *lg, region_id region, const struct lval *results)
+static void results_set(struct legalizer *lg, region_id region, const struct lowered *results)
 {
     const struct region *from = graph_get_region(lg->from, region);
     for (uint32_t i = 0; i < from->results.n; i++)
@@ -189,7 +189,7 @@ static bool ranks_meet(const struct graph *g, const struct side *a, const struct
 }
 
 /* Both sides reach the region's end: those of its results that differ are results of an If around them. */
-static bool fork_merge(struct fork *f, struct side side[2], region_id region, struct lval *results)
+static bool fork_merge(struct fork *f, struct side side[2], region_id region, struct lowered *results)
 {
     struct rule *r = &f->rule;
     struct graph *g = r->b->g;
@@ -207,7 +207,7 @@ static bool fork_merge(struct fork *f, struct side side[2], region_id region, st
     }
     node_id id = if_append(r, side, &f->ways, pick, n);
     for (uint32_t i = 0; i < n; i++)
-        results[pick[i]] = lval_value(graph_node(g, id)->out[i]);
+        results[pick[i]] = lowered_value(graph_node(g, id)->out[i]);
     return true;
 }
 
@@ -242,7 +242,7 @@ static bool fork_sides(struct fork *f, region_id region, uint32_t next)
     uint32_t n = graph_get_region(lg->from, region)->results.n;
     struct side side[2] = {side_new(r->b, f->side[0].region, n), side_new(r->b, f->side[1].region, n)};
     struct rest rest[2] = {{f, 0, region, next}, {f, 1, region, next}};
-    struct lval *results = NEW_ARRAY(lg->arena, struct lval, n + 1);
+    struct lowered *results = NEW_ARRAY(lg->arena, struct lowered, n + 1);
     side_walk(r, f->ways.cond, false, &side[1], rest_walk, &rest[1]);
     if (side[1].outcome == BROKEN) {
         fork_keep(f, 0, &side[1], f->side[0].sub);
@@ -265,7 +265,7 @@ static bool fork_sides(struct fork *f, region_id region, uint32_t next)
         ok = false;
     }
     for (uint32_t i = 0; !ok && i < n; i++)
-        results[i] = (struct lval){.kind = LVAL_POISON};
+        results[i] = (struct lowered){.kind = LOWERED_POISON};
     results_set(lg, region, results);
     return false;
 }

@@ -12,7 +12,7 @@ enum outcome { RUNS, BROKEN, REFUSED };
 struct side {
     region_id region;            /* legal; under construction, owned by no node */
     uint32_t n;
-    struct lval *results;
+    struct lowered *results;
     value_id *values;            /* the same as graph values */
     struct fork *sub;            /* not NULL: forks again, with results of several ranks, which are those of its sides */
     enum outcome outcome;

@@ -19,11 +19,11 @@ enum { COUNTED_UNROLLED = 2 };
 
 /* ---- unrolling ------------------------------------------------------------------------------------------------------ */
 
-static value_id stack(struct rule *r, const struct lval *items, uint32_t n)
+static value_id stack(struct rule *r, const struct lowered *items, uint32_t n)
 {
     value_id *v = NEW_ARRAY(&r->b->g->arena, value_id, n);
     for (uint32_t i = 0; i < n; i++) {
-        v[i] = lval_force(r->b, items[i]);
+        v[i] = lowered_force(r->b, items[i]);
         if (v[i].i && value_type(r->b->g, v[i])->kind != TYPE_TENSOR)
             return rule_bad(r, "a scan output is not a tensor"), (value_id){0};
         v[i] = v[i].i ? b_unsqueeze(r->b, v[i], 0) : v[i];
@@ -46,24 +46,24 @@ static value_id no_rows(struct builder *b, region_id inner, value_id v)
 }
 
 /* No trip at all: the body is walked for the types of its scan outputs only. */
-static bool loop_empty(struct rule *r, struct loop *l)
+static bool loop_empty(struct rule *r, struct loop_lowering *l)
 {
     struct builder *b = r->b;
-    struct lval *next = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1), cond;
-    const struct lval *rows = l->first;
+    struct lowered *next = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1), cond;
+    const struct lowered *rows = l->first;
     struct nest nest = {0};
     if (!l->n_scan)
         return true;
     if (!rows) {
         nest_begin(b, &nest);      /* dropped afterwards: belongs to no node */
-        bool ok = l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, 0)), lval_value(b_scalar_i64(b, ELEM_BOOL, 1)),
+        bool ok = l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, 0)), lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)),
                           l->carried, &cond, next, next + l->n_carried);
         nest_end(b, &nest);
         rows = ok ? next + l->n_carried : NULL;
     }
     for (uint32_t i = 0; rows && i < l->n_scan; i++) {
-        l->scan[i] = lval_value(no_rows(b, nest.inner, rows[i].v));
-        if (l->scan[i].kind == LVAL_POISON)
+        l->scan[i] = lowered_value(no_rows(b, nest.inner, rows[i].v));
+        if (l->scan[i].kind == LOWERED_POISON)
             return false;
     }
     return rows != NULL;
@@ -72,20 +72,20 @@ static bool loop_empty(struct rule *r, struct loop *l)
 enum unrolled { UNROLLED, NOT_UNROLLED, UNROLL_FAILED };
 
 /* NOT_UNROLLED when the condition turns out to be unknown or the limit is reached. */
-static enum unrolled loop_unroll(struct rule *r, struct loop *l, int64_t trips)
+static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_t trips)
 {
     struct builder *b = r->b;
     uint32_t width = l->n_carried + l->n_scan + 1, start = b->g->nodes.n;
     int64_t limit = legalize_unroll_limit(r);
-    struct lval *now = NEW_ARRAY(&b->g->arena, struct lval, width), cond = lval_value(b_scalar_i64(b, ELEM_BOOL, 1));
-    VEC(struct lval) scans = {0};
+    struct lowered *now = NEW_ARRAY(&b->g->arena, struct lowered, width), cond = lowered_value(b_scalar_i64(b, ELEM_BOOL, 1));
+    VEC(struct lowered) scans = {0};
     int64_t i = 0;
     memcpy(now, l->carried, l->n_carried * sizeof *now);
     for (bool go = true; go && i < trips; i++) {
-        struct lval *next = NEW_ARRAY(&b->g->arena, struct lval, width);
-        if (!l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, i)), cond, now, &cond, next, next + l->n_carried))
+        struct lowered *next = NEW_ARRAY(&b->g->arena, struct lowered, width);
+        if (!l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, i)), cond, now, &cond, next, next + l->n_carried))
             return UNROLL_FAILED;
-        value_id more = v_scalar(b, lval_force(b, cond));
+        value_id more = v_scalar(b, lowered_force(b, cond));
         if (!more.i)
             return UNROLL_FAILED;
         enum truth t = value_truth(b, more);
@@ -99,11 +99,11 @@ static enum unrolled loop_unroll(struct rule *r, struct loop *l, int64_t trips)
         if (go && (cost > limit || done > limit || (trips != INT64_MAX && cost / done > limit / (trips > 0 ? trips : 1))))
             return NOT_UNROLLED;
     }
-    struct lval *column = NEW_ARRAY(&b->g->arena, struct lval, i + 1);
+    struct lowered *column = NEW_ARRAY(&b->g->arena, struct lowered, i + 1);
     for (uint32_t k = 0; k < l->n_scan; k++) {
         for (int64_t t = 0; t < i; t++)
             column[t] = scans.data[t * l->n_scan + k];
-        l->scan[k] = lval_value(stack(r, column, (uint32_t)i));
+        l->scan[k] = lowered_value(stack(r, column, (uint32_t)i));
     }
     memcpy(l->carried, now, l->n_carried * sizeof *now);
     return UNROLLED;
@@ -126,30 +126,30 @@ static value_id iteration(struct builder *b, value_id own, int64_t peeled)
     return peeled ? b_binary(b, OP_ADD, own, b_scalar_i64(b, ELEM_I64, peeled)) : own;
 }
 
-static bool loop_walk(struct rule *r, struct loop *l, const struct type *types, struct built *out)
+static bool loop_walk(struct rule *r, struct loop_lowering *l, const struct type *types, struct built *out)
 {
     struct builder *b = r->b;
     uint32_t width = l->n_carried + l->n_scan + 1;
-    struct lval *param = NEW_ARRAY(&b->g->arena, struct lval, width), *next = NEW_ARRAY(&b->g->arena, struct lval, width);
-    struct lval cond;
+    struct lowered *param = NEW_ARRAY(&b->g->arena, struct lowered, width), *next = NEW_ARRAY(&b->g->arena, struct lowered, width);
+    struct lowered cond;
     const struct type i64 = {.kind = TYPE_TENSOR, .elem = ELEM_I64}, flag = {.kind = TYPE_TENSOR, .elem = ELEM_BOOL};
     nest_begin(b, &out->nest);
     value_id iter = iteration(b, graph_param(b->g, out->nest.inner, i64, "iteration"), l->peeled);
     value_id cond_in = graph_param(b->g, out->nest.inner, flag, "condition");
     for (uint32_t i = 0; i < l->n_carried; i++) {
         value_id v = graph_param(b->g, out->nest.inner, types[i], NULL);
-        param[i] = lval_value(v);
+        param[i] = lowered_value(v);
         for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
             if (out->wide[i][d])
                 fresh_rebind(b, types[i].dims[d], v);
     }
-    bool ok = l->body(r, l, lval_value(iter), lval_value(cond_in), param, &cond, next, next + l->n_carried);
+    bool ok = l->body(r, l, lowered_value(iter), lowered_value(cond_in), param, &cond, next, next + l->n_carried);
     out->next = NEW_ARRAY(&b->g->arena, value_id, width);
     out->scan = out->next + l->n_carried;
-    out->cond = ok ? v_scalar(b, lval_force(b, cond)) : (value_id){0};
+    out->cond = ok ? v_scalar(b, lowered_force(b, cond)) : (value_id){0};
     ok = ok && out->cond.i;
     for (uint32_t i = 0; ok && i + 1 < width; i++) {
-        out->next[i] = lval_force(b, next[i]);
+        out->next[i] = lowered_force(b, next[i]);
         ok = out->next[i].i != 0;
     }
     nest_end(b, &out->nest);
@@ -175,7 +175,7 @@ static bool carries(const struct type *from, const struct type *to)
 /* WIDER: dims of carried values that the body changes became symbols, or of what they hold unknown, and the body must be walked
  * again. RETYPED: value *which
  * changes its kind, element type or rank. */
-static enum settled types_widen(struct rule *r, struct loop *l, struct type *types, const struct built *built, uint32_t *which)
+static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct type *types, const struct built *built, uint32_t *which)
 {
     struct builder *b = r->b;
     enum settled settled = SETTLED;
@@ -204,7 +204,7 @@ static enum settled types_widen(struct rule *r, struct loop *l, struct type *typ
     return settled;
 }
 
-static bool scan_types(struct rule *r, struct loop *l, const struct built *built, expr_id trips, struct type *types)
+static bool scan_types(struct rule *r, struct loop_lowering *l, const struct built *built, expr_id trips, struct type *types)
 {
     struct builder *b = r->b;
     for (uint32_t i = 0; i < l->n_scan; i++) {
@@ -226,7 +226,7 @@ static bool scan_types(struct rule *r, struct loop *l, const struct built *built
 }
 
 /* Results that only the loop can give shapes to: fresh symbols per result, so that the parameter's own are not mixed up. */
-static void result_types(struct rule *r, struct loop *l, const struct built *built, const struct type *param,
+static void result_types(struct rule *r, struct loop_lowering *l, const struct built *built, const struct type *param,
                          struct type *types)
 {
     struct builder *b = r->b;
@@ -242,7 +242,7 @@ static void result_types(struct rule *r, struct loop *l, const struct built *bui
     }
 }
 
-static bool loop_append(struct rule *r, struct loop *l, const struct built *built, const struct type *params)
+static bool loop_append(struct rule *r, struct loop_lowering *l, const struct built *built, const struct type *params)
 {
     struct builder *b = r->b;
     uint32_t n_in = 2 + l->n_carried, n_out = l->n_carried + l->n_scan;
@@ -254,7 +254,7 @@ static bool loop_append(struct rule *r, struct loop *l, const struct built *buil
     in[0] = l->trips_value.i ? l->trips_value : b_scalar_i64(b, ELEM_I64, INT64_MAX);
     in[1] = l->cond.i ? l->cond : b_scalar_i64(b, ELEM_BOOL, 1);
     for (uint32_t i = 0; i < l->n_carried; i++)
-        in[2 + i] = lval_force(b, l->carried[i]);
+        in[2 + i] = lowered_force(b, l->carried[i]);
     result_types(r, l, built, params, types);
     if (!scan_types(r, l, built, trips, types + l->n_carried))
         return false;
@@ -267,7 +267,7 @@ static bool loop_append(struct rule *r, struct loop *l, const struct built *buil
         value_id v = graph_node(b->g, id)->out[i];
         for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
             fresh_bind(b, types[i].dims[d], v);
-        *(i < l->n_carried ? &l->carried[i] : &l->scan[i - l->n_carried]) = lval_value(v);
+        *(i < l->n_carried ? &l->carried[i] : &l->scan[i - l->n_carried]) = lowered_value(v);
     }
     return true;
 }
@@ -287,7 +287,7 @@ static bool dim_replaced(struct exprs *ex, expr_id before, expr_id after)
 }
 
 /* A carried value with a dim that `after` replaces and `later` (NULL: anything) leaves as it is; n_carried: none. */
-static uint32_t dim_settled(struct exprs *ex, const struct loop *l, const struct type *before, const struct type *after,
+static uint32_t dim_settled(struct exprs *ex, const struct loop_lowering *l, const struct type *before, const struct type *after,
                             const struct type *later)
 {
     for (uint32_t i = 0; i < l->n_carried; i++)
@@ -299,7 +299,7 @@ static uint32_t dim_settled(struct exprs *ex, const struct loop *l, const struct
 
 /* The types of the carried values after an iteration that begins with these; false: it cannot be typed, or a rank changes. Nothing
  * is left of the walk. */
-static bool types_after(struct rule *r, struct loop *l, const struct type *types, struct type *after)
+static bool types_after(struct rule *r, struct loop_lowering *l, const struct type *types, struct type *after)
 {
     struct context *ctx = r->lg->ctx;
     struct built built = {.wide = arena_alloc_array(&r->b->g->arena, l->n_carried + 1, sizeof *built.wide)};
@@ -320,7 +320,7 @@ static bool types_after(struct rule *r, struct loop *l, const struct type *types
 }
 
 /* Is there a first iteration? Unknown: *starts says it at run time, or is {0}: not even that. */
-static enum truth loop_starts(struct rule *r, const struct loop *l, expr_id *starts)
+static enum truth loop_starts(struct rule *r, const struct loop_lowering *l, expr_id *starts)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
@@ -336,7 +336,7 @@ static enum truth loop_starts(struct rule *r, const struct loop *l, expr_id *sta
 }
 
 /* Can the first iteration stand in front of the loop? Only a loop_run loop can leave it to the run whether there is one. */
-static bool can_peel(struct rule *r, const struct loop *l)
+static bool can_peel(struct rule *r, const struct loop_lowering *l)
 {
     expr_id starts;
     return l->finish || loop_starts(r, l, &starts) != UNKNOWN_;
@@ -344,7 +344,7 @@ static bool can_peel(struct rule *r, const struct loop *l)
 
 /* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
  * *which is such a value. */
-static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *before, const struct type *wide, const struct built *first,
+static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const struct type *before, const struct type *wide, const struct built *first,
                              uint32_t *which)
 {
     struct graph *g = r->b->g;
@@ -367,17 +367,17 @@ static bool begins_otherwise(struct rule *r, struct loop *l, const struct type *
 enum core { BUILT, FAILED, UNSETTLED };
 
 /* UNSETTLED: carried value *which has another type after an iteration than before it, and nothing is left of the attempt. */
-static enum core loop_core(struct rule *r, struct loop *l, uint32_t *which)
+static enum core loop_core(struct rule *r, struct loop_lowering *l, uint32_t *which)
 {
     struct builder *b = r->b;
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, l->n_carried + 1);
     struct built built = {.wide = arena_alloc_array(&b->g->arena, l->n_carried + 1, sizeof *built.wide)};
     const struct diag_mark mark = diag_mark(r->lg->ctx);
     for (uint32_t i = 0; i < l->n_carried; i++) {
-        value_id v = lval_force(b, l->carried[i]);
+        value_id v = lowered_force(b, l->carried[i]);
         if (!v.i)
             return FAILED;
-        l->carried[i] = lval_value(v);
+        l->carried[i] = lowered_value(v);
         types[i] = *value_type(b->g, v);
     }
     for (int32_t round = 0; round <= RANK_MAX; round++) {
@@ -400,7 +400,7 @@ static enum core loop_core(struct rule *r, struct loop *l, uint32_t *which)
 /* ---- the first iteration in front of the loop ------------------------------------------------------------------------- */
 
 /* Collected elements of the first iteration and of those behind it, as one. */
-static value_id rows_join(struct rule *r, struct lval first, struct lval rest)
+static value_id rows_join(struct rule *r, struct lowered first, struct lowered rest)
 {
     struct builder *b = r->b;
     value_id rows[2] = {stack(r, &first, 1), rest.v};
@@ -409,72 +409,72 @@ static value_id rows_join(struct rule *r, struct lval first, struct lval rest)
 }
 
 /* At least one iteration: the first in place, the others as a loop of their own. */
-static bool loop_peel(struct rule *r, struct loop *l)
+static bool loop_peel(struct rule *r, struct loop_lowering *l)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    struct loop rest = *l;
-    struct lval cond, *next = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1);
-    if (!l->body(r, l, lval_value(b_scalar_i64(b, ELEM_I64, l->peeled)), lval_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond,
+    struct loop_lowering rest = *l;
+    struct lowered cond, *next = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1);
+    if (!l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, l->peeled)), lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond,
                  next, next + l->n_carried))
         return false;
     rest.carried = next;
     rest.first = next + l->n_carried;
-    rest.scan = NEW_ARRAY(&b->g->arena, struct lval, l->n_scan + 1);
+    rest.scan = NEW_ARRAY(&b->g->arena, struct lowered, l->n_scan + 1);
     rest.peeled++;
     if (l->trips_value.i)
         rest.trips_value = b_binary(b, OP_SUB, l->trips_value, b_scalar_i64(b, ELEM_I64, 1));
     if (l->trips.i)
         rest.trips = ex_max(ex, ex_addc(ex, l->trips, -1), ex_const(ex, 0));
-    rest.cond = v_scalar(b, lval_force(b, cond));
+    rest.cond = v_scalar(b, lowered_force(b, cond));
     if (!rest.cond.i || (l->trips_value.i && !rest.trips_value.i) || !loop_build(r, &rest))
         return false;
     memcpy(l->carried, rest.carried, l->n_carried * sizeof *l->carried);
     for (uint32_t i = 0; i < l->n_scan; i++)
-        l->scan[i] = lval_value(rows_join(r, rest.first[i], rest.scan[i]));
+        l->scan[i] = lowered_value(rows_join(r, rest.first[i], rest.scan[i]));
     return true;
 }
 
 /* after: kinds of the carried values behind the loop, once the way with iterations was walked. */
-struct loop_way { const struct loop *l; bool starts; enum type_kind *after; };
+struct loop_way { const struct loop_lowering *l; bool starts; enum type_kind *after; };
 
-static enum type_kind lval_kind_of(const struct graph *g, struct lval v)
+static enum type_kind lowered_kind_of(const struct graph *g, struct lowered v)
 {
-    return v.kind == LVAL_LIST ? TYPE_SEQUENCE : v.kind == LVAL_OPTIONAL ? TYPE_OPTIONAL : value_type(g, v.v)->kind;
+    return v.kind == LOWERED_LIST ? TYPE_SEQUENCE : v.kind == LOWERED_OPTIONAL ? TYPE_OPTIONAL : value_type(g, v.v)->kind;
 }
 
 /* Without an iteration: an optional where others give what it holds must hold it. */
-static bool contents_take(struct rule *r, struct loop *l, const enum type_kind *after)
+static bool contents_take(struct rule *r, struct loop_lowering *l, const enum type_kind *after)
 {
     for (uint32_t i = 0; i < l->n_carried; i++) {
-        struct lval *v = &l->carried[i];
-        if (after[i] == TYPE_UNKNOWN || after[i] == TYPE_OPTIONAL || lval_kind_of(r->b->g, *v) != TYPE_OPTIONAL)
+        struct lowered *v = &l->carried[i];
+        if (after[i] == TYPE_UNKNOWN || after[i] == TYPE_OPTIONAL || lowered_kind_of(r->b->g, *v) != TYPE_OPTIONAL)
             continue;
-        *v = lval_value(optional_content(r, v->v));    /* loop_core has made a value of it */
-        if (v->kind == LVAL_POISON)
+        *v = lowered_value(optional_content(r, v->v));    /* loop_core has made a value of it */
+        if (v->kind == LOWERED_POISON)
             return false;
     }
     return true;
 }
 
-static bool loop_way(struct rule *r, const void *data, struct lval *results, uint32_t n)
+static bool loop_way(struct rule *r, const void *data, struct lowered *results, uint32_t n)
 {
     const struct loop_way *way = data;
     struct rule inner = *r;
-    struct loop l = *way->l;
+    struct loop_lowering l = *way->l;
     l.finish = NULL;    /* one fork for one loop */
     l.carried = arena_copy(&r->b->g->arena, l.carried, (l.n_carried + 1) * sizeof *l.carried);
-    l.scan = NEW_ARRAY(&r->b->g->arena, struct lval, l.n_scan + 1);
+    l.scan = NEW_ARRAY(&r->b->g->arena, struct lowered, l.n_scan + 1);
     inner.out = results;
     inner.n_out = n;
     if (way->starts ? !loop_peel(r, &l) : !loop_empty(r, &l) || !contents_take(r, &l, way->after))
         return false;
     for (uint32_t i = 0; i < l.n_carried && way->starts; i++)
-        way->after[i] = lval_kind_of(r->b->g, l.carried[i]);
+        way->after[i] = lowered_kind_of(r->b->g, l.carried[i]);
     return way->l->finish(&inner, &l);
 }
 
-static bool loop_roll(struct rule *r, struct loop *l)
+static bool loop_roll(struct rule *r, struct loop_lowering *l)
 {
     uint32_t which;
     enum core built = loop_core(r, l, &which);
@@ -501,7 +501,7 @@ static bool loop_roll(struct rule *r, struct loop *l)
 
 /* ---- what it becomes ---------------------------------------------------------------------------------------------------- */
 
-bool loop_build(struct rule *r, struct loop *l)
+bool loop_build(struct rule *r, struct loop_lowering *l)
 {
     struct builder *b = r->b;
     int64_t trips = INT64_MAX;
@@ -513,7 +513,7 @@ bool loop_build(struct rule *r, struct loop *l)
         return loop_empty(r, l);
     bool few = !l->counted || trips <= COUNTED_UNROLLED;
     if (!l->peeled && start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
-        struct lval *carried = arena_copy(&b->g->arena, l->carried, (l->n_carried + 1) * sizeof *carried);
+        struct lowered *carried = arena_copy(&b->g->arena, l->carried, (l->n_carried + 1) * sizeof *carried);
         enum unrolled u = loop_unroll(r, l, trips);
         if (u != NOT_UNROLLED)
             return u == UNROLLED;
@@ -522,7 +522,7 @@ bool loop_build(struct rule *r, struct loop *l)
     return loop_roll(r, l);
 }
 
-bool loop_run(struct rule *r, struct loop *l)
+bool loop_run(struct rule *r, struct loop_lowering *l)
 {
     return loop_build(r, l) && (l->forked || l->finish(r, l));
 }

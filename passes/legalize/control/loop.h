@@ -4,13 +4,13 @@
 
 #include "passes/legalize/control/control.h"
 
-struct loop;
+struct loop_lowering;
 /* One iteration: next condition, carried values and scan elements. false after a diagnostic. */
-typedef bool body_fn(struct rule *, struct loop *, struct lval iter, struct lval cond, const struct lval *carried,
-                     struct lval *next_cond, struct lval *next, struct lval *scan);
+typedef bool body_fn(struct rule *, struct loop_lowering *, struct lowered iter, struct lowered cond, const struct lowered *carried,
+                     struct lowered *next_cond, struct lowered *next, struct lowered *scan);
 /* Sets the rule's results from what the loop carries and collects. false after a diagnostic. */
-typedef bool finish_fn(struct rule *, const struct loop *);
-struct loop {
+typedef bool finish_fn(struct rule *, const struct loop_lowering *);
+struct loop_lowering {
     body_fn *body;
     finish_fn *finish;                   /* for loop_run */
     region_id region;                    /* of the file: rule_loop, rule_scan */
@@ -19,10 +19,10 @@ struct loop {
     expr_id trips;                       /* number of trips where the condition does not end it early; {0}: unknown */
     value_id cond;                       /* rank-0 bool; {0}: true */
     uint32_t n_carried, n_scan;
-    struct lval *carried, *scan;         /* in: initial values; out: results */
+    struct lowered *carried, *scan;         /* in: initial values; out: results */
     int64_t peeled;                      /* iterations that stand in front of it: the number of its own first one */
     bool forked;                         /* r's results are those of both cases already */
-    const struct lval *first;            /* scan elements of such an iteration; NULL: peeled is 0 */
+    const struct lowered *first;            /* scan elements of such an iteration; NULL: peeled is 0 */
     /* rule_scan: */
     uint32_t n_inputs;
     value_id *inputs;
@@ -31,9 +31,9 @@ struct loop {
 };
 
 /* Makes the loop in the current place, unrolled or not: carried and scan become its results. false after a diagnostic. */
-bool loop_build(struct rule *, struct loop *);
+bool loop_build(struct rule *, struct loop_lowering *);
 /* The same, and r's results through finish. Serves more: where only the run knows whether there is an iteration, and the
  * types of the results depend on it, what follows the loop is looked at for both cases (branch.c). */
-bool loop_run(struct rule *, struct loop *);
+bool loop_run(struct rule *, struct loop_lowering *);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* The one element v in the shape that the body declares for its input k: files declare the iteration number and the condition as
  * [1], too, and take them apart by operators that need a dim. */
-static struct lval as_declared(struct rule *r, region_id body, uint32_t k, struct lval v)
+static struct lowered as_declared(struct rule *r, region_id body, uint32_t k, struct lowered v)
 {
     const struct graph *from = r->lg->from;
     const struct region *region = graph_get_region(from, body);
@@ -16,20 +16,20 @@ static struct lval as_declared(struct rule *r, region_id body, uint32_t k, struc
     expr_id ones[RANK_MAX];
     for (int32_t i = 0; i < RANK_MAX; i++)
         ones[i] = ex_const(b_exprs(r->b), 1);
-    return t && t->kind == TYPE_TENSOR && t->rank > 0 ? lval_value(b_reshape(r->b, v.v, ones, t->rank)) : v;
+    return t && t->kind == TYPE_TENSOR && t->rank > 0 ? lowered_value(b_reshape(r->b, v.v, ones, t->rank)) : v;
 }
 
-static bool is_bool(struct rule *r, struct lval v)
+static bool is_bool(struct rule *r, struct lowered v)
 {
-    return v.kind == LVAL_VALUE && v_elem(r->b, v.v) == ELEM_BOOL;
+    return v.kind == LOWERED_VALUE && v_elem(r->b, v.v) == ELEM_BOOL;
 }
 
-static bool onnx_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                      struct lval *next_cond, struct lval *next, struct lval *scan)
+static bool onnx_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
+                      struct lowered *next_cond, struct lowered *next, struct lowered *scan)
 {
     struct arena *arena = &r->b->g->arena;
-    struct lval *params = NEW_ARRAY(arena, struct lval, l->n_carried + 2);
-    struct lval *results = NEW_ARRAY(arena, struct lval, l->n_carried + l->n_scan + 1);
+    struct lowered *params = NEW_ARRAY(arena, struct lowered, l->n_carried + 2);
+    struct lowered *results = NEW_ARRAY(arena, struct lowered, l->n_carried + l->n_scan + 1);
     params[0] = as_declared(r, l->region, 0, iter);
     params[1] = as_declared(r, l->region, 1, cond);
     memcpy(params + 2, carried, l->n_carried * sizeof *params);
@@ -43,7 +43,7 @@ static bool onnx_body(struct rule *r, struct loop *l, struct lval iter, struct l
     return true;
 }
 
-static bool onnx_finish(struct rule *r, const struct loop *l)
+static bool onnx_finish(struct rule *r, const struct loop_lowering *l)
 {
     for (uint32_t i = 0; i < r->n_out; i++)
         r->out[i] = i < l->n_carried ? l->carried[i] : l->scan[i - l->n_carried];
@@ -54,20 +54,20 @@ bool rule_loop(struct rule *r)
 {
     struct builder *b = r->b;
     uint32_t n_carried = r->n_in > 2 ? r->n_in - 2 : 0;
-    struct loop l = {.body = onnx_body, .finish = onnx_finish, .region = rule_region(r, "body"), .n_carried = n_carried};
+    struct loop_lowering l = {.body = onnx_body, .finish = onnx_finish, .region = rule_region(r, "body"), .n_carried = n_carried};
     if (!l.region.i)
         return rule_bad(r, "no body");
     uint32_t results = region_n_results(r, l.region);
     if (results < 1 + n_carried || r->n_out > results - 1)
         return rule_bad(r, "the body has %u outputs for %u carried values", results, n_carried);
     l.n_scan = results - 1 - n_carried;
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, n_carried + 1);
+    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     for (uint32_t i = 0; i < n_carried; i++)
         l.carried[i] = r->arg[2 + i];
     if (rule_has(r, 0)) {
         int64_t trips;
-        if (r->arg[0].kind != LVAL_VALUE || v_elem(b, r->arg[0].v) != ELEM_I64)
+        if (r->arg[0].kind != LOWERED_VALUE || v_elem(b, r->arg[0].v) != ELEM_I64)
             return rule_bad(r, "the number of trips is no int64 tensor");
         l.trips_value = v_scalar(b, r->arg[0].v);
         if (!l.trips_value.i)
@@ -87,14 +87,14 @@ bool rule_loop(struct rule *r)
 
 /* ---- Scan ------------------------------------------------------------------------------------------------------------- */
 
-static bool scan_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                      struct lval *next_cond, struct lval *next, struct lval *scan)
+static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
+                      struct lowered *next_cond, struct lowered *next, struct lowered *scan)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     uint32_t n = l->n_carried + l->n_inputs;
-    struct lval *params = NEW_ARRAY(&b->g->arena, struct lval, n + 1);
-    struct lval *results = NEW_ARRAY(&b->g->arena, struct lval, l->n_carried + l->n_scan + 1);
+    struct lowered *params = NEW_ARRAY(&b->g->arena, struct lowered, n + 1);
+    struct lowered *results = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1);
     int64_t at;
     bool known = v_known_i64(b, iter.v, 0, &at);
     memcpy(params, carried, l->n_carried * sizeof *params);
@@ -112,10 +112,10 @@ static bool scan_body(struct rule *r, struct loop *l, struct lval iter, struct l
                 pos = b_binary(b, OP_SUB, v_expr(b, ELEM_I64, ex_addc(ex, l->trips, l->peeled - 1)), pos);
             item = b_gather(b, x, pos, axis);
         }
-        params[l->n_carried + i] = lval_value(item);
+        params[l->n_carried + i] = lowered_value(item);
     }
     (void)cond;
-    *next_cond = lval_value(b_scalar_i64(b, ELEM_BOOL, 1));
+    *next_cond = lowered_value(b_scalar_i64(b, ELEM_BOOL, 1));
     if (!legalize_region(r, l->region, params, n, results, l->n_carried + l->n_scan))
         return false;
     memcpy(next, results, l->n_carried * sizeof *next);
@@ -131,7 +131,7 @@ static int64_t list_at(struct rule *r, const char *name, uint32_t i)
 }
 
 /* first: the operand of the first state; the scan inputs follow the states. */
-static bool scan_read(struct rule *r, struct loop *l, uint32_t first, const char *directions)
+static bool scan_read(struct rule *r, struct loop_lowering *l, uint32_t first, const char *directions)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
@@ -155,7 +155,7 @@ static bool scan_read(struct rule *r, struct loop *l, uint32_t first, const char
     return true;
 }
 
-static bool scan_finish(struct rule *r, const struct loop *l)
+static bool scan_finish(struct rule *r, const struct loop_lowering *l)
 {
     for (uint32_t i = 0; i < r->n_out; i++) {
         r->out[i] = i < l->n_carried ? l->carried[i] : l->scan[i - l->n_carried];
@@ -178,15 +178,15 @@ bool rule_scan(struct rule *r)
     int64_t n_inputs = rule_int(r, "num_scan_inputs", 0);
     if (n_inputs < 1 || n_inputs > r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop l = {.body = scan_body, .finish = scan_finish, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
+    struct loop_lowering l = {.body = scan_body, .finish = scan_finish, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
                      .n_carried = r->n_in - (uint32_t)n_inputs};
     if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
         return rule_bad(r, "no body, or it has too few outputs");
     l.n_scan = region_n_results(r, l.region) - l.n_carried;
     if (r->n_out > l.n_carried + l.n_scan)
         return rule_bad(r, "the body has too few outputs");
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
+    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     for (uint32_t i = 0; i < l.n_carried; i++)
         l.carried[i] = r->arg[i];
     return scan_read(r, &l, 0, "scan_input_directions") && loop_run(r, &l);
@@ -202,14 +202,14 @@ bool rule_scan_old(struct rule *r)
         return rule_refuse(r, "sequence_lens of version 8");
     if (n_inputs < 1 || n_inputs >= r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
+    struct loop_lowering l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
                      .n_carried = r->n_in - 1 - (uint32_t)n_inputs};
     if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
         return rule_bad(r, "no body, or it has too few outputs");
     l.n_scan = region_n_results(r, l.region) - l.n_carried;
     uint32_t n_out = l.n_carried + l.n_scan;
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, l.n_scan + 1);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
+    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     value_id first = rule_in(r, 1);
     if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 || batches > legalize_unroll_limit(r) || r->n_out > n_out)
         return rule_refuse(r, "version 8 with an unknown number of batches");
@@ -223,7 +223,7 @@ bool rule_scan_old(struct rule *r)
         l.trips = b_dim(b, l.inputs[0], l.in_axis[0]);
         l.trips_value = v_expr(b, ELEM_I64, l.trips);
         for (uint32_t i = 0; i < l.n_carried; i++)
-            l.carried[i] = lval_value(b_squeeze(b, b_slice_axis(b, rule_in(r, 1 + i), 0, at, one), 0));
+            l.carried[i] = lowered_value(b_squeeze(b, b_slice_axis(b, rule_in(r, 1 + i), 0, at, one), 0));
         if (!loop_build(r, &l))
             return false;
         for (uint32_t i = 0; i < n_out; i++)
@@ -238,37 +238,37 @@ bool rule_scan_old(struct rule *r)
 
 static bool is_sequence(struct rule *r, uint32_t i)
 {
-    return rule_has(r, i) && (r->arg[i].kind == LVAL_LIST || (r->arg[i].kind == LVAL_VALUE &&
+    return rule_has(r, i) && (r->arg[i].kind == LOWERED_LIST || (r->arg[i].kind == LOWERED_VALUE &&
            value_type(r->b->g, r->arg[i].v)->kind == TYPE_SEQUENCE));
 }
 
 /* One call of the body on the elements at iter. */
-static bool map_call(struct rule *r, region_id body, value_id iter, struct lval *results)
+static bool map_call(struct rule *r, region_id body, value_id iter, struct lowered *results)
 {
-    struct lval *params = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_in + 1);
+    struct lowered *params = NEW_ARRAY(&r->b->g->arena, struct lowered, r->n_in + 1);
     for (uint32_t i = 0; i < r->n_in; i++) {
         params[i] = r->arg[i];
         if (is_sequence(r, i))
-            params[i] = lval_value(sequence_item(r, rule_in(r, i), iter));
-        if (params[i].kind == LVAL_POISON)
+            params[i] = lowered_value(sequence_item(r, rule_in(r, i), iter));
+        if (params[i].kind == LOWERED_POISON)
             return false;
     }
     return legalize_region(r, body, params, r->n_in, results, r->n_out);
 }
 
-static bool map_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                     struct lval *next_cond, struct lval *next, struct lval *scan)
+static bool map_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
+                     struct lowered *next_cond, struct lowered *next, struct lowered *scan)
 {
-    struct lval *results = NEW_ARRAY(&r->b->g->arena, struct lval, r->n_out + 1);
+    struct lowered *results = NEW_ARRAY(&r->b->g->arena, struct lowered, r->n_out + 1);
     (void)cond;
     (void)scan;
-    *next_cond = lval_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
+    *next_cond = lowered_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
     if (!map_call(r, l->region, v_scalar(r->b, iter.v), results))
         return false;
     for (uint32_t i = 0; i < r->n_out; i++) {
-        value_id in[2] = {lval_force(r->b, carried[i]), lval_force(r->b, results[i])};
-        next[i] = lval_value(b_op(r->b, OP_SEQ_INSERT, in, 2, NULL, 0));
-        if (next[i].kind == LVAL_POISON)
+        value_id in[2] = {lowered_force(r->b, carried[i]), lowered_force(r->b, results[i])};
+        next[i] = lowered_value(b_op(r->b, OP_SEQ_INSERT, in, 2, NULL, 0));
+        if (next[i].kind == LOWERED_POISON)
             return false;
     }
     return true;
@@ -278,21 +278,21 @@ bool sequence_map_loop(struct rule *r, region_id body)
 {
     struct builder *b = r->b;
     value_id seq = rule_in(r, 0);
-    struct lval *first = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
-    struct loop l = {.body = map_body, .region = body, .n_carried = r->n_out};
+    struct lowered *first = NEW_ARRAY(&b->g->arena, struct lowered, r->n_out + 1);
+    struct loop_lowering l = {.body = map_body, .region = body, .n_carried = r->n_out};
     struct nest nest;
     if (!is_sequence(r, 0))
         return rule_bad(r, "operand 1 is no sequence");
     nest_begin(b, &nest);      /* only for the element types of the results; belongs to no node */
     bool ok = map_call(r, body, b_scalar_i64(b, ELEM_I64, 0), first);
     nest_end(b, &nest);
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, r->n_out + 1);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, r->n_out + 1);
     for (uint32_t i = 0; ok && i < r->n_out; i++) {
-        enum elem e = first[i].kind == LVAL_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
+        enum elem e = first[i].kind == LOWERED_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
         if (e == ELEM_NONE)
             return rule_refuse(r, "sequences of other things than tensors");
         struct attr attr = attr_elem("elem", e);
-        l.carried[i] = lval_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
+        l.carried[i] = lowered_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
     }
     l.trips_value = b_op(b, OP_SEQ_LENGTH, &seq, 1, NULL, 0);
     if (!ok || !l.trips_value.i || !loop_build(r, &l))
@@ -303,8 +303,8 @@ bool sequence_map_loop(struct rule *r, region_id body)
 
 /* ---- loops made by rules -------------------------------------------------------------------------------------------------- */
 
-static bool counted_body(struct rule *r, struct loop *l, struct lval iter, struct lval cond, const struct lval *carried,
-                         struct lval *next_cond, struct lval *next, struct lval *scan)
+static bool counted_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
+                         struct lowered *next_cond, struct lowered *next, struct lowered *scan)
 {
     uint32_t width = l->n_carried + l->n_scan + 1;
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, width), *out = NEW_ARRAY(&r->b->g->arena, value_id, width);
@@ -313,21 +313,21 @@ static bool counted_body(struct rule *r, struct loop *l, struct lval iter, struc
         in[i] = carried[i].v;
     if (!l->counted->body(r, l->counted->data, iter.v, in, out, out + l->n_carried))
         return false;
-    *next_cond = lval_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
+    *next_cond = lowered_value(b_scalar_i64(r->b, ELEM_BOOL, 1));
     for (uint32_t i = 0; i + 1 < width; i++)
-        *(i < l->n_carried ? &next[i] : &scan[i - l->n_carried]) = lval_value(out[i]);
+        *(i < l->n_carried ? &next[i] : &scan[i - l->n_carried]) = lowered_value(out[i]);
     return true;
 }
 
 bool rule_counted_loop(struct rule *r, const struct counted_loop *c, value_id *carried, value_id *scan)
 {
     struct builder *b = r->b;
-    struct loop l = {.body = counted_body, .counted = c, .trips = c->trips, .n_carried = c->n_carried, .n_scan = c->n_scan};
+    struct loop_lowering l = {.body = counted_body, .counted = c, .trips = c->trips, .n_carried = c->n_carried, .n_scan = c->n_scan};
     l.trips_value = v_expr(b, ELEM_I64, c->trips);
-    l.carried = NEW_ARRAY(&b->g->arena, struct lval, c->n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lval, c->n_scan + 1);
+    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, c->n_carried + 1);
+    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, c->n_scan + 1);
     for (uint32_t i = 0; i < c->n_carried; i++)
-        l.carried[i] = lval_value(carried[i]);
+        l.carried[i] = lowered_value(carried[i]);
     if (!l.trips_value.i || !loop_build(r, &l))
         return false;
     for (uint32_t i = 0; i < c->n_carried; i++)

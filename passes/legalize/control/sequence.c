@@ -8,23 +8,23 @@
 #include "passes/legalize/control/control.h"
 #include "passes/legalize/driver.h"
 
-static const struct lval *list_copy(struct rule *r, const struct lval *items, uint32_t n, uint32_t room)
+static const struct lowered *list_copy(struct rule *r, const struct lowered *items, uint32_t n, uint32_t room)
 {
-    struct lval *copy = NEW_ARRAY(&r->b->g->arena, struct lval, n + room + 1);
+    struct lowered *copy = NEW_ARRAY(&r->b->g->arena, struct lowered, n + room + 1);
     if (n)
         memcpy(copy, items, n * sizeof *copy);
     return copy;
 }
 
-static bool list_out(struct rule *r, const struct lval *items, uint32_t n, enum elem elem)
+static bool list_out(struct rule *r, const struct lowered *items, uint32_t n, enum elem elem)
 {
-    r->out[0] = (struct lval){.kind = LVAL_LIST, .items = items, .n = n, .elem = elem};
+    r->out[0] = (struct lowered){.kind = LOWERED_LIST, .items = items, .n = n, .elem = elem};
     return true;
 }
 
 static bool is_list(const struct rule *r, uint32_t i)
 {
-    return rule_has(r, i) && r->arg[i].kind == LVAL_LIST;
+    return rule_has(r, i) && r->arg[i].kind == LOWERED_LIST;
 }
 
 /* Position operand i, from the end when negative; *known false: only the run knows. */
@@ -44,7 +44,7 @@ static bool position(struct rule *r, uint32_t i, uint32_t n, int64_t absent, boo
 
 bool rule_seq_construct(struct rule *r)
 {
-    enum elem e = r->n_in && r->arg[0].kind == LVAL_VALUE ? v_elem(r->b, r->arg[0].v) : ELEM_NONE;
+    enum elem e = r->n_in && r->arg[0].kind == LOWERED_VALUE ? v_elem(r->b, r->arg[0].v) : ELEM_NONE;
     return list_out(r, list_copy(r, r->arg, r->n_in, 0), r->n_in, e);
 }
 
@@ -66,10 +66,10 @@ bool rule_seq_length(struct rule *r)
 static bool list_gather(struct rule *r)
 {
     struct builder *b = r->b;
-    const struct lval *l = &r->arg[0];
+    const struct lowered *l = &r->arg[0];
     value_id *rows = NEW_ARRAY(&b->g->arena, value_id, l->n + 1);
     for (uint32_t i = 0; i < l->n; i++) {
-        rows[i] = l->items[i].kind == LVAL_VALUE ? l->items[i].v : (value_id){0};
+        rows[i] = l->items[i].kind == LOWERED_VALUE ? l->items[i].v : (value_id){0};
         if (!rows[i].i || !type_equal(value_type(b->g, rows[i]), value_type(b->g, rows[0])))
             return false;
         rows[i] = b_unsqueeze(b, rows[i], 0);
@@ -143,10 +143,10 @@ bool rule_seq_insert(struct rule *r)
         if (!position(r, 2, n, n, &known, &at))
             return false;
         if (known) {
-            struct lval *items = (struct lval *)(uintptr_t)list_copy(r, r->arg[0].items, n, 1);
+            struct lowered *items = (struct lowered *)(uintptr_t)list_copy(r, r->arg[0].items, n, 1);
             memmove(items + at + 1, items + at, (n - at) * sizeof *items);
             items[at] = r->arg[1];
-            enum elem e = r->arg[1].kind == LVAL_VALUE ? v_elem(r->b, r->arg[1].v) : r->arg[0].elem;
+            enum elem e = r->arg[1].kind == LOWERED_VALUE ? v_elem(r->b, r->arg[1].v) : r->arg[0].elem;
             return list_out(r, items, n + 1, e);
         }
     }
@@ -166,7 +166,7 @@ bool rule_seq_erase(struct rule *r)
         if (known && at >= n)
             return rule_bad(r, "position %u in a sequence of %u", at, n);
         if (known) {
-            struct lval *items = (struct lval *)(uintptr_t)list_copy(r, r->arg[0].items, n, 0);
+            struct lowered *items = (struct lowered *)(uintptr_t)list_copy(r, r->arg[0].items, n, 0);
             memmove(items + at, items + at + 1, (n - at - 1) * sizeof *items);
             return list_out(r, items, n - 1, r->arg[0].elem);
         }
@@ -213,7 +213,7 @@ bool rule_seq_concat(struct rule *r)
     if (!n)
         return rule_bad(r, "the sequence is empty");
     for (uint32_t i = 0; i < n; i++)
-        v[i] = lval_force(b, r->arg[0].items[i]);
+        v[i] = lowered_force(b, r->arg[0].items[i]);
     if (!rule_axis(r, rule_int(r, "axis", 0), v_rank(b, v[0]) + new_axis, &axis))
         return false;
     for (uint32_t i = 0; i < n && new_axis; i++)
@@ -267,10 +267,10 @@ bool rule_split_to_sequence(struct rule *r)
         struct attr attrs[] = {attr_int("axis", axis), attr_int("keepdims", rule_int(r, "keepdims", 1))};
         return rule_result(r, b_op(b, OP_SEQ_SPLIT, in, rule_has(r, 1) ? 2 : 1, attrs, 2));
     }
-    struct lval *items = NEW_ARRAY(&b->g->arena, struct lval, n + 1);
+    struct lowered *items = NEW_ARRAY(&b->g->arena, struct lowered, n + 1);
     for (uint32_t i = 0; i < n; i++) {
         value_id piece = b_slice_axis(b, x, axis, start, sizes[i]);
-        items[i] = lval_value(drop ? b_squeeze(b, piece, axis) : piece);
+        items[i] = lowered_value(drop ? b_squeeze(b, piece, axis) : piece);
         start = ex_add(ex, start, sizes[i]);
     }
     return list_out(r, items, n, v_elem(b, x));
@@ -286,10 +286,10 @@ bool rule_sequence_map(struct rule *r)
     if (!body.i || !is_list(r, 0))
         return body.i ? sequence_map_loop(r, body) : rule_bad(r, "no body");
     uint32_t n = r->arg[0].n;
-    struct lval *params = NEW_ARRAY(arena, struct lval, r->n_in + 1), *results = NEW_ARRAY(arena, struct lval, r->n_out + 1);
-    struct lval **columns = NEW_ARRAY(arena, struct lval *, r->n_out + 1);
+    struct lowered *params = NEW_ARRAY(arena, struct lowered, r->n_in + 1), *results = NEW_ARRAY(arena, struct lowered, r->n_out + 1);
+    struct lowered **columns = NEW_ARRAY(arena, struct lowered *, r->n_out + 1);
     for (uint32_t o = 0; o < r->n_out; o++)
-        columns[o] = NEW_ARRAY(arena, struct lval, n + 1);
+        columns[o] = NEW_ARRAY(arena, struct lowered, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t i = 0; i < r->n_in; i++) {
             bool list = is_list(r, i);
@@ -303,8 +303,8 @@ bool rule_sequence_map(struct rule *r)
             columns[o][k] = results[o];
     }
     for (uint32_t o = 0; o < r->n_out; o++)
-        r->out[o] = (struct lval){.kind = LVAL_LIST, .items = columns[o], .n = n,
-                                  .elem = n && columns[o][0].kind == LVAL_VALUE ? v_elem(r->b, columns[o][0].v) : ELEM_NONE};
+        r->out[o] = (struct lowered){.kind = LOWERED_LIST, .items = columns[o], .n = n,
+                                  .elem = n && columns[o][0].kind == LOWERED_VALUE ? v_elem(r->b, columns[o][0].v) : ELEM_NONE};
     return true;
 }
 
@@ -315,7 +315,7 @@ bool rule_optional(struct rule *r)
     const struct attr *type = node_attr(r->node, "type");
     const struct type *t = type && type->kind == ATTR_TYPE ? type->u.type : NULL;
     bool sequence = t && t->kind == TYPE_SEQUENCE;
-    r->out[0] = (struct lval){.kind = LVAL_OPTIONAL, .sequence = sequence,
+    r->out[0] = (struct lowered){.kind = LOWERED_OPTIONAL, .sequence = sequence,
                               .elem = !t ? ELEM_NONE : sequence ? (t->inner ? t->inner->elem : ELEM_NONE) : t->elem};
     if (rule_has(r, 0)) {
         r->out[0].items = list_copy(r, r->arg, 1, 0);
@@ -326,7 +326,7 @@ bool rule_optional(struct rule *r)
 
 static bool is_runtime_optional(const struct rule *r)
 {
-    return rule_has(r, 0) && r->arg[0].kind == LVAL_VALUE &&
+    return rule_has(r, 0) && r->arg[0].kind == LOWERED_VALUE &&
            value_type(r->b->g, r->arg[0].v)->kind == TYPE_OPTIONAL;
 }
 
@@ -336,7 +336,7 @@ bool rule_optional_has(struct rule *r)
         value_id o = rule_in(r, 0);
         return rule_result(r, b_op(r->b, OP_OPT_HAS, &o, 1, NULL, 0));
     }
-    bool has = rule_has(r, 0) && (r->arg[0].kind != LVAL_OPTIONAL || r->arg[0].n);
+    bool has = rule_has(r, 0) && (r->arg[0].kind != LOWERED_OPTIONAL || r->arg[0].n);
     return rule_result(r, b_scalar_i64(r->b, ELEM_BOOL, has));
 }
 
@@ -360,8 +360,8 @@ bool rule_optional_get(struct rule *r)
         value_id o = rule_in(r, 0);
         return rule_result(r, optional_content(r, o));
     }
-    if (r->arg[0].kind == LVAL_OPTIONAL && !r->arg[0].n)
+    if (r->arg[0].kind == LOWERED_OPTIONAL && !r->arg[0].n)
         return rule_bad(r, "the optional is empty");
-    r->out[0] = r->arg[0].kind == LVAL_OPTIONAL ? r->arg[0].items[0] : r->arg[0];
+    r->out[0] = r->arg[0].kind == LOWERED_OPTIONAL ? r->arg[0].items[0] : r->arg[0];
     return true;
 }

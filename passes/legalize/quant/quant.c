@@ -156,10 +156,10 @@ bool rule_move(struct rule *r, rule_fn *rule)
     double scale, zero;
     if (!from || !is_move(r) || !one_number(b, from->scale, &scale) || (from->zero.i && !one_number(b, from->zero, &zero)))
         return rule(r);
-    struct lval *arg = NEW_ARRAY(&b->g->arena, struct lval, r->n_in);
+    struct lowered *arg = NEW_ARRAY(&b->g->arena, struct lowered, r->n_in);
     struct quantized to = *from;
     memcpy(arg, r->arg, r->n_in * sizeof *arg);
-    arg[0] = lval_value(from->q);
+    arg[0] = lowered_value(from->q);
     struct rule bytes = *r;
     bytes.arg = arg;
     bool ok = rule(&bytes);
@@ -167,7 +167,7 @@ bool rule_move(struct rule *r, rule_fn *rule)
         r->lg->fork = NULL;
         return rule(r);
     }
-    if (!ok || r->out[0].kind != LVAL_VALUE || !r->out[0].v.i)
+    if (!ok || r->out[0].kind != LOWERED_VALUE || !r->out[0].v.i)
         return false;
     to.q = r->out[0].v;
     to.moved = true;

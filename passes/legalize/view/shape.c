@@ -238,9 +238,9 @@ static value_id squeeze_marked(struct builder *b, const struct squeezed *s)
     return dims ? b_reshape(b, s->x, out, kept) : (value_id){0};
 }
 
-static bool squeeze_way(struct rule *r, const void *data, struct lval *results, uint32_t n)
+static bool squeeze_way(struct rule *r, const void *data, struct lowered *results, uint32_t n)
 {
-    results[0] = lval_value(squeeze_marked(r->b, data));
+    results[0] = lowered_value(squeeze_marked(r->b, data));
     return n == 1 && results[0].v.i;
 }
 

@@ -214,10 +214,10 @@ bool rule_attention(struct rule *r)
 static value_id modified(struct rule *r, const char *name, value_id x)
 {
     region_id region = rule_region(r, name);
-    struct lval in = lval_value(x), out;
+    struct lowered in = lowered_value(x), out;
     if (!region.i || !x.i)
         return x;
-    if (!legalize_region(r, region, &in, 1, &out, 1) || out.kind != LVAL_VALUE)
+    if (!legalize_region(r, region, &in, 1, &out, 1) || out.kind != LOWERED_VALUE)
         return (value_id){0};
     return b_convert(r->b, out.v, v_elem(r->b, x));
 }
