@@ -164,14 +164,11 @@ static lval group_value(struct em *em, const struct group *g)
     return v;
 }
 
-lval em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b, lval acc)
+void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b, lval in[2])
 {
-    lval in[3] = {{0}, {0}, acc};
     for (int o = 0; o < 2; o++) {
         struct group g = {.v = n->in[o], .idx = at->idx[o], .rank = value_type(em->g, n->in[o])->rank, .dim = at->dim[o],
-                          .size = at->size, .valid = at->valid, .lanes = lf_type(em->f, acc).lanes,
-                          .cond = o ? cond_b : cond_a};
+                          .size = at->size, .valid = at->valid, .lanes = at->lanes, .cond = o ? cond_b : cond_a};
         in[o] = group_value(em, &g);
     }
-    return em_op(em, L_DOT, lf_type(em->f, acc), in, 3);
 }

@@ -183,10 +183,10 @@ lval em_load_fresh(struct em *, value_id, const expr_id *idx);
  * number that says what of the elements from there on (emit/dot.c). */
 lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
 void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lval);
-/* acc plus the products of a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along
- * dim[o], of which `valid` exist. acc: i32 or f32, a scalar or lanes. */
-struct em_group { expr_id *idx[2]; int32_t dim[2]; uint32_t size, valid; };
-lval em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b, lval acc);
+/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o], of
+ * which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
+struct em_group { expr_id *idx[2]; int32_t dim[2]; uint32_t size, valid, lanes; };
+void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b, lval in[2]);
 
 /* reductions: the anchor's value at n points at once, sharing what they share */
 void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);

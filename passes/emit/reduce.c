@@ -5,6 +5,7 @@
  * summation is fixed by the shape, never by threads.
  */
 #include "passes/emit/reduce.h"
+#include "passes/emit/tile.h"
 
 #include <string.h>
 
@@ -68,15 +69,19 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lva
 /* A piece of one dim's loop: indices (base + i) * every + first for i in [0, n). */
 struct run { expr_id base; int64_t every, first; };
 
+struct range_step { struct em *em; struct reduction *r; uint32_t d; expr_id *k; struct run run; };
+
+static void range_step(void *user, expr_id i, lval *acc)
+{
+    const struct range_step *s = user;
+    struct exprs *x = s->em->x;
+    s->k[s->d] = ex_addc(x, ex_mulc(x, ex_add(x, s->run.base, i), s->run.every), s->run.first);
+    nest(s->em, s->r, s->d + 1, s->k, acc);
+}
+
 static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, struct run run, expr_id n)
 {
-    struct em_for l;
-    expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), n, 1, acc, r->n_acc);
-    lval inner[EM_POINTS];
-    memcpy(inner, l.params, r->n_acc * sizeof *inner);
-    k[d] = ex_addc(em->x, ex_mulc(em->x, ex_add(em->x, run.base, i), run.every), run.first);
-    nest(em, r, d + 1, k, inner);
-    em_for_end(em, &l, inner, acc);
+    em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});
 }
 
 /* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */

@@ -2,6 +2,7 @@
  * the accumulators.
  */
 #include "passes/emit/reduce.h"
+#include "passes/emit/tile.h"
 
 #include <string.h>
 
@@ -81,7 +82,7 @@ static void operand_b_point(const struct em *em, const struct node *n, const exp
     memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
 }
 
-static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes, lval in[2])
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
@@ -113,21 +114,19 @@ static lval step_conv(struct em *em, struct reduction *r, const expr_id *p, cons
     }
     enum truth t = ex_truth(em->x, cond);
     if (t == FALSE_)
-        return acc;
+        return false;
     if (r->group > 1) {
-        struct em_group at = {{xi, wi}, {1, 1}, r->group, r->valid};
-        return em_dot_group(em, n, &at, cond, r->cond, acc);
+        em_dot_group(em, n, &(struct em_group){{xi, wi}, {1, 1}, r->group, r->valid, lanes}, cond, r->cond, in);
+        return true;
     }
-    lval a = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
-    lval b = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
+    in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
+    in[1] = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE))     /* a masked load is 0 already */
-        a = em_select(em, em_cond(em, cond), a, em_const(em, r->acc, 1, 0, 0));
-    lval in[3] = {a, b, acc};
-    em_unify(em, in, 3);
-    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+        in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
+    return true;
 }
 
-static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes, lval in[2])
 {
     const struct node *n = r->n;
     expr_id at[2][RANK_MAX];
@@ -136,13 +135,31 @@ static lval step_dot(struct em *em, struct reduction *r, const expr_id *p, const
     if (r->group > 1) {
         uint32_t count;      /* at least 1: dot_group */
         const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
-        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid};
-        return em_dot_group(em, n, &g, r->cond, r->cond, acc);
+        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid, lanes};
+        em_dot_group(em, n, &g, r->cond, r->cond, in);
+        return true;
     }
-    lval in[3] = {to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc),
-                  to_acc(em, em_value(em, n->in[1], at[1], r->cond), r->acc), acc};
-    em_unify(em, in, 3);
-    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+    for (int o = 0; o < 2; o++)
+        in[o] = to_acc(em, em_value(em, n->in[o], at[o], r->cond), r->acc);
+    return true;
+}
+
+/* Points first, first + 1 ... of a contraction, each with its own operands: what they share is computed once (em_recall). */
+struct contraction_step { struct em *em; struct reduction *r; const expr_id *k; uint32_t first; lval *acc; };
+
+static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lval in[2])
+{
+    const struct contraction_step *s = user;
+    const expr_id *p = s->r->points[s->first + row];
+    uint32_t lanes = lf_type(s->em->f, s->acc[row]).lanes;
+    (void)vector;
+    return s->r->n->op == OP_CONV ? conv_operands(s->em, s->r, p, s->k, lanes, in) : dot_operands(s->em, s->r, p, s->k, lanes, in);
+}
+
+static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n, lval *acc)
+{
+    struct contraction_step s = {em, r, k, first, acc + first};
+    em_tile_step(em, r->group > 1 ? L_DOT : L_FMA, n, 1, contraction_operands, &s, acc + first);
 }
 
 static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
@@ -290,8 +307,7 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
 {
     expr_id at[RANK_MAX];
     switch (r->n->op) {
-    case OP_CONV: acc[i] = step_conv(em, r, r->points[i], k, acc[i]); break;
-    case OP_DOT: acc[i] = step_dot(em, r, r->points[i], k, acc[i]); break;
+    case OP_CONV: case OP_DOT: contraction_step(em, r, k, i, 1, acc); break;
     case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
     case OP_REDUCE:
         reduce_operand_point(em, r->n, r->points[i], k, at);
@@ -304,6 +320,10 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
 void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
 {
     reduction_ahead(em, r, k);
+    if (r->n->op == OP_CONV || r->n->op == OP_DOT) {
+        contraction_step(em, r, k, 0, r->n_points, acc);
+        return;
+    }
     for (uint32_t i = 0; i < r->n_points; i++)
         reduction_point(em, r, i, k, acc);
 }

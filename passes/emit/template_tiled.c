@@ -107,52 +107,13 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         partial_add(em, t, acc, n);
 }
 
-typedef void tile_fn(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
-
-/* Whole tiles of an extent that the run knows, then small tiles, then single points: one point alone waits for each of its
- * sums, so a short line of them takes as long as a tile would. */
-static void tile_open(struct em *em, struct tiling *t, expr_id n, uint32_t size, tile_fn *fn, void *arg)
+/* Tiles of a dim; -1: of one point. */
+static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
-    uint32_t sizes[3] = {size, size >= 8 ? 4 : size >= 4 ? 2 : 1, 1};
-    expr_id zero = ex_const(em->x, 0), done = zero;
-    for (uint32_t k = 0; k < 3; k++) {
-        struct em_for l;
-        if (k > 0 && sizes[k] == sizes[k - 1])
-            continue;
-        expr_id count = ex_div(em->x, ex_sub(em->x, n, done), ex_const(em->x, sizes[k]));
-        expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
-        fn(em, t, ex_add(em->x, done, ex_mulc(em->x, i, sizes[k])), sizes[k], arg);
-        em_for_end(em, &l, NULL, NULL);
-        done = ex_add(em->x, done, ex_mulc(em->x, count, sizes[k]));
-    }
-}
-
-/* Tiles of a dim: an even split (49 = 13 + 12 + 12 + 12) when the extent is known. */
-static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, tile_fn *fn, void *arg)
-{
-    expr_id zero = ex_const(em->x, 0), n;
-    struct em_for l;
-    int64_t c;
-    if (dim < 0) {
-        fn(em, t, zero, 1, arg);
-        return;
-    }
-    n = t->t->dims[dim];
-    if (!ex_is_const(em->x, n, &c)) {
-        tile_open(em, t, n, size, fn, arg);
-        return;
-    }
-    if (c <= 0)
-        return;
-    struct even e = even_split(c, size);
-    if (e.large) {
-        expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, e.large), 1, NULL, 0);
-        fn(em, t, ex_mulc(em->x, i, e.small + 1), (uint32_t)e.small + 1, arg);
-        em_for_end(em, &l, NULL, NULL);
-    }
-    expr_id i = em_for_begin(em, &l, zero, ex_const(em->x, e.tiles - e.large), 1, NULL, 0);
-    fn(em, t, ex_addc(em->x, ex_mulc(em->x, i, e.small), e.large * (e.small + 1)), (uint32_t)e.small, arg);
-    em_for_end(em, &l, NULL, NULL);
+    if (dim < 0)
+        fn(user, ex_const(em->x, 0), 1);
+    else
+        em_tiles(em, t->t->dims[dim], size, fn, user);
 }
 
 static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)
@@ -161,10 +122,12 @@ static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uin
     return dim >= 0 && ex_is_const(em->x, t->t->dims[dim], &n) ? (n + size - 1) / size : 1;
 }
 
-struct b_tile { expr_id at; uint32_t count; };
-static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
+struct b_tile { struct em *em; struct tiling *t; expr_id at; uint32_t count; };
+static void tile_a(void *user, expr_id at, uint32_t count)
 {
-    const struct b_tile *b = arg;
+    const struct b_tile *b = user;
+    struct em *em = b->em;
+    struct tiling *t = b->t;
     if (t->s->early && !t->fixed_b) {
         int64_t in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
         expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), ex_div(em->x, b->at, ex_const(em->x, b->count)));
@@ -173,32 +136,30 @@ static void tile_a(struct em *em, struct tiling *t, expr_id at, uint32_t count, 
     tile_body(em, t, at, count, b->at, b->count);
 }
 
-void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count, void *arg)
+void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count)
 {
-    struct b_tile b = {at, count};
-    (void)arg;
-    tile_split(em, t, t->s->a, t->s->ta, tile_a, &b);
+    tile_split(em, t, t->s->a, t->s->ta, tile_a, &(struct b_tile){em, t, at, count});
+}
+
+struct tile_call { struct em *em; struct tiling *t; };
+
+static void tile_row(void *user, expr_id at, uint32_t count)
+{
+    const struct tile_call *c = user;
+    tile_b(c->em, c->t, at, count);
+}
+
+static void tile_points(void *user, expr_id at, uint32_t count)
+{
+    const struct tile_call *c = user;
+    tile_body(c->em, c->t, at, count, ex_const(c->em->x, 0), 1);
 }
 
 /* Tile number row0. */
 static void tile_flat(struct em *em, struct tiling *t)
 {
-    struct exprs *x = em->x;
     struct even e = tile_flat_split(em->x, t->t, t->s);
-    int64_t tiles = e.tiles, small = e.small, large = e.large;
-    struct em_if iff;
-    expr_id zero = ex_const(x, 0), border = ex_const(x, large);
-    if (large) {
-        em_if_begin(em, &iff, em_cond(em, ex_lt(x, t->row0, border)));
-        expr_id i = em_pin(em, t->row0, 0, large - 1);
-        tile_body(em, t, ex_mulc(x, i, small + 1), (uint32_t)small + 1, zero, 1);
-        em_if_end(em, &iff);
-        em_if_begin(em, &iff, em_cond(em, ex_le(x, border, t->row0)));
-    }
-    expr_id i = large ? em_pin(em, t->row0, large, tiles - 1) : t->row0;
-    tile_body(em, t, ex_addc(x, ex_mulc(x, i, small), large), (uint32_t)small, zero, 1);
-    if (large)
-        em_if_end(em, &iff);
+    em_tile_number(em, &e, t->row0, tile_points, &(struct tile_call){em, t});
 }
 
 /* The tiles of a chunk. */
@@ -223,28 +184,16 @@ void tile_rows(struct em *em, struct tiling *t)
     else if (t->s->flat)
         tile_flat(em, t);
     else if (t->fixed_b)
-        tile_b(em, t, t->row0, t->s->tb, NULL);
+        tile_b(em, t, t->row0, t->s->tb);
     else
-        tile_split(em, t, t->s->b, t->s->tb, tile_b, NULL);
+        tile_split(em, t, t->s->b, t->s->tb, tile_row, &(struct tile_call){em, t});
 }
 
 static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t vectors, uint32_t rest_lanes)
 {
     expr_id base = ex_mulc(em->x, block, (int64_t)t->s->nr * t->s->lanes);
-    t->n_pieces = 0;
-    for (uint32_t v = 0; v < vectors; v++)
-        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, t->s->lanes, (lval){0})),
-                                          (int64_t)v * t->s->lanes);
-    if (rest_lanes == 1) {   /* a dim of one index may vanish in a view: no lanes then */
-        t->piece[t->n_pieces++] = ex_addc(em->x, base, (int64_t)vectors * t->s->lanes);
-    } else if (rest_lanes) {   /* a narrower register where the rest is a power of two, else a mask */
-        uint32_t w = 2;
-        while (w < rest_lanes)
-            w *= 2;
-        lval mask = w == rest_lanes ? (lval){0} : em_tail_mask(em, ex_const(em->x, rest_lanes), w);
-        t->piece[t->n_pieces++] = ex_addc(em->x, ex_add(em->x, base, em_lane(em, w, mask)),
-                                          (int64_t)vectors * t->s->lanes);
-    }
+    uint32_t lanes[COUNT_OF(t->piece)];
+    t->n_pieces = em_pieces(em, base, vectors, rest_lanes, t->s->lanes, t->piece, lanes);
     partial_begin(em, t);
     tile_rows(em, t);
     partial_end(em, t);

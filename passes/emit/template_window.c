@@ -34,6 +34,6 @@ void window_rows(struct em *em, struct tiling *t)
     if (t->s->by_piece)
         fill(em, t, &t->piece[0]);
     expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0);
-    tile_b(em, t, ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb), t->s->tb, NULL);
+    tile_b(em, t, ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb), t->s->tb);
     em_for_end(em, &l, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include "passes/emit/reduce.h"
 #include "passes/emit/templates.h"
+#include "passes/emit/tile.h"
 
 struct tiling {
     const struct tile_schedule *s;
@@ -35,8 +36,8 @@ struct tile_at { expr_id a, b; uint32_t ta; };
 
 /* All rows of the tile's block of vectors. */
 void tile_rows(struct em *, struct tiling *);
-/* `count` rows from row `at` on. arg: not used. */
-void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count, void *arg);
+/* `count` rows from row `at` on. */
+void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count);
 /* All rows of all pieces of a block of vectors, of the line at hand. */
 void tile_vectors(struct em *, struct tiling *, expr_id block);
 

@@ -48,8 +48,8 @@ enum weights_from winograd_weights_from(const struct module *m, const struct ker
 int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
 {
     struct even columns = even_split(s->group, s->nr);
-    int64_t wide = columns.large ? columns.large : columns.tiles, each = winograd_u_stride(s, s->nr);
-    return points * (s->resident ? wide * each + (columns.tiles - wide) * winograd_u_stride(s, s->nr - 1) : each);
+    int64_t one = winograd_u_stride(s, columns.small), more = winograd_u_stride(s, columns.small + 1);
+    return points * (s->resident ? columns.large * more + (columns.tiles - columns.large) * one : columns.large ? more : one);
 }
 
 void winograd_shape(const struct site *site, struct winograd_shape *w)

@@ -20,29 +20,6 @@ static bool attn_init(struct attn *t, struct em *em)
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------------------- */
 
-void attn_tiles(struct attn *t, expr_id n, int64_t size, attn_tile_fn *fn)
-{
-    struct em *em = t->em;
-    struct exprs *x = em->x;
-    struct em_for l;
-    int64_t c = 0;
-    expr_id zero = ex_const(x, 0), done = zero;
-    bool known = ex_is_const(x, n, &c);
-    if (known && c < 1)
-        return;
-    struct even e = even_split(c, size);
-    int64_t sizes[3] = {known ? e.small + 1 : size, known ? e.small : size >= 8 ? 4 : size >= 4 ? 2 : 1, known ? 0 : 1};
-    for (uint32_t k = 0; k < 3; k++) {
-        if (sizes[k] < 1 || (k > 0 && sizes[k] == sizes[k - 1]) || (known && k == 0 && !e.large))
-            continue;
-        expr_id count = known ? ex_const(x, k ? e.tiles - e.large : e.large) : ex_div(x, ex_sub(x, n, done), ex_const(x, sizes[k]));
-        expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
-        fn(t, ex_add(x, done, ex_mulc(x, i, sizes[k])), (uint32_t)sizes[k]);
-        em_for_end(em, &l, NULL, NULL);
-        done = ex_add(x, done, ex_mulc(x, count, sizes[k]));
-    }
-}
-
 /* Keys in spans: with a running maximum. */
 static void spans(struct attn *t)
 {
@@ -99,31 +76,25 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
     t->nv = most;
 }
 
+static void known_block(void *user, expr_id at, uint32_t count)
+{
+    struct attn *t = user;
+    int64_t rows = 0;
+    ex_is_const(t->em->x, t->rows, &rows);
+    struct even e = even_split((rows + t->lanes - 1) / t->lanes, t->nv);
+    block(t, at, count, rows % t->lanes == 0 || count > e.small);
+}
+
 /* Blocks of a known number of vectors of rows: the first ones have a vector more. */
 static void blocks(struct attn *t, expr_id number)
 {
-    struct em *em = t->em;
-    struct exprs *x = em->x;
-    struct em_if iff;
     int64_t rows;
-    if (!ex_is_const(x, t->rows, &rows)) {
-        block(t, ex_mulc(x, number, t->nv), t->nv, false);
+    if (!ex_is_const(t->em->x, t->rows, &rows)) {
+        block(t, ex_mulc(t->em->x, number, t->nv), t->nv, false);
         return;
     }
     struct even e = even_split((rows + t->lanes - 1) / t->lanes, t->nv);
-    int64_t count = e.tiles, small = e.small, large = e.large;
-    bool even = rows % t->lanes == 0;
-    expr_id border = ex_const(x, large);
-    if (!large) {
-        block(t, ex_mulc(x, number, small), small, even);
-        return;
-    }
-    em_if_begin(em, &iff, em_cond(em, ex_lt(x, number, border)));
-    block(t, ex_mulc(x, em_pin(em, number, 0, large - 1), small + 1), small + 1, true);
-    em_if_end(em, &iff);
-    em_if_begin(em, &iff, em_cond(em, ex_le(x, border, number)));
-    block(t, ex_addc(x, ex_mulc(x, em_pin(em, number, large, count - 1), small), large), small, even);
-    em_if_end(em, &iff);
+    em_tile_number(t->em, &e, number, known_block, t);
 }
 
 static void scratch(struct attn *t)

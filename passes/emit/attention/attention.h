@@ -13,6 +13,7 @@
 
 #include "passes/graph/find_attention.h"
 #include "passes/emit/templates.h"
+#include "passes/emit/tile.h"
 
 enum { ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */ };
 
@@ -40,10 +41,6 @@ struct attn {
     expr_id column0, column[MAX_COLUMNS];
     uint32_t n_columns, column_lanes[MAX_COLUMNS];
 };
-
-/* Calls fn for tiles that cover [0, n): an even split of a known extent, else whole tiles and ever smaller ones. */
-typedef void attn_tile_fn(struct attn *, expr_id at, uint32_t count);
-void attn_tiles(struct attn *, expr_id n, int64_t size, attn_tile_fn *);
 
 void attn_turn(struct attn *);       /* fills Q */
 void attn_begin(struct attn *);      /* M, L and O before the first of several spans */

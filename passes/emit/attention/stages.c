@@ -135,22 +135,31 @@ void attn_begin(struct attn *t)
 
 /* ---- scores ---------------------------------------------------------------------------------------------------------------------- */
 
-/* One more element of every row and key of the tile. */
-static void score_step(struct attn *t, expr_id key, uint32_t count, expr_id d, lval *acc)
+/* Element d of the rows and of the keys from `key` on. */
+struct score_step { struct attn *t; expr_id key, d; uint32_t count; lval q[ATTENTION_VECTORS], k; };
+
+static bool score_operands(void *user, uint32_t i, uint32_t j, lval in[2])
 {
-    struct em *em = t->em;
-    lval q[ATTENTION_VECTORS];
+    struct score_step *s = user;
+    struct em *em = s->t->em;
     expr_id idx[RANK_MAX];
-    for (int64_t j = 0; j < t->nv; j++)
-        q[j] = em_scratch_load(em, t->q, at_line(t, d, j), t->lanes);
-    for (uint32_t i = 0; i < count; i++) {
-        operand_point(t, false, t->row0, ex_addc(em->x, key, i), d, idx);
-        lval k = em_splat(em, em_value(em, t->key_operand, idx, ex_const(em->x, 1)), t->lanes);
-        for (int64_t j = 0; j < t->nv; j++) {
-            lval in[3] = {k, q[j], acc[i * t->nv + j]};
-            acc[i * t->nv + j] = em_op(em, L_FMA, vector_of(t), in, 3);
-        }
+    if (j == 0) {
+        operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), s->d, idx);
+        s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->lanes);
     }
+    in[0] = s->k;
+    in[1] = s->q[j];
+    return true;
+}
+
+static void score_step(void *user, expr_id d, lval *acc)
+{
+    struct score_step *s = user;
+    struct attn *t = s->t;
+    s->d = d;
+    for (int64_t j = 0; j < t->nv; j++)
+        s->q[j] = em_scratch_load(t->em, t->q, at_line(t, d, j), t->lanes);
+    em_tile_step(t->em, L_FMA, s->count, (uint32_t)t->nv, score_operands, s, acc);
 }
 
 /* What z is at a row and a key, of which the score is known. */
@@ -167,20 +176,17 @@ static lval z_value(struct attn *t, expr_id row, expr_id key, lval score)
 }
 
 /* C starts as the largest score of the span at hand. */
-static void score_tile(struct attn *t, expr_id at, uint32_t count)
+static void score_tile(void *user, expr_id at, uint32_t count)
 {
+    struct attn *t = user;
     struct em *em = t->em;
     struct exprs *x = em->x;
-    struct em_for l;
-    lval acc[EM_POINTS], inner[EM_POINTS];
+    lval acc[EM_POINTS];
     uint32_t n = count * (uint32_t)t->nv;
     expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < n; i++)
         acc[i] = em_const(em, ELEM_F32, t->lanes, 0, 0);
-    expr_id d = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->size), 1, acc, n);
-    memcpy(inner, l.params, n * sizeof *inner);
-    score_step(t, key, count, d, inner);
-    em_for_end(em, &l, inner, acc);
+    em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step, &(struct score_step){.t = t, .key = key, .count = count});
     for (int64_t j = 0; j < t->nv; j++) {
         lval most = em_scratch_load(em, t->c, at_vector(t, j), t->lanes);
         for (uint32_t i = 0; i < count; i++) {
@@ -235,7 +241,7 @@ void attn_scores(struct attn *t)
     lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
         em_scratch_store(em, t->c, at_vector(t, j), low);
-    attn_tiles(t, t->n_keys, t->mr, score_tile);
+    em_tiles(em, t->n_keys, t->mr, score_tile, t);
     if (t->span)
         raise_maximum(t);
 }
@@ -323,35 +329,45 @@ static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)
     tile_store(em, idx, em_op2(em, L_MUL, sum, by));
 }
 
-/* One more key for every row and column of the tile. */
-static void value_step(struct attn *t, expr_id row, uint32_t count, expr_id key, lval *acc)
+/* A key, its vectors of columns, and the probability of the row at hand. */
+struct value_step { struct attn *t; expr_id row, key; uint32_t count; lval v[MAX_COLUMNS], p; };
+
+static bool value_operands(void *user, uint32_t i, uint32_t c, lval in[2])
 {
+    struct value_step *s = user;
+    struct attn *t = s->t;
+    struct exprs *x = t->em->x;
+    if (c == 0)
+        s->p = em_scratch_load(t->em, t->z, ex_add(x, ex_mulc(x, s->key, t->line), ex_addc(x, s->row, i)), 1);
+    in[0] = s->p;
+    in[1] = s->v[c];
+    return true;
+}
+
+static void value_step(void *user, expr_id key, lval *acc)
+{
+    struct value_step *s = user;
+    struct attn *t = s->t;
     struct em *em = t->em;
     struct exprs *x = em->x;
-    lval v[MAX_COLUMNS];
     expr_id idx[RANK_MAX];
     for (uint32_t i = 0; i < t->of_v.n_batch; i++)
         idx[t->of_v.batch[i]] = t->batch[i];
     idx[t->of_v.contract] = ex_add(x, t->key0, key);
+    s->key = key;
     for (uint32_t c = 0; c < t->n_columns; c++) {
         idx[t->of_v.free] = t->column[c];
-        v[c] = em_splat(em, em_value(em, t->values->in[1], idx, ex_const(x, 1)), t->column_lanes[c]);
+        s->v[c] = em_splat(em, em_value(em, t->values->in[1], idx, ex_const(x, 1)), t->column_lanes[c]);
     }
-    for (uint32_t i = 0; i < count; i++) {
-        lval p = em_scratch_load(em, t->z, ex_add(x, ex_mulc(x, key, t->line), ex_addc(x, row, i)), 1);
-        for (uint32_t c = 0; c < t->n_columns; c++) {
-            lval in[3] = {em_splat(em, p, t->column_lanes[c]), v[c], acc[i * t->n_columns + c]};
-            acc[i * t->n_columns + c] = em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
-        }
-    }
+    em_tile_step(em, L_FMA, s->count, t->n_columns, value_operands, s, acc);
 }
 
-static void value_tile(struct attn *t, expr_id row, uint32_t count)
+static void value_tile(void *user, expr_id row, uint32_t count)
 {
+    struct attn *t = user;
     struct em *em = t->em;
     struct exprs *x = em->x;
-    struct em_for l;
-    lval acc[EM_POINTS], inner[EM_POINTS];
+    lval acc[EM_POINTS];
     uint32_t nc = t->n_columns, n = count * nc;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t lanes = t->column_lanes[i % nc];
@@ -361,10 +377,7 @@ static void value_tile(struct attn *t, expr_id row, uint32_t count)
             acc[i] = em_op2(em, L_MUL, before, em_splat(em, factor_of(t, ex_addc(x, row, i / nc)), lanes));
         }
     }
-    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, acc, n);
-    memcpy(inner, l.params, n * sizeof *inner);
-    value_step(t, row, count, key, inner);
-    em_for_end(em, &l, inner, acc);
+    em_tile_loop(em, ex_const(x, 0), t->n_keys, n, acc, value_step, &(struct value_step){.t = t, .row = row, .count = count});
     for (uint32_t i = 0; i < n; i++)
         if (t->span)
             em_scratch_store(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), acc[i]);
@@ -373,8 +386,9 @@ static void value_tile(struct attn *t, expr_id row, uint32_t count)
 }
 
 /* Results that are complete in O. */
-static void end_tile(struct attn *t, expr_id row, uint32_t count)
+static void end_tile(void *user, expr_id row, uint32_t count)
 {
+    struct attn *t = user;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t c = 0; c < t->n_columns; c++) {
             expr_id at = ex_addc(t->em->x, row, i);
@@ -383,29 +397,14 @@ static void end_tile(struct attn *t, expr_id row, uint32_t count)
 }
 
 /* The columns of a register tile: `vectors` whole vectors from vector number `first` on, then one of `rest` lanes. */
-static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, attn_tile_fn *fn)
+static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, em_tile_fn *fn)
 {
-    struct em *em = t->em;
-    struct exprs *x = em->x;
     t->column0 = first;
-    t->n_columns = 0;
-    for (int64_t c = 0; c < vectors; c++) {
-        t->column_lanes[t->n_columns] = t->lanes;
-        t->column[t->n_columns++] = ex_add(x, ex_mulc(x, ex_addc(x, first, c), t->lanes), em_lane(em, t->lanes, (lval){0}));
-    }
-    if (rest) {   /* a narrower register where that is all, else a mask */
-        uint32_t w = 1;
-        while (w < rest)
-            w *= 2;
-        expr_id base = ex_mulc(x, ex_addc(x, first, vectors), t->lanes);
-        lval mask = w == rest ? (lval){0} : em_tail_mask(em, ex_const(x, rest), w);
-        t->column_lanes[t->n_columns] = w;
-        t->column[t->n_columns++] = w == 1 ? base : ex_add(x, base, em_lane(em, w, mask));
-    }
-    attn_tiles(t, t->here, t->pr, fn);
+    t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->lanes), (uint32_t)vectors, rest, t->lanes, t->column, t->column_lanes);
+    em_tiles(t->em, t->here, t->pr, fn, t);
 }
 
-static void all_columns(struct attn *t, attn_tile_fn *fn)
+static void all_columns(struct attn *t, em_tile_fn *fn)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;

@@ -60,35 +60,37 @@ static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, 
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
-static void product_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane, lval *acc)
+/* The channel at hand, and its weights of each vector of the tile. */
+struct product_step { struct wino *w; const struct product *p; expr_id vec, lane; lval a, b[EM_POINTS]; };
+
+static bool product_operands(void *user, uint32_t i, uint32_t j, lval in[2])
 {
-    struct em *em = w->em;
-    struct exprs *x = em->x;
-    struct ltype vector = {ELEM_F32, w->lanes};
-    lval b[EM_POINTS];
-    prefetch_step(w, p, vec, lane);
-    for (int64_t j = 0; j < p->nr; j++)
-        b[j] = em_scratch_load(em, w->u, weight_at(w, p, vec, lane, j), w->lanes);
-    for (int64_t i = 0; i < w->mr; i++) {
-        lval a = em_scratch_load(em, w->v, ex_add(x, wino_v_at(w, p->slice, p->point, p->block, vec, ex_const(x, i)), lane), 1);
-        for (int64_t j = 0; j < p->nr; j++) {
-            lval in[3] = {em_splat(em, a, w->lanes), b[j], acc[i * p->nr + j]};
-            acc[i * p->nr + j] = em_op(em, L_FMA, vector, in, 3);
-        }
-    }
+    struct product_step *s = user;
+    struct wino *w = s->w;
+    struct exprs *x = w->em->x;
+    if (j == 0)
+        s->a = em_scratch_load(w->em, w->v, ex_add(x, wino_v_at(w, s->p->slice, s->p->point, s->p->block, s->vec, ex_const(x, i)), s->lane), 1);
+    in[0] = s->a;
+    in[1] = s->b[j];
+    return true;
+}
+
+static void product_step(void *user, expr_id lane, lval *acc)
+{
+    struct product_step *s = user;
+    struct wino *w = s->w;
+    s->lane = lane;
+    prefetch_step(w, s->p, s->vec, lane);
+    for (int64_t j = 0; j < s->p->nr; j++)
+        s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->lanes);
+    em_tile_step(w->em, L_FMA, (uint32_t)w->mr, (uint32_t)s->p->nr, product_operands, s, acc);
 }
 
 /* Input channels of vector vec, the first n of them. */
 static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
 {
-    struct em *em = w->em;
-    struct em_for l;
-    lval inner[EM_POINTS];
-    uint32_t count = (uint32_t)(w->mr * p->nr);
-    expr_id lane = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, n), 1, acc, count);
-    memcpy(inner, l.params, count * sizeof *inner);
-    product_step(w, p, vec, lane, inner);
-    em_for_end(em, &l, inner, acc);
+    struct exprs *x = w->em->x;
+    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->mr * p->nr), acc, product_step, &(struct product_step){.w = w, .p = p, .vec = vec});
 }
 
 static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)

@@ -16,13 +16,10 @@ static void wino_init(struct wino *w, struct em *em)
     const struct winograd_schedule *s = &em->schedule->winograd;
     struct winograd_shape shape;
     winograd_shape(&em->site, &shape);
-    struct even columns = even_split(s->group, s->nr);
-    int64_t wide = columns.large ? columns.large : columns.tiles;
     *w = (struct wino){.em = em, .s = s, .input_rows = s->input_rows, .output_rows = s->output_rows,
                        .n = graph_node(em->g, em->k->anchor), .f = shape.form, .lanes = s->lanes, .ic = shape.ic, .oc = shape.oc,
                        .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles,
-                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .wide = wide, .narrow = columns.tiles - wide,
-                       .span = s->span, .resident = s->resident, .slice = s->slice, .early = s->early};
+                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .span = s->span, .resident = s->resident, .slice = s->slice, .early = s->early};
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
@@ -52,45 +49,37 @@ expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 
 /* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
 
-/* Column number `number` of those of nr vectors. */
-static struct product column_at(const struct wino *w, expr_id number, int64_t nr)
+/* Where a column's U begins, if that of all of them is resident: columns of one more vector come first. */
+static expr_id column_weights(const struct wino *w, expr_id at, int64_t nr)
 {
     struct exprs *x = w->em->x;
-    expr_id zero = ex_const(x, 0);
-    int64_t before = nr == w->nr ? 0 : w->wide;
-    expr_id u = ex_addc(x, ex_mulc(x, number, w->points * winograd_u_stride(w->s, nr)), before * w->points * winograd_u_stride(w->s, w->nr));
-    return (struct product){.vector = ex_addc(x, ex_mulc(x, number, nr), before * w->nr), .nr = nr, .u = w->resident ? u : zero,
-                            .slice = zero, .first = true};
+    struct even e = even_split(w->group, w->nr);
+    int64_t before = nr > e.small ? 0 : e.large, each = w->points * winograd_u_stride(w->s, nr);
+    expr_id number = ex_div(x, ex_addc(x, at, -before * (e.small + 1)), ex_const(x, nr));
+    return ex_addc(x, ex_mulc(x, number, each), before * w->points * winograd_u_stride(w->s, e.small + 1));
 }
 
-typedef void column_fn(struct wino *, struct product *, expr_id blocks);
+struct columns { struct wino *w; expr_id blocks; };
 
-static void products_and_output(struct wino *w, struct product *p, expr_id blocks)
+static void products_and_output(void *user, expr_id at, uint32_t nr)
 {
-    wino_products(w, p, blocks);
-    wino_output(w, p->vector, p->nr, blocks);
+    struct wino *w = ((struct columns *)user)->w;
+    expr_id blocks = ((struct columns *)user)->blocks, zero = ex_const(w->em->x, 0);
+    struct product p = {.vector = at, .nr = nr, .u = w->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
+    wino_products(w, &p, blocks);
+    wino_output(w, p.vector, p.nr, blocks);
 }
 
-static void only_weights(struct wino *w, struct product *p, expr_id blocks)
+static void only_weights(void *user, expr_id at, uint32_t nr)
 {
-    (void)blocks;
-    wino_weights(w, p);
+    struct wino *w = ((struct columns *)user)->w;
+    wino_weights(w, &(struct product){.vector = at, .nr = nr, .u = column_weights(w, at, nr), .slice = ex_const(w->em->x, 0), .first = true});
 }
 
 /* All output channels of the group. */
-static void columns(struct wino *w, column_fn *fn, expr_id blocks)
+static void columns(struct wino *w, em_tile_fn *fn, expr_id blocks)
 {
-    struct em *em = w->em;
-    struct exprs *x = em->x;
-    struct em_for l;
-    const int64_t count[2] = {w->wide, w->narrow};
-    for (int64_t i = 0; i < 2; i++) {
-        if (!count[i])
-            continue;
-        struct product p = column_at(w, em_for_begin(em, &l, ex_const(x, 0), ex_const(x, count[i]), 1, NULL, 0), w->nr - i);
-        fn(w, &p, blocks);
-        em_for_end(em, &l, NULL, NULL);
-    }
+    em_tiles(w->em, ex_const(w->em->x, w->group), w->nr, fn, &(struct columns){w, blocks});
 }
 
 /* A chunk of tiles from w->first on. */

@@ -11,6 +11,7 @@
 #define MCC_PASSES_EMIT_WINOGRAD_H
 
 #include "passes/emit/templates.h"
+#include "passes/emit/tile.h"
 #include "passes/emit/winograd/weights.h"
 
 struct wino {
@@ -24,7 +25,6 @@ struct wino {
     int64_t mr, nr;                  /* register tile: tiles x vectors */
     int64_t ct;                      /* tiles of a chunk: a multiple of mr */
     int64_t group;                   /* vectors of output channels of a parallel index */
-    int64_t wide, narrow;            /* of its columns: those of nr vectors, then those of one less */
     int64_t span;                    /* chunks of a parallel index */
     uint32_t input_rows, output_rows;    /* of the transforms, at a time */
     bool resident;                   /* U of all of them is derived first */
