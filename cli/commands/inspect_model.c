@@ -111,9 +111,9 @@ enum { PICTURE_NODES_MAX = 1000 };
 static bool draw(struct compilation *c, const struct options *o, const char *format, const struct art_node *row, uint32_t n)
 {
     struct context *ctx = c->ctx;
-    if (*format && n > PICTURE_NODES_MAX)
+    if (*format && n - 1 > PICTURE_NODES_MAX)      /* row 0 is no node */
         return error_at(ctx, FAIL_LIMIT, (src_id){0}, NULL, "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
-                        "-o FILE.dot has no such limit, 'mcc inspect MODEL' lists the kernels, and mcc reduce makes a smaller network", n, PICTURE_NODES_MAX);
+                        "-o FILE.dot has no such limit, 'mcc inspect MODEL' lists the kernels, mcc reduce makes a smaller network", n - 1, PICTURE_NODES_MAX);
     struct strbuf text, picture;
     double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;
     if (ns && !profile_read(ctx, o->profile, row, n, ns))
