@@ -77,11 +77,64 @@ def test_classifier_with_labels_that_are_strings(tmp_path):
     classifier(tmp_path, T.STRING, classlabels_strings=["a", "bb", "", "d"]).compare([floats(80, FEATURES, seed=7)])
 
 
+LABELS = {"classlabels_ints": [10, -20, 30, 5, 7]}
+
+
+def of_classes(folder, per_class, kernel="RBF", scale=1.0, **more):
+    """Support vectors for this many classes; labels of those."""
+    k, n = len(per_class), sum(per_class)
+    pairs = k * (k - 1) // 2
+    made = {"kernel_type": kernel, "kernel_params": [0.3, 0.25, 3.0], "vectors_per_class": per_class, "rho": floats(pairs, seed=4, scale=0.05).tolist(),
+            "support_vectors": floats(n, FEATURES, seed=5).ravel().tolist(), "coefficients": floats(k - 1, n, seed=6, scale=scale).ravel().tolist(),
+            "classlabels_ints": LABELS["classlabels_ints"][:k]} | more
+    return model_of(folder, [node("SVMClassifier", "x", "label scores", domain="ai.onnx.ml", **made)], [value("x", ["n", FEATURES])],
+                    [value("label", ["n"], T.INT64), value("scores", ["n", None])])
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@pytest.mark.parametrize("kernel", ["LINEAR", "RBF"])
+@pytest.mark.parametrize("positive", [False, True])
+def test_two_classes(tmp_path, positive, kernel, post):
+    weights = {"coefficients": np.abs(floats(5, seed=6)).tolist(), "rho": [-0.2]} if positive else {}
+    got = of_classes(tmp_path, [2, 3], kernel, post_transform=post, **weights).compare([floats(60, FEATURES, seed=7)], rtol=1e-3, atol=1e-4)
+    assert got[1].shape == (60, 2) and len(set(got[0].tolist())) == 2
+
+
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("per_class", [[2, 3], [3, 1, 4], [2, 2, 1, 3, 2]], ids=len)
+@pytest.mark.parametrize("steep", [1.0, 30.0], ids=["even", "steep"])
+def test_probabilities(tmp_path, steep, per_class, post):
+    """A row alone, and rows that settle after another number of rounds each."""
+    pairs = len(per_class) * (len(per_class) - 1) // 2
+    prob = {"prob_a": (-steep * np.linspace(0.5, 1.5, pairs)).tolist(), "prob_b": floats(pairs, seed=9, scale=0.2).tolist()}
+    model = of_classes(tmp_path, per_class, scale=2.0, post_transform=post, **prob)
+    for n in (1, 50):
+        got = model.compare([floats(n, FEATURES, seed=n)], rtol=1e-3, atol=1e-4)
+    assert post != "NONE" or np.allclose(got[1].sum(1), 1, atol=1e-3) and np.ptp(got[1]) > 0.1
+
+
+@pytest.mark.parametrize("classes, rho, positive", [(2, 1, False), (2, 1, True), (3, 1, False), (3, 3, False), (5, 10, True)])
+@pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_without_support_vectors(tmp_path, post, classes, rho, positive):
+    weights = floats(classes, FEATURES, seed=3).ravel()
+    model = model_of(tmp_path, [node("SVMClassifier", "x", "label scores", domain="ai.onnx.ml", kernel_type="LINEAR", kernel_params=[0.0, 0.0, 0.0],
+                                     coefficients=(np.abs(weights) if positive else weights).tolist(), rho=floats(rho, seed=4, scale=0.3).tolist(),
+                                     classlabels_ints=LABELS["classlabels_ints"][:classes], post_transform=post)],
+                     [value("x", ["n", FEATURES])], [value("label", ["n"], T.INT64), value("scores", ["n", None])])
+    got = model.compare([floats(60, FEATURES, seed=7, scale=0.5)], rtol=1e-3, atol=1e-4)
+    assert len(set(got[0].tolist())) > 1
+
+
 @pytest.mark.parametrize("more, words", [
-    ({"prob_a": [0.5] * 6, "prob_b": [0.5] * 6}, "no probabilities"), ({"vectors_per_class": [5, 5]}, "three classes"), ({"rho": [0.5]}, "1 rho"),
-    ({"vectors_per_class": [3, -1, 6, 2]}, "holds -1"), ({"vectors_per_class": [9, 1, 4, 2]}, "16 vectors"), ({"coefficients": [1.0]}, "1 coefficients")])
+    ({"prob_a": [0.5] * 6}, "0 prob_b"), ({"prob_a": [0.5] * 5, "prob_b": [0.5] * 5}, "5 prob_a"), ({"rho": [0.5]}, "1 rho"),
+    ({"vectors_per_class": [3, -1, 6, 2]}, "holds -1"), ({"vectors_per_class": [9, 1, 4, 2]}, "16 vectors"), ({"coefficients": [1.0]}, "1 coefficients"),
+    ({"support_vectors": None, "prob_a": [0.5], "prob_b": [0.5]}, "with support vectors"), ({"support_vectors": None, "coefficients": [1.0]}, "for 4 labels")])
 def test_classifier_refused(tmp_path, more, words):
     assert words in classifier(tmp_path, **NAMES, **more).refused()
+
+
+def test_probit_of_two_classes_is_refused(tmp_path):
+    assert "PROBIT" in of_classes(tmp_path, [2, 3], post_transform="PROBIT").refused()
 
 
 @pytest.mark.parametrize("post", POST)

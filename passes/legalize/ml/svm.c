@@ -123,44 +123,107 @@ static value_id pair_votes(struct builder *b, const struct machines *m, value_id
     return b_binary(b, OP_ADD, b_matmul(b, above, matrix(b, w, m->pairs, m->classes)), b_const(b, ELEM_F32, &m->classes, 1, least));
 }
 
-/* Three classes or more with support vectors, by votes. */
-bool rule_svm_classifier(struct rule *r)
+/* The rows of x with n columns; the run checks that there are as many. */
+static value_id rows_of(struct builder *b, value_id x, int64_t n)
+{
+    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), n)};
+    return b_reshape(b, x, rows, 2);
+}
+
+/* The one score s of two classes as two: -s and s, or what ONNX Runtime makes of them. */
+static value_id two_scores(struct builder *b, value_id s, enum ml_post post)
+{
+    value_id both[2] = {post == POST_NONE || post == POST_LOGISTIC ? b_unary(b, OP_NEG, s) : b_binary(b, OP_SUB, b_splat_like(b, s, 1), s), s};
+    value_id all = b_concat(b, both, 2, 1);
+    return post == POST_LOGISTIC ? ml_post(b, all, post) : all;
+}
+
+/* Without support vectors: coefficients of the features for each class. Of two classes the second is chosen where the larger score is
+ * above 0 (without negative coefficients: from 1/2 on), as ONNX Runtime does. */
+static bool linear_machine(struct rule *r, value_id x, const struct ml_labels *labels, enum ml_post post)
+{
+    static const int64_t turn[] = {1, 0}, classes[] = {1};
+    struct builder *b = r->b;
+    uint32_t n, n_rho;
+    bool positive = true;
+    const double *c = rule_floats(r, "coefficients", &n), *rho = rule_floats(r, "rho", &n_rho);
+    int64_t count = labels->n;
+    if (!n || count < 2 || n % count || !n_rho)
+        return rule_bad(r, "%u coefficients and %u rho for %lld labels", n, n_rho, (long long)count);
+    for (uint32_t i = 0; i < n; i++)
+        positive = positive && c[i] >= 0;
+    int64_t grid[2] = {count, n / count};
+    value_id w = b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), grid, 2), turn);
+    value_id score = v_affine(b, b_matmul(b, rows_of(b, x, grid[1]), w), 1, rho[0]);
+    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
+    value_id at = b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3);
+    if (count == 2 && n_rho == 1) {
+        value_id most = b_reduce(b, score, classes, 1, "max", false);
+        value_id second = positive ? b_binary(b, OP_LE, b_splat_like(b, most, 0.5), most) : b_binary(b, OP_LT, b_splat_like(b, most, 0), most);
+        at = b_select(b, second, b_splat_like(b, at, 1), at);
+    }
+    rule_out(r, 0, ml_label(r, labels, at));
+    rule_out(r, 1, ml_post(b, score, post));
+    return score.i != 0;
+}
+
+/* Reads and checks vectors_per_class and the lists that depend on it; false after a refusal. */
+static bool machines_read(struct rule *r, struct machines *m, uint32_t n_labels)
 {
     enum { MOST = 1 << 26 };
+    uint32_t n, n_vectors, n_rho, n_classes;
+    rule_floats(r, "coefficients", &n);
+    rule_floats(r, "support_vectors", &n_vectors);
+    rule_floats(r, "rho", &n_rho);
+    *m = (struct machines){.per_class = rule_ints(r, "vectors_per_class", &n_classes)};
+    m->classes = n_classes;
+    m->pairs = m->classes * (m->classes - 1) / 2;
+    for (int64_t i = 0; i < m->classes; i++) {
+        if (m->per_class[i] < 0 || m->per_class[i] > n_vectors)
+            return rule_bad(r, "vectors_per_class holds %lld", (long long)m->per_class[i]);
+        m->vectors += m->per_class[i];
+    }
+    if (m->classes < 2 || !m->vectors || n_vectors % m->vectors || n != (m->classes - 1) * m->vectors || n_rho != m->pairs || n_labels != n_classes)
+        return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes", (long long)m->vectors, n_vectors, n,
+                        n_rho, n_labels, n_classes);
+    if (m->pairs > MOST / m->vectors || m->pairs > MOST / m->classes)
+        return rule_refuse(r, "%u classes with %lld vectors", n_classes, (long long)m->vectors);
+    return true;
+}
+
+/* By votes of the pairs of classes, with the pairs' scores or, by prob_a and prob_b, probabilities; or linear, without support vectors. */
+bool rule_svm_classifier(struct rule *r)
+{
     struct builder *b = r->b;
     struct svm s;
+    struct machines m;
     struct ml_labels labels;
     enum ml_post post;
-    uint32_t n, n_vectors, n_rho, n_classes, n_prob;
+    uint32_t n, n_vectors, n_prob, n_prob_b, n_rho;
     const double *c = rule_floats(r, "coefficients", &n), *vectors = rule_floats(r, "support_vectors", &n_vectors);
-    const double *rho = rule_floats(r, "rho", &n_rho);
-    struct machines m = {.per_class = rule_ints(r, "vectors_per_class", &n_classes)};
+    const double *rho = rule_floats(r, "rho", &n_rho), *prob_a = rule_floats(r, "prob_a", &n_prob), *prob_b = rule_floats(r, "prob_b", &n_prob_b);
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
-    rule_floats(r, "prob_a", &n_prob);
     if (!x.i || !svm_read(r, &s) || !ml_labels_read(r, "classlabels_ints", &labels) || !ml_post_read(r, &post))
         return false;
-    if (v_rank(b, x) != 2 || n_prob || n_classes < 3)
-        return rule_refuse(r, "input of rank %d, vectors_per_class of %u classes, %u prob_a: rank 2, three classes or more and no "
-                           "probabilities are taken", (int)v_rank(b, x), n_classes, n_prob);
-    m.classes = n_classes;
-    m.pairs = m.classes * (m.classes - 1) / 2;
-    for (int64_t i = 0; i < m.classes; i++) {
-        if (m.per_class[i] < 0 || m.per_class[i] > n_vectors)
-            return rule_bad(r, "vectors_per_class holds %lld", (long long)m.per_class[i]);
-        m.vectors += m.per_class[i];
-    }
-    if (!m.vectors || n_vectors % m.vectors || n != (m.classes - 1) * m.vectors || n_rho != m.pairs || labels.n != n_classes)
-        return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes", (long long)m.vectors, n_vectors, n,
-                        n_rho, labels.n, n_classes);
-    if (m.pairs > MOST / m.vectors || m.pairs > MOST / m.classes)
-        return rule_refuse(r, "%u classes with %lld vectors", n_classes, (long long)m.vectors);
-    int64_t features = n_vectors / m.vectors, grid[2] = {m.vectors, features};
-    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), features)};
-    value_id near = svm_kernel(b, &s, b_reshape(b, x, rows, 2), v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
+    if (v_rank(b, x) != 2 || (n_prob && (!n_vectors || labels.n > SVM_PROBABLE)))
+        return rule_refuse(r, "input of rank %d, %u prob_a, %u numbers of support vectors, %u classes: rank 2, and probabilities of at most %d classes with "
+                           "support vectors are taken", (int)v_rank(b, x), n_prob, n_vectors, labels.n, (int)SVM_PROBABLE);
+    if (!n_vectors)
+        return linear_machine(r, x, &labels, post);
+    if (!machines_read(r, &m, labels.n))
+        return false;
+    if (n_prob != n_prob_b || (n_prob && n_prob != m.pairs))
+        return rule_bad(r, "%u prob_a and %u prob_b for %lld pairs of classes", n_prob, n_prob_b, (long long)m.pairs);
+    if (m.classes == 2 && !n_prob && post == POST_PROBIT)
+        return rule_refuse(r, "post_transform \"PROBIT\" of two classes, of which ONNX Runtime makes no numbers: without it they are taken");
+    int64_t grid[2] = {m.vectors, n_vectors / m.vectors};
+    value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]), v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
     value_id score = b_binary(b, OP_ADD, b_matmul(b, near, pair_weights(b, &m, c)), ml_floats(b, rho, n_rho));
     value_id votes = pair_votes(b, &m, score);
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
     rule_out(r, 0, ml_label(r, &labels, b_op(b, OP_ARGREDUCE, &votes, 1, attrs, 3)));
-    rule_out(r, 1, ml_post(b, score, post));
-    return votes.i != 0;
+    if (n_prob)
+        score = svm_probabilities(r, score, m.classes, prob_a, prob_b);
+    rule_out(r, 1, m.classes == 2 && !n_prob ? two_scores(b, score, post) : ml_post(b, score, post));
+    return votes.i && score.i;
 }

@@ -136,3 +136,21 @@ def svm(d, op):
         raise Refused("not there")
     d.node(op, [x], domain=ML, kernel_type=kernel, kernel_params=[0.25, 0.5, 2.0], n_supports=n, support_vectors=numbers(d, n * x.shape[1]),
            coefficients=numbers(d, n), rho=numbers(d, 1))
+
+
+@generator("SVMClassifier")
+def svm_classifier(d, op):
+    x = rows(d, op, [F32])
+    k, given = d.int(2, 4), {"kernel_type": "LINEAR", "kernel_params": [0.25, 0.5, 2.0]}
+    pairs, width = k * (k - 1) // 2, x.shape[1]
+    if d.chance(70):
+        per = [d.int(1, 3) for _ in range(k)]
+        n = sum(per)
+        given |= {"kernel_type": d.pick(("LINEAR", "RBF", "POLY")), "vectors_per_class": per, "support_vectors": numbers(d, n * width),
+                  "coefficients": numbers(d, (k - 1) * n), "rho": numbers(d, pairs, -0.3, 0.3)}
+        if d.chance(40):
+            given |= {"prob_a": numbers(d, pairs, -2, -0.2), "prob_b": numbers(d, pairs, -0.5, 0.5)}
+    else:
+        given |= {"coefficients": numbers(d, k * width), "rho": numbers(d, d.pick((1, pairs)), -0.3, 0.3)}
+    d.node(op, [x], 2, domain=ML, **given, **labels(d, k, "classlabels_ints"),
+           **({"post_transform": d.pick(("NONE", "LOGISTIC", "SOFTMAX"))} if d.chance(50) else {}))
