@@ -207,7 +207,8 @@ def test_uneven_columns(model, tmp_path):
     """A register tile whose vectors do not divide those of the output channels: tiles of two sizes, none beyond the end."""
     told, outputs = tmp_path / "told.txt", []
     head = re.search(r"^schedule .*: winograd\n", records(model), re.M)[0]
-    for fields in ((), ("tile.tiles 4", "chunk 8", "tile.vectors 3", "group 4"), ("tile.tiles 4", "chunk 8", "tile.vectors 3", "group 4", "resident 1", "slice 2")):
+    sizes = ("tile.tiles 4", "chunk 8", "tile.vectors 3", "group 4")
+    for fields in ((), sizes, (*sizes, "resident 1", "slice 2")):
         told.write_text(head + "".join(f"  {f}\n" for f in fields))
         assert mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
         outputs.append(result(tmp_path / "a.so"))

@@ -19,7 +19,8 @@ static void wino_init(struct wino *w, struct em *em)
     *w = (struct wino){.em = em, .s = s, .input_rows = s->input_rows, .output_rows = s->output_rows,
                        .n = graph_node(em->g, em->k->anchor), .f = shape.form, .lanes = s->lanes, .ic = shape.ic, .oc = shape.oc,
                        .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles,
-                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .span = s->span, .resident = s->resident, .slice = s->slice, .early = s->early};
+                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .span = s->span, .resident = s->resident,
+                       .slice = s->slice, .early = s->early};
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
