@@ -66,6 +66,8 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     }
     if (n->op == OP_CONCAT)      /* each element comes from one operand */
         cost = most + 1;
+    if (n->op == OP_BROADCAST && most > MAX_COST)    /* rather the operand is folded, which is smaller */
+        cost = 2;
     cost = cost > MAX_COST ? MAX_COST + 1 : cost;
     f = folds_of(g, v);
     f->read_cost[v.i] = (uint16_t)cost;

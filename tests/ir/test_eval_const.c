@@ -265,6 +265,23 @@ static void test_folding_is_bounded(void **state)
     bench_close(&t);
 }
 
+/* What takes too many operators to be read element by element is folded before it is spread, not after: 2^30 elements of it are read. */
+static void test_dear_ones_are_folded_small(void **state)
+{
+    struct bench t;
+    float got[4];
+    (void)state;
+    bench_open(&t);
+    expr_id dims[2] = { ex_const(t.ctx->exprs, 1 << 29), ex_const(t.ctx->exprs, 2) };
+    value_id dear = bench_const(&t, "f32 2: 3 -5");
+    for (int k = 0; k < 99; k++)
+        dear = b_unary(&t.b, OP_NEG, dear);
+    value_id sum = b_binary(&t.b, OP_ADD, b_broadcast(&t.b, dear, dims, 2), b_broadcast(&t.b, dear, dims, 2));
+    assert_true(const_read(t.g, sum, (int64_t)1 << 29, 4, got));
+    assert_true(got[0] == -6 && got[1] == 10 && got[2] == -6 && got[3] == 10);
+    bench_close(&t);
+}
+
 static void test_what_is_constant(void **state)
 {
     struct bench t;
@@ -322,7 +339,7 @@ int main(void)
         cmocka_unit_test(test_random),           cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_diamonds),         cmocka_unit_test(test_folding_is_bounded),
         cmocka_unit_test(test_what_is_constant), cmocka_unit_test(test_traps_are_reported),
-        cmocka_unit_test(test_settling),
+        cmocka_unit_test(test_settling),         cmocka_unit_test(test_dear_ones_are_folded_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
