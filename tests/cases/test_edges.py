@@ -91,3 +91,18 @@ def test_defaults_are_floats(op, opset, more, tmp_path):
                   {n: np.abs(x[0, 0]) for n in names}, opset=opset)
     own = {"LeakyRelu": np.where(x < 0, x * np.float64(np.float32(0.01)), x), "HardSigmoid": x * np.float64(np.float32(0.2)) + 0.5}
     model.compare([x], [own[op]] if op in own else None, rtol=3e-14, atol=1e-17)      # ONNX Runtime has not those two
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("op", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
+def test_targets_to_ignore_count_nothing(op, weighted, reduction, tmp_path):
+    """Whatever stands at their places: NaN and infinities too."""
+    x = floats(4, 3, 5)
+    target = np.random.default_rng(1).integers(0, 3, (4, 5))
+    target[1], target[3, 2] = 0, 0
+    x[1, :, :2], x[1, 0, 2], x[3, :, 2] = np.nan, -np.inf, np.inf
+    model = Model(tmp_path, [node(op, "x t w" if weighted else "x t", "y", ignore_index=0, reduction=reduction)],
+                  [value("x", [4, 3, 5]), value("t", [4, 5], T.INT64)], [value("y", None)], {"w": np.float32([0.5, 2, 1])} if weighted else {})
+    got = model.compare([x, target])[0]
+    assert np.all(np.isfinite(got))

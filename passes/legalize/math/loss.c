@@ -31,6 +31,7 @@ static value_id nll(struct rule *r, value_id x, value_id target, value_id weight
         *weights = b_gather(b, b_convert(b, weight, v_elem(b, x)), target, 0);
     if (ignored.i) {
         value_id zero = b_scalar_f64(b, v_elem(b, x), 0);
+        loss = b_select(b, ignored, zero, loss);     /* 0 also where the element is NaN or infinite */
         *weights = b_select(b, ignored, zero, weights->i ? *weights : b_splat_like(b, loss, 1));
     }
     return weights->i ? b_binary(b, OP_MUL, loss, *weights) : loss;

@@ -93,10 +93,11 @@ def optional(d, op):
 
 # ---- numbers that are drawn -----------------------------------------------------------------------------------------------
 
-def certain(d, raw, op, *operands, **attributes):
+def hidden(d, *values):
     """What is certain of drawn numbers stays in the network; they themselves do not."""
-    d.pool.remove(raw)
-    d.node(op, [raw, *operands], **attributes)
+    for v in values:
+        d.pool.remove(v)
+    return values[0]
 
 
 @generator("RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike")
@@ -113,10 +114,7 @@ def drawn(d, op):
         raw, = d.node(op, [like], **given)
     else:
         raw, = d.node(op, [], shape=d.shape(1, 3, 1), **given)
-    if d.chance(80):
-        certain(d, raw, "Floor")
-    else:
-        certain(d, raw, "Shape")
+    d.node("Floor" if d.chance(80) else "Shape", [hidden(d, raw)])
 
 
 @generator("Bernoulli")
@@ -126,10 +124,9 @@ def bernoulli(d, op):
     if d.chance(60):
         d.node(op, [x])                                  # 0 and 1 are certain
     else:
-        raw, = d.node(op, [d.leaf(F32, d.shape(1, 3, 1), 0, 1)])
-        squared, = d.node("Mul", [raw, raw])             # 0 or 1
-        d.pool.remove(squared)
-        certain(d, raw, "Equal", squared)
+        raw = hidden(d, *d.node(op, [d.leaf(F32, d.shape(1, 3, 1), 0, 1)]))
+        squared = hidden(d, *d.node("Mul", [raw, raw]))  # 0 or 1
+        d.node("Equal", [raw, squared])
 
 
 @generator("Multinomial")
@@ -148,9 +145,7 @@ def dropout(d, op):
     x = d.value([F32], 1, 3, 1)
     zero = d.chance(40)
     y, mask = d.node("Dropout", [x, d.const(0.0 if zero else 0.5, np.float32, True), d.const(True, np.bool_, True)], [True, True])
-    if zero:
-        return
-    wanted, = d.node("Where", [mask, d.node("Add", [x, x])[0], d.const(0, np.float32, True)])
-    d.pool.remove(mask)
-    d.pool.remove(wanted)
-    certain(d, y, "Equal", wanted)
+    if not zero:
+        hidden(d, y, mask)
+        wanted = hidden(d, *d.node("Where", [mask, d.node("Add", [x, x])[0], d.const(0, np.float32, True)]))
+        d.node("Equal", [y, wanted])
