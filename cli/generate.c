@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/compile.h"
 #include "cli/mccc.h"
+#include "ir/target/target.h"
 
 static bool is_public(const struct option *def)
 {
@@ -19,7 +21,32 @@ static bool is_word(const struct option *def)
 
 /* ---- --autocomplete=COMMAND,WORD or WORD ------------------------------------------------------------------------- */
 
-/* Candidates for the word under the cursor, "CANDIDATE<tab>HELP" a line: options, or the words that one takes. */
+static void put_value(struct strbuf *out, const struct option *def, const char *begun, const char *value, size_t n)
+{
+    if (strncmp(value, begun, strlen(begun) < n ? strlen(begun) : n) == 0 && strlen(begun) <= n)
+        strbuf_printf(out, "--%s=%.*s\n", def->name, (int)n, value);
+}
+
+/* The words that the option takes and that begin so: its own, or rows of a table of which its help says only the kind. */
+static void put_values(struct strbuf *out, const struct option *def, const char *begun)
+{
+    static const char *const triples[] = {"x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"};
+    bool variants = strcmp(def->name, "variants") == 0, cpu = strcmp(def->meta, "CPU") == 0;
+    if (def->kind == OPTION_ONE_OF)
+        for (const char *p = def->meta; *p; p += strcspn(p, " "), p += strspn(p, " "))
+            put_value(out, def, begun, p, strcspn(p, " "));
+    for (size_t i = 0; strcmp(def->meta, "TRIPLE") == 0 && i < COUNT_OF(triples); i++)
+        put_value(out, def, begun, triples[i], strlen(triples[i]));
+    for (uint32_t i = 0; strcmp(def->meta, "STAGE") == 0 && i < stage_count; i++)
+        put_value(out, def, begun, stage_table[i].name, strlen(stage_table[i].name));
+    if (cpu || variants)
+        put_value(out, def, begun, cpu ? "native" : "all", cpu ? 6 : 3);
+    for (uint32_t i = 0; (cpu || variants) && i < target_count; i++)
+        put_value(out, def, begun, target_rows[i].name, strlen(target_rows[i].name));
+}
+
+/* Candidates for the word under the cursor, "CANDIDATE<tab>HELP" a line: options where it begins as one, or the words that one
+ * takes. Everything else is a file's name, which shells complete by themselves. */
 static void autocomplete(const char *request, const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     const char *comma = strchr(request, ',');
@@ -29,6 +56,8 @@ static void autocomplete(const char *request, const struct command_row *rows, ui
             where = rows[i].where;
     const char *word = comma ? comma + 1 : request, *equals = strchr(word, '=');
     size_t dashes = strspn(word, "-");
+    if (dashes == 0)
+        return;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         size_t length = strlen(def->name);
@@ -36,12 +65,8 @@ static void autocomplete(const char *request, const struct command_row *rows, ui
             continue;
         if (!equals && strncmp(def->name, word + dashes, strlen(word + dashes)) == 0)
             strbuf_printf(out, "--%s%s\t%s\n", def->name, def->kind == OPTION_FLAG ? "" : "=", def->help);
-        if (!equals || def->kind != OPTION_ONE_OF || length != (size_t)(equals - word) - dashes ||
-            memcmp(def->name, word + dashes, length) != 0)
-            continue;
-        for (const char *p = def->meta; *p; p += strcspn(p, " "), p += strspn(p, " "))
-            if (strncmp(p, equals + 1, strlen(equals + 1)) == 0)
-                strbuf_printf(out, "--%s=%.*s\n", def->name, (int)strcspn(p, " "), p);
+        if (equals && length == (size_t)(equals - word) - dashes && memcmp(def->name, word + dashes, length) == 0)
+            put_values(out, def, equals + 1);
     }
 }
 

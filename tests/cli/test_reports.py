@@ -1,8 +1,13 @@
 """What the command says beside its product: diagnostics as JSON and SARIF, remarks, traces, kept stages, completions."""
 import json
+import os
+import pathlib
+import pty
 import re
+import select
 import shutil
 import subprocess
+import time
 
 import numpy as np
 import onnx
@@ -165,7 +170,13 @@ def test_autocomplete():
     assert mcc("--autocomplete=--layout=NC").stdout.split() == ["--layout=NCHW", "--layout=NC16c"]
     assert [line.split("\t")[0] for line in mcc("--autocomplete=run,--dum").stdout.splitlines()] == ["--dump="]
     assert mcc("--autocomplete=insp").stdout.startswith("inspect\t")
-    assert mcc("--autocomplete=zzz").stdout == ""
+    for nothing in ("zzz", "out", "run,out", "run,", "run,-i=", "inspect,--march=z"):
+        assert mcc(f"--autocomplete={nothing}").stdout == "", nothing           # a file's name, for the shell
+    assert set(mcc("--autocomplete=--march=x86-64-v").stdout.split()) >= {f"--march=x86-64-v{n}" for n in (4, 3, 2)}
+    assert mcc("--autocomplete=compile,-march=nat").stdout.split() == ["--march=native"]
+    assert mcc("--autocomplete=--target=aa").stdout.split() == ["--target=aarch64-linux-gnu"]
+    assert mcc("--autocomplete=-stop-after=sch").stdout.split() == ["--stop-after=schedule"]
+    assert "--variants=all" in mcc("--autocomplete=--variants=").stdout.split()
 
 
 def test_bash_completion(tmp_path):
@@ -177,6 +188,41 @@ def test_bash_completion(tmp_path):
     assert done.stdout.split() == ["--layout="], done.stderr
     for shell in ("zsh", "fish"):
         assert "--autocomplete=" in mcc(f"--generate={shell}").stdout
+
+
+def typed(folder, line):
+    """What a real bash makes of the line and a tab, through a pseudo-terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
+                   dict(os.environ, PS1="> ", TERM="dumb", HISTFILE="/dev/null", INPUTRC="/dev/null", PATH=f"{pathlib.Path(MCC).parent}:{os.environ['PATH']}"))
+    def until(word):
+        said, deadline = "", time.monotonic() + 20
+        try:
+            while word not in said and time.monotonic() < deadline:
+                if select.select([fd], [], [], 0.2)[0]:
+                    said += os.read(fd, 4096).decode(errors="replace")
+        except OSError:        # the other end is closed
+            pass
+        return said
+    os.write(fd, b"source ./mcc.bash; echo be''gun\n")
+    until("begun")
+    os.write(fd, line.encode() + b"\t\x01echo '[''[' \x05 ']'']'; exit\n")       # at the line's begin, and at its end
+    said = until("]]")
+    os.close(fd)
+    os.waitpid(pid, 0)
+    return re.findall(r"\[\[ (.*?) *\]\]", said)[-1]
+
+
+@pytest.mark.parametrize("line,whole", [
+    ("mcc run out", "mcc run output.so"), ("mcc out", "mcc output.so"), ("mcc run --laz", "mcc run --laz"), ("mcc --layo", "mcc --layout="),
+    ("mcc --layout=NC1", "mcc --layout=NC16c"), ("mcc net.onnx --march=nat", "mcc net.onnx --march=native"), ("mcc insp", "mcc inspect"),
+    ("mcc -o n.so --target=ri", "mcc -o n.so --target=riscv64-linux-gnu"), ("mcc -stop-after=sch", "mcc -stop-after=schedule")])
+def test_bash_completes_what_is_typed(tmp_path, line, whole):
+    (tmp_path / "mcc.bash").write_text(mcc("--generate=bash").stdout)
+    (tmp_path / "output.so").write_text("")
+    assert typed(tmp_path, line) == whole
 
 
 def test_manual_pages():
