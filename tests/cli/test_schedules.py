@@ -207,12 +207,17 @@ def test_uneven_columns(model, tmp_path):
     """A register tile whose vectors do not divide those of the output channels: tiles of two sizes, none beyond the end."""
     told, outputs = tmp_path / "told.txt", []
     head = re.search(r"^schedule .*: winograd\n", records(model), re.M)[0]
-    sizes = ("tile.tiles 4", "chunk 8", "tile.vectors 3", "group 4")
-    for fields in ((), sizes, (*sizes, "resident 1", "slice 2")):
+    uneven = ("tile.tiles 4", "chunk 8", "tile.vectors 3", "group 4")
+    for fields in ((), uneven, (*uneven, "resident 1", "slice 2")):
         told.write_text(head + "".join(f"  {f}\n" for f in fields))
         assert mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
         outputs.append(result(tmp_path / "a.so"))
     assert all(np.allclose(o, outputs[0], rtol=1e-4, atol=1e-6) for o in outputs)
+    counts = set()
+    for vectors in (2, 3):
+        told.write_text(head + "".join(f"  {f}\n" for f in uneven) + f"  tile.vectors {vectors}\n")
+        counts.add(mcc(model, CPU, f"--schedules={told}", "-stop-after=emit", "-o", "-").stdout.count("= fma "))
+    assert len(counts) == 1      # 4 vectors are 2 and 2 either way
 
 
 def test_squares(tmp_path):

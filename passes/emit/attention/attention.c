@@ -10,11 +10,10 @@ static bool attn_init(struct attn *t, struct em *em)
     if (!attention_shape(&em->site, &shape))
         return false;
     const struct attention *a = em->k->form.attention;
-    *t = (struct attn){.em = em, .a = a, .scores = shape.scores, .values = shape.values, .of_row = shape.of_row, .of_key = shape.of_key,
+    *t = (struct attn){.em = em, .s = s, .a = a, .scores = shape.scores, .values = shape.values, .of_row = shape.of_row, .of_key = shape.of_key,
                        .of_p = shape.of_p, .of_v = shape.of_v, .row_operand = shape.scores->in[a->rows_of],
-                       .key_operand = shape.scores->in[1 - a->rows_of], .rows = shape.rows, .keys = shape.keys, .lanes = s->lanes,
-                       .size = shape.size, .columns = shape.columns, .line = attention_line(s), .nv = s->nv, .mr = s->mr, .pr = s->pr,
-                       .pc = s->pc, .span = s->span};
+                       .key_operand = shape.scores->in[1 - a->rows_of], .rows = shape.rows, .keys = shape.keys, .size = shape.size,
+                       .columns = shape.columns, .line = attention_line(s), .nv = s->nv};
     return true;
 }
 
@@ -26,13 +25,13 @@ static void spans(struct attn *t)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    expr_id span = ex_const(x, t->span), count = ex_ceildiv(x, t->keys, span);
+    expr_id span = ex_const(x, t->s->span), count = ex_ceildiv(x, t->keys, span);
     attn_begin(t);
     expr_id i = em_for_begin(em, &l, ex_const(x, 0), count, 1, NULL, 0);
     expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, t->keys, first));
     int64_t keys = ex_hi(x, t->keys);
     t->key0 = em_pin(em, first, 0, keys == INT64_MAX ? keys : keys - 1);
-    t->n_keys = ex_is(x, ex_mod(x, t->keys, span), 0) ? span : em_pin(em, here, 1, t->span);
+    t->n_keys = ex_is(x, ex_mod(x, t->keys, span), 0) ? span : em_pin(em, here, 1, t->s->span);
     attn_scores(t);
     attn_terms(t);
     attn_values(t);
@@ -45,7 +44,7 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
-    int64_t most = t->nv, rows, lanes = t->lanes, top = INT64_MAX;
+    int64_t most = t->nv, rows, lanes = t->s->lanes, top = INT64_MAX;
     bool known = ex_is_const(x, t->rows, &rows);
     if (known)
         top = rows > lanes ? rows - lanes : 0;
@@ -60,11 +59,11 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
         if (!ex_is_const(x, base, &(int64_t){0}))
             base = em_pin(em, base, 0, top);
         bool full = whole || (known && (j + 1 < nv || rows % lanes == 0));
-        t->row[j] = !full && known && rows < lanes ? em_tail(em, base, behind, t->lanes)
-                    : ex_add(x, base, em_lane(em, t->lanes, full ? (lval){0} : em_tail_mask(em, behind, t->lanes)));
+        t->row[j] = !full && known && rows < lanes ? em_tail(em, base, behind, t->s->lanes)
+                    : ex_add(x, base, em_lane(em, t->s->lanes, full ? (lval){0} : em_tail_mask(em, behind, t->s->lanes)));
     }
     attn_turn(t);
-    if (t->span) {
+    if (t->s->span) {
         spans(t);
     } else {
         t->key0 = ex_const(x, 0);
@@ -81,8 +80,8 @@ static void known_block(void *user, expr_id at, uint32_t count)
     struct attn *t = user;
     int64_t rows = 0;
     ex_is_const(t->em->x, t->rows, &rows);
-    struct even e = even_split((rows + t->lanes - 1) / t->lanes, t->nv);
-    block(t, at, count, rows % t->lanes == 0 || count > e.small);
+    struct even e = even_split((rows + t->s->lanes - 1) / t->s->lanes, t->nv);
+    block(t, at, count, rows % t->s->lanes == 0 || count > e.small);
 }
 
 /* Blocks of a known number of vectors of rows: the first ones have a vector more. */
@@ -93,14 +92,14 @@ static void blocks(struct attn *t, expr_id number)
         block(t, ex_mulc(t->em->x, number, t->nv), t->nv, false);
         return;
     }
-    struct even e = even_split((rows + t->lanes - 1) / t->lanes, t->nv);
+    struct even e = even_split((rows + t->s->lanes - 1) / t->s->lanes, t->nv);
     em_tile_number(t->em, &e, number, known_block, t);
 }
 
 static void scratch(struct attn *t)
 {
     struct em *em = t->em;
-    int64_t keys = t->span, rows = t->nv * t->lanes;
+    int64_t keys = t->s->span, rows = t->nv * t->s->lanes;
     if (!keys)
         ex_is_const(em->x, t->keys, &keys);
     t->q = em_scratch(em, ELEM_F32, t->size * t->line);
@@ -108,7 +107,7 @@ static void scratch(struct attn *t)
     t->m = em_scratch(em, ELEM_F32, rows);
     t->l = em_scratch(em, ELEM_F32, rows);
     t->c = em_scratch(em, ELEM_F32, rows);
-    if (t->span)
+    if (t->s->span)
         t->o = em_scratch(em, ELEM_F32, rows * attn_row_line(t));
 }
 
@@ -124,7 +123,7 @@ bool emit_attention(struct em *em)
     uint32_t n = t.of_p.n_batch;
     for (uint32_t d = 0; d < n; d++)
         loops[d] = (struct loop){(int32_t)d, y->dims[d], {0}};
-    loops[n] = (struct loop){-1, ex_ceildiv(x, t.rows, ex_const(x, t.nv * t.lanes)), {0}};
+    loops[n] = (struct loop){-1, ex_ceildiv(x, t.rows, ex_const(x, t.nv * t.s->lanes)), {0}};
     scratch(&t);
     em_parallel_open(em, &par, loops, n + 1);
     for (uint32_t d = 0; d < n; d++)

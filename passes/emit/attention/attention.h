@@ -19,18 +19,15 @@ enum { ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors 
 
 struct attn {
     struct em *em;
+    const struct attention_schedule *s;
     const struct attention *a;
     const struct node *scores, *values;
     struct dot_dims of_row, of_key, of_p, of_v;    /* operands of the scores by what they are free in; of the results */
     value_id row_operand, key_operand;
     expr_id rows, keys;
-    uint32_t lanes;
     int64_t size, columns;           /* contracted and free extents of the two contractions */
     int64_t line;                    /* elements of a line of Q and Z */
     int64_t nv;                      /* vectors of rows: of a block; later of the block at hand */
-    int64_t mr;                      /* register tile of the scores: keys x nv vectors */
-    int64_t pr, pc;                  /* register tile of the results: rows x vectors */
-    int64_t span;                    /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
     lval q, z, m, l, c, o;
     /* of the block and span at hand */
     expr_id batch[RANK_MAX];         /* leading indices of the result */

@@ -5,14 +5,14 @@
 
 enum { MAX_SQUARE = 16 };
 
-static struct ltype vector_of(const struct attn *t) { return (struct ltype){ELEM_F32, t->lanes}; }
+static struct ltype vector_of(const struct attn *t) { return (struct ltype){ELEM_F32, t->s->lanes}; }
 
 static expr_id at_line(const struct attn *t, expr_id line, int64_t j)
 {
-    return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->lanes);
+    return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->s->lanes);
 }
 
-static expr_id at_vector(const struct attn *t, int64_t j) { return ex_const(t->em->x, j * t->lanes); }
+static expr_id at_vector(const struct attn *t, int64_t j) { return ex_const(t->em->x, j * t->s->lanes); }
 
 /* ---- points ------------------------------------------------------------------------------------------------------------------ */
 
@@ -51,7 +51,7 @@ static void turn_lines(struct attn *t, int64_t first)
     for (int64_t j = 0; j < t->nv; j++) {
         operand_point(t, true, t->row[j], ex_const(x, 0), d, idx);
         lval v = em_value(em, t->row_operand, idx, ex_const(x, 1));
-        em_scratch_store(em, t->q, at_line(t, d, j), em_splat(em, v, t->lanes));
+        em_scratch_store(em, t->q, at_line(t, d, j), em_splat(em, v, t->s->lanes));
     }
     em_for_end(em, &l, NULL, NULL);
 }
@@ -61,19 +61,19 @@ static void turn_lines(struct attn *t, int64_t first)
 static lval exchange(struct attn *t, lval a, lval b, uint32_t bit, bool upper)
 {
     uint8_t from[MAX_SQUARE];
-    for (uint32_t i = 0; i < t->lanes; i++)
-        from[i] = (uint8_t)((upper ? i | bit : i & ~bit) + (i & bit ? t->lanes : 0));
-    return em_shuffle(t->em, a, b, from, t->lanes);
+    for (uint32_t i = 0; i < t->s->lanes; i++)
+        from[i] = (uint8_t)((upper ? i | bit : i & ~bit) + (i & bit ? t->s->lanes : 0));
+    return em_shuffle(t->em, a, b, from, t->s->lanes);
 }
 
 /* A square of lanes x lanes, rows in registers, turned: log2(lanes) exchanges of blocks twice as large each time. */
 static void turn_square(struct attn *t, lval *v)
 {
     lval next[MAX_SQUARE];
-    for (uint32_t bit = 1; bit < t->lanes; bit *= 2) {
-        for (uint32_t i = 0; i < t->lanes; i++)
+    for (uint32_t bit = 1; bit < t->s->lanes; bit *= 2) {
+        for (uint32_t i = 0; i < t->s->lanes; i++)
             next[i] = i & bit ? exchange(t, v[i & ~bit], v[i], bit, true) : exchange(t, v[i], v[i | bit], bit, false);
-        memcpy(v, next, t->lanes * sizeof *v);
+        memcpy(v, next, t->s->lanes * sizeof *v);
     }
 }
 
@@ -88,48 +88,48 @@ static void turn_squares(struct attn *t, int64_t squares)
     expr_id idx[RANK_MAX], zero = ex_const(x, 0), last = ex_addc(x, t->rows, -1);
     int64_t most = ex_hi(x, last);
     expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), 1, NULL, 0);
-    expr_id first = ex_add(x, t->row0, ex_mulc(x, j, t->lanes));
+    expr_id first = ex_add(x, t->row0, ex_mulc(x, j, t->s->lanes));
     expr_id row[MAX_SQUARE];
-    for (uint32_t i = 0; i < t->lanes; i++)
+    for (uint32_t i = 0; i < t->s->lanes; i++)
         row[i] = em_pin(em, ex_min(x, ex_addc(x, first, i), last), 0, most < 0 ? INT64_MAX : most);
-    expr_id block = em_for_begin(em, &in, zero, ex_const(x, squares), 1, NULL, 0), d = ex_mulc(x, block, t->lanes);
-    expr_id lane = ex_add(x, d, em_lane(em, t->lanes, (lval){0}));
-    for (uint32_t i = 0; i < t->lanes; i++) {
+    expr_id block = em_for_begin(em, &in, zero, ex_const(x, squares), 1, NULL, 0), d = ex_mulc(x, block, t->s->lanes);
+    expr_id lane = ex_add(x, d, em_lane(em, t->s->lanes, (lval){0}));
+    for (uint32_t i = 0; i < t->s->lanes; i++) {
         operand_point(t, true, row[i], zero, lane, idx);
-        v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->lanes);
+        v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->s->lanes);
     }
     turn_square(t, v);
-    for (uint32_t i = 0; i < t->lanes; i++)
-        em_scratch_store(em, t->q, ex_add(x, at_line(t, ex_addc(x, d, i), 0), ex_mulc(x, j, t->lanes)), v[i]);
+    for (uint32_t i = 0; i < t->s->lanes; i++)
+        em_scratch_store(em, t->q, ex_add(x, at_line(t, ex_addc(x, d, i), 0), ex_mulc(x, j, t->s->lanes)), v[i]);
     em_for_end(em, &in, NULL, NULL);
     em_for_end(em, &l, NULL, NULL);
 }
 
 void attn_turn(struct attn *t)
 {
-    int64_t squares = t->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract ? t->size / t->lanes : 0;
+    int64_t squares = t->s->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract ? t->size / t->s->lanes : 0;
     if (squares)
         turn_squares(t, squares);
-    if (squares * t->lanes < t->size)
-        turn_lines(t, squares * t->lanes);
+    if (squares * t->s->lanes < t->size)
+        turn_lines(t, squares * t->s->lanes);
 }
 
 /* ---- several spans ------------------------------------------------------------------------------------------------------------- */
 
-int64_t attn_row_line(const struct attn *t) { return (t->columns + t->lanes - 1) / t->lanes * t->lanes; }
+int64_t attn_row_line(const struct attn *t) { return (t->columns + t->s->lanes - 1) / t->s->lanes * t->s->lanes; }
 
 void attn_begin(struct attn *t)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lval zero = em_const(em, ELEM_F32, t->lanes, 0, 0), low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0);
+    lval zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0), low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++) {
         em_scratch_store(em, t->m, at_vector(t, j), low);
         em_scratch_store(em, t->l, at_vector(t, j), zero);
     }
     expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
-    em_scratch_store(em, t->o, ex_mulc(x, i, t->lanes), zero);
+    em_scratch_store(em, t->o, ex_mulc(x, i, t->s->lanes), zero);
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -145,7 +145,7 @@ static bool score_operands(void *user, uint32_t i, uint32_t j, lval in[2])
     expr_id idx[RANK_MAX];
     if (j == 0) {
         operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), s->d, idx);
-        s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->lanes);
+        s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->s->lanes);
     }
     in[0] = s->k;
     in[1] = s->q[j];
@@ -158,7 +158,7 @@ static void score_step(void *user, expr_id d, lval *acc)
     struct attn *t = s->t;
     s->d = d;
     for (int64_t j = 0; j < t->nv; j++)
-        s->q[j] = em_scratch_load(t->em, t->q, at_line(t, d, j), t->lanes);
+        s->q[j] = em_scratch_load(t->em, t->q, at_line(t, d, j), t->s->lanes);
     em_tile_step(t->em, L_FMA, s->count, (uint32_t)t->nv, score_operands, s, acc);
 }
 
@@ -170,7 +170,7 @@ static lval z_value(struct attn *t, expr_id row, expr_id key, lval score)
     z_point(t, row, key, idx);
     em->anchor = t->scores->out[0];
     em->anchor_value = score;
-    lval z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->lanes);
+    lval z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->s->lanes);
     em->anchor = (value_id){0};
     return z;
 }
@@ -185,10 +185,10 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     uint32_t n = count * (uint32_t)t->nv;
     expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < n; i++)
-        acc[i] = em_const(em, ELEM_F32, t->lanes, 0, 0);
+        acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step, &(struct score_step){.t = t, .key = key, .count = count});
     for (int64_t j = 0; j < t->nv; j++) {
-        lval most = em_scratch_load(em, t->c, at_vector(t, j), t->lanes);
+        lval most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
         for (uint32_t i = 0; i < count; i++) {
             lval z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
             em_scratch_store(em, t->z, at_line(t, ex_addc(x, at, i), j), z);
@@ -209,7 +209,7 @@ static lval term_value(struct attn *t, value_id v, lval z, lval most)
     if (v.i == t->a->max.i)
         return most;
     if (value_is_splat(em->g, v, &f, &(int64_t){0}))
-        return em_const(em, ELEM_F32, t->lanes, f, 0);
+        return em_const(em, ELEM_F32, t->s->lanes, f, 0);
     const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
     if (op_shape(n->op) == SHAPE_VIEW)
         return term_value(t, n->in[0], z, most);
@@ -225,10 +225,10 @@ static lval term_value(struct attn *t, value_id v, lval z, lval most)
 static void raise_maximum(struct attn *t)
 {
     struct em *em = t->em;
-    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
-        lval before = em_scratch_load(em, t->m, at_vector(t, j), t->lanes);
-        lval most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->lanes));
+        lval before = em_scratch_load(em, t->m, at_vector(t, j), t->s->lanes);
+        lval most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes));
         lval factor = term_value(t, t->a->terms, before, em_select(em, em_op2(em, L_EQ, most, low), zero, most));
         em_scratch_store(em, t->m, at_vector(t, j), most);
         em_scratch_store(em, t->c, at_vector(t, j), factor);
@@ -238,11 +238,11 @@ static void raise_maximum(struct attn *t)
 void attn_scores(struct attn *t)
 {
     struct em *em = t->em;
-    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0);
+    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
         em_scratch_store(em, t->c, at_vector(t, j), low);
-    em_tiles(em, t->n_keys, t->mr, score_tile, t);
-    if (t->span)
+    em_tiles(em, t->n_keys, t->s->mr, score_tile, t);
+    if (t->s->span)
         raise_maximum(t);
 }
 
@@ -252,10 +252,10 @@ void attn_scores(struct attn *t)
 static lval maximum(struct attn *t, int64_t j)
 {
     struct em *em = t->em;
-    lval most = em_scratch_load(em, t->span ? t->m : t->c, at_vector(t, j), t->lanes);
-    if (!t->span)
+    lval most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
+    if (!t->s->span)
         return most;
-    lval low = em_const(em, ELEM_F32, t->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->lanes, 0, 0);
+    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
 }
 
@@ -263,19 +263,19 @@ static lval factor_of_sum(struct attn *t, lval sum)
 {
     struct em *em = t->em;
     if (t->a->least_sum > 0)
-        sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->lanes, t->a->least_sum, 0));
-    return em_op2(em, L_DIV, em_const(em, ELEM_F32, t->lanes, 1, 0), sum);
+        sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->s->lanes, t->a->least_sum, 0));
+    return em_op2(em, L_DIV, em_const(em, ELEM_F32, t->s->lanes, 1, 0), sum);
 }
 
 /* The sum of vector j's terms: into L, or where all are known, what the results are multiplied by into C. */
 static void sum_store(struct attn *t, int64_t j, lval sum)
 {
     struct em *em = t->em;
-    if (!t->span) {
+    if (!t->s->span) {
         em_scratch_store(em, t->c, at_vector(t, j), factor_of_sum(t, sum));
         return;
     }
-    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->lanes), em_scratch_load(em, t->c, at_vector(t, j), t->lanes), sum};
+    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes), em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes), sum};
     em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, vector_of(t), in, 3));
 }
 
@@ -288,11 +288,11 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     lval most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
     for (uint32_t i = 0; i < n; i++) {
         most[i] = maximum(t, j + i);
-        sum[i] = em_const(em, ELEM_F32, t->lanes, 0, 0);
+        sum[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
     expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {
-        lval e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->lanes), most[i]);
+        lval e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->s->lanes), most[i]);
         em_scratch_store(em, t->z, at_line(t, key, j + i), e);
         inner[i] = em_op2(em, L_ADD, l.params[i], e);
     }
@@ -303,7 +303,7 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
 
 void attn_terms(struct attn *t)
 {
-    int64_t at_once = t->em->schedule->attention.terms;
+    int64_t at_once = t->s->terms;
     for (int64_t j = 0; j < t->nv; j += at_once)
         terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
 }
@@ -315,7 +315,7 @@ static lval factor_of(struct attn *t, expr_id row) { return em_scratch_load(t->e
 static expr_id at_result(const struct attn *t, expr_id row, uint32_t c)
 {
     struct exprs *x = t->em->x;
-    return ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->lanes));
+    return ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->s->lanes));
 }
 
 static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)
@@ -372,14 +372,14 @@ static void value_tile(void *user, expr_id row, uint32_t count)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t lanes = t->column_lanes[i % nc];
         acc[i] = em_const(em, ELEM_F32, lanes, 0, 0);
-        if (t->span) {
+        if (t->s->span) {
             lval before = em_scratch_load(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), lanes);
             acc[i] = em_op2(em, L_MUL, before, em_splat(em, factor_of(t, ex_addc(x, row, i / nc)), lanes));
         }
     }
     em_tile_loop(em, ex_const(x, 0), t->n_keys, n, acc, value_step, &(struct value_step){.t = t, .row = row, .count = count});
     for (uint32_t i = 0; i < n; i++)
-        if (t->span)
+        if (t->s->span)
             em_scratch_store(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), acc[i]);
         else
             result_store(t, ex_addc(x, row, i / nc), i % nc, acc[i]);
@@ -400,8 +400,8 @@ static void end_tile(void *user, expr_id row, uint32_t count)
 static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, em_tile_fn *fn)
 {
     t->column0 = first;
-    t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->lanes), (uint32_t)vectors, rest, t->lanes, t->column, t->column_lanes);
-    em_tiles(t->em, t->here, t->pr, fn, t);
+    t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes, t->column, t->column_lanes);
+    em_tiles(t->em, t->here, t->s->pr, fn, t);
 }
 
 static void all_columns(struct attn *t, em_tile_fn *fn)
@@ -409,15 +409,15 @@ static void all_columns(struct attn *t, em_tile_fn *fn)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    int64_t vectors = t->columns / t->lanes, groups = vectors / t->pc, more = vectors % t->pc;
-    uint32_t rest = (uint32_t)(t->columns % t->lanes);
+    int64_t vectors = t->columns / t->s->lanes, groups = vectors / t->s->pc, more = vectors % t->s->pc;
+    uint32_t rest = (uint32_t)(t->columns % t->s->lanes);
     if (groups) {
         expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
-        column_group(t, ex_mulc(x, g, t->pc), t->pc, 0, fn);
+        column_group(t, ex_mulc(x, g, t->s->pc), t->s->pc, 0, fn);
         em_for_end(em, &l, NULL, NULL);
     }
     if (more || rest)
-        column_group(t, ex_const(x, groups * t->pc), more, rest, fn);
+        column_group(t, ex_const(x, groups * t->s->pc), more, rest, fn);
 }
 
 void attn_values(struct attn *t) { all_columns(t, value_tile); }
@@ -426,10 +426,10 @@ void attn_end(struct attn *t)
 {
     struct em *em = t->em;
     for (int64_t j = 0; j < t->nv; j++) {
-        lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->lanes);
+        lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes);
         lval by = factor_of_sum(t, sum);
         if (ex_lo(em->x, t->keys) < 1)   /* no key at all: no terms, and the result is 0 */
-            by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))), em_const(em, ELEM_F32, t->lanes, 0, 0), by);
+            by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))), em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);
         em_scratch_store(em, t->c, at_vector(t, j), by);
     }
     all_columns(t, end_tile);

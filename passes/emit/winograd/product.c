@@ -8,12 +8,12 @@
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
     if (w->weights.i) {
-        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
+        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
         return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s, p->nr))), at);
     }
-    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->lanes);
+    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->s->lanes);
     expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
     return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), CHANNEL_BLOCK), ex_mod(x, oc, panel));
 }
@@ -22,9 +22,9 @@ static expr_id weight_at(const struct wino *w, const struct product *p, expr_id 
 static expr_id next_slice(const struct wino *w, const struct product *p)
 {
     struct exprs *x = w->em->x;
-    expr_id slices = ex_const(x, w->icv / w->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
+    expr_id slices = ex_const(x, w->icv / w->s->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
     expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
-    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->slice * w->lanes));
+    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->s->lanes));
 }
 
 /* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was not asked
@@ -32,12 +32,12 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
 static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
-    int64_t tiles = w->ct / w->mr, channels = w->slice * w->lanes, turns = w->points * tiles * w->slice;
-    int64_t taps = 9 - w->early, each = (taps * p->nr * channels + turns - 1) / turns;
-    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->slice), vec), three = ex_const(x, 3);
+    int64_t tiles = w->s->chunk / w->s->mr, channels = w->s->slice * w->s->lanes, turns = w->points * tiles * w->s->slice;
+    int64_t taps = 9 - w->s->early, each = (taps * p->nr * channels + turns - 1) / turns;
+    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->s->slice), vec), three = ex_const(x, 3);
     for (int64_t i = 0; i < each; i++) {
         expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
-        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->early), oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->lanes);
+        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->s->early), oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->s->lanes);
         expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
@@ -51,12 +51,12 @@ static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane)
 {
     struct exprs *x = w->em->x;
-    expr_id step = ex_add(x, ex_mulc(x, vec, w->lanes), lane), zero = ex_const(x, 0);
+    expr_id step = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane), zero = ex_const(x, 0);
     if (w->s->near)
         em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), lane), 4));
     if (!w->s->near_sums)
         return;
-    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->mr * w->nr), w->lanes));
+    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->s->mr * w->s->nr), w->s->lanes));
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
@@ -82,15 +82,15 @@ static void product_step(void *user, expr_id lane, lval *acc)
     s->lane = lane;
     prefetch_step(w, s->p, s->vec, lane);
     for (int64_t j = 0; j < s->p->nr; j++)
-        s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->lanes);
-    em_tile_step(w->em, L_FMA, (uint32_t)w->mr, (uint32_t)s->p->nr, product_operands, s, acc);
+        s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->s->lanes);
+    em_tile_step(w->em, L_FMA, (uint32_t)w->s->mr, (uint32_t)s->p->nr, product_operands, s, acc);
 }
 
 /* Input channels of vector vec, the first n of them. */
 static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
 {
     struct exprs *x = w->em->x;
-    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->mr * p->nr), acc, product_step, &(struct product_step){.w = w, .p = p, .vec = vec});
+    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step, &(struct product_step){.w = w, .p = p, .vec = vec});
 }
 
 static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)
@@ -104,17 +104,17 @@ static void product_tile(struct wino *w, const struct product *p)
     struct exprs *x = em->x;
     struct em_for l;
     lval acc[EM_POINTS], inner[EM_POINTS];
-    uint32_t count = (uint32_t)(w->mr * p->nr);
-    int64_t rest = w->ic % w->lanes, whole = w->slice - (rest != 0);
+    uint32_t count = (uint32_t)(w->s->mr * p->nr);
+    int64_t rest = w->ic % w->s->lanes, whole = w->s->slice - (rest != 0);
     for (uint32_t i = 0; i < count; i++)
-        acc[i] = p->first ? em_const(em, ELEM_F32, w->lanes, 0, 0)
-                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->lanes);
+        acc[i] = p->first ? em_const(em, ELEM_F32, w->s->lanes, 0, 0)
+                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->s->lanes);
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
-        if (w->weights.i && !w->resident)
+        if (w->weights.i && !w->s->resident)
             prefetch_plain(w, p, vec);
-        product_channels(w, p, vec, w->lanes, inner);
+        product_channels(w, p, vec, w->s->lanes, inner);
         em_for_end(em, &l, inner, acc);
     }
     if (rest)
@@ -130,7 +130,7 @@ static void output_ahead(struct wino *w, const struct product *p)
     struct em_if iff;
     if (!w->s->results)
         return;
-    expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->slice - 1));
+    expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->s->slice - 1));
     if (ex_truth(em->x, last) == FALSE_)
         return;
     bool open = ex_truth(em->x, last) != TRUE_;
@@ -147,7 +147,7 @@ static void product_slice(struct wino *w, struct product *p, expr_id blocks)
     struct exprs *x = em->x;
     struct em_for l, t;
     expr_id zero = ex_const(x, 0);
-    if (w->weights.i && !w->resident) {
+    if (w->weights.i && !w->s->resident) {
         p->next = next_slice(w, p);
         if (!ex_is_const(x, p->next, &(int64_t){0}))
             p->next = em_pin(em, p->next, 0, INT64_MAX);
@@ -165,7 +165,7 @@ void wino_products(struct wino *w, struct product *p, expr_id blocks)
 {
     struct em *em = w->em;
     struct em_for l;
-    int64_t slices = w->icv / w->slice;
+    int64_t slices = w->icv / w->s->slice;
     product_slice(w, p, blocks);
     if (slices == 1)
         return;

@@ -23,8 +23,8 @@ static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t n
     lval a = side_value(w, s, step->a, val, load, column), b = side_value(w, s, step->b, val, load, column);
     if (step->c == 1 || step->c == -1)
         return val[number] = em_op2(em, step->c == 1 ? L_ADD : L_SUB, a, b);
-    lval in[3] = {b, em_const(em, ELEM_F32, w->lanes, step->c, 0), a};
-    return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->lanes}, in, 3);
+    lval in[3] = {b, em_const(em, ELEM_F32, w->s->lanes, step->c, 0), a};
+    return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->s->lanes}, in, 3);
 }
 
 /* Both dims of a transform; `group` results of the first at a time. */
@@ -63,7 +63,7 @@ static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
     struct em *em = w->em;
     struct exprs *x = em->x;
     const struct type *y = value_type(em->g, w->n->out[0]);
-    expr_id one = ex_const(x, 1), at[3], number = ex_add(x, w->first, ex_add(x, ex_mulc(x, block, w->mr), tile));
+    expr_id one = ex_const(x, 1), at[3], number = ex_add(x, w->first, ex_add(x, ex_mulc(x, block, w->s->mr), tile));
     expr_id dims[3] = {ex_max(x, y->dims[0], one), ex_max(x, w->th, one), ex_max(x, w->tw, one)};
     if (clamp)
         number = ex_min(x, number, ex_addc(x, w->tiles, -1));
@@ -80,11 +80,11 @@ static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
 static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
 {
     struct em *em = w->em;
-    expr_id base = ex_mulc(em->x, vec, w->lanes);
+    expr_id base = ex_mulc(em->x, vec, w->s->lanes);
     lval mask = {0};
-    if (channels % w->lanes)
-        mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->lanes);
-    w->lane = ex_add(em->x, base, em_lane(em, w->lanes, mask));
+    if (channels % w->s->lanes)
+        mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->s->lanes);
+    w->lane = ex_add(em->x, base, em_lane(em, w->s->lanes, mask));
 }
 
 static lval input_load(struct wino *w, uint32_t row, uint32_t column)
@@ -120,7 +120,7 @@ static lval mapped_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id at[4];
     mapped_at(w, row, column, at);
-    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->lanes);
+    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->s->lanes);
 }
 
 /* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not used. */
@@ -136,7 +136,7 @@ static lval mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
         at[d] = ex_max(x, zero, ex_min(x, at[d], ex_addc(x, size, -1)));
     }
     lval v = em_value(em, w->n->in[0], at, ex_const(x, 1));
-    return em_select(em, em_cond(em, cond), em_splat(em, v, w->lanes), em_const(em, ELEM_F32, 1, 0, 0));
+    return em_select(em, em_cond(em, cond), em_splat(em, v, w->s->lanes), em_const(em, ELEM_F32, 1, 0, 0));
 }
 
 /* Is all of the tile at hand in the image? none: of no tile it is. */
@@ -166,7 +166,7 @@ static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
 
 static void input_tile(struct wino *w, load_fn *load)
 {
-    transform(w, &w->f->input, w->input_rows, load, input_store);
+    transform(w, &w->f->input, w->s->input_rows, load, input_store);
 }
 
 /* Tiles within the image ask for nothing, the others for each row and column. */
@@ -200,10 +200,10 @@ void wino_input(struct wino *w, expr_id blocks)
     struct em_for b, s, t, v;
     expr_id zero = ex_const(x, 0);
     expr_id block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
-    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->slice), 1, NULL, 0);
-    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->slice), 1, NULL, 0);
-    lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->slice), w->vec), w->ic);
-    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->mr), 1, NULL, 0), true);
+    w->part = em_for_begin(em, &s, zero, ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
+    w->vec = em_for_begin(em, &v, zero, ex_const(x, w->s->slice), 1, NULL, 0);
+    lanes_at(w, ex_add(x, ex_mulc(x, w->part, w->s->slice), w->vec), w->ic);
+    tile_at(w, block, em_for_begin(em, &t, zero, ex_const(x, w->s->mr), 1, NULL, 0), true);
     if (em->k->form.staged.i)
         input_mapped(w);
     else
@@ -230,22 +230,22 @@ void wino_weights(struct wino *w, const struct product *p)
     struct exprs *x = em->x;
     struct em_for c, v;
     lval g[3][3];
-    int64_t channels = w->slice * w->lanes < w->ic ? w->slice * w->lanes : w->ic;
+    int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
     expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, ex_const(x, p->nr), 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
     expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
     expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
-            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->lanes);
-    for (int64_t tap = 0; tap < w->early; tap++) {
-        expr_id next = ex_add(x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->s->lanes);
+    for (int64_t tap = 0; tap < w->s->early; tap++) {
+        expr_id next = ex_add(x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
         em_prefetch(em, L_PREFETCH2, w->weights, ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
     }
-    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->lanes));
+    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->s->lanes));
     struct weight_put to = {w, at, winograd_u_stride(w->s, p->nr)};
-    emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->lanes}, g, weight_store, &to);
+    emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->s->lanes}, g, weight_store, &to);
     em_for_end(em, &c, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
 }
@@ -255,7 +255,7 @@ void wino_weights(struct wino *w, const struct product *p)
 static lval output_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
-    return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->lanes);
+    return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->s->lanes);
 }
 
 /* Results past the image's edge exist in the last tiles only: rows and columns are tested where it is not known. */
@@ -289,14 +289,14 @@ void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
     struct exprs *x = em->x;
     struct em_for b, t, v;
     expr_id zero = ex_const(x, 0), block = em_for_begin(em, &b, zero, blocks, 1, NULL, 0);
-    expr_id tiles = ex_min(x, ex_const(x, w->mr), ex_sub(x, w->here, ex_mulc(x, block, w->mr)));
+    expr_id tiles = ex_min(x, ex_const(x, w->s->mr), ex_sub(x, w->here, ex_mulc(x, block, w->s->mr)));
     if (!ex_is_const(x, tiles, &(int64_t){0}))
-        tiles = em_pin(em, tiles, 1, w->mr);
+        tiles = em_pin(em, tiles, 1, w->s->mr);
     tile_at(w, block, em_for_begin(em, &t, zero, tiles, 1, NULL, 0), false);
     expr_id vec = em_for_begin(em, &v, zero, ex_const(x, nr), 1, NULL, 0);
     lanes_at(w, ex_add(x, ex_add(x, w->group0, vector), vec), w->oc);
     w->vec = vec;
-    transform(w, &w->f->output, w->output_rows, output_load, output_store);
+    transform(w, &w->f->output, w->s->output_rows, output_load, output_store);
     em_for_end(em, &v, NULL, NULL);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &b, NULL, NULL);
@@ -308,7 +308,7 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     struct exprs *x = em->x;
     struct em_for l;
     const struct storage *s = &em->m->storage[em->k->outs.data[0].i];
-    int64_t m = w->f->m, rows = w->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
+    int64_t m = w->f->m, rows = w->s->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
     if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
         return;     /* lanes do not share a line */
     expr_id first = ex_mulc(x, p->point, share), last = ex_min(x, ex_addc(x, first, share), ex_const(x, rows));
@@ -316,7 +316,7 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
     vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
     for (int64_t column = 0; column < m; column++) {
-        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->s->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
         tile_domain(em, at, to);
         em_prefetch_out(em, to);
     }

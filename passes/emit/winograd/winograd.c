@@ -16,11 +16,8 @@ static void wino_init(struct wino *w, struct em *em)
     const struct winograd_schedule *s = &em->schedule->winograd;
     struct winograd_shape shape;
     winograd_shape(&em->site, &shape);
-    *w = (struct wino){.em = em, .s = s, .input_rows = s->input_rows, .output_rows = s->output_rows,
-                       .n = graph_node(em->g, em->k->anchor), .f = shape.form, .lanes = s->lanes, .ic = shape.ic, .oc = shape.oc,
-                       .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles,
-                       .mr = s->mr, .nr = s->nr, .ct = s->chunk, .group = s->group, .span = s->span, .resident = s->resident,
-                       .slice = s->slice, .early = s->early};
+    *w = (struct wino){.em = em, .s = s, .n = graph_node(em->g, em->k->anchor), .f = shape.form, .ic = shape.ic, .oc = shape.oc,
+                       .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles};
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
@@ -29,21 +26,21 @@ expr_id wino_v_at(const struct wino *w, expr_id slice, expr_id point, expr_id bl
 {
     struct exprs *x = w->em->x;
     expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, slice, w->points), point), wino_v_stride(w));
-    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->slice), vector), w->mr), tile);
-    return ex_add(x, at, ex_mulc(x, line, w->lanes));
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->s->slice), vector), w->s->mr), tile);
+    return ex_add(x, at, ex_mulc(x, line, w->s->lanes));
 }
 
 expr_id wino_m_at(const struct wino *w, expr_id block, expr_id point, expr_id vector, expr_id tile)
 {
     struct exprs *x = w->em->x;
-    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->mr), tile), w->nr), vector);
-    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->lanes));
+    expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->s->mr), tile), w->s->nr), vector);
+    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->s->lanes));
 }
 
 expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->lanes);
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->s->lanes);
     expr_id at = ex_add(x, ex_mulc(x, ex_div(x, oc, panel), w->stride[0]), ex_mod(x, oc, panel));
     return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
 }
@@ -54,7 +51,7 @@ expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 static expr_id column_weights(const struct wino *w, expr_id at, int64_t nr)
 {
     struct exprs *x = w->em->x;
-    struct even e = even_split(w->group, w->nr);
+    struct even e = even_split(w->s->group, w->s->nr);
     int64_t before = nr > e.small ? 0 : e.large, each = w->points * winograd_u_stride(w->s, nr);
     expr_id number = ex_div(x, ex_addc(x, at, -before * (e.small + 1)), ex_const(x, nr));
     return ex_addc(x, ex_mulc(x, number, each), before * w->points * winograd_u_stride(w->s, e.small + 1));
@@ -66,7 +63,7 @@ static void products_and_output(void *user, expr_id at, uint32_t nr)
 {
     struct wino *w = ((struct columns *)user)->w;
     expr_id blocks = ((struct columns *)user)->blocks, zero = ex_const(w->em->x, 0);
-    struct product p = {.vector = at, .nr = nr, .u = w->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
+    struct product p = {.vector = at, .nr = nr, .u = w->s->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
     wino_products(w, &p, blocks);
     wino_output(w, p.vector, p.nr, blocks);
 }
@@ -80,7 +77,7 @@ static void only_weights(void *user, expr_id at, uint32_t nr)
 /* All output channels of the group. */
 static void columns(struct wino *w, em_tile_fn *fn, expr_id blocks)
 {
-    em_tiles(w->em, ex_const(w->em->x, w->group), w->nr, fn, &(struct columns){w, blocks});
+    em_tiles(w->em, ex_const(w->em->x, w->s->group), w->s->nr, fn, &(struct columns){w, blocks});
 }
 
 /* A chunk of tiles from w->first on. */
@@ -88,10 +85,10 @@ static void chunk(struct wino *w)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
-    w->here = ex_min(x, ex_const(x, w->ct), ex_sub(x, w->tiles, w->first));
+    w->here = ex_min(x, ex_const(x, w->s->chunk), ex_sub(x, w->tiles, w->first));
     if (!ex_is_const(x, w->here, &(int64_t){0}))
-        w->here = em_pin(em, w->here, 1, w->ct);
-    expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->mr));
+        w->here = em_pin(em, w->here, 1, w->s->chunk);
+    expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
     wino_input(w, blocks);
     columns(w, products_and_output, blocks);
 }
@@ -102,12 +99,12 @@ static void chunks_of(struct wino *w, expr_id index)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    expr_id first = ex_mulc(x, index, w->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->ct));
-    expr_id n = ex_min(x, ex_const(x, w->span), ex_sub(x, chunks, first));
-    if (w->resident)
+    expr_id first = ex_mulc(x, index, w->s->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->s->chunk));
+    expr_id n = ex_min(x, ex_const(x, w->s->span), ex_sub(x, chunks, first));
+    if (w->s->resident)
         columns(w, only_weights, n);
     expr_id number = em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0);
-    w->first = ex_mulc(x, ex_add(x, first, number), w->ct);
+    w->first = ex_mulc(x, ex_add(x, first, number), w->s->chunk);
     chunk(w);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -118,9 +115,9 @@ bool emit_winograd(struct em *em)
     struct em_for par;
     struct exprs *x = em->x;
     wino_init(&w, em);
-    expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.ct));
-    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.span)), {0}}};
-    w.v = em_scratch(em, ELEM_F32, w.icv / w.slice * w.points * wino_v_stride(&w));
+    expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.s->chunk));
+    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.s->group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.s->span)), {0}}};
+    w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (w.s->source != WEIGHTS_BY_KERNEL) {
         w.u = em_prepared(em);
@@ -132,7 +129,7 @@ bool emit_winograd(struct em *em)
         w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
     }
     em_parallel_open(em, &par, loops, 2);
-    w.group0 = ex_mulc(x, loops[0].var, w.group);
+    w.group0 = ex_mulc(x, loops[0].var, w.s->group);
     chunks_of(&w, loops[1].var);
     em_parallel_end(em, &par);
     return !em->failed;

@@ -19,22 +19,13 @@ struct wino {
     const struct winograd_schedule *s;
     const struct node *n;
     const struct winograd_form *f;
-    uint32_t lanes;
     int64_t ic, oc, icv, ocv;        /* channels, vectors of them */
     int64_t points;                  /* alpha^2 */
-    int64_t mr, nr;                  /* register tile: tiles x vectors */
-    int64_t ct;                      /* tiles of a chunk: a multiple of mr */
-    int64_t group;                   /* vectors of output channels of a parallel index */
-    int64_t span;                    /* chunks of a parallel index */
-    uint32_t input_rows, output_rows;    /* of the transforms, at a time */
-    bool resident;                   /* U of all of them is derived first */
     expr_id th, tw, tiles;           /* per image; in all */
     expr_id first, here;             /* of the chunk at hand */
     expr_id group0;                  /* first vector of its output channels */
     lval v, m, u, weights;           /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
-    int64_t slice;                   /* vectors of input channels of which u is at hand */
     int64_t stride[4];               /* of the plain weights */
-    int64_t early;                   /* taps of the next slice's plain weights that are asked for while U of this one is derived */
     /* of the tile at hand: its place, its number in its block */
     expr_id image, y0, x0, block, tile, part, vec, lane;     /* operand: vector vec of slice `part`; result: vec of the register tile */
     struct em_if row;
@@ -46,8 +37,8 @@ struct wino {
 struct product { expr_id point, vector, block, slice, next, u; int64_t nr; bool first; };
 
 /* Elements between points. */
-static inline int64_t wino_v_stride(const struct wino *w) { return (w->ct * w->slice | 1) * w->lanes; }
-static inline int64_t wino_m_stride(const struct wino *w) { return (w->ct * w->nr | 1) * w->lanes; }
+static inline int64_t wino_v_stride(const struct wino *w) { return (w->s->chunk * w->s->slice | 1) * w->s->lanes; }
+static inline int64_t wino_m_stride(const struct wino *w) { return (w->s->chunk * w->s->nr | 1) * w->s->lanes; }
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
