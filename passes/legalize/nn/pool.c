@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { BETWEEN = 4 };    /* a store and a load, in elements that are compared */
+
 struct pool {
     struct spatial s;
     int64_t kernel[RANK_MAX];
@@ -89,6 +91,28 @@ static value_id pool_window(struct builder *b, enum op op, value_id x, const str
 
 /* ---- MaxPool --------------------------------------------------------------------------------------------------- */
 
+/* The largest element of each window: along the last dim first, then along the others, where that is less work. 5 x 5 elements a result
+ * are 5 and 5, and the largest ones along the last dim stored and loaded in between. */
+static value_id max_window(struct builder *b, value_id x, const struct pool *p)
+{
+    struct pool last = *p, others = *p;
+    int32_t n = p->s.n;
+    int64_t whole = 1, rows = 1, lines = 1;
+    for (int32_t i = 0; i < n; i++) {
+        struct pool *none = i + 1 < n ? &last : &others;
+        none->kernel[i] = none->s.strides[i] = none->s.dilations[i] = 1;
+        none->s.lo[i] = none->s.hi[i] = ex_const(b_exprs(b), 0);
+        bool fits = mul_i64(whole, p->kernel[i], &whole);
+        if (i + 1 < n)
+            fits = fits && mul_i64(rows, p->kernel[i], &rows) && mul_i64(lines, p->s.strides[i], &lines);
+        if (!fits || whole > INT32_MAX || lines > INT32_MAX)
+            return pool_window(b, OP_WINDOW, x, p, "max");
+    }
+    if (n < 2 || 3 * (p->kernel[n - 1] * lines + rows + BETWEEN) > 2 * whole)
+        return pool_window(b, OP_WINDOW, x, p, "max");
+    return pool_window(b, OP_WINDOW, pool_window(b, OP_WINDOW, x, &last, "max"), &others, "max");
+}
+
 /* Flat positions within one channel -> positions in the whole tensor, or column-major ones within it. */
 static value_id pool_positions(struct builder *b, value_id x, value_id at, bool column_major)
 {
@@ -127,8 +151,8 @@ bool rule_max_pool(struct rule *r)
     if (!x.i || !pool_read(r, x, &p))
         return false;
     if (r->param)
-        return rule_result(r, v_channels_last(b, pool_window(b, OP_WINDOW, x, &p, "max")));
-    rule_out(r, 0, pool_window(b, OP_WINDOW, x, &p, "max"));
+        return rule_result(r, v_channels_last(b, max_window(b, x, &p)));
+    rule_out(r, 0, max_window(b, x, &p));
     if (rule_wants(r, 1))
         rule_out(r, 1, pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
     return true;

@@ -1,0 +1,54 @@
+"""MaxPool along the last dim and then along the others: drawn windows, pads, strides and dilations, open sizes, against NumPy."""
+import itertools
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from support.artifact import Artifact
+from support.tool import mcc, save, value
+
+
+def pooled(x, kernel, strides, dilations, pads):
+    n = len(kernel)
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:n], pads[n:])], constant_values=least)
+    sizes = [(x.shape[2 + d] - (kernel[d] - 1) * dilations[d] - 1) // strides[d] + 1 for d in range(n)]
+    y = np.full((*x.shape[:2], *sizes), least, x.dtype)
+    for tap in itertools.product(*(range(k) for k in kernel)):
+        cut = tuple(slice(t * d, t * d + (s - 1) * r + 1, r) for t, d, s, r in zip(tap, dilations, sizes, strides))
+        y = np.maximum(y, x[(slice(None), slice(None), *cut)])
+    return y
+
+
+@pytest.mark.parametrize("open_", [False, True])
+@pytest.mark.parametrize("spatial", [2, 3])
+def test_windows(tmp_path, spatial, open_):
+    rng = np.random.default_rng([spatial, open_])
+    for i in range(8 if spatial == 2 else 4):
+        kernel = [int(k) for k in rng.integers(2, 8 if spatial == 2 else 4, spatial)]
+        strides = [int(s) for s in rng.choice([1, 1, 1, 2], spatial)]
+        dilations = [int(d) for d in rng.choice([1, 1, 2], spatial)]
+        pads = [int(rng.integers(0, (k - 1) * d + 1)) for k, d in zip(kernel, dilations)] * 2
+        elem, dtype = [(TensorProto.FLOAT, np.float32), (TensorProto.UINT8, np.uint8)][i % 2]
+        shape = (1, int(rng.integers(1, 20)), *(int(n) for n in rng.integers(14, 20, spatial)))
+        x = rng.integers(0, 200, shape).astype(dtype)
+        if dtype == np.float32:
+            x[0, 0].flat[3] = np.nan
+        want = pooled(x, kernel, strides, dilations, pads)
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads)
+        dims = [1, shape[1], *"hwd"[:spatial]] if open_ else shape
+        path = save(folder / "net.onnx", [node], [value("x", dims, elem)], [value("y", [1, shape[1], *"abc"[:spatial]], elem)])
+        assert mcc(path, "-o", folder / "net.so").returncode == 0
+        with Artifact(folder / "net.so") as a:
+            assert np.array_equal(a.run([x])[0], want, equal_nan=dtype == np.float32), (shape, kernel, strides, dilations, pads)
+
+
+def test_few_comparisons(tmp_path):
+    """9 and 9 taps, not 81."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[9, 9], pads=[4] * 4)
+    path = save(tmp_path / "net.onnx", [node], [value("x", (1, 16, 20, 20), TensorProto.FLOAT)], [value("y", (1, 16, 20, 20), TensorProto.FLOAT)])
+    text = mcc(path, "-o", "-", "--stop-after=legalize").stdout
+    assert text.count("= window(") == 2
