@@ -238,6 +238,8 @@ bool rule_topk(struct rule *r)
     expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0)) : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
     if (!k.i)
         return false;
+    if (ex_cmp_le(ex, ex_const(ex, 0), k) == FALSE_)
+        return rule_bad(r, "k is negative");
     if (ex_cmp_le(ex, k, dim) == FALSE_)
         return rule_bad(r, "k is larger than the dimension");
     b_assert(b, ex_le(ex, k, dim), -9, "k is larger than the dimension");
