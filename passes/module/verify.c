@@ -1,3 +1,269 @@
-/* The verifier of modules. */
-#include "passes/module/text.h"
-bool module_verify(struct module *m) { return graph_verify(m->g); }
+/* The verifier of modules. Every violation is one FAIL_INTERNAL diagnostic that names the invariant; what is checked follows from the
+ * facts of the module. The graph's own invariants are those of ir/graph/verify.c.
+ *
+ *   1  a fact holds with those that it is built on (passes.def)
+ *  kernels
+ *   2  a kernel stores something, but for calls and control flow; what it stores is marked stored
+ *   3  a value is stored by one kernel, or by one for each operand of a concat; a halo kernel comes on top
+ *   4  a value marked stored is stored by a kernel, or a parameter, or a constant
+ *   5  the nodes computed inside are live, of the kernel's region, and none is there twice
+ *   6  maps and halos have no anchor; every other kernel has one among its nodes, of an operator of its kind
+ *   7  the domain is what is stored, or the operand that a piece says of the concat that is stored
+ *   8  the path consists of invertible views among the nodes
+ *   9  kernel_of names the last kernel that computes a node, or none
+ *  10  rows and kept values are of maps, of dims of the domain; kept values are computed inside
+ *  11  the staged value is the anchor's first operand, computed inside and not stored
+ *  12  a Winograd form is 2, 4 or 6, of a convolution, and what is prepared for it has the same
+ *  13  the anchor of an attention's kernel makes its results
+ *  14  operands of nodes inside are computed inside, constant, stored, or views of such
+ *  15  what is read from memory is stored by a kernel no later in the same region
+ *  places (verify_memory.c)
+ *  16  inputs lie with the caller, and of computed values only outputs
+ *  17  a stored tensor has a place; what has a place is stored, or a constant of the file
+ *  18  a value is wished plain or blocked or with a fastest dim of its own, not two of these
+ *  19  a value in memory has a stride for each dim, in blocks of 2 elements or more, and a size
+ *  20  all its elements, those of halos included, lie within its size
+ *  21  no two of its elements lie in one place, unless it is a constant
+ *  22  a value of the arena has a buffer of its size
+ *  23  a stored constant has a weight, which has its storage
+ *  24  the order has each kernel of the top region once, by place
+ *  25  weights lie one behind the other on cache lines, within the segment
+ *  26  a buffer lives while kernels that write or read it run
+ *  27  buffers that live at the same time lie apart, on cache lines, within the workspace
+ */
+#include "passes/module/verify.h"
+
+#include <stdio.h>
+
+void violated(struct check *c, int number, const char *fmt, ...)
+{
+    char text[300];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    c->ok = false;
+    error_internal(c->m->ctx, (src_id){0}, "module invariant %d: %s", number, text);
+}
+
+/* ---- facts ------------------------------------------------------------------------------------------------------------ */
+
+static void check_facts(struct check *c)
+{
+    static const struct { uint32_t fact, needs; } rows[] = {
+#define STAGE(name, function, needs, makes, print, verify, always) {makes, needs},
+#define PASS(name, function, needs, makes, when) {makes, needs},
+#include "passes/module/passes.def"
+#undef STAGE
+#undef PASS
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        uint32_t missing = rows[i].needs & ~c->m->facts & ~(uint32_t)IS_IMPORTED;
+        struct strbuf text;
+        if (!(c->m->facts & rows[i].fact) || !missing)
+            continue;
+        strbuf_init(&text, &c->arena);
+        facts_print(rows[i].fact, &text);
+        strbuf_printf(&text, " without ");
+        facts_print(missing, &text);
+        violated(c, 1, "%s", text.data);
+    }
+}
+
+/* ---- one kernel ------------------------------------------------------------------------------------------------------- */
+
+static bool has_node(const struct kernel *k, node_id id)
+{
+    for (uint32_t i = 0; i < k->nodes.n; i++)
+        if (k->nodes.data[i].i == id.i)
+            return true;
+    return false;
+}
+
+static bool computes(const struct check *c, const struct kernel *k, value_id v)
+{
+    node_id def = graph_value(c->g, v)->def;
+    return def.i && has_node(k, def);
+}
+
+static void check_outs(struct check *c, uint32_t index, const struct kernel *k)
+{
+    bool may_be_none = k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL;
+    if (!k->outs.n && !may_be_none)
+        violated(c, 2, "k%u stores nothing", index);
+    for (uint32_t i = 0; i < k->outs.n; i++) {
+        value_id v = k->outs.data[i];
+        if (!c->m->stored[v.i])
+            violated(c, 2, "k%u stores %%%u, which is not marked", index, c->n.value[v.i]);
+        if (k->kind == KERNEL_HALO)
+            continue;
+        if (c->maker[v.i] && !(k->piece && c->m->kernels.data[c->maker[v.i] - 1].piece))
+            violated(c, 3, "k%u and k%u store %%%u", c->maker[v.i] - 1, index, c->n.value[v.i]);
+        for (uint32_t j = k->piece && c->maker[v.i] ? c->maker[v.i] - 1 : index; j < index; j++)
+            if (c->m->kernels.data[j].outs.n && c->m->kernels.data[j].outs.data[0].i == v.i && c->m->kernels.data[j].piece == k->piece)
+                violated(c, 3, "k%u and k%u store piece %u of %%%u", j, index, k->piece - 1, c->n.value[v.i]);
+        c->maker[v.i] = index + 1;
+    }
+}
+
+static void check_nodes(struct check *c, uint32_t index, const struct kernel *k)
+{
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        node_id id = k->nodes.data[i];
+        if (c->inside[id.i] == index + 1)
+            violated(c, 5, "k%u computes node %u twice", index, c->n.node[id.i]);
+        c->inside[id.i] = index + 1;
+        c->last[id.i] = index + 1;
+        if (graph_node(c->g, id)->dead || graph_node(c->g, id)->parent.i != k->region.i)
+            violated(c, 5, "k%u computes node %u of another region", index, c->n.node[id.i]);
+    }
+}
+
+static bool kind_fits(enum kernel_kind kind, const struct node *n)
+{
+    switch (op_shape(n->op)) {
+    case SHAPE_SCAN: return kind == KERNEL_SCAN;
+    case SHAPE_SCATTER: return kind == KERNEL_SCATTER;
+    case SHAPE_OPAQUE: return kind == KERNEL_OPAQUE;
+    case SHAPE_CONTROL: return kind == KERNEL_CONTROL;
+    default: return kind == (n->op == OP_DOT || n->op == OP_CONV ? KERNEL_CONTRACT : KERNEL_REDUCE);
+    }
+}
+
+static void check_anchor(struct check *c, uint32_t index, const struct kernel *k)
+{
+    bool none = k->kind == KERNEL_MAP || k->kind == KERNEL_HALO;
+    if (none != !k->anchor.i)
+        violated(c, 6, "k%u %s an anchor", index, none ? "is a map or a halo with" : "is without");
+    else if (k->anchor.i && !has_node(k, k->anchor))
+        violated(c, 6, "k%u does not compute its anchor", index);
+    else if (k->anchor.i && !kind_fits(k->kind, graph_node(c->g, k->anchor)))
+        violated(c, 6, "k%u is a %s, and its anchor %s", index, kernel_kind_name(k->kind), op_name(graph_node(c->g, k->anchor)->op));
+}
+
+static void check_domain(struct check *c, uint32_t index, const struct kernel *k)
+{
+    if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || k->kind == KERNEL_HALO || !k->outs.n)
+        return;
+    node_id def = graph_value(c->g, k->outs.data[0])->def;
+    const struct node *concat = def.i ? graph_node(c->g, def) : NULL;
+    value_id want = !k->piece ? k->outs.data[0] : concat && concat->op == OP_CONCAT && k->piece <= concat->n_in ? concat->in[k->piece - 1] : (value_id){0};
+    if (k->domain.i != want.i || !want.i)
+        violated(c, 7, "k%u does not run over what it stores", index);
+    for (uint32_t i = 0; i < k->path.n; i++)
+        if (!has_node(k, k->path.data[i]) || !view_invertible(c->g, k->path.data[i]))
+            violated(c, 8, "the path of k%u goes through node %u", index, c->n.node[k->path.data[i].i]);
+    uint32_t rank = k->domain.i ? (uint32_t)value_type(c->g, k->domain)->rank : 0;
+    if (k->has_rows && (k->kind != KERNEL_MAP || (rank < 32 && k->row_mask >> rank)))
+        violated(c, 10, "k%u has rows of dims that it has not", index);
+    for (uint32_t i = 0; i < k->locals.n; i++) {
+        const struct row_local *l = &k->locals.data[i];
+        int32_t kept = value_type(c->g, l->value)->rank;
+        if (!k->has_rows || !computes(c, k, l->value) || (kept < 32 && l->inner >> kept))
+            violated(c, 10, "k%u cannot keep %%%u", index, c->n.value[l->value.i]);
+    }
+}
+
+static void check_form(struct check *c, uint32_t index, const struct kernel *k)
+{
+    const struct node *anchor = k->anchor.i ? graph_node(c->g, k->anchor) : NULL;
+    const struct kernel_form *f = &k->form;
+    if (f->staged.i && (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->stored[f->staged.i]))
+        violated(c, 11, "k%u cannot stage %%%u", index, c->n.value[f->staged.i]);
+    if (f->winograd && (!anchor || anchor->op != OP_CONV || (f->winograd != 2 && f->winograd != 4 && f->winograd != 6)))
+        violated(c, 12, "k%u has no form F(%u x %u)", index, f->winograd, f->winograd);
+    else if (f->prepared && (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
+        violated(c, 12, "nothing is prepared for k%u", index);
+    if (f->attention && attention_of_values(c->m, k->anchor) != f->attention)
+        violated(c, 13, "the anchor of k%u makes no attention's results", index);
+}
+
+/* ---- what a kernel reads ------------------------------------------------------------------------------------------------ */
+
+void kernel_reads(struct check *c, uint32_t index, read_fn *read)
+{
+    const struct kernel *k = &c->m->kernels.data[index];
+    c->work.n = 0;
+    c->turn++;
+    for (uint32_t i = 0; i < k->nodes.n; i++)
+        c->inside[k->nodes.data[i].i] = index + 1;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(c->g, k->nodes.data[i]);
+        bool concat = k->piece && n->n_out && n->out[0].i == k->outs.data[0].i;
+        for (uint32_t o = 0; o < n->n_in; o++)
+            if (!concat || n->in[o].i == k->domain.i)
+                VEC_PUSH(&c->arena, &c->work, n->in[o]);
+    }
+    while (c->work.n) {
+        value_id v = c->work.data[--c->work.n];
+        if (!v.i || c->seen[v.i] == c->turn || value_is_const(c->g, v))
+            continue;
+        c->seen[v.i] = c->turn;
+        node_id def = graph_value(c->g, v)->def;
+        bool mine = def.i && c->inside[def.i] == index + 1;
+        if (c->m->stored[v.i] || mine) {
+            if (!mine)
+                read(c, index, v);
+            continue;
+        }
+        const struct node *n = def.i ? graph_node(c->g, def) : NULL;
+        if (!n || op_shape(n->op) != SHAPE_VIEW) {
+            violated(c, 14, "k%u reads %%%u, which nobody stores", index, c->n.value[v.i]);
+            continue;
+        }
+        for (uint32_t o = 0; o < n->n_in; o++)
+            VEC_PUSH(&c->arena, &c->work, n->in[o]);
+    }
+}
+
+static void check_read(struct check *c, uint32_t index, value_id v)
+{
+    const struct kernel *k = &c->m->kernels.data[index], *maker = c->maker[v.i] ? &c->m->kernels.data[c->maker[v.i] - 1] : NULL;
+    if (maker && maker->region.i == k->region.i && maker->order > k->order)
+        violated(c, 15, "k%u reads %%%u before k%u stores it", index, c->n.value[v.i], c->maker[v.i] - 1);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
+
+static void check_kernels(struct check *c)
+{
+    struct module *m = c->m;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        check_outs(c, i, k);
+        check_nodes(c, i, k);
+        check_anchor(c, i, k);
+        check_domain(c, i, k);
+        check_form(c, i, k);
+    }
+    for (uint32_t v = 1; v < m->n_values; v++) {
+        const struct value *value = graph_value(c->g, (value_id){v});
+        if (m->stored[v] && value->def.i && !c->maker[v] && !value_is_const(c->g, (value_id){v}))
+            violated(c, 4, "nobody stores %%%u", c->n.value[v]);
+    }
+    for (uint32_t i = 1; i < c->g->nodes.n; i++)
+        if (m->kernel_of[i] != c->last[i])
+            violated(c, 9, "kernel_of of node %u is %u, not %u", c->n.node[i], m->kernel_of[i], c->last[i]);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        kernel_reads(c, i, check_read);
+}
+
+bool module_verify(struct module *m)
+{
+    struct check c = {.m = m, .g = m->g, .x = m->ctx->exprs, .ok = true};
+    if (!graph_verify(m->g))
+        return false;
+    arena_init(&c.arena, m->ctx);
+    c.n = graph_numbers(m->g, &c.arena);
+    check_facts(&c);
+    if (c.ok && (m->facts & HAS_KERNELS)) {
+        c.maker = NEW_ARRAY(&c.arena, uint32_t, m->n_values);
+        c.seen = NEW_ARRAY(&c.arena, uint32_t, m->n_values);
+        c.inside = NEW_ARRAY(&c.arena, uint32_t, m->g->nodes.n);
+        c.last = NEW_ARRAY(&c.arena, uint32_t, m->g->nodes.n);
+        check_kernels(&c);
+        verify_memory(&c);
+    }
+    arena_release(&c.arena);
+    return c.ok;
+}
