@@ -91,13 +91,18 @@ static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
     }
 }
 
+/* The estimate is of the last variant that was emitted: all of the kernel's indices on one thread. */
 static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     const struct kernel *k = &m->kernels.data[kernel];
+    const struct cpu_schedules *cpu = m->schedules.n ? &m->schedules.data[m->schedules.n - 1] : NULL;
+    int64_t count;
     const char *words = schedule_words(m, kernel);
     if (k->flops || k->bytes)
         strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes%s%s", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
                       (unsigned long long)k->bytes, words ? "; " : "", words ? words : "");
+    if (out->n && cpu && k->ns && k->count.i && ex_is_const(m->ctx->exprs, k->count, &count))
+        strbuf_printf(out, "; %.2f us estimated on %s", (double)count * (double)k->ns * 1e-3, cpu->cpu);
 }
 
 /* ---- asking for it -------------------------------------------------------------------------------------------- */

@@ -9,8 +9,12 @@ The machine is looked at before and after each kernel, and the better look count
 busy machine may be measured too. What is timed is a call of run, in processor time; of a convolution its own kernel between
 two others, as mcc_host.event tells it. Winograd's products are counted as those of the convolution.
 DOTS have to reach 90 % of their peak: the exit status says whether those that this CPU has do.
+
+"model" is the cost model's estimate of the same (the times of a schedule, as -Rpass-analysis=schedule adds them up) over what was
+measured, for a clock at which this machine has the model's peak: docs/performance.md says why, where it is not within 1.5 times.
 """
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,9 +30,10 @@ from onnx import helper as h  # noqa: E402
 
 from peers import load_mcc  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
-from support.tool import BUILD, mcc, save, value  # noqa: E402
+from support.tool import BUILD, ROOT, mcc, save, value  # noqa: E402
 
 TURN, TURNS, DOTS_LEAST, KERNEL = 1e-3, 150, 90, "kernel"
+MODEL_CLOCK = int(re.search(r"RATE\(CYCLES_PER_NS, (\d+),", (ROOT / "ir/target/budget.def").read_text())[1])
 N = h.make_node
 F32, BF16 = T.FLOAT, T.BFLOAT16
 
@@ -179,13 +184,22 @@ def kernel_time(path, feeds):
     return min(times) * 1e-9
 
 
+def estimate(remarks, kernel, rates):
+    """Seconds that the schedules of all kernels estimate, or that of the node KERNEL where it is timed alone; at this machine's clock,
+    as its multiply-adds tell it."""
+    found = [(line, float(us)) for line in remarks.splitlines() for us in re.findall(r"; ([0-9.]+) us estimated on ", line)]
+    clock = rates["fma-16"] / 32 or rates["fma-8"] / 16
+    return sum(us for line, us in found if not kernel.bytes or KERNEL in line) * 1e-6 * MODEL_CLOCK / clock
+
+
 def measure(name, kernel, folder):
     """The line of one kernel, and its share of the limit; None: this CPU cannot run it."""
     before, levels = rates()
     if not before[kernel.peak]:
         return f"{name:40} this CPU has no {kernel.peak}", None
     path = save(folder / f"{len(list(folder.iterdir()))}.onnx", kernel.nodes, kernel.inputs, kernel.outputs, kernel.constants, opset=20)
-    done = mcc(path, "-o", path.with_suffix(".so"), *kernel.flags)
+    native = [] if any(f.startswith("-march") for f in kernel.flags) else ["-march=native"]
+    done = mcc(path, "-o", path.with_suffix(".so"), "-Rpass-analysis=schedule", *native, *kernel.flags)
     if done.returncode:
         sys.exit(f"{name}: {done.stderr}")
     feeds = kernel.feeds or [floats(*(d.dim_value for d in p.type.tensor_type.shape.dim)) for p in kernel.inputs]
@@ -197,16 +211,17 @@ def measure(name, kernel, folder):
     after, more = rates()
     reading = next((max(r, m) for (size, r), (_, m) in zip(levels, more) if bytes_ <= size), max(levels[-1][1], more[-1][1]))
     compute, memory = kernel.products / max(before[kernel.peak], after[kernel.peak]), bytes_ / reading
+    model = estimate(done.stderr, kernel, {k: max(before[k], after[k]) for k in before}) / seconds
     share = 100 * max(compute, memory) / (seconds * 1e9)
-    return (f"{name:40} {seconds * 1e6:9.2f} {kernel.products / seconds * 2e-9:9.1f} {bytes_ / seconds * 1e-9:8.1f} {share:5.0f} % of "
-            f"{kernel.peak if compute > memory else 'memory'}"), share
+    return (f"{name:40} {seconds * 1e6:9.2f} {kernel.products / seconds * 2e-9:9.1f} {bytes_ / seconds * 1e-9:8.1f} "
+            f"{model:6.2f} {share:5.0f} % of {kernel.peak if compute > memory else 'memory'}"), share
 
 
 def main():
     wanted = sys.argv[1:]
     if unknown := [w for w in wanted if not any(w in name for name in KERNELS)]:
         sys.exit(f"no kernel is called {unknown[0]!r}")
-    print(f"{'kernel':40} {'us':>9} {'GFLOP/s':>9} {'GB/s':>8}  share of the nearer limit")
+    print(f"{'kernel':40} {'us':>9} {'GFLOP/s':>9} {'GB/s':>8} {'model':>6}  share of the nearer limit")
     good = True
     with tempfile.TemporaryDirectory() as folder:
         for name, kernel in KERNELS.items():

@@ -89,6 +89,7 @@ def test_remarks(tmp_path):
     fused = [line for line in done.stderr.splitlines() if line.endswith("[-Rpass=fuse]")]
     assert any("conv1, relu1" in line for line in fused) and all("remark: " in line for line in fused)
     assert "[-Rpass-analysis=layout-transform]" in done.stderr and "[-Rpass-analysis=schedule]" in done.stderr
+    assert re.search(r"[0-9.]+ us estimated on \S+ \[-Rpass-analysis=schedule\]", done.stderr)
     assert "[-Rpass-missed" not in done.stderr
     assert "[-Rpass-missed=fuse]" in mcc(DIGITS, "-Rpass-missed=fuse", "-o", tmp_path / "a.so").stderr
     assert mcc(DIGITS, "-Rpass=(", "-o", tmp_path / "b.so").returncode == 2
