@@ -265,7 +265,7 @@ demo-run: all
 
 # ---- what Debian 12 must have ------------------------------------------------------------------------------
 
-DEPS := gcc g++ make binutils clang-19 llvm-19-dev liblld-19-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev \
+DEPS := gcc g++ make binutils clang-19 clang-format-19 llvm-19-dev liblld-19-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev \
         libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev python3 python3-venv
 DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libc6-dev-riscv64-cross \
         libgcc-12-dev-riscv64-cross
@@ -347,7 +347,7 @@ help:
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
-	@echo 'make format        mends white space'
+	@echo 'make format        mends white space, and C files to what .clang-format has'
 	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Rules that no compiler checks: layers, forbidden functions, white space.
+"""Rules that no compiler checks: layers, forbidden functions, white space, the form of C files.
 
-usage: lint.py     or     lint.py --fix (mends white space)
+usage: lint.py     or     lint.py --fix (mends white space and the form of C files)
 """
 import argparse
 import functools
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -203,6 +206,34 @@ def check_head(path, text, complain):
         complain(name, 1, "a file opens with a comment that says what it does")
 
 
+def formatter():
+    """The one version whose style counts; None: not installed."""
+    return shutil.which("clang-format-19")
+
+
+def unformatted():
+    """Files from before there was .clang-format: they are out of this check until somebody formats them, and no new ones come."""
+    return set((ROOT / "tests/unformatted.txt").read_text().split())
+
+
+def formatted_files():
+    old = unformatted()
+    return [p for p in sources(".c", ".h") if p.relative_to(ROOT).as_posix() not in old]
+
+
+def check_format(complain):
+    tool, old = formatter(), unformatted()
+    for name in sorted(old):
+        if not (ROOT / name).exists():
+            complain("tests/unformatted.txt", 0, f"there is no {name} any more")
+    if not tool:
+        complain(".clang-format", 0, "clang-format-19 is missing: make deps")
+        return
+    done = subprocess.run([tool, "--dry-run", *formatted_files()], capture_output=True, text=True, cwd=ROOT)
+    for name in sorted(set(re.findall(r"^(\S+?):\d+:\d+: warning: code should be clang-formatted", done.stderr, re.M))):
+        complain(os.path.relpath(name, ROOT), 0, "not as .clang-format has it: make format")
+
+
 def mend_space():
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):
         text = path.read_text()
@@ -210,6 +241,8 @@ def mend_space():
         if mended != text:
             path.write_text(mended)
             print(path.relative_to(ROOT))
+    if formatter():
+        subprocess.run([formatter(), "-i", *formatted_files()], check=True)
 
 
 def main():
@@ -225,6 +258,7 @@ def main():
         complaints.append(f"{name}:{line}: {what}")
 
     check_layers(complain)
+    check_format(complain)
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):
         text = path.read_text()
         check_space(path, text, complain)
