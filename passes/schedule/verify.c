@@ -76,7 +76,9 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
         return;
     say(c, tile_fits(c->site, s), "the tile does not fit the registers");
     say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk, "what is staged follows from the kernel");
+    bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
+    say(c, panels || (!s->near && !s->early), "prefetch.near and prefetch.early are of a stored second operand");
     say(c, s->weave >= 1 && s->weave <= 32, "weave is 1 to 32");
     say(c, !s->chunk ? s->stage_lanes == was->stage_lanes && !s->stage_ahead
                      : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK && (!s->stage_ahead || s->flat),

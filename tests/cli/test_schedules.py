@@ -251,6 +251,7 @@ def test_squares(tmp_path):
     ("HEAD: tiled\n  reduce.0.lanes 8\n", "reduce.lanes are a power of two"),
     ("HEAD: tiled\n  reduce.0.row 1\n", "reduce.row: the taps of a row do not share"),
     ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.unroll is 1 to 1024"),
+    ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near and prefetch.early are of a stored second operand"),
     ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
     ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),
     ("WINO: winograd\n  input.rows 9\n", "input.rows and output.rows are 1 to 8"),
@@ -266,7 +267,10 @@ def test_squares(tmp_path):
 def test_what_does_not_fit_is_refused(model, tmp_path, text, why):
     head = re.search(r"^(schedule k\d+ \"strided\" x86-64-v3): tiled$", records(model), re.M)[1]
     soft, wino = (re.search(rf"^(schedule k\d+ .* x86-64-v3): {kind}$", records(model), re.M)[1] for kind in ("map", "winograd"))
-    (tmp_path / "told.txt").write_text(text.replace("HEAD", head).replace("MAP", soft).replace("WINO", wino))
+    mean = re.search(r"^(schedule k\d+ \"mean\" x86-64-v3): tiled$", records(model), re.M)[1]
+    for name, to in (("HEAD", head), ("MAP", soft), ("WINO", wino), ("MEAN", mean)):
+        text = text.replace(name, to)
+    (tmp_path / "told.txt").write_text(text)
     done = mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / "no.so")
     assert done.returncode == 2 and re.search(r"told\.txt:\d+: ", done.stderr) and re.search(why, done.stderr), done.stderr
     assert not (tmp_path / "no.so").exists()
