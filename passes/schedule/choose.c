@@ -22,6 +22,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         tile_choose(site, out);
         stage_choose(site, &out->tile);
         block_choose(site, &out->tile);
+        tile_estimate(site, &out->tile);
         tile_estimate_index(site, out);
         return true;
     case SCHEDULE_WINOGRAD:

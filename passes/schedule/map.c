@@ -3,7 +3,7 @@
 #include "passes/schedule/schedule.h"
 
 /* Points of a parallel index. */
-enum { GRAIN = RATE_GRAIN_NS * RATE_MAP_POINTS, GRAIN_MOST = RATE_GRAIN_MOST_NS * RATE_MAP_POINTS };
+enum { GRAIN = RATE_GRAIN_POINTS, GRAIN_MOST = RATE_GRAIN_POINTS_MOST };
 
 /* Dims of the stored value by falling stride: the order in which memory lies. */
 static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
@@ -155,10 +155,46 @@ void map_choose(const struct site *site, struct schedule *out)
     map_estimate(site, out);
 }
 
+/* Does a node before number i of the kernel read v? Then its lines are in L1. */
+static bool is_read_before(const struct site *site, uint32_t i, value_id v)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        const struct node *n = graph_node(site->g, site->k->nodes.data[k]);
+        for (uint32_t j = 0; j < n->n_in; j++)
+            if (n->in[j].i == v.i)
+                return true;
+    }
+    return false;
+}
+
+/* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and write. What has
+ * fewer points, and what only some dims of the domain decide, leaves the inner loops. */
+static int64_t vector_cycles(const struct site *site)
+{
+    const struct type *domain = value_type(site->g, site->k->domain);
+    int64_t cycles = RATE_MAP_LINE;
+    for (uint32_t i = 0; i < site->k->nodes.n; i++) {
+        const struct node *n = graph_node(site->g, site->k->nodes.data[i]);
+        bool reduces = op_shape(n->op) == SHAPE_REDUCE;
+        if (!type_same_shape(value_type(site->g, reduces ? n->in[0] : n->out[0]), domain))
+            continue;
+        if (reduces)
+            cycles += RATE_MAP_CHEAP;
+        else if (op_is_pointwise(n->op))
+            cycles += lf_math_is_long(n->op) ? RATE_LONG_CYCLES : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR : RATE_MAP_CHEAP;
+        for (uint32_t j = 0; j < n->n_in; j++)
+            if (site->m->storage[n->in[j].i].place != PLACE_NONE && type_same_shape(value_type(site->g, n->in[j]), domain) &&
+                !is_read_before(site, i, n->in[j]))
+                cycles += RATE_MAP_LINE;
+    }
+    return cycles;
+}
+
 void map_estimate(const struct site *site, struct schedule *s)
 {
-    int64_t work = 1;
+    int64_t lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), work = 1;
     for (uint32_t i = s->map.parallel; i < s->map.n_loops; i++)
         work *= extent_hint(site->x, extent_of(site, s->map.loop[i]));
-    s->ns = RATE_INDEX_NS + work / RATE_MAP_POINTS * (site->k->has_rows ? 3 : 1);
+    int64_t vectors = s->map.vec < 0 ? work : (work + lanes - 1) / lanes;
+    s->ns = RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
 }

@@ -229,12 +229,18 @@ uint64_t tile_steps(const struct site *site, const struct node *n)
     return steps;
 }
 
+/* Groups of elements that the CPU has no instruction for. */
+static bool is_emulated(const struct site *site, const struct node *n)
+{
+    uint64_t group = dot_group(site->m, n);
+    return group > 1 && !(group == 4 ? site->mach->dot_u8 : site->mach->dot_bf16);
+}
+
 /* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
  * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
-static int64_t more_registers(const struct site *site, uint64_t group, bool contraction, int64_t nr)
+static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
 {
-    bool native = group == 4 ? site->mach->dot_u8 : site->mach->dot_bf16;
-    return !contraction ? 4 : group == 1 || native ? nr + 1 : 2 * nr + 4;
+    return !contraction ? 4 : emulated ? 2 * nr + 4 : nr + 1;
 }
 
 static bool is_contraction(const struct site *site, const struct node *n)
@@ -245,7 +251,7 @@ static bool is_contraction(const struct site *site, const struct node *n)
 static bool fits(const struct site *site, const struct node *n, const struct row_taps *row, const struct tile_schedule *c)
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums + more_registers(site, dot_group(site->m, n), is_contraction(site, n), c->nr);
+    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums + more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
     if (row->dim >= 0)   /* the weights of all taps */
         need += (row->taps - 1) * (int64_t)c->nr + 1;
     return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;
@@ -321,7 +327,17 @@ void tile_choose(const struct site *site, struct schedule *out)
         points *= (uint64_t)extent_least(site->m, t->dims[d]);
     out->flops = 2 * points * products;
     out->tile = c;
-    tile_estimate(site, &out->tile);
+}
+
+/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines come from L2
+ * where L1 does not hold it. Cycles * STEP. */
+static int64_t horizontal_cost(const struct site *site, const struct node *n, int64_t steps)
+{
+    const struct machine *m = site->mach;
+    enum elem e = value_type(site->g, n->in[0])->elem;
+    int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64, vectors = (steps + lanes - 1) / lanes;
+    int64_t adds = vectors * STEP / m->loads_per_cycle, lines = steps * size > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
+    return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
 }
 
 void tile_estimate(const struct site *site, struct tile_schedule *c)
@@ -335,7 +351,13 @@ void tile_estimate(const struct site *site, struct tile_schedule *c)
         a.n *= b.n;
         b.n = 1;
     }
+    if (c->vec < 0 && n->op == OP_REDUCE && reduce_horizontal(site->m, n)) {
+        c->ns = horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
+        return;
+    }
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
+    if (is_emulated(site, n))
+        cost *= RATE_DOT_STATEMENTS;
     int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
     c->ns = steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
 }
