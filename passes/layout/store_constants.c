@@ -163,8 +163,8 @@ bool store_constants(struct module *m)
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
-        for (uint32_t o = 0; o < n->n_in; o++)
-            const_dense(l, n->in[o]);
+        for (uint32_t o = 0; o < n->n_in; o++)    /* a view of a constant of dims that the run makes is read there, too */
+            const_dense(l, !n->in[o].i || value_is_const(l->g, n->in[o]) ? n->in[o] : view_plain(l->g, n->in[o]));
     }
     /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
      * that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may lie in what is stored

@@ -226,3 +226,23 @@ def test_constants_computed_of_each_other(spread, tmp_path):
     began = time.monotonic()
     model.compare([floats(50, 40)], flags=("-O2",), rtol=1e-3)
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("made", ["stored", "computed"])
+@pytest.mark.parametrize("reader", ["SequenceConstruct", "If", "Loop", "Unique"])
+def test_one_element_of_dims_that_the_run_makes(made, reader, tmp_path):
+    """A view of a constant that is no constant itself, for what reads whole buffers."""
+    branch = lambda name, view: helper.make_graph([node("Identity", view, name)], name, [], [value(name, None)])
+    body = helper.make_graph([node("Add", "a a", "b"), node("Identity", "go", "on")], "body",
+                             [value("n", [], T.INT64), value("go", [], T.BOOL), value("a", None)], [value("on", [], T.BOOL), value("b", None)])
+    last = {"SequenceConstruct": node("SequenceConstruct", "v x", "y"), "If": node("If", "p", "y", then_branch=branch("t", "v"), else_branch=branch("e", "x")),
+            "Loop": node("Loop", "m  v", "y", body=body), "Unique": node("Unique", "v", "y")}[reader]
+    more = {"If": [value("p", [], T.BOOL)], "Loop": [value("m", [], T.INT64)]}.get(reader, [])
+    if reader == "Loop":
+        last.input[:] = ["m", "", "v"]
+    model = Model(tmp_path, [node("Exp" if made == "computed" else "Identity", "c", "w"), node("Reshape", "w i", "v"), last],
+                  [value("i", [1], T.INT64), value("x", [1]), *more], [helper.make_empty_tensor_value_info("y")], {"c": F([[1.5]])})
+    one, x = np.exp(F([1.5])) if made == "computed" else F([1.5]), F([7])
+    feed, want = {"SequenceConstruct": ([], [one, x]), "If": ([np.array(True)], one), "Loop": ([np.int64(2)], 4 * one), "Unique": ([], one)}[reader]
+    for i in (1, -1):
+        model.compare([ints(i), x, *feed], [want])
