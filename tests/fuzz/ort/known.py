@@ -184,6 +184,8 @@ KNOWN = [
     ("ours", "Einsum", lone, "", "theirs", "only an ellipsis broadcasts; ONNX Runtime repeats dims of 1"),
     ("run", "ConcatFromSequence", empty, "differ off the axis", "theirs", "parts without elements take room in ONNX Runtime's result"),
     ("run", "Unique", nan, "do not broadcast", "theirs", "NaN counts as equal to NaN, as in numpy"),
+    ("ours", "Einsum", whole, "", "theirs", "integers: ONNX Runtime sums in f64, which has not every one of 64 bits"),
+    ("ours", "Imputer", beside("Sigmoid"), "", "theirs", "ONNX Runtime's sigmoid is 0 where it is small, and so is replaced"),
     ("ours", "Sign", nan, "got nan", "theirs", "the sign of NaN is NaN, as in numpy; ONNX Runtime's of f16 is 0"),
     ("run", "CenterCropPad", always, "number of elements", "theirs", MISFIT),
     ("ours", "Reciprocal", always, "", "open", "of numbers near 0, at other sizes than the drawn ones"),
