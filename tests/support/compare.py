@@ -7,6 +7,8 @@
 Feeds are arrays in the order of the inputs; None and lists as support.artifact has them. Artifacts are made once for each
 set of flags, for this machine's CPU alone.
 """
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -86,6 +88,13 @@ class Model:
         done = mcc(self.path, f"-stop-after={stage}", "-o", "-", *flags)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def kernels(self):
+        """What fuse makes: "contract: conv add max", each with the operators that it computes."""
+        text = self.dump("fuse")
+        op = {i: m[2] for m in re.finditer(r"^ *(%[^=]*) = (\w+)\(", text, re.M) for i in re.findall(r"%\d+", m[1])}
+        found = [(m[1], re.search(r" computes((?: %\d+)+)", m[0])) for m in re.finditer(r"^kernel \d+ (\w+) .*", text, re.M)]
+        return [f"{kind}: {' '.join(op[i] for i in reversed(made[1].split()))}" for kind, made in found if made]
 
 
 def node_graph(model):
