@@ -255,6 +255,21 @@ static value_id dot(const struct dot_builder *p, value_id x, value_id y, uint32_
     return b_op(p->b, OP_DOT, in, 2, attrs, p->acc == ELEM_NONE ? 4 : 5);
 }
 
+/* Rows of x by one vector y, both along their last dim: a sum of products, whose lanes lie along the rows; a contraction's would lie
+ * along its results, a row apart. */
+static value_id by_vector(struct builder *b, value_id x, value_id y, const struct type *tx, bool keepdims)
+{
+    int64_t axis = tx->rank - 1;
+    value_id spread = b_broadcast(b, y, tx->dims, tx->rank);
+    return b_reduce(b, b_binary(b, OP_MUL, x, spread), &axis, 1, "sum", keepdims);
+}
+
+static bool is_by_vector(struct builder *b, const struct type *tx, expr_id length, enum elem acc)
+{
+    return acc == ELEM_NONE && tx->rank >= 2 && (tx->elem == ELEM_F32 || tx->elem == ELEM_F64) &&
+           ex_cmp_eq(exprs(b), tx->dims[tx->rank - 1], length) == TRUE_;
+}
+
 /* Are all dims before the last two 1? */
 static bool no_batch(struct builder *b, const struct type *t)
 {
@@ -269,6 +284,9 @@ static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id
 {
     struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
+    if (ty->rank <= tx->rank && no_batch(b, ty) && ex_is(exprs(b), ty->dims[ty->rank - 1], 1) &&
+        is_by_vector(b, tx, ty->dims[ty->rank - 2], p->acc))
+        return by_vector(b, x, b_reshape(b, y, ty->dims + ty->rank - 2, 1), tx, true);
     if (ty->rank <= tx->rank && no_batch(b, ty))    /* the usual weights: rows of x are all one matrix */
         return dot(p, x, b_reshape(b, y, ty->dims + ty->rank - 2, 2), 0, tx->rank - 1, 0);
     int32_t n = b_broadcast_dims(b, tx->dims, tx->rank - 2, ty->dims, ty->rank - 2, batch);
@@ -294,6 +312,8 @@ value_id b_matmul_acc(struct builder *b, value_id x, value_id y, enum elem acc)
     }
     if (tx.rank == 1 && ty.rank == 1)
         return dot(&p, x, y, 0, 0, 0);
+    if (ty.rank == 1 && is_by_vector(b, &tx, ty.dims[0], acc))
+        return by_vector(b, x, y, &tx, false);
     if (ty.rank == 1)
         return dot(&p, x, y, 0, tx.rank - 1, 0);
     if (tx.rank == 1)

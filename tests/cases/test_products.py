@@ -36,7 +36,7 @@ def dots(model):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("columns, left", [((16, 7, 33), [56]), ((1, 2, 1), [4]), ((32, 32), [64]), ((64, 64, 64), [64, 64, 64]),
+@pytest.mark.parametrize("columns, left", [((16, 7, 33), [56]), ((3, 2, 3), [8]), ((32, 32), [64]), ((64, 64, 64), [64, 64, 64]),
                                            ((48, 48), [48, 48]), ((5, 100, 6), [11, 100]), ((20,), [20])])
 def test_merged(columns, left, bias, tmp_path):
     model = parallel(tmp_path, [9], 40, columns, bias)

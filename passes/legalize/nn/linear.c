@@ -165,16 +165,24 @@ static void term_reduce(struct builder *b, struct term *t, const bool needed[LAB
         term_drop(t, (int32_t)axes[n]);
 }
 
+/* Terms of the same labels, the last one of a summed: lanes lie along what is summed, not along the results. perm: the dims of c in
+ * the order of a's. */
+static value_id products_summed(struct builder *b, const struct term *a, const struct term *c, const int64_t *perm, const int64_t *axes, uint32_t n)
+{
+    return b_reduce(b, b_binary(b, OP_MUL, a->v, b_transpose(b, c->v, perm)), axes, n, "sum", false);
+}
+
 static struct term terms_multiply(struct builder *b, const struct term *a, const struct term *c, const bool needed[LABELS])
 {
     struct term out = {.rank = 0};
-    int64_t batch_a[RANK_MAX], batch_b[RANK_MAX], contract_a[RANK_MAX], contract_b[RANK_MAX];
+    int64_t batch_a[RANK_MAX], batch_b[RANK_MAX], contract_a[RANK_MAX], contract_b[RANK_MAX], perm[RANK_MAX];
     uint32_t nb = 0, nc = 0;
     for (int32_t i = 0; i < a->rank; i++) {
         int32_t k = term_find(c, a->label[i]);
         if (k < 0)
             continue;
         bool keep = needed[a->label[i]];
+        perm[nb + nc] = k;
         (keep ? batch_a : contract_a)[keep ? nb : nc] = i;
         (keep ? batch_b : contract_b)[keep ? nb : nc] = k;
         if (keep)
@@ -187,6 +195,11 @@ static struct term terms_multiply(struct builder *b, const struct term *a, const
     for (int32_t i = 0; i < c->rank && out.rank < RANK_MAX; i++)
         if (term_find(a, c->label[i]) < 0)
             out.label[out.rank++] = c->label[i];
+    enum elem e = v_elem(b, a->v);
+    if (a->rank == c->rank && nb + nc == (uint32_t)a->rank && nc && contract_a[nc - 1] == a->rank - 1 && (e == ELEM_F32 || e == ELEM_F64)) {
+        out.v = products_summed(b, a, c, perm, contract_a, nc);
+        return out;
+    }
     struct attr attrs[] = {attr_ints("batch_a", batch_a, nb), attr_ints("batch_b", batch_b, nb),
                            attr_ints("contract_a", contract_a, nc), attr_ints("contract_b", contract_b, nc)};
     value_id in[2] = {a->v, c->v};
