@@ -158,12 +158,16 @@ def check_calls(path, text, complain):
                 complain(name, n, f"{call}(): input must end in a diagnostic; only main ends the process")
 
 
-def check_emitters(path, text, complain):
+def check_cpus(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
     if name.startswith("passes/emit/"):
         for n, line in enumerate(strip_comments(text).splitlines(), 1):
             for found in re.findall(CPU, line):
                 complain(name, n, f"{found}: what depends on the CPU is decided in passes/schedule")
+    if name.startswith("passes/"):
+        for n, line in enumerate(strip_comments(text).splitlines(), 1):
+            for found in re.findall(r"\bl[123]_kib\b", line):
+                complain(name, n, f"{found}: what may fill which part of a cache is a row of ir/target/budget.def")
 
 
 @functools.cache
@@ -267,7 +271,7 @@ def main():
             check_includes(path, text, complain)
             check_calls(path, text, complain)
             check_frontends(path, text, complain)
-            check_emitters(path, text, complain)
+            check_cpus(path, text, complain)
             check_names(path, text, complain)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         check_names(path, path.read_text(), complain)
