@@ -521,7 +521,7 @@ def test_stats_name_what_fills_the_workspace(tmp_path):
                {"a": np.ones((8, 1000), np.float32), "b": np.eye(1000, 3000, dtype=np.float32), "c": np.ones((3000, 2), np.float32)})
     done = mcc(out, "--stats", "--variants=v3", "-o", tmp_path / "m.so")
     text = done.stdout[done.stdout.index("workspace:"):].splitlines()
-    held = [line.split(maxsplit=1) for line in text[1:]]
+    held = [line.split(maxsplit=1) for line in text[1:] if line.startswith(" ")]
     assert "in the kernel of 'wide' (MatMul)" in text[0]
     assert [name for _, name in held] == ["'wide' (MatMul)", "'narrow' (MatMul)"]
     assert int(held[0][0]) >= 48000 and int(held[1][0]) >= 16000
