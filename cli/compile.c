@@ -20,8 +20,10 @@ bool run_import(struct compilation *c)
         .n_overridable = o->overridable.items.n,
         .allow_hard_links = o->hard_links,
     };
-    if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
+    if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs)) {
+        option_blame(c->ctx, o, "input", o->inputs.items.data[c->n_inputs]);
         return false;
+    }
     c->graph = network_import(c->ctx, c->ctx->model_path, &import, &c->files);
     c->imported = c->module->g = c->graph;
     if (c->graph)
@@ -117,6 +119,7 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
     ctx->kind_limit = (uint32_t)c->options->error_limit;
     ctx->werror = c->options->werror;
     ctx->model_path = model;
+    ctx->line = ctx->column = 0;
     ctx->unwind = &here;
     if (setjmp(here) == 0 && !compile_run(c) && ctx->fail == FAIL_NONE)
         error_internal(ctx, (src_id){0}, "a stage failed without saying why");

@@ -90,7 +90,7 @@ void report_diagnostics(struct context *, struct report, const struct options *)
 
 /* 'x:f32[batch=1..64,3,?,2*n]': name, optional element type, optional dims: a number, a name, a name with its range
  * (and divisor: h=32..1024%32), an expression, or ? (as the file says). Later specs of a name replace earlier ones.
- * False after a usage diagnostic. */
+ * False after a usage diagnostic; *n is then the index of the text that is wrong. */
 bool input_specs_parse(struct context *, const struct text_list *, struct input_spec **out, uint32_t *n);
 
 /* ---- choices.c ----------------------------------------------------------------------------------------------- */

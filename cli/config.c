@@ -24,9 +24,27 @@ struct reader {
     int depth;
 };
 
+static void say_place(struct reader *r, yaml_mark_t at)
+{
+    r->ctx->model_path = r->path;
+    r->ctx->line = (uint32_t)at.line + 1;
+    r->ctx->column = (uint32_t)at.column + 1;
+}
+
+/* For what is wrong with the value and only known later. */
+static void keep_place(struct reader *r, const struct option *def, yaml_mark_t at)
+{
+    struct config_place place = {def, NULL, r->path, (uint32_t)at.line + 1, (uint32_t)at.column + 1};
+    if (def->kind == OPTION_LIST) {
+        const struct text_list *list = (const struct text_list *)(const void *)((const char *)r->options + def->offset);
+        place.text = list->items.n ? list->items.data[list->items.n - 1] : NULL;
+    }
+    VEC_PUSH(&r->ctx->session, &r->options->places, place);
+}
+
 static bool config_error(struct reader *r, yaml_mark_t at, const char *fmt, const char *a, const char *b)
 {
-    r->ctx->model_path = arena_printf(&r->ctx->session, "%s:%zu:%zu", r->path, at.line + 1, at.column + 1);
+    say_place(r, at);
     struct strbuf text;
     strbuf_init(&text, &r->ctx->session);
     strbuf_printf(&text, "%s%s%s", fmt, a ? a : "", b ? b : "");
@@ -91,9 +109,11 @@ static bool set_scalar(struct reader *r, const struct option *def)
         return config_error(r, at, def->name, " needs a value", NULL);
     if (!plain && !texts)
         return config_error(r, at, def->name, " takes a plain value, not a quoted text", NULL);
-    if (option_set(r->ctx, r->options, def, scalar_text(r), FAIL_MODEL))
+    if (option_set(r->ctx, r->options, def, scalar_text(r), FAIL_MODEL)) {
+        keep_place(r, def, at);
         return true;
-    r->ctx->model_path = arena_printf(&r->ctx->session, "%s:%zu:%zu", r->path, at.line + 1, at.column + 1);
+    }
+    say_place(r, at);
     return false;
 }
 
@@ -138,7 +158,12 @@ static bool input_mapping(struct reader *r, const struct option *def)
         return config_error(r, start, "an input needs a name", NULL, NULL);
     const char *spec = arena_printf(&r->ctx->session, part[2] ? "%s:%s[%s]" : "%s:%s", part[0], part[1] ? part[1] : "",
                                     part[2]);
-    return option_set(r->ctx, r->options, def, spec, FAIL_MODEL);
+    if (option_set(r->ctx, r->options, def, spec, FAIL_MODEL)) {
+        keep_place(r, def, start);
+        return true;
+    }
+    say_place(r, start);
+    return false;
 }
 
 static bool set_value(struct reader *r, const struct option *def)

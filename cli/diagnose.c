@@ -60,6 +60,8 @@ static void put_json(struct context *ctx, struct report report, const struct opt
         if (d->severity == SEV_ERROR)
             member(&line, "class", class_words[d->fail]);
         member(&line, "file", ctx->model_path);
+        if (ctx->line)
+            strbuf_printf(&line, ",\"line\":%u,\"column\":%u", ctx->line, ctx->column);
         if (s) {
             member(&line, "node", s->name);
             member(&line, "operator", s->op);
@@ -98,7 +100,10 @@ static void put_result(const struct context *ctx, const struct diag *d, struct s
     json_string(out, d->text);
     strbuf_printf(out, "},\"occurrenceCount\":%u,\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":", d->repeats + 1);
     put_uri(out, ctx->model_path);
-    strbuf_printf(out, "}}");
+    strbuf_printf(out, "}");
+    if (ctx->line)
+        strbuf_printf(out, ",\"region\":{\"startLine\":%u,\"startColumn\":%u}", ctx->line, ctx->column);
+    strbuf_printf(out, "}");
     const char *name = s ? source_label(s) : d->tensor;
     if (name) {
         strbuf_printf(out, ",\"logicalLocations\":[{\"name\":");

@@ -90,6 +90,7 @@ PUBLIC int mccc_set(mccc *c, const char *name, const char *value)
     c->ctx->unwind = &here;
     c->ctx->fail = FAIL_NONE;
     c->ctx->model_path = "";
+    c->ctx->line = c->ctx->column = 0;
     if (setjmp(here) == 0)
         set_option(c, name, value);
     if (setjmp(here) == 0)

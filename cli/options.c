@@ -142,6 +142,9 @@ static bool set_number(struct context *ctx, struct options *o, const struct opti
 bool option_set(struct context *ctx, struct options *o, const struct option *def, const char *value, enum fail fail)
 {
     void *field = option_field(o, def);
+    for (uint32_t i = 0; i < o->places.n && def->kind != OPTION_LIST; i++)
+        if (o->places.data[i].def->offset == def->offset)      /* by another name, too */
+            o->places.data[i].path = NULL;
     if (def->kind != OPTION_FLAG && !value)
         return error_at(ctx, fail, (src_id){0}, NULL, "'%s' needs a value", def->name);
     switch (def->kind) {
@@ -225,6 +228,19 @@ static bool response_file(struct context *ctx, const char *path, struct argument
 struct setting { const struct option *def; const char *value; };
 struct settings { VEC(struct setting) items; };
 
+void option_blame(struct context *ctx, const struct options *o, const char *name, const char *text)
+{
+    const struct option *named = option_find(name, 'C');
+    for (uint32_t i = 0; named && i < o->places.n; i++) {
+        const struct config_place *place = &o->places.data[i];
+        if (place->def->offset != named->offset || !place->path || place->text != text)
+            continue;
+        ctx->model_path = place->path;
+        ctx->line = place->line;
+        ctx->column = place->column;
+    }
+}
+
 static const struct option *find_letter(char letter, char where)
 {
     for (uint32_t i = 0; i < option_count; i++)
@@ -298,7 +314,13 @@ bool options_parse(struct context *ctx, struct options *o, int argc, char **argv
         if (args.items.n > ARGUMENTS_MAX)
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "more than %d arguments", ARGUMENTS_MAX);
     }
-    if (!collect(ctx, o, &args, where, &settings))
+    bool good = collect(ctx, o, &args, where, &settings);
+    /* The form of errors first, so that those of the configuration and of other options have it. */
+    for (uint32_t i = 0; i < settings.items.n; i++)
+        if (strcmp(settings.items.data[i].def->name, "fdiagnostics-format") == 0 && !option_set(ctx, o, settings.items.data[i].def,
+                                                                                               settings.items.data[i].value, FAIL_USAGE))
+            return false;
+    if (!good)
         return false;
     const char *config = NULL;
     for (uint32_t i = 0; i < settings.items.n; i++)

@@ -8,6 +8,10 @@
 
 struct text_list { VEC(const char *) items; };
 
+struct option;
+/* Where the configuration sets an option; text: of a list, the item, else NULL. */
+struct config_place { const struct option *def; const char *text, *path; uint32_t line, column; };
+
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix, *config, *schedules;
     const char *depend_file;
@@ -24,6 +28,7 @@ struct options {
     bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate, all;
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
+    VEC(struct config_place) places;
 };
 
 enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_ONE_OF, OPTION_LIST, OPTION_INT, OPTION_SIZE, OPTION_REAL };
@@ -52,12 +57,15 @@ const char *option_suggest(const char *name, char where);
  * class `fail`. */
 bool option_set(struct context *, struct options *, const struct option *, const char *value, enum fail fail);
 
+/* Makes a diagnostic about the option (of a list: this item) point to the place in the configuration that set it, where one did. */
+void option_blame(struct context *, const struct options *, const char *name, const char *text);
+
 /* A command line. @file arguments are read in. The configuration file, when given, is applied first. Usage errors are
  * FAIL_USAGE diagnostics, those in the configuration FAIL_MODEL. */
 bool options_parse(struct context *, struct options *, int argc, char **argv, char where);
 
-/* cli/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path has become
- * "FILE:LINE:COLUMN", where the diagnostic belongs. */
+/* cli/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path, line and column say
+ * where the diagnostic belongs. */
 bool config_load(struct context *, struct options *, const char *path, char where);
 
 /* "-o, --output=FILE"; the help text with the default. */

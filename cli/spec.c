@@ -151,8 +151,10 @@ bool input_specs_parse(struct context *ctx, const struct text_list *texts, struc
     *n = 0;
     for (uint32_t i = 0; i < texts->items.n; i++) {
         struct input_spec spec;
-        if (!parse_spec(ctx, texts->items.data[i], &spec))
+        if (!parse_spec(ctx, texts->items.data[i], &spec)) {
+            *n = i;
             return false;
+        }
         uint32_t k = 0;
         while (k < *n && strcmp((*out)[k].name, spec.name) != 0)
             k++;

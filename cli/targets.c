@@ -100,11 +100,21 @@ static const char *wanted_arch(const struct options *o)
 bool targets_check(struct context *ctx, const struct options *o)
 {
     uint64_t bits;
-    if (!target_check(ctx, o->target))
+    const char *blamed = NULL;
+    if (!target_check(ctx, o->target)) {
+        option_blame(ctx, o, "target", NULL);
         return false;
+    }
     const char *arch = wanted_arch(o), *base = strcmp(arch, "x86_64") == 0 ? "x86-64" : "generic";
-    return levels_check(ctx, "march", arch, o->march) && levels_check(ctx, "variants", arch, o->variants) &&
-           (!o->mattr || cpu_bits(ctx, arch, base, o->mattr, &bits));
+    if (!levels_check(ctx, "march", arch, o->march))
+        blamed = "march";
+    else if (!levels_check(ctx, "variants", arch, o->variants))
+        blamed = "variants";
+    else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
+        blamed = "mattr";
+    if (blamed)
+        option_blame(ctx, o, blamed, NULL);
+    return !blamed;
 }
 
 /* ---- rows of the table ----------------------------------------------------------------------------------------- */

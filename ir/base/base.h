@@ -143,6 +143,7 @@ struct context {
     struct arena session;       /* lives as long as the context */
     struct limits limits;
     const char *model_path;     /* as the user gave it: every message begins with it */
+    uint32_t line, column;     /* behind it, from 1 on, where it is a configuration; 0: none */
     struct exprs *exprs;
     VEC(struct source) sources; /* [0] unused */
     VEC(struct diag) diags;

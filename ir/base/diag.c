@@ -267,6 +267,8 @@ void diag_render(const struct context *ctx, const struct diag *d, struct strbuf 
     size_t start = out->n;
     if (*ctx->model_path) {
         strbuf_escaped(out, ctx->model_path, NAME_MAX_SHOWN);
+        if (ctx->line)
+            strbuf_printf(out, ":%u:%u", ctx->line, ctx->column);
         strbuf_printf(out, ": ");
     }
     if (d->src.i)

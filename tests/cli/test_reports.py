@@ -165,6 +165,29 @@ def test_unsupported_operators_have_types_and_a_way_out(tmp_path):
     assert np.load(tmp_path / "out/y.npy").tolist() == [[0, 0.5, 1, 1]]
 
 
+@pytest.mark.parametrize("text,line,column,word", [
+    ("layout: NCHW\nmarch: nosuch\n", 2, 8, "nosuch"), ("variants: v3,v9\n", 1, 11, "v9"), ("mattr: +nosuch\n", 1, 8, "+nosuch"),
+    ("target: arm-none\n", 1, 9, "arm-none"), ("nosuch: 1\n", 1, 1, "unknown key"),
+    ("layout: [\n", 1, 9, "single value"), ("layout: NCHW: x\n", 1, 13, "not YAML"), ("layout: XY\n", 1, 9, "XY"),
+    ("input:\n  - {name: x, dtype: f33, shape: [1, 4]}\n", 2, 5, "f33"), ("input:\n  - x:f32[n,4]\n  - 'x:f32[a b,4]'\n", 3, 5, "a b"),
+    ("input:\n  - {name: x, shape: [1, 'a b']}\n", 2, 5, "a b")])
+def test_errors_of_the_configuration_have_a_place(model, tmp_path, text, line, column, word):
+    (tmp_path / "net.yaml").write_text(text)
+    done = mcc(model, f"--config={tmp_path}/net.yaml", "-fdiagnostics-format=json", "-o", tmp_path / "net.so")
+    said = json.loads(done.stderr)
+    assert done.returncode in (1, 2) and word in said["message"]
+    assert (said["file"], said["line"], said["column"]) == (f"{tmp_path}/net.yaml", line, column)
+    log = json.loads(mcc(model, f"--config={tmp_path}/net.yaml", "-fdiagnostics-format=sarif", "-o", tmp_path / "net.so").stderr)
+    place = log["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    assert place["region"] == {"startLine": line, "startColumn": column} and place["artifactLocation"]["uri"].endswith("/net.yaml")
+    assert mcc(model, f"--config={tmp_path}/net.yaml").stderr.startswith(f"{tmp_path}/net.yaml:{line}:{column}: error: ")
+
+
+def test_the_command_line_is_not_the_configurations_fault(model, tmp_path):
+    (tmp_path / "net.yaml").write_text("march: native\n")
+    assert mcc(model, f"--config={tmp_path}/net.yaml", "-mcpu=nosuch").stderr.startswith(f"{model}: error: ")
+
+
 # ---- made from the option table ---------------------------------------------------------------------------------------
 
 def test_autocomplete():
