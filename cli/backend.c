@@ -20,8 +20,7 @@
 static enum winograd_source winograd_source(const char *word)
 {
     static const char *const words[] = {
-        [WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"
-    };
+        [WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"};
     uint32_t k = COUNT_OF(words) - 1;
     while (k > 0 && strcmp(words[k], word) != 0)
         k--;
@@ -38,9 +37,13 @@ bool module_begin(struct compilation *c)
     m->facts = !c->graph ? 0 : c->graph->legal ? IS_LEGAL : IS_IMPORTED;
     m->opt_level = (int)o->level;
     m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
-                : !strcmp(o->layout, "NCHW") ? LAYOUT_NCHW : !strcmp(o->layout, "NHWC") ? LAYOUT_NHWC : LAYOUT_NC16C;
+                : !strcmp(o->layout, "NCHW")             ? LAYOUT_NCHW
+                : !strcmp(o->layout, "NHWC")             ? LAYOUT_NHWC
+                                                         : LAYOUT_NC16C;
     m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
-    m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0 : !strcmp(o->winograd, "auto") ? 6 : (uint32_t)(o->winograd[0] - '0');
+    m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0
+                  : !strcmp(o->winograd, "auto")              ? 6
+                                                              : (uint32_t)(o->winograd[0] - '0');
     m->winograd_weights = winograd_source(o->winograd_weights);
     m->broken = o->break_kernel;
     if (o->stats) {
@@ -89,12 +92,11 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
-        if (!k->text)   /* code of the program, or inside the kernel of a loop */
+        if (!k->text) /* code of the program, or inside the kernel of a loop */
             continue;
         unit_add(c, &v->target, k->name, k->text);
         scratch_need(c, k->local_bytes);
-        struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes,
-                                 .node = kernel_lead(m, k)};
+        struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
     for (uint32_t i = 0; i < m->prepare_kernels.n; i++) {
@@ -108,7 +110,10 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
-    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->needs, .program = m->program->name,
+    struct art_variant row = {.target = &v->target,
+                              .name = v->name,
+                              .features = v->needs,
+                              .program = m->program->name,
                               .prepare = m->prepare ? m->prepare->name : NULL};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
@@ -145,7 +150,8 @@ static bool schedules_read(struct compilation *c)
 {
     struct span text;
     const char *path = c->options->schedules;
-    return !path || (text_file_read(c->ctx, path, "schedules", SCHEDULES_MOST, &text) && schedules_parse(c->module, path, text.data));
+    return !path || (text_file_read(c->ctx, path, "schedules", SCHEDULES_MOST, &text) &&
+                     schedules_parse(c->module, path, text.data));
 }
 
 bool run_schedule(struct compilation *c)
@@ -165,12 +171,16 @@ bool run_schedule(struct compilation *c)
         VEC_PUSH(&c->ctx->session, &c->targets, v);
     }
     if (!c->targets.n)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
     choices_check(c);
     return true;
 }
 
-void print_schedules(const struct compilation *c, struct strbuf *out) { schedules_print(c->module, out); }
+void print_schedules(const struct compilation *c, struct strbuf *out)
+{
+    schedules_print(c->module, out);
+}
 
 /* What the names of a variant's functions end in: "_v3". */
 static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
@@ -227,7 +237,8 @@ static enum emit_kind text_kind(const struct options *o)
 /* The folder of compiled modules, or NULL. The user's own one is made where it is not there yet. */
 static const char *cache_folder(struct context *ctx, const struct options *o)
 {
-    const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     if (o->no_cache)
         return NULL;
     if (told)
@@ -236,17 +247,21 @@ static const char *cache_folder(struct context *ctx, const struct options *o)
         base = home && *home == '/' ? arena_printf(&ctx->session, "%s/.cache", home) : NULL;
     if (!base)
         return NULL;
-    (void)mkdir(base, 0700);     /* where it fails, the folder in it does too */
+    (void)mkdir(base, 0700); /* where it fails, the folder in it does too */
     return arena_printf(&ctx->session, "%s/mcc", base);
 }
 
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
-    return (struct codegen_options){
-        .self = o->worker ? o->worker : o->self, .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()), .opt_level = (int)o->level,
-        .emit = text_kind(o), .worker_memory = o->worker_memory, .cache = cache_folder(c->ctx, o), .cache_bytes = o->cache_bytes,
-        .verbose = o->verbose};
+    return (struct codegen_options){.self = o->worker ? o->worker : o->self,
+                                    .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
+                                    .opt_level = (int)o->level,
+                                    .emit = text_kind(o),
+                                    .worker_memory = o->worker_memory,
+                                    .cache = cache_folder(c->ctx, o),
+                                    .cache_bytes = o->cache_bytes,
+                                    .verbose = o->verbose};
 }
 
 /* Text of all functions; of objects the names, the CPUs that they are for and their sizes. */
@@ -255,8 +270,9 @@ void print_code(const struct compilation *c, struct strbuf *out)
     for (uint32_t i = 0; i < c->units.n; i++) {
         const struct codegen_unit *u = &c->units.data[i];
         if (text_kind(c->options) == EMIT_OBJECT)
-            strbuf_printf(out, "%s for %s: an object of %llu bytes%s%s\n", u->symbol, u->target->cpu, (unsigned long long)u->object.size,
-                          u->same ? ", the same as " : "", u->same ? u->same->symbol : "");
+            strbuf_printf(out, "%s for %s: an object of %llu bytes%s%s\n", u->symbol, u->target->cpu,
+                          (unsigned long long)u->object.size, u->same ? ", the same as " : "",
+                          u->same ? u->same->symbol : "");
         else
             strbuf_append(out, u->object.data, u->object.size);
     }
@@ -300,7 +316,9 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
     const struct type *t = value_type(c->graph, port->value);
     uint64_t flags = 0;
     for (; t->kind != TYPE_TENSOR && t->inner; t = t->inner)
-        flags |= t->kind == TYPE_SEQUENCE ? MCC_PORT_SEQUENCE : t->kind == TYPE_OPTIONAL ? MCC_PORT_OPTIONAL : MCC_PORT_MAP;
+        flags |= t->kind == TYPE_SEQUENCE   ? MCC_PORT_SEQUENCE
+                 : t->kind == TYPE_OPTIONAL ? MCC_PORT_OPTIONAL
+                                            : MCC_PORT_MAP;
     flags |= t->elem == ELEM_STR ? MCC_PORT_STRING : 0;
     if (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP) || t->rank < 0)
         return (struct art_port){.name = port->name, .elem = t->elem, .rank = -1, .flags = flags};
@@ -399,7 +417,8 @@ struct art_node *source_rows(struct compilation *c, uint32_t *n)
     struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
     for (uint32_t i = 0; i < c->ctx->sources.n; i++) {
         const struct source *s = &c->ctx->sources.data[i];
-        node[i] = (struct art_node){.name = source_label(s), .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
+        node[i] = (struct art_node){
+            .name = source_label(s), .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
     for (uint32_t i = 0; i < c->first_rows; i++) {
@@ -444,13 +463,21 @@ bool run_link(struct compilation *c)
     if (c->options->assembly || c->options->emit_llvm)
         return !c->output || write_text(c);
     struct codegen_options o = backend_options(c);
-    struct artifact a = {
-        .name = c->graph->name ? c->graph->name : "", .compiler = "mcc " MCCC_VERSION,
-        .target_text = c->variants.data[0].target->triple, .features = c->variants.data[0].name,
-        .variants = c->variants.data, .n_variants = c->variants.n, .kernels = c->kernel_rows.data,
-        .n_kernels = c->kernel_rows.n, .plan = "plan", .scratch_bytes = c->scratch,
-        .const_bytes = (int64_t)c->module->prepared_bytes, .weights = weights_of(c->module),
-        .units = c->units.data, .n_units = c->units.n, .prefix = c->options->prefix ? c->options->prefix : ""};
+    struct artifact a = {.name = c->graph->name ? c->graph->name : "",
+                         .compiler = "mcc " MCCC_VERSION,
+                         .target_text = c->variants.data[0].target->triple,
+                         .features = c->variants.data[0].name,
+                         .variants = c->variants.data,
+                         .n_variants = c->variants.n,
+                         .kernels = c->kernel_rows.data,
+                         .n_kernels = c->kernel_rows.n,
+                         .plan = "plan",
+                         .scratch_bytes = c->scratch,
+                         .const_bytes = (int64_t)c->module->prepared_bytes,
+                         .weights = weights_of(c->module),
+                         .units = c->units.data,
+                         .n_units = c->units.n,
+                         .prefix = c->options->prefix ? c->options->prefix : ""};
     if (!c->output)
         return true;
     for (uint32_t i = 1; i < c->variants.n; i++)

@@ -15,7 +15,10 @@ enum { DESCRIBE_MAX = 8 };
 
 /* ---- element types -------------------------------------------------------------------------------------- */
 
-static const struct { uint8_t code, bits; char class; } elem_rows[] = {
+static const struct {
+    uint8_t code, bits;
+    char class;
+} elem_rows[] = {
     {0, 0, 0},
 #define ELEM(id, name, number, bits, bytes, code, class) {code, bits == 0 ? 128 : bits, #class[0]},
 #include "ir/ops/elem.def"
@@ -111,10 +114,13 @@ bool blob_pack(struct context *ctx, const struct tensor *t, struct blob *out)
 
 /* ---- .npy ------------------------------------------------------------------------------------------------- */
 
-static const struct { enum elem elem; const char *descr; } npy_types[] = {
-    {ELEM_F32, "<f4"}, {ELEM_F64, "<f8"}, {ELEM_F16, "<f2"}, {ELEM_I8, "|i1"}, {ELEM_I16, "<i2"}, {ELEM_I32, "<i4"},
-    {ELEM_I64, "<i8"}, {ELEM_U8, "|u1"}, {ELEM_U16, "<u2"}, {ELEM_U32, "<u4"}, {ELEM_U64, "<u8"}, {ELEM_BOOL, "|b1"},
-    {ELEM_C64, "<c8"}, {ELEM_C128, "<c16"},
+static const struct {
+    enum elem elem;
+    const char *descr;
+} npy_types[] = {
+    {ELEM_F32, "<f4"}, {ELEM_F64, "<f8"},  {ELEM_F16, "<f2"}, {ELEM_I8, "|i1"},    {ELEM_I16, "<i2"},
+    {ELEM_I32, "<i4"}, {ELEM_I64, "<i8"},  {ELEM_U8, "|u1"},  {ELEM_U16, "<u2"},   {ELEM_U32, "<u4"},
+    {ELEM_U64, "<u8"}, {ELEM_BOOL, "|b1"}, {ELEM_C64, "<c8"}, {ELEM_C128, "<c16"},
 };
 static const char npy_magic[] = "\x93NUMPY";
 
@@ -226,8 +232,8 @@ static bool raw_parse(struct context *ctx, const char *path, struct span file, s
     if (!blob_alloc(ctx, out))
         return false;
     if (out->size != file.size)
-        return error_env(ctx, "'%s' has %zu bytes, the input takes %zu (--dim gives symbolic dimensions)", path, file.size,
-                         out->size);
+        return error_env(ctx, "'%s' has %zu bytes, the input takes %zu (--dim gives symbolic dimensions)", path,
+                         file.size, out->size);
     memcpy(out->data, file.data, file.size);
     return true;
 }
@@ -322,7 +328,8 @@ void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
     for (int32_t i = 0; i < b->rank; i++)
         strbuf_printf(out, i ? ",%lld" : "%lld", (long long)b->dims[i]);
     strbuf_printf(out, "]");
-    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || !elements) {
+    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) ||
+        !elements) {
         strbuf_printf(out, "\n");
         return;
     }
@@ -373,8 +380,11 @@ bool dims_known(struct context *ctx, const struct text_list *list, const char *c
         for (uint32_t k = 0; k < n && !found; k++)
             found = names[k] && strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
-                            "name" : "--dim %s: NAME=N", text);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
+                                                "name"
+                                              : "--dim %s: NAME=N",
+                            text);
     }
     return true;
 }
@@ -398,7 +408,8 @@ bool dim_find(struct context *ctx, const struct text_list *list, const char *nam
         return true;
     for (const char *p = text; *p; p++)
         if (*p < '0' || *p > '9' || !mul_i64(v, 10, &v) || !add_i64(v, *p - '0', &v))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s=%s: a dimension is a whole number", name, text);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s=%s: a dimension is a whole number", name,
+                            text);
     *out = v;
     return *text || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s= needs a number", name);
 }

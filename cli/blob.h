@@ -10,7 +10,7 @@ struct blob {
     enum elem elem;
     int32_t rank;
     int64_t dims[RANK_MAX];
-    void *data;               /* row-major, packed as in a file: elements under a byte share bytes, lowest bits first */
+    void *data; /* row-major, packed as in a file: elements under a byte share bytes, lowest bits first */
     size_t size;
 };
 

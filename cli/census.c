@@ -8,7 +8,10 @@
 
 #include "cli/backend.h"
 
-struct fate { uint32_t first, n_kernels; bool constant, view, in_graph; };
+struct fate {
+    uint32_t first, n_kernels;
+    bool constant, view, in_graph;
+};
 
 struct census {
     const struct compilation *c;
@@ -93,7 +96,8 @@ static void put_fate(const struct census *s, uint32_t index, struct strbuf *out)
     strbuf_escaped(out, name, 200);
     strbuf_printf(out, " (%s): ", node->op_type);
     if (f->n_kernels > 1)
-        strbuf_printf(out, "%u kernels, from k%u (%s) on\n", f->n_kernels, f->first, kernel_kind_name(m->kernels.data[f->first].kind));
+        strbuf_printf(out, "%u kernels, from k%u (%s) on\n", f->n_kernels, f->first,
+                      kernel_kind_name(m->kernels.data[f->first].kind));
     else if (f->n_kernels)
         strbuf_printf(out, "kernel k%u (%s)\n", f->first, kernel_kind_name(m->kernels.data[f->first].kind));
     else if (!s->needed[index])
@@ -113,7 +117,9 @@ void stats_fates(const struct compilation *c, struct strbuf *out)
     struct arena *arena = &c->ctx->session;
     const struct graph *g = c->imported;
     struct census s = {
-        .c = c, .fate = NEW_ARRAY(arena, struct fate, c->ctx->sources.n + 1), .needed = NEW_ARRAY(arena, bool, g->nodes.n + 1),
+        .c = c,
+        .fate = NEW_ARRAY(arena, struct fate, c->ctx->sources.n + 1),
+        .needed = NEW_ARRAY(arena, bool, g->nodes.n + 1),
         .stack = NEW_ARRAY(arena, uint32_t, g->nodes.n + 1),
     };
     mark_needed(&s);

@@ -10,7 +10,11 @@ struct report terminal_report(void);
 void terminal_print(const struct strbuf *);
 
 /* A sub-command as manual pages and completions show it. */
-struct command_row { const char *name; char where; const char *usage, *help; };
+struct command_row {
+    const char *name;
+    char where;
+    const char *usage, *help;
+};
 /* generate.c: candidates for "WORD" or "COMMAND,WORD"; the text called `what` (the words of --generate), false: unknown. */
 void generate_completions(const char *request, const struct command_row *, uint32_t n, struct strbuf *);
 bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);

@@ -64,7 +64,10 @@ bool run_legalize(struct compilation *c)
     return c->graph;
 }
 
-bool run_settle(struct compilation *c) { return constants_settle(c->graph); }
+bool run_settle(struct compilation *c)
+{
+    return constants_settle(c->graph);
+}
 
 void print_graph(const struct compilation *c, struct strbuf *out)
 {
@@ -74,8 +77,14 @@ void print_graph(const struct compilation *c, struct strbuf *out)
         graph_print(c->graph, out, c->options->print_full);
 }
 
-bool verify_graph(struct compilation *c) { return graph_verify(c->graph); }
-bool verify_module(struct compilation *c) { return module_verify(c->module) && module_verify_text(c->module); }
+bool verify_graph(struct compilation *c)
+{
+    return graph_verify(c->graph);
+}
+bool verify_module(struct compilation *c)
+{
+    return module_verify(c->module) && module_verify_text(c->module);
+}
 
 /* ---- the whole way --------------------------------------------------------------------------------------------- */
 
@@ -92,18 +101,21 @@ static bool prefix_check(struct context *ctx, const char *p)
 static bool compile_run(struct compilation *c)
 {
     const struct options *o = c->options;
-    if (!stages_known(c->ctx, o) || !prefix_check(c->ctx, o->prefix) || !targets_check(c->ctx, o) || !remarks_check(c->ctx, o))
+    if (!stages_known(c->ctx, o) || !prefix_check(c->ctx, o->prefix) || !targets_check(c->ctx, o) ||
+        !remarks_check(c->ctx, o))
         return false;
     if (o->stop_after)
         c->output = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;
     else if (!c->last)
         c->output = o->output ? o->output : output_default(c->ctx, o, c->ctx->model_path);
     if (c->output && strcmp(c->output, "-") == 0)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "the output is a file: only -stop-after writes to standard output");
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "the output is a file: only -stop-after writes to standard output");
     if (c->output) {
         struct file_list model = {0};
         VEC_PUSH(&c->ctx->session, &model.paths, c->ctx->model_path);
-        if (!output_name_check(c->ctx, o, c->output) || !output_check(c->ctx, c->output) || !output_differs(c->ctx, c->output, &model, o->config))
+        if (!output_name_check(c->ctx, o, c->output) || !output_check(c->ctx, c->output) ||
+            !output_differs(c->ctx, c->output, &model, o->config))
             return false;
     }
     if (!module_begin(c) || !stages_run(c, NULL))

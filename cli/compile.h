@@ -60,7 +60,11 @@ const struct stage *stage_find(const char *name);        /* NULL: there is none 
 /* Do -stop-after and -print-after name stages? False after a usage error. */
 bool stages_known(struct context *, const struct options *);
 
-struct stage_cost { double start, ms; int64_t heap; bool ran; };   /* start: of the monotonic clock */
+struct stage_cost {
+    double start, ms;
+    int64_t heap;
+    bool ran;
+};   /* start: of the monotonic clock */
 /* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the options say.
  * False after a diagnostic. */
 bool stage_run(struct compilation *, const struct stage *, struct stage_cost *);

@@ -72,8 +72,7 @@ static bool next_event(struct reader *r)
     }
     const yaml_event_t *e = &r->event;
     switch (e->type) {
-    case YAML_ALIAS_EVENT:
-        return config_error(r, e->start_mark, "anchors are not supported", NULL, NULL);
+    case YAML_ALIAS_EVENT: return config_error(r, e->start_mark, "anchors are not supported", NULL, NULL);
     case YAML_SCALAR_EVENT:
         if (strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
             return config_error(r, e->start_mark, "a NUL byte in a text", NULL, NULL);
@@ -86,11 +85,8 @@ static bool next_event(struct reader *r)
             return event_plain(r, e->data.mapping_start.anchor, e->data.mapping_start.tag);
         return event_plain(r, e->data.sequence_start.anchor, e->data.sequence_start.tag);
     case YAML_SEQUENCE_END_EVENT:
-    case YAML_MAPPING_END_EVENT:
-        r->depth--;
-        return true;
-    default:
-        return true;
+    case YAML_MAPPING_END_EVENT: r->depth--; return true;
+    default: return true;
     }
 }
 
@@ -149,7 +145,8 @@ static bool input_mapping(struct reader *r, const struct option *def)
         if (r->ctx->fail)
             return false;
         if (r->event.type != YAML_SEQUENCE_END_EVENT)
-            return config_error(r, r->event.start_mark, "a dimension is a number, a name or name=least..most", NULL, NULL);
+            return config_error(r, r->event.start_mark, "a dimension is a number, a name or name=least..most", NULL,
+                                NULL);
         part[k] = shape.n ? shape.data : "";
     }
     if (r->ctx->fail)
@@ -172,7 +169,8 @@ static bool set_value(struct reader *r, const struct option *def)
     if (r->event.type == YAML_SCALAR_EVENT)
         return set_scalar(r, def);
     if (def->kind != OPTION_LIST || r->event.type != YAML_SEQUENCE_START_EVENT)
-        return config_error(r, at, def->name, def->kind == OPTION_LIST ? " takes a list" : " takes a single value", NULL);
+        return config_error(r, at, def->name, def->kind == OPTION_LIST ? " takes a list" : " takes a single value",
+                            NULL);
     while (next_event(r) && r->event.type != YAML_SEQUENCE_END_EVENT) {
         bool mapping = r->event.type == YAML_MAPPING_START_EVENT && strcmp(def->name, "input") == 0;
         if (!mapping && r->event.type != YAML_SCALAR_EVENT)

@@ -8,7 +8,11 @@
 #include <string.h>
 
 enum { BIT_BASE = -1, BIT_TUNING = -2 };
-struct feature { const char *arch, *name; int bit; uint64_t implied; };
+struct feature {
+    const char *arch, *name;
+    int bit;
+    uint64_t implied;
+};
 
 #define X(id) (1ull << RT_X86_##id)
 #define A(id) (1ull << RT_ARM_##id)
@@ -25,7 +29,10 @@ static const struct feature feature_rows[] = {
 #define V2 (X(CX16) | X(SAHF) | X(POPCNT) | X(SSE42))
 #define V3 (V2 | X(XSAVE) | X(AVX2) | X(BMI) | X(BMI2) | X(F16C) | X(FMA) | X(LZCNT) | X(MOVBE))
 #define V4 (V3 | X(AVX512BW) | X(AVX512CD) | X(AVX512DQ) | X(AVX512VL))
-static const struct { const char *name; uint64_t bits; } cpu_rows[] = {
+static const struct {
+    const char *name;
+    uint64_t bits;
+} cpu_rows[] = {
     {"x86-64", 0}, {"x86-64-v2", V2}, {"x86-64-v3", V3}, {"x86-64-v4", V4}, {"generic", 0}, {"generic-rv64", 0},
 };
 
@@ -80,8 +87,10 @@ static bool refuse_feature(struct context *ctx, const char *arch, const char *wo
             nearest_try(&near, feature_rows[i].name);
     strbuf_init(&list, &ctx->session);
     cpu_list(arch, &list);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr': '%s' is no feature of %s that can be tested when the network is "
-                    "opened%s%s%s; these can: %s", word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "'mattr': '%s' is no feature of %s that can be tested when the network is "
+                    "opened%s%s%s; these can: %s",
+                    word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
                     near.found ? "'?" : "", list.data);
 }
 
@@ -90,11 +99,13 @@ static bool apply(struct context *ctx, const char *arch, const char *word, uint6
 {
     const struct feature *f = *word == '+' || *word == '-' ? feature_find(arch, word + 1) : NULL;
     if ((*word != '+' && *word != '-') || !word[1])
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr' takes features such as +avx512vnni,-fma, not '%s'", word);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr' takes features such as +avx512vnni,-fma, not '%s'",
+                        word);
     if (!f)
         return refuse_feature(ctx, arch, word);
     if (*word == '-' && f->bit == BIT_BASE)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr': code for %s is made of '%s', which cannot be taken away", arch, f->name);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'mattr': code for %s is made of '%s', which cannot be taken away", arch, f->name);
     if (f->bit >= 0)
         *bits = *word == '+' ? with_implied(arch, *bits | 1ull << f->bit) : without(arch, *bits, f->bit);
     return true;

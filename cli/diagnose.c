@@ -10,8 +10,12 @@ static const char *const class_words[] = {"none", "model", "usage", "environment
 
 static bool shown(const struct diag *d, const struct options *o)
 {
-    const struct { const char *flag; bool asked, unwanted; } rows[] = {
-        {"if", o->remark_if, o->no_remark_if}, {"loop", o->remark_loop, o->no_remark_loop},
+    const struct {
+        const char *flag;
+        bool asked, unwanted;
+    } rows[] = {
+        {"if", o->remark_if, o->no_remark_if},
+        {"loop", o->remark_loop, o->no_remark_loop},
     };
     for (size_t i = 0; d->severity == SEV_REMARK && d->flag && i < COUNT_OF(rows); i++)
         if (strcmp(d->flag, rows[i].flag) == 0)
@@ -84,7 +88,8 @@ static void put_uri(struct strbuf *out, const char *path)
 {
     strbuf_append(out, "\"", 1);
     for (const char *p = path; *p; p++) {
-        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || strchr("-._~/", *p);
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+                     strchr("-._~/", *p);
         strbuf_printf(out, plain ? "%c" : "%%%02X", (unsigned char)*p);
     }
     strbuf_append(out, "\"", 1);
@@ -98,7 +103,8 @@ static void put_result(const struct context *ctx, const struct diag *d, struct s
     json_string(out, d->flag ? d->flag : class_words[d->fail]);
     strbuf_printf(out, ",\"level\":\"%s\",\"message\":{\"text\":", levels[d->severity]);
     json_string(out, d->text);
-    strbuf_printf(out, "},\"occurrenceCount\":%u,\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":", d->repeats + 1);
+    strbuf_printf(out, "},\"occurrenceCount\":%u,\"locations\":[{\"physicalLocation\":{\"artifactLocation\":{\"uri\":",
+                  d->repeats + 1);
     put_uri(out, ctx->model_path);
     strbuf_printf(out, "}");
     if (ctx->line)
@@ -118,8 +124,10 @@ static void put_sarif(struct context *ctx, struct report report, const struct op
     struct strbuf log;
     const char *comma = "";
     strbuf_init(&log, &ctx->session);
-    strbuf_printf(&log, "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\"runs\":[{\"tool\":{\"driver\":"
-                        "{\"name\":\"mcc\",\"version\":\"" MCCC_VERSION "\"}},\"results\":[");
+    strbuf_printf(
+        &log,
+        "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\"runs\":[{\"tool\":{\"driver\":"
+        "{\"name\":\"mcc\",\"version\":\"" MCCC_VERSION "\"}},\"results\":[");
     for (uint32_t i = 0; i < ctx->diags.n; i++) {
         if (!shown(&ctx->diags.data[i], o))
             continue;
@@ -133,8 +141,13 @@ static void put_sarif(struct context *ctx, struct report report, const struct op
 
 void report_diagnostics(struct context *ctx, struct report report, const struct options *o)
 {
-    static const struct { const char *name; void (*put)(struct context *, struct report, const struct options *); } formats[] = {
-        {"text", put_text}, {"json", put_json}, {"sarif", put_sarif},
+    static const struct {
+        const char *name;
+        void (*put)(struct context *, struct report, const struct options *);
+    } formats[] = {
+        {"text", put_text},
+        {"json", put_json},
+        {"sarif", put_sarif},
     };
     for (size_t i = 0; i < COUNT_OF(formats) && ctx->diags.n; i++)
         if (strcmp(o->diagnostics, formats[i].name) == 0)

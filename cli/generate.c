@@ -52,7 +52,8 @@ static void autocomplete(const char *request, const struct command_row *rows, ui
     const char *comma = strchr(request, ',');
     char where = 'C';
     for (uint32_t i = 0; comma && i < n; i++)
-        if (strlen(rows[i].name) == (size_t)(comma - request) && memcmp(rows[i].name, request, (size_t)(comma - request)) == 0)
+        if (strlen(rows[i].name) == (size_t)(comma - request) &&
+            memcmp(rows[i].name, request, (size_t)(comma - request)) == 0)
             where = rows[i].where;
     const char *word = comma ? comma + 1 : request, *equals = strchr(word, '=');
     size_t dashes = strspn(word, "-");
@@ -115,30 +116,39 @@ static void roff_options(struct strbuf *out, char where)
 
 static void manual_command(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
-    strbuf_printf(out, ".TH MCC 1 \"\" \"mcc %s\"\n.SH NAME\nmcc \\- ahead\\-of\\-time compiler for neural networks\n.SH SYNOPSIS\n", MCCC_VERSION);
+    strbuf_printf(
+        out,
+        ".TH MCC 1 \"\" \"mcc %s\"\n.SH NAME\nmcc \\- ahead\\-of\\-time compiler for neural networks\n.SH SYNOPSIS\n",
+        MCCC_VERSION);
     for (uint32_t i = 0; i < n; i++) {
         strbuf_printf(out, "%s.B mcc\n", i ? ".br\n" : "");
         roff(out, rows[i].usage);
         strbuf_printf(out, "\n");
     }
-    strbuf_printf(out, ".SH DESCRIPTION\n.B mcc\ncompiles an ONNX network to a native shared object that needs only libc.\n");
+    strbuf_printf(
+        out, ".SH DESCRIPTION\n.B mcc\ncompiles an ONNX network to a native shared object that needs only libc.\n");
     for (uint32_t i = 0; i < n; i++) {
         strbuf_printf(out, ".SS mcc %s\n", rows[i].name);
         roff(out, rows[i].help);
         strbuf_printf(out, ".\n");
         roff_options(out, rows[i].where);
     }
-    strbuf_printf(out, ".SH EXIT STATUS\n0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk), "
-                       "4 a limit was reached (memory included), 5 internal error.\n.SH SEE ALSO\n.BR mcc.yaml (5),\n.BR mcc_model (3)\n");
+    strbuf_printf(
+        out,
+        ".SH EXIT STATUS\n0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk), "
+        "4 a limit was reached (memory included), 5 internal error.\n.SH SEE ALSO\n.BR mcc.yaml (5),\n.BR mcc_model (3)\n");
 }
 
 static void manual_config(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out, ".TH MCC.YAML 5 \"\" \"mcc %s\"\n.SH NAME\nmcc.yaml \\- options of mcc in a file\n.SH DESCRIPTION\n"
-                       "A YAML mapping of option names to values, given to\n.BR mcc (1)\nas \\-\\-config=FILE. Each key stands once; "
-                       "the command line wins over it. Options that may be given again take a list. Anchors, aliases, tags and "
-                       "several documents are refused; an unknown key is an error with its line and column.\n.SH KEYS\n", MCCC_VERSION);
+    strbuf_printf(
+        out,
+        ".TH MCC.YAML 5 \"\" \"mcc %s\"\n.SH NAME\nmcc.yaml \\- options of mcc in a file\n.SH DESCRIPTION\n"
+        "A YAML mapping of option names to values, given to\n.BR mcc (1)\nas \\-\\-config=FILE. Each key stands once; "
+        "the command line wins over it. Options that may be given again take a list. Anchors, aliases, tags and "
+        "several documents are refused; an unknown key is an error with its line and column.\n.SH KEYS\n",
+        MCCC_VERSION);
     roff_options(out, 'F');
     strbuf_printf(out, ".SH EXAMPLE\n.nf\nO: 2\nlayout: auto\ninput:\n  \\- x:f32[batch=1..64,3,224,224]\n"
                        "  \\- {name: mask, dtype: bool, shape: [batch, 1]}\n.fi\n.SH SEE ALSO\n.BR mcc (1)\n");
@@ -149,55 +159,56 @@ static void manual_config(const struct command_row *rows, uint32_t n, struct str
 static void shell_bash(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out,
-                  "# bash completion for mcc\n"
-                  "_mcc()\n{\n"
-                  "    local line=${COMP_LINE:0:COMP_POINT} word command=\n"
-                  "    word=${line##*[[:space:]]}\n"
-                  "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
-                  "    COMPREPLY=()\n"
-                  "    while IFS=$'\\t' read -r name _; do\n"
-                  "        [[ $word == *=* ]] && name=${name#*=}\n"
-                  "        COMPREPLY+=(\"$name\")\n"
-                  "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" 2>/dev/null)\n"
-                  "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-                  "}\n"
-                  "complete -o default -F _mcc mcc\n");
+    strbuf_printf(out, "# bash completion for mcc\n"
+                       "_mcc()\n{\n"
+                       "    local line=${COMP_LINE:0:COMP_POINT} word command=\n"
+                       "    word=${line##*[[:space:]]}\n"
+                       "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
+                       "    COMPREPLY=()\n"
+                       "    while IFS=$'\\t' read -r name _; do\n"
+                       "        [[ $word == *=* ]] && name=${name#*=}\n"
+                       "        COMPREPLY+=(\"$name\")\n"
+                       "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" 2>/dev/null)\n"
+                       "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+                       "}\n"
+                       "complete -o default -F _mcc mcc\n");
 }
 
 static void shell_zsh(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out,
-                  "#compdef mcc\n"
-                  "# zsh completion for mcc\n"
-                  "local -a names helps\n"
-                  "local command= line name help\n"
-                  "(( CURRENT > 2 )) && command=${words[2]},\n"
-                  "while IFS=$'\\t' read -r name help; do\n"
-                  "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
-                  "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" 2>/dev/null)\n"
-                  "(( $#names )) && compadd -l -S '' -d helps -a names || _files\n");
+    strbuf_printf(out, "#compdef mcc\n"
+                       "# zsh completion for mcc\n"
+                       "local -a names helps\n"
+                       "local command= line name help\n"
+                       "(( CURRENT > 2 )) && command=${words[2]},\n"
+                       "while IFS=$'\\t' read -r name help; do\n"
+                       "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
+                       "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" 2>/dev/null)\n"
+                       "(( $#names )) && compadd -l -S '' -d helps -a names || _files\n");
 }
 
 static void shell_fish(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out,
-                  "# fish completion for mcc\n"
-                  "function __mcc_complete\n"
-                  "    set -l before (commandline -opc)\n"
-                  "    set -l command\n"
-                  "    test (count $before) -gt 1; and set command $before[2],\n"
-                  "    $before[1] --autocomplete=\"$command\"(commandline -ct) 2>/dev/null\n"
-                  "end\n"
-                  "complete -c mcc -a '(__mcc_complete)'\n");
+    strbuf_printf(out, "# fish completion for mcc\n"
+                       "function __mcc_complete\n"
+                       "    set -l before (commandline -opc)\n"
+                       "    set -l command\n"
+                       "    test (count $before) -gt 1; and set command $before[2],\n"
+                       "    $before[1] --autocomplete=\"$command\"(commandline -ct) 2>/dev/null\n"
+                       "end\n"
+                       "complete -c mcc -a '(__mcc_complete)'\n");
 }
 
 bool generate_text(const char *what, const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
-    static const struct { const char *name; void (*make)(const struct command_row *, uint32_t, struct strbuf *); } kinds[] = {
-        {"mcc.1", manual_command}, {"mcc.yaml.5", manual_config}, {"bash", shell_bash}, {"zsh", shell_zsh}, {"fish", shell_fish},
+    static const struct {
+        const char *name;
+        void (*make)(const struct command_row *, uint32_t, struct strbuf *);
+    } kinds[] = {
+        {"mcc.1", manual_command}, {"mcc.yaml.5", manual_config}, {"bash", shell_bash},
+        {"zsh", shell_zsh},        {"fish", shell_fish},
     };
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, what) == 0) {

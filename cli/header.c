@@ -13,7 +13,9 @@
 #include "cli/backend.h"
 #include "cli/blob.h"
 
-struct names { VEC(const char *) items; };
+struct names {
+    VEC(const char *) items;
+};
 
 struct header {
     struct compilation *c;
@@ -27,10 +29,12 @@ struct header {
 static const char *c_type(enum elem elem)
 {
     static const char *const types[ELEM_COUNT] = {
-        [ELEM_F32] = "float", [ELEM_F64] = "double", [ELEM_F16] = "uint16_t", [ELEM_BF16] = "uint16_t", [ELEM_I8] = "int8_t",
-        [ELEM_I16] = "int16_t", [ELEM_I32] = "int32_t", [ELEM_I64] = "int64_t", [ELEM_U8] = "uint8_t", [ELEM_U16] = "uint16_t",
-        [ELEM_U32] = "uint32_t", [ELEM_U64] = "uint64_t", [ELEM_BOOL] = "uint8_t", [ELEM_F8E4M3FN] = "uint8_t",
-        [ELEM_F8E4M3FNUZ] = "uint8_t", [ELEM_F8E5M2] = "uint8_t", [ELEM_F8E5M2FNUZ] = "uint8_t", [ELEM_F8E8M0] = "uint8_t",
+        [ELEM_F32] = "float",      [ELEM_F64] = "double",         [ELEM_F16] = "uint16_t",
+        [ELEM_BF16] = "uint16_t",  [ELEM_I8] = "int8_t",          [ELEM_I16] = "int16_t",
+        [ELEM_I32] = "int32_t",    [ELEM_I64] = "int64_t",        [ELEM_U8] = "uint8_t",
+        [ELEM_U16] = "uint16_t",   [ELEM_U32] = "uint32_t",       [ELEM_U64] = "uint64_t",
+        [ELEM_BOOL] = "uint8_t",   [ELEM_F8E4M3FN] = "uint8_t",   [ELEM_F8E4M3FNUZ] = "uint8_t",
+        [ELEM_F8E5M2] = "uint8_t", [ELEM_F8E5M2FNUZ] = "uint8_t", [ELEM_F8E8M0] = "uint8_t",
     };
     return types[elem];
 }
@@ -40,14 +44,17 @@ static const char *c_type(enum elem elem)
 static bool is_reserved(const char *word)
 {
     static const char *const words[] = {
-        "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue", "default",
-        "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-        "inline", "int", "long", "mutable", "namespace", "new", "not", "operator", "or", "private", "protected", "public", "register",
-        "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
-        "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor",
-        "api", "in", "out", "ins", "outs", "state", "code", "dims", "shape", "in_shape", "out_shape",    /* the wrapper's own */
-        "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "mcc_api", "mcc_ctx",
-        "mcc_error", "mcc_host", "NULL", "DLTensor", "DLDevice", "DLDataType", "kDLCPU",
+        "alignas", "alignof",  "and",       "asm",      "auto",     "bool",      "break",    "case",       "catch",
+        "char",    "class",    "const",     "continue", "default",  "delete",    "do",       "double",     "else",
+        "enum",    "explicit", "export",    "extern",   "false",    "float",     "for",      "friend",     "goto",
+        "if",      "inline",   "int",       "long",     "mutable",  "namespace", "new",      "not",        "operator",
+        "or",      "private",  "protected", "public",   "register", "restrict",  "return",   "short",      "signed",
+        "sizeof",  "static",   "struct",    "switch",   "template", "this",      "throw",    "true",       "try",
+        "typedef", "typename", "union",     "unsigned", "using",    "virtual",   "void",     "volatile",   "while",
+        "xor",     "api",      "in",        "out",      "ins",      "outs",      "state",    "code",       "dims",
+        "shape",   "in_shape", "out_shape",    /* the wrapper's own */
+        "int8_t",  "int16_t",  "int32_t",   "int64_t",  "uint8_t",  "uint16_t",  "uint32_t", "uint64_t",   "size_t",
+        "mcc_api", "mcc_ctx",  "mcc_error", "mcc_host", "NULL",     "DLTensor",  "DLDevice", "DLDataType", "kDLCPU",
     };
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (strcmp(words[i], word) == 0)
@@ -103,7 +110,9 @@ static void name_all(struct header *h)
 static bool port_serves(struct header *h, const struct art_port *p, bool output)
 {
     bool plain = !(p->flags & ~(uint64_t)MCC_PORT_DYNAMIC) && p->rank >= 0;
-    const char *why = !plain ? "is no plain tensor of known rank" : !c_type(p->elem) ? "has no element type of C" : NULL;
+    const char *why = !plain             ? "is no plain tensor of known rank"
+                      : !c_type(p->elem) ? "has no element type of C"
+                                         : NULL;
     for (int32_t d = 0; !why && d < p->rank; d++) {
         if (p->flags & MCC_PORT_DYNAMIC)
             why = "has a shape that the data decides";
@@ -145,13 +154,14 @@ static void put_prototype(struct header *h)
     if (h->out.n == at) {
         strbuf_printf(&h->out, "void");
     } else {
-        memmove(h->out.data + at, h->out.data + at + 2, h->out.n - at - 1);   /* the first ", " */
+        memmove(h->out.data + at, h->out.data + at + 2, h->out.n - at - 1); /* the first ", " */
         h->out.n -= 2;
     }
     strbuf_printf(&h->out, ")");
 }
 
-static void put_tensors(struct header *h, const struct art_port *ports, const char **names, uint32_t n, const char *array)
+static void put_tensors(struct header *h, const struct art_port *ports, const char **names, uint32_t n,
+                        const char *array)
 {
     for (uint32_t i = 0; i < n; i++) {
         DLDataType type = elem_dlpack(ports[i].elem);
@@ -162,12 +172,16 @@ static void put_tensors(struct header *h, const struct art_port *ports, const ch
             else if (dim->extent == -1)
                 strbuf_printf(&h->out, "    %s_shape[%u][%d] = %s;\n", array, i, d, h->sym[dim->symbol]);
         }
-        strbuf_printf(&h->out, "    %s[%u].data = (void *)%s;\n    %s[%u].device.device_type = kDLCPU;\n    %s[%u].device.device_id = 0;\n"
-                               "    %s[%u].ndim = %d;\n    %s[%u].strides = NULL;\n    %s[%u].byte_offset = 0;\n", array, i, names[i], array,
-                      i, array, i, array, i, ports[i].rank, array, i, array, i);
-        strbuf_printf(&h->out, "    %s[%u].dtype.code = %u;\n    %s[%u].dtype.bits = %u;\n    %s[%u].dtype.lanes = 1;\n", array, i,
-                      type.code, array, i, type.bits, array, i);
-        strbuf_printf(&h->out, "    %s[%u].shape = %s_shape[%u];\n    %ss[%u] = &%s[%u];\n", array, i, array, i, array, i, array, i);
+        strbuf_printf(
+            &h->out,
+            "    %s[%u].data = (void *)%s;\n    %s[%u].device.device_type = kDLCPU;\n    %s[%u].device.device_id = 0;\n"
+            "    %s[%u].ndim = %d;\n    %s[%u].strides = NULL;\n    %s[%u].byte_offset = 0;\n",
+            array, i, names[i], array, i, array, i, array, i, ports[i].rank, array, i, array, i);
+        strbuf_printf(&h->out,
+                      "    %s[%u].dtype.code = %u;\n    %s[%u].dtype.bits = %u;\n    %s[%u].dtype.lanes = 1;\n", array,
+                      i, type.code, array, i, type.bits, array, i);
+        strbuf_printf(&h->out, "    %s[%u].shape = %s_shape[%u];\n    %ss[%u] = &%s[%u];\n", array, i, array, i, array,
+                      i, array, i);
     }
 }
 
@@ -184,7 +198,8 @@ static void put_run(struct header *h)
     const struct artifact *a = h->a;
     uint32_t n_in = a->n_in ? a->n_in : 1, n_out = a->n_out ? a->n_out : 1;
     put_prototype(h);
-    strbuf_printf(&h->out, "\n{\n    DLTensor in[%u], out[%u];\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
+    strbuf_printf(&h->out,
+                  "\n{\n    DLTensor in[%u], out[%u];\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
                   n_out, n_in, n_out);
     strbuf_printf(&h->out, "    int64_t in_shape[%u][%d], out_shape[%u][%d];\n", n_in, most_dims(a->in, a->n_in), n_out,
                   most_dims(a->out, a->n_out));
@@ -194,46 +209,59 @@ static void put_run(struct header *h)
         strbuf_printf(&h->out, "    int64_t *shape[%u];\n", n_out);
         for (uint32_t i = 0; i < a->n_out; i++)
             strbuf_printf(&h->out, "    shape[%u] = out_shape[%u];\n", i, i);
-        strbuf_printf(&h->out, "    code = %s_state.api->plan(%s_state.model, ins, shape, NULL, &%s_state.error);\n"
-                               "    if (code)\n        return code;\n", h->name, h->name, h->name);
+        strbuf_printf(&h->out,
+                      "    code = %s_state.api->plan(%s_state.model, ins, shape, NULL, &%s_state.error);\n"
+                      "    if (code)\n        return code;\n",
+                      h->name, h->name, h->name);
     }
     put_tensors(h, a->out, h->outs, a->n_out, "out");
-    strbuf_printf(&h->out, "    return %s_state.api->run(%s_state.ctx, ins, outs, &%s_state.error);\n}\n\n", h->name, h->name, h->name);
+    strbuf_printf(&h->out, "    return %s_state.api->run(%s_state.ctx, ins, outs, &%s_state.error);\n}\n\n", h->name,
+                  h->name, h->name);
 }
 
 static void put_declarations(struct header *h)
 {
     const char *n = h->name;
-    strbuf_printf(&h->out,
-                  "/* Made by mcc. One file of the program defines %s_IMPLEMENTATION before it includes this; the program is linked with\n"
-                  " * the compiled network (or its object or archive) and includes mcc.h from its include path.\n"
-                  " *\n * %s_run returns MCC_OK or a negative MCC_E_*, %s_error says what went wrong. It opens the network on its first call;\n"
-                  " * %s_open does that earlier, with a host's services. One run at a time: another one meanwhile gives MCC_E_BUSY.\n */\n"
-                  "#ifndef %s_MCC_H\n#define %s_MCC_H\n\n#include \"mcc.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
-                  h->upper, n, n, n, h->upper, h->upper);
+    strbuf_printf(
+        &h->out,
+        "/* Made by mcc. One file of the program defines %s_IMPLEMENTATION before it includes this; the program is linked with\n"
+        " * the compiled network (or its object or archive) and includes mcc.h from its include path.\n"
+        " *\n * %s_run returns MCC_OK or a negative MCC_E_*, %s_error says what went wrong. It opens the network on its first call;\n"
+        " * %s_open does that earlier, with a host's services. One run at a time: another one meanwhile gives MCC_E_BUSY.\n */\n"
+        "#ifndef %s_MCC_H\n#define %s_MCC_H\n\n#include \"mcc.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+        h->upper, n, n, n, h->upper, h->upper);
     put_prototype(h);
-    strbuf_printf(&h->out, ";\nint %s_open(const mcc_host *host);\nvoid %s_close(void);\nconst char *%s_error(void);\n\n", n, n, n);
+    strbuf_printf(&h->out,
+                  ";\nint %s_open(const mcc_host *host);\nvoid %s_close(void);\nconst char *%s_error(void);\n\n", n, n,
+                  n);
 }
 
 static void put_bodies(struct header *h, const char *query)
 {
     const char *n = h->name;
-    strbuf_printf(&h->out, "#ifdef __cplusplus\n}\n#endif\n#endif\n\n#if defined(%s_IMPLEMENTATION) && !defined(%s_MCC_BODIES)\n"
-                           "#define %s_MCC_BODIES\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", h->upper, h->upper, h->upper);
+    strbuf_printf(&h->out,
+                  "#ifdef __cplusplus\n}\n#endif\n#endif\n\n#if defined(%s_IMPLEMENTATION) && !defined(%s_MCC_BODIES)\n"
+                  "#define %s_MCC_BODIES\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
+                  h->upper, h->upper, h->upper);
     if (strcmp(query, "mcc_query") != 0)
         strbuf_printf(&h->out, "const mcc_api *%s(uint32_t abi);\n", query);
-    strbuf_printf(&h->out, "static struct { const mcc_api *api; mcc_model *model; mcc_ctx *ctx; mcc_error error; } %s_state;\n\n", n);
-    strbuf_printf(&h->out,
-                  "int %s_open(const mcc_host *host)\n{\n    int code;\n    if (%s_state.ctx)\n        return MCC_OK;\n"
-                  "    %s_state.api = %s(MCC_ABI);\n    if (!%s_state.api)\n        return MCC_E_IO;\n"
-                  "    code = %s_state.api->open(host, &%s_state.model, &%s_state.error);\n    if (code)\n        return code;\n"
-                  "    code = %s_state.api->ctx_new(%s_state.model, NULL, 0, &%s_state.ctx, &%s_state.error);\n"
-                  "    if (code)\n        %s_state.api->close(%s_state.model);\n    return code;\n}\n\n",
-                  n, n, n, query, n, n, n, n, n, n, n, n, n, n);
-    strbuf_printf(&h->out,
-                  "void %s_close(void)\n{\n    if (!%s_state.ctx)\n        return;\n    %s_state.api->ctx_free(%s_state.ctx);\n"
-                  "    %s_state.api->close(%s_state.model);\n    %s_state.ctx = NULL;\n}\n\n"
-                  "const char *%s_error(void)\n{\n    return %s_state.error.text;\n}\n\n", n, n, n, n, n, n, n, n, n);
+    strbuf_printf(
+        &h->out, "static struct { const mcc_api *api; mcc_model *model; mcc_ctx *ctx; mcc_error error; } %s_state;\n\n",
+        n);
+    strbuf_printf(
+        &h->out,
+        "int %s_open(const mcc_host *host)\n{\n    int code;\n    if (%s_state.ctx)\n        return MCC_OK;\n"
+        "    %s_state.api = %s(MCC_ABI);\n    if (!%s_state.api)\n        return MCC_E_IO;\n"
+        "    code = %s_state.api->open(host, &%s_state.model, &%s_state.error);\n    if (code)\n        return code;\n"
+        "    code = %s_state.api->ctx_new(%s_state.model, NULL, 0, &%s_state.ctx, &%s_state.error);\n"
+        "    if (code)\n        %s_state.api->close(%s_state.model);\n    return code;\n}\n\n",
+        n, n, n, query, n, n, n, n, n, n, n, n, n, n);
+    strbuf_printf(
+        &h->out,
+        "void %s_close(void)\n{\n    if (!%s_state.ctx)\n        return;\n    %s_state.api->ctx_free(%s_state.ctx);\n"
+        "    %s_state.api->close(%s_state.model);\n    %s_state.ctx = NULL;\n}\n\n"
+        "const char *%s_error(void)\n{\n    return %s_state.error.text;\n}\n\n",
+        n, n, n, n, n, n, n, n, n);
     put_run(h);
 }
 

@@ -15,16 +15,14 @@ void option_spelling(struct strbuf *out, const struct option *def)
     bool compiler_like = strlen(def->name) <= 2 || def->name[0] == '#';
     strbuf_printf(out, "%s%s", compiler_like ? "-" : "--", def->name);
     switch (def->kind) {
-    case OPTION_FLAG:
-        return;
+    case OPTION_FLAG: return;
     case OPTION_ONE_OF: {
         strbuf_append(out, "=", 1);
         for (const char *p = def->meta; *p; p++)
             strbuf_append(out, *p == ' ' ? "|" : p, 1);
         return;
     }
-    default:
-        strbuf_printf(out, "%s%s", compiler_like ? (def->kind == OPTION_INT ? "" : " ") : "=", def->meta);
+    default: strbuf_printf(out, "%s%s", compiler_like ? (def->kind == OPTION_INT ? "" : " ") : "=", def->meta);
     }
 }
 
@@ -89,9 +87,13 @@ static void put_cell(struct strbuf *out, const char *text)
 
 void options_reference(struct strbuf *out)
 {
-    static const struct { char letter; const char *name; } commands[] = {
-        {'C', "compile"}, {'K', "check"}, {'E', "eval"}, {'R', "run"}, {'B', "bench"}, {'I', "inspect"},
-        {'D', "diff"}, {'X', "reduce"}, {'F', "configuration file"},
+    static const struct {
+        char letter;
+        const char *name;
+    } commands[] = {
+        {'C', "compile"}, {'K', "check"},  {'E', "eval"},
+        {'R', "run"},     {'B', "bench"},  {'I', "inspect"},
+        {'D', "diff"},    {'X', "reduce"}, {'F', "configuration file"},
     };
     strbuf_printf(out, "| option | in | meaning |\n|---|---|---|\n");
     for (uint32_t i = 0; i < option_count; i++) {

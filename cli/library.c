@@ -78,8 +78,8 @@ static void set_option(mccc *c, const char *name, const char *value)
     if (def)
         option_set(c->ctx, &c->options, def, value, FAIL_USAGE);
     else
-        error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, near ? "unknown option '%s'; did you mean '%s'?"
-                                                             : "unknown option '%s'", name, near);
+        error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 near ? "unknown option '%s'; did you mean '%s'?" : "unknown option '%s'", name, near);
     if (def && c->ctx->fail == FAIL_NONE && strcmp(name, "config") == 0)
         config_load(c->ctx, &c->options, value, 'C');
 }

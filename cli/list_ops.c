@@ -14,8 +14,8 @@
 static bool is_served(enum elem e, const void *note)
 {
     char class = elem_class(e);
-    return class != 'C' && !(class == 'S' && strstr(note, "no strings")) && !(class == 'B' && strstr(note, "no booleans")) &&
-           (class == 'F' || !strstr(note, "floats only"));
+    return class != 'C' && !(class == 'S' && strstr(note, "no strings")) &&
+           !(class == 'B' && strstr(note, "no booleans")) && (class == 'F' || !strstr(note, "floats only"));
 }
 
 static int row_order(const void *a, const void *b)
@@ -30,11 +30,13 @@ static void row_print(uint32_t i, struct strbuf *out)
     struct op_row row = legalize_row(i);
     const struct operator_facts *facts = operator_facts(row.domain, row.op);
     if (!facts)
-        strbuf_printf(out, "%-26s %-28s %5d  %-26s -%s%s\n", row.domain, row.op, (int)row.since, row.lowering, *row.note ? "  " : "", row.note);
+        strbuf_printf(out, "%-26s %-28s %5d  %-26s -%s%s\n", row.domain, row.op, (int)row.since, row.lowering,
+                      *row.note ? "  " : "", row.note);
     for (int32_t v = 0; facts && (v = facts->version_after(row.domain, row.op, v)) > 0;) {
         if (!legalize_row_serves(i, v))
             continue;
-        strbuf_printf(out, "%-26s %-28s %5d  %-26s ", facts->domain_shown(row.domain, row.op, v), row.op, (int)v, row.lowering);
+        strbuf_printf(out, "%-26s %-28s %5d  %-26s ", facts->domain_shown(row.domain, row.op, v), row.op, (int)v,
+                      row.lowering);
         facts->types_print(row.domain, row.op, v, is_served, row.note, out);
         strbuf_printf(out, "%s%s\n", *row.note ? "  " : "", row.note);
     }
@@ -46,7 +48,8 @@ void list_ops(struct context *ctx, struct strbuf *out)
     for (uint32_t i = 0; i < n; i++)
         sorted[i] = i;
     qsort(sorted, n, sizeof *sorted, row_order);
-    strbuf_printf(out, "%-26s %-28s %5s  %-26s %s\n", "domain", "operator", "since", "lowering", "element types of operands  restrictions");
+    strbuf_printf(out, "%-26s %-28s %5s  %-26s %s\n", "domain", "operator", "since", "lowering",
+                  "element types of operands  restrictions");
     for (uint32_t i = 0; i < n; i++)
         row_print(sorted[i], out);
 }

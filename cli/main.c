@@ -29,11 +29,13 @@ static const struct command {
     {"run", 'R', "run MODEL.so -i NAME=FILE ... [-o FOLDER]", "runs a compiled network once", command_run, true},
     {"bench", 'B', "bench MODEL.so", "times a compiled network and its kernels", command_bench, true},
     {"inspect", 'I', "inspect MODEL.so | inspect MODEL [-o DRAWING.svg]",
-     "prints ports, symbols, kernels and sizes of a compiled network, or draws a network with its kernels", command_inspect, true},
+     "prints ports, symbols, kernels and sizes of a compiled network, or draws a network with its kernels",
+     command_inspect, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel", command_diff, true},
     {"reduce", 'X', "reduce MODEL [-o FILE] -- COMMAND ...",
-     "finds the smallest part of a network for which COMMAND, given its path, ends with status 0", command_reduce, true},
+     "finds the smallest part of a network for which COMMAND, given its path, ends with status 0", command_reduce,
+     true},
     {"eval", 'E', "eval MODEL -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
      command_eval, true},
 };
@@ -129,8 +131,9 @@ static void print_help(struct context *ctx, const struct command *command)
     strbuf_printf(&text, "\nOptions (one dash or two; @FILE reads arguments from FILE):\n");
     options_help(&text, command->where);
     if (command == &commands[0])
-        strbuf_printf(&text, "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
-                             "\n4 a limit was reached (memory included), 5 internal error.\n");
+        strbuf_printf(&text,
+                      "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
+                      "\n4 a limit was reached (memory included), 5 internal error.\n");
     terminal_print(&text);
 }
 
@@ -161,7 +164,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
     else if (o->autocomplete)
         generate_completions(o->autocomplete, rows, COUNT_OF(rows), &text);
     else if (o->generate && !generate_text(o->generate, rows, COUNT_OF(rows), &text))
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'generate' makes mcc.1, mcc.yaml.5, bash, zsh or fish, not '%s'", o->generate);
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'generate' makes mcc.1, mcc.yaml.5, bash, zsh or fish, not '%s'",
+                 o->generate);
     else if (o->reference)
         options_reference(&text);
     else if (o->list_ops)
@@ -207,9 +211,12 @@ static bool word_check(struct context *ctx, const struct command *command, const
     for (size_t i = 0; i < COUNT_OF(commands); i++)
         nearest_try(&near, commands[i].name);
     if (near.found)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no command and no file '%s'; did you mean 'mcc %s'?", word, near.found);
-    return o->files.items.n < 2 || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no command and no file '%s' (mcc help lists the "
-                                            "commands)", word);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "there is no command and no file '%s'; did you mean 'mcc %s'?", word, near.found);
+    return o->files.items.n < 2 || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                                            "there is no command and no file '%s' (mcc help lists the "
+                                            "commands)",
+                                            word);
 }
 
 static enum fail command_start(struct context *ctx, const struct command *command, bool named, struct options *o)
@@ -240,7 +247,8 @@ static enum fail command_start(struct context *ctx, const struct command *comman
 }
 
 /* Parsing and the command itself, below one unwind point. named: the command line says which it is. */
-static enum fail command_run_guarded(struct context *ctx, const struct command *command, bool named, int argc, char **argv)
+static enum fail command_run_guarded(struct context *ctx, const struct command *command, bool named, int argc,
+                                     char **argv)
 {
     struct options *options = calloc(1, sizeof *options);
     jmp_buf here;
@@ -290,7 +298,8 @@ int main(int argc, char **argv)
     if (help)
         status = (int)command_run_guarded(ctx, command ? command : &commands[0], true, 1, ask);
     else
-        status = (int)command_run_guarded(ctx, command ? command : &commands[0], command, argc > skip ? argc - skip : 0, argv + skip);
+        status = (int)command_run_guarded(ctx, command ? command : &commands[0], command, argc > skip ? argc - skip : 0,
+                                          argv + skip);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "mcc: error: cannot write to standard output: %s\n", strerror(errno));
         status = status ? status : FAIL_ENV;

@@ -24,7 +24,14 @@ extern "C" {
 typedef struct mccc mccc;
 
 /* What a message is. A line ends with a newline; MCCC_DATA and MCCC_LOG texts may have many lines. */
-enum { MCCC_NOTE, MCCC_REMARK, MCCC_WARNING, MCCC_ERROR, MCCC_DATA = 16 /* what the command prints on stdout */, MCCC_LOG };
+enum {
+    MCCC_NOTE,
+    MCCC_REMARK,
+    MCCC_WARNING,
+    MCCC_ERROR,
+    MCCC_DATA = 16 /* what the command prints on stdout */,
+    MCCC_LOG
+};
 typedef void mccc_message(void *user, int kind, const char *text, size_t size);
 
 mccc *mccc_new(void);          /* NULL: no memory */

@@ -4,7 +4,10 @@
 
 #include <stddef.h>
 
-struct nearest { const char *word, *found; size_t best; };
+struct nearest {
+    const char *word, *found;
+    size_t best;
+};
 /* Begins a search for what is close to word; found is NULL until a candidate is. Names are compared up to 48 bytes. */
 struct nearest nearest_to(const char *word);
 /* One candidate; of equally close ones the first stays. */

@@ -155,21 +155,17 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
         return true;
     case OPTION_ONE_OF:
         if (!is_word_of(value, def->meta))
-            return error_at(ctx, fail, (src_id){0}, NULL, "'%s' is one of: %s; not '%s'", def->name, def->meta,
-                            value);
+            return error_at(ctx, fail, (src_id){0}, NULL, "'%s' is one of: %s; not '%s'", def->name, def->meta, value);
         *(const char **)field = arena_strdup(&ctx->session, value);
         return true;
-    case OPTION_TEXT:
-        *(const char **)field = arena_strdup(&ctx->session, value);
-        return true;
+    case OPTION_TEXT: *(const char **)field = arena_strdup(&ctx->session, value); return true;
     case OPTION_LIST: {
         struct text_list *list = field;
         VEC_PUSH(&ctx->session, &list->items, arena_strdup(&ctx->session, value));
         return true;
     }
     case OPTION_INT:
-    case OPTION_SIZE:
-        return set_number(ctx, o, def, value, fail);
+    case OPTION_SIZE: return set_number(ctx, o, def, value, fail);
     case OPTION_REAL:
         if (!parse_real(value, field))
             return error_at(ctx, fail, (src_id){0}, NULL, "'%s' takes a number such as 1.5, not '%s'", def->name,
@@ -181,7 +177,9 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
 
 /* ---- command lines ---------------------------------------------------------------------------------- */
 
-struct arguments { VEC(const char *) items; };
+struct arguments {
+    VEC(const char *) items;
+};
 
 /* Appends the words of a response file: separated by white space, '...' and "..." kept together, \ takes the next
  * byte as it is. */
@@ -225,8 +223,13 @@ static bool response_file(struct context *ctx, const char *path, struct argument
     return true;
 }
 
-struct setting { const struct option *def; const char *value; };
-struct settings { VEC(struct setting) items; };
+struct setting {
+    const struct option *def;
+    const char *value;
+};
+struct settings {
+    VEC(struct setting) items;
+};
 
 void option_blame(struct context *ctx, const struct options *o, const char *name, const char *text)
 {
@@ -252,8 +255,9 @@ static const struct option *find_letter(char letter, char where)
 static bool unknown_option(struct context *ctx, const char *arg, const char *name, char where)
 {
     const char *near = option_suggest(name, where);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near ? "unknown option '%s'; did you mean '--%s'?"
-                                                             : "unknown option '%s' (--help lists them)", arg, near);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    near ? "unknown option '%s'; did you mean '--%s'?" : "unknown option '%s' (--help lists them)", arg,
+                    near);
 }
 
 /* One argument that starts with a dash; *i moves past a value that stands apart. */
@@ -317,8 +321,8 @@ bool options_parse(struct context *ctx, struct options *o, int argc, char **argv
     bool good = collect(ctx, o, &args, where, &settings);
     /* The form of errors first, so that those of the configuration and of other options have it. */
     for (uint32_t i = 0; i < settings.items.n; i++)
-        if (strcmp(settings.items.data[i].def->name, "fdiagnostics-format") == 0 && !option_set(ctx, o, settings.items.data[i].def,
-                                                                                               settings.items.data[i].value, FAIL_USAGE))
+        if (strcmp(settings.items.data[i].def->name, "fdiagnostics-format") == 0 &&
+            !option_set(ctx, o, settings.items.data[i].def, settings.items.data[i].value, FAIL_USAGE))
             return false;
     if (!good)
         return false;

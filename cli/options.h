@@ -6,14 +6,21 @@
 
 #include "ir/base/base.h"
 
-struct text_list { VEC(const char *) items; };
+struct text_list {
+    VEC(const char *) items;
+};
 
 struct option;
 /* Where the configuration sets an option; text: of a list, the item, else NULL. */
-struct config_place { const struct option *def; const char *text, *path; uint32_t line, column; };
+struct config_place {
+    const struct option *def;
+    const char *text, *path;
+    uint32_t line, column;
+};
 
 struct options {
-    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix, *config, *schedules;
+    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix,
+        *config, *schedules;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *format, *weights;
     struct text_list against;
@@ -24,8 +31,10 @@ struct options {
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
-    bool object, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats, time_passes;
-    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference, roofline, calibrate, all;
+    bool object, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats,
+        time_passes;
+    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,
+        roofline, calibrate, all;
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
     VEC(struct config_place) places;

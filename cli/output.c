@@ -45,8 +45,10 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
     static const char *const foreign[] = {".dll", ".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
     for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
         if (ends_with(path, foreign[i]))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
-                            "(.o) or an archive (.a), and text (-S, -emit-llvm)", path);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
+                            "(.o) or an archive (.a), and text (-S, -emit-llvm)",
+                            path);
     return true;
 }
 
@@ -71,7 +73,8 @@ bool output_check(struct context *ctx, const char *path)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the output has no name");
     if (stat(path, &st) == 0) {
         if (!S_ISREG(st.st_mode))
-            return error_env(ctx, "output '%s' is %s", path, S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+            return error_env(ctx, "output '%s' is %s", path,
+                             S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
         if (access(path, W_OK) != 0)
             return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
     } else if (errno != ENOENT) {

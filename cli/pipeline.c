@@ -11,19 +11,21 @@
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define STAGE(name, function, needs, makes, print, verify, always)
-#define PASS(name, function, needs, makes, when) \
+#define PASS(name, function, needs, makes, when)        \
     static bool when_##function(const struct module *m) \
-    { \
-        (void)m; \
-        return (when); \
+    {                                                   \
+        (void)m;                                        \
+        return (when);                                  \
     }
 #include "passes/module/passes.def"
 #undef STAGE
 #undef PASS
 
 const struct stage stage_table[] = {
-#define STAGE(name, function, needs, makes, print, verify, always) {name, needs, makes, function, NULL, NULL, print, verify, always},
-#define PASS(name, function, needs, makes, when) {name, needs, makes, NULL, function, when_##function, print_module, verify_module, false},
+#define STAGE(name, function, needs, makes, print, verify, always) \
+    {name, needs, makes, function, NULL, NULL, print, verify, always},
+#define PASS(name, function, needs, makes, when) \
+    {name, needs, makes, NULL, function, when_##function, print_module, verify_module, false},
 #include "passes/module/passes.def"
 #undef STAGE
 #undef PASS
@@ -53,8 +55,10 @@ static bool stage_known(struct context *ctx, const char *name)
     struct nearest near = nearest_to(name);
     for (uint32_t i = 0; i < stage_count; i++)
         nearest_try(&near, stage_table[i].name);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near.found ? "there is no stage '%s'; did you mean '%s'?"
-                                                                   : "there is no stage '%s' (--list-stages names them)", name, near.found);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    near.found ? "there is no stage '%s'; did you mean '%s'?"
+                               : "there is no stage '%s' (--list-stages names them)",
+                    name, near.found);
 }
 
 bool stages_known(struct context *ctx, const struct options *o)
@@ -63,7 +67,8 @@ bool stages_known(struct context *ctx, const struct options *o)
         if (!stage_known(ctx, o->print_after.items.data[i]))
             return false;
     if (o->stop_after && strcmp(o->stop_after, stage_table[stage_count - 1].name) == 0)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'stop-after': %s is the last stage, and what it makes is the output", o->stop_after);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'stop-after': %s is the last stage, and what it makes is the output", o->stop_after);
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 
@@ -91,14 +96,18 @@ static void report_times(const struct compilation *c, const struct stage_cost *c
     for (uint32_t i = 0; i < stage_count; i++) {
         if (!cost[i].ran)
             continue;
-        strbuf_printf(&text, "%-20s %10.2f %12lld\n", stage_table[i].name, cost[i].ms, (long long)(cost[i].heap / 1024));
+        strbuf_printf(&text, "%-20s %10.2f %12lld\n", stage_table[i].name, cost[i].ms,
+                      (long long)(cost[i].heap / 1024));
         total += cost[i].ms;
     }
     strbuf_printf(&text, "%-20s %10.2f %12lld\n", "total", total, (long long)(c->ctx->heap_used / 1024));
     report_text(c, TEXT_LOG, &text);
 }
 
-static void report_line(const struct compilation *c, const char *line) { c->report.put(c->report.user, TEXT_LOG, line, strlen(line)); }
+static void report_line(const struct compilation *c, const char *line)
+{
+    c->report.put(c->report.user, TEXT_LOG, line, strlen(line));
+}
 
 static void report_start(const struct compilation *c, const struct stage *stage)
 {
@@ -149,7 +158,8 @@ static bool facts_hold(struct compilation *c, const struct stage *stage)
         return true;
     strbuf_init(&text, &c->ctx->session);
     facts_print(missing ? missing : HAS_KERNELS, &text);
-    return error_internal(c->ctx, (src_id){0}, missing ? "the stage '%s' comes before what it needs: %s" : "the stage '%s' comes behind: %s",
+    return error_internal(c->ctx, (src_id){0},
+                          missing ? "the stage '%s' comes before what it needs: %s" : "the stage '%s' comes behind: %s",
                           stage->name, text.data);
 }
 

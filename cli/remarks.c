@@ -28,7 +28,8 @@ static const char *text_of(struct remarks *r, kernel_text_fn *fn, uint32_t kerne
     return text.n ? text.data : NULL;
 }
 
-static void remark(struct remarks *r, enum kind kind, const char *pass, const char *name, uint32_t kernel, const char *text)
+static void remark(struct remarks *r, enum kind kind, const char *pass, const char *name, uint32_t kernel,
+                   const char *text)
 {
     const struct module *m = r->c->module;
     const struct kernel *k = &m->kernels.data[kernel];
@@ -39,7 +40,8 @@ static void remark(struct remarks *r, enum kind kind, const char *pass, const ch
         remark_at(r->c->ctx, src, arena_printf(&r->c->ctx->session, "%s=%s", kind_flags[kind], pass), "%s", text);
     if (!r->c->options->save_record)
         return;
-    strbuf_printf(&r->record, "--- !%s\nPass:            %s\nName:            %s\nFunction:        k%u\nArgs:\n  - String: ",
+    strbuf_printf(&r->record,
+                  "--- !%s\nPass:            %s\nName:            %s\nFunction:        k%u\nArgs:\n  - String: ",
                   kind_tags[kind], pass, name, kernel);
     strbuf_quoted(&r->record, text);
     strbuf_printf(&r->record, "\n...\n");
@@ -62,7 +64,8 @@ static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
     }
     if (n < 2)
         return;
-    strbuf_printf(out, "%u%s nodes in one kernel k%u (%s): ", n, n == SHOWN ? " or more" : "", kernel, kernel_kind_name(k->kind));
+    strbuf_printf(out, "%u%s nodes in one kernel k%u (%s): ", n, n == SHOWN ? " or more" : "", kernel,
+                  kernel_kind_name(k->kind));
     for (uint32_t i = 0; i < n; i++)
         strbuf_printf(out, "%s%s", i ? ", " : "", source_label(source_get(m->ctx, (src_id){src[i]})));
 }
@@ -75,7 +78,8 @@ static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
         uint32_t uses = graph_value(m->g, k->outs.data[i])->n_uses;
         if (s->place != PLACE_ARENA && s->place != PLACE_SEGMENT)
             continue;
-        strbuf_printf(out, "%sthe result of k%u goes through memory to %u use%s", out->n ? "; " : "", kernel, uses, uses == 1 ? "" : "s");
+        strbuf_printf(out, "%sthe result of k%u goes through memory to %u use%s", out->n ? "; " : "", kernel, uses,
+                      uses == 1 ? "" : "s");
     }
 }
 
@@ -86,8 +90,8 @@ static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
         const struct storage *s = &m->storage[k->outs.data[i].i];
         for (int32_t d = 0; s->dim && d < s->rank; d++)
             if (s->dim[d].block)
-                strbuf_printf(out, "%sthe result of k%u is stored in blocks of %lld along dimension %d", out->n ? "; " : "", kernel,
-                              (long long)s->dim[d].block, d);
+                strbuf_printf(out, "%sthe result of k%u is stored in blocks of %lld along dimension %d",
+                              out->n ? "; " : "", kernel, (long long)s->dim[d].block, d);
     }
 }
 
@@ -99,17 +103,24 @@ static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
     int64_t count;
     const char *words = schedule_words(m, kernel);
     if (k->flops || k->bytes)
-        strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes%s%s", kernel, kernel_kind_name(k->kind), (unsigned long long)k->flops,
-                      (unsigned long long)k->bytes, words ? "; " : "", words ? words : "");
+        strbuf_printf(out, "k%u (%s): %llu flops, %llu bytes%s%s", kernel, kernel_kind_name(k->kind),
+                      (unsigned long long)k->flops, (unsigned long long)k->bytes, words ? "; " : "",
+                      words ? words : "");
     if (out->n && cpu && k->ns && k->count.i && ex_is_const(m->ctx->exprs, k->count, &count))
         strbuf_printf(out, "; %.2f us estimated on %s", (double)count * (double)k->ns * 1e-3, cpu->cpu);
 }
 
 /* ---- asking for it -------------------------------------------------------------------------------------------- */
 
-static const struct { enum kind kind; const char *pass, *name; kernel_text_fn *text; } remark_rows[] = {
-    {PASSED, "fuse", "Fused", fused}, {MISSED, "fuse", "Stored", stored},
-    {ANALYSIS, "layout-transform", "Blocked", blocked}, {ANALYSIS, "schedule", "Cost", cost},
+static const struct {
+    enum kind kind;
+    const char *pass, *name;
+    kernel_text_fn *text;
+} remark_rows[] = {
+    {PASSED, "fuse", "Fused", fused},
+    {MISSED, "fuse", "Stored", stored},
+    {ANALYSIS, "layout-transform", "Blocked", blocked},
+    {ANALYSIS, "schedule", "Cost", cost},
 };
 
 static const char *pattern_of(const struct options *o, enum kind kind)
@@ -146,8 +157,10 @@ static bool pattern_check(struct context *ctx, const char *pattern, enum kind ki
     regfree(&regex);
     if (any)
         return true;
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near.found ? "'R%s': no pass that makes such remarks matches '%s': %s; did you mean '%s'?"
-                    : "'R%s': no pass that makes such remarks matches '%s': %s", kind_flags[kind], pattern, passes.data, near.found);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    near.found ? "'R%s': no pass that makes such remarks matches '%s': %s; did you mean '%s'?"
+                               : "'R%s': no pass that makes such remarks matches '%s': %s",
+                    kind_flags[kind], pattern, passes.data, near.found);
 }
 
 bool remarks_check(struct context *ctx, const struct options *o)
@@ -173,7 +186,8 @@ static void remark_all(struct remarks *r)
 {
     for (uint32_t k = 0; k < r->c->module->kernels.n; k++)
         for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
-            remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k, text_of(r, remark_rows[i].text, k));
+            remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k,
+                   text_of(r, remark_rows[i].text, k));
 }
 
 bool remarks_report(struct compilation *c)
@@ -197,6 +211,7 @@ bool remarks_report(struct compilation *c)
     if (unwound)
         longjmp(*outer, 1);
     if (ok && c->options->save_record && c->output)
-        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "", r.record.n);
+        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "",
+                        r.record.n);
     return ok;
 }

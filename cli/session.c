@@ -11,12 +11,9 @@ static enum fail error_class(int code)
 {
     switch (code) {
     case MCC_E_IO:
-    case MCC_E_CPU:
-        return FAIL_ENV;
-    case MCC_E_NOMEM:
-        return FAIL_LIMIT;
-    default:
-        return FAIL_MODEL;
+    case MCC_E_CPU: return FAIL_ENV;
+    case MCC_E_NOMEM: return FAIL_LIMIT;
+    default: return FAIL_MODEL;
     }
 }
 
@@ -26,7 +23,8 @@ bool session_error(struct session *s, const char *doing)
                     s->error.code);
 }
 
-bool session_open(struct session *s, struct context *ctx, const struct options *o, const char *path, const mcc_host *host)
+bool session_open(struct session *s, struct context *ctx, const struct options *o, const char *path,
+                  const mcc_host *host)
 {
     *s = (struct session){.ctx = ctx, .options = o};
     ctx->model_path = path;
@@ -109,7 +107,10 @@ bool session_feed(struct session *s, bool random)
         if (!feed_port(s, i, symbols, random))
             return false;
         s->in_tensor[i] = (DLTensor){
-            .data = s->in[i].data, .device = {kDLCPU, 0}, .ndim = s->in[i].rank, .dtype = elem_dlpack(s->in[i].elem),
+            .data = s->in[i].data,
+            .device = {kDLCPU, 0},
+            .ndim = s->in[i].rank,
+            .dtype = elem_dlpack(s->in[i].elem),
             .shape = s->in[i].dims,
         };
         s->in_pointer[i] = &s->in_tensor[i];
@@ -119,8 +120,13 @@ bool session_feed(struct session *s, bool random)
 
 void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *out)
 {
-    static const struct { uint64_t flag; const char *word; } words[] = {
-        {MCC_PORT_OPTIONAL, "optional "}, {MCC_PORT_SEQUENCE, "sequence of "}, {MCC_PORT_MAP, "map to "},
+    static const struct {
+        uint64_t flag;
+        const char *word;
+    } words[] = {
+        {MCC_PORT_OPTIONAL, "optional "},
+        {MCC_PORT_SEQUENCE, "sequence of "},
+        {MCC_PORT_MAP, "map to "},
     };
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (port->flags & words[i].flag)

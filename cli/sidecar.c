@@ -13,8 +13,9 @@
 static const char *type_name(enum elem elem)
 {
     static const char *const names[ELEM_COUNT] = {
-        [ELEM_F32] = "F32", [ELEM_F64] = "F64", [ELEM_F16] = "F16", [ELEM_BF16] = "BF16", [ELEM_I8] = "I8", [ELEM_I16] = "I16",
-        [ELEM_I32] = "I32", [ELEM_I64] = "I64", [ELEM_U8] = "U8", [ELEM_U16] = "U16", [ELEM_U32] = "U32", [ELEM_U64] = "U64",
+        [ELEM_F32] = "F32",   [ELEM_F64] = "F64",          [ELEM_F16] = "F16",        [ELEM_BF16] = "BF16",
+        [ELEM_I8] = "I8",     [ELEM_I16] = "I16",          [ELEM_I32] = "I32",        [ELEM_I64] = "I64",
+        [ELEM_U8] = "U8",     [ELEM_U16] = "U16",          [ELEM_U32] = "U32",        [ELEM_U64] = "U64",
         [ELEM_BOOL] = "BOOL", [ELEM_F8E4M3FN] = "F8_E4M3", [ELEM_F8E5M2] = "F8_E5M2",
     };
     return names[elem];
@@ -36,7 +37,8 @@ static void put_padding(struct listing *l, uint64_t from, uint64_t to)
 {
     if (from == to)
         return;
-    strbuf_printf(&l->text, ",\"__padding_%u\":{\"dtype\":\"U8\",\"shape\":[%llu", l->n_pads++, (unsigned long long)(to - from));
+    strbuf_printf(&l->text, ",\"__padding_%u\":{\"dtype\":\"U8\",\"shape\":[%llu", l->n_pads++,
+                  (unsigned long long)(to - from));
     put_range(l, from, to);
 }
 

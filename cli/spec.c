@@ -7,14 +7,19 @@
 
 #include "cli/compile.h"
 
-struct parse { struct context *ctx; const char *spec; char *copy; };
+struct parse {
+    struct context *ctx;
+    const char *spec;
+    char *copy;
+};
 
 /* where: a part of the copy, which says where in the text; NULL: none. */
 static bool spec_error(const struct parse *p, const char *what, const char *where)
 {
     size_t at = where ? (size_t)(where - p->copy) + 1 : 0;
-    return error_at(p->ctx, FAIL_USAGE, (src_id){0}, NULL, where ? "input specification '%s': %s '%s' (character %zu)"
-                                                                  : "input specification '%s': %s", p->spec, what, where, at);
+    return error_at(p->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    where ? "input specification '%s': %s '%s' (character %zu)" : "input specification '%s': %s",
+                    p->spec, what, where, at);
 }
 
 static const char *skip_spaces(const char *s)
@@ -109,7 +114,8 @@ static bool brackets_check(const struct parse *p, const char *text)
     if (!open || (colon && open < colon) || text[strlen(text) - 1] == ']')
         return true;
     const char *close = strchr(open, ']');
-    bool typed = colon && (open == colon + 1 || elem_by_name(arena_strndup(&p->ctx->session, colon + 1, (size_t)(open - colon - 1))) != ELEM_NONE);
+    bool typed = colon && (open == colon + 1 || elem_by_name(arena_strndup(&p->ctx->session, colon + 1,
+                                                                           (size_t)(open - colon - 1))) != ELEM_NONE);
     if (!close)
         return spec_error(p, "no ']' closes", open);
     return !typed || spec_error(p, "after the dimensions nothing may follow, not", close + 1);

@@ -10,7 +10,10 @@
 enum { GROWTH_FREE = 64 * 1024 };
 #define GROWTH_WARNED 1.5
 
-struct row { const char *domain, *name; uint32_t count; };
+struct row {
+    const char *domain, *name;
+    uint32_t count;
+};
 
 static int row_compare(const void *pa, const void *pb)
 {
@@ -52,7 +55,8 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
         if (node->dead || node->op == OP_CONSTANT)
             continue;
         bool imported = node->op == OP_IMPORTED;
-        rows[n++] = (struct row){imported && node->domain ? node->domain : "", imported ? node->op_type : op_name(node->op), 1};
+        rows[n++] = (struct row){imported && node->domain ? node->domain : "",
+                                 imported ? node->op_type : op_name(node->op), 1};
     }
     uint32_t total = n;
     n = rows_merge(rows, n);
@@ -125,9 +129,15 @@ static int64_t operand_bytes(const struct graph *g, value_id v, uint32_t *seen, 
     return bytes;
 }
 
-struct growth { const struct weight *weight; int64_t from; };
+struct growth {
+    const struct weight *weight;
+    int64_t from;
+};
 
-static int64_t growth_bytes(const struct growth *g) { return (int64_t)g->weight->bytes - g->from; }
+static int64_t growth_bytes(const struct growth *g)
+{
+    return (int64_t)g->weight->bytes - g->from;
+}
 
 static int by_growth(const void *pa, const void *pb)
 {
@@ -140,7 +150,8 @@ static int by_growth(const void *pa, const void *pb)
 static struct growth *growths(const struct compilation *c, uint32_t *n)
 {
     const struct module *m = c->module;
-    uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1), *stack = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1);
+    uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1),
+             *stack = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1);
     struct growth *all = NEW_ARRAY(m->arena, struct growth, m->weights.n + 1);
     *n = 0;
     for (uint32_t i = 0; i < m->weights.n; i++) {
@@ -162,7 +173,7 @@ static src_id weight_source(const struct module *m, const struct weight *w)
     if (def->op != OP_CONSTANT && def->src.i)
         return def->src;
     of_it[w->value.i] = true;
-    for (int turn = 0; turn < 2; turn++)       /* a node may stand behind its reader in the table */
+    for (int turn = 0; turn < 2; turn++) /* a node may stand behind its reader in the table */
         for (uint32_t i = 1; i < g->nodes.n; i++) {
             const struct node *n = graph_node(g, (node_id){i});
             bool reads = false;
@@ -185,18 +196,22 @@ static const char *other_growths(const struct compilation *c, const struct growt
     for (uint32_t i = 1; i < n && i < SHOWN && growth_bytes(&all[i]) > 0; i++) {
         const struct source *src = source_get(c->ctx, weight_source(c->module, all[i].weight));
         if (src)
-            strbuf_printf(&text, "%s '%s' by %lld", i == 1 ? "; then" : ",", source_label(src), (long long)growth_bytes(&all[i]));
+            strbuf_printf(&text, "%s '%s' by %lld", i == 1 ? "; then" : ",", source_label(src),
+                          (long long)growth_bytes(&all[i]));
     }
     return text.n ? text.data : "";
 }
 
-static double growth_times(int64_t in, int64_t out) { return in > 0 ? (double)out / (double)in : out > 0 ? (double)out : 1; }
+static double growth_times(int64_t in, int64_t out)
+{
+    return in > 0 ? (double)out / (double)in : out > 0 ? (double)out : 1;
+}
 
 void print_sizes(const struct compilation *c, struct strbuf *out)
 {
     int64_t bytes = (int64_t)c->module->weights_bytes;
-    strbuf_printf(out, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n", (long long)c->constants_in,
-                  (long long)bytes, growth_times(c->constants_in, bytes));
+    strbuf_printf(out, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n",
+                  (long long)c->constants_in, (long long)bytes, growth_times(c->constants_in, bytes));
     plan_report(c->module, out);
 }
 
@@ -230,7 +245,8 @@ bool run_sizes(struct compilation *c)
     if (c->options->stats)
         report_sizes(c);
     bool over = limit > 0 && times > limit;
-    if (out <= c->constants_in + GROWTH_FREE || (!over && growth_times(c->constants_in, out - asked_growth(m)) <= GROWTH_WARNED))
+    if (out <= c->constants_in + GROWTH_FREE ||
+        (!over && growth_times(c->constants_in, out - asked_growth(m)) <= GROWTH_WARNED))
         return true;
     uint32_t n;
     struct growth *all = growths(c, &n);
@@ -242,7 +258,9 @@ bool run_sizes(struct compilation *c)
         "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)%s";
     const char *more = other_growths(c, all, n);
     if (over)
-        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, from, size, own, more);
-    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, from, size, own, more);
+        return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, from, size, own,
+                           more);
+    warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, from, size, own,
+            more);
     return true;
 }

@@ -18,8 +18,11 @@ static bool same_part(const char *part, size_t n, const char *word)
 /* The architecture that the triple's first part names; NULL: none of the table. */
 static const char *arch_of(const char *triple)
 {
-    static const struct { const char *word, *arch; } names[] = {
-        {"x86_64", "x86_64"}, {"aarch64", "aarch64"}, {"arm64", "aarch64"}, {"riscv64", "riscv64"}, {"riscv64gc", "riscv64"},
+    static const struct {
+        const char *word, *arch;
+    } names[] = {
+        {"x86_64", "x86_64"},   {"aarch64", "aarch64"},   {"arm64", "aarch64"},
+        {"riscv64", "riscv64"}, {"riscv64gc", "riscv64"},
     };
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (same_part(triple, strcspn(triple, "-"), names[i].word))
@@ -44,7 +47,8 @@ static bool is_linux(const char *triple)
     for (size_t i = 0; *p && i < COUNT_OF(libraries); i++)
         known |= strcmp(p + 1, libraries[i]) == 0;
     const char *version = "-android";
-    known |= strncmp(p, version, strlen(version)) == 0 && p[strlen(version)] && !p[strlen(version) + strspn(p + strlen(version), "0123456789")];
+    known |= strncmp(p, version, strlen(version)) == 0 && p[strlen(version)] &&
+             !p[strlen(version) + strspn(p + strlen(version), "0123456789")];
     return known;
 }
 
@@ -52,8 +56,10 @@ static bool target_check(struct context *ctx, const char *triple)
 {
     if (!triple || (arch_of(triple) && is_linux(triple)))
         return true;
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no code for the target '%s': an artifact is an ELF file for Linux on "
-                    "x86_64, aarch64 or riscv64, as in --target=aarch64-linux-gnu", triple);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "there is no code for the target '%s': an artifact is an ELF file for Linux on "
+                    "x86_64, aarch64 or riscv64, as in --target=aarch64-linux-gnu",
+                    triple);
 }
 
 /* One word of -march or --variants, which the architecture must have. */
@@ -71,10 +77,14 @@ static bool level_check(struct context *ctx, const char *option, const char *arc
             nearest_try(&near, t->name);
     }
     if (foreign)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': '%s' is a CPU of %s, and the code is for %s (--target says which)",
-                        option, word, foreign->arch, arch);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, near.found ? "'%s': there is no CPU '%s' of %s (-mcpu=help prints all); did you "
-                    "mean '%s'?" : "'%s': there is no CPU '%s' of %s (-mcpu=help prints all)", option, word, arch, near.found);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'%s': '%s' is a CPU of %s, and the code is for %s (--target says which)", option, word,
+                        foreign->arch, arch);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    near.found ? "'%s': there is no CPU '%s' of %s (-mcpu=help prints all); did you "
+                                 "mean '%s'?"
+                               : "'%s': there is no CPU '%s' of %s (-mcpu=help prints all)",
+                    option, word, arch, near.found);
 }
 
 static bool levels_check(struct context *ctx, const char *option, const char *arch, const char *list)
@@ -174,9 +184,12 @@ bool variant_init(struct variant *v, struct context *ctx, const struct target_ro
     }
     if (!cpu_bits(ctx, row->arch, row->cpu, v->target.features, &v->needs))
         return false;
-    const uint64_t f = 1ull << RT_X86_AVX512F, vl = 1ull << RT_X86_AVX512VL;    /* LLVM cannot mask the registers of AVX2 then */
+    const uint64_t f = 1ull << RT_X86_AVX512F,
+                   vl = 1ull << RT_X86_AVX512VL; /* LLVM cannot mask the registers of AVX2 then */
     if (strcmp(row->arch, "x86_64") == 0 && (v->needs & (f | vl)) == f)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr': code for '%s' with avx512f and without avx512vl cannot be made; "
-                        "add +avx512vl", v->name);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'mattr': code for '%s' with avx512f and without avx512vl cannot be made; "
+                        "add +avx512vl",
+                        v->name);
     return true;
 }

@@ -101,7 +101,8 @@ static void scatter(const struct packer *p, int64_t first, int64_t count, const 
 
 /* The same where dim 0 is split into blocks of contiguous lanes (panels of output channels) and elements are words:
  * block by block, each line of lanes gathered from as many rows of src, so that every line is written once. */
-static void scatter_panels(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst, int64_t origin)
+static void scatter_panels(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst,
+                           int64_t origin)
 {
     int64_t slab = 1, lanes = p->block[0];
     for (int32_t d = 1; d < p->rank; d++)
@@ -233,8 +234,8 @@ struct transformer {
     struct module *m;
     const struct weight *w;
     const struct winograd_form *f;
-    int64_t oc, ic, point;           /* elements of a point */
-    float *src, *dst;                /* g of a block; some points of U */
+    int64_t oc, ic, point; /* elements of a point */
+    float *src, *dst; /* g of a block; some points of U */
 };
 
 /* Points first .. first + n, block by block. */
@@ -262,7 +263,10 @@ static bool write_transformed(struct module *m, const struct weight *w, put_fn *
     ex_is_const(m->ctx->exprs, g->dims[0], &t.oc);
     ex_is_const(m->ctx->exprs, g->dims[1], &t.ic);
     t.point = (int64_t)(w->bytes / points / sizeof(float));
-    int64_t each = t.point * (int64_t)sizeof(float), fit = POINTS_BYTES / each, step = fit < 1 ? 1 : fit < points ? fit : points;
+    int64_t each = t.point * (int64_t)sizeof(float), fit = POINTS_BYTES / each,
+            step = fit < 1        ? 1
+                   : fit < points ? fit
+                                  : points;
     t.src = malloc((size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
     t.dst = malloc((size_t)(each * step));
     bool ok = (t.src && t.dst) || out_of_memory(m, each * step);
@@ -291,7 +295,7 @@ static bool write_all(void *user, put_fn *put, void *sink)
         const struct weight *w = &m->weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (w->bytes && !(w->winograd ? write_transformed : write_plain)(m, w, put, sink))    /* 0: a dim is empty */
+        if (w->bytes && !(w->winograd ? write_transformed : write_plain)(m, w, put, sink)) /* 0: a dim is empty */
             return false;
         at = w->offset + w->bytes;
     }

@@ -46,10 +46,12 @@ static bool build_in_notes(struct cache *c, const char *notes, size_t size)
     for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
         Elf64_Nhdr note;
         memcpy(&note, notes + at, sizeof note);
-        size_t name = at + sizeof note, desc = name + ((size_t)note.n_namesz + 3) / 4 * 4, next = desc + ((size_t)note.n_descsz + 3) / 4 * 4;
+        size_t name = at + sizeof note, desc = name + ((size_t)note.n_namesz + 3) / 4 * 4,
+               next = desc + ((size_t)note.n_descsz + 3) / 4 * 4;
         if (next > size)
             return false;
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 && note.n_descsz <= BUILD_ID_MAX) {
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(notes + name, "GNU", 4) == 0 &&
+            note.n_descsz <= BUILD_ID_MAX) {
             memcpy(c->build, notes + desc, note.n_descsz);
             c->n_build = note.n_descsz;
             return note.n_descsz > 0;
@@ -63,7 +65,8 @@ static bool build_in_file(struct cache *c, int fd)
 {
     Elf64_Ehdr head;
     Elf64_Phdr part;
-    if (!fd_pread(fd, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64)
+    if (!fd_pread(fd, &head, sizeof head, 0) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 ||
+        head.e_ident[EI_CLASS] != ELFCLASS64)
         return false;
     for (uint32_t i = 0; i < head.e_phnum; i++) {
         if (!fd_pread(fd, &part, sizeof part, head.e_phoff + i * sizeof part))
@@ -77,10 +80,11 @@ static bool build_in_file(struct cache *c, int fd)
     return false;
 }
 
-struct cache *cache_open(struct context *ctx, struct arena *arena, const char *folder, const char *worker, int64_t limit)
+struct cache *cache_open(struct context *ctx, struct arena *arena, const char *folder, const char *worker,
+                         int64_t limit)
 {
     struct cache *c = NEW(arena, struct cache);
-    *c = (struct cache){ .ctx = ctx, .arena = arena, .limit = limit };
+    *c = (struct cache){.ctx = ctx, .arena = arena, .limit = limit};
     int fd = open(worker, O_RDONLY | O_CLOEXEC);
     bool known = fd >= 0 && build_in_file(c, fd);
     if (fd >= 0)
@@ -119,7 +123,7 @@ static bool entry_read(struct cache *c, int fd, struct span job, struct span *re
     char *body = arena_alloc(c->arena, size + 1);
     if ((uint64_t)st.st_size != sizeof h + size || !fd_read(fd, body, size) || !entry_fits(c, &h, body, job))
         return false;
-    *result = (struct span){ body + c->n_build + job.size, h.result };
+    *result = (struct span){body + c->n_build + job.size, h.result};
     return true;
 }
 
@@ -135,7 +139,7 @@ bool cache_get(struct cache *c, struct span job, struct span *result)
         return false;
     bool ok = entry_read(c, fd, job, result);
     if (ok)
-        futimens(fd, (struct timespec[2]){ { 0, UTIME_NOW }, { 0, UTIME_NOW } });    /* used now: cache_close keeps it */
+        futimens(fd, (struct timespec[2]){{0, UTIME_NOW}, {0, UTIME_NOW}});    /* used now: cache_close keeps it */
     close(fd);
     c->found += ok;
     return ok;
@@ -149,7 +153,8 @@ void cache_put(struct cache *c, struct span job, struct span result)
     uint64_t hash = job_hash(c, job);
     snprintf(name, sizeof name, "%016llx", (unsigned long long)hash);
     snprintf(part, sizeof part, "%016llx.%ld.part", (unsigned long long)hash, (long)getpid());
-    struct entry_head h = { .build = c->n_build, .job = job.size, .result = result.size, .hash = hash_bytes(result.data, result.size) };
+    struct entry_head h = {
+        .build = c->n_build, .job = job.size, .result = result.size, .hash = hash_bytes(result.data, result.size)};
     memcpy(h.magic, magic, sizeof magic);
     int fd = openat(c->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -171,7 +176,10 @@ void cache_counts(const struct cache *c, uint32_t *found, uint32_t *asked)
 
 /* ---- the limit ---- */
 
-struct file { int64_t used, size; char name[48]; };
+struct file {
+    int64_t used, size;
+    char name[48];
+};
 
 static int by_use(const void *a, const void *b)
 {
@@ -183,17 +191,18 @@ static int by_use(const void *a, const void *b)
 static bool is_ours(const char *name)
 {
     size_t n = strspn(name, "0123456789abcdef");
-    return n == 16 && (!name[16] || (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
+    return n == 16 &&
+           (!name[16] || (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
 }
 
 static uint32_t list_files(struct cache *c, DIR *dir, struct file **files, int64_t *total)
 {
-    VEC(struct file) list = { 0 };
+    VEC(struct file) list = {0};
     struct stat st;
     for (struct dirent *d; (d = readdir(dir)) != NULL && list.n < FILES_MAX;) {
         if (!is_ours(d->d_name) || fstatat(c->folder, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
-        struct file f = { .used = (int64_t)st.st_mtime, .size = (int64_t)st.st_size };
+        struct file f = {.used = (int64_t)st.st_mtime, .size = (int64_t)st.st_size};
         memcpy(f.name, d->d_name, strlen(d->d_name) + 1);
         *total += f.size;
         VEC_PUSH(c->arena, &list, f);

@@ -20,77 +20,105 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
     struct span object;       /* result, arena-owned; the units of one module have the same */
-    const struct codegen_unit *same;   /* result: an earlier unit, whose code this is under another name; NULL: its own */
-    double began, ended;      /* milliseconds of the monotonic clock; 0: an earlier unit's module holds it */
-    uint32_t worker;          /* which one made it */
+    const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
+    double began, ended; /* milliseconds of the monotonic clock; 0: an earlier unit's module holds it */
+    uint32_t worker; /* which one made it */
 };
 struct codegen_options {
-    const char *self;         /* path of the mcc binary for workers */
+    const char *self; /* path of the mcc binary for workers */
     uint32_t jobs;
-    int opt_level;            /* 0..3 */
+    int opt_level; /* 0..3 */
     enum emit_kind emit;
-    int64_t worker_memory;    /* RLIMIT_AS of a worker; 0 = none */
-    const char *cache;        /* folder of earlier results (cache.h); NULL: none */
-    int64_t cache_bytes;      /* that it may hold */
+    int64_t worker_memory; /* RLIMIT_AS of a worker; 0 = none */
+    const char *cache; /* folder of earlier results (cache.h); NULL: none */
+    int64_t cache_bytes; /* that it may hold */
     bool verbose;
 };
 /* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
  * are; codegen_step() waits for nothing. What was begun is finished or ended. */
 struct codegen;
 struct codegen *codegen_begin(struct context *, struct arena *, const struct codegen_options *);
-void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, uint32_t n);   /* units from .. from + n */
-bool codegen_step(struct codegen *);                                     /* false after a diagnostic */
-bool codegen_finish(struct codegen *, struct codegen_unit *);            /* of all lots; as codegen_objects() */
-void codegen_end(struct codegen *);                                      /* gives up: ends the workers */
+void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, uint32_t n); /* units from .. from + n */
+bool codegen_step(struct codegen *); /* false after a diagnostic */
+bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as codegen_objects() */
+void codegen_end(struct codegen *); /* gives up: ends the workers */
 /* Of the jobs so far: how many results came from the cache, and how many were looked for there. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 /* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
  * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
-bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *, uint32_t n);
+bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *,
+                     uint32_t n);
 
 /* ---- the artifact: table + runtime + objects + weights -------------------------------------------------------- */
 
-struct art_dim { int64_t extent; int32_t symbol; const char *expr; };    /* mcc_dim of the ABI */
-struct art_port { const char *name; enum elem elem; int32_t rank; const struct art_dim *dims; uint64_t flags; };
-struct art_symbol { const char *name; int64_t min, max, step; };
-struct art_node { const char *name, *op, *source; uint64_t flops, bytes, kernels, next; };    /* as mcc_node */
+struct art_dim {
+    int64_t extent;
+    int32_t symbol;
+    const char *expr;
+}; /* mcc_dim of the ABI */
+struct art_port {
+    const char *name;
+    enum elem elem;
+    int32_t rank;
+    const struct art_dim *dims;
+    uint64_t flags;
+};
+struct art_symbol {
+    const char *name;
+    int64_t min, max, step;
+};
+struct art_node {
+    const char *name, *op, *source;
+    uint64_t flops, bytes, kernels, next;
+}; /* as mcc_node */
 struct art_variant {
     const struct target *target;
     const char *name;
     uint64_t features;
-    const char *program;              /* symbol */
-    const char *prepare;              /* symbol of what fills the open-time constants; NULL: there are none */
+    const char *program; /* symbol */
+    const char *prepare; /* symbol of what fills the open-time constants; NULL: there are none */
 };
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
-struct art_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
+struct art_kernel {
+    const char *name;
+    uint32_t node;
+    uint64_t flops, bytes;
+};
 /* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
 struct weights_writer {
-    uint64_t size, padding;   /* padding: bytes of size that hold no element */
+    uint64_t size, padding; /* padding: bytes of size that hold no element */
     void *user;
     bool (*write)(void *user, bool (*put)(void *sink, const void *, size_t), void *sink);
-    const char *sidecar;      /* path of the file that takes the weights; NULL: they lie in the artifact */
-    struct span entries;      /* sidecar: ,"NAME":{...} for every tensor, as safetensors' head has them (sidecar.c) */
+    const char *sidecar; /* path of the file that takes the weights; NULL: they lie in the artifact */
+    struct span entries; /* sidecar: ,"NAME":{...} for every tensor, as safetensors' head has them (sidecar.c) */
 };
 
 struct artifact {
     const char *name, *compiler, *target_text, *features;
-    struct span meta;         /* as mcc_api.meta, the empty key at its end included; none: NULL, 0 */
-    const struct art_port *in, *out; uint32_t n_in, n_out;
-    const struct art_symbol *sym; uint32_t n_sym;
-    const struct art_node *node; uint32_t n_node;
-    const struct art_variant *variants; uint32_t n_variants;
-    const struct art_kernel *kernels; uint32_t n_kernels;
-    const char *plan;                 /* symbol of the plan function */
+    struct span meta; /* as mcc_api.meta, the empty key at its end included; none: NULL, 0 */
+    const struct art_port *in, *out;
+    uint32_t n_in, n_out;
+    const struct art_symbol *sym;
+    uint32_t n_sym;
+    const struct art_node *node;
+    uint32_t n_node;
+    const struct art_variant *variants;
+    uint32_t n_variants;
+    const struct art_kernel *kernels;
+    uint32_t n_kernels;
+    const char *plan; /* symbol of the plan function */
     uint32_t n_in_dims, n_out_dims;
     int64_t scratch_bytes;
     struct weights_writer weights;
-    const struct codegen_unit *units; uint32_t n_units;
-    const char *prefix;               /* of mcc_query; "" by default */
-    int64_t const_bytes;              /* of open-time constants */
+    const struct codegen_unit *units;
+    uint32_t n_units;
+    const char *prefix; /* of mcc_query; "" by default */
+    int64_t const_bytes; /* of open-time constants */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
 /* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */
-bool codegen_link(struct context *, const struct codegen_options *, const struct artifact *, enum output_kind, const char *path);
+bool codegen_link(struct context *, const struct codegen_options *, const struct artifact *, enum output_kind,
+                  const char *path);
 
 /* The worker's main loop (mcc --worker): jobs on stdin, results on stdout; exit status for main. */
 int codegen_worker(void);

@@ -5,9 +5,9 @@
 #include <string.h>
 
 static const struct elf_machine machines[] = {
-    { "x86_64", EM_X86_64, 0, R_X86_64_64, 0x1000, "elf_x86_64" },
-    { "aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, 0x10000, "aarch64linux" },
-    { "riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, 0x1000, "elf64lriscv" },
+    {"x86_64", EM_X86_64, 0, R_X86_64_64, 0x1000, "elf_x86_64"},
+    {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, 0x10000, "aarch64linux"},
+    {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, 0x1000, "elf64lriscv"},
 };
 
 const struct elf_machine *elf_machine(const char *triple)
@@ -38,7 +38,7 @@ static uint32_t add_name(struct strbuf *names, const char *name)
 
 static Elf64_Ehdr file_head(const struct elf_machine *m, uint16_t type)
 {
-    Elf64_Ehdr h = { .e_type = type, .e_machine = m->machine, .e_version = EV_CURRENT, .e_flags = m->flags };
+    Elf64_Ehdr h = {.e_type = type, .e_machine = m->machine, .e_version = EV_CURRENT, .e_flags = m->flags};
     memcpy(h.e_ident, ELFMAG, SELFMAG);
     h.e_ident[EI_CLASS] = ELFCLASS64;
     h.e_ident[EI_DATA] = ELFDATA2LSB;
@@ -57,11 +57,10 @@ void elf_object_init(struct elf_object *o, struct arena *arena, const struct elf
     o->machine = machine;
     strbuf_init(&o->names, arena);
     strbuf_append(&o->names, "", 1);
-    VEC_PUSH(arena, &o->symbols, (Elf64_Sym){ 0 });
+    VEC_PUSH(arena, &o->symbols, (Elf64_Sym){0});
     for (uint16_t s = ELF_RODATA; s < ELF_SECTIONS; s++) {
         strbuf_init(&o->bytes[s], arena);
-        VEC_PUSH(arena, &o->symbols,
-                 ((Elf64_Sym){ .st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = s }));
+        VEC_PUSH(arena, &o->symbols, ((Elf64_Sym){.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = s}));
     }
 }
 
@@ -76,7 +75,7 @@ uint64_t elf_put(struct elf_object *o, enum elf_section section, const void *dat
 
 void elf_define(struct elf_object *o, const char *name, enum elf_section section, uint64_t offset, uint64_t size)
 {
-    Elf64_Sym s = { .st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT) };
+    Elf64_Sym s = {.st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT)};
     s.st_other = STV_HIDDEN;
     s.st_shndx = (uint16_t)section;
     s.st_value = offset;
@@ -89,7 +88,7 @@ uint32_t elf_undefined(struct elf_object *o, const char *name)
     for (uint32_t i = ELF_SECTIONS; i < o->symbols.n; i++)
         if (o->symbols.data[i].st_shndx == SHN_UNDEF && strcmp(o->names.data + o->symbols.data[i].st_name, name) == 0)
             return i;
-    Elf64_Sym s = { .st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE) };
+    Elf64_Sym s = {.st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
     s.st_other = STV_HIDDEN;
     VEC_PUSH(o->arena, &o->symbols, s);
     return o->symbols.n - 1;
@@ -97,7 +96,7 @@ uint32_t elf_undefined(struct elf_object *o, const char *name)
 
 void elf_pointer(struct elf_object *o, uint64_t at, uint32_t symbol, uint64_t addend)
 {
-    VEC_PUSH(o->arena, &o->relocs, ((struct elf_reloc){ at, symbol, (int64_t)addend }));
+    VEC_PUSH(o->arena, &o->relocs, ((struct elf_reloc){at, symbol, (int64_t)addend}));
 }
 
 enum { SEC_RELA = ELF_SECTIONS, SEC_SYMTAB, SEC_STRTAB, SEC_NAMES, SEC_STACK, SEC_COUNT };
@@ -107,9 +106,9 @@ static struct span rela_bytes(const struct elf_object *o)
     Elf64_Rela *rela = NEW_ARRAY(o->arena, Elf64_Rela, o->relocs.n + 1);
     for (uint32_t i = 0; i < o->relocs.n; i++) {
         const struct elf_reloc *r = &o->relocs.data[i];
-        rela[i] = (Elf64_Rela){ r->at, ELF64_R_INFO((uint64_t)r->symbol, o->machine->abs64), r->addend };
+        rela[i] = (Elf64_Rela){r->at, ELF64_R_INFO((uint64_t)r->symbol, o->machine->abs64), r->addend};
     }
-    return (struct span){ rela, o->relocs.n * sizeof *rela };
+    return (struct span){rela, o->relocs.n * sizeof *rela};
 }
 
 static const char section_names[] = "\0.rodata\0.data.rel.ro\0.mcc.weights\0.rela.data.rel.ro\0.symtab\0.strtab\0"
@@ -120,15 +119,15 @@ static void section_head(Elf64_Shdr *h, const char *name, uint32_t type, uint64_
     const char *at = section_names + 1;
     while (*at && strcmp(at, name) != 0)
         at += strlen(at) + 1;
-    *h = (Elf64_Shdr){ .sh_name = (uint32_t)(at - section_names), .sh_type = type, .sh_flags = flags };
+    *h = (Elf64_Shdr){.sh_name = (uint32_t)(at - section_names), .sh_type = type, .sh_flags = flags};
     h->sh_addralign = align;
 }
 
 struct span elf_object_finish(struct elf_object *o)
 {
     Elf64_Ehdr head = file_head(o->machine, ET_REL);
-    Elf64_Shdr sec[SEC_COUNT] = { 0 };
-    struct span body[SEC_COUNT] = { 0 };
+    Elf64_Shdr sec[SEC_COUNT] = {0};
+    struct span body[SEC_COUNT] = {0};
     struct strbuf out;
     section_head(&sec[ELF_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
     section_head(&sec[ELF_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
@@ -139,11 +138,11 @@ struct span elf_object_finish(struct elf_object *o)
     section_head(&sec[SEC_NAMES], ".shstrtab", SHT_STRTAB, 0, 1);
     section_head(&sec[SEC_STACK], ".note.GNU-stack", SHT_PROGBITS, 0, 1);
     for (int s = ELF_RODATA; s < ELF_SECTIONS; s++)
-        body[s] = (struct span){ o->bytes[s].data, o->bytes[s].n };
+        body[s] = (struct span){o->bytes[s].data, o->bytes[s].n};
     body[SEC_RELA] = rela_bytes(o);
-    body[SEC_SYMTAB] = (struct span){ o->symbols.data, o->symbols.n * sizeof(Elf64_Sym) };
-    body[SEC_STRTAB] = (struct span){ o->names.data, o->names.n };
-    body[SEC_NAMES] = (struct span){ section_names, sizeof section_names };
+    body[SEC_SYMTAB] = (struct span){o->symbols.data, o->symbols.n * sizeof(Elf64_Sym)};
+    body[SEC_STRTAB] = (struct span){o->names.data, o->names.n};
+    body[SEC_NAMES] = (struct span){section_names, sizeof section_names};
     sec[SEC_RELA].sh_link = SEC_SYMTAB;
     sec[SEC_RELA].sh_info = ELF_RELRO;
     sec[SEC_RELA].sh_entsize = sizeof(Elf64_Rela);
@@ -165,7 +164,7 @@ struct span elf_object_finish(struct elf_object *o)
     head.e_shstrndx = SEC_NAMES;
     strbuf_append(&out, sec, sizeof sec);
     memcpy(out.data, &head, sizeof head);
-    return (struct span){ out.data, out.n };
+    return (struct span){out.data, out.n};
 }
 
 /* ---- stubs and archives ---- */
@@ -177,28 +176,35 @@ struct span elf_stub(struct arena *arena, const struct elf_machine *machine, con
 {
     static const char stub_names[] = "\0.text\0.dynsym\0.dynstr\0.dynamic\0.shstrtab";
     Elf64_Ehdr head = file_head(machine, ET_DYN);
-    Elf64_Shdr sec[STUB_COUNT] = { 0 };
+    Elf64_Shdr sec[STUB_COUNT] = {0};
     Elf64_Sym *sym = NEW_ARRAY(arena, Elf64_Sym, n + 1);
     struct strbuf text, out;
     strbuf_init(&text, arena);
     strbuf_append(&text, "", 1);
-    Elf64_Dyn dynamic[2] = { { .d_tag = DT_SONAME, .d_un.d_val = add_name(&text, soname) }, { .d_tag = DT_NULL } };
+    Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, soname)}, {.d_tag = DT_NULL}};
     for (uint32_t i = 0; i < n; i++) {
         sym[i + 1].st_name = add_name(&text, names[i]);
         sym[i + 1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
         sym[i + 1].st_shndx = STUB_TEXT;
     }
-    const struct span body[STUB_COUNT] = { { 0 }, { "\0\0\0\0", 4 }, { sym, (n + 1) * sizeof *sym },
-                                           { text.data, text.n }, { dynamic, sizeof dynamic },
-                                           { stub_names, sizeof stub_names } };
-    static const uint32_t type[STUB_COUNT] = { 0, SHT_PROGBITS, SHT_DYNSYM, SHT_STRTAB, SHT_DYNAMIC, SHT_STRTAB };
-    static const uint32_t name[STUB_COUNT] = { 0, 1, 7, 15, 23, 32 };
+    const struct span body[STUB_COUNT] = {{0},
+                                          {"\0\0\0\0", 4},
+                                          {sym, (n + 1) * sizeof *sym},
+                                          {text.data, text.n},
+                                          {dynamic, sizeof dynamic},
+                                          {stub_names, sizeof stub_names}};
+    static const uint32_t type[STUB_COUNT] = {0, SHT_PROGBITS, SHT_DYNSYM, SHT_STRTAB, SHT_DYNAMIC, SHT_STRTAB};
+    static const uint32_t name[STUB_COUNT] = {0, 1, 7, 15, 23, 32};
     strbuf_init(&out, arena);
     strbuf_append(&out, &head, sizeof head);
     for (int s = 1; s < STUB_COUNT; s++) {
         pad(&out, 8);
-        sec[s] = (Elf64_Shdr){ .sh_name = name[s], .sh_type = type[s], .sh_offset = out.n, .sh_size = body[s].size,
-                               .sh_addralign = 8, .sh_flags = s == STUB_NAMES ? 0 : SHF_ALLOC };
+        sec[s] = (Elf64_Shdr){.sh_name = name[s],
+                              .sh_type = type[s],
+                              .sh_offset = out.n,
+                              .sh_size = body[s].size,
+                              .sh_addralign = 8,
+                              .sh_flags = s == STUB_NAMES ? 0 : SHF_ALLOC};
         strbuf_append(&out, body[s].data, body[s].size);
     }
     sec[STUB_DYNSYM].sh_link = sec[STUB_DYNAMIC].sh_link = STUB_DYNSTR;
@@ -211,7 +217,7 @@ struct span elf_stub(struct arena *arena, const struct elf_machine *machine, con
     head.e_shstrndx = STUB_NAMES;
     strbuf_append(&out, sec, sizeof sec);
     memcpy(out.data, &head, sizeof head);
-    return (struct span){ out.data, out.n };
+    return (struct span){out.data, out.n};
 }
 
 struct span elf_archive(struct arena *arena, const struct span *members, uint32_t n)
@@ -227,5 +233,5 @@ struct span elf_archive(struct arena *arena, const struct span *members, uint32_
         if (members[i].size % 2)
             strbuf_append(&out, "\n", 1);
     }
-    return (struct span){ out.data, out.n };
+    return (struct span){out.data, out.n};
 }

@@ -23,7 +23,11 @@ const struct elf_machine *elf_machine(const char *triple);
 
 enum elf_section { ELF_RODATA = 1, ELF_RELRO, ELF_WEIGHTS, ELF_SECTIONS };
 
-struct elf_reloc { uint64_t at; uint32_t symbol; int64_t addend; };
+struct elf_reloc {
+    uint64_t at;
+    uint32_t symbol;
+    int64_t addend;
+};
 struct elf_object {
     struct arena *arena;
     const struct elf_machine *machine;

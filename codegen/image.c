@@ -34,7 +34,7 @@ struct image {
 
 static bool broken(struct image *im, const char *what)
 {
-    return error_internal(im->ctx, (src_id){ 0 }, "the linked file is not as expected: %s", what);
+    return error_internal(im->ctx, (src_id){0}, "the linked file is not as expected: %s", what);
 }
 
 static const char *section_name(const struct image *im, const Elf64_Shdr *s)
@@ -261,13 +261,14 @@ static bool write_image(void *user, struct sink *s)
 bool image_write(struct context *ctx, struct arena *arena, struct span linked, const struct weights_writer *w,
                  const struct function_names *names, const char *query, const char *path)
 {
-    struct image im = { .ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query };
+    struct image im = {.ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query};
     int64_t limit = ctx->limits.max_output_size;
     if (limit > 0 && (w->size > (uint64_t)limit || linked.size > (uint64_t)limit - w->size))
-        return error_limit(ctx, (src_id){ 0 }, "the output has %llu bytes, more than the limit of %lld",
+        return error_limit(ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
                            (unsigned long long)(linked.size + w->size), (long long)limit);
     if (strlen(query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(ctx, FAIL_USAGE, (src_id){ 0 }, NULL, "the prefix is too long");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
     im.data = arena_copy(arena, linked.data, linked.size);
-    return check_sections(&im) && name_functions(&im, names) && find_parts(&im, embedded_size(w) > 0) && sink_file(ctx, arena, path, write_image, &im);
+    return check_sections(&im) && name_functions(&im, names) && find_parts(&im, embedded_size(w) > 0) &&
+           sink_file(ctx, arena, path, write_image, &im);
 }

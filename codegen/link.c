@@ -17,8 +17,8 @@
 /* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start, glibc 2.17 at
  * the latest, and in libc.so.6 itself. */
 static const char *const libc_names[] = {
-    "memcpy", "memmove", "memset", "memcmp", "aligned_alloc", "free", "getauxval", "clock_gettime",
-    "pthread_create", "pthread_join", "dlopen", "dlsym"     /* weak: absent where glibc is older than 2.34 */
+    "memcpy",        "memmove",        "memset",       "memcmp", "aligned_alloc", "free", "getauxval",
+    "clock_gettime", "pthread_create", "pthread_join", "dlopen", "dlsym" /* weak: absent where glibc is older than 2.34 */
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
@@ -46,32 +46,33 @@ static const char script[] =
     "  .rodata : { *(.rodata .rodata.* .srodata .srodata.*) } :ro\n"
     "  . = ALIGN(CONSTANT(MAXPAGESIZE));\n"
     "  .text : { *(.text .text.*) } :text\n"
-    "  .plt : { *(.plt) } :text\n"
-    NEXT_PAGE("text_end")
-    "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :late :relro\n"
-    "  .dynamic : { *(.dynamic) } :late :relro :dynamic\n"
-    "  .got : { *(.got) } :late :relro\n"
-    "  .got.plt : { *(.got.plt) } :late :relro\n"
-    "  late_end = .;\n"
-    "  .late.fill (NOLOAD) : { . = ALIGN(CONSTANT(MAXPAGESIZE)); } :late :relro\n"
-    "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (late_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
-    "  .data : { *(.data .data.* .sdata .sdata.*) } :rw\n"
-    "  data_end = .;\n"
-    "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
-    "%s"
-    "  /DISCARD/ : { *(.comment) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
-    "}\n";
+    "  .plt : { *(.plt) } :text\n" NEXT_PAGE(
+        "text_end") "  .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :late :relro\n"
+                    "  .dynamic : { *(.dynamic) } :late :relro :dynamic\n"
+                    "  .got : { *(.got) } :late :relro\n"
+                    "  .got.plt : { *(.got.plt) } :late :relro\n"
+                    "  late_end = .;\n"
+                    "  .late.fill (NOLOAD) : { . = ALIGN(CONSTANT(MAXPAGESIZE)); } :late :relro\n"
+                    "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (late_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
+                    "  .data : { *(.data .data.* .sdata .sdata.*) } :rw\n"
+                    "  data_end = .;\n"
+                    "  .bss : { *(.bss .bss.* .sbss .sbss.* COMMON) } :rw\n"
+                    "%s"
+                    "  /DISCARD/ : { *(.comment) *(.llvm_addrsig) *(.note.GNU-stack) }\n"
+                    "}\n";
 
 static struct span text_span(const char *text)
 {
-    return (struct span){ text, strlen(text) };
+    return (struct span){text, strlen(text)};
 }
 
 static struct span make_script(struct arena *arena, bool has_weights)
 {
     const char *head = has_weights ? "  weights PT_LOAD FLAGS(4);\n" : "";
-    const char *section = has_weights ? "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (data_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
-                                        "  . = ALIGN(64);\n  .mcc.weights : { KEEP(*(.mcc.weights)) } :weights\n" : "";
+    const char *section = has_weights
+                              ? "  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (data_end & (CONSTANT(MAXPAGESIZE) - 1));\n"
+                                "  . = ALIGN(64);\n  .mcc.weights : { KEEP(*(.mcc.weights)) } :weights\n"
+                              : "";
     return text_span(arena_printf(arena, script, head, section));
 }
 
@@ -113,25 +114,36 @@ static struct span runtime_objects(struct arena *arena, const struct elf_machine
     struct span *members = NEW_ARRAY(arena, struct span, count + 1);
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(rt_objects[i].arch, m->arch) == 0)
-            members[n++] = (struct span){ rt_objects[i].data, (size_t)(rt_objects[i].end - rt_objects[i].data) };
+            members[n++] = (struct span){rt_objects[i].data, (size_t)(rt_objects[i].end - rt_objects[i].data)};
     return elf_archive(arena, members, n);
 }
 
 /* Names start at the query function and the note; what of the runtime they reach is taken. */
 static void add_options(struct arena *arena, struct strbuf *options, const struct elf_machine *m, enum output_kind kind)
 {
-    static const char *const both[] = { "--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note" };
-    static const char *const shared[] = {
-        "-shared", "--eh-frame-hdr", "--gc-sections", "--hash-style=gnu", "--build-id=none", "--fatal-warnings", "--no-undefined",
-        "-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"
-    };
+    static const char *const both[] = {"--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note"};
+    static const char *const shared[] = {"-shared",
+                                         "--eh-frame-hdr",
+                                         "--gc-sections",
+                                         "--hash-style=gnu",
+                                         "--build-id=none",
+                                         "--fatal-warnings",
+                                         "--no-undefined",
+                                         "-z",
+                                         "noexecstack",
+                                         "-z",
+                                         "relro",
+                                         "-z",
+                                         "now",
+                                         "-z",
+                                         "separate-code"};
     add_option(options, "-m");
     add_option(options, m->emulation);
     for (size_t i = 0; i < COUNT_OF(both); i++)
         add_option(options, both[i]);
     if (kind != OUTPUT_SHARED) {
         add_option(options, "-r");
-        add_option(options, "--defsym=dlopen=rt_threads_none");      /* object.c makes threads a must */
+        add_option(options, "--defsym=dlopen=rt_threads_none"); /* object.c makes threads a must */
         add_option(options, "--defsym=dlsym=rt_threads_none");
         return;
     }
@@ -146,8 +158,8 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
                        struct span *image)
 {
     struct strbuf list;
-    struct span parts[LINK_INPUTS + 3] = { 0 };
-    struct job job = { .what = "linking", .parts = parts };
+    struct span parts[LINK_INPUTS + 3] = {0};
+    struct job job = {.what = "linking", .parts = parts};
     bool shared = kind == OUTPUT_SHARED;
     strbuf_init(&list, arena);
     add_options(arena, &list, m, kind);
@@ -160,7 +172,7 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
         parts[LINK_SCRIPT] = make_script(arena, a->weights.size > 0 && !a->weights.sidecar);
         parts[LINK_VERSIONS] = text_span(arena_printf(arena, "{ global: %s; local: *; };\n", query));
     }
-    parts[LINK_OPTIONS] = (struct span){ list.data, list.n };
+    parts[LINK_OPTIONS] = (struct span){list.data, list.n};
     job.head.kind = WIRE_LINK;
     job.head.n_parts = COUNT_OF(parts);
     struct pool *pool = pool_new(ctx, arena, options);
@@ -177,7 +189,7 @@ bool codegen_link(struct context *ctx, const struct codegen_options *options, co
     struct arena arena;
     struct span image;
     if (!m)
-        return error_internal(ctx, (src_id){ 0 }, "no linker for target '%s'", a->variants[0].target->triple);
+        return error_internal(ctx, (src_id){0}, "no linker for target '%s'", a->variants[0].target->triple);
     arena_init(&arena, ctx);
     const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
     const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";

@@ -82,7 +82,10 @@ bool range_is_natural(const struct emitter *, lval);                          /*
 
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
 enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST };     /* of f8e8m0 */
-struct conversion { bool saturate; enum rounding rounding; };
+struct conversion {
+    bool saturate;
+    enum rounding rounding;
+};
 LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum elem to, uint32_t lanes,
                           struct conversion);
 /* Small floats, held as bits, to and from f32 (llvm_float.c). */
@@ -93,7 +96,8 @@ LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lan
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* llvm_dot.c: DOT */
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
-LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index);   /* llvm_address.c */
+LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base,
+                        LLVMValueRef index);   /* llvm_address.c */
 void address_sweep(struct emitter *);                                 /* deletes index arithmetic that nothing uses */
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
@@ -102,8 +106,15 @@ LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_me
 /* Fills e->module with f as the function `symbol` (llvm_emit.c). False: e->error says why. */
 bool emit_function(struct emitter *, const char *symbol);
 
-struct compiled { char *data; size_t size; bool failed; };            /* data: malloc'ed; failed: a text why */
-struct function { const char *symbol; struct lfunc *f; };
+struct compiled {
+    char *data;
+    size_t size;
+    bool failed;
+};            /* data: malloc'ed; failed: a text why */
+struct function {
+    const char *symbol;
+    struct lfunc *f;
+};
 /* n functions, at least one, as one module -> object, assembly or LLVM text (llvm_compile.c). */
 struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct function *, size_t n);
 void llvm_start(void);                  /* once in a worker: targets, options, fatal error handler */

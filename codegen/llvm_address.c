@@ -8,8 +8,10 @@
  */
 #include "codegen/llvm.h"
 
-enum { MAX_USES = 32,    /* looked at for an address that is there already */
-       MAX_TURNS = 4 };  /* over the function, for what is unused */
+enum {
+    MAX_USES = 32,    /* looked at for an address that is there already */
+    MAX_TURNS = 4
+};  /* over the function, for what is unused */
 
 static LLVMValueRef gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index)
 {
@@ -51,7 +53,8 @@ static LLVMValueRef gep_there(LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRe
 }
 
 /* base + index, shared by the accesses of this block, and then + rest, which addressing does for nothing. */
-static LLVMValueRef near_gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index, LLVMValueRef rest)
+static LLVMValueRef near_gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef index,
+                             LLVMValueRef rest)
 {
     LLVMValueRef from = gep_there(scalar, base, index, LLVMGetInsertBlock(e->b));
     if (!from)

@@ -20,11 +20,18 @@ static struct llvm_machine *machines;      /* a worker's cache; a process of its
 
 void llvm_start(void)
 {
-    static const char *const options[] = {
-        "mcc", "-enable-misched=false", "-disable-lsr", "-disable-machine-cse", "-x86-machine-combiner=false",
-        "-x86-cmov-converter=false", "-disable-copyprop", "-disable-postra-machine-licm", "-disable-constant-hoisting",
-        "-disable-mergeicmps", "-disable-partial-libcall-inlining", "-enable-shrink-wrap=false"
-    };
+    static const char *const options[] = {"mcc",
+                                          "-enable-misched=false",
+                                          "-disable-lsr",
+                                          "-disable-machine-cse",
+                                          "-x86-machine-combiner=false",
+                                          "-x86-cmov-converter=false",
+                                          "-disable-copyprop",
+                                          "-disable-postra-machine-licm",
+                                          "-disable-constant-hoisting",
+                                          "-disable-mergeicmps",
+                                          "-disable-partial-libcall-inlining",
+                                          "-enable-shrink-wrap=false"};
     LLVMParseCommandLineOptions((int)COUNT_OF(options), options, NULL);
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
@@ -44,9 +51,10 @@ void llvm_start(void)
 
 static enum arch arch_of(const char *triple)
 {
-    static const struct { const char *prefix; enum arch arch; } known[] = {
-        { "x86_64", ARCH_X86_64 }, { "aarch64", ARCH_AARCH64 }, { "riscv64", ARCH_RISCV64 }
-    };
+    static const struct {
+        const char *prefix;
+        enum arch arch;
+    } known[] = {{"x86_64", ARCH_X86_64}, {"aarch64", ARCH_AARCH64}, {"riscv64", ARCH_RISCV64}};
     for (size_t i = 0; i < COUNT_OF(known); i++)
         if (strncmp(triple, known[i].prefix, strlen(known[i].prefix)) == 0)
             return known[i].arch;
@@ -77,8 +85,8 @@ static bool same_machine(const struct llvm_machine *m, const struct target *t, i
 
 static struct llvm_machine *machine_new(const struct target *t, int opt_level, const char **error)
 {
-    static const LLVMCodeGenOptLevel levels[] = { LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault,
-                                                  LLVMCodeGenLevelDefault, LLVMCodeGenLevelAggressive };
+    static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault, LLVMCodeGenLevelDefault,
+                                                 LLVMCodeGenLevelAggressive};
     LLVMTargetRef target;
     char *text = NULL;
     struct llvm_machine *m = calloc(1, sizeof *m);
@@ -88,7 +96,7 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
         free(m);
         return NULL;
     }
-    m->target = (struct target){ strdup(t->triple), strdup(t->cpu), strdup(t->features) };
+    m->target = (struct target){strdup(t->triple), strdup(t->cpu), strdup(t->features)};
     m->opt_level = opt_level;
     m->arch = arch_of(t->triple);
     LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
@@ -133,9 +141,9 @@ static void make_types(struct emitter *e)
 
 static struct compiled copy_out(const char *data, size_t size)
 {
-    struct compiled r = { malloc(size + 1), size, false };
+    struct compiled r = {malloc(size + 1), size, false};
     if (!r.data)
-        return (struct compiled){ NULL, 0, true };
+        return (struct compiled){NULL, 0, true};
     memcpy(r.data, data, size);
     r.data[size] = 0;
     return r;
@@ -171,7 +179,8 @@ static struct compiled generate(LLVMModuleRef module, const struct llvm_machine 
     return r;
 }
 
-static struct compiled compile_module(const struct emitter *e, enum emit_kind kind, const struct function *functions, size_t n)
+static struct compiled compile_module(const struct emitter *e, enum emit_kind kind, const struct function *functions,
+                                      size_t n)
 {
     char *text = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -181,7 +190,7 @@ static struct compiled compile_module(const struct emitter *e, enum emit_kind ki
             return refuse(one.error);
     }
     bool broken = LLVMVerifyModule(e->module, LLVMReturnStatusAction, &text);
-    struct compiled r = broken ? refuse(text) : (struct compiled){ NULL, 0, false };
+    struct compiled r = broken ? refuse(text) : (struct compiled){NULL, 0, false};
     LLVMDisposeMessage(text);
     if (broken)
         return r;
@@ -195,7 +204,7 @@ struct compiled llvm_compile(const struct target *target, int opt_level, enum em
     struct llvm_machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
-    struct emitter e = { .machine = m, .ctx = LLVMContextCreate() };
+    struct emitter e = {.machine = m, .ctx = LLVMContextCreate()};
     LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
     e.module = LLVMModuleCreateWithNameInContext(functions[0].symbol, e.ctx);
     e.b = LLVMCreateBuilderInContext(e.ctx);

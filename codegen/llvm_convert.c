@@ -52,7 +52,11 @@ static LLVMValueRef float_to_float(struct emitter *e, LLVMValueRef v, enum elem 
 
 /* ---- floats to integers ---------------------------------------------------------------------------------------------- */
 
-struct reals { struct emitter *e; LLVMTypeRef scalar; uint32_t lanes; };    /* lanes of f32 or f64 */
+struct reals {
+    struct emitter *e;
+    LLVMTypeRef scalar;
+    uint32_t lanes;
+}; /* lanes of f32 or f64 */
 
 static LLVMValueRef real_const(const struct reals *t, double c)
 {
@@ -93,10 +97,11 @@ static LLVMValueRef f64_to_wide(const struct reals *t, LLVMValueRef x, bool is_s
 static LLVMValueRef reals_to_whole(const struct reals *t, LLVMValueRef x, uint32_t bits, bool is_signed)
 {
     struct emitter *e = t->e;
-    struct reals wide = { e, e->f64, t->lanes };
+    struct reals wide = {e, e->f64, t->lanes};
     LLVMTypeRef word = type_lanes(e->i32, t->lanes);
     if (bits == 64)
-        return f64_to_wide(&wide, t->scalar == e->f64 ? x : LLVMBuildFPExt(e->b, x, type_lanes(e->f64, t->lanes), ""), is_signed);
+        return f64_to_wide(&wide, t->scalar == e->f64 ? x : LLVMBuildFPExt(e->b, x, type_lanes(e->f64, t->lanes), ""),
+                           is_signed);
     if (bits < 32 || is_signed)
         return LLVMBuildFPToSI(e->b, x, word, "");
     if (t->scalar == e->f32)
@@ -117,7 +122,7 @@ static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum 
     if (digits > mantissa)
         most = end - (double)(UINT64_C(1) << (digits - mantissa));
     LLVMTypeRef type = type_lanes(LLVMIntTypeInContext(t->e->ctx, bits < 8 ? 8 : bits), t->lanes);
-    if (is_signed)     /* a NaN gives 0; below, the limit 0 does it */
+    if (is_signed) /* a NaN gives 0; below, the limit 0 does it */
         x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, real_const(t, 0), "");
     LLVMValueRef r = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, is_signed ? -end : 0), most);
     r = reals_to_whole(t, r, bits, is_signed);
@@ -137,16 +142,16 @@ static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem fr
     if (!elem_is_native_float(from))
         v = small_to_f32(e, v, from, lanes);
     if (lanes > 1 && e->machine->arch == ARCH_X86_64 && e->machine->round) {
-        struct reals t = { e, from == ELEM_F64 ? e->f64 : e->f32, lanes };
+        struct reals t = {e, from == ELEM_F64 ? e->f64 : e->f32, lanes};
         return reals_saturated(&t, v, to);
     }
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, bits < 8 ? 8 : bits);
-    LLVMTypeRef types[2] = { type_lanes(narrow, lanes), LLVMTypeOf(v) };
+    LLVMTypeRef types[2] = {type_lanes(narrow, lanes), LLVMTypeOf(v)};
     v = call_intrinsic(e, is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", types, 2, &v, 1);
     if (bits >= 8)
         return v;
     int64_t high = (INT64_C(1) << (is_signed ? bits - 1 : bits)) - 1, low = is_signed ? -high - 1 : 0;
-    LLVMValueRef limit[2] = { v, const_int(e, e->i8, lanes, high) };
+    LLVMValueRef limit[2] = {v, const_int(e, e->i8, lanes, high)};
     v = call_intrinsic(e, is_signed ? "llvm.smin" : "llvm.umin", types, 1, limit, 2);
     limit[0] = v;
     limit[1] = const_int(e, e->i8, lanes, low);
@@ -172,7 +177,7 @@ static LLVMValueRef wide_to_small(struct emitter *e, LLVMValueRef v, bool is_sig
                                   struct conversion how)
 {
     LLVMTypeRef whole = LLVMTypeOf(v), real = type_lanes(e->f64, lanes);
-    LLVMValueRef args[2] = { v, LLVMConstInt(e->i1, 0, false) }, x, minus;
+    LLVMValueRef args[2] = {v, LLVMConstInt(e->i1, 0, false)}, x, minus;
     LLVMValueRef a = is_signed ? call_intrinsic(e, "llvm.abs", &whole, 1, args, 2) : v;
     x = LLVMBuildUIToFP(e->b, sticky(e, a, lanes), real, "");
     if (is_signed) {

@@ -7,7 +7,11 @@
  */
 #include "codegen/llvm.h"
 
-struct words { struct emitter *e; LLVMTypeRef type; uint32_t lanes; };
+struct words {
+    struct emitter *e;
+    LLVMTypeRef type;
+    uint32_t lanes;
+};
 
 static LLVMValueRef count(const struct words *w, int64_t bits)
 {
@@ -20,7 +24,10 @@ static LLVMValueRef shl(const struct words *w, LLVMValueRef x, int64_t bits)
 }
 
 /* 128, 256, 512 bits of words: 0, 1, 2; another width: -1. */
-static int size_class(uint32_t lanes) { return lanes == 4 ? 0 : lanes == 8 ? 1 : lanes == 16 ? 2 : -1; }
+static int size_class(uint32_t lanes)
+{
+    return lanes == 4 ? 0 : lanes == 8 ? 1 : lanes == 16 ? 2 : -1;
+}
 
 static LLVMValueRef call_fixed(struct emitter *e, const char *name, LLVMValueRef *args, unsigned n)
 {
@@ -32,7 +39,8 @@ static LLVMValueRef call_fixed(struct emitter *e, const char *name, LLVMValueRef
 /* Sixteen-bit products of the even or the odd bytes, two to a word, added in pairs: exact, 2 * 255 * 128 fits. */
 static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMValueRef b, bool odd)
 {
-    static const char *const names[] = { "llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx512.pmaddw.d.512" };
+    static const char *const names[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
+                                        "llvm.x86.avx512.pmaddw.d.512"};
     LLVMBuilderRef build = w->e->b;
     LLVMTypeRef halves = LLVMVectorType(w->e->i16, 2 * w->lanes);
     LLVMValueRef eight = const_int(w->e, w->e->i16, 2 * w->lanes, 8), args[2];
@@ -49,12 +57,12 @@ static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMVal
 
 static LLVMValueRef dot_bytes(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
 {
-    static const char *const vnni[] = { "llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
-                                        "llvm.x86.avx512.vpdpbusd.512" };
+    static const char *const vnni[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+                                       "llvm.x86.avx512.vpdpbusd.512"};
     LLVMBuilderRef build = w->e->b;
     int size = size_class(w->lanes);
     if (size >= 0 && w->e->machine->dot_u8) {
-        LLVMValueRef args[3] = { sum, a, b };
+        LLVMValueRef args[3] = {sum, a, b};
         return call_fixed(w->e, vnni[size], args, 3);
     }
     if (size >= 0 && w->e->machine->madd[size]) {
@@ -80,16 +88,17 @@ static LLVMValueRef half_of(const struct words *w, LLVMValueRef x, bool upper)
 
 static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
 {
-    static const char *const names[] = { "llvm.x86.avx512bf16.dpbf16ps.128", "llvm.x86.avx512bf16.dpbf16ps.256",
-                                         "llvm.x86.avx512bf16.dpbf16ps.512" };
+    static const char *const names[] = {"llvm.x86.avx512bf16.dpbf16ps.128", "llvm.x86.avx512bf16.dpbf16ps.256",
+                                        "llvm.x86.avx512bf16.dpbf16ps.512"};
     int size = size_class(w->lanes);
     if (size >= 0 && w->e->machine->dot_bf16) {
         LLVMTypeRef halves = LLVMVectorType(LLVMBFloatTypeInContext(w->e->ctx), 2 * w->lanes);
-        LLVMValueRef args[3] = { sum, LLVMBuildBitCast(w->e->b, a, halves, ""), LLVMBuildBitCast(w->e->b, b, halves, "") };
+        LLVMValueRef args[3] = {sum, LLVMBuildBitCast(w->e->b, a, halves, ""),
+                                LLVMBuildBitCast(w->e->b, b, halves, "")};
         return call_fixed(w->e, names[size], args, 3);
     }
     for (int upper = 1; upper >= 0; upper--) {
-        LLVMValueRef args[3] = { half_of(w, a, upper), half_of(w, b, upper), sum };
+        LLVMValueRef args[3] = {half_of(w, a, upper), half_of(w, b, upper), sum};
         LLVMTypeRef type = LLVMTypeOf(sum);
         sum = w->e->machine->fma ? call_intrinsic(w->e, "llvm.fma", &type, 1, args, 3)
                                  : LLVMBuildFAdd(w->e->b, LLVMBuildFMul(w->e->b, args[0], args[1], ""), sum, "");
@@ -99,7 +108,7 @@ static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueR
 
 LLVMValueRef emit_dot(struct emitter *e, const struct lstmt *s)
 {
-    struct words w = { e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes };
+    struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes};
     LLVMValueRef a = LLVMBuildBitCast(e->b, e->values[s->in[0].i], w.type, "");
     LLVMValueRef b = LLVMBuildBitCast(e->b, e->values[s->in[1].i], w.type, "");
     LLVMValueRef sum = e->values[s->in[2].i];

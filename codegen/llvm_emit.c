@@ -42,9 +42,9 @@ static void branch_ok(struct emitter *e, LLVMValueRef ok, LLVMBasicBlockRef bad)
 {
     LLVMBasicBlockRef good = block_new(e);
     LLVMValueRef br = LLVMBuildCondBr(e->b, ok, good, bad);
-    LLVMMetadataRef weight[3] = { LLVMMDStringInContext2(e->ctx, "branch_weights", 14),
-                                  LLVMValueAsMetadata(LLVMConstInt(e->i32, 1000000, false)),
-                                  LLVMValueAsMetadata(LLVMConstInt(e->i32, 1, false)) };
+    LLVMMetadataRef weight[3] = {LLVMMDStringInContext2(e->ctx, "branch_weights", 14),
+                                 LLVMValueAsMetadata(LLVMConstInt(e->i32, 1000000, false)),
+                                 LLVMValueAsMetadata(LLVMConstInt(e->i32, 1, false))};
     LLVMSetMetadata(br, LLVMGetMDKindIDInContext(e->ctx, "prof", 4),
                     LLVMMetadataAsValue(e->ctx, LLVMMDNodeInContext2(e->ctx, weight, 3)));
     LLVMPositionBuilderAtEnd(e->b, good);
@@ -72,8 +72,8 @@ static void emit_check(struct emitter *e, const struct lstmt *s)
     here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, bad);
     LLVMValueRef text = LLVMBuildGlobalStringPtr(e->b, s->name ? s->name : "", "");
-    LLVMValueRef args[5] = { e->run, LLVMConstInt(e->i32, (uint64_t)s->imm, true),
-                             LLVMConstInt(e->i32, s->node, false), text, e->index };
+    LLVMValueRef args[5] = {e->run, LLVMConstInt(e->i32, (uint64_t)s->imm, true), LLVMConstInt(e->i32, s->node, false),
+                            text, e->index};
     call_external(e, "mcc_rt_fail", e->nothing, args, 5);
     leave(e);
     LLVMPositionBuilderAtEnd(e->b, here);
@@ -150,17 +150,17 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
         again = trip_follows(e, l, var, &next, n ? yields[0] : NULL);
         latch = LLVMGetInsertBlock(e->b);
         LLVMBuildCondBr(e->b, again, body, done);
-        LLVMAddIncoming(var, (LLVMValueRef[]){ in(e, s, 0), next }, (LLVMBasicBlockRef[]){ from, latch }, 2);
+        LLVMAddIncoming(var, (LLVMValueRef[]){in(e, s, 0), next}, (LLVMBasicBlockRef[]){from, latch}, 2);
         LLVMPositionBuilderAtEnd(e->b, done);
         for (uint32_t i = 0; i < n; i++) {
-            LLVMAddIncoming(phi[i], (LLVMValueRef[]){ in(e, s, i + 2), yields[i] },
-                            (LLVMBasicBlockRef[]){ from, latch }, 2);
+            LLVMAddIncoming(phi[i], (LLVMValueRef[]){in(e, s, i + 2), yields[i]}, (LLVMBasicBlockRef[]){from, latch},
+                            2);
             outs[i] = yields[i];
             if (always)
                 continue;
             outs[i] = LLVMBuildPhi(e->b, LLVMTypeOf(phi[i]), "");
-            LLVMAddIncoming(outs[i], (LLVMValueRef[]){ in(e, s, i + 2), yields[i] },
-                            (LLVMBasicBlockRef[]){ from, latch }, 2);
+            LLVMAddIncoming(outs[i], (LLVMValueRef[]){in(e, s, i + 2), yields[i]}, (LLVMBasicBlockRef[]){from, latch},
+                            2);
         }
         for (uint32_t i = 0; i < n; i++)
             e->values[s->out[i].i] = outs[i];
@@ -194,7 +194,7 @@ static void emit_for_unrolled(struct emitter *e, const struct loop *l, int64_t l
 
 static void emit_for(struct emitter *e, const struct lstmt *s)
 {
-    struct loop l = { s, &e->f->blocks.data[s->block[0].i], s->n_in - 2, s->flags & L_FLAG_WHILE };
+    struct loop l = {s, &e->f->blocks.data[s->block[0].i], s->n_in - 2, s->flags & L_FLAG_WHILE};
     LLVMValueRef lo = in(e, s, 0), hi = in(e, s, 1);
     bool fixed = LLVMIsAConstantInt(lo) && LLVMIsAConstantInt(hi);
     if (s->flags & L_FLAG_UNROLL && fixed && !l.is_while)
@@ -218,15 +218,14 @@ static void emit_parallel(struct emitter *e, const struct lstmt *s)
     if (e->error)
         return;
     next = LLVMBuildNSWAdd(e->b, var, index_const(e, 1), "");
-    LLVMAddIncoming(var, (LLVMValueRef[]){ e->begin, next },
-                    (LLVMBasicBlockRef[]){ from, LLVMGetInsertBlock(e->b) }, 2);
+    LLVMAddIncoming(var, (LLVMValueRef[]){e->begin, next}, (LLVMBasicBlockRef[]){from, LLVMGetInsertBlock(e->b)}, 2);
     LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, e->end, ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
 }
 
 static void emit_if(struct emitter *e, const struct lstmt *s)
 {
-    LLVMBasicBlockRef start[2] = { block_new(e), NULL }, done, end[2];
+    LLVMBasicBlockRef start[2] = {block_new(e), NULL}, done, end[2];
     LLVMValueRef *yields = calloc(2 * (size_t)s->n_out + 2, sizeof *yields);
     bool has_else = s->block[1].i != 0;
     if (!yields) {
@@ -245,7 +244,7 @@ static void emit_if(struct emitter *e, const struct lstmt *s)
     LLVMPositionBuilderAtEnd(e->b, done);
     for (uint32_t i = 0; i < s->n_out && !e->error; i++) {
         LLVMValueRef phi = LLVMBuildPhi(e->b, type_value(e, lf_type(e->f, s->out[i])), "");
-        LLVMAddIncoming(phi, (LLVMValueRef[]){ yields[i], yields[s->n_out + i] }, end, 2);
+        LLVMAddIncoming(phi, (LLVMValueRef[]){yields[i], yields[s->n_out + i]}, end, 2);
         e->values[s->out[i].i] = phi;
     }
     free(yields);
@@ -255,7 +254,7 @@ static void emit_if(struct emitter *e, const struct lstmt *s)
 
 static void emit_call(struct emitter *e, const struct lstmt *s)
 {
-    LLVMValueRef args[64] = { e->run }, result;
+    LLVMValueRef args[64] = {e->run}, result;
     if (s->n_in + 1 > COUNT_OF(args)) {
         emit_fail(e, "a call with more than 63 arguments");
         return;
@@ -282,7 +281,7 @@ static LLVMValueRef external_global(struct emitter *e, const char *name, LLVMTyp
 
 static LLVMValueRef kernel_function(struct emitter *e, const char *name)
 {
-    LLVMTypeRef params[5] = { e->ptr, e->i64, e->i64, e->ptr, e->ptr };
+    LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
     LLVMValueRef fn = LLVMGetNamedFunction(e->module, name);
     if (fn)
         return fn;
@@ -327,30 +326,17 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
 static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRef *yields)
 {
     switch (s->op) {
-    case L_FOR:
-        emit_for(e, s);
-        return;
-    case L_PARALLEL:
-        emit_parallel(e, s);
-        return;
-    case L_IF:
-        emit_if(e, s);
-        return;
+    case L_FOR: emit_for(e, s); return;
+    case L_PARALLEL: emit_parallel(e, s); return;
+    case L_IF: emit_if(e, s); return;
     case L_YIELD:
         for (uint32_t i = 0; i < s->n_in; i++)
             yields[i] = in(e, s, i);
         return;
-    case L_CHECK:
-        emit_check(e, s);
-        return;
-    case L_CALL:
-        emit_call(e, s);
-        return;
-    case L_LAUNCH:
-        emit_launch(e, s);
-        return;
-    default:
-        break;
+    case L_CHECK: emit_check(e, s); return;
+    case L_CALL: emit_call(e, s); return;
+    case L_LAUNCH: emit_launch(e, s); return;
+    default: break;
     }
     LLVMValueRef v = emit_value(e, s);
     if (s->n_out)
@@ -378,21 +364,22 @@ static void add_attribute(struct emitter *e, LLVMAttributeIndex at, const char *
 
 static void add_string_attribute(struct emitter *e, const char *key, const char *value)
 {
-    LLVMAddAttributeAtIndex(e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-                            LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value,
-                                                      (unsigned)strlen(value)));
+    LLVMAddAttributeAtIndex(
+        e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
+        LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
 }
 
 /* The subtarget of code generation is the function's, not the target machine's: without these attributes an fma
  * becomes a call. */
 static void declare_function(struct emitter *e, const char *symbol)
 {
-    LLVMTypeRef params[5] = { e->ptr, e->i64, e->i64, e->ptr, e->ptr };
+    LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
     LLVMValueRef old = LLVMGetNamedFunction(e->module, symbol);
     e->fn = old ? old : LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->nothing, params, 5, false));
     LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
-    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable", 2);      /* call frames, at every instruction */
+    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable",
+                  2);      /* call frames, at every instruction */
     add_string_attribute(e, "target-cpu", e->machine->target.cpu);
     if (e->machine->target.features[0])
         add_string_attribute(e, "target-features", e->machine->target.features);
@@ -444,7 +431,7 @@ bool emit_function(struct emitter *e, const char *symbol)
         e->index = index_const(e, 0);
         make_launch_array(e);
         load_arguments(e);
-        emit_block(e, (lblock){ 1 }, NULL);
+        emit_block(e, (lblock){1}, NULL);
         if (!e->error) {
             leave(e);
             address_sweep(e);

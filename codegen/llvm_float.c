@@ -21,13 +21,13 @@ struct format {
     uint32_t max, overflow, nan;    /* codes of the largest number, of what is beyond it, of a NaN */
 };
 static const struct format formats[ELEM_COUNT] = {
-    [ELEM_F16] = { 16, 10, 15, SPECIAL_IEEE, 0x7bff, 0x7c00, 0x7e00 },
-    [ELEM_BF16] = { 16, 7, 127, SPECIAL_IEEE, 0x7f7f, 0x7f80, 0x7fc0 },
-    [ELEM_F8E4M3FN] = { 8, 3, 7, SPECIAL_FN, 0x7e, 0x7f, 0x7f },
-    [ELEM_F8E4M3FNUZ] = { 8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
-    [ELEM_F8E5M2] = { 8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e },
-    [ELEM_F8E5M2FNUZ] = { 8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80 },
-    [ELEM_F4E2M1] = { 4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x8 },
+    [ELEM_F16] = {16, 10, 15, SPECIAL_IEEE, 0x7bff, 0x7c00, 0x7e00},
+    [ELEM_BF16] = {16, 7, 127, SPECIAL_IEEE, 0x7f7f, 0x7f80, 0x7fc0},
+    [ELEM_F8E4M3FN] = {8, 3, 7, SPECIAL_FN, 0x7e, 0x7f, 0x7f},
+    [ELEM_F8E4M3FNUZ] = {8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
+    [ELEM_F8E5M2] = {8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e},
+    [ELEM_F8E5M2FNUZ] = {8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
+    [ELEM_F4E2M1] = {4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x8},
 };
 
 enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
@@ -40,7 +40,7 @@ struct lanes {                      /* the builder with types for one width */
 
 static struct lanes lanes_of(struct emitter *e, uint32_t n)
 {
-    return (struct lanes){ e, type_lanes(e->i32, n), type_lanes(e->f32, n), n };
+    return (struct lanes){e, type_lanes(e->i32, n), type_lanes(e->f32, n), n};
 }
 
 static LLVMValueRef c32(const struct lanes *l, int64_t value)
@@ -165,8 +165,8 @@ static LLVMValueRef round_magnitude(const struct lanes *l, const struct format *
     if (f->bias == F32_BIAS)
         return r;
     r = LLVMBuildSub(b, r, c32(l, (int64_t)(F32_BIAS - f->bias) << f->mantissa), "");
-    LLVMValueRef magic =
-        const_float(l->e, l->e->f32, l->n, power_of_two(1 - f->bias - (int32_t)f->mantissa + F32_MANTISSA));
+    LLVMValueRef magic = const_float(l->e, l->e->f32, l->n,
+                                     power_of_two(1 - f->bias - (int32_t)f->mantissa + F32_MANTISSA));
     LLVMValueRef sum = LLVMBuildFAdd(b, as_real(l, a), magic, "");
     LLVMValueRef low = LLVMBuildSub(b, as_whole(l, sum), as_whole(l, magic), "");
     return pick(l, LLVMIntULT, a, (int64_t)(F32_BIAS + 1 - f->bias) << F32_MANTISSA, low, r);

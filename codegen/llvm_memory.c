@@ -19,7 +19,7 @@ struct access {
 
 static struct access access_of(struct emitter *e, const struct lstmt *s)
 {
-    struct access a = { .type = s->type, .flags = s->flags, .align = s->align };
+    struct access a = {.type = s->type, .flags = s->flags, .align = s->align};
     bool stores = s->op == L_STORE || s->op == L_STORES || s->op == L_SCATTER;
     uint32_t next = 2;
     a.base = e->values[s->in[0].i];
@@ -81,18 +81,18 @@ static LLVMValueRef as_vector(struct emitter *e, LLVMValueRef v)
 
 static LLVMValueRef masked_load(struct emitter *e, const struct access *a, LLVMValueRef pointer)
 {
-    LLVMTypeRef vector = LLVMVectorType(a->scalar, a->type.lanes), types[2] = { vector, e->ptr };
-    LLVMValueRef args[4] = { pointer, LLVMConstInt(e->i32, a->align, false), as_vector(e, a->mask),
-                             LLVMConstNull(vector) };
+    LLVMTypeRef vector = LLVMVectorType(a->scalar, a->type.lanes), types[2] = {vector, e->ptr};
+    LLVMValueRef args[4] = {pointer, LLVMConstInt(e->i32, a->align, false), as_vector(e, a->mask),
+                            LLVMConstNull(vector)};
     LLVMValueRef v = call_intrinsic(e, "llvm.masked.load", types, 2, args, 4);
     return a->type.lanes == 1 ? LLVMBuildExtractElement(e->b, v, LLVMConstInt(e->i64, 0, false), "") : v;
 }
 
 static void masked_store(struct emitter *e, const struct access *a, LLVMValueRef pointer)
 {
-    LLVMTypeRef types[2] = { LLVMVectorType(a->scalar, a->type.lanes), e->ptr };
-    LLVMValueRef args[4] = { as_vector(e, to_memory(e, a)), pointer, LLVMConstInt(e->i32, a->align, false),
-                             as_vector(e, a->mask) };
+    LLVMTypeRef types[2] = {LLVMVectorType(a->scalar, a->type.lanes), e->ptr};
+    LLVMValueRef args[4] = {as_vector(e, to_memory(e, a)), pointer, LLVMConstInt(e->i32, a->align, false),
+                            as_vector(e, a->mask)};
     call_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
 }
 
@@ -140,16 +140,15 @@ static LLVMValueRef all_lanes(struct emitter *e, const struct access *a)
 
 static LLVMValueRef gather(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
-    LLVMTypeRef types[2] = { a->vector, LLVMTypeOf(pointers) };
-    LLVMValueRef args[4] = { pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a),
-                             LLVMConstNull(a->vector) };
+    LLVMTypeRef types[2] = {a->vector, LLVMTypeOf(pointers)};
+    LLVMValueRef args[4] = {pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a), LLVMConstNull(a->vector)};
     return from_memory(e, a, call_intrinsic(e, "llvm.masked.gather", types, 2, args, 4));
 }
 
 static void scatter(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
-    LLVMTypeRef types[2] = { a->vector, LLVMTypeOf(pointers) };
-    LLVMValueRef args[4] = { to_memory(e, a), pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a) };
+    LLVMTypeRef types[2] = {a->vector, LLVMTypeOf(pointers)};
+    LLVMValueRef args[4] = {to_memory(e, a), pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a)};
     call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
@@ -190,7 +189,8 @@ static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, 
 }
 
 /* `lanes` elements from pointer + skip, of which those at the places of lanes that exist are read. */
-static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip, uint32_t step)
+static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip,
+                                uint32_t step)
 {
     uint32_t from[256], n = a->type.lanes;
     struct access part = *a;
@@ -260,8 +260,8 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef prefetch(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef p = address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
-    LLVMValueRef args[4] = { p, LLVMConstInt(e->i32, 0, 0), LLVMConstInt(e->i32, s->op == L_PREFETCH ? 3 : 2, 0),
-                             LLVMConstInt(e->i32, 1, 0) };
+    LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, 0, 0), LLVMConstInt(e->i32, s->op == L_PREFETCH ? 3 : 2, 0),
+                            LLVMConstInt(e->i32, 1, 0)};
     call_intrinsic(e, "llvm.prefetch", &e->ptr, 1, args, 4);
     return NULL;
 }
@@ -270,17 +270,12 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
 {
     struct access a;
     switch (s->op) {
-    case L_LOCAL:
-        return local(e, s);
-    case L_OFFSET:
-        return address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
+    case L_LOCAL: return local(e, s);
+    case L_OFFSET: return address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
     case L_PREFETCH:
-    case L_PREFETCH2:
-        return prefetch(e, s);
-    case L_ADDRESS:
-        return LLVMBuildIntToPtr(e->b, e->values[s->in[0].i], e->ptr, "");
-    default:
-        break;
+    case L_PREFETCH2: return prefetch(e, s);
+    case L_ADDRESS: return LLVMBuildIntToPtr(e->b, e->values[s->in[0].i], e->ptr, "");
+    default: break;
     }
     a = access_of(e, s);
     bool indexed = a.type.lanes > 1 && s->op != L_LOAD && s->op != L_STORE;

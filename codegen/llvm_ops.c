@@ -32,7 +32,7 @@ static LLVMValueRef int_like(struct emitter *e, struct ltype t, int64_t value)
 
 static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
 {
-    unsigned char bytes[16] = { 0 };
+    unsigned char bytes[16] = {0};
     uint64_t bits = 0;
     LLVMTypeRef scalar = type_scalar(e, s->type.elem);
     if (elem_is_native_float(s->type.elem))
@@ -59,7 +59,7 @@ static LLVMValueRef emit_neg(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_abs(struct emitter *e, const struct lstmt *s)
 {
     LLVMTypeRef type = type_value(e, s->type);
-    LLVMValueRef args[2] = { in(e, s, 0), LLVMConstInt(e->i1, 0, false) };
+    LLVMValueRef args[2] = {in(e, s, 0), LLVMConstInt(e->i1, 0, false)};
     if (is_float(s))
         return unary_intrinsic(e, s, "llvm.fabs");
     return elem_is_signed(s->type.elem) ? call_intrinsic(e, "llvm.abs", &type, 1, args, 2) : args[0];
@@ -81,7 +81,7 @@ static LLVMValueRef round_by_magic(struct emitter *e, const struct lstmt *s)
     LLVMValueRef magic = const_float(e, scalar, s->type.lanes, wide ? 0x1p52 : 0x1p23);
     LLVMValueRef mag = call_intrinsic(e, "llvm.fabs", &type, 1, &x, 1);
     LLVMValueRef r = LLVMBuildFSub(e->b, LLVMBuildFAdd(e->b, mag, magic, ""), magic, "");
-    LLVMValueRef pair[2] = { r, x }, up, result;
+    LLVMValueRef pair[2] = {r, x}, up, result;
     if (s->op == L_TRUNC) {
         up = LLVMBuildFCmp(e->b, LLVMRealOGT, r, mag, "");
         pair[0] = LLVMBuildFSub(e->b, r, LLVMBuildSelect(e->b, up, one, zero, ""), "");
@@ -100,8 +100,7 @@ static LLVMValueRef round_by_magic(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_round(struct emitter *e, const struct lstmt *s)
 {
     static const char *const name[L_COUNT] = {
-        [L_FLOOR] = "llvm.floor", [L_CEIL] = "llvm.ceil", [L_RINT] = "llvm.rint", [L_TRUNC] = "llvm.trunc"
-    };
+        [L_FLOOR] = "llvm.floor", [L_CEIL] = "llvm.ceil", [L_RINT] = "llvm.rint", [L_TRUNC] = "llvm.trunc"};
     return e->machine->round ? unary_intrinsic(e, s, name[s->op]) : round_by_magic(e, s);
 }
 
@@ -114,10 +113,10 @@ static LLVMValueRef emit_not(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_arith(struct emitter *e, const struct lstmt *s)
 {
-    static const struct { LLVMOpcode integer, real; } code[L_COUNT] = {
-        [L_ADD] = { LLVMAdd, LLVMFAdd }, [L_SUB] = { LLVMSub, LLVMFSub }, [L_MUL] = { LLVMMul, LLVMFMul },
-        [L_AND] = { LLVMAnd, LLVMAnd },  [L_OR] = { LLVMOr, LLVMOr },     [L_XOR] = { LLVMXor, LLVMXor }
-    };
+    static const struct {
+        LLVMOpcode integer, real;
+    } code[L_COUNT] = {[L_ADD] = {LLVMAdd, LLVMFAdd}, [L_SUB] = {LLVMSub, LLVMFSub}, [L_MUL] = {LLVMMul, LLVMFMul},
+                       [L_AND] = {LLVMAnd, LLVMAnd},  [L_OR] = {LLVMOr, LLVMOr},     [L_XOR] = {LLVMXor, LLVMXor}};
     LLVMOpcode op = is_float(s) ? code[s->op].real : code[s->op].integer;
     return LLVMBuildBinOp(e->b, op, in(e, s, 0), in(e, s, 1), "");
 }
@@ -180,14 +179,14 @@ static LLVMValueRef emit_fmod(struct emitter *e, const struct lstmt *s)
     bool wide = s->type.elem == ELEM_F64;
     const char *name = wide ? "mcc_rt_fmod" : "mcc_rt_fmodf";
     LLVMTypeRef scalar = type_scalar(e, s->type.elem);
-    LLVMValueRef args[2] = { in(e, s, 0), in(e, s, 1) };
+    LLVMValueRef args[2] = {in(e, s, 0), in(e, s, 1)};
     if (s->type.lanes == 1)
         return call_external(e, name, scalar, args, 2);
     LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
     for (uint32_t i = 0; i < s->type.lanes; i++) {
         LLVMValueRef lane = LLVMConstInt(e->i64, i, false);
-        LLVMValueRef pair[2] = { LLVMBuildExtractElement(e->b, args[0], lane, ""),
-                                 LLVMBuildExtractElement(e->b, args[1], lane, "") };
+        LLVMValueRef pair[2] = {LLVMBuildExtractElement(e->b, args[0], lane, ""),
+                                LLVMBuildExtractElement(e->b, args[1], lane, "")};
         LLVMValueRef r = call_external(e, name, scalar, pair, 2);
         result = LLVMBuildInsertElement(e->b, result, r, lane, "");
     }
@@ -238,7 +237,7 @@ static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVM
 {
     bool is_min = op == L_MIN || op == L_MINNUM, is_signed = elem_is_signed(t.elem);
     LLVMTypeRef type = type_value(e, t);
-    LLVMValueRef args[2] = { a, b };
+    LLVMValueRef args[2] = {a, b};
     if (!elem_is_float(t.elem)) {
         const char *name = is_min ? is_signed ? "llvm.smin" : "llvm.umin" : is_signed ? "llvm.smax" : "llvm.umax";
         return call_intrinsic(e, name, &type, 1, args, 2);
@@ -274,7 +273,7 @@ static LLVMValueRef emit_shift(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 {
     LLVMTypeRef type = type_value(e, s->type);
-    LLVMValueRef args[3] = { in(e, s, 0), in(e, s, 1), in(e, s, 2) };
+    LLVMValueRef args[3] = {in(e, s, 0), in(e, s, 1), in(e, s, 2)};
     if (!is_float(s))
         return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
     if (e->machine->fma)
@@ -285,12 +284,13 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
 {
     enum elem elem = in_type(e, s, 0).elem;
-    static const struct { LLVMRealPredicate real; LLVMIntPredicate with_sign, without; } code[L_COUNT] = {
-        [L_EQ] = { LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ },
-        [L_NE] = { LLVMRealUNE, LLVMIntNE, LLVMIntNE },
-        [L_LT] = { LLVMRealOLT, LLVMIntSLT, LLVMIntULT },
-        [L_LE] = { LLVMRealOLE, LLVMIntSLE, LLVMIntULE }
-    };
+    static const struct {
+        LLVMRealPredicate real;
+        LLVMIntPredicate with_sign, without;
+    } code[L_COUNT] = {[L_EQ] = {LLVMRealOEQ, LLVMIntEQ, LLVMIntEQ},
+                       [L_NE] = {LLVMRealUNE, LLVMIntNE, LLVMIntNE},
+                       [L_LT] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},
+                       [L_LE] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE}};
     if (elem_is_float(elem))
         return LLVMBuildFCmp(e->b, code[s->op].real, in(e, s, 0), in(e, s, 1), "");
     LLVMIntPredicate whole = elem_is_signed(elem) ? code[s->op].with_sign : code[s->op].without;
@@ -306,8 +306,8 @@ static LLVMValueRef emit_select(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
 {
-    static const char *const roundings[] = { "even", "up", "down", "nearest" };
-    struct conversion how = { .saturate = s->imm != 0, .rounding = ROUND_EVEN };
+    static const char *const roundings[] = {"even", "up", "down", "nearest"};
+    struct conversion how = {.saturate = s->imm != 0, .rounding = ROUND_EVEN};
     for (uint32_t i = 0; s->name && i < COUNT_OF(roundings); i++)
         if (strcmp(s->name, roundings[i]) == 0)
             how.rounding = (enum rounding)i;
@@ -379,18 +379,12 @@ static LLVMValueRef combine(struct emitter *e, enum lop op, struct ltype t, LLVM
 {
     bool real = elem_is_float(t.elem);
     switch (op) {
-    case L_ADD:
-        return real ? LLVMBuildFAdd(e->b, a, b, "") : LLVMBuildAdd(e->b, a, b, "");
-    case L_MUL:
-        return real ? LLVMBuildFMul(e->b, a, b, "") : LLVMBuildMul(e->b, a, b, "");
-    case L_AND:
-        return LLVMBuildAnd(e->b, a, b, "");
-    case L_OR:
-        return LLVMBuildOr(e->b, a, b, "");
-    case L_XOR:
-        return LLVMBuildXor(e->b, a, b, "");
-    default:
-        return extreme(e, op, t, a, b);
+    case L_ADD: return real ? LLVMBuildFAdd(e->b, a, b, "") : LLVMBuildAdd(e->b, a, b, "");
+    case L_MUL: return real ? LLVMBuildFMul(e->b, a, b, "") : LLVMBuildMul(e->b, a, b, "");
+    case L_AND: return LLVMBuildAnd(e->b, a, b, "");
+    case L_OR: return LLVMBuildOr(e->b, a, b, "");
+    case L_XOR: return LLVMBuildXor(e->b, a, b, "");
+    default: return extreme(e, op, t, a, b);
     }
 }
 
@@ -425,19 +419,23 @@ LLVMValueRef mask_all(struct emitter *e, LLVMValueRef mask, uint32_t lanes)
 LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
 {
     static emit_fn *const table[L_COUNT] = {
-        [L_CONST] = emit_const, [L_NEG] = emit_neg, [L_ABS] = emit_abs, [L_SQRT] = emit_sqrt,
-        [L_FLOOR] = emit_round, [L_CEIL] = emit_round, [L_RINT] = emit_round, [L_TRUNC] = emit_round,
-        [L_NOT] = emit_not, [L_ADD] = emit_arith, [L_SUB] = emit_arith, [L_MUL] = emit_arith,
-        [L_DIV] = emit_divide, [L_REM] = emit_divide, [L_FLOORDIV] = emit_floordiv, [L_FLOORMOD] = emit_floordiv,
-        [L_MIN] = emit_extreme, [L_MAX] = emit_extreme, [L_MINNUM] = emit_extreme, [L_MAXNUM] = emit_extreme,
-        [L_AND] = emit_arith, [L_OR] = emit_arith, [L_XOR] = emit_arith, [L_SHL] = emit_shift, [L_SHR] = emit_shift,
-        [L_FMA] = emit_fma, [L_DOT] = emit_dot, [L_EQ] = emit_compare, [L_NE] = emit_compare, [L_LT] = emit_compare, [L_LE] = emit_compare,
-        [L_SELECT] = emit_select, [L_CONVERT] = emit_convert_stmt, [L_BITCAST] = emit_bitcast, [L_SPLAT] = emit_splat,
-        [L_IOTA] = emit_iota, [L_EXTRACT] = emit_extract, [L_INSERT] = emit_insert, [L_SHUFFLE] = emit_shuffle,
-        [L_HREDUCE] = emit_hreduce, [L_LOAD] = emit_memory, [L_LOADS] = emit_memory, [L_GATHER] = emit_memory,
-        [L_STORE] = emit_memory, [L_STORES] = emit_memory, [L_SCATTER] = emit_memory, [L_LOCAL] = emit_memory,
-        [L_OFFSET] = emit_memory, [L_ADDRESS] = emit_memory, [L_PREFETCH] = emit_memory, [L_PREFETCH2] = emit_memory
-    };
+        [L_CONST] = emit_const,       [L_NEG] = emit_neg,         [L_ABS] = emit_abs,
+        [L_SQRT] = emit_sqrt,         [L_FLOOR] = emit_round,     [L_CEIL] = emit_round,
+        [L_RINT] = emit_round,        [L_TRUNC] = emit_round,     [L_NOT] = emit_not,
+        [L_ADD] = emit_arith,         [L_SUB] = emit_arith,       [L_MUL] = emit_arith,
+        [L_DIV] = emit_divide,        [L_REM] = emit_divide,      [L_FLOORDIV] = emit_floordiv,
+        [L_FLOORMOD] = emit_floordiv, [L_MIN] = emit_extreme,     [L_MAX] = emit_extreme,
+        [L_MINNUM] = emit_extreme,    [L_MAXNUM] = emit_extreme,  [L_AND] = emit_arith,
+        [L_OR] = emit_arith,          [L_XOR] = emit_arith,       [L_SHL] = emit_shift,
+        [L_SHR] = emit_shift,         [L_FMA] = emit_fma,         [L_DOT] = emit_dot,
+        [L_EQ] = emit_compare,        [L_NE] = emit_compare,      [L_LT] = emit_compare,
+        [L_LE] = emit_compare,        [L_SELECT] = emit_select,   [L_CONVERT] = emit_convert_stmt,
+        [L_BITCAST] = emit_bitcast,   [L_SPLAT] = emit_splat,     [L_IOTA] = emit_iota,
+        [L_EXTRACT] = emit_extract,   [L_INSERT] = emit_insert,   [L_SHUFFLE] = emit_shuffle,
+        [L_HREDUCE] = emit_hreduce,   [L_LOAD] = emit_memory,     [L_LOADS] = emit_memory,
+        [L_GATHER] = emit_memory,     [L_STORE] = emit_memory,    [L_STORES] = emit_memory,
+        [L_SCATTER] = emit_memory,    [L_LOCAL] = emit_memory,    [L_OFFSET] = emit_memory,
+        [L_ADDRESS] = emit_memory,    [L_PREFETCH] = emit_memory, [L_PREFETCH2] = emit_memory};
     if (!table[s->op]) {
         emit_fail(e, "a statement that is not a computation");
         return LLVMGetPoison(type_value(e, s->type));

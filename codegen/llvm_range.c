@@ -31,26 +31,13 @@ void range_learn(struct emitter *e, const struct lstmt *s)
     if (s->n_out != 1 || s->type.elem != ELEM_I64 || s->type.lanes != 1)
         return;
     switch (s->op) {
-    case L_CONST:
-        r = s->imm >= 0 ? (uint64_t)s->imm : RANGE_UNKNOWN;
-        break;
-    case L_ADD:
-        r = limit_of_sum(a, b);
-        break;
-    case L_MUL:
-        r = limit_of_product(a, b);
-        break;
-    case L_FLOORDIV:      /* a negative divisor would turn the sign */
-        r = b <= INT64_MAX ? a : RANGE_UNKNOWN;
-        break;
-    case L_FLOORMOD:      /* has the divisor's sign */
-        r = b <= INT64_MAX ? limit_of_rest(a, b) : RANGE_UNKNOWN;
-        break;
-    case L_MIN:
-        r = a > INT64_MAX || b > INT64_MAX ? RANGE_UNKNOWN : a < b ? a : b;
-        break;
-    default:
-        break;
+    case L_CONST: r = s->imm >= 0 ? (uint64_t)s->imm : RANGE_UNKNOWN; break;
+    case L_ADD: r = limit_of_sum(a, b); break;
+    case L_MUL: r = limit_of_product(a, b); break;
+    case L_FLOORDIV: /* a negative divisor would turn the sign */ r = b <= INT64_MAX ? a : RANGE_UNKNOWN; break;
+    case L_FLOORMOD: /* has the divisor's sign */ r = b <= INT64_MAX ? limit_of_rest(a, b) : RANGE_UNKNOWN; break;
+    case L_MIN: r = a > INT64_MAX || b > INT64_MAX ? RANGE_UNKNOWN : a < b ? a : b; break;
+    default: break;
     }
     e->limit[s->out[0].i] = r;
 }

@@ -31,14 +31,10 @@ bool elem_is_signed(enum elem elem)
 LLVMTypeRef type_scalar(struct emitter *e, enum elem elem)
 {
     switch (elem) {
-    case ELEM_F32:
-        return e->f32;
-    case ELEM_F64:
-        return e->f64;
-    case ELEM_BOOL:
-        return e->i1;
-    default:
-        return type_memory(e, elem);
+    case ELEM_F32: return e->f32;
+    case ELEM_F64: return e->f64;
+    case ELEM_BOOL: return e->i1;
+    default: return type_memory(e, elem);
     }
 }
 
@@ -49,19 +45,12 @@ LLVMTypeRef type_memory(struct emitter *e, enum elem elem)
     if (elem == ELEM_F64)
         return e->f64;
     switch (elem_size(elem)) {
-    case 1:
-        return e->i8;
-    case 2:
-        return e->i16;
-    case 4:
-        return e->i32;
-    case 8:
-        return e->i64;
-    case 16:
-        return e->i128;
-    default:
-        emit_fail(e, "a value without an element type");
-        return e->i8;
+    case 1: return e->i8;
+    case 2: return e->i16;
+    case 4: return e->i32;
+    case 8: return e->i64;
+    case 16: return e->i128;
+    default: emit_fail(e, "a value without an element type"); return e->i8;
     }
 }
 
@@ -104,8 +93,8 @@ LLVMValueRef value_splat(struct emitter *e, LLVMValueRef scalar, uint32_t lanes)
     if (LLVMIsConstant(scalar) && !LLVMIsAConstantExpr(scalar))
         return const_splat(scalar, lanes);
     LLVMTypeRef vector = LLVMVectorType(LLVMTypeOf(scalar), lanes);
-    LLVMValueRef first =
-        LLVMBuildInsertElement(e->b, LLVMGetPoison(vector), scalar, LLVMConstInt(e->i64, 0, false), "");
+    LLVMValueRef first = LLVMBuildInsertElement(e->b, LLVMGetPoison(vector), scalar, LLVMConstInt(e->i64, 0, false),
+                                                "");
     LLVMValueRef zeros = LLVMConstNull(LLVMVectorType(e->i32, lanes));
     return LLVMBuildShuffleVector(e->b, first, LLVMGetPoison(vector), zeros, "");
 }

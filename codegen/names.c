@@ -16,7 +16,8 @@ static const char *spell(struct arena *arena, const char *symbol, const struct a
 {
     const char *name = node->name && *node->name ? node->name : node->op ? node->op : "";
     size_t n = strlen(name);
-    char *text = arena_printf(arena, "%s.%s_", symbol, n > NODE_BYTES_MAX ? name + n - NODE_BYTES_MAX : name + strspn(name, "/"));
+    char *text = arena_printf(arena, "%s.%s_", symbol,
+                              n > NODE_BYTES_MAX ? name + n - NODE_BYTES_MAX : name + strspn(name, "/"));
     char *to = text + strlen(symbol) + 1;
     for (const char *p = to; *p; p++) {
         bool plain = (unsigned char)*p < 127 && isalnum((unsigned char)*p);
@@ -36,14 +37,15 @@ struct function_names names_make(struct arena *arena, const struct artifact *a)
     size_t n = 0;
     for (uint32_t i = 0; i < a->n_kernels; i++)
         if (a->kernels[i].node < a->n_node)
-            rows[n++] = (struct function_name){ a->kernels[i].name, spell(arena, a->kernels[i].name, &a->node[a->kernels[i].node]) };
+            rows[n++] = (struct function_name){a->kernels[i].name,
+                                               spell(arena, a->kernels[i].name, &a->node[a->kernels[i].node])};
     qsort(rows, n, sizeof *rows, by_symbol);
-    return (struct function_names){ rows, n };
+    return (struct function_names){rows, n};
 }
 
 const char *names_find(const struct function_names *names, const char *symbol)
 {
-    const struct function_name key = { symbol, NULL };
+    const struct function_name key = {symbol, NULL};
     const struct function_name *row = names->n ? bsearch(&key, names->rows, names->n, sizeof key, by_symbol) : NULL;
     return row ? row->text : symbol;
 }

@@ -4,8 +4,13 @@
 
 #include "codegen/codegen.h"
 
-struct function_name { const char *symbol, *text; };
-struct function_names { const struct function_name *rows; size_t n; };
+struct function_name {
+    const char *symbol, *text;
+};
+struct function_names {
+    const struct function_name *rows;
+    size_t n;
+};
 
 /* "k10_v4" becomes "k10_v4.features.3.Conv_": the symbol, then the node's name (its operator where it has none), cut to its
  * last bytes, in letters that shells leave alone. The underscore at the end is for gdb, which takes names that end in a dot and a word

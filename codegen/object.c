@@ -35,7 +35,7 @@ struct merged {
 
 static bool broken(struct merged *m, const char *what)
 {
-    return error_internal(m->ctx, (src_id){ 0 }, "the merged object is not as expected: %s", what);
+    return error_internal(m->ctx, (src_id){0}, "the merged object is not as expected: %s", what);
 }
 
 static bool read_sections(struct merged *m)
@@ -127,7 +127,7 @@ static bool move_references(struct merged *m, const uint32_t *moved, uint64_t n)
     for (uint32_t k = 0; k < m->head->e_shnum; k++) {
         Elf64_Shdr *s = &m->sections[k];
         if (s->sh_type == ADDRESS_SIGNIFICANCE)
-            s->sh_type = SHT_NULL;            /* symbol numbers in another form, a hint only */
+            s->sh_type = SHT_NULL; /* symbol numbers in another form, a hint only */
         if (s->sh_type == SHT_GROUP || s->sh_type == SHT_REL)
             return broken(m, "a kind of section that is not used");
         if (s->sh_type != SHT_RELA)
@@ -173,21 +173,22 @@ static struct span archive_head(struct merged *m, uint64_t member_size)
     struct strbuf out;
     size_t index = 8 + strlen(m->query) + 1, room = (index + 63) & ~(size_t)63;
     uint32_t at = (uint32_t)(8 + 60 + room);
-    const unsigned char words[8] = { 0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at };
+    const unsigned char words[8] = {0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at};
     strbuf_init(&out, m->arena);
     strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
     strbuf_append(&out, words, sizeof words);
     strbuf_append(&out, m->query, strlen(m->query) + 1);
     while (out.n < at)
         strbuf_append(&out, "", 1);
-    strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644", (unsigned long long)member_size);
-    return (struct span){ out.data, out.n };
+    strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644",
+                  (unsigned long long)member_size);
+    return (struct span){out.data, out.n};
 }
 
 /* Headers name places behind what is written first, so they are patched in at the end. */
 static bool write_body(struct merged *m, struct sink *s)
 {
-    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){ "", 0 };
+    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){"", 0};
     uint64_t base = head.size;
     if (!sink_put(s, head.data, head.size) || !sink_put(s, m->data, m->size))
         return false;
@@ -207,7 +208,7 @@ static bool write_body(struct merged *m, struct sink *s)
         return sink_patch(s, m->data, m->size, 0);
     uint64_t size = s->written - base;
     if (size > MEMBER_MAX)
-        return error_limit(m->ctx, (src_id){ 0 }, "an archive's members have at most 9999999999 bytes; write an object");
+        return error_limit(m->ctx, (src_id){0}, "an archive's members have at most 9999999999 bytes; write an object");
     head = archive_head(m, size);
     return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_patch(s, head.data, head.size, 0) &&
            sink_patch(s, m->data, m->size, base);
@@ -232,10 +233,11 @@ static bool write_object(void *user, struct sink *s)
 bool object_write(struct context *ctx, struct arena *arena, struct span merged, const struct weights_writer *w,
                   const struct function_names *names, const char *query, enum output_kind kind, const char *path)
 {
-    struct merged m = { .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .called = names, .query = query, .kind = kind };
+    struct merged m = {
+        .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .called = names, .query = query, .kind = kind};
     int64_t limit = ctx->limits.max_output_size;
     if (limit > 0 && (w->size > (uint64_t)limit || merged.size > (uint64_t)limit - w->size))
-        return error_limit(ctx, (src_id){ 0 }, "the output has %llu bytes, more than the limit of %lld",
+        return error_limit(ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
                            (unsigned long long)(merged.size + w->size), (long long)limit);
     m.data = arena_copy(arena, merged.data, merged.size);
     if (!read_sections(&m) || (w->size && !w->sidecar && !m.weights && !broken(&m, "weights")) || !localize(&m))

@@ -13,7 +13,10 @@
 
 enum { MODULE_TEXT = 32 << 10 };     /* bytes of loop IR: some 5000 lines of assembly */
 
-struct entry { uint64_t key; uint32_t unit; };     /* units in the order of a key */
+struct entry {
+    uint64_t key;
+    uint32_t unit;
+};     /* units in the order of a key */
 
 static const char *body_of(const char *text)
 {
@@ -52,7 +55,7 @@ static uint32_t *find_equal(struct arena *arena, const struct codegen_unit *unit
     struct entry *order = NEW_ARRAY(arena, struct entry, n + 1);
     uint32_t *first = NEW_ARRAY(arena, uint32_t, n + 1);
     for (uint32_t i = 0; i < n; i++)
-        order[i] = (struct entry){ unit_key(&units[i]), i };
+        order[i] = (struct entry){unit_key(&units[i]), i};
     qsort(order, n, sizeof *order, by_key);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t u = order[i].unit;
@@ -67,11 +70,14 @@ static uint32_t *find_equal(struct arena *arena, const struct codegen_unit *unit
 }
 
 /* Units that become one module: so many of order[], from the first on. */
-struct batch { uint32_t first, n; uint64_t length; };
+struct batch {
+    uint32_t first, n;
+    uint64_t length;
+};
 
 /* order[0 .. n): the units that are compiled, in their own order. Objects only: other products are a text for each unit. */
-static uint32_t make_batches(const struct codegen_options *options, const struct codegen_unit *units, const uint32_t *order,
-                             uint32_t n, struct batch *batches)
+static uint32_t make_batches(const struct codegen_options *options, const struct codegen_unit *units,
+                             const uint32_t *order, uint32_t n, struct batch *batches)
 {
     uint32_t n_batches = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -82,7 +88,7 @@ static uint32_t make_batches(const struct codegen_options *options, const struct
             last->n++;
             last->length += length;
         } else {
-            batches[n_batches++] = (struct batch){ i, 1, length };
+            batches[n_batches++] = (struct batch){i, 1, length};
         }
     }
     return n_batches;
@@ -90,7 +96,7 @@ static uint32_t make_batches(const struct codegen_options *options, const struct
 
 static struct span text_part(const char *text)
 {
-    return (struct span){ text, strlen(text) };
+    return (struct span){text, strlen(text)};
 }
 
 static struct job make_job(struct arena *arena, const struct codegen_options *options, const struct codegen_unit *units,
@@ -106,7 +112,7 @@ static struct job make_job(struct arena *arena, const struct codegen_options *op
         parts[COMPILE_FUNCTIONS + 2 * i] = text_part(u->symbol);
         parts[COMPILE_FUNCTIONS + 2 * i + 1] = text_part(u->text);
     }
-    struct job job = { .parts = parts };
+    struct job job = {.parts = parts};
     job.head.kind = WIRE_COMPILE;
     job.head.opt_level = options->opt_level;
     job.head.emit = (int32_t)options->emit;
@@ -119,10 +125,10 @@ static struct job make_job(struct arena *arena, const struct codegen_options *op
 
 /* Units that came together, and their jobs in the pool. */
 struct lot {
-    uint32_t from, n;              /* units */
-    uint32_t *first;               /* by unit less from: the earliest of the lot with its code; NULL: itself */
-    uint32_t *order;               /* those that are compiled */
-    struct batch *batches;         /* of order: one is one job */
+    uint32_t from, n; /* units */
+    uint32_t *first; /* by unit less from: the earliest of the lot with its code; NULL: itself */
+    uint32_t *order; /* those that are compiled */
+    struct batch *batches; /* of order: one is one job */
     uint32_t first_job, n_jobs;
 };
 struct codegen {
@@ -136,13 +142,13 @@ struct codegen {
 struct codegen *codegen_begin(struct context *ctx, struct arena *arena, const struct codegen_options *options)
 {
     struct codegen *g = NEW(arena, struct codegen);
-    *g = (struct codegen){ .arena = arena, .options = *options, .pool = pool_new(ctx, arena, options) };
+    *g = (struct codegen){.arena = arena, .options = *options, .pool = pool_new(ctx, arena, options)};
     return g;
 }
 
 void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t from, uint32_t n)
 {
-    struct lot lot = { .from = from, .n = n, .first_job = g->n_jobs };
+    struct lot lot = {.from = from, .n = n, .first_job = g->n_jobs};
     uint32_t n_order = 0;
     units += from;
     lot.first = g->options.emit == EMIT_OBJECT ? find_equal(g->arena, units, n) : NULL;
@@ -160,7 +166,8 @@ void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t f
     VEC_PUSH(g->arena, &g->lots, lot);
 }
 
-static void take_results(struct codegen_unit *units, const uint32_t *order, const struct batch *b, const struct job *job)
+static void take_results(struct codegen_unit *units, const uint32_t *order, const struct batch *b,
+                         const struct job *job)
 {
     for (uint32_t i = 0; i < b->n; i++)
         units[order[b->first + i]].object = job->result;
@@ -170,9 +177,18 @@ static void take_results(struct codegen_unit *units, const uint32_t *order, cons
     first->worker = job->worker;
 }
 
-bool codegen_step(struct codegen *g) { return pool_step(g->pool); }
-void codegen_end(struct codegen *g) { pool_end(g->pool); }
-void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked) { pool_cached(g->pool, found, asked); }
+bool codegen_step(struct codegen *g)
+{
+    return pool_step(g->pool);
+}
+void codegen_end(struct codegen *g)
+{
+    pool_end(g->pool);
+}
+void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked)
+{
+    pool_cached(g->pool, found, asked);
+}
 
 bool codegen_finish(struct codegen *g, struct codegen_unit *all)
 {

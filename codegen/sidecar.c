@@ -28,7 +28,7 @@ static struct span make_head(struct arena *arena, const struct weights_writer *w
         strbuf_append(&out, " ", 1);
     length = out.n - sizeof length;
     memcpy(out.data, &length, sizeof length);
-    return (struct span){ out.data, out.n };
+    return (struct span){out.data, out.n};
 }
 
 uint64_t sidecar_head_size(struct arena *arena, const struct weights_writer *w)
@@ -36,7 +36,8 @@ uint64_t sidecar_head_size(struct arena *arena, const struct weights_writer *w)
     return make_head(arena, w, 0).size;
 }
 
-bool sidecar_put(struct sink *s, struct arena *arena, const struct weights_writer *w, uint64_t *hash, uint64_t *head_hash)
+bool sidecar_put(struct sink *s, struct arena *arena, const struct weights_writer *w, uint64_t *hash,
+                 uint64_t *head_hash)
 {
     struct span head = make_head(arena, w, 0);
     if (!sink_put(s, head.data, head.size) || !sink_weights(s, w, hash))

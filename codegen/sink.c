@@ -57,7 +57,7 @@ bool sink_weights(struct sink *s, const struct weights_writer *w, uint64_t *hash
     bool ok = w->write(w->user, put_hashed, s) && s->ok;
     *hash = XXH64_digest(state);
     if (ok && s->written - before != w->size)
-        return error_internal(s->ctx, (src_id){ 0 }, "weights: %llu bytes written, %llu announced",
+        return error_internal(s->ctx, (src_id){0}, "weights: %llu bytes written, %llu announced",
                               (unsigned long long)(s->written - before), (unsigned long long)w->size);
     return ok;
 }
@@ -157,9 +157,9 @@ bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool 
     const char *volatile *volatile known = temporary_slot(ctx);
     jmp_buf *outer = ctx->unwind, here;
     volatile bool ok = false, unwound = false;
-    struct sink s = { .ctx = ctx, .ok = true };
+    struct sink s = {.ctx = ctx, .ok = true};
     if (!known)
-        return error_internal(ctx, (src_id){ 0 }, "too many outputs at once");
+        return error_internal(ctx, (src_id){0}, "too many outputs at once");
     s.path = final_path(ctx, arena, path);
     if (!s.path)
         return false;

@@ -56,7 +56,7 @@ struct pool {
 static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
-    char *argv[] = { (char[]){ "mcc" }, (char[]){ "--worker" }, NULL };
+    char *argv[] = {(char[]){"mcc"}, (char[]){"--worker"}, NULL};
     int status = posix_spawn_file_actions_init(&actions);
     if (status)
         return status;
@@ -86,7 +86,7 @@ static bool worker_start(struct pool *p, struct worker *w)
     close(fd[1]);
     if (status) {
         close(fd[0]);
-        return error_at(p->ctx, status == ENOMEM ? FAIL_LIMIT : FAIL_ENV, (src_id){ 0 }, NULL,
+        return error_at(p->ctx, status == ENOMEM ? FAIL_LIMIT : FAIL_ENV, (src_id){0}, NULL,
                         "cannot start the worker '%s': %s", p->options.self, strerror(status));
     }
     fcntl(fd[0], F_SETFL, O_NONBLOCK);
@@ -124,7 +124,7 @@ static struct span job_bytes(struct arena *arena, const struct job *job)
             memcpy(p, job->parts[i].data, n);
         p += n;
     }
-    return (struct span){ data, size };
+    return (struct span){data, size};
 }
 
 /* Writes the job where its failure can be repeated; the name, or NULL. */
@@ -150,7 +150,7 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
         return;
     }
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
-        error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of processor time", job->what);
+        error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of processor time", job->what);
         return;
     }
     if (WIFSIGNALED(status))
@@ -158,7 +158,7 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
     else
         snprintf(why, sizeof why, "the worker ended with status %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     const char *replay = keep_replay(p, job);
-    error_internal(p->ctx, (src_id){ 0 }, "%s: %s%s%s%s%s%s", job->what, why, said ? ": " : "", said ? said : "",
+    error_internal(p->ctx, (src_id){0}, "%s: %s%s%s%s%s%s", job->what, why, said ? ": " : "", said ? said : "",
                    replay ? "; replay: mcc --worker <" : "", replay ? replay : "", replay ? " >/dev/null" : "");
 }
 
@@ -236,22 +236,18 @@ static void worker_finish(struct pool *p, struct worker *w)
     job->ended = now_ms();
     switch (w->head.status) {
     case WIRE_OK:
-        job->result = (struct span){ w->body, w->head.size };
+        job->result = (struct span){w->body, w->head.size};
         if (job->head.kind == WIRE_COMPILE && p->cache)
             cache_put(p->cache, job_bytes(p->arena, job), job->result);
         break;
-    case WIRE_NO_MEMORY:
-        p->ok = error_limit(p->ctx, (src_id){ 0 }, "%s: the worker ran out of memory", job->what);
-        break;
-    case WIRE_ENVIRONMENT:
-        p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size));
-        break;
+    case WIRE_NO_MEMORY: p->ok = error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory", job->what); break;
+    case WIRE_ENVIRONMENT: p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size)); break;
     case WIRE_FATAL:
         report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);
         p->ok = false;
         break;
     default:
-        p->ok = error_internal(p->ctx, (src_id){ 0 }, "%s: %s", job->what, clip(p->arena, w->body, w->head.size));
+        p->ok = error_internal(p->ctx, (src_id){0}, "%s: %s", job->what, clip(p->arena, w->body, w->head.size));
         break;
     }
     if (w->fd >= 0)
@@ -296,7 +292,7 @@ static void pool_exchange(struct pool *p, bool wait)
         if (w->fd < 0 || w->job == UINT32_MAX)
             continue;
         who[n] = w;
-        polled[n++] = (struct pollfd){ w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0 };
+        polled[n++] = (struct pollfd){w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0};
     }
     if (poll(polled, n, wait ? -1 : 0) <= 0)
         return;
@@ -333,7 +329,7 @@ static uint32_t n_busy(const struct pool *p)
 struct pool *pool_new(struct context *ctx, struct arena *arena, const struct codegen_options *options)
 {
     struct pool *p = NEW(arena, struct pool);
-    *p = (struct pool){ .ctx = ctx, .arena = arena, .options = *options, .ok = true };
+    *p = (struct pool){.ctx = ctx, .arena = arena, .options = *options, .ok = true};
     p->workers_max = options->jobs < 1 ? 1 : options->jobs < WORKERS_MAX ? options->jobs : WORKERS_MAX;
     for (uint32_t i = 0; i < WORKERS_MAX; i++)
         p->worker[i].fd = -1;
@@ -406,6 +402,12 @@ bool pool_finish(struct pool *p)
     return p->ok;
 }
 
-void pool_cached(const struct pool *p, uint32_t *found, uint32_t *asked) { cache_counts(p->cache, found, asked); }
+void pool_cached(const struct pool *p, uint32_t *found, uint32_t *asked)
+{
+    cache_counts(p->cache, found, asked);
+}
 
-const struct job *pool_job(const struct pool *p, uint32_t i) { return &p->jobs.data[i]; }
+const struct job *pool_job(const struct pool *p, uint32_t i)
+{
+    return &p->jobs.data[i];
+}

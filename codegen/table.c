@@ -47,7 +47,7 @@ static uint64_t put_array(struct table *t, const void *data, size_t n, size_t si
 static DLDataType dl_type(enum elem elem)
 {
     static const DLDataType types[ELEM_COUNT] = {
-#define ELEM(id, name, onnx, bits, bytes, code, class) [ELEM_##id] = { code, bits, 1 },
+#define ELEM(id, name, onnx, bits, bytes, code, class) [ELEM_##id] = {code, bits, 1},
 #include "ir/ops/elem.def"
     };
     DLDataType type = types[elem];
@@ -91,7 +91,7 @@ static uint64_t put_symbols(struct table *t)
 {
     mcc_symbol *rows = NEW_ARRAY(t->o.arena, mcc_symbol, t->a->n_sym + 1);
     for (uint32_t i = 0; i < t->a->n_sym; i++)
-        rows[i] = (mcc_symbol){ .min = t->a->sym[i].min, .max = t->a->sym[i].max, .step = t->a->sym[i].step };
+        rows[i] = (mcc_symbol){.min = t->a->sym[i].min, .max = t->a->sym[i].max, .step = t->a->sym[i].step};
     uint64_t at = put_array(t, rows, t->a->n_sym, sizeof *rows);
     for (uint32_t i = 0; i < t->a->n_sym; i++)
         point_text(t, AT(at + i * sizeof *rows, mcc_symbol, name), t->a->sym[i].name);
@@ -123,7 +123,7 @@ static uint64_t put_kernels(struct table *t)
     struct mcc_rt_kernel *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_kernel, t->a->n_kernels + 1);
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {
         const struct art_kernel *k = &t->a->kernels[i];
-        rows[i] = (struct mcc_rt_kernel){ .node = k->node, .flops = k->flops, .bytes = k->bytes };
+        rows[i] = (struct mcc_rt_kernel){.node = k->node, .flops = k->flops, .bytes = k->bytes};
     }
     uint64_t at = put_array(t, rows, t->a->n_kernels, sizeof *rows);
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {
@@ -154,20 +154,21 @@ static uint64_t put_variants(struct table *t)
 static uint64_t put_api(struct table *t)
 {
     const struct artifact *a = t->a;
-    mcc_api api = { .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node,
-                    .size = sizeof api };
-    static const struct { size_t at; const char *symbol; } functions[] = {
-        { offsetof(mcc_api, open), "mcc_rt_open" },
-        { offsetof(mcc_api, close), "mcc_rt_close" },
-        { offsetof(mcc_api, plan), "mcc_rt_plan" },
-        { offsetof(mcc_api, ctx_new), "mcc_rt_ctx_new" },
-        { offsetof(mcc_api, ctx_free), "mcc_rt_ctx_free" },
-        { offsetof(mcc_api, run), "mcc_rt_run_api" },
-        { offsetof(mcc_api, run_dlpack), "mcc_rt_run_dlpack" },
-        { offsetof(mcc_api, cancel), "mcc_rt_cancel" },
-        { offsetof(mcc_api, run_values), "mcc_rt_run_values" },
-        { offsetof(mcc_api, value_release), "mcc_rt_value_release" }
-    };
+    mcc_api api = {
+        .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node, .size = sizeof api};
+    static const struct {
+        size_t at;
+        const char *symbol;
+    } functions[] = {{offsetof(mcc_api, open), "mcc_rt_open"},
+                     {offsetof(mcc_api, close), "mcc_rt_close"},
+                     {offsetof(mcc_api, plan), "mcc_rt_plan"},
+                     {offsetof(mcc_api, ctx_new), "mcc_rt_ctx_new"},
+                     {offsetof(mcc_api, ctx_free), "mcc_rt_ctx_free"},
+                     {offsetof(mcc_api, run), "mcc_rt_run_api"},
+                     {offsetof(mcc_api, run_dlpack), "mcc_rt_run_dlpack"},
+                     {offsetof(mcc_api, cancel), "mcc_rt_cancel"},
+                     {offsetof(mcc_api, run_values), "mcc_rt_run_values"},
+                     {offsetof(mcc_api, value_release), "mcc_rt_value_release"}};
     uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
     point_text(t, AT(at, mcc_api, name), a->name);
     point_text(t, AT(at, mcc_api, compiler), a->compiler);
@@ -199,10 +200,14 @@ static void put_model(struct table *t)
 {
     static const char placeholder[64];
     const struct artifact *a = t->a;
-    struct mcc_rt_desc d = { .n_sym = a->n_sym, .n_out_dims = a->n_out_dims, .n_in_dims = a->n_in_dims,
-                             .n_variants = a->n_variants, .scratch_bytes = a->scratch_bytes,
-                             .weights_size = a->weights.size, .const_bytes = a->const_bytes,
-                             .n_kernels = a->n_kernels };
+    struct mcc_rt_desc d = {.n_sym = a->n_sym,
+                            .n_out_dims = a->n_out_dims,
+                            .n_in_dims = a->n_in_dims,
+                            .n_variants = a->n_variants,
+                            .scratch_bytes = a->scratch_bytes,
+                            .weights_size = a->weights.size,
+                            .const_bytes = a->const_bytes,
+                            .n_kernels = a->n_kernels};
     bool beside = a->weights.size && a->weights.sidecar;
     if (beside)
         d.sidecar_head = sidecar_head_size(t->o.arena, &a->weights);
@@ -224,7 +229,7 @@ static void put_model(struct table *t)
 
 struct span table_object(struct arena *arena, const struct elf_machine *machine, const struct artifact *a)
 {
-    struct table t = { .a = a };
+    struct table t = {.a = a};
     elf_object_init(&t.o, arena, machine);
     put_model(&t);
     return elf_object_finish(&t.o);

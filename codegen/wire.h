@@ -23,30 +23,33 @@ enum { LINK_OPTIONS, LINK_SCRIPT, LINK_VERSIONS, LINK_INPUTS };
 struct wire_job {
     uint32_t magic, kind;
     int32_t opt_level, emit;
-    int64_t memory;            /* RLIMIT_AS for the worker; 0: none */
+    int64_t memory; /* RLIMIT_AS for the worker; 0: none */
     uint64_t n_parts;
 };
-struct wire_result { uint32_t magic, status; uint64_t size; };
+struct wire_result {
+    uint32_t magic, status;
+    uint64_t size;
+};
 
 /* One job and what came of it. */
 struct job {
     struct wire_job head;
     const struct span *parts;
-    const char *what;          /* for messages: "kernel 'k7_conv1'" */
-    uint64_t length;           /* of its parts */
-    bool given;                /* to a worker */
-    struct span result;        /* arena-owned */
-    double began, ended;       /* milliseconds of the monotonic clock */
+    const char *what; /* for messages: "kernel 'k7_conv1'" */
+    uint64_t length; /* of its parts */
+    bool given; /* to a worker */
+    struct span result; /* arena-owned */
+    double began, ended; /* milliseconds of the monotonic clock */
     uint32_t worker;
 };
 /* Up to options->jobs workers, started as there are jobs for them (spawn.c). Jobs are numbered as they are added; only
  * head.kind, opt_level, emit, n_parts, parts and what are read. A pool that was stepped must be finished or ended. */
 struct pool *pool_new(struct context *, struct arena *, const struct codegen_options *);
 void pool_add(struct pool *, const struct job *, uint32_t n);
-bool pool_step(struct pool *);      /* hands out and takes back without waiting; false after a diagnostic */
-bool pool_finish(struct pool *);    /* waits for all and ends it; false after a diagnostic: some results are empty */
-void pool_end(struct pool *);       /* ends workers, whatever they do */
+bool pool_step(struct pool *); /* hands out and takes back without waiting; false after a diagnostic */
+bool pool_finish(struct pool *); /* waits for all and ends it; false after a diagnostic: some results are empty */
+void pool_end(struct pool *); /* ends workers, whatever they do */
 const struct job *pool_job(const struct pool *, uint32_t);
-void pool_cached(const struct pool *, uint32_t *found, uint32_t *asked);     /* as codegen_cached() */
+void pool_cached(const struct pool *, uint32_t *found, uint32_t *asked); /* as codegen_cached() */
 
 #endif

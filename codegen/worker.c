@@ -26,7 +26,7 @@ static int result_fd = -1;      /* the process is a worker: its one connection *
 
 static bool send_result(enum wire_status status, const void *data, size_t size)
 {
-    struct wire_result r = { WIRE_MAGIC, status, size };
+    struct wire_result r = {WIRE_MAGIC, status, size};
     return fd_write(result_fd, &r, sizeof r) && fd_write(result_fd, data, size);
 }
 
@@ -49,7 +49,11 @@ static void on_no_memory(void)
 
 /* ---- jobs ---- */
 
-struct parts { char **data; uint64_t *size; uint64_t n; };
+struct parts {
+    char **data;
+    uint64_t *size;
+    uint64_t n;
+};
 
 /* Parts get a NUL behind them, so strings are strings. */
 static bool read_parts(struct parts *p)
@@ -84,7 +88,7 @@ static bool parse(struct context *ctx, struct function *function, const char *sy
 {
     jmp_buf unwind;
     ctx->unwind = &unwind;
-    *function = (struct function){ symbol, NULL };
+    *function = (struct function){symbol, NULL};
     if (setjmp(unwind) != 0)
         return false;
     function->f = lf_parse(ctx, &ctx->session, &text);
@@ -101,11 +105,11 @@ static bool parse_all(struct context *ctx, struct function *functions, const str
 
 static bool compile_job(const struct wire_job *head, const struct parts *p)
 {
-    struct target t = { p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES] };
+    struct target t = {p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES]};
     size_t n = (p->n - COMPILE_FUNCTIONS) / 2;
     struct function *functions = calloc(n, sizeof *functions);
     struct context *ctx = context_bare();
-    struct compiled c = { NULL, 0, true };
+    struct compiled c = {NULL, 0, true};
     bool sent;
     if (!ctx || !functions)
         on_no_memory();
@@ -204,8 +208,8 @@ static bool run_job(const struct wire_job *head, const struct parts *p)
 
 static void set_limits(int64_t memory)
 {
-    struct rlimit core = { 0, 0 }, cpu = { CPU_SECONDS, CPU_SECONDS + 5 };
-    struct rlimit space = { (rlim_t)memory, (rlim_t)memory };
+    struct rlimit core = {0, 0}, cpu = {CPU_SECONDS, CPU_SECONDS + 5};
+    struct rlimit space = {(rlim_t)memory, (rlim_t)memory};
     setrlimit(RLIMIT_CORE, &core);
     setrlimit(RLIMIT_CPU, &cpu);
     if (memory > 0)
@@ -222,7 +226,7 @@ int codegen_worker(void)
     LLVMInstallFatalErrorHandler(on_fatal);
     lld_on_no_memory(on_no_memory);
     while (good && fd_read(0, &head, sizeof head)) {
-        struct parts p = { NULL, NULL, head.n_parts };
+        struct parts p = {NULL, NULL, head.n_parts};
         if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
             return FAIL_USAGE;
         if (!started) {

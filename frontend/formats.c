@@ -35,7 +35,8 @@ const struct format *format_of(const char *path)
     return named ? named : &formats[0];
 }
 
-struct graph *network_import(struct context *ctx, const char *path, const struct import_options *options, struct file_list *files)
+struct graph *network_import(struct context *ctx, const char *path, const struct import_options *options,
+                             struct file_list *files)
 {
     return format_of(path)->import(ctx, path, options, files);
 }

@@ -9,21 +9,29 @@
 #include "ir/graph/graph.h"
 
 struct import_options {
-    const char *const *overridable; uint32_t n_overridable;   /* initializers that become ports */
-    bool allow_hard_links;                                     /* of external data files */
+    const char *const *overridable;
+    uint32_t n_overridable; /* initializers that become ports */
+    bool allow_hard_links; /* of external data files */
 };
-struct file_list { VEC(const char *) paths; };
+struct file_list {
+    VEC(const char *) paths;
+};
 
 /* Reads a file. Constants are OP_CONSTANT nodes at the head of their region, their bytes in ctx->session. NULL after diagnostics.
  * options: NULL: none. files: takes every file that was read (network, external data), for -MD; NULL: not wanted. */
-typedef struct graph *import_fn(struct context *, const char *path, const struct import_options *options, struct file_list *files);
+typedef struct graph *import_fn(struct context *, const char *path, const struct import_options *options,
+                                struct file_list *files);
 
 /* ---- what a format may be able to do besides: NULL in struct format_hooks where it cannot ------------------------------------ */
 
 /* Cutting a file down to some of its nodes (mcc reduce); the caller has imported it before. */
-struct cut_file;   /* the frontend's own */
+struct cut_file; /* the frontend's own */
 /* A value's type for a new input or output: dims < 0 are left open. False: not known. */
-struct cut_type { enum elem elem; int32_t rank; const int64_t *dims; };
+struct cut_type {
+    enum elem elem;
+    int32_t rank;
+    const int64_t *dims;
+};
 typedef bool cut_type_fn(void *user, const char *name, struct cut_type *);
 struct cutter {
     /* Session memory; NULL after a diagnostic (unreadable, weights in external files). */
@@ -36,7 +44,7 @@ struct cutter {
 
 /* Files that hold one tensor. */
 struct tensor_files {
-    const char *suffix;      /* ".pb" */
+    const char *suffix; /* ".pb" */
     /* Data in session memory, at graph width. False after a diagnostic. */
     bool (*read)(struct context *, const char *path, struct tensor_data *out);
     /* bytes: packed, as in a .npy file. */
@@ -51,8 +59,8 @@ struct operator_facts {
     const char *(*domain_shown)(const char *domain, const char *op, int32_t version);
     /* Which element types the operands of that version may have, a group for each type variable in the operands' order, "/"
      * between them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty say "-". */
-    void (*types_print)(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data,
-                        struct strbuf *out);
+    void (*types_print)(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *),
+                        const void *data, struct strbuf *out);
 };
 
 struct format_hooks {
@@ -64,17 +72,17 @@ struct format_hooks {
 /* ---- the table ------------------------------------------------------------------------------------------------------------ */
 
 struct format {
-    const char *name, *suffix, *magic;     /* "ONNX", ".onnx", "" */
+    const char *name, *suffix, *magic; /* "ONNX", ".onnx", "" */
     size_t magic_at;
     import_fn *import;
-    const struct format_hooks *hooks;      /* never NULL */
+    const struct format_hooks *hooks; /* never NULL */
 };
 /* By the file's first bytes, else by its name, else the first row. Never NULL. */
 const struct format *format_of(const char *path);
-const struct format *format_by_suffix(const char *path);   /* NULL: no row has it */
+const struct format *format_by_suffix(const char *path); /* NULL: no row has it */
 /* With the importer of the file's format. */
 import_fn network_import;
-const struct tensor_files *tensor_files_by_suffix(const char *suffix);   /* NULL: no format has such files */
+const struct tensor_files *tensor_files_by_suffix(const char *suffix); /* NULL: no format has such files */
 /* Of the format that has the operator; NULL: none says anything of it. */
 const struct operator_facts *operator_facts(const char *domain, const char *op);
 

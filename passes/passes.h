@@ -8,13 +8,14 @@
 /* What the user says of an input: --input 'x:f32[batch=1..64,3,224,224]'. */
 struct input_spec {
     const char *name;
-    enum elem elem;              /* ELEM_NONE: as the file says */
-    int32_t rank;                /* RANK_UNKNOWN: as the file says */
-    const expr_id *dims;         /* symbols by name; {0}: as the file says */
+    enum elem elem; /* ELEM_NONE: as the file says */
+    int32_t rank; /* RANK_UNKNOWN: as the file says */
+    const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
 struct legalize_options {
-    const struct input_spec *inputs; uint32_t n_inputs;
-    int32_t unroll_nodes;        /* static loops unroll while the result stays under this many nodes */
+    const struct input_spec *inputs;
+    uint32_t n_inputs;
+    int32_t unroll_nodes; /* static loops unroll while the result stays under this many nodes */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches
  * are never looked at), functions inlined, every operator lowered to core operators. Reports *all* that it cannot
@@ -23,7 +24,11 @@ struct graph *legalize(struct context *, struct graph *imported, const struct le
 
 /* The rows of the table that legalize uses (passes/legalize/rules.def), as it has them: since is the least version that the row
  * is for, which need not be one of the operator's. Texts are static; the default domain is "". */
-struct op_row { const char *domain, *op; int32_t since; const char *lowering, *note; };
+struct op_row {
+    const char *domain, *op;
+    int32_t since;
+    const char *lowering, *note;
+};
 uint32_t legalize_row_count(void);
 struct op_row legalize_row(uint32_t i);
 /* Do nodes of this version of the row's operator go to that row? */

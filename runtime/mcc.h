@@ -32,21 +32,55 @@ typedef enum : int32_t {
 #else
 typedef enum {
 #endif
-    kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLOpenCL = 4, kDLVulkan = 7, kDLMetal = 8, kDLVPI = 9, kDLROCM = 10,
-    kDLROCMHost = 11, kDLExtDev = 12, kDLCUDAManaged = 13, kDLOneAPI = 14, kDLWebGPU = 15, kDLHexagon = 16,
+    kDLCPU = 1,
+    kDLCUDA = 2,
+    kDLCUDAHost = 3,
+    kDLOpenCL = 4,
+    kDLVulkan = 7,
+    kDLMetal = 8,
+    kDLVPI = 9,
+    kDLROCM = 10,
+    kDLROCMHost = 11,
+    kDLExtDev = 12,
+    kDLCUDAManaged = 13,
+    kDLOneAPI = 14,
+    kDLWebGPU = 15,
+    kDLHexagon = 16,
     kDLMAIA = 17
 } DLDeviceType;
 
 typedef enum {
-    kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLOpaqueHandle = 3, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6,
-    kDLFloat8_e3m4 = 7, kDLFloat8_e4m3 = 8, kDLFloat8_e4m3b11fnuz = 9, kDLFloat8_e4m3fn = 10, kDLFloat8_e4m3fnuz = 11,
-    kDLFloat8_e5m2 = 12, kDLFloat8_e5m2fnuz = 13, kDLFloat8_e8m0fnu = 14, kDLFloat6_e2m3fn = 15,
-    kDLFloat6_e3m2fn = 16, kDLFloat4_e2m1fn = 17
+    kDLInt = 0,
+    kDLUInt = 1,
+    kDLFloat = 2,
+    kDLOpaqueHandle = 3,
+    kDLBfloat = 4,
+    kDLComplex = 5,
+    kDLBool = 6,
+    kDLFloat8_e3m4 = 7,
+    kDLFloat8_e4m3 = 8,
+    kDLFloat8_e4m3b11fnuz = 9,
+    kDLFloat8_e4m3fn = 10,
+    kDLFloat8_e4m3fnuz = 11,
+    kDLFloat8_e5m2 = 12,
+    kDLFloat8_e5m2fnuz = 13,
+    kDLFloat8_e8m0fnu = 14,
+    kDLFloat6_e2m3fn = 15,
+    kDLFloat6_e3m2fn = 16,
+    kDLFloat4_e2m1fn = 17
 } DLDataTypeCode;
 
-typedef struct { uint32_t major, minor; } DLPackVersion;
-typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
-typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
+typedef struct {
+    uint32_t major, minor;
+} DLPackVersion;
+typedef struct {
+    DLDeviceType device_type;
+    int32_t device_id;
+} DLDevice;
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} DLDataType;
 typedef struct {
     void *data;
     DLDevice device;
@@ -97,8 +131,12 @@ enum { MCC_TENSOR = 0, MCC_SEQUENCE = 1, MCC_OPTIONAL = 2, MCC_MAP = 3 };
 
 /* mcc_port.flags. A port with one of the first four is served by run_values only. */
 enum {
-    MCC_PORT_SEQUENCE = 1, MCC_PORT_OPTIONAL = 2, MCC_PORT_MAP = 4, MCC_PORT_STRING = 8,
-    MCC_PORT_DYNAMIC = 16    /* output, a tensor: the data decides extents or rank. Served by run_dlpack and run_values only */
+    MCC_PORT_SEQUENCE = 1,
+    MCC_PORT_OPTIONAL = 2,
+    MCC_PORT_MAP = 4,
+    MCC_PORT_STRING = 8,
+    MCC_PORT_DYNAMIC =
+        16    /* output, a tensor: the data decides extents or rank. Served by run_dlpack and run_values only */
 };
 
 /* mcc_host.flags */
@@ -110,13 +148,24 @@ enum {
 typedef struct mcc_model mcc_model;   /* immutable; any thread */
 typedef struct mcc_ctx mcc_ctx;       /* one run at a time */
 
-typedef struct { int32_t code, node; char text[248]; } mcc_error;   /* node: index into mcc_api.node, or -1 */
+typedef struct {
+    int32_t code, node;
+    char text[248];
+} mcc_error;   /* node: index into mcc_api.node, or -1 */
 
 /* A named extent: the multiples of step from min to max. step 0 counts as 1, max 0 as no bound. */
-typedef struct { const char *name; int64_t min, max, step; uint64_t reserved[2]; } mcc_symbol;
+typedef struct {
+    const char *name;
+    int64_t min, max, step;
+    uint64_t reserved[2];
+} mcc_symbol;
 
 /* extent >= 0: fixed. -1: the symbol with index `symbol`, or, symbol -1, decided by the data. -2: derived, see expr. */
-typedef struct { int64_t extent; int32_t symbol, pad; const char *expr; } mcc_dim;
+typedef struct {
+    int64_t extent;
+    int32_t symbol, pad;
+    const char *expr;
+} mcc_dim;
 
 /* ndim -1: the run decides the rank. Elements narrower than a byte are packed, the first in the low bits. */
 typedef struct {
@@ -130,32 +179,35 @@ typedef struct {
 /* A node of the source model; one without a name goes by that of its first output. Row 0 may stand for none: its name is
  * "". A node that leads kernels (mcc_host.event names it) has their number, their flops and bytes when each runs once, and
  * next: the row of a further node that the same kernels compute, whose next is another one, and so on to 0. */
-typedef struct { const char *name, *op, *source; uint64_t flops, bytes, kernels, next; } mcc_node;
+typedef struct {
+    const char *name, *op, *source;
+    uint64_t flops, bytes, kernels, next;
+} mcc_node;
 
 /* What a port carries when a plain tensor is not enough. */
 typedef struct mcc_value {
-    int32_t kind;            /* MCC_TENSOR, ... */
-    int32_t present;         /* optional: holds a value; else 1 */
-    DLTensor *tensor;        /* strings: dtype {kDLOpaqueHandle, 128, 1}, elements {const char *utf8; size_t bytes} */
-    size_t n;                /* sequence: elements; optional: 0 or 1; map: entries */
-    struct mcc_value *item;  /* sequence: elements; optional: its value; map: n keys, then n values */
+    int32_t kind; /* MCC_TENSOR, ... */
+    int32_t present; /* optional: holds a value; else 1 */
+    DLTensor *tensor; /* strings: dtype {kDLOpaqueHandle, 128, 1}, elements {const char *utf8; size_t bytes} */
+    size_t n; /* sequence: elements; optional: 0 or 1; map: entries */
+    struct mcc_value *item; /* sequence: elements; optional: its value; map: n keys, then n values */
 } mcc_value;
 
 /* Host services; any member may be NULL or 0, and so may the pointer to all of it. */
 typedef struct {
-    size_t size;             /* sizeof(mcc_host) that the host was compiled with */
-    void *user;              /* handed to every callback */
-    uint32_t threads;        /* at most so many work at a run, the caller included; 0: as many as the process may use */
-    uint32_t flags;          /* MCC_HOST_* */
-    void *(*alloc)(void *user, size_t bytes, size_t align);      /* align: a power of two, at least 16; NULL on failure */
+    size_t size; /* sizeof(mcc_host) that the host was compiled with */
+    void *user; /* handed to every callback */
+    uint32_t threads; /* at most so many work at a run, the caller included; 0: as many as the process may use */
+    uint32_t flags; /* MCC_HOST_* */
+    void *(*alloc)(void *user, size_t bytes, size_t align); /* align: a power of two, at least 16; NULL on failure */
     void (*release)(void *user, void *p, size_t bytes);
     /* Calls body(arg, i) for every i < n, on any threads, and returns when all have returned. May be called from
      * several threads at once and from inside a body. */
     void (*parallel)(void *user, size_t n, void (*body)(void *arg, size_t i), void *arg);
     /* Before (end 0) and after (end 1) each kernel, on the thread that called run; node: index into mcc_api.node. */
     void (*event)(void *user, uint32_t node, int end, uint64_t ns);
-    const char *weights_path;          /* sidecar file; NULL: found beside the library */
-    const void *weights;               /* the sidecar's bytes instead; must outlive the model */
+    const char *weights_path; /* sidecar file; NULL: found beside the library */
+    const void *weights; /* the sidecar's bytes instead; must outlive the model */
     size_t weights_size;
     /* After each part of a kernel, on the thread that ran it, from several threads at once; thread 0 called run. */
     void (*chunk)(void *user, uint32_t node, uint32_t thread, uint64_t from_ns, uint64_t to_ns);
@@ -163,10 +215,11 @@ typedef struct {
 
 typedef struct mcc_api {
     uint32_t abi, n_in, n_out, n_sym, n_node, pad;
-    size_t size;             /* sizeof(mcc_api) that the artifact was compiled with */
+    size_t size; /* sizeof(mcc_api) that the artifact was compiled with */
     const char *name, *compiler, *target;
-    const char *features;    /* the CPU variants, best first: "x86-64-v4,x86-64-v3" */
-    const char *meta;        /* the model's metadata: key, value, key, value, ..., each ended by a NUL; an empty key ends all */
+    const char *features; /* the CPU variants, best first: "x86-64-v4,x86-64-v3" */
+    const char
+        *meta; /* the model's metadata: key, value, key, value, ..., each ended by a NUL; an empty key ends all */
     const mcc_port *in, *out;
     const mcc_symbol *sym;
     const mcc_node *node;

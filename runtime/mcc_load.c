@@ -47,14 +47,14 @@ struct file {
     uint64_t size;
     struct stat stat;
     struct mcc_note note;
-    uint64_t note_offset, note_address;       /* in the file; in memory, from the load address */
+    uint64_t note_offset, note_address; /* in the file; in memory, from the load address */
     mcc_error *error;
 };
 
 struct library {
-    mcc_lib lib;               /* first: what the host has of it */
+    mcc_lib lib; /* first: what the host has of it */
     const mcc_api *(*query)(uint32_t);
-    int fd;                    /* stays open as long as the library bears its name; -1: it has a path */
+    int fd; /* stays open as long as the library bears its name; -1: it has a path */
 };
 
 static int fail(const struct file *file, int code, const char *what, const char *detail)
@@ -64,8 +64,9 @@ static int fail(const struct file *file, int code, const char *what, const char 
         error->code = code;
         error->node = -1;
         size_t n = strlen(file->path), most = 90;
-        bool cut = n > most;              /* the end says more than the beginning */
-        snprintf(error->text, sizeof error->text, "%s%s: %s%.100s", cut ? "..." : "", file->path + (cut ? n - most : 0), what, detail);
+        bool cut = n > most; /* the end says more than the beginning */
+        snprintf(error->text, sizeof error->text, "%s%s: %s%.100s", cut ? "..." : "", file->path + (cut ? n - most : 0),
+                 what, detail);
     }
     return code;
 }
@@ -99,7 +100,11 @@ static bool inside(const struct file *file, uint64_t offset, uint64_t bytes)
 #define P4 0x85EBCA77C2B2AE63u
 #define P5 0x27D4EB2F165667C5u
 
-struct hash { uint64_t acc[4], total; unsigned char rest[32]; size_t n_rest; };
+struct hash {
+    uint64_t acc[4], total;
+    unsigned char rest[32];
+    size_t n_rest;
+};
 
 static void hash_start(struct hash *h)
 {
@@ -109,14 +114,20 @@ static void hash_start(struct hash *h)
     h->acc[3] = 0 - P1;
 }
 
-static uint64_t rotate(uint64_t x, int n) { return x << n | x >> (64 - n); }
+static uint64_t rotate(uint64_t x, int n)
+{
+    return x << n | x >> (64 - n);
+}
 static uint64_t word_at(const unsigned char *p)
 {
     uint64_t x;
     memcpy(&x, p, 8);
     return x;
 }
-static uint64_t round_of(uint64_t acc, uint64_t lane) { return rotate(acc + lane * P2, 31) * P1; }
+static uint64_t round_of(uint64_t acc, uint64_t lane)
+{
+    return rotate(acc + lane * P2, 31) * P1;
+}
 
 static void hash_add(struct hash *h, const unsigned char *p, size_t n)
 {
@@ -292,8 +303,8 @@ static int check_file(struct file *file)
  * with another file behind it. So the file's identity goes into the name, one bit as "./" or ".//": folder, bits, name. */
 static bool own_name(const struct file *file, const char *folder, size_t length, const char *name, char *result)
 {
-    uint64_t id[6] = { (uint64_t)file->stat.st_dev, (uint64_t)file->stat.st_ino, file->size,
-                       (uint64_t)file->stat.st_ctim.tv_sec, (uint64_t)file->stat.st_ctim.tv_nsec, file->note.hash };
+    uint64_t id[6] = {(uint64_t)file->stat.st_dev,         (uint64_t)file->stat.st_ino,          file->size,
+                      (uint64_t)file->stat.st_ctim.tv_sec, (uint64_t)file->stat.st_ctim.tv_nsec, file->note.hash};
     struct hash hash;
     hash_start(&hash);
     hash_add(&hash, (const unsigned char *)id, sizeof id);
@@ -322,7 +333,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
 static bool is_unchanged(const struct file *file, const char *name)
 {
     struct stat now, open;
-    return stat(name, &now) == 0 && fstat(file->fd, &open) == 0 && same_file(&now, &open) && same_file(&open, &file->stat);
+    return stat(name, &now) == 0 && fstat(file->fd, &open) == 0 && same_file(&now, &open) &&
+           same_file(&open, &file->stat);
 }
 
 /* The file's own path without links: what debuggers and profilers open as well. False: it has none that is still the
@@ -345,7 +357,11 @@ static bool descriptor_name(const struct file *file, char *name)
     return own_name(file, folder, (size_t)n, number, name);
 }
 
-struct loaded { const struct file *file; uint64_t address; bool same; };
+struct loaded {
+    const struct file *file;
+    uint64_t address;
+    bool same;
+};
 
 static bool holds(const struct dl_phdr_info *info, uint64_t address, uint64_t bytes)
 {
@@ -366,7 +382,8 @@ static int compare_note(struct dl_phdr_info *info, size_t size, void *user)
         return 0;
     const struct mcc_note *checked = &loaded->file->note;
     uint64_t note = info->dlpi_addr + loaded->file->note_address;
-    loaded->same = holds(info, note, sizeof *checked) && memcmp((const void *)(uintptr_t)note, checked, sizeof *checked) == 0;
+    loaded->same = holds(info, note, sizeof *checked) &&
+                   memcmp((const void *)(uintptr_t)note, checked, sizeof *checked) == 0;
     return 1;
 }
 
@@ -378,7 +395,7 @@ static int fail_loading(const struct file *file, const char *name)
     if (!at)
         return fail(file, MCC_E_IO, "cannot be loaded: ", why ? why : "");
     const char *rest = at + strlen(name);
-    if (at == why && rest[0] == ':')     /* "NAME: reason" of glibc; musl has the name in the middle */
+    if (at == why && rest[0] == ':') /* "NAME: reason" of glibc; musl has the name in the middle */
         return fail(file, MCC_E_IO, "cannot be loaded", rest);
     snprintf(text, sizeof text, "%.*sit%.100s", at - why < 100 ? (int)(at - why) : 100, why, rest);
     return fail(file, MCC_E_IO, "cannot be loaded: ", text);
@@ -398,7 +415,7 @@ static enum outcome load_as(const struct file *file, const char *name, bool by_p
     void *query = dlsym(lib->lib.handle, file->note.query);
     if (!query)
         return fail(file, MCC_E_IO, "lacks the function ", file->note.query), FAILED;
-    struct loaded loaded = { file, (uint64_t)(uintptr_t)query, false };
+    struct loaded loaded = {file, (uint64_t)(uintptr_t)query, false};
     dl_iterate_phdr(compare_note, &loaded);
     if (!loaded.same)
         return CHANGED;

@@ -25,40 +25,45 @@ typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *sc
  * equality, range and step; the plan checks what is left (derived input extents) and fails with MCC_E_SHAPE. */
 struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
-    uint64_t features;             /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
+    uint64_t features; /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
     mcc_rt_fn *program;
-    mcc_rt_fn *prepare;            /* fills the open-time constants: args (weights, constants); NULL: there are none */
+    mcc_rt_fn *prepare; /* fills the open-time constants: args (weights, constants); NULL: there are none */
 };
 /* By kernel index, for events and errors. node (here, in mcc_rt_fail and in mcc_host.event): index into mcc_api.node;
  * a row whose name and op are both "" stands for no node. */
-struct mcc_rt_kernel { const char *name; uint32_t node; uint64_t flops, bytes; };
+struct mcc_rt_kernel {
+    const char *name;
+    uint32_t node;
+    uint64_t flops, bytes;
+};
 
 struct mcc_rt_desc {
-    const struct mcc_api *api;     /* the public table (mcc.h) */
+    const struct mcc_api *api; /* the public table (mcc.h) */
     uint32_t n_sym, n_out_dims, n_in_dims, n_variants;
     mcc_rt_fn *plan;
-    const struct mcc_rt_variant *variants;   /* best first */
-    int64_t scratch_bytes;         /* per thread, maximum over kernels, programs and the plan */
-    const unsigned char *weights;  /* embedded segment, or NULL with a sidecar */
+    const struct mcc_rt_variant *variants; /* best first */
+    int64_t scratch_bytes; /* per thread, maximum over kernels, programs and the plan */
+    const unsigned char *weights; /* embedded segment, or NULL with a sidecar */
     uint64_t weights_size;
-    uint64_t weights_hash;         /* XXH64, seed 0, of the weights */
-    const char *weights_file;      /* sidecar's file name without folder, or NULL */
-    int64_t const_bytes;           /* open-time constants */
-    const uint64_t *port_flags;    /* n_in + n_out: MCC_PORT_*, the same as mcc_port.flags; may be NULL */
-    const struct mcc_rt_kernel *kernels;     /* by the kernel index that mcc_rt_launch gets */
+    uint64_t weights_hash; /* XXH64, seed 0, of the weights */
+    const char *weights_file; /* sidecar's file name without folder, or NULL */
+    int64_t const_bytes; /* open-time constants */
+    const uint64_t *port_flags; /* n_in + n_out: MCC_PORT_*, the same as mcc_port.flags; may be NULL */
+    const struct mcc_rt_kernel *kernels; /* by the kernel index that mcc_rt_launch gets */
     uint32_t n_kernels, pad;
     /* Sidecar (safetensors): the file is a head of sidecar_head bytes (8 bytes of JSON length, little-endian, then the
      * JSON, padded with spaces to a multiple of 64), then weights_size bytes. The JSON's __metadata__ has to name
      * weights_hash, so that the head's hash stands for the whole. */
     uint64_t sidecar_head;
-    uint64_t sidecar_head_hash;    /* XXH64, seed 0, of the head */
+    uint64_t sidecar_head_hash; /* XXH64, seed 0, of the head */
 };
 extern const struct mcc_rt_desc mcc_rt_model;
 
 /* ---- called by generated code ------------------------------------------------------------------------------ */
 
 /* Runs fn over [0, count) on the pool. Returns non-zero when the run has failed (then the program returns). */
-int mcc_rt_launch(struct mcc_rt_run *, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel, int64_t ns_per_index);
+int mcc_rt_launch(struct mcc_rt_run *, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,
+                  int64_t ns_per_index);
 /* Records {code, node, text}; the smallest (kernel, parallel index) wins, so every thread count reports the same. text
  * must live as long as the artifact. */
 void mcc_rt_fail(struct mcc_rt_run *, int32_t code, uint32_t node, const char *text, int64_t index);

@@ -82,8 +82,8 @@ static int check_dtype(const char *side, const mcc_port *port, DLDataType got, m
         wanted = "another";
     if (name)
         return rt_error(error, MCC_E_DTYPE, -1, "%s '%s': %s where %s is expected", side, port->name, name, wanted);
-    return rt_error(error, MCC_E_DTYPE, -1, "%s '%s': elements of DLPack type {%lld, %lld, %lld} where %s is expected", side,
-                    port->name, (long long)got.code, (long long)got.bits, (long long)got.lanes, wanted);
+    return rt_error(error, MCC_E_DTYPE, -1, "%s '%s': elements of DLPack type {%lld, %lld, %lld} where %s is expected",
+                    side, port->name, (long long)got.code, (long long)got.bits, (long long)got.lanes, wanted);
 }
 
 static int check_form(const char *side, const mcc_port *port, const DLTensor *tensor, mcc_error *error)
@@ -240,7 +240,7 @@ static bool is_compact(const DLTensor *tensor)
 /* Lowest and highest byte offset that a strided tensor of whole-byte elements reaches; false on overflow. */
 static bool stride_range(const DLTensor *tensor, int64_t element, int64_t *low, int64_t *high)
 {
-    int64_t reach[2] = { 0, element };
+    int64_t reach[2] = {0, element};
     bool overflow = false;
     for (int32_t i = 0; i < tensor->ndim; i++) {
         int64_t span;
@@ -340,7 +340,7 @@ void rt_copy_input(const DLTensor *tensor, const struct rt_bound *bound)
         memcpy(bound->data, bound->source, (size_t)bound->bytes);
         return;
     }
-    int64_t size = tensor->dtype.bits / 8, at[RT_RANK_MAX] = { 0 };
+    int64_t size = tensor->dtype.bits / 8, at[RT_RANK_MAX] = {0};
     int32_t last = tensor->ndim - 1;
     int64_t n = tensor->shape[last];
     const char *from = bound->source;

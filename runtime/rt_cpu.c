@@ -7,7 +7,9 @@
 
 #if defined(__x86_64__)
 
-struct cpuid { uint32_t a, b, c, d; };
+struct cpuid {
+    uint32_t a, b, c, d;
+};
 
 static struct cpuid cpuid(uint32_t leaf, uint32_t sub)
 {
@@ -23,25 +25,27 @@ static void drop_unsaved(uint32_t *words)
     uint32_t low = 0, high;
     if (words[X86_1_ECX] & osxsave)
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & 0x6) != 0x6)       /* xmm, ymm */
+    if ((low & 0x6) != 0x6) /* xmm, ymm */
         words[X86_1_ECX] &= ~avx;
-    if ((low & 0xe6) != 0xe6)     /* opmask, zmm too */
+    if ((low & 0xe6) != 0xe6) /* opmask, zmm too */
         words[X86_7_EBX] &= ~avx512f;
 }
 
 uint64_t rt_cpu_features(void)
 {
-    static const struct { uint8_t word, bit; } rows[] = {
+    static const struct {
+        uint8_t word, bit;
+    } rows[] = {
 #define X86(id, name, word, bit, implied) {word, bit},
 #include "runtime/rt_cpu.def"
     };
-    uint32_t words[X86_WORDS] = { [X86_1_ECX] = cpuid(1, 0).c };
+    uint32_t words[X86_WORDS] = {[X86_1_ECX] = cpuid(1, 0).c};
     if (cpuid(0, 0).a >= 7) {
         struct cpuid seven = cpuid(7, 0);
         words[X86_7_EBX] = seven.b;
         words[X86_7_ECX] = seven.c;
         words[X86_7_EDX] = seven.d;
-        struct cpuid more = seven.a >= 1 ? cpuid(7, 1) : (struct cpuid){ 0, 0, 0, 0 };
+        struct cpuid more = seven.a >= 1 ? cpuid(7, 1) : (struct cpuid){0, 0, 0, 0};
         words[X86_71_EAX] = more.a;
         words[X86_71_EDX] = more.d;
     }
@@ -58,7 +62,10 @@ uint64_t rt_cpu_features(void)
 
 uint64_t rt_cpu_features(void)
 {
-    static const struct { uint32_t bits; uint8_t vector; } rows[] = {
+    static const struct {
+        uint32_t bits;
+        uint8_t vector;
+    } rows[] = {
 #define ARM(id, name, vector, bits, implied) {bits, vector},
 #include "runtime/rt_cpu.def"
     };

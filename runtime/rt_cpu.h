@@ -4,7 +4,16 @@
 
 #include <stdint.h>
 
-enum { X86_1_ECX, X86_7_EBX, X86_7_ECX, X86_7_EDX, X86_71_EAX, X86_71_EDX, X86_EXT_ECX, X86_WORDS };   /* of CPUID: leaf, register */
+enum {
+    X86_1_ECX,
+    X86_7_EBX,
+    X86_7_ECX,
+    X86_7_EDX,
+    X86_71_EAX,
+    X86_71_EDX,
+    X86_EXT_ECX,
+    X86_WORDS
+};   /* of CPUID: leaf, register */
 enum { ARM_HWCAP = 16, ARM_HWCAP2 = 26 };    /* of the auxiliary vector */
 
 enum {

@@ -5,7 +5,7 @@
 
 #include "runtime/rt_libc.h"
 
-enum { SHIFT_MAX = 56, SPARE = 20 };   /* a digit times 2^56, and the carry, fit 64 bits; 2^56 has 17 digits */
+enum { SHIFT_MAX = 56, SPARE = 20 }; /* a digit times 2^56, and the carry, fit 64 bits; 2^56 has 17 digits */
 
 void rt_decimal_trim(struct rt_decimal *d)
 {
@@ -125,9 +125,10 @@ static double f64_of_bits(uint64_t bits, bool negative)
 
 double rt_decimal_f64(struct rt_decimal *d, bool negative)
 {
-    static const uint8_t shifts[] = {1, 3, 6, 9, 13, 16, 19, 23, 26, 29, 33, 36, 39, 43, 46, 49};   /* below 10^i, at most */
+    static const uint8_t shifts[] = {1,  3,  6,  9,  13, 16, 19, 23,
+                                     26, 29, 33, 36, 39, 43, 46, 49}; /* below 10^i, at most */
     enum { MOST = sizeof shifts - 1 };
-    int32_t exponent = 0;    /* the number is d * 2^exponent */
+    int32_t exponent = 0; /* the number is d * 2^exponent */
     if (d->n == 0 || d->point < -330)
         return f64_of_bits(0, negative);
     if (d->point > 310)
@@ -142,7 +143,7 @@ double rt_decimal_f64(struct rt_decimal *d, bool negative)
         rt_decimal_shift(d, by);
         exponent -= by;
     }
-    if (exponent < -1021) {      /* in [1/2, 1) * 2^exponent: subnormal */
+    if (exponent < -1021) { /* in [1/2, 1) * 2^exponent: subnormal */
         rt_decimal_shift(d, exponent + 1021);
         exponent = -1021;
     }

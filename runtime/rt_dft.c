@@ -7,11 +7,13 @@
 #include "runtime/rt_internal.h"
 #include "runtime/rt_math.h"
 
-struct complex { double re, im; };
+struct complex {
+    double re, im;
+};
 
 static struct complex times(struct complex a, struct complex b)
 {
-    return (struct complex){ a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
+    return (struct complex){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
 
 /* Transform of 2^k numbers with roots[j] = exp(2 pi i j / n); forward: conjugate roots. */
@@ -35,8 +37,8 @@ static void fft(struct complex *x, int64_t n, const struct complex *roots, bool 
                 if (forward)
                     root.im = -root.im;
                 struct complex a = x[low + k], b = times(x[low + k + half], root);
-                x[low + k] = (struct complex){ a.re + b.re, a.im + b.im };
-                x[low + k + half] = (struct complex){ a.re - b.re, a.im - b.im };
+                x[low + k] = (struct complex){a.re + b.re, a.im + b.im};
+                x[low + k + half] = (struct complex){a.re - b.re, a.im - b.im};
             }
 }
 
@@ -93,14 +95,14 @@ static void transform_line(const struct transform *t)
     }
     memset(t->work, 0, (size_t)t->m * sizeof *t->work);
     for (int64_t k = 0; k < t->n; k++)
-        t->work[k] = times(t->line[k], (struct complex){ t->chirp[k].re, -t->chirp[k].im });
+        t->work[k] = times(t->line[k], (struct complex){t->chirp[k].re, -t->chirp[k].im});
     fft(t->work, t->m, t->roots, true);
     for (int64_t k = 0; k < t->m; k++)
         t->work[k] = times(t->work[k], t->filter[k]);
     fft(t->work, t->m, t->roots, false);
     for (int64_t k = 0; k < t->n; k++) {
-        struct complex y = times(t->work[k], (struct complex){ t->chirp[k].re, -t->chirp[k].im });
-        t->line[k] = (struct complex){ y.re / (double)t->m, y.im / (double)t->m };
+        struct complex y = times(t->work[k], (struct complex){t->chirp[k].re, -t->chirp[k].im});
+        t->line[k] = (struct complex){y.re / (double)t->m, y.im / (double)t->m};
     }
 }
 
@@ -116,7 +118,7 @@ struct signal {
 static void read_line(const struct signal *s, const struct transform *t, int64_t outer, int64_t inner)
 {
     for (int64_t k = 0; k < t->n; k++) {
-        struct complex x = { 0, 0 };
+        struct complex x = {0, 0};
         int64_t at = ((outer * s->n + k) * s->inner + inner) * s->parts_in;
         if (k < s->n) {
             x.re = rt_load(s->elem, s->src, at);
@@ -125,7 +127,7 @@ static void read_line(const struct signal *s, const struct transform *t, int64_t
         t->line[k] = x;
     }
     for (int64_t k = t->n / 2 + 1; s->half && k < t->n; k++)
-        t->line[k] = (struct complex){ t->line[t->n - k].re, -t->line[t->n - k].im };
+        t->line[k] = (struct complex){t->line[t->n - k].re, -t->line[t->n - k].im};
     for (int64_t k = 0; s->inverse && k < t->n; k++)
         t->line[k].im = -t->line[k].im;
 }
@@ -145,7 +147,7 @@ int64_t mcc_rt_dft(struct mcc_rt_run *run, int64_t elem, const void *src, void *
                    int64_t inner, int64_t parts_in, int64_t length, int64_t n_out, int64_t parts_out, int64_t inverse,
                    int64_t half)
 {
-    struct signal s = { elem, src, dst, n, inner, parts_in, n_out, parts_out, inverse != 0, half != 0 };
+    struct signal s = {elem, src, dst, n, inner, parts_in, n_out, parts_out, inverse != 0, half != 0};
     struct transform t;
     if (length < 1 || length > INT64_C(1) << 48 || n_out > length) {
         mcc_rt_fail(run, MCC_E_VALUE, 0, "the length of a DFT is out of range", 0);

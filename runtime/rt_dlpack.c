@@ -7,7 +7,7 @@
 
 struct managed {
     DLManagedTensorVersioned tensor;
-    mcc_host host;                     /* who allocated it */
+    mcc_host host; /* who allocated it */
     size_t bytes;
     int64_t dims[RT_RANK_MAX];
 };
@@ -17,7 +17,7 @@ static void managed_delete(DLManagedTensorVersioned *tensor)
     if (!tensor)
         return;
     struct managed *block = tensor->manager_ctx;
-    struct mcc_model owner = { .host = block->host };
+    struct mcc_model owner = {.host = block->host};
     rt_release(&owner, block, block->bytes);
 }
 
@@ -36,11 +36,14 @@ static DLManagedTensorVersioned *managed_new(const struct mcc_ctx *ctx, const mc
     block->bytes = (size_t)(head + bytes);
     memcpy(block->dims, dims, (size_t)rank * sizeof *dims);
     block->tensor = (DLManagedTensorVersioned){
-        .version = { 1, 1 },
+        .version = {1, 1},
         .manager_ctx = block,
         .deleter = managed_delete,
-        .dl_tensor = { .data = (char *)block + head, .device = { kDLCPU, 0 }, .ndim = (int32_t)rank,
-                       .dtype = port->dtype, .shape = block->dims },
+        .dl_tensor = {.data = (char *)block + head,
+                      .device = {kDLCPU, 0},
+                      .ndim = (int32_t)rank,
+                      .dtype = port->dtype,
+                      .shape = block->dims},
     };
     return &block->tensor;
 }

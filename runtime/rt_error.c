@@ -8,7 +8,9 @@
 
 enum { NAME_MAX_BYTES = 80 };
 
-struct text { char *at, *end; };
+struct text {
+    char *at, *end;
+};
 
 static void text_put(struct text *text, char c)
 {
@@ -50,7 +52,7 @@ int rt_error(mcc_error *error, int code, int64_t node, const char *format, ...)
         return code;
     error->code = code;
     error->node = (int32_t)node;
-    struct text text = { error->text, error->text + sizeof error->text - 1 };
+    struct text text = {error->text, error->text + sizeof error->text - 1};
     va_list list;
     va_start(list, format);
     for (const char *f = format; *f; f++) {
@@ -119,9 +121,10 @@ void *rt_alloc(const struct mcc_model *model, size_t bytes)
         return model->host.alloc(model->host.user, bytes, RT_ALIGN);
     size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;
     size_t align = whole > LARGE_PAGE ? LARGE_PAGE : RT_ALIGN;
-    void *p = aligned_alloc(align, (bytes + align - 1) / align * align);   /* C11 wants a multiple */
+    void *p = aligned_alloc(align, (bytes + align - 1) / align * align); /* C11 wants a multiple */
     if (p && whole > LARGE_PAGE)
-        rt_large_pages(p, whole);   /* what is left over stays on small pages: nothing is committed that was not asked for */
+        rt_large_pages(p,
+                       whole); /* what is left over stays on small pages: nothing is committed that was not asked for */
     return p;
 }
 

@@ -9,7 +9,10 @@ enum { MANTISSA = 52 };
 static const uint64_t sign_bit = UINT64_C(1) << 63, implicit = UINT64_C(1) << MANTISSA;
 static const uint64_t infinite = UINT64_C(0x7ff) << MANTISSA;
 
-union bits { double value; uint64_t word; };
+union bits {
+    double value;
+    uint64_t word;
+};
 
 /* value = mantissa * 2^exponent with the implicit bit in its place, for subnormal numbers too. */
 static uint64_t split(uint64_t magnitude, int64_t *exponent)
@@ -36,7 +39,7 @@ static uint64_t join(uint64_t mantissa, int64_t exponent)
 
 double mcc_rt_fmod(double x, double y)
 {
-    union bits a = { x }, b = { y };
+    union bits a = {x}, b = {y};
     uint64_t sign = a.word & sign_bit, ma = a.word & ~sign_bit, mb = b.word & ~sign_bit;
     int64_t ea, eb;
     if (ma >= infinite || mb > infinite || mb == 0)

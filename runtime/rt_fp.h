@@ -6,7 +6,9 @@
 
 #include <stdint.h>
 
-struct rt_fp { uint64_t control, status; };
+struct rt_fp {
+    uint64_t control, status;
+};
 
 #if defined(__x86_64__)
 static inline struct rt_fp rt_fp_enter(void)
@@ -15,7 +17,7 @@ static inline struct rt_fp rt_fp_enter(void)
     __asm__ volatile("stmxcsr %0" : "=m"(saved));
     if (saved != normal)
         __asm__ volatile("ldmxcsr %0" : : "m"(normal));
-    return (struct rt_fp){ saved, 0 };
+    return (struct rt_fp){saved, 0};
 }
 static inline void rt_fp_leave(struct rt_fp fp)
 {
@@ -40,13 +42,16 @@ static inline void rt_fp_leave(struct rt_fp fp)
 #else
 static inline struct rt_fp rt_fp_enter(void)
 {
-    struct rt_fp fp = { 0, 0 };
+    struct rt_fp fp = {0, 0};
     __asm__ volatile("frcsr %0" : "=r"(fp.control));
     if (fp.control != 0)
         __asm__ volatile("fscsr %0" : : "r"((uint64_t)0));
     return fp;
 }
-static inline void rt_fp_leave(struct rt_fp fp) { __asm__ volatile("fscsr %0" : : "r"(fp.control) : "memory"); }
+static inline void rt_fp_leave(struct rt_fp fp)
+{
+    __asm__ volatile("fscsr %0" : : "r"(fp.control) : "memory");
+}
 #endif
 
 #endif

@@ -11,7 +11,10 @@
 #define P4 0x85EBCA77C2B2AE63u
 #define P5 0x27D4EB2F165667C5u
 
-static uint64_t rotate(uint64_t x, int n) { return x << n | x >> (64 - n); }
+static uint64_t rotate(uint64_t x, int n)
+{
+    return x << n | x >> (64 - n);
+}
 
 static uint64_t word_at(const unsigned char *p)
 {
@@ -20,14 +23,17 @@ static uint64_t word_at(const unsigned char *p)
     return x;
 }
 
-static uint64_t round_of(uint64_t acc, uint64_t lane) { return rotate(acc + lane * P2, 31) * P1; }
+static uint64_t round_of(uint64_t acc, uint64_t lane)
+{
+    return rotate(acc + lane * P2, 31) * P1;
+}
 
 uint64_t rt_hash(const void *data, size_t size)
 {
     const unsigned char *p = data, *end = p + size;
     uint64_t h = P5;
     if (size >= 32) {
-        uint64_t acc[4] = { P1 + P2, P2, 0, 0 - P1 };
+        uint64_t acc[4] = {P1 + P2, P2, 0, 0 - P1};
         for (; end - p >= 32; p += 32)
             for (int i = 0; i < 4; i++)
                 acc[i] = round_of(acc[i], word_at(p + 8 * i));

@@ -14,11 +14,7 @@
 
 #define RT_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
 
-enum {
-    RT_ALIGN = 64,
-    RT_RANK_MAX = 32,
-    RT_THREADS_MAX = 256
-};
+enum { RT_ALIGN = 64, RT_RANK_MAX = 32, RT_THREADS_MAX = 256 };
 
 /* ---- model ------------------------------------------------------------------------------------------------ */
 
@@ -42,54 +38,66 @@ struct rt_job {
 /* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one (atomic). */
 struct rt_homes {
     uint64_t *range;
-    uint32_t stride, n;                /* words from one to the next; threads */
+    uint32_t stride, n; /* words from one to the next; threads */
 };
 
 /* Threads that wait for work (rt_pool.c). One job at a time; it stays for whoever has claimed units of it. */
 struct rt_pool {
-    _Alignas(64) uint32_t done;        /* units finished; futex of the caller */
+    _Alignas(64) uint32_t done; /* units finished; futex of the caller */
     uint32_t caller_waits;
-    uint32_t most;                     /* job.most, for those who have not claimed yet */
-    struct rt_homes homes;             /* for the threads asked for; fewer may have started */
+    uint32_t most; /* job.most, for those who have not claimed yet */
+    struct rt_homes homes; /* for the threads asked for; fewer may have started */
     struct rt_job job;
-    _Alignas(64) uint32_t epoch;       /* counts jobs; futex of idle workers */
+    _Alignas(64) uint32_t epoch; /* counts jobs; futex of idle workers */
     uint32_t sleepers;
     uint32_t stop;
-    uint32_t busy;                     /* a run owns the pool */
-    int32_t pid;                       /* process whose threads these are; 0: none yet; -1: being reset */
+    uint32_t busy; /* a run owns the pool */
+    int32_t pid; /* process whose threads these are; 0: none yet; -1: being reset */
     uint32_t n_workers;
     uint64_t spin_ns;
     struct rt_threads threads;
-    struct rt_worker { struct rt_pool *pool; uint32_t index; unsigned long thread; } *workers;
+    struct rt_worker {
+        struct rt_pool *pool;
+        uint32_t index;
+        unsigned long thread;
+    } *workers;
 };
 
 struct mcc_model {
     const struct mcc_rt_desc *desc;
     const mcc_api *api;
-    mcc_host host;                     /* the caller's, as far as its size reached; rest zero */
-    bool seen;                         /* launches are told to the host: event or chunk */
+    mcc_host host; /* the caller's, as far as its size reached; rest zero */
+    bool seen; /* launches are told to the host: event or chunk */
     const struct mcc_rt_variant *variant;
     const unsigned char *weights;
-    void *map;                         /* sidecar mapped by open; NULL: not ours */
+    void *map; /* sidecar mapped by open; NULL: not ours */
     size_t map_size;
     void *constants;
-    uint32_t threads;                  /* the caller included */
-    uint32_t references;               /* open contexts, + 1 until closed (atomic) */
+    uint32_t threads; /* the caller included */
+    uint32_t references; /* open contexts, + 1 until closed (atomic) */
     uint32_t closed;
-    int64_t scratch;                   /* bytes per thread, multiple of RT_ALIGN */
+    int64_t scratch; /* bytes per thread, multiple of RT_ALIGN */
     struct rt_pool pool;
 };
 
 /* ---- one run ------------------------------------------------------------------------------------------------ */
 
-struct rt_segment { struct rt_segment *next; int64_t bytes; };   /* bytes: with this header, which takes RT_ALIGN */
-struct rt_output { int64_t rank; const void *data; struct mcc_rt_value *value; int64_t dims[RT_RANK_MAX]; };
+struct rt_segment {
+    struct rt_segment *next;
+    int64_t bytes;
+}; /* bytes: with this header, which takes RT_ALIGN */
+struct rt_output {
+    int64_t rank;
+    const void *data;
+    struct mcc_rt_value *value;
+    int64_t dims[RT_RANK_MAX];
+};
 
 struct mcc_rt_run {
     struct mcc_model *model;
-    char *scratch;                     /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
+    char *scratch; /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
     uint32_t threads;
-    int32_t stop;                      /* 0: go on; else a MCC_E_* (atomic) */
+    int32_t stop; /* 0: go on; else a MCC_E_* (atomic) */
     /* the error slot: guarded by `lock` */
     uint32_t lock;
     int32_t code;
@@ -98,38 +106,38 @@ struct mcc_rt_run {
     int64_t index;
     /* memory whose size the data decides */
     struct rt_segment *segments;
-    char *spare, *spare_end;           /* caller memory behind the work region; NULL: segments are allocated */
-    char *small, *small_end;           /* rest of the current piece for small allocations */
+    char *spare, *spare_end; /* caller memory behind the work region; NULL: segments are allocated */
+    char *small, *small_end; /* rest of the current piece for small allocations */
     struct rt_output *outputs;
 };
 
 /* A tensor as the caller gave it, checked. */
 struct rt_bound {
-    char *data;                        /* what the program gets: the caller's, or the copy's place */
-    const char *source;                /* the caller's, when it is copied; else NULL */
-    int64_t bytes;                     /* compact */
-    uint32_t element;                  /* alignment that the program expects */
+    char *data; /* what the program gets: the caller's, or the copy's place */
+    const char *source; /* the caller's, when it is copied; else NULL */
+    int64_t bytes; /* compact */
+    uint32_t element; /* alignment that the program expects */
 };
 
 struct mcc_ctx {
     struct mcc_rt_run run;
     uint32_t busy;
-    bool owned;                        /* allocated by ctx_new */
-    bool planned;                      /* dims, plan and bound[].bytes belong together */
-    size_t size;                       /* of the struct with its tables, or of the caller's memory */
-    char *work;                        /* work region; NULL: none yet */
+    bool owned; /* allocated by ctx_new */
+    bool planned; /* dims, plan and bound[].bytes belong together */
+    size_t size; /* of the struct with its tables, or of the caller's memory */
+    char *work; /* work region; NULL: none yet */
     size_t work_size;
-    int64_t *dims;                     /* n_in_dims: what the plan was made for */
-    int64_t *plan;                     /* symbols, arena bytes, output dims */
-    int64_t *args;                     /* of the program */
-    struct rt_bound *bound;            /* n_in + n_out */
+    int64_t *dims; /* n_in_dims: what the plan was made for */
+    int64_t *plan; /* symbols, arena bytes, output dims */
+    int64_t *args; /* of the program */
+    struct rt_bound *bound; /* n_in + n_out */
 };
 
-void rt_model_drop(struct mcc_model *);              /* one reference less; frees at none (rt_open.c) */
+void rt_model_drop(struct mcc_model *); /* one reference less; frees at none (rt_open.c) */
 
 /* ---- memory and text (rt_error.c) ------------------------------------------------------------------------------ */
 
-void *rt_alloc(const struct mcc_model *, size_t bytes);          /* 64-aligned; NULL on failure */
+void *rt_alloc(const struct mcc_model *, size_t bytes); /* 64-aligned; NULL on failure */
 void rt_release(const struct mcc_model *, void *, size_t bytes);
 
 /* Fills *error (may be NULL) and returns code. Formats: %s (names cut to 80 bytes, control bytes as '?'), %lld. */
@@ -139,7 +147,10 @@ int rt_error_run(const struct mcc_rt_run *, mcc_error *);
 
 /* ---- shapes (rt_bind.c) ------------------------------------------------------------------------------------------ */
 
-static inline int64_t rt_round_up(int64_t n) { return (n + RT_ALIGN - 1) & -(int64_t)RT_ALIGN; }
+static inline int64_t rt_round_up(int64_t n)
+{
+    return (n + RT_ALIGN - 1) & -(int64_t)RT_ALIGN;
+}
 /* Bytes of a row-major tensor, sub-byte elements packed; false when they do not fit into 63 bits. Negative dims: 0. */
 bool rt_tensor_bytes(DLDataType, int64_t rank, const int64_t *dims, int64_t *bytes);
 uint64_t rt_port_flags(const struct mcc_rt_desc *, uint32_t port);
@@ -147,7 +158,7 @@ static inline bool rt_port_is_plain(uint64_t flags)
 {
     return (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING)) == 0;
 }
-static inline bool rt_port_is_tensor(uint64_t flags)   /* of strings, too */
+static inline bool rt_port_is_tensor(uint64_t flags) /* of strings, too */
 {
     return (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP)) == 0;
 }
@@ -176,9 +187,9 @@ void rt_copy_input(const DLTensor *, const struct rt_bound *);
 int rt_run_plan(const struct mcc_model *, const int64_t *dims, int64_t *out, char *scratch, mcc_error *);
 /* Bytes of arena for a plan's result; checked. */
 int rt_plan_arena(const struct mcc_model *, const int64_t *out, int64_t *bytes, mcc_error *);
-int64_t rt_ctx_fixed_bytes(const struct mcc_model *);           /* the struct with its tables (rt_ctx.c) */
+int64_t rt_ctx_fixed_bytes(const struct mcc_model *); /* the struct with its tables (rt_ctx.c) */
 int64_t rt_ctx_scratch_bytes(const struct mcc_model *);
-bool rt_is_dynamic(const struct mcc_rt_desc *, uint32_t k);      /* output k: the data decides extents, or no tensor */
+bool rt_is_dynamic(const struct mcc_rt_desc *, uint32_t k); /* output k: the data decides extents, or no tensor */
 
 /* ---- runs (rt_run.c) -------------------------------------------------------------------------------------------------- */
 
@@ -202,12 +213,15 @@ int rt_output_dims(const struct mcc_ctx *, uint32_t k, int64_t *rank, const int6
 /* 16-aligned memory until the run ends; NULL when the run has failed. Many small ones share a segment. */
 void *rt_run_alloc(struct mcc_rt_run *, int64_t bytes);
 /* Temporary memory: everything allocated after rt_run_mark goes at rt_run_reset. */
-struct rt_mark { struct rt_segment *segments; char *spare, *small, *small_end; };
+struct rt_mark {
+    struct rt_segment *segments;
+    char *spare, *small, *small_end;
+};
 struct rt_mark rt_run_mark(const struct mcc_rt_run *);
 void rt_run_reset(struct mcc_rt_run *, struct rt_mark);
 int64_t rt_elem_bytes(int64_t elem);
 DLDataType rt_elem_dtype(int64_t elem);
-int64_t rt_elem_of(DLDataType);                       /* RT_ELEM_NONE: no such element */
+int64_t rt_elem_of(DLDataType); /* RT_ELEM_NONE: no such element */
 /* A value around borrowed dims and data. */
 struct mcc_rt_value *rt_value_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims,
                                      const void *data);
@@ -216,21 +230,21 @@ struct mcc_rt_value *rt_value_list(struct mcc_rt_run *, int64_t kind, int64_t el
 
 /* ---- threads (rt_pool.c) ------------------------------------------------------------------------------------------------ */
 
-uint32_t rt_cpu_count(void);                          /* CPUs that this process may run on, at least 1 */
+uint32_t rt_cpu_count(void); /* CPUs that this process may run on, at least 1 */
 void rt_pool_init(struct rt_pool *, uint32_t threads);
 void rt_pool_close(struct mcc_model *);
-uint64_t rt_clock(void);                              /* monotonic nanoseconds */
+uint64_t rt_clock(void); /* monotonic nanoseconds */
 
 /* ---- weights (rt_weights.c, rt_hash.c) ------------------------------------------------------------------------------------- */
 
 int rt_weights_open(struct mcc_model *, mcc_error *);
 void rt_weights_close(struct mcc_model *);
-uint64_t rt_hash(const void *, size_t);               /* XXH64, seed 0 */
+uint64_t rt_hash(const void *, size_t); /* XXH64, seed 0 */
 
 /* ---- the public functions ----------------------------------------------------------------------------------------------------- */
 
 int mcc_rt_open(const mcc_host *, mcc_model **, mcc_error *);
-int rt_open_desc(const struct mcc_rt_desc *, const mcc_host *, mcc_model **, mcc_error *);   /* of any model */
+int rt_open_desc(const struct mcc_rt_desc *, const mcc_host *, mcc_model **, mcc_error *); /* of any model */
 void mcc_rt_close(mcc_model *);
 int mcc_rt_plan(const mcc_model *, const DLTensor *const *in, int64_t *const *out_shape, size_t *ctx_bytes,
                 mcc_error *);

@@ -19,7 +19,9 @@ void free(void *);
 
 unsigned long getauxval(unsigned long type);
 
-struct timespec { long tv_sec, tv_nsec; };   /* LP64 targets only */
+struct timespec {
+    long tv_sec, tv_nsec;
+}; /* LP64 targets only */
 int clock_gettime(int clock, struct timespec *);
 
 /* Perhaps absent (rt_threads.c). pthread_t is one word in every libc of Linux. */

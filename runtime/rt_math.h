@@ -24,7 +24,10 @@ static inline uint64_t rt_double_bits(double x)
     return bits;
 }
 
-static inline double rt_abs(double x) { return x < 0 ? -x : x; }
+static inline double rt_abs(double x)
+{
+    return x < 0 ? -x : x;
+}
 
 /* Correctly rounded: one instruction everywhere. */
 static inline double rt_sqrt(double x)
@@ -132,7 +135,7 @@ static inline double rt_log(double x)
     double s = (m - 1) / (m + 1), z = s * s, sum = 0;
     for (int i = 25; i >= 3; i -= 2)
         sum = (sum + 1.0 / i) * z;
-    const double ln2_high = 0.6931471803691238, ln2_low = 1.9082149292705877e-10;   /* 33 bits, and the rest */
+    const double ln2_high = 0.6931471803691238, ln2_low = 1.9082149292705877e-10; /* 33 bits, and the rest */
     return exponent * ln2_high + (2 * s + (2 * s * sum + exponent * ln2_low));
 }
 

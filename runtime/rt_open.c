@@ -55,8 +55,8 @@ static int prepare_constants(struct mcc_model *model, mcc_error *error)
         rt_release(model, scratch, scratch_bytes);
         return rt_error(error, MCC_E_NOMEM, -1, "open: out of memory for constants");
     }
-    struct mcc_rt_run run = { .model = model, .threads = model->threads, .scratch = scratch };
-    int64_t args[2] = { (int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants };
+    struct mcc_rt_run run = {.model = model, .threads = model->threads, .scratch = scratch};
+    int64_t args[2] = {(int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants};
     struct rt_fp fp = rt_fp_enter();
     model->variant->prepare(args, 0, 0, scratch + model->threads * (size_t)model->scratch, &run);
     rt_fp_leave(fp);
@@ -70,7 +70,7 @@ void rt_model_drop(struct mcc_model *model)
         return;
     rt_weights_close(model);
     rt_release(model, model->constants, (size_t)model->desc->const_bytes);
-    struct mcc_model copy = { .host = model->host };
+    struct mcc_model copy = {.host = model->host};
     rt_release(&copy, model, sizeof *model);
 }
 
@@ -79,7 +79,7 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
     if (!result)
         return rt_error(error, MCC_E_ARG, -1, "open: the result is NULL");
     *result = NULL;
-    struct mcc_model start = { .desc = desc, .api = desc->api, .references = 1 };
+    struct mcc_model start = {.desc = desc, .api = desc->api, .references = 1};
     start.scratch = rt_round_up(desc->scratch_bytes);
     int code = take_host(&start, host, error);
     if (!code)

@@ -13,12 +13,39 @@
 #include "runtime/rt.h"
 
 enum {
-    RT_ELEM_NONE, RT_ELEM_F32, RT_ELEM_F64, RT_ELEM_F16, RT_ELEM_BF16, RT_ELEM_F8E4M3FN, RT_ELEM_F8E4M3FNUZ,
-    RT_ELEM_F8E5M2, RT_ELEM_F8E5M2FNUZ, RT_ELEM_F8E8M0, RT_ELEM_F4E2M1, RT_ELEM_I8, RT_ELEM_I16, RT_ELEM_I32,
-    RT_ELEM_I64, RT_ELEM_I4, RT_ELEM_I2, RT_ELEM_U8, RT_ELEM_U16, RT_ELEM_U32, RT_ELEM_U64, RT_ELEM_U4, RT_ELEM_U2,
-    RT_ELEM_BOOL, RT_ELEM_C64, RT_ELEM_C128, RT_ELEM_STR, RT_ELEM_COUNT
+    RT_ELEM_NONE,
+    RT_ELEM_F32,
+    RT_ELEM_F64,
+    RT_ELEM_F16,
+    RT_ELEM_BF16,
+    RT_ELEM_F8E4M3FN,
+    RT_ELEM_F8E4M3FNUZ,
+    RT_ELEM_F8E5M2,
+    RT_ELEM_F8E5M2FNUZ,
+    RT_ELEM_F8E8M0,
+    RT_ELEM_F4E2M1,
+    RT_ELEM_I8,
+    RT_ELEM_I16,
+    RT_ELEM_I32,
+    RT_ELEM_I64,
+    RT_ELEM_I4,
+    RT_ELEM_I2,
+    RT_ELEM_U8,
+    RT_ELEM_U16,
+    RT_ELEM_U32,
+    RT_ELEM_U64,
+    RT_ELEM_U4,
+    RT_ELEM_U2,
+    RT_ELEM_BOOL,
+    RT_ELEM_C64,
+    RT_ELEM_C128,
+    RT_ELEM_STR,
+    RT_ELEM_COUNT
 };
-struct rt_string { const char *utf8; size_t bytes; };   /* an element of RT_ELEM_STR */
+struct rt_string {
+    const char *utf8;
+    size_t bytes;
+};   /* an element of RT_ELEM_STR */
 
 /* ---- values: tensors of unknown rank, sequences, optionals, maps (rt_value.c) -------------------------------------
  * Immutable, owned by the run, gone at its end. Programs carry the address as an index and may load the members. */
@@ -32,7 +59,8 @@ struct mcc_rt_value {
     struct mcc_rt_value *const *items; /* sequence, optional: n; map: n keys, then n values */
 };
 /* All of these give a value's address and fail. */
-int64_t mcc_rt_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims, const void *data);  /* copies */
+int64_t mcc_rt_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims,
+                      const void *data);  /* copies */
 int64_t mcc_rt_seq_new(struct mcc_rt_run *, int64_t elem);
 /* position: -n..n (insert) or -n..n-1; outside: MCC_E_VALUE. */
 int64_t mcc_rt_seq_insert(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, struct mcc_rt_value *item,
@@ -91,40 +119,43 @@ int64_t mcc_rt_nonzero(struct mcc_rt_run *, int64_t elem, const void *src, int64
  * of batch, class, falling score. center 1: boxes are x, y, width, height; 0: two corners. The three scalars may be NULL
  * (0 boxes; 0; no threshold). selected has room for batches * classes * min(n, max) rows. Gives the number of rows; fails */
 int64_t mcc_rt_nms(struct mcc_rt_run *, const float *boxes, const float *scores, int64_t batches, int64_t n,
-                   int64_t classes, const int64_t *max_per_class, const float *iou, const float *score,
-                   int64_t center, int64_t *selected);
+                   int64_t classes, const int64_t *max_per_class, const float *iou, const float *score, int64_t center,
+                   int64_t *selected);
 
 /* ---- strings (rt_strings.c): UTF-8, not terminated; results live until the run ends ------------------------------------- */
 
 int64_t mcc_rt_str_equal(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b, uint8_t *dst,
                          int64_t n);
 int64_t mcc_rt_str_concat(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b,
-                          struct rt_string *dst, int64_t n);   /* fails */
+                          struct rt_string *dst, int64_t n); /* fails */
 /* Broadcasts, aligned at the last dims: each dim of src is 1 or the same in dst. rank at most 32. */
 int64_t mcc_rt_str_spread(struct mcc_rt_run *, const struct rt_string *src, int64_t src_rank, const int64_t *src_dims,
                           struct rt_string *dst, int64_t rank, const int64_t *dims);
 /* The address of as many strings as a constant holds: u32 count, then for each u32 bytes and the bytes; fails. */
 int64_t mcc_rt_str_list(struct mcc_rt_run *, const uint8_t *packed);
 /* dst[i]: which string of such a constant src[i] is, from 1; the last one if several are; 0: none. */
-int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *packed, int64_t *dst);
+int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *packed,
+                        int64_t *dst);
 /* dst[i]: number src[i] of a list of `count` strings; another number fails. */
 int64_t mcc_rt_str_pick(struct mcc_rt_run *, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
                         struct rt_string *dst);
 /* dst[i]: whether src[i] as a whole matches the regular expression of a table. u8 class[256] of the bytes, u16 classes, u16
  * states, then for each state u16 accepts (0 or 1) and u16 next[classes]; state 0 leads nowhere, 1 is the start. */
-int64_t mcc_rt_str_match(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *table, uint8_t *dst);
+int64_t mcc_rt_str_match(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *table,
+                         uint8_t *dst);
 /* Numbers as text and back (rt_text.c); elem: f64, i64 or u64. Written as "%.8g" does, with INF, -INF and NaN. Read: a number
  * with point and exponent as you like, inf, infinity or nan, in white space; rounded to nearest. For integers it is cut, and
  * must be below 2^63 (u64: 2^64) in size; a sign wraps for u64. Anything else is MCC_E_VALUE. Both fail. */
 int64_t mcc_rt_str_format(struct mcc_rt_run *, int64_t elem, const void *src, int64_t n, struct rt_string *dst);
-int64_t mcc_rt_str_parse(struct mcc_rt_run *, int64_t node, int64_t elem, const struct rt_string *src, int64_t n, void *dst);
+int64_t mcc_rt_str_parse(struct mcc_rt_run *, int64_t node, int64_t elem, const struct rt_string *src, int64_t n,
+                         void *dst);
 /* Substrings of each of n strings, at most max_splits + 1 (negative: all). delimiter NULL or empty: runs of white space
  * delimit, none at the ends. counts[n]; gives the largest count. */
 int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
                                const struct rt_string *delimiter, int64_t max_splits, int64_t *counts);
 /* The substrings, [n, width], filled up with empty ones. */
-int64_t mcc_rt_str_split(struct mcc_rt_run *, const struct rt_string *src, int64_t n,
-                         const struct rt_string *delimiter, int64_t max_splits, int64_t width, struct rt_string *dst);
+int64_t mcc_rt_str_split(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const struct rt_string *delimiter,
+                         int64_t max_splits, int64_t width, struct rt_string *dst);
 /* StringNormalizer of n strings: drops stop words (compared without case unless case_sensitive), then maps ASCII letters:
  * mapping 0 none, 1 lower, 2 upper; other letters fail. Nothing left: one empty string. dst has room for max(n, 1); gives the count; fails */
 int64_t mcc_rt_str_normalize(struct mcc_rt_run *, const struct rt_string *src, int64_t n, int64_t mapping,
@@ -145,7 +176,7 @@ int64_t mcc_rt_dft(struct mcc_rt_run *, int64_t elem, const void *src, void *dst
  * the low 32 bits of seed alone; a and b are the bits of doubles. fails */
 int64_t mcc_rt_rng(struct mcc_rt_run *, int64_t elem, void *dst, int64_t n, int64_t is_normal, int64_t seed,
                    int64_t a_bits, int64_t b_bits);
-double mcc_rt_fmod(double, double);    /* exact, sign of the dividend; called by code, not by L_CALL */
+double mcc_rt_fmod(double, double); /* exact, sign of the dividend; called by code, not by L_CALL */
 float mcc_rt_fmodf(float, float);
 
 #endif

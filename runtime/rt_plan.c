@@ -6,8 +6,8 @@
 int rt_run_plan(const struct mcc_model *model, const int64_t *dims, int64_t *out, char *scratch, mcc_error *error)
 {
     const struct mcc_rt_desc *desc = model->desc;
-    struct mcc_rt_run run = { .model = (struct mcc_model *)model, .threads = 1, .scratch = scratch };
-    int64_t args[2] = { (int64_t)(intptr_t)dims, (int64_t)(intptr_t)out };
+    struct mcc_rt_run run = {.model = (struct mcc_model *)model, .threads = 1, .scratch = scratch};
+    int64_t args[2] = {(int64_t)(intptr_t)dims, (int64_t)(intptr_t)out};
     for (uint32_t i = 0; i < desc->n_sym; i++)
         out[i] = 0;
     desc->plan(args, 0, 0, scratch, &run);
@@ -29,12 +29,12 @@ static int copy_bytes(const struct mcc_model *model, const DLTensor *const *in, 
     const mcc_api *api = model->api;
     *bytes = 0;
     for (uint32_t k = 0; k < api->n_in; k++) {
-        struct rt_bound bound = { .bytes = 0 };
+        struct rt_bound bound = {.bytes = 0};
         if (!rt_port_is_tensor(rt_port_flags(model->desc, k)))
             continue;
         DLTensor tensor = *in[k];
         if (!tensor.data)
-            tensor.data = (void *)(uintptr_t)RT_ALIGN;   /* only its alignment is looked at */
+            tensor.data = (void *)(uintptr_t)RT_ALIGN; /* only its alignment is looked at */
         if (!rt_tensor_bytes(tensor.dtype, tensor.ndim, tensor.shape, &bound.bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", api->in[k].name);
         int code = rt_bind_input(&api->in[k], &tensor, &bound, error);

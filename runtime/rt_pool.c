@@ -28,14 +28,14 @@ enum {
 
 uint64_t rt_clock(void)
 {
-    struct timespec now = { 0, 0 };
+    struct timespec now = {0, 0};
     clock_gettime(1 /* CLOCK_MONOTONIC */, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 uint32_t rt_cpu_count(void)
 {
-    uint64_t mask[RT_THREADS_MAX * 4 / 64] = { 0 };
+    uint64_t mask[RT_THREADS_MAX * 4 / 64] = {0};
     long bytes = rt_syscall(SYS_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
     uint32_t n = 0;
     for (long i = 0; i < bytes / 8; i++)
@@ -43,7 +43,10 @@ uint32_t rt_cpu_count(void)
     return n == 0 ? 1 : n > RT_THREADS_MAX ? RT_THREADS_MAX : n;
 }
 
-static bool has_stopped(const struct mcc_rt_run *run) { return __atomic_load_n(&run->stop, __ATOMIC_RELAXED) != 0; }
+static bool has_stopped(const struct mcc_rt_run *run)
+{
+    return __atomic_load_n(&run->stop, __ATOMIC_RELAXED) != 0;
+}
 
 /* ---- ranges: claiming ------------------------------------------------------------------------------------------- */
 
@@ -55,7 +58,10 @@ static void job_cut(struct rt_job *job, int64_t chunk)
     job->most = (uint32_t)((chunk - 1) / job->unit + 1);
 }
 
-static uint64_t *home_at(const struct rt_homes *homes, uint32_t i) { return homes->range + (size_t)i * homes->stride; }
+static uint64_t *home_at(const struct rt_homes *homes, uint32_t i)
+{
+    return homes->range + (size_t)i * homes->stride;
+}
 
 /* Gives each of the first n threads its range of the job. */
 static void homes_fill(const struct rt_homes *homes, uint32_t n, const struct rt_job *job)
@@ -100,7 +106,8 @@ static bool is_moot(const struct rt_job *job, uint32_t begin)
 {
     if (__atomic_load_n(&job->run->stop, __ATOMIC_ACQUIRE) == 0)
         return false;
-    return __atomic_load_n(&job->run->code, __ATOMIC_RELAXED) == 0 || begin * job->unit > __atomic_load_n(&job->run->index, __ATOMIC_RELAXED);
+    return __atomic_load_n(&job->run->code, __ATOMIC_RELAXED) == 0 ||
+           begin * job->unit > __atomic_load_n(&job->run->index, __ATOMIC_RELAXED);
 }
 
 /* Claims, for a thread that owns units of the job, the ranges of which nothing need be done; how many units. */
@@ -214,10 +221,13 @@ static void *worker_main(void *arg)
 
 void rt_pool_init(struct rt_pool *pool, uint32_t threads)
 {
-    *pool = (struct rt_pool){ .spin_ns = threads > 1 && rt_cpu_count() > 1 ? SPIN_NS : 0 };
+    *pool = (struct rt_pool){.spin_ns = threads > 1 && rt_cpu_count() > 1 ? SPIN_NS : 0};
 }
 
-static size_t homes_bytes(const struct mcc_model *model) { return (size_t)model->threads * HOME_WORDS * sizeof(uint64_t); }
+static size_t homes_bytes(const struct mcc_model *model)
+{
+    return (size_t)model->threads * HOME_WORDS * sizeof(uint64_t);
+}
 
 /* Starts as many workers as the system grants; none is fine. Their signals stay blocked: handlers of the host run on
  * its own threads. The two numbers that libc itself uses between threads stay open. */
@@ -229,14 +239,14 @@ static void start_workers(struct mcc_model *model)
     if (!pool->threads.create || !pool->threads.join)
         return;
     pool->workers = rt_alloc(model, n * sizeof *pool->workers);
-    pool->homes = (struct rt_homes){ rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads };
+    pool->homes = (struct rt_homes){rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads};
     for (uint32_t i = 0; pool->homes.range && i < model->threads; i++)
         *home_at(&pool->homes, i) = 0;
     uint64_t all = ~(uint64_t)0 & ~((uint64_t)3 << 31), saved = 0;
     long masked = rt_syscall(SYS_sigmask, 2 /* SIG_SETMASK */, (long)&all, (long)&saved, 8, 0, 0);
     for (uint32_t i = 0; pool->workers && pool->homes.range && i < n; i++) {
         struct rt_worker *worker = &pool->workers[i];
-        *worker = (struct rt_worker){ .pool = pool, .index = i + 1 };
+        *worker = (struct rt_worker){.pool = pool, .index = i + 1};
         if (pool->threads.create(&worker->thread, NULL, worker_main, worker) != 0)
             break;
         pool->n_workers++;
@@ -252,10 +262,11 @@ static bool pool_take(struct mcc_model *model)
     int32_t self = rt_getpid(), owner = __atomic_load_n(&pool->pid, __ATOMIC_ACQUIRE);
     if (owner != 0 && owner != self) {
         /* A fork's child: the threads, and whatever they were doing, are the parent's. */
-        if (owner < 0 || !__atomic_compare_exchange_n(&pool->pid, &owner, -1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        if (owner < 0 ||
+            !__atomic_compare_exchange_n(&pool->pid, &owner, -1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
             return false;
         uint64_t spin_ns = pool->spin_ns;
-        *pool = (struct rt_pool){ .spin_ns = spin_ns, .pid = -1 };
+        *pool = (struct rt_pool){.spin_ns = spin_ns, .pid = -1};
         __atomic_store_n(&pool->pid, 0, __ATOMIC_RELEASE);
     }
     if (__atomic_exchange_n(&pool->busy, 1, __ATOMIC_ACQUIRE))
@@ -325,7 +336,10 @@ static void launch_pool(struct rt_pool *pool, const struct rt_job *job)
 }
 
 /* On threads of the host: one call for each home, in whatever order and on however many threads. */
-struct host_job { struct rt_job job; struct rt_homes homes; };
+struct host_job {
+    struct rt_job job;
+    struct rt_homes homes;
+};
 
 static void host_body(void *arg, size_t i)
 {
@@ -344,7 +358,7 @@ static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
     const mcc_host *host = &run->model->host;
     uint64_t range[RT_THREADS_MAX];
     uint32_t chunks = (job->units - 1) / job->most + 1, n = chunks < run->threads ? chunks : run->threads;
-    struct host_job body = { *job, { range, 1, n } };
+    struct host_job body = {*job, {range, 1, n}};
     homes_fill(&body.homes, n, job);
     host->parallel(host->user, n, host_body, &body);
 }
@@ -396,7 +410,7 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         fn(args, 0, count, run->scratch, run);
         return has_stopped(run);
     }
-    struct rt_job job = { .fn = fn, .args = args, .run = run, .count = count, .kernel = kernel };
+    struct rt_job job = {.fn = fn, .args = args, .run = run, .count = count, .kernel = kernel};
     if (seen)
         launch_seen(&job, ns, large);
     else

@@ -7,7 +7,12 @@
 
 enum { N = 624, M = 397 };
 
-struct twister { uint32_t state[N]; uint32_t at; bool has_spare; double spare; };
+struct twister {
+    uint32_t state[N];
+    uint32_t at;
+    bool has_spare;
+    double spare;
+};
 
 static void twister_seed(struct twister *t, uint32_t seed)
 {

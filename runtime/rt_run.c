@@ -208,8 +208,8 @@ static void lay_out(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t aren
         }
         args[k] = (int64_t)(intptr_t)bound->data;
         if (api->in[k].ndim < 0 && rt_port_is_tensor(rt_port_flags(model->desc, k)))
-            args[k] = (int64_t)(intptr_t)rt_value_tensor(&ctx->run, rt_elem_of(in[k]->dtype), in[k]->ndim,
-                                                         in[k]->shape, bound->data);
+            args[k] = (int64_t)(intptr_t)rt_value_tensor(&ctx->run, rt_elem_of(in[k]->dtype), in[k]->ndim, in[k]->shape,
+                                                         bound->data);
     }
     args += api->n_in + api->n_out;
     args[0] = (int64_t)(intptr_t)(ctx->work + scratch);
@@ -294,7 +294,7 @@ static int check_overlap(const struct mcc_ctx *ctx, uint32_t k, mcc_error *error
             return rt_error(error, MCC_E_ARG, -1, "output '%s' overlaps %s '%s'", api->out[k].name,
                             p < api->n_in ? "input" : "output",
                             p < api->n_in ? api->in[p].name : api->out[p - api->n_in].name);
-    struct rt_bound work = { .data = ctx->work, .bytes = (int64_t)ctx->work_size };
+    struct rt_bound work = {.data = ctx->work, .bytes = (int64_t)ctx->work_size};
     if (overlaps(out, &work))
         return rt_error(error, MCC_E_ARG, -1, "output '%s' overlaps the context's memory", api->out[k].name);
     return MCC_OK;

@@ -91,7 +91,8 @@ int64_t mcc_rt_nonzero_count(struct mcc_rt_run *run, int64_t elem, const void *s
     uint64_t mask = magnitude_mask(elem);
     (void)run;
     for (int64_t i = 0; i < n; i += 64)
-        count += __builtin_popcountll(nonzero_bits(elem, size, (const char *)src + i * size, n - i < 64 ? n - i : 64, mask));
+        count += __builtin_popcountll(
+            nonzero_bits(elem, size, (const char *)src + i * size, n - i < 64 ? n - i : 64, mask));
     return count;
 }
 
@@ -99,7 +100,7 @@ int64_t mcc_rt_nonzero_count(struct mcc_rt_run *run, int64_t elem, const void *s
 int64_t mcc_rt_nonzero(struct mcc_rt_run *run, int64_t elem, const void *src, int64_t rank, const int64_t *dims,
                        int64_t *indices, int64_t count)
 {
-    int64_t size = rt_elem_bytes(elem), n = 1, found = 0, at[RT_RANK_MAX] = { 0 }, line = rank ? dims[rank - 1] : 1;
+    int64_t size = rt_elem_bytes(elem), n = 1, found = 0, at[RT_RANK_MAX] = {0}, line = rank ? dims[rank - 1] : 1;
     uint64_t mask = magnitude_mask(elem);
     (void)run;
     for (int64_t i = 0; i < rank; i++)
@@ -124,13 +125,15 @@ int64_t mcc_rt_nonzero(struct mcc_rt_run *run, int64_t elem, const void *src, in
 
 /* ---- non-maximum suppression ------------------------------------------------------------------------------------- */
 
-struct box { float y0, x0, y1, x1, area; };
+struct box {
+    float y0, x0, y1, x1, area;
+};
 
 static struct box box_of(const float *p, bool center)
 {
     struct box b;
     if (center) {
-        b = (struct box){ p[1] - p[3] / 2, p[0] - p[2] / 2, p[1] + p[3] / 2, p[0] + p[2] / 2, 0 };
+        b = (struct box){p[1] - p[3] / 2, p[0] - p[2] / 2, p[1] + p[3] / 2, p[0] + p[2] / 2, 0};
     } else {
         b.y0 = p[0] < p[2] ? p[0] : p[2];
         b.y1 = p[0] < p[2] ? p[2] : p[0];
@@ -151,7 +154,14 @@ static bool too_close(const struct box *a, const struct box *b, float iou)
     return either > 0 && common / either > iou;
 }
 
-struct nms { const float *scores; struct box *boxes; int64_t *order, *spare, n, max; float iou; bool limit; float least; };
+struct nms {
+    const float *scores;
+    struct box *boxes;
+    int64_t *order, *spare, n, max;
+    float iou;
+    bool limit;
+    float least;
+};
 
 /* The best `most` of one class by falling score; equal scores by position; NaN, which comes first, is below every threshold. */
 static int64_t candidates(struct mcc_rt_run *run, const struct nms *nms, const float *scores, int64_t most)
@@ -187,8 +197,8 @@ static int64_t suppress(const struct nms *nms, int64_t n, int64_t batch, int64_t
 }
 
 /* Rows for one class. A few more candidates than there may be rows mostly do; else all are sorted. */
-static int64_t nms_class(struct mcc_rt_run *run, const struct nms *nms, const float *scores, int64_t batch, int64_t class,
-                         int64_t *rows)
+static int64_t nms_class(struct mcc_rt_run *run, const struct nms *nms, const float *scores, int64_t batch,
+                         int64_t class, int64_t *rows)
 {
     int64_t some = nms->max < nms->n / 4 ? nms->max + nms->max / 2 + 32 : nms->n, kept;
     for (some = some < nms->n ? some : nms->n;; some = nms->n) {
@@ -213,8 +223,9 @@ static int64_t nms_all(struct mcc_rt_run *run, struct nms *nms, const float *box
     for (int64_t batch = 0; batch < batches; batch++) {
         for (int64_t i = 0; i < nms->n; i++)
             nms->boxes[i] = box_of(boxes + 4 * (batch * nms->n + i), center);
-        for (int64_t class = 0; class < classes; class++) {
-            int64_t kept = nms_class(run, nms, scores + (batch * classes + class) * nms->n, batch, class, selected + 3 * rows);
+        for (int64_t class = 0; class < classes; class ++) {
+            int64_t kept = nms_class(run, nms, scores + (batch * classes + class) * nms->n, batch, class,
+                                     selected + 3 * rows);
             if (kept < 0)
                 return kept;
             rows += kept;
@@ -224,11 +235,14 @@ static int64_t nms_all(struct mcc_rt_run *run, struct nms *nms, const float *box
 }
 
 int64_t mcc_rt_nms(struct mcc_rt_run *run, const float *boxes, const float *scores, int64_t batches, int64_t n,
-                   int64_t classes, const int64_t *max_per_class, const float *iou, const float *score,
-                   int64_t center, int64_t *selected)
+                   int64_t classes, const int64_t *max_per_class, const float *iou, const float *score, int64_t center,
+                   int64_t *selected)
 {
-    struct nms nms = { .n = n, .max = max_per_class ? *max_per_class : 0, .iou = iou ? *iou : 0, .limit = score != NULL,
-                       .least = score ? *score : 0 };
+    struct nms nms = {.n = n,
+                      .max = max_per_class ? *max_per_class : 0,
+                      .iou = iou ? *iou : 0,
+                      .limit = score != NULL,
+                      .least = score ? *score : 0};
     if (nms.max <= 0 || n == 0)
         return 0;
     struct rt_mark mark = rt_run_mark(run);

@@ -60,12 +60,15 @@ static uint64_t key_of(int64_t elem, int64_t size, const char *p)
 
 /* ---- merge sort ----------------------------------------------------------------------------------------------- */
 
-struct item { uint64_t key; int64_t at; };
+struct item {
+    uint64_t key;
+    int64_t at;
+};
 
 /* What to compare: keys, or (wide) slices of the tensor [outer, n, inner]. */
 struct order {
     int64_t elem, size, outer, n, inner;
-    int64_t width;               /* elements of a slice that are compared, out of each run of `inner` */
+    int64_t width; /* elements of a slice that are compared, out of each run of `inner` */
     const char *src;
     bool wide;
 };
@@ -125,7 +128,11 @@ static struct item *merge_sort(const struct order *order, struct item *items, st
 /* ---- sort -------------------------------------------------------------------------------------------------------- */
 
 /* What of a sorted line is stored: the first `count` elements, to lines of as many. */
-struct sorted { char *values; int64_t *positions; int64_t count; };
+struct sorted {
+    char *values;
+    int64_t *positions;
+    int64_t count;
+};
 
 /* Element `from` of the line at src becomes number `to` of the line at `first`. */
 static void put_element(const struct order *line, const struct sorted *s, int64_t first, int64_t to, int64_t from)
@@ -140,12 +147,13 @@ static void put_element(const struct order *line, const struct sorted *s, int64_
         memcpy(s->values + at * size, src, (size_t)size);
 }
 
-static void sort_items(const struct order *line, struct item *items, bool descending, const struct sorted *s, int64_t first)
+static void sort_items(const struct order *line, struct item *items, bool descending, const struct sorted *s,
+                       int64_t first)
 {
     int64_t n = line->n, inner = line->inner, size = line->size;
     for (int64_t k = 0; k < n; k++) {
         uint64_t key = line->wide ? 0 : key_of(line->elem, size, line->src + k * inner * size);
-        items[k] = (struct item){ descending ? ~key : key, k };
+        items[k] = (struct item){descending ? ~key : key, k};
     }
     /* Strings have no key to turn round. Descending and stable: sort the reversed line, then
      * read the result backwards. */
@@ -178,7 +186,7 @@ static bool step_may(const char *src, float bound, bool descending)
 {
     typedef float lanes __attribute__((vector_size(16)));
     typedef int32_t mask __attribute__((vector_size(16)));
-    lanes x[RT_WORDS_STEP / 4], b = { bound, bound, bound, bound };
+    lanes x[RT_WORDS_STEP / 4], b = {bound, bound, bound, bound};
     int64_t behind[2];
     memcpy(x, src, sizeof x);
     mask all = descending ? x[0] <= b : x[0] >= b;
@@ -189,7 +197,10 @@ static bool step_may(const char *src, float bound, bool descending)
 }
 
 /* Room for the words of a line: all of them, or as many as choosing `keep` takes. */
-static int64_t words_room(int64_t n, int64_t keep) { return keep >= n / 4 ? n : 2 * keep + 3 * RT_WORDS_STEP; }
+static int64_t words_room(int64_t n, int64_t keep)
+{
+    return keep >= n / 4 ? n : 2 * keep + 3 * RT_WORDS_STEP;
+}
 
 /* Keys of n elements from `src` on. flip: all bits where large elements go first. */
 static void step_keys(const struct order *line, const char *src, int64_t n, uint32_t flip, uint32_t *keys)
@@ -214,7 +225,8 @@ static void offer_line(const struct order *line, struct rt_words *words, bool de
     for (int64_t at = 0; at < line->n; at += RT_WORDS_STEP) {
         int64_t n = line->n - at < RT_WORDS_STEP ? line->n - at : RT_WORDS_STEP;
         const char *src = line->src + at * line->inner * line->size;
-        if (dense && n == RT_WORDS_STEP && words->bounded && !step_may(src, float32_of_key(words->bound ^ flip), descending))
+        if (dense && n == RT_WORDS_STEP && words->bounded &&
+            !step_may(src, float32_of_key(words->bound ^ flip), descending))
             continue;
         if (dense && n == RT_WORDS_STEP)
             dense_keys(src, flip, keys);
@@ -224,27 +236,30 @@ static void offer_line(const struct order *line, struct rt_words *words, bool de
     }
 }
 
-static void sort_words(const struct order *line, uint64_t *memory, bool descending, const struct sorted *s, int64_t first)
+static void sort_words(const struct order *line, uint64_t *memory, bool descending, const struct sorted *s,
+                       int64_t first)
 {
     int64_t n = line->n, room = words_room(n, s->count);
-    struct rt_words words = { .word = memory, .spare = memory + room, .keep = s->count, .room = room };   /* of a whole line nothing is cut */
+    struct rt_words words = {
+        .word = memory, .spare = memory + room, .keep = s->count, .room = room}; /* of a whole line nothing is cut */
     offer_line(line, &words, descending);
     const uint64_t *sorted = room == n ? rt_words_sort(words.word, words.spare, words.n, 1) : rt_words_first(&words);
     for (int64_t k = 0; k < s->count; k++)
         put_element(line, s, first, k, (int64_t)(sorted[k] & 0xffffffff));
 }
 
-int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
-                    int64_t n, int64_t inner, int64_t descending, int64_t count)
+int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void *values, int64_t *positions,
+                    int64_t outer, int64_t n, int64_t inner, int64_t descending, int64_t count)
 {
-    struct order line = { elem, rt_elem_bytes(elem), 1, n, inner, 1, src, elem == RT_ELEM_STR };
-    struct sorted s = { values, positions, count < n ? count : n };
+    struct order line = {elem, rt_elem_bytes(elem), 1, n, inner, 1, src, elem == RT_ELEM_STR};
+    struct sorted s = {values, positions, count < n ? count : n};
     bool words = !line.wide && line.size <= 4 && n < UINT32_MAX;
     int64_t bytes;
     if (s.count <= 0 || outer == 0 || inner == 0)
         return 0;
     struct rt_mark mark = rt_run_mark(run);
-    if (__builtin_mul_overflow(words ? words_room(n, s.count) : n, 2 * (int64_t)(words ? sizeof(uint64_t) : sizeof(struct item)), &bytes))
+    if (__builtin_mul_overflow(words ? words_room(n, s.count) : n,
+                               2 * (int64_t)(words ? sizeof(uint64_t) : sizeof(struct item)), &bytes))
         bytes = INT64_MAX;
     void *memory = rt_run_alloc(run, bytes);
     if (!memory)
@@ -264,7 +279,9 @@ int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void 
 
 /* ---- unique --------------------------------------------------------------------------------------------------------- */
 
-struct group { int64_t first, count, rank; };   /* rank: place among the results */
+struct group {
+    int64_t first, count, rank;
+}; /* rank: place among the results */
 
 static void copy_slice(const struct order *order, char *values, int64_t count, int64_t to, int64_t from)
 {
@@ -274,12 +291,13 @@ static void copy_slice(const struct order *order, char *values, int64_t count, i
 }
 
 /* Groups of equal slices in ascending order; stable, so a group's first item is its first occurrence. group_of[slice]. */
-static int64_t make_groups(const struct order *order, const struct item *sorted, struct group *groups, int64_t *group_of)
+static int64_t make_groups(const struct order *order, const struct item *sorted, struct group *groups,
+                           int64_t *group_of)
 {
     int64_t count = 0;
     for (int64_t k = 0; k < order->n; k++) {
         if (k == 0 || goes_first(order, &sorted[k - 1], &sorted[k]))
-            groups[count++] = (struct group){ .first = sorted[k].at };
+            groups[count++] = (struct group){.first = sorted[k].at};
         groups[count - 1].count++;
         groups[count - 1].rank = count - 1;
         group_of[sorted[k].at] = count - 1;
@@ -306,7 +324,7 @@ static int64_t unique_of(struct mcc_rt_run *run, const struct order *order, bool
     if (!items || !groups || !group_of)
         return MCC_E_NOMEM;
     for (int64_t k = 0; k < n; k++)
-        items[k] = (struct item){ order->wide ? 0 : key_of(order->elem, order->size, order->src + k * order->size), k };
+        items[k] = (struct item){order->wide ? 0 : key_of(order->elem, order->size, order->src + k * order->size), k};
     int64_t count = make_groups(order, merge_sort(order, items, items + n, n), groups, group_of);
     if (!sorted)
         rank_by_occurrence(groups, group_of, n);
@@ -327,7 +345,7 @@ int64_t mcc_rt_unique(struct mcc_rt_run *run, int64_t elem, const void *src, int
                       int64_t sorted, void *values, int64_t *first, int64_t *inverse, int64_t *counts)
 {
     bool wide = elem == RT_ELEM_STR || outer != 1 || inner != 1;
-    struct order order = { elem, rt_elem_bytes(elem), outer, n, inner, inner, src, wide };
+    struct order order = {elem, rt_elem_bytes(elem), outer, n, inner, inner, src, wide};
     if (n == 0)
         return 0;
     if (n > INT64_MAX / 64) {

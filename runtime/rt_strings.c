@@ -33,7 +33,7 @@ int64_t mcc_rt_str_concat(struct mcc_rt_run *run, const struct rt_string *a, con
             memcpy(text, a[i].utf8, a[i].bytes);
         if (b[i].bytes > 0)
             memcpy(text + a[i].bytes, b[i].utf8, b[i].bytes);
-        dst[i] = (struct rt_string){ text, bytes };
+        dst[i] = (struct rt_string){text, bytes};
     }
     return 0;
 }
@@ -48,13 +48,14 @@ int64_t mcc_rt_str_list(struct mcc_rt_run *run, const uint8_t *packed)
     packed += sizeof n;
     for (uint32_t i = 0; i < n; i++) {
         memcpy(&bytes, packed, sizeof bytes);
-        list[i] = (struct rt_string){ (const char *)packed + sizeof bytes, bytes };
+        list[i] = (struct rt_string){(const char *)packed + sizeof bytes, bytes};
         packed += sizeof bytes + bytes;
     }
     return (int64_t)(intptr_t)list;
 }
 
-int64_t mcc_rt_str_find(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *packed, int64_t *dst)
+int64_t mcc_rt_str_find(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *packed,
+                        int64_t *dst)
 {
     uint32_t count, bytes;
     (void)run;
@@ -72,8 +73,8 @@ int64_t mcc_rt_str_find(struct mcc_rt_run *run, const struct rt_string *src, int
     return 0;
 }
 
-int64_t mcc_rt_str_pick(struct mcc_rt_run *run, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
-                        struct rt_string *dst)
+int64_t mcc_rt_str_pick(struct mcc_rt_run *run, const int64_t *src, int64_t n, const struct rt_string *list,
+                        int64_t count, struct rt_string *dst)
 {
     for (int64_t i = 0; i < n; i++) {
         if (src[i] < 0 || src[i] >= count) {
@@ -93,7 +94,8 @@ static uint16_t match_entry(const uint8_t *rows, size_t i)
     return entry;
 }
 
-int64_t mcc_rt_str_match(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *table, uint8_t *dst)
+int64_t mcc_rt_str_match(struct mcc_rt_run *run, const struct rt_string *src, int64_t n, const uint8_t *table,
+                         uint8_t *dst)
 {
     const uint8_t *rows = table + 256 + 2 * sizeof(uint16_t);
     size_t width = (size_t)match_entry(table + 256, 0) + 1;
@@ -109,16 +111,24 @@ int64_t mcc_rt_str_match(struct mcc_rt_run *run, const struct rt_string *src, in
 
 /* ---- split ------------------------------------------------------------------------------------------------------ */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 
-struct splitter { const char *at, *end; const struct rt_string *delimiter; int64_t left; bool done; };
+struct splitter {
+    const char *at, *end;
+    const struct rt_string *delimiter;
+    int64_t left;
+    bool done;
+};
 
 static struct splitter splitter_new(const struct rt_string *s, const struct rt_string *delimiter, int64_t max_splits)
 {
     bool words = !delimiter || delimiter->bytes == 0;
     const char *text = s->bytes > 0 ? s->utf8 : "";
-    return (struct splitter){ text, text + s->bytes, words ? NULL : delimiter, max_splits < 0 ? INT64_MAX : max_splits,
-                              false };
+    return (struct splitter){text, text + s->bytes, words ? NULL : delimiter, max_splits < 0 ? INT64_MAX : max_splits,
+                             false};
 }
 
 /* Words; the last one, when splits run out, is all that is left without the white space at its end. */
@@ -133,13 +143,13 @@ static bool next_word(struct splitter *s, struct rt_string *part)
         s->at = s->end;
         while (is_space(s->end[-1]))
             s->end--;
-        *part = (struct rt_string){ begin, (size_t)(s->end - begin) };
+        *part = (struct rt_string){begin, (size_t)(s->end - begin)};
         s->at = s->end;
         return true;
     }
     while (s->at < s->end && !is_space(*s->at))
         s->at++;
-    *part = (struct rt_string){ begin, (size_t)(s->at - begin) };
+    *part = (struct rt_string){begin, (size_t)(s->at - begin)};
     return true;
 }
 
@@ -153,12 +163,12 @@ static bool next_part(struct splitter *s, struct rt_string *part)
     const char *begin = s->at;
     for (const char *p = begin; s->left > 0 && (size_t)(s->end - p) >= n; p++)
         if (memcmp(p, s->delimiter->utf8, n) == 0) {
-            *part = (struct rt_string){ begin, (size_t)(p - begin) };
+            *part = (struct rt_string){begin, (size_t)(p - begin)};
             s->at = p + n;
             s->left--;
             return true;
         }
-    *part = (struct rt_string){ begin, (size_t)(s->end - begin) };
+    *part = (struct rt_string){begin, (size_t)(s->end - begin)};
     s->done = true;
     return true;
 }
@@ -174,7 +184,7 @@ int64_t mcc_rt_str_split_count(struct mcc_rt_run *run, const struct rt_string *s
         int64_t parts = 0;
         while (next_part(&split, &part))
             parts++;
-        if (counts)   /* NULL: only the largest is wanted */
+        if (counts) /* NULL: only the largest is wanted */
             counts[i] = parts;
         most = parts > most ? parts : most;
     }
@@ -191,15 +201,21 @@ int64_t mcc_rt_str_split(struct mcc_rt_run *run, const struct rt_string *src, in
         while (k < width && next_part(&split, &dst[i * width + k]))
             k++;
         for (; k < width; k++)
-            dst[i * width + k] = (struct rt_string){ "", 0 };
+            dst[i * width + k] = (struct rt_string){"", 0};
     }
     return 0;
 }
 
 /* ---- normalize ---------------------------------------------------------------------------------------------------- */
 
-static char lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
-static char upper(char c) { return c >= 'a' && c <= 'z' ? (char)(c - 32) : c; }
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+static char upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 32) : c;
+}
 
 static bool equal_letters(const struct rt_string *a, const struct rt_string *b)
 {
@@ -251,7 +267,7 @@ int64_t mcc_rt_str_normalize(struct mcc_rt_run *run, const struct rt_string *src
         dst[count++] = result;
     }
     if (count == 0)
-        dst[count++] = (struct rt_string){ "", 0 };
+        dst[count++] = (struct rt_string){"", 0};
     return count;
 }
 
@@ -260,7 +276,7 @@ int64_t mcc_rt_str_normalize(struct mcc_rt_run *run, const struct rt_string *src
 int64_t mcc_rt_str_spread(struct mcc_rt_run *run, const struct rt_string *src, int64_t src_rank,
                           const int64_t *src_dims, struct rt_string *dst, int64_t rank, const int64_t *dims)
 {
-    int64_t at[RT_RANK_MAX] = { 0 }, step[RT_RANK_MAX] = { 0 }, n = 1, stride = 1;
+    int64_t at[RT_RANK_MAX] = {0}, step[RT_RANK_MAX] = {0}, n = 1, stride = 1;
     (void)run;
     for (int64_t d = 0; d < rank; d++)
         n *= dims[d];
@@ -270,7 +286,7 @@ int64_t mcc_rt_str_spread(struct mcc_rt_run *run, const struct rt_string *src, i
     }
     for (int64_t i = 0, from = 0; i < n; i++) {
         dst[i] = src[from];
-        for (int64_t d = rank - 1; d >= 0; d--) {   /* the next point */
+        for (int64_t d = rank - 1; d >= 0; d--) { /* the next point */
             from += step[d];
             if (++at[d] < dims[d])
                 break;

@@ -9,11 +9,33 @@
 
 /* Linux system call numbers: x86-64 has its own, aarch64 and riscv64 share the generic table. */
 #if defined(__x86_64__)
-enum { SYS_read = 0, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, SYS_munmap = 11, SYS_sigmask = 14, SYS_madvise = 28,
-       SYS_getpid = 39, SYS_futex = 202, SYS_getaffinity = 204, SYS_openat = 257 };
+enum {
+    SYS_read = 0,
+    SYS_close = 3,
+    SYS_lseek = 8,
+    SYS_mmap = 9,
+    SYS_munmap = 11,
+    SYS_sigmask = 14,
+    SYS_madvise = 28,
+    SYS_getpid = 39,
+    SYS_futex = 202,
+    SYS_getaffinity = 204,
+    SYS_openat = 257
+};
 #elif defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
-enum { SYS_openat = 56, SYS_close = 57, SYS_lseek = 62, SYS_read = 63, SYS_futex = 98, SYS_getaffinity = 123,
-       SYS_sigmask = 135, SYS_getpid = 172, SYS_munmap = 215, SYS_mmap = 222, SYS_madvise = 233 };
+enum {
+    SYS_openat = 56,
+    SYS_close = 57,
+    SYS_lseek = 62,
+    SYS_read = 63,
+    SYS_futex = 98,
+    SYS_getaffinity = 123,
+    SYS_sigmask = 135,
+    SYS_getpid = 172,
+    SYS_munmap = 215,
+    SYS_mmap = 222,
+    SYS_madvise = 233
+};
 #else
 #error "no system call numbers for this architecture"
 #endif
@@ -70,7 +92,10 @@ static inline void rt_futex_wake(uint32_t *word, uint32_t n)
     rt_syscall(SYS_futex, (long)word, 129 /* FUTEX_WAKE_PRIVATE */, (long)n, 0, 0, 0);
 }
 
-static inline int32_t rt_getpid(void) { return (int32_t)rt_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0); }
+static inline int32_t rt_getpid(void)
+{
+    return (int32_t)rt_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
 
 static inline void rt_pause(void)
 {

@@ -94,7 +94,7 @@ int64_t mcc_rt_str_format(struct mcc_rt_run *run, int64_t elem, const void *src,
         return MCC_E_NOMEM;
     for (int64_t i = 0; i < n; i++) {
         char *end = put_number(at, elem, src, i);
-        dst[i] = (struct rt_string){ at, (size_t)(end - at) };
+        dst[i] = (struct rt_string){at, (size_t)(end - at)};
         at = end;
     }
     return 0;
@@ -102,9 +102,14 @@ int64_t mcc_rt_str_format(struct mcc_rt_run *run, int64_t elem, const void *src,
 
 /* ---- reading -------------------------------------------------------------------------------------------------------- */
 
-struct reader { const char *at, *end; };
+struct reader {
+    const char *at, *end;
+};
 
-static bool at_digit(const struct reader *r) { return r->at < r->end && *r->at >= '0' && *r->at <= '9'; }
+static bool at_digit(const struct reader *r)
+{
+    return r->at < r->end && *r->at >= '0' && *r->at <= '9';
+}
 
 static bool read_char(struct reader *r, char a, char b)
 {
@@ -127,7 +132,7 @@ static bool at_word(const struct reader *r, const char *word)
 /* White space at both ends, and the sign. */
 static struct reader reader_new(const struct rt_string *s, bool *negative)
 {
-    struct reader r = { s->utf8, s->utf8 + s->bytes };
+    struct reader r = {s->utf8, s->utf8 + s->bytes};
     while (r.at < r.end && (*r.at == ' ' || (*r.at >= '\t' && *r.at <= '\r')))
         r.at++;
     while (r.at < r.end && (r.end[-1] == ' ' || (r.end[-1] >= '\t' && r.end[-1] <= '\r')))
@@ -143,7 +148,7 @@ static int64_t read_digits(struct reader *r, struct rt_decimal *d)
 {
     int64_t seen = 0, point = 0;
     bool behind = false;
-    *d = (struct rt_decimal){ .n = 0 };
+    *d = (struct rt_decimal){.n = 0};
     for (;; r->at++) {
         if (!behind && r->at < r->end && *r->at == '.') {
             behind = true;
@@ -197,7 +202,9 @@ static bool read_f64(const struct rt_string *s, double *out)
     bool negative;
     struct rt_decimal d;
     struct reader r = reader_new(s, &negative);
-    uint64_t special = at_word(&r, "inf") || at_word(&r, "infinity") ? (uint64_t)0x7ff << 52 : at_word(&r, "nan") ? (uint64_t)0x7ff8 << 48 : 0;
+    uint64_t special = at_word(&r, "inf") || at_word(&r, "infinity") ? (uint64_t)0x7ff << 52
+                       : at_word(&r, "nan")                          ? (uint64_t)0x7ff8 << 48
+                                                                     : 0;
     if (special) {
         special |= (uint64_t)negative << 63;
         memcpy(out, &special, sizeof *out);
@@ -230,7 +237,8 @@ static bool read_integer(const struct rt_string *s, bool is_signed, uint64_t *ou
     return true;
 }
 
-int64_t mcc_rt_str_parse(struct mcc_rt_run *run, int64_t node, int64_t elem, const struct rt_string *src, int64_t n, void *dst)
+int64_t mcc_rt_str_parse(struct mcc_rt_run *run, int64_t node, int64_t elem, const struct rt_string *src, int64_t n,
+                         void *dst)
 {
     for (int64_t i = 0; i < n; i++) {
         bool good = elem == RT_ELEM_F64 ? read_f64(&src[i], (double *)dst + i)

@@ -15,10 +15,10 @@ void *rt_threads_none(void)
 
 struct rt_threads rt_threads_find(void)
 {
-    struct rt_threads found = { pthread_create, pthread_join };
+    struct rt_threads found = {pthread_create, pthread_join};
     if ((found.create && found.join) || !dlopen || !dlsym)
         return found;
-    void *library = dlopen("libpthread.so.0", 2 /* RTLD_NOW */);       /* stays: it can never be unloaded */
+    void *library = dlopen("libpthread.so.0", 2 /* RTLD_NOW */); /* stays: it can never be unloaded */
     if (library) {
         *(void **)&found.create = dlsym(library, "pthread_create");
         *(void **)&found.join = dlsym(library, "pthread_join");

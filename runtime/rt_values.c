@@ -122,9 +122,16 @@ static int bind_tensors(struct mcc_ctx *ctx, const mcc_value *in, mcc_error *err
 /* ---- out ----------------------------------------------------------------------------------------------------------- */
 
 /* Hands out pieces of one block, or with base NULL only counts: the same walk does both. */
-struct builder { char *base; int64_t used; bool overflow; };
+struct builder {
+    char *base;
+    int64_t used;
+    bool overflow;
+};
 
-struct block_head { struct mcc_ctx *ctx; int64_t bytes; };   /* in the RT_ALIGN bytes before the first piece */
+struct block_head {
+    struct mcc_ctx *ctx;
+    int64_t bytes;
+}; /* in the RT_ALIGN bytes before the first piece */
 
 static void *take(struct builder *b, int64_t bytes, int64_t align)
 {
@@ -141,7 +148,7 @@ static void give_strings(struct builder *b, const struct rt_string *from, struct
             continue;
         if (from[i].bytes > 0)
             memcpy(text, from[i].utf8, from[i].bytes);
-        to[i] = (struct rt_string){ text, from[i].bytes };
+        to[i] = (struct rt_string){text, from[i].bytes};
     }
 }
 
@@ -160,9 +167,9 @@ static void give_tensor(struct builder *b, const struct mcc_rt_value *value, mcc
     memcpy(dims, value->dims, (size_t)value->rank * sizeof *dims);
     if (value->elem != RT_ELEM_STR && bytes > 0)
         memcpy(data, value->data, (size_t)bytes);
-    *tensor = (DLTensor){ .data = data, .device = { kDLCPU, 0 }, .ndim = (int32_t)value->rank, .dtype = dtype,
-                          .shape = dims };
-    *to = (mcc_value){ .kind = MCC_TENSOR, .present = 1, .tensor = tensor };
+    *tensor = (DLTensor){
+        .data = data, .device = {kDLCPU, 0}, .ndim = (int32_t)value->rank, .dtype = dtype, .shape = dims};
+    *to = (mcc_value){.kind = MCC_TENSOR, .present = 1, .tensor = tensor};
 }
 
 /* `to` is written only when the block exists. */
@@ -177,22 +184,24 @@ static void give_value(struct builder *b, const struct mcc_rt_value *value, mcc_
     for (int64_t i = 0; i < slots && depth < DEPTH_MAX && !b->overflow; i++)
         give_value(b, value->items[i], items ? &items[i] : NULL, depth + 1);
     if (items)
-        *to = (mcc_value){ .kind = (int32_t)value->kind, .present = value->kind != MCC_OPTIONAL || value->n > 0,
-                           .n = (size_t)value->n, .item = items };
+        *to = (mcc_value){.kind = (int32_t)value->kind,
+                          .present = value->kind != MCC_OPTIONAL || value->n > 0,
+                          .n = (size_t)value->n,
+                          .item = items};
 }
 
 static int give_output(struct mcc_ctx *ctx, const mcc_port *port, const struct mcc_rt_value *value, mcc_value *to,
                        mcc_error *error)
 {
-    struct builder count = { NULL, RT_ALIGN, false };
+    struct builder count = {NULL, RT_ALIGN, false};
     mcc_value unused;
     give_value(&count, value, &unused, 0);
     char *block = count.overflow ? NULL : rt_alloc(ctx->run.model, (size_t)count.used);
     if (!block)
         return rt_error(error, MCC_E_NOMEM, -1, "output '%s': out of memory", port->name);
-    struct builder build = { block, RT_ALIGN, false };
+    struct builder build = {block, RT_ALIGN, false};
     give_value(&build, value, to, 0);
-    *(struct block_head *)(void *)block = (struct block_head){ ctx, count.used };
+    *(struct block_head *)(void *)block = (struct block_head){ctx, count.used};
     return MCC_OK;
 }
 
@@ -205,7 +214,7 @@ void mcc_rt_value_release(mcc_ctx *ctx, mcc_value *value)
         char *block = (char *)first - RT_ALIGN;
         rt_release(ctx->run.model, block, (size_t)((struct block_head *)(void *)block)->bytes);
     }
-    *value = (mcc_value){ 0 };
+    *value = (mcc_value){0};
 }
 
 /* Buffers for outputs of planned shape; they live in the run and are copied afterwards like all others. */
@@ -260,7 +269,7 @@ int mcc_rt_run_values(mcc_ctx *ctx, const mcc_value *in, mcc_value *out, mcc_err
         return code;
     const mcc_api *api = ctx->run.model->api;
     for (uint32_t k = 0; k < api->n_out; k++)
-        out[k] = (mcc_value){ 0 };
+        out[k] = (mcc_value){0};
     code = bind_tensors(ctx, in, error);
     if (!code)
         code = take_inputs(ctx, in, error);

@@ -10,7 +10,10 @@
 
 enum { PATH_BYTES = 4096, AT_CWD = -100, OPEN_FLAGS = 02000000 | 04000 /* O_RDONLY | O_CLOEXEC | O_NONBLOCK */ };
 
-struct path { char text[PATH_BYTES]; size_t n; };
+struct path {
+    char text[PATH_BYTES];
+    size_t n;
+};
 
 static bool path_add(struct path *path, const char *s, size_t n)
 {

@@ -6,14 +6,14 @@
 
 #include <stdint.h>
 
-enum { RT_WORDS_STEP = 8 };     /* elements that are looked at together */
+enum { RT_WORDS_STEP = 8 }; /* elements that are looked at together */
 
 /* Smallest words so far, of those offered by ascending position. */
 struct rt_words {
-    uint64_t *word;                  /* room for `room` of them, */
-    uint64_t *spare;                 /* and for sorting as many */
-    int64_t n, keep, room;           /* room: for keep and a step, or for all that will be offered */
-    int bounded;                     /* keys from `bound` on are not among the smallest `keep` */
+    uint64_t *word; /* room for `room` of them, */
+    uint64_t *spare; /* and for sorting as many */
+    int64_t n, keep, room; /* room: for keep and a step, or for all that will be offered */
+    int bounded; /* keys from `bound` on are not among the smallest `keep` */
     uint32_t bound;
 };
 

@@ -11,7 +11,7 @@
 #include "cli/cpu.h"
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3, ROWS_MAX = 40 };
-#define AUTO_NS 2000000000.0       /* two seconds of timed runs when --runs is not given */
+#define AUTO_NS 2000000000.0 /* two seconds of timed runs when --runs is not given */
 
 static double now_ns(void)
 {
@@ -107,7 +107,8 @@ static DLTensor **outputs_plan(struct session *s, size_t *ctx_bytes)
         if (!blob_alloc(s->ctx, &b))
             return NULL;
         out[i] = NEW(arena, DLTensor);
-        *out[i] = (DLTensor){.data = b.data, .device = {kDLCPU, 0}, .ndim = port->ndim, .dtype = port->dtype, .shape = shape[i]};
+        *out[i] = (DLTensor){
+            .data = b.data, .device = {kDLCPU, 0}, .ndim = port->ndim, .dtype = port->dtype, .shape = shape[i]};
     }
     return out;
 }
@@ -129,7 +130,8 @@ static void print_times(struct session *s, double *ns, uint32_t n, size_t ctx_by
     strbuf_init(&text, &s->ctx->session);
     qsort(ns, n, sizeof *ns, by_number);
     strbuf_printf(&text, "%s: %u runs, median %.4f ms, p10 %.4f ms, p90 %.4f ms, least %.4f ms, workspace %zu bytes\n",
-                  s->ctx->model_path, n, ns[n / 2] / 1e6, ns[n / 10] / 1e6, ns[n - 1 - n / 10] / 1e6, ns[0] / 1e6, ctx_bytes);
+                  s->ctx->model_path, n, ns[n / 2] / 1e6, ns[n / 10] / 1e6, ns[n - 1 - n / 10] / 1e6, ns[0] / 1e6,
+                  ctx_bytes);
     terminal_print(&text);
 }
 
@@ -151,7 +153,8 @@ static void print_kernels(struct session *s, struct profile *p)
         total += p->nodes[i].ns;
         lost += p->nodes[i].ns * chunks_idle(&p->chunks, p->nodes[i].node, p->nodes[i].all);
     }
-    strbuf_printf(&text, "%10s %6s %9s %9s %6s%s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls", shared ? "  waits" : "", "source nodes");
+    strbuf_printf(&text, "%10s %6s %9s %9s %6s%s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls",
+                  shared ? "  waits" : "", "source nodes");
     for (uint32_t i = 0; i < p->n; i++) {
         const struct kernel_time *k = &p->nodes[i];
         if (!k->calls)
@@ -173,10 +176,12 @@ static void print_kernels(struct session *s, struct profile *p)
         strbuf_printf(&text, "\n");
     }
     if (left)
-        strbuf_printf(&text, "%10.2f %5.1f%%  %u more (--all shows them)\n", rest / 1e3, total > 0 ? 100 * rest / total : 0, left);
+        strbuf_printf(&text, "%10.2f %5.1f%%  %u more (--all shows them)\n", rest / 1e3,
+                      total > 0 ? 100 * rest / total : 0, left);
     strbuf_printf(&text, "%10.2f %5.1f%%  all kernels\n", total / 1e3, 100.0);
     if (shared)
-        strbuf_printf(&text, "%10.2f %5.1f%%  of them lost: a thread without work, of %u\n", lost / 1e3, total > 0 ? 100 * lost / total : 0, p->chunks.threads);
+        strbuf_printf(&text, "%10.2f %5.1f%%  of them lost: a thread without work, of %u\n", lost / 1e3,
+                      total > 0 ? 100 * lost / total : 0, p->chunks.threads);
     terminal_print(&text);
 }
 
@@ -261,7 +266,10 @@ enum fail command_bench(struct context *ctx, struct options *o)
     for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
         struct session s;
         mcc_host host = {
-            .size = sizeof host, .user = &profile, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant,
+            .size = sizeof host,
+            .user = &profile,
+            .threads = (uint32_t)o->threads,
+            .flags = (uint32_t)o->variant,
             .event = inside ? on_event : NULL,
             .chunk = inside && (threads > 1 || o->trace) ? on_chunk : NULL,
         };

@@ -41,7 +41,9 @@ __attribute__((noinline, target("avx512f"))) static int burst_512(long n)
     typedef vec16 vec;
     vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
     EACH(INIT)
-    for (long k = 0; k < n; k++) { EACH(STEP) }
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
     EACH(KEEP)
     return 16;
 }
@@ -51,7 +53,9 @@ __attribute__((noinline, target("avx2,fma"))) static int burst_256(long n)
     typedef vec8 vec;
     vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
     EACH(INIT)
-    for (long k = 0; k < n; k++) { EACH(STEP) }
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
     EACH(KEEP)
     return 8;
 }
@@ -69,7 +73,9 @@ __attribute__((noinline)) static int burst_any(long n)
     typedef vec4 vec;
     vec x = (vec){0} + 0.9999999f, y = (vec){0} + 1e-9f;
     EACH(INIT)
-    for (long k = 0; k < n; k++) { EACH(STEP) }
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
 #if defined(__x86_64__) || defined(__aarch64__)
     EACH(KEEP)
 #else
@@ -111,16 +117,16 @@ static double flops_rate(double *best)
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
 /* Or of all words, in eight vectors of T; bytes is a multiple of eight of them. */
-#define OR_BODY(T) \
-    const T *p = data; \
-    T a = {0}, b = {0}, c = {0}, d = {0}; \
+#define OR_BODY(T)                                        \
+    const T *p = data;                                    \
+    T a = {0}, b = {0}, c = {0}, d = {0};                 \
     for (uint64_t i = 0; i < bytes / sizeof(T); i += 8) { \
-        a |= p[i] | p[i + 4]; \
-        b |= p[i + 1] | p[i + 5]; \
-        c |= p[i + 2] | p[i + 6]; \
-        d |= p[i + 3] | p[i + 7]; \
-    } \
-    a |= b | c | d; \
+        a |= p[i] | p[i + 4];                             \
+        b |= p[i + 1] | p[i + 5];                         \
+        c |= p[i + 2] | p[i + 6];                         \
+        d |= p[i + 3] | p[i + 7];                         \
+    }                                                     \
+    a |= b | c | d;                                       \
     return a[0]
 
 #ifdef __x86_64__
@@ -176,13 +182,16 @@ static double read_rate(const void *data, uint64_t bytes)
 struct team {
     uint32_t threads;
     bool reading;
-    atomic_int go;               /* 0: not all are there yet, 1: work, -1: leave */
+    atomic_int go; /* 0: not all are there yet, 1: work, -1: leave */
     pthread_barrier_t barrier;
     _Alignas(128) atomic_long ball;
     _Alignas(128) double flops[CALIBRATE_THREADS];
     double best[CALIBRATE_THREADS], read[CALIBRATE_THREADS][CALIBRATE_LEVELS], round_trip;
 };
-struct member { struct team *team; uint32_t index; };
+struct member {
+    struct team *team;
+    uint32_t index;
+};
 
 /* The index-th CPU that the process may use. */
 static void pin(uint32_t index)
@@ -259,7 +268,7 @@ static void measure(struct calibration *c, uint32_t threads, bool reading)
         if (pthread_create(&id[started], NULL, work, &member[started]) != 0)
             break;
     }
-    atomic_store(&team.go, started == threads ? 1 : -1);   /* without one of them there is no measurement */
+    atomic_store(&team.go, started == threads ? 1 : -1); /* without one of them there is no measurement */
     for (uint32_t i = 0; i < started; i++)
         pthread_join(id[i], NULL);
     pthread_barrier_destroy(&team.barrier);
@@ -273,8 +282,14 @@ static void measure(struct calibration *c, uint32_t threads, bool reading)
     memcpy(c->level_bytes, level_bytes, sizeof level_bytes);
 }
 
-void calibrate(struct calibration *c, uint32_t threads) { measure(c, threads, true); }
-void calibrate_flops(struct calibration *c, uint32_t threads) { measure(c, threads, false); }
+void calibrate(struct calibration *c, uint32_t threads)
+{
+    measure(c, threads, true);
+}
+void calibrate_flops(struct calibration *c, uint32_t threads)
+{
+    measure(c, threads, false);
+}
 
 double calibration_limit(const struct calibration *c, uint64_t flops, uint64_t bytes, int *memory)
 {

@@ -10,10 +10,10 @@
 enum { CALIBRATE_LEVELS = 4, CALIBRATE_THREADS = 64 };
 struct calibration {
     uint32_t threads;
-    double flops, flops_best;                /* f32 multiply-adds (2 each) a nanosecond, all threads together: mean, best burst */
-    double round_trip;                       /* ns of a cache line between the first two threads; 0: one thread */
-    uint64_t level_bytes[CALIBRATE_LEVELS];  /* rising; per thread */
-    double level_read[CALIBRATE_LEVELS];     /* bytes a nanosecond, all threads together */
+    double flops, flops_best; /* f32 multiply-adds (2 each) a nanosecond, all threads together: mean, best burst */
+    double round_trip; /* ns of a cache line between the first two threads; 0: one thread */
+    uint64_t level_bytes[CALIBRATE_LEVELS]; /* rising; per thread */
+    double level_read[CALIBRATE_LEVELS]; /* bytes a nanosecond, all threads together */
 };
 
 /* Measures with so many threads, thread i on the i-th CPU that the process may use when there are several; about 0.1 s. */

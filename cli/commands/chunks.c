@@ -52,9 +52,11 @@ bool chunks_write(struct session *s, const struct chunks *c, const char *path)
             begin = c->of[t].last[0].from;
     }
     if (lost)
-        warn_at(s->ctx, (src_id){0}, NULL, "%u parts of kernels, beyond the first %d of each thread, are not in the trace", lost, CHUNKS_MOST);
+        warn_at(s->ctx, (src_id){0}, NULL,
+                "%u parts of kernels, beyond the first %d of each thread, are not in the trace", lost, CHUNKS_MOST);
     strbuf_init(&out, &s->ctx->session);
-    strbuf_printf(&out, "{\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
+    strbuf_printf(
+        &out, "{\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
     json_string(&out, s->api->name);
     strbuf_printf(&out, "}}");
     for (uint32_t t = 0; t < c->threads; t++)

@@ -4,15 +4,21 @@
 
 #include "cli/session.h"
 
-struct chunk { uint32_t node; uint64_t from, to; };   /* ns, of the runtime's clock */
+struct chunk {
+    uint32_t node;
+    uint64_t from, to;
+}; /* ns, of the runtime's clock */
 
 /* One thread's. Only that thread writes while a run is in progress. */
 struct thread_chunks {
-    double *busy;                /* ns by node, in all runs */
-    struct chunk *last;          /* of the last run */
-    uint32_t n, lost;            /* kept in `last`; beyond its room */
+    double *busy; /* ns by node, in all runs */
+    struct chunk *last; /* of the last run */
+    uint32_t n, lost; /* kept in `last`; beyond its room */
 };
-struct chunks { uint32_t threads, nodes; struct thread_chunks *of; };
+struct chunks {
+    uint32_t threads, nodes;
+    struct thread_chunks *of;
+};
 
 /* Room for so many threads; keep: the last run's chunks too. */
 void chunks_open(struct arena *, struct chunks *, uint32_t threads, uint32_t nodes, bool keep);

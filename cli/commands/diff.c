@@ -127,7 +127,8 @@ static void capture(struct diff *d, uint32_t index, value_id v)
     struct arena *arena = &d->c.ctx->session;
     const struct type *t = value_type(d->c.graph, v);
     struct stored place;
-    bool plain = t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->elem != ELEM_NONE && t->rank >= 0 && t->rank <= RANK_MAX;
+    bool plain = t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->elem != ELEM_NONE && t->rank >= 0 &&
+                 t->rank <= RANK_MAX;
     int64_t *dims = plain ? value_dims(d, t) : NULL;
     struct tensor *copy = NEW(arena, struct tensor);
     if (!dims)
@@ -286,9 +287,10 @@ static bool write_operands(const struct diff *d, const char *folder)
 
 static bool report(const struct diff *d, const char *what, const struct difference *f, const char *note)
 {
-    return error_at(d->c.ctx, FAIL_INTERNAL, (src_id){0}, NULL,
-                    "%s differs: %lld of %lld elements, most at element %lld: %.9g instead of %.9g, largest element %.6g%s", what,
-                    (long long)f->count, (long long)f->total, (long long)f->at, f->got, f->want, f->scale, note);
+    return error_at(
+        d->c.ctx, FAIL_INTERNAL, (src_id){0}, NULL,
+        "%s differs: %lld of %lld elements, most at element %lld: %.9g instead of %.9g, largest element %.6g%s", what,
+        (long long)f->count, (long long)f->total, (long long)f->at, f->got, f->want, f->scale, note);
 }
 
 /* Outputs against the interpreter's, or against the files of --against. */
@@ -304,7 +306,8 @@ static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
         const DLTensor *t = &out[i]->dl_tensor;
         const char *file = feed_find(&d->c.options->against, names[i]);
         struct tensor want = *d->want[g->outputs.data[i].value.i];
-        struct blob got = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim, .data = (char *)t->data + t->byte_offset}, blob;
+        struct blob got = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim, .data = (char *)t->data + t->byte_offset},
+                    blob;
         struct tensor wide;
         struct difference f;
         if (file && (!blob_read(d->c.ctx, file, &blob) || !blob_widen(d->c.ctx, &blob, &want)))
@@ -318,7 +321,8 @@ static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
         struct closeness close = {elem_looseness(want.elem) * d->c.options->tolerance, false};
         const char *what = arena_printf(&d->c.ctx->session, "output '%s'", names[i]);
         if (!shape)
-            return error_at(d->c.ctx, FAIL_INTERNAL, (src_id){0}, NULL, "%s has another type or shape than the reference", what);
+            return error_at(d->c.ctx, FAIL_INTERNAL, (src_id){0}, NULL,
+                            "%s has another type or shape than the reference", what);
         if (tensor_differs(&want, wide.data, close, &f))
             return report(d, what, &f, file ? " (of the file)" : "");
     }
@@ -350,7 +354,8 @@ static bool compare(struct diff *d)
         out[i]->deleter(out[i]);
     struct strbuf line;
     strbuf_init(&line, &ctx->session);
-    strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared, d->c.module->kernels.n, n);
+    strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared,
+                  d->c.module->kernels.n, n);
     if (ok && !d->c.options->quiet)
         terminal_print(&line);
     return ok;
@@ -361,7 +366,7 @@ static void diff_model(struct diff *d, struct options *o, const char *model, con
     struct context *ctx = d->c.ctx;
     struct options compiling = *o, running = *o;
     compiling.output = library;
-    compiling.emit = "none";           /* nothing but the library goes into the folder, which is removed with it */
+    compiling.emit = "none"; /* nothing but the library goes into the folder, which is removed with it */
     compiling.weights = "embedded";
     running.output = NULL;
     d->c.options = &compiling;

@@ -10,7 +10,10 @@ enum { STEPS_PART = 100 };
 double elem_looseness(enum elem elem)
 {
     switch (elem) {
-    case ELEM_F32: case ELEM_F64: case ELEM_C64: case ELEM_C128: return 1;
+    case ELEM_F32:
+    case ELEM_F64:
+    case ELEM_C64:
+    case ELEM_C128: return 1;
     case ELEM_F16: return 10;
     default: return elem_class(elem) == 'F' ? 80 : 0;
     }
@@ -34,7 +37,8 @@ bool tensor_differs(const struct tensor *want, const void *got, struct closeness
     }
     double allowed = close.relative * out->scale;
     for (int64_t i = 0; i < out->total; i++) {
-        double g = elem_to_f64(want->elem, g_data + i * size), w = elem_to_f64(want->elem, w_data + i * size), d = fabs(g - w);
+        double g = elem_to_f64(want->elem, g_data + i * size), w = elem_to_f64(want->elem, w_data + i * size),
+               d = fabs(g - w);
         if (same_number(g, w) || d <= allowed)
             continue;
         steps += d == 1;

@@ -13,21 +13,24 @@
 
 enum { LABEL_MAX = 100 };
 
-struct named { const char *name; value_id value; };
+struct named {
+    const char *name;
+    value_id value;
+};
 struct draw {
     const struct compilation *c;
-    const struct graph *g;           /* the imported graph */
+    const struct graph *g; /* the imported graph */
     const struct art_node *row;
     uint32_t n_rows;
-    const double *ns;                /* by source, below 0: not measured; NULL: no profile */
-    double most, total;              /* of ns */
-    uint32_t *lead;                  /* by source: the node whose kernels compute it; 0: none */
-    bool *hidden;                    /* by node */
-    uint32_t *next, *first, *last;   /* nodes of one region in one box: next by node, ends by leading source */
-    struct named *legal;             /* values of the legal graph that have names, sorted */
+    const double *ns; /* by source, below 0: not measured; NULL: no profile */
+    double most, total; /* of ns */
+    uint32_t *lead; /* by source: the node whose kernels compute it; 0: none */
+    bool *hidden; /* by node */
+    uint32_t *next, *first, *last; /* nodes of one region in one box: next by node, ends by leading source */
+    struct named *legal; /* values of the legal graph that have names, sorted */
     uint32_t n_legal, n_hidden;
     struct strbuf *out;
-    struct strbuf arrows;            /* behind all boxes: an arrow written inside one would draw its ends into it */
+    struct strbuf arrows; /* behind all boxes: an arrow written inside one would draw its ends into it */
 };
 
 /* Inside a quoted label, hostile bytes escaped, long names cut. */
@@ -125,7 +128,8 @@ static void put_arrow(struct draw *d, value_id v, const char *to)
     const struct value *value = v.i ? graph_value(d->g, v) : NULL;
     if (!value || is_constant(d, v))
         return;
-    strbuf_printf(&d->arrows, value->def.i ? "n%u -> %s [label=\"" : "v%u -> %s [label=\"", value->def.i ? value->def.i : v.i, to);
+    strbuf_printf(&d->arrows, value->def.i ? "n%u -> %s [label=\"" : "v%u -> %s [label=\"",
+                  value->def.i ? value->def.i : v.i, to);
     put_type(d, v);
     strbuf_printf(&d->arrows, "\"];\n");
 }
@@ -136,10 +140,11 @@ static void put_arrow(struct draw *d, value_id v, const char *to)
 static void put_fill(struct draw *d, uint32_t lead)
 {
     double x = d->ns && d->most > 0 && d->ns[lead] > 0 ? d->ns[lead] / d->most : 0, root = x;
-    for (int i = 0; i < 20 && x > 0; i++)       /* Newton's square root: no libm */
+    for (int i = 0; i < 20 && x > 0; i++) /* Newton's square root: no libm */
         root = 0.5 * (root + x / root);
     int rest = x > 0 ? 255 - (int)(195 * root) : 255;
-    strbuf_printf(d->out, d->ns ? "fillcolor=\"#ff%02x%02x\"" : "fillcolor=\"#eef3f8\"", (unsigned)rest, (unsigned)rest);
+    strbuf_printf(d->out, d->ns ? "fillcolor=\"#ff%02x%02x\"" : "fillcolor=\"#eef3f8\"", (unsigned)rest,
+                  (unsigned)rest);
 }
 
 static void put_kernel_label(struct draw *d, uint32_t lead)
@@ -169,7 +174,9 @@ static void put_node(struct draw *d, uint32_t id)
         strbuf_printf(d->out, "\\n");
         put_text(d->out, src->name && *src->name ? src->name : src->output ? src->output : "");
     }
-    strbuf_printf(d->out, d->lead[node->src.i] || node->n_region ? "\"];\n" : "\", style=\"filled,dashed\", fontcolor=\"#666666\"];\n");
+    strbuf_printf(d->out, d->lead[node->src.i] || node->n_region
+                              ? "\"];\n"
+                              : "\", style=\"filled,dashed\", fontcolor=\"#666666\"];\n");
 }
 
 /* The nodes of a region, those of one box together: a list for each leading source, in the order of the region. */
@@ -236,8 +243,13 @@ static void put_region(struct draw *d, region_id r)
         for (uint32_t k = 0; k < node->n_in && !d->hidden[region->nodes.data[i].i]; k++)
             put_arrow(d, node->in[k], to);
         for (uint32_t k = 0; k < node->n_region; k++)
-            put_body(d, node->region[k], strcmp(node->op_type ? node->op_type : "", "If") != 0 ? "body of" : k ? "else of" : "then of",
-                     src->name && *src->name ? src->name : src->output ? src->output : "");
+            put_body(d, node->region[k],
+                     strcmp(node->op_type ? node->op_type : "", "If") != 0 ? "body of"
+                     : k ? "else of"
+                         : "then of",
+                     src->name && *src->name ? src->name
+                     : src->output           ? src->output
+                                             : "");
     }
     for (uint32_t i = 0; i < region->results.n; i++) {
         value_id v = region->results.data[i];
@@ -259,19 +271,28 @@ static void put_caption(struct draw *d)
     if (d->ns)
         strbuf_printf(d->out, ", redder with their time; %.2f us in a run", d->total / 1e3);
     if (d->n_hidden)
-        strbuf_printf(d->out, "\\n%u node%s that compute%s constants not drawn", d->n_hidden, d->n_hidden > 1 ? "s" : "",
-                      d->n_hidden > 1 ? "" : "s");
+        strbuf_printf(d->out, "\\n%u node%s that compute%s constants not drawn", d->n_hidden,
+                      d->n_hidden > 1 ? "s" : "", d->n_hidden > 1 ? "" : "s");
     strbuf_printf(d->out, "\";\n");
 }
 
-void draw_network(const struct compilation *c, const struct art_node *row, uint32_t n_rows, const double *ns, struct strbuf *out)
+void draw_network(const struct compilation *c, const struct art_node *row, uint32_t n_rows, const double *ns,
+                  struct strbuf *out)
 {
     const struct graph *g = c->imported;
     struct arena *arena = out->arena;
     struct draw d = {
-        .c = c, .g = g, .row = row, .n_rows = n_rows, .ns = ns, .out = out, .lead = NEW_ARRAY(arena, uint32_t, n_rows + 1),
-        .hidden = NEW_ARRAY(arena, bool, g->nodes.n + 1), .next = NEW_ARRAY(arena, uint32_t, g->nodes.n + 1),
-        .first = NEW_ARRAY(arena, uint32_t, n_rows + 1), .last = NEW_ARRAY(arena, uint32_t, n_rows + 1),
+        .c = c,
+        .g = g,
+        .row = row,
+        .n_rows = n_rows,
+        .ns = ns,
+        .out = out,
+        .lead = NEW_ARRAY(arena, uint32_t, n_rows + 1),
+        .hidden = NEW_ARRAY(arena, bool, g->nodes.n + 1),
+        .next = NEW_ARRAY(arena, uint32_t, g->nodes.n + 1),
+        .first = NEW_ARRAY(arena, uint32_t, n_rows + 1),
+        .last = NEW_ARRAY(arena, uint32_t, n_rows + 1),
     };
     strbuf_init(&d.arrows, arena);
     find_leads(&d);
@@ -281,8 +302,10 @@ void draw_network(const struct compilation *c, const struct art_node *row, uint3
     name_values(&d);
     strbuf_printf(out, "digraph \"");
     put_text(out, g->name ? g->name : "");
-    strbuf_printf(out, "\" {\nnode [shape=box, style=filled, fillcolor=white, fontname=sans];\n"
-                       "edge [fontname=sans, fontsize=9];\ngraph [fontname=sans, fontsize=10, labeljust=l, nslimit=2, nslimit1=2, mclimit=0.3];\n");
+    strbuf_printf(
+        out,
+        "\" {\nnode [shape=box, style=filled, fillcolor=white, fontname=sans];\n"
+        "edge [fontname=sans, fontsize=9];\ngraph [fontname=sans, fontsize=10, labeljust=l, nslimit=2, nslimit1=2, mclimit=0.3];\n");
     put_region(&d, (region_id){1});
     for (uint32_t i = 0; i < g->functions.n; i++)
         put_body(&d, g->functions.data[i].body, "function", g->functions.data[i].name);

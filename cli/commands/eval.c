@@ -71,8 +71,13 @@ static bool value_put(struct context *ctx, const struct options *o, const char *
     return true;
 }
 
-struct dump { const char *name; value_id value; };
-struct dumps { VEC(struct dump) items; };
+struct dump {
+    const char *name;
+    value_id value;
+};
+struct dumps {
+    VEC(struct dump) items;
+};
 
 /* The values that --dump names, else the outputs. */
 static bool dumps_collect(struct context *ctx, const struct options *o, const struct graph *g, struct dumps *out)

@@ -73,7 +73,9 @@ bool graphviz_run(struct context *ctx, const struct strbuf *text, const char *fo
         ok = error_env(ctx, "cannot write the drawing for Graphviz: %s", strerror(errno));
     int status = ok ? run_dot(format, from, to) : 0;
     if (ok && (status == 127 || (status < 0 && errno == ENOENT)))
-        ok = error_env(ctx, "a picture as %s needs Graphviz, and its program 'dot' is not installed; -o FILE.dot needs nothing", format);
+        ok = error_env(
+            ctx, "a picture as %s needs Graphviz, and its program 'dot' is not installed; -o FILE.dot needs nothing",
+            format);
     else if (ok && status < 0)
         ok = error_env(ctx, "cannot start Graphviz's 'dot': %s", strerror(errno));
     else if (ok && status > 0)

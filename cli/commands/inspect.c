@@ -8,7 +8,8 @@
 #include "cli/command.h"
 #include "cli/commands/inspect.h"
 
-static void print_ports(const struct session *s, const char *title, const mcc_port *ports, uint32_t n, struct strbuf *out)
+static void print_ports(const struct session *s, const char *title, const mcc_port *ports, uint32_t n,
+                        struct strbuf *out)
 {
     for (uint32_t i = 0; i < n; i++) {
         strbuf_printf(out, "%-8s ", title);
@@ -42,7 +43,8 @@ static void print_nodes(const struct session *s, struct strbuf *out)
             continue;
         strbuf_printf(out, "kernel   ");
         session_node(s, node, out);
-        strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)node->flops, (unsigned long long)node->bytes);
+        strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)node->flops,
+                      (unsigned long long)node->bytes);
         strbuf_printf(out, node->kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)node->kernels);
     }
 }
@@ -130,7 +132,8 @@ enum fail command_inspect(struct context *ctx, struct options *o)
     if (is_network(o->files.items.data[0]))
         return inspect_model(ctx, o, o->files.items.data[0]);
     if (o->output || o->profile) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
         return ctx->fail;
     }
     struct session s;

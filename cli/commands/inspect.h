@@ -26,7 +26,8 @@ bool profile_read(struct context *, const char *path, const struct art_node *, u
 
 /* The imported network as Graphviz text: kernels are boxes around the nodes that they compute. row: source_rows;
  * ns: times by source, or NULL. */
-void draw_network(const struct compilation *, const struct art_node *row, uint32_t n_rows, const double *ns, struct strbuf *out);
+void draw_network(const struct compilation *, const struct art_node *row, uint32_t n_rows, const double *ns,
+                  struct strbuf *out);
 /* Runs Graphviz: text to a picture of the format ("svg") in *picture. False after a diagnostic. */
 bool graphviz_run(struct context *, const struct strbuf *text, const char *format, struct strbuf *picture);
 

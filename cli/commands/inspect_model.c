@@ -22,7 +22,8 @@ static void put_nodes(const struct art_node *row, uint32_t n, struct strbuf *out
         strbuf_printf(out, " (%s", row[i].op);
         for (uint64_t k = row[i].next; k && k < n && shown <= OPS_SHOWN; k = row[k].next, shown++)
             strbuf_printf(out, shown < OPS_SHOWN ? " + %s" : " + ...", row[k].op);
-        strbuf_printf(out, "): %llu flops, %llu bytes", (unsigned long long)row[i].flops, (unsigned long long)row[i].bytes);
+        strbuf_printf(out, "): %llu flops, %llu bytes", (unsigned long long)row[i].flops,
+                      (unsigned long long)row[i].bytes);
         strbuf_printf(out, row[i].kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)row[i].kernels);
     }
 }
@@ -56,7 +57,8 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
     }
     qsort(sorted, m->weights.n, sizeof(const struct weight *), by_bytes);
     strbuf_printf(out, "weights  %lld bytes in the network's file, %llu in the output, %llu of these padding\n",
-                  (long long)c->constants_in, (unsigned long long)m->weights_bytes, (unsigned long long)(m->weights_bytes - used));
+                  (long long)c->constants_in, (unsigned long long)m->weights_bytes,
+                  (unsigned long long)(m->weights_bytes - used));
     for (uint32_t i = 0; i < m->weights.n && i < WEIGHTS_SHOWN; i++) {
         const struct type *t = value_type(m->g, sorted[i]->value);
         strbuf_printf(out, "weight   %12llu bytes, %10llu of these padding  ", (unsigned long long)sorted[i]->bytes,
@@ -94,26 +96,32 @@ static void list(struct compilation *c, const struct art_node *row, uint32_t n)
 /* What Graphviz is to make of it: "" for its own text, NULL after a diagnostic. */
 static const char *picture_format(struct context *ctx, const char *path)
 {
-    static const char *const formats[][2] = {{".dot", ""}, {".gv", ""}, {".svg", "svg"}, {".png", "png"}, {".pdf", "pdf"}};
+    static const char *const formats[][2] = {
+        {".dot", ""}, {".gv", ""}, {".svg", "svg"}, {".png", "png"}, {".pdf", "pdf"}};
     const char *dot = strrchr(path, '.');
     if (strcmp(path, "-") == 0)
         return "";
     for (size_t i = 0; i < COUNT_OF(formats); i++)
         if (dot && strcmp(dot, formats[i][0]) == 0)
             return formats[i][1];
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name ends in .dot, .svg, .png or .pdf, not so '%s'", path);
+    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name ends in .dot, .svg, .png or .pdf, not so '%s'",
+             path);
     return NULL;
 }
 
 /* Of a picture: a thousand random nodes take Graphviz half a minute and become 100,000 points high, and the time grows with their cube. */
 enum { PICTURE_NODES_MAX = 1000 };
 
-static bool draw(struct compilation *c, const struct options *o, const char *format, const struct art_node *row, uint32_t n)
+static bool draw(struct compilation *c, const struct options *o, const char *format, const struct art_node *row,
+                 uint32_t n)
 {
     struct context *ctx = c->ctx;
-    if (*format && n - 1 > PICTURE_NODES_MAX)      /* row 0 is no node */
-        return error_at(ctx, FAIL_LIMIT, (src_id){0}, NULL, "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
-                        "-o FILE.dot has no such limit, 'mcc inspect MODEL' lists the kernels, mcc reduce makes a smaller network", n - 1, PICTURE_NODES_MAX);
+    if (*format && n - 1 > PICTURE_NODES_MAX) /* row 0 is no node */
+        return error_at(
+            ctx, FAIL_LIMIT, (src_id){0}, NULL,
+            "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
+            "-o FILE.dot has no such limit, 'mcc inspect MODEL' lists the kernels, mcc reduce makes a smaller network",
+            n - 1, PICTURE_NODES_MAX);
     struct strbuf text, picture;
     double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;
     if (ns && !profile_read(ctx, o->profile, row, n, ns))

@@ -34,13 +34,15 @@ static int variant_of(const char *features, const char *name)
 }
 
 /* Adds the code of every variant from a symbol table; second names of shared code have size 0. */
-static bool symbols_read(struct session *s, int fd, const Elf64_Ehdr *head, const Elf64_Shdr *section, struct sizes *out)
+static bool symbols_read(struct session *s, int fd, const Elf64_Ehdr *head, const Elf64_Shdr *section,
+                         struct sizes *out)
 {
     Elf64_Shdr names;
     uint64_t n = section->sh_size / sizeof(Elf64_Sym);
     if (section->sh_link >= head->e_shnum || n > SYMBOLS_MAX)
         return true;
-    if (!fd_pread(fd, &names, sizeof names, head->e_shoff + (uint64_t)section->sh_link * sizeof names) || names.sh_size > out->file)
+    if (!fd_pread(fd, &names, sizeof names, head->e_shoff + (uint64_t)section->sh_link * sizeof names) ||
+        names.sh_size > out->file)
         return false;
     Elf64_Sym *sym = NEW_ARRAY(&s->ctx->session, Elf64_Sym, n + 1);
     char *text = arena_alloc(&s->ctx->session, (size_t)names.sh_size + 1);
@@ -97,7 +99,8 @@ bool sizes_read(struct session *s, const char *path, struct sizes *out)
     bool ok = fd >= 0 && fstat(fd, &st) == 0 && fd_pread(fd, &head, sizeof head, 0);
     if (ok) {
         out->file = (uint64_t)st.st_size;
-        out->headers = sizeof head + (uint64_t)head.e_phnum * sizeof(Elf64_Phdr) + (uint64_t)head.e_shnum * sizeof(Elf64_Shdr);
+        out->headers = sizeof head + (uint64_t)head.e_phnum * sizeof(Elf64_Phdr) +
+                       (uint64_t)head.e_shnum * sizeof(Elf64_Shdr);
     }
     for (uint32_t i = 0; ok && i < head.e_shnum; i++)
         ok = section_read(s, fd, &head, i, out);

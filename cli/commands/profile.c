@@ -51,7 +51,8 @@ static bool read_number(const char **at, double *out)
     return true;
 }
 
-static bool read_line(struct context *ctx, const char *line, uint32_t number, const struct art_node *row, uint32_t n, double *ns)
+static bool read_line(struct context *ctx, const char *line, uint32_t number, const struct art_node *row, uint32_t n,
+                      double *ns)
 {
     struct strbuf key;
     double index, time, calls;
@@ -62,8 +63,10 @@ static bool read_line(struct context *ctx, const char *line, uint32_t number, co
     if (i < n)
         put_key(&key, row[i].name, row[i].op);
     if (i == n || strcmp(key.data, line) != 0 || !row[i].kernels)
-        return error_model(ctx, (src_id){0}, "line %u is about a kernel that this network does not have: the profile is another "
-                           "network's, or was taken with other options", number);
+        return error_model(ctx, (src_id){0},
+                           "line %u is about a kernel that this network does not have: the profile is another "
+                           "network's, or was taken with other options",
+                           number);
     ns[i] = time;
     return true;
 }
@@ -92,7 +95,8 @@ bool profile_read(struct context *ctx, const char *path, const struct art_node *
     for (uint32_t i = 0; i < n; i++)
         ns[i] = -1;
     ctx->model_path = path;
-    bool ok = text_file_read(ctx, path, "profile", PROFILE_MAX, &text) && read_lines(ctx, (char *)(intptr_t)text.data, text.size, row, n, ns);
+    bool ok = text_file_read(ctx, path, "profile", PROFILE_MAX, &text) &&
+              read_lines(ctx, (char *)(intptr_t)text.data, text.size, row, n, ns);
     if (ok)
         ctx->model_path = model;
     return ok;

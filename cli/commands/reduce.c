@@ -20,8 +20,15 @@
 
 extern char **environ;
 
-struct shrunk { const char *name; int32_t dim; int64_t extent; };
-struct port_size { const char *name; struct cut_type type; };
+struct shrunk {
+    const char *name;
+    int32_t dim;
+    int64_t extent;
+};
+struct port_size {
+    const char *name;
+    struct cut_type type;
+};
 
 struct reduction {
     struct context *ctx;
@@ -51,7 +58,8 @@ static bool value_named(struct reduction *r, const char *name, struct cut_type *
         if (strcmp(g->outputs.data[i].name, name) == 0)
             t = value_type(g, g->outputs.data[i].value);
     for (uint32_t i = 1; i < g->values.n && !t; i++)
-        if (g->values.data[i].name && strcmp(g->values.data[i].name, name) == 0 && g->values.data[i].type.kind == TYPE_TENSOR)
+        if (g->values.data[i].name && strcmp(g->values.data[i].name, name) == 0 &&
+            g->values.data[i].type.kind == TYPE_TENSOR)
             t = &g->values.data[i].type;
     if (!t || t->kind != TYPE_TENSOR || t->elem == ELEM_NONE)
         return false;
@@ -220,7 +228,8 @@ static void reduce(struct reduction *r, const char *output)
     memset(r->keep, true, r->n_nodes);
     if (!interesting(r)) {
         if (r->ctx->fail == FAIL_NONE)
-            error_at(r->ctx, FAIL_USAGE, (src_id){0}, NULL, "the command does not end with status 0 for the whole network");
+            error_at(r->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                     "the command does not end with status 0 for the whole network");
         return;
     }
     drop_nodes(r);
@@ -230,7 +239,8 @@ static void reduce(struct reduction *r, const char *output)
         return;
     struct strbuf line;
     strbuf_init(&line, &r->ctx->session);
-    strbuf_printf(&line, "%s: %u of %u nodes, after %u runs of the command\n", output, nodes_left(r), r->n_nodes, r->runs);
+    strbuf_printf(&line, "%s: %u of %u nodes, after %u runs of the command\n", output, nodes_left(r), r->n_nodes,
+                  r->runs);
     if (!r->options->quiet)
         terminal_print(&line);
 }

@@ -6,7 +6,11 @@
 #include "cli/commands/bench.h"
 #include "cli/command.h"
 
-struct row { const struct kernel_time *k; double limit; int memory; };
+struct row {
+    const struct kernel_time *k;
+    double limit;
+    int memory;
+};
 
 static int by_loss(const void *a, const void *b)
 {
@@ -19,7 +23,8 @@ void calibration_print(struct context *ctx, const struct calibration *c)
 {
     struct strbuf text;
     strbuf_init(&text, &ctx->session);
-    strbuf_printf(&text, "threads %u\nflops %.1f GFLOP/s\nflops-best %.1f GFLOP/s\n", c->threads, c->flops, c->flops_best);
+    strbuf_printf(&text, "threads %u\nflops %.1f GFLOP/s\nflops-best %.1f GFLOP/s\n", c->threads, c->flops,
+                  c->flops_best);
     if (c->threads > 1)
         strbuf_printf(&text, "round-trip %.0f ns\n", c->round_trip);
     for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++)
@@ -45,15 +50,16 @@ void roofline_print(struct session *s, struct profile *p, const struct calibrati
         limits += row[n++].limit;
     }
     qsort(row, n, sizeof *row, by_loss);
-    strbuf_printf(&text, "%10s %10s %6s %9s %9s %7s %-6s %6s  %s\n", "us/run", "lost us", "share", "GFLOP/s", "GB/s", "% limit",
-                  "limit", "calls", "source nodes");
+    strbuf_printf(&text, "%10s %10s %6s %9s %9s %7s %-6s %6s  %s\n", "us/run", "lost us", "share", "GFLOP/s", "GB/s",
+                  "% limit", "limit", "calls", "source nodes");
     for (uint32_t i = 0; i < n; i++) {
         const struct kernel_time *k = row[i].k;
         const mcc_node *node = &s->api->node[k->node];
         double ns = k->ns > 0 ? k->ns : 1, each = ns / profile_turns(s, p, k);
-        strbuf_printf(&text, "%10.2f %10.2f %5.1f%% %9.2f %9.2f %6.0f%% %-6s %6.0f  ", k->ns / 1e3, (k->ns - row[i].limit) / 1e3,
-                      total > 0 ? 100 * k->ns / total : 0, (double)node->flops / each, (double)node->bytes / each,
-                      100 * row[i].limit / ns, row[i].memory ? "memory" : "fma", (double)k->calls / p->runs);
+        strbuf_printf(&text, "%10.2f %10.2f %5.1f%% %9.2f %9.2f %6.0f%% %-6s %6.0f  ", k->ns / 1e3,
+                      (k->ns - row[i].limit) / 1e3, total > 0 ? 100 * k->ns / total : 0, (double)node->flops / each,
+                      (double)node->bytes / each, 100 * row[i].limit / ns, row[i].memory ? "memory" : "fma",
+                      (double)k->calls / p->runs);
         session_node(s, node, &text);
         strbuf_printf(&text, "\n");
     }

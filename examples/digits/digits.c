@@ -60,10 +60,12 @@ int main(int argc, char **argv)
     for (int y = 0; y < SIDE; y++, putchar('\n'))
         for (int i = 0; i < SHOWN; i++, printf("    "))
             for (int x = 0; x < SIDE; x++)
-                printf("%c%c", " .:-=+*#%@@@@@@@@"[record[i][1 + y * SIDE + x]], " .:-=+*#%@@@@@@@@"[record[i][1 + y * SIDE + x]]);
+                printf("%c%c", " .:-=+*#%@@@@@@@@"[record[i][1 + y * SIDE + x]],
+                       " .:-=+*#%@@@@@@@@"[record[i][1 + y * SIDE + x]]);
     for (int i = 0; i < SHOWN; i++)
         printf("%-20s", (char[]){' ', ' ', 'r', 'e', 'a', 'd', ':', ' ', (char)('0' + answer(i)), 0});
-    printf("\n\n%lld of %lld pictures right: %.1f %%\n", (long long)right, (long long)n, 100.0 * (double)right / (double)n);
+    printf("\n\n%lld of %lld pictures right: %.1f %%\n", (long long)right, (long long)n,
+           100.0 * (double)right / (double)n);
     printf("%s: %lld bytes, %.1f us a picture\n", argv[1], stat(argv[1], &st) == 0 ? (long long)st.st_size : -1LL,
            1e3 * ms / (double)n);
     lib->api->ctx_free(ctx);

@@ -14,7 +14,12 @@ static bool is_utf8(const unsigned char *s, size_t n)
     for (size_t i = 0; i < n;) {
         unsigned char c = s[i++];
         int more = c < 0x80 ? 0 : c >= 0xc2 && c <= 0xdf ? 1 : (c & 0xf0) == 0xe0 ? 2 : c >= 0xf0 && c <= 0xf4 ? 3 : -1;
-        unsigned char low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+        unsigned char low = c == 0xe0   ? 0xa0
+                            : c == 0xf0 ? 0x90
+                                        : 0x80,
+                      high = c == 0xed   ? 0x9f
+                             : c == 0xf4 ? 0x8f
+                                         : 0xbf;
         if (more < 0 || (size_t)more > n - i)
             return false;
         for (int k = 0; k < more; k++, i++, low = 0x80, high = 0xbf)

@@ -21,7 +21,10 @@ struct batch {
     int scores;                                      /* print them */
     int64_t n;                                       /* files that wait for the network */
     int n_names;
-    struct { const char *name, *label; int row; } file[BATCH];
+    struct {
+        const char *name, *label;
+        int row;
+    } file[BATCH];
     int32_t in[BATCH][FEATURES];
     float out[BATCH][LABELS];
 };

@@ -43,7 +43,8 @@ static double mean_inside(const struct search *s, const point quad[4])
         double lo = INFINITY, hi = -INFINITY;
         for (int i = 0; i < 4; i++) {                /* what each edge covers of this row */
             point a = p[i], b = p[(i + 1) % 4];
-            double y0 = fmax(fmin(a.y, b.y), y - 0.5), y1 = fmin(fmax(a.y, b.y), y + 0.5), slope = (b.x - a.x) / (b.y - a.y);
+            double y0 = fmax(fmin(a.y, b.y), y - 0.5), y1 = fmin(fmax(a.y, b.y), y + 0.5),
+                   slope = (b.x - a.x) / (b.y - a.y);
             if (y0 > y1)
                 continue;
             double x0 = a.y == b.y ? a.x : a.x + (y0 - a.y) * slope, x1 = a.y == b.y ? b.x : a.x + (y1 - a.y) * slope;
@@ -101,7 +102,9 @@ static void sort_to_read(box *b, int n)
 {
     qsort(b, (size_t)n, sizeof *b, by_y_then_x);
     for (int i = 1; i < n; i++)
-        for (int k = i; k > 0 && fabs(b[k].corner->y - b[k - 1].corner->y) < SAME_LINE && b[k].corner->x < b[k - 1].corner->x; k--) {
+        for (int k = i;
+             k > 0 && fabs(b[k].corner->y - b[k - 1].corner->y) < SAME_LINE && b[k].corner->x < b[k - 1].corner->x;
+             k--) {
             box t = b[k];
             b[k] = b[k - 1];
             b[k - 1] = t;
@@ -113,7 +116,7 @@ int boxes_find(const float *map, int w, int h, int width, int height, box out[BO
     struct search s = {map, w, h, width, height, 0, 0, out};
     uint8_t *bitmap = need(malloc((size_t)w * (size_t)h + 1));
     for (int y = 0; y < h; y++)
-        for (int x = 0; x < w; x++) {                /* grown by one pixel down and to the right */
+        for (int x = 0; x < w; x++) { /* grown by one pixel down and to the right */
             int set = 0;
             for (int k = 0; k < 4; k++)
                 if (y >= k / 2 && x >= k % 2)

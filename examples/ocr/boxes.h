@@ -4,7 +4,9 @@
 
 #include "geometry.h"
 
-typedef struct { point corner[4]; } box;             /* clockwise from the top left */
+typedef struct {
+    point corner[4];
+} box;             /* clockwise from the top left */
 
 enum { BOXES_MAX = 1000 };
 

@@ -2,7 +2,10 @@
 #ifndef CTC_H
 #define CTC_H
 
-typedef struct { char **word; int n; } alphabet;     /* word[k]: UTF-8 of class k + 1; class 0 is the blank */
+typedef struct {
+    char **word;
+    int n;
+} alphabet;     /* word[k]: UTF-8 of class k + 1; class 0 is the blank */
 
 /* The lines of `text` in order, and a space as the last class. */
 alphabet alphabet_new(const char *text);

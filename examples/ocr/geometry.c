@@ -41,7 +41,8 @@ static int convex_hull(point *p, int n, point *hull)
 static double rect_along(const point *hull, int n, int at, point corner[4], double *width, double *height)
 {
     point a = hull[at], b = hull[(at + 1) % n];
-    double length = distance(a, b), ux = length > 0 ? (b.x - a.x) / length : 1, uy = length > 0 ? (b.y - a.y) / length : 0;
+    double length = distance(a, b), ux = length > 0 ? (b.x - a.x) / length : 1,
+           uy = length > 0 ? (b.y - a.y) / length : 0;
     double s0 = 0, s1 = 0, t0 = 0, t1 = 0;
     for (int i = 0; i < n; i++) {
         double x = hull[i].x - a.x, y = hull[i].y - a.y, s = x * ux + y * uy, t = y * ux - x * uy;
@@ -80,7 +81,7 @@ double min_area_rect(const point *p, int n, point corner[4])
 
 static void sort4(point p[4], int from, int to, int by_y)
 {
-    for (int i = from + 1; i < to; i++)              /* stable */
+    for (int i = from + 1; i < to; i++) /* stable */
         for (int k = i; k > from && (by_y ? p[k].y < p[k - 1].y : p[k].x < p[k - 1].x); k--) {
             point t = p[k];
             p[k] = p[k - 1];
@@ -145,7 +146,7 @@ int polygon_grow(const point *p, int n, double delta, point *out, int max)
     double area = signed_area(p, n);
     if (area == 0 || !(delta > 0))
         return 0;
-    for (int i = 0; i < n; i++) {                    /* counter-clockwise in a plane whose y points up */
+    for (int i = 0; i < n; i++) { /* counter-clockwise in a plane whose y points up */
         point a = p[area > 0 ? i : n - 1 - i], before = p[area > 0 ? (i + n - 1) % n : (n - i) % n];
         point behind = p[area > 0 ? (i + 1) % n : (2 * n - 2 - i) % n];
         double la = distance(before, a), lb = distance(a, behind);

@@ -2,7 +2,9 @@
 #ifndef GEOMETRY_H
 #define GEOMETRY_H
 
-typedef struct { double x, y; } point;
+typedef struct {
+    double x, y;
+} point;
 
 /* The rectangle of smallest area around n points, at any angle: its corners; returns its short side. n >= 1. */
 double min_area_rect(const point *p, int n, point corner[4]);

@@ -40,7 +40,9 @@ static uint8_t *row(const image *m, int y)
 /* ---- resizing --------------------------------------------------------------------------------------------------- */
 
 /* Where each target position reads: two neighbours, the second's weight in 1/2048. */
-struct tap { int at, next, weight; };
+struct tap {
+    int at, next, weight;
+};
 
 /* Past the edge both neighbours are the last one; columns then have no weight, but rows keep theirs (it shows in rounding). */
 static struct tap *taps(int from, int to, int keep)
@@ -152,7 +154,8 @@ image image_crop(const image *m, const point quad[4], int w, int h)
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++) {
             double k = map[6] * x + map[7] * y + map[8], z = k != 0 ? 1 / k : 0;
-            sample(m, (map[0] * x + map[1] * y + map[2]) * z, (map[3] * x + map[4] * y + map[5]) * z, row(&out, y) + 3 * x);
+            sample(m, (map[0] * x + map[1] * y + map[2]) * z, (map[3] * x + map[4] * y + map[5]) * z,
+                   row(&out, y) + 3 * x);
         }
     return out;
 }
@@ -164,7 +167,8 @@ void image_line(image *m, point a, point b, const uint8_t colour[3])
     int steps = (int)ceil(fmax(fabs(b.x - a.x), fabs(b.y - a.y))) + 1;
     for (int i = 0; i <= steps; i++)
         for (int thick = 0; thick < 4; thick++) {
-            int x = (int)lrint(a.x + (b.x - a.x) * i / steps) + thick % 2, y = (int)lrint(a.y + (b.y - a.y) * i / steps) + thick / 2;
+            int x = (int)lrint(a.x + (b.x - a.x) * i / steps) + thick % 2,
+                y = (int)lrint(a.y + (b.y - a.y) * i / steps) + thick / 2;
             if (x >= 0 && y >= 0 && x < m->w && y < m->h)
                 memcpy(row(m, y) + 3 * x, colour, 3);
         }

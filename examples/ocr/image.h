@@ -8,7 +8,10 @@
 
 #include "geometry.h"
 
-typedef struct { int w, h; uint8_t *px; } image;     /* w * h * 3 bytes, row by row */
+typedef struct {
+    int w, h;
+    uint8_t *px;
+} image;     /* w * h * 3 bytes, row by row */
 
 void *need(void *p);                                 /* p, or the end of the program when it is NULL */
 image image_new(int w, int h);                       /* black */

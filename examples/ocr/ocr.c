@@ -14,11 +14,27 @@
 #include "image.h"
 #include "network.h"
 
-enum { SIDE_MAX = 2000, SIDE_MIN = 30, DETECT_MIN = 736, STEP = 32, HEIGHT_MIN = 30, RATIO_MAX = 8,
-       LINE = 48, CLASSIFY_WIDTH = 192, READ_WIDTH = 320, BATCH = 6 };
+enum {
+    SIDE_MAX = 2000,
+    SIDE_MIN = 30,
+    DETECT_MIN = 736,
+    STEP = 32,
+    HEIGHT_MIN = 30,
+    RATIO_MAX = 8,
+    LINE = 48,
+    CLASSIFY_WIDTH = 192,
+    READ_WIDTH = 320,
+    BATCH = 6
+};
 static const double TURNED = 0.9, SURE = 0.5;
 
-struct line { box where; image crop; double ratio; char *text; double score; };
+struct line {
+    box where;
+    image crop;
+    double ratio;
+    char *text;
+    double score;
+};
 
 /* A side that the detector takes. */
 static int to_steps(double v)
@@ -32,8 +48,9 @@ static int to_steps(double v)
 static void normalize(const image *m, float *out, int height, int width, int detector)
 {
     float level[256];
-    for (int i = 0; i < 256; i++)                    /* the two ways in which the original computes it */
-        level[i] = detector ? (float)(((double)((float)i * (float)(1 / 255.0)) - 0.5) / 0.5) : ((float)i / 255.0f - 0.5f) / 0.5f;
+    for (int i = 0; i < 256; i++) /* the two ways in which the original computes it */
+        level[i] = detector ? (float)(((double)((float)i * (float)(1 / 255.0)) - 0.5) / 0.5)
+                            : ((float)i / 255.0f - 0.5f) / 0.5f;
     memset(out, 0, (size_t)height * (size_t)width * 3 * sizeof(float));
     for (int y = 0; y < m->h; y++)
         for (int x = 0; x < m->w; x++)
@@ -87,7 +104,8 @@ static int detect(network *det, const image *m, box out[BOXES_MAX])
 /* Upright, and lying when it is much higher than wide. */
 static image cut_out(const image *m, const point c[4])
 {
-    int w = (int)fmax(distance(c[0], c[1]), distance(c[2], c[3])), h = (int)fmax(distance(c[0], c[3]), distance(c[1], c[2]));
+    int w = (int)fmax(distance(c[0], c[1]), distance(c[2], c[3])),
+        h = (int)fmax(distance(c[0], c[3]), distance(c[1], c[2]));
     image a = image_crop(m, c, w, h);
     if (h < 1.5 * w)
         return a;
@@ -133,7 +151,8 @@ static void read_lines(network *rec, const alphabet *a, struct line **l, int cou
     network_run(rec, in, count, 3, LINE, width);
     int steps = (int)rec->shape[1], classes = (int)rec->shape[2];
     for (int i = 0; i < count; i++)
-        l[i]->text = ctc_decode(a, rec->out + (size_t)i * (size_t)steps * (size_t)classes, steps, classes, &l[i]->score);
+        l[i]->text = ctc_decode(a, rec->out + (size_t)i * (size_t)steps * (size_t)classes, steps, classes,
+                                &l[i]->score);
     free(in);
 }
 
@@ -204,7 +223,8 @@ int main(int argc, char **argv)
     }
     if (!png_read(argv[optind + 3], &given))
         return 1;
-    network det = network_open(argv[optind]), cls = network_open(argv[optind + 1]), rec = network_open(argv[optind + 2]);
+    network det = network_open(argv[optind]), cls = network_open(argv[optind + 1]),
+            rec = network_open(argv[optind + 2]);
     image fitted = fit(&given), drawn = boxes_to ? image_rotate(&given, 0) : (image){0};
     int rows = letterbox_rows(&fitted);
     image page = image_letterbox(&fitted, rows);

@@ -51,7 +51,10 @@ int png_read(const char *path, image *m)
 
 int png_write(const char *path, const image *m)
 {
-    png_image png = {.version = PNG_IMAGE_VERSION, .width = (png_uint_32)m->w, .height = (png_uint_32)m->h, .format = PNG_FORMAT_BGR};
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)m->w,
+                     .height = (png_uint_32)m->h,
+                     .format = PNG_FORMAT_BGR};
     if (png_image_write_to_file(&png, path, 0, m->px, 0, NULL))
         return 1;
     fprintf(stderr, "ocr: %s: %s\n", path, png.message);

@@ -10,7 +10,7 @@ struct fill {
     int w, h;
     uint8_t *seen;
     int *stack;
-    int *first, *last;             /* of the border, by row; first > last: none */
+    int *first, *last; /* of the border, by row; first > last: none */
     point *border;
 };
 
@@ -67,8 +67,14 @@ static int fill(struct fill *f, int start)
 void regions_of(const uint8_t *bitmap, int w, int h, region_fn *each, void *user)
 {
     size_t n = (size_t)w * (size_t)h, rows = (size_t)h;
-    struct fill f = {bitmap, w, h, need(calloc(n + 1, 1)), need(malloc((n + 1) * sizeof(int))), need(malloc((rows + 1) * sizeof(int))),
-                     need(malloc((rows + 1) * sizeof(int))), need(malloc((2 * rows + 1) * sizeof(point)))};
+    struct fill f = {bitmap,
+                     w,
+                     h,
+                     need(calloc(n + 1, 1)),
+                     need(malloc((n + 1) * sizeof(int))),
+                     need(malloc((rows + 1) * sizeof(int))),
+                     need(malloc((rows + 1) * sizeof(int))),
+                     need(malloc((2 * rows + 1) * sizeof(point)))};
     for (int y = 0; y < h; y++)
         f.first[y] = w, f.last[y] = -1;
     for (size_t i = 0; i < n; i++) {

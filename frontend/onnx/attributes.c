@@ -7,14 +7,14 @@
 
 #define KIND_MAX (ONNX_ATTR_TYPES + 1)
 static const char *const kind_names[KIND_MAX] = {
-    "UNDEFINED", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS", "GRAPHS",
-    "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS",
+    "UNDEFINED", "FLOAT",   "INT",    "STRING",        "TENSOR",         "GRAPH",      "FLOATS",      "INTS",
+    "STRINGS",   "TENSORS", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS",
 };
 /* What each type of attribute is in the graph; 0: no operator of ONNX has one. */
 static const char kind_of[KIND_MAX] = {
-    [ONNX_ATTR_FLOAT] = ATTR_FLOAT, [ONNX_ATTR_INT] = ATTR_INT, [ONNX_ATTR_STRING] = ATTR_STR,
+    [ONNX_ATTR_FLOAT] = ATTR_FLOAT,   [ONNX_ATTR_INT] = ATTR_INT,      [ONNX_ATTR_STRING] = ATTR_STR,
     [ONNX_ATTR_TENSOR] = ATTR_TENSOR, [ONNX_ATTR_GRAPH] = ATTR_REGION, [ONNX_ATTR_FLOATS] = ATTR_FLOATS,
-    [ONNX_ATTR_INTS] = ATTR_INTS, [ONNX_ATTR_STRINGS] = ATTR_STRS, [ONNX_ATTR_TENSORS] = ATTR_TENSORS,
+    [ONNX_ATTR_INTS] = ATTR_INTS,     [ONNX_ATTR_STRINGS] = ATTR_STRS, [ONNX_ATTR_TENSORS] = ATTR_TENSORS,
     [ONNX_ATTR_SPARSE] = ATTR_TENSOR, [ONNX_ATTR_TYPE] = ATTR_TYPE,
 };
 
@@ -22,11 +22,20 @@ static const char kind_of[KIND_MAX] = {
 static uint32_t fields_present(const Onnx__AttributeProto *a)
 {
     const bool has[KIND_MAX] = {
-        [ONNX_ATTR_FLOAT] = a->has_f, [ONNX_ATTR_INT] = a->has_i, [ONNX_ATTR_STRING] = a->has_s,
-        [ONNX_ATTR_TENSOR] = a->t, [ONNX_ATTR_GRAPH] = a->g, [ONNX_ATTR_FLOATS] = a->n_floats,
-        [ONNX_ATTR_INTS] = a->n_ints, [ONNX_ATTR_STRINGS] = a->n_strings, [ONNX_ATTR_TENSORS] = a->n_tensors,
-        [ONNX_ATTR_GRAPHS] = a->n_graphs, [ONNX_ATTR_SPARSE] = a->sparse_tensor,
-        [ONNX_ATTR_SPARSES] = a->n_sparse_tensors, [ONNX_ATTR_TYPE] = a->tp, [ONNX_ATTR_TYPES] = a->n_type_protos,
+        [ONNX_ATTR_FLOAT] = a->has_f,
+        [ONNX_ATTR_INT] = a->has_i,
+        [ONNX_ATTR_STRING] = a->has_s,
+        [ONNX_ATTR_TENSOR] = a->t,
+        [ONNX_ATTR_GRAPH] = a->g,
+        [ONNX_ATTR_FLOATS] = a->n_floats,
+        [ONNX_ATTR_INTS] = a->n_ints,
+        [ONNX_ATTR_STRINGS] = a->n_strings,
+        [ONNX_ATTR_TENSORS] = a->n_tensors,
+        [ONNX_ATTR_GRAPHS] = a->n_graphs,
+        [ONNX_ATTR_SPARSE] = a->sparse_tensor,
+        [ONNX_ATTR_SPARSES] = a->n_sparse_tensors,
+        [ONNX_ATTR_TYPE] = a->tp,
+        [ONNX_ATTR_TYPES] = a->n_type_protos,
     };
     uint32_t bits = 0;
     for (uint32_t k = 0; k < KIND_MAX; k++)
@@ -113,36 +122,25 @@ static bool value_fill(struct importer *im, const Onnx__AttributeProto *a, struc
                        struct attr *out)
 {
     switch (kind) {
-    case ONNX_ATTR_FLOAT:
-        out->u.f = (double)a->f;
-        return true;
-    case ONNX_ATTR_INT:
-        out->u.i = a->i;
-        return true;
+    case ONNX_ATTR_FLOAT: out->u.f = (double)a->f; return true;
+    case ONNX_ATTR_INT: out->u.i = a->i; return true;
     case ONNX_ATTR_STRING:
         out->n = (uint32_t)a->s.len;
         out->u.s = arena_strndup(im->keep, a->s.data ? (const char *)a->s.data : "", a->s.len);
         return true;
-    case ONNX_ATTR_FLOATS:
-        floats_fill(im, a, out);
-        return true;
+    case ONNX_ATTR_FLOATS: floats_fill(im, a, out); return true;
     case ONNX_ATTR_INTS:
         out->n = (uint32_t)a->n_ints;
         out->u.ints = arena_copy(im->keep, a->ints, a->n_ints * sizeof *a->ints);
         return true;
-    case ONNX_ATTR_STRINGS:
-        strings_fill(im, a, out);
-        return true;
+    case ONNX_ATTR_STRINGS: strings_fill(im, a, out); return true;
     case ONNX_ATTR_TYPE: {
         struct type *type = NEW(&im->ctx->session, struct type);
         out->u.type = type;
         return type_import(im, a->tp, w, type);
     }
-    case ONNX_ATTR_GRAPH:
-        out->u.region = (region_id){0};
-        return true;
-    default:
-        return tensors_fill(im, a, w, kind, out);
+    case ONNX_ATTR_GRAPH: out->u.region = (region_id){0}; return true;
+    default: return tensors_fill(im, a, w, kind, out);
     }
 }
 

@@ -13,10 +13,23 @@
 enum { DEPTH_MAX = 200 };
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-struct field { uint32_t number, wire; struct span whole, body; uint64_t value; };
-struct name_list { VEC(const char *) items; };
-struct cut_node { struct span bytes; struct name_list in, out; };
-struct cut_tensor { struct span bytes; const char *name; uint32_t field; };
+struct field {
+    uint32_t number, wire;
+    struct span whole, body;
+    uint64_t value;
+};
+struct name_list {
+    VEC(const char *) items;
+};
+struct cut_node {
+    struct span bytes;
+    struct name_list in, out;
+};
+struct cut_tensor {
+    struct span bytes;
+    const char *name;
+    uint32_t field;
+};
 struct cut_file {
     struct context *ctx;
     struct span model, graph;
@@ -220,7 +233,10 @@ static void put_port(struct strbuf *out, uint32_t field, const char *name, const
 }
 
 /* A set of names by hash: a collision would only make a candidate that the command refuses. */
-struct name_set { uint64_t *slot; uint64_t mask; };
+struct name_set {
+    uint64_t *slot;
+    uint64_t mask;
+};
 
 static struct name_set set_new(struct arena *arena, size_t most)
 {
@@ -242,7 +258,12 @@ static bool set_has(struct name_set *s, const char *name, bool add)
     return false;
 }
 
-struct writing { const struct cut_file *c; const bool *keep; struct name_set made, used, stored, ports; struct strbuf graph; };
+struct writing {
+    const struct cut_file *c;
+    const bool *keep;
+    struct name_set made, used, stored, ports;
+    struct strbuf graph;
+};
 
 static void collect_names(struct writing *w, struct arena *arena)
 {

@@ -52,7 +52,8 @@ static void pool_free(void *data, void *at)
 /* protobuf-c frees its temporary tables, which a bump allocator cannot reuse; they are a small multiple of the message. */
 static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct arena *arena, size_t file_size)
 {
-    struct message_heap pool = {.arena = arena, .budget = ctx->limits.import_heap + BYTES_PER_BYTE * (int64_t)compact.size};
+    struct message_heap pool = {.arena = arena,
+                                .budget = ctx->limits.import_heap + BYTES_PER_BYTE * (int64_t)compact.size};
     ProtobufCAllocator allocator = {pool_alloc, pool_free, &pool};
     uint32_t before = ctx->n_errors;
     ProtobufCMessage *m = protobuf_c_message_unpack(&onnx__model_proto__descriptor, &allocator, compact.size,
@@ -60,8 +61,8 @@ static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct
     if (m || ctx->n_errors != before)
         return m;
     if (pool.over)
-        error_limit(ctx, (src_id){0}, "decoding the file takes more memory than its %zu bytes may (--limit-import-heap)",
-                    file_size);
+        error_limit(ctx, (src_id){0},
+                    "decoding the file takes more memory than its %zu bytes may (--limit-import-heap)", file_size);
     else
         error_model(ctx, (src_id){0}, "the decoder refuses the file's messages");
     return NULL;

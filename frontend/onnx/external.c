@@ -19,14 +19,24 @@
 
 enum { OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY };
 
-struct range { dev_t dev; ino_t ino; int64_t offset; size_t size; struct span bytes; };
+struct range {
+    dev_t dev;
+    ino_t ino;
+    int64_t offset;
+    size_t size;
+    struct span bytes;
+};
 struct external {
     VEC(struct range) ranges;
     uint32_t *slots, n_slots;      /* by hash of (device, inode, offset, size), indices + 1 */
     struct names paths;            /* already in the file list */
 };
 /* The parsed entries of TensorProto.external_data. */
-struct entries { const char *location; int64_t offset, length; bool has_offset, has_length; };
+struct entries {
+    const char *location;
+    int64_t offset, length;
+    bool has_offset, has_length;
+};
 
 /* ---- entries --------------------------------------------------------------------------------------------- */
 
@@ -76,8 +86,8 @@ static bool entries_parse(struct importer *im, const Onnx__TensorProto *t, struc
         const Onnx__StringStringEntryProto *e = t->external_data[i];
         const char *key = e->key ? e->key : "";
         bool ok = strcmp(key, "location") == 0 ? location_entry(im, e, w, out)
-                : strcmp(key, "offset") == 0   ? number_entry(im, e, w, &out->has_offset, &out->offset)
-                : strcmp(key, "length") == 0   ? number_entry(im, e, w, &out->has_length, &out->length)
+                  : strcmp(key, "offset") == 0 ? number_entry(im, e, w, &out->has_offset, &out->offset)
+                  : strcmp(key, "length") == 0 ? number_entry(im, e, w, &out->has_length, &out->length)
                                                : true;
         if (!ok)
             return false;
@@ -225,8 +235,10 @@ static bool file_check(struct importer *im, int fd, struct where w, const struct
     if (!S_ISREG(st.st_mode))
         return refuse_as(im, w, FAIL_ENV, "the external file '%s' is not a regular file", e->location);
     if (st.st_nlink > 1 && !(im->options && im->options->allow_hard_links))
-        return refuse(im, w, "the external file '%s' has %lu names (hard links), one of which may be outside the "
-                      "model's directory; --allow-hard-links takes it", e->location, (unsigned long)st.st_nlink);
+        return refuse(im, w,
+                      "the external file '%s' has %lu names (hard links), one of which may be outside the "
+                      "model's directory; --allow-hard-links takes it",
+                      e->location, (unsigned long)st.st_nlink);
     if (e->has_length && (uint64_t)e->length != size)
         return refuse(im, w, "external data of %lld bytes, the tensor has %zu", (long long)e->length, size);
     if ((int64_t)size > st.st_size || e->offset > st.st_size - (int64_t)size)

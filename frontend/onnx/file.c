@@ -12,13 +12,13 @@ bool file_read(struct context *ctx, const char *path, struct span *out)
 {
     struct file_bytes file;
     switch (file_whole(ctx, path, FILE_MAX, &file)) {
-    case FILE_FAILED:
-        return file.why && error_env(ctx, "cannot read the file: %s", file.why);
+    case FILE_FAILED: return file.why && error_env(ctx, "cannot read the file: %s", file.why);
     case FILE_LARGE:
-        return error_model(ctx, (src_id){0}, "the file has %lld bytes, the limit is %lld (2 GiB - 1); larger models keep "
-                           "their weights in external data", (long long)file.size, (long long)FILE_MAX);
-    case FILE_OK:
-        break;
+        return error_model(ctx, (src_id){0},
+                           "the file has %lld bytes, the limit is %lld (2 GiB - 1); larger models keep "
+                           "their weights in external data",
+                           (long long)file.size, (long long)FILE_MAX);
+    case FILE_OK: break;
     }
     if (file.size == 0)
         return error_model(ctx, (src_id){0}, "empty file");
@@ -28,9 +28,15 @@ bool file_read(struct context *ctx, const char *path, struct span *out)
 
 /* ---- what a wrong file is ------------------------------------------------------------------------------ */
 
-static const struct magic { uint32_t at, n; const char *bytes, *what; } magics[] = {
+static const struct magic {
+    uint32_t at, n;
+    const char *bytes, *what;
+} magics[] = {
     {0, 2, "\x1f\x8b", "a gzip archive"},
-    {0, 4, "\x7f" "ELF", "an ELF object or program"},
+    {0, 4,
+     "\x7f"
+     "ELF",
+     "an ELF object or program"},
     {0, 4, "\x89PNG", "a PNG image"},
     {0, 3, "\xff\xd8\xff", "a JPEG image"},
     {0, 4, "PK\x03\x04", "a zip archive (PyTorch saves those: export to ONNX first)"},
@@ -42,7 +48,10 @@ static const struct magic { uint32_t at, n; const char *bytes, *what; } magics[]
     {0, 2, "\x80\x04", "a Python pickle"},
     {0, 2, "\x80\x05", "a Python pickle"},
     {0, 4, "%PDF", "a PDF document"},
-    {0, 6, "\xfd" "7zXZ\0", "an xz archive"},
+    {0, 6,
+     "\xfd"
+     "7zXZ\0",
+     "an xz archive"},
     {0, 4, "\x28\xb5\x2f\xfd", "a zstd archive"},
     {257, 5, "ustar", "a tar archive"},
     {8, 2, "{\"", "a safetensors file"},

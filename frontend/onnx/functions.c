@@ -52,8 +52,10 @@ bool call_check(struct importer *im, const struct model_function *callee, const 
 static src_id function_source(struct importer *im, const Onnx__FunctionProto *f)
 {
     struct source s = {
-        .name = arena_strdup(&im->ctx->session, text(f->name)), .op = "function",
-        .domain = arena_strdup(&im->ctx->session, domain_normal(f->domain)), .output = "",
+        .name = arena_strdup(&im->ctx->session, text(f->name)),
+        .op = "function",
+        .domain = arena_strdup(&im->ctx->session, domain_normal(f->domain)),
+        .output = "",
     };
     return source_add(im->ctx, s);
 }
@@ -133,7 +135,8 @@ static bool function_declare(struct importer *im, const Onnx__FunctionProto *f)
 {
     struct arena *arena = &im->g->arena;
     struct model_function out = {
-        .domain = arena_strdup(arena, domain_normal(f->domain)), .name = arena_strdup(arena, text(f->name)),
+        .domain = arena_strdup(arena, domain_normal(f->domain)),
+        .name = arena_strdup(arena, text(f->name)),
         .overload = arena_strdup(arena, text(f->overload)),
     };
     if (!*out.name)
@@ -167,7 +170,10 @@ bool functions_import(struct importer *im)
 
 /* ---- counting calls ----------------------------------------------------------------------------------------- */
 
-struct call { uint32_t caller, callee; src_id src; };   /* function indices; the top graph is number n */
+struct call {
+    uint32_t caller, callee;
+    src_id src;
+};   /* function indices; the top graph is number n */
 struct calls {
     struct importer *im;
     uint32_t n;                  /* functions */
@@ -205,8 +211,7 @@ static void calls_collect(struct calls *c)
             continue;
         const struct model_function *f = function_find(c->im, n->domain, n->op_type, n->overload);
         if (f) {
-            VEC_PUSH(&c->im->scratch, &found,
-                     ((struct call){caller, (uint32_t)(f - g->functions.data), n->src}));
+            VEC_PUSH(&c->im->scratch, &found, ((struct call){caller, (uint32_t)(f - g->functions.data), n->src}));
             c->first[caller + 1]++;
         }
     }

@@ -76,8 +76,8 @@ static bool declaration_agrees(struct importer *im, const Onnx__ValueInfoProto *
 
 /* Binds an initializer as a constant. One that the user wants to override is only checked: without an entry among the
  * inputs it becomes a parameter here, with one it becomes that parameter. */
-static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, struct names *inputs, region_id r,
-                            bool top, const struct tensor_data *t)
+static bool initializer_add(struct importer *im, const Onnx__GraphProto *g, struct names *inputs, region_id r, bool top,
+                            const struct tensor_data *t)
 {
     struct where w = {{0}, t->name};
     const struct binding *b = name_lookup(&im->names, t->name);
@@ -103,8 +103,8 @@ static bool initializers_import(struct importer *im, const Onnx__GraphProto *g, 
     struct names inputs;
     inputs_index(im, g, &inputs);
     for (size_t i = 0; i < g->n_initializer + g->n_sparse_initializer; i++) {
-        const Onnx__SparseTensorProto *sparse =
-            i < g->n_initializer ? NULL : g->sparse_initializer[i - g->n_initializer];
+        const Onnx__SparseTensorProto *sparse = i < g->n_initializer ? NULL
+                                                                     : g->sparse_initializer[i - g->n_initializer];
         const Onnx__TensorProto *dense = sparse ? sparse->values : g->initializer[i];
         const char *name = dense ? text(dense->name) : "";
         struct tensor_data t;

@@ -40,8 +40,9 @@ bool opsets_import(struct importer *im, Onnx__OperatorSetIdProto *const *imports
                              domain_shown(domain));
         int32_t newest = domain_newest(domain);
         if (newest && version > newest)
-            ok = error_model(im->ctx, (src_id){0}, "%s%s imports version %lld of domain %s; versions up to %d are known",
-                             what, who, version, domain_shown(domain), newest);
+            ok = error_model(im->ctx, (src_id){0},
+                             "%s%s imports version %lld of domain %s; versions up to %d are known", what, who, version,
+                             domain_shown(domain), newest);
         (*out)[(*n_out)++] = (struct opset){arena_strdup(&im->g->arena, domain), version};
     }
     return ok;

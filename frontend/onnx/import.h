@@ -8,7 +8,10 @@
 
 struct external;
 
-struct opset_scope { const struct opset *data; uint32_t n; };
+struct opset_scope {
+    const struct opset *data;
+    uint32_t n;
+};
 
 struct importer {
     struct context *ctx;
@@ -34,7 +37,10 @@ struct importer {
 enum { ATTRIBUTES_MAX = 1000, OPSETS_MAX = 1000 };
 
 /* What an error about a tensor is about: a node, a named tensor, or both. */
-struct where { src_id src; const char *tensor; };
+struct where {
+    src_id src;
+    const char *tensor;
+};
 #define refuse_as(im, w, fail, ...) error_at((im)->ctx, (fail), (w).src, (w).tensor, __VA_ARGS__)
 #define refuse(im, w, ...) refuse_as((im), (w), FAIL_MODEL, __VA_ARGS__)
 
@@ -53,9 +59,22 @@ bool external_read(struct importer *, const Onnx__TensorProto *, struct where, s
 
 /* attributes.c: everything but subgraphs, which node_import fills in later (kind ATTR_REGION, region 0). */
 bool attribute_import(struct importer *, const Onnx__AttributeProto *, struct where, struct attr *out);
-enum { ONNX_ATTR_FLOAT = 1, ONNX_ATTR_INT, ONNX_ATTR_STRING, ONNX_ATTR_TENSOR, ONNX_ATTR_GRAPH, ONNX_ATTR_FLOATS,
-       ONNX_ATTR_INTS, ONNX_ATTR_STRINGS, ONNX_ATTR_TENSORS, ONNX_ATTR_GRAPHS, ONNX_ATTR_SPARSE, ONNX_ATTR_SPARSES,
-       ONNX_ATTR_TYPE, ONNX_ATTR_TYPES };
+enum {
+    ONNX_ATTR_FLOAT = 1,
+    ONNX_ATTR_INT,
+    ONNX_ATTR_STRING,
+    ONNX_ATTR_TENSOR,
+    ONNX_ATTR_GRAPH,
+    ONNX_ATTR_FLOATS,
+    ONNX_ATTR_INTS,
+    ONNX_ATTR_STRINGS,
+    ONNX_ATTR_TENSORS,
+    ONNX_ATTR_GRAPHS,
+    ONNX_ATTR_SPARSE,
+    ONNX_ATTR_SPARSES,
+    ONNX_ATTR_TYPE,
+    ONNX_ATTR_TYPES
+};
 
 /* order.c: an order of the nodes in which values are made before they are read, also by subgraphs; the names that the
  * nodes make are bound (names.h) with their producers. NULL after a diagnostic that names a cycle. Scratch memory. */
@@ -88,7 +107,7 @@ const struct model_function *function_find(struct importer *, const char *domain
 bool call_check(struct importer *, const struct model_function *, const Onnx__NodeProto *, src_id);
 
 /* import.c: opset imports of the model (0 of them: IR versions before 3) or of a function; the domains normalised. */
-bool opsets_import(struct importer *, Onnx__OperatorSetIdProto *const *, size_t n, const char *of,
-                   struct opset **out, uint32_t *n_out);
+bool opsets_import(struct importer *, Onnx__OperatorSetIdProto *const *, size_t n, const char *of, struct opset **out,
+                   uint32_t *n_out);
 
 #endif

@@ -152,8 +152,9 @@ static bool outputs_declare(struct importer *im, Onnx__NodeProto *const *nodes, 
             const char *name = nodes[i]->output[k];
             const struct binding *b = *name ? name_lookup(&im->names, name) : NULL;
             if (b && b->scope == im->names.scope)
-                ok = error_model(im->ctx, node_source(im, nodes[i], 0), b->producer
-                                 ? "its output '%s' is made twice" : "its output '%s' has the name of an input or initializer",
+                ok = error_model(im->ctx, node_source(im, nodes[i], 0),
+                                 b->producer ? "its output '%s' is made twice"
+                                             : "its output '%s' has the name of an input or initializer",
                                  name);
             else if (b && b->value.i)
                 ok = error_model(im->ctx, node_source(im, nodes[i], 0),

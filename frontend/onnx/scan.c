@@ -37,13 +37,15 @@ struct scanner {
 };
 
 /* Fields of TensorProto whose bytes stay in the file, and the wire type of one unpacked element. */
-static const struct { uint32_t id, element; } lifted[] = {
+static const struct {
+    uint32_t id, element;
+} lifted[] = {
     {4, WIRE_32}, {5, WIRE_VARINT}, {6, WIRE_LEN}, {7, WIRE_VARINT}, {9, WIRE_LEN}, {10, WIRE_64}, {11, WIRE_VARINT},
 };
 static const char *const wire_names[] = {"a varint", "8 bytes", "a length", "a group", "a group's end", "4 bytes"};
 
 #define scan_fail(s, ...) scan_fail_as((s), FAIL_MODEL, __VA_ARGS__)
-#define scan_fail_as(s, fail, fmt, ...) \
+#define scan_fail_as(s, fail, fmt, ...)                                                   \
     error_at((s)->ctx, (fail), (src_id){0}, NULL, "byte %zu, in %s: " fmt, (s)->field_at, \
              (s)->stack[(s)->depth - 1].desc->short_name, __VA_ARGS__)
 
@@ -85,8 +87,7 @@ static bool skip_value(struct scanner *s, uint32_t wire, size_t end)
     uint64_t v;
     size_t n;
     switch (wire) {
-    case WIRE_VARINT:
-        return read_varint(s, end, &v);
+    case WIRE_VARINT: return read_varint(s, end, &v);
     case WIRE_LEN:
         if (!read_length(s, end, &n))
             return false;
@@ -242,19 +243,17 @@ static bool check_packed(struct scanner *s, uint32_t element, size_t end)
 static uint32_t field_wire(const ProtobufCFieldDescriptor *f)
 {
     switch (f->type) {
-    case PROTOBUF_C_TYPE_FLOAT:
-        return WIRE_32;
+    case PROTOBUF_C_TYPE_FLOAT: return WIRE_32;
     case PROTOBUF_C_TYPE_STRING:
     case PROTOBUF_C_TYPE_BYTES:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return WIRE_LEN;
-    default:
-        return WIRE_VARINT;
+    case PROTOBUF_C_TYPE_MESSAGE: return WIRE_LEN;
+    default: return WIRE_VARINT;
     }
 }
 
 /* A data field of a tensor: each chunk, packed or one element, becomes a token. */
-static bool scan_lifted(struct scanner *s, const ProtobufCFieldDescriptor *f, uint32_t wire, uint32_t element, size_t end)
+static bool scan_lifted(struct scanner *s, const ProtobufCFieldDescriptor *f, uint32_t wire, uint32_t element,
+                        size_t end)
 {
     size_t from = s->pos;
     if (wire == WIRE_LEN) {
@@ -327,8 +326,8 @@ static bool scan_field(struct scanner *s)
         return scan_fail(s, "field %u is a group, which ONNX does not use", (uint32_t)tag >> 3);
     if (wire > WIRE_32)
         return scan_fail(s, "field %u has the unknown wire type %u", (uint32_t)tag >> 3, wire);
-    const ProtobufCFieldDescriptor *f =
-        protobuf_c_message_descriptor_get_field(s->stack[s->depth - 1].desc, (uint32_t)tag >> 3);
+    const ProtobufCFieldDescriptor *f = protobuf_c_message_descriptor_get_field(s->stack[s->depth - 1].desc,
+                                                                                (uint32_t)tag >> 3);
     return f ? scan_known(s, f, wire, end) : skip_value(s, wire, end);
 }
 

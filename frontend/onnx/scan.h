@@ -7,7 +7,9 @@
 #include "frontend/onnx/onnx.pb-c.h"
 
 /* What the scanner writes in place of a tensor's data: a byte range of the file. 16 bytes, little-endian. */
-struct token { uint64_t offset, length; };
+struct token {
+    uint64_t offset, length;
+};
 enum { TOKEN_SIZE = 16 };
 struct token token_read(const ProtobufCBinaryData *);
 

@@ -22,7 +22,10 @@ static const uint64_t type_sets[] = {
 #define SCHEMA(...)
 #include "frontend/onnx/schemas.def"
 };
-static const struct { const char *name; int32_t newest; } domains[] = {
+static const struct {
+    const char *name;
+    int32_t newest;
+} domains[] = {
 #define DOMAIN(name, newest) {name, newest},
 #define TYPES(...)
 #define SCHEMA(...)
@@ -73,7 +76,10 @@ const struct schema *schema_find(const char *domain, const char *op, int64_t ops
 
 /* ---- operands ----------------------------------------------------------------------------------------------------- */
 
-struct operand { char variable, mark; uint32_t set; };
+struct operand {
+    char variable, mark;
+    uint32_t set;
+};
 
 /* Operand k of a schema: the k-th word, or the last one when that is variadic. */
 static struct operand operand_get(const struct schema *s, uint32_t k)
@@ -102,8 +108,13 @@ static const struct schema *schema_newest(const struct schema *s)
 static bool counts_check(struct importer *im, const struct schema *s, const Onnx__NodeProto *node, src_id src)
 {
     bool ok = true;
-    const struct { const char *what; size_t n; int32_t min, max; } sides[] = {
-        {"input", node->n_input, s->min_in, s->max_in}, {"output", node->n_output, s->min_out, s->max_out},
+    const struct {
+        const char *what;
+        size_t n;
+        int32_t min, max;
+    } sides[] = {
+        {"input", node->n_input, s->min_in, s->max_in},
+        {"output", node->n_output, s->min_out, s->max_out},
     };
     for (uint32_t i = 0; i < COUNT_OF(sides); i++) {
         if (sides[i].n < (size_t)sides[i].min)
@@ -137,7 +148,10 @@ static bool type_allowed(const struct schema *s, uint32_t k, enum elem elem)
 /* The element types that the file itself tells: of ports and initializers. */
 static bool types_check(struct importer *im, const struct schema *s, src_id src, const value_id *in, uint32_t n_in)
 {
-    struct { enum elem elem; uint32_t operand; } bound['Z' - 'A' + 1] = {0};
+    struct {
+        enum elem elem;
+        uint32_t operand;
+    } bound['Z' - 'A' + 1] = {0};
     bool ok = true;
     for (uint32_t i = 0; i < n_in; i++) {
         const struct type *t = in[i].i ? value_type(im->g, in[i]) : NULL;
@@ -149,7 +163,8 @@ static bool types_check(struct importer *im, const struct schema *s, src_id src,
             ok = error_model(im->ctx, src, "input %u is a tensor of %s, which %s-%d does not take", i,
                              elem_name(t->elem), s->op, s->since);
         else if (bound[v].elem && bound[v].elem != t->elem)
-            ok = error_model(im->ctx, src, "input %u is a tensor of %s and input %u one of %s; their types must be equal",
+            ok = error_model(im->ctx, src,
+                             "input %u is a tensor of %s and input %u one of %s; their types must be equal",
                              bound[v].operand, elem_name(bound[v].elem), i, elem_name(t->elem));
         else
             bound[v].elem = t->elem, bound[v].operand = i;
@@ -159,9 +174,12 @@ static bool types_check(struct importer *im, const struct schema *s, src_id src,
 
 /* ---- attributes ----------------------------------------------------------------------------------------------------- */
 
-static const struct { char kind; const char *name; } kinds[] = {
-    {'f', "FLOAT"}, {'i', "INT"}, {'s', "STRING"}, {'t', "TENSOR"}, {'g', "GRAPH"}, {'F', "FLOATS"}, {'I', "INTS"},
-    {'S', "STRINGS"}, {'T', "TENSORS"}, {'G', "GRAPHS"}, {'p', "SPARSE_TENSOR"}, {'y', "TYPE_PROTO"},
+static const struct {
+    char kind;
+    const char *name;
+} kinds[] = {
+    {'f', "FLOAT"}, {'i', "INT"},     {'s', "STRING"},  {'t', "TENSOR"}, {'g', "GRAPH"},         {'F', "FLOATS"},
+    {'I', "INTS"},  {'S', "STRINGS"}, {'T', "TENSORS"}, {'G', "GRAPHS"}, {'p', "SPARSE_TENSOR"}, {'y', "TYPE_PROTO"},
 };
 
 static const char *kind_name(char kind)
@@ -176,21 +194,21 @@ static const char *kind_name(char kind)
 static bool kind_fits(char kind, enum attr_kind attr)
 {
     switch (kind) {
-    case 'g':
-        return attr == ATTR_REGION;
+    case 'g': return attr == ATTR_REGION;
     case 't':
-    case 'p':
-        return attr == ATTR_TENSOR;
-    case 'T':
-        return attr == ATTR_TENSORS;
-    case 'y':
-        return attr == ATTR_TYPE;
-    default:
-        return (char)attr == kind;
+    case 'p': return attr == ATTR_TENSOR;
+    case 'T': return attr == ATTR_TENSORS;
+    case 'y': return attr == ATTR_TYPE;
+    default: return (char)attr == kind;
     }
 }
 
-struct attr_spec { const char *name; uint32_t length; char kind; bool required; };
+struct attr_spec {
+    const char *name;
+    uint32_t length;
+    char kind;
+    bool required;
+};
 
 /* The next word of "axis:i! name:s"; false at the end. */
 static bool spec_next(const char **p, struct attr_spec *out)
@@ -238,7 +256,8 @@ static bool attributes_check(struct importer *im, const struct schema *s, src_id
         for (size_t i = 0; i < node->n_attribute && !found; i++)
             found = node->attribute[i]->name && spec_is(&spec, node->attribute[i]->name);
         if (!found)
-            ok = error_model(im->ctx, src, "%s-%d needs attribute '%.*s'", s->op, s->since, (int)spec.length, spec.name);
+            ok = error_model(im->ctx, src, "%s-%d needs attribute '%.*s'", s->op, s->since, (int)spec.length,
+                             spec.name);
     }
     return ok;
 }
@@ -257,11 +276,14 @@ bool schema_check(struct importer *im, const struct schema *s, const Onnx__NodeP
 /* ---- regions ----------------------------------------------------------------------------------------------------------- */
 
 /* How many parameters and results the bodies of control flow have, given the node's operands and results. */
-static const struct control { const char *op; int32_t since, params_per_input, params_extra, results_extra; } controls[] = {
-    {"If", 1, 0, 0, 0},      /* () -> results */
-    {"Loop", 1, 1, 0, 1},    /* (trip, condition, carried) for (M, cond, carried); condition + carried + scanned */
-    {"Scan", 9, 1, 0, 0},    /* one for each state and scanned input */
-    {"Scan", 8, 1, -1, 0},   /* the first operand is the lengths of the sequences */
+static const struct control {
+    const char *op;
+    int32_t since, params_per_input, params_extra, results_extra;
+} controls[] = {
+    {"If", 1, 0, 0, 0}, /* () -> results */
+    {"Loop", 1, 1, 0, 1}, /* (trip, condition, carried) for (M, cond, carried); condition + carried + scanned */
+    {"Scan", 9, 1, 0, 0}, /* one for each state and scanned input */
+    {"Scan", 8, 1, -1, 0}, /* the first operand is the lengths of the sequences */
 };
 
 static const struct control *control_find(const struct schema *s)
@@ -300,7 +322,8 @@ bool schema_check_regions(struct importer *im, const struct schema *s, node_id i
 static int32_t version_after(const char *domain, const char *op, int32_t version)
 {
     for (uint32_t i = 0; i < COUNT_OF(schemas); i++)
-        if (schemas[i].since > version && schemas[i].state != SCHEMA_DEPRECATED && strcmp(schemas[i].domain, domain) == 0 && strcmp(schemas[i].op, op) == 0)
+        if (schemas[i].since > version && schemas[i].state != SCHEMA_DEPRECATED &&
+            strcmp(schemas[i].domain, domain) == 0 && strcmp(schemas[i].op, op) == 0)
             return schemas[i].since;
     return 0;
 }
@@ -327,7 +350,8 @@ static void type_set_print(uint64_t set, bool (*has)(enum elem, const void *), c
     strbuf_printf(out, "%s", any ? "" : "-");
 }
 
-static void types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *), const void *data, struct strbuf *out)
+static void types_print(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *),
+                        const void *data, struct strbuf *out)
 {
     const struct schema *s = schema_find(domain, op, version);
     char last = 0;
@@ -335,7 +359,7 @@ static void types_print(const char *domain, const char *op, int32_t version, boo
         struct operand o = operand_get(s, k);
         if (!o.variable)
             break;
-        if (o.variable > last) {     /* letters are given in order */
+        if (o.variable > last) { /* letters are given in order */
             strbuf_printf(out, "%s", last ? "/" : "");
             type_set_print(type_sets[o.set], has, data, out);
             last = o.variable;

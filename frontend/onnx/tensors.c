@@ -10,7 +10,10 @@
 
 /* ---- sizes ------------------------------------------------------------------------------------------------ */
 
-struct size { int64_t count; size_t packed, wide; };   /* elements; bytes in the file; bytes in the graph */
+struct size {
+    int64_t count;
+    size_t packed, wide;
+};   /* elements; bytes in the file; bytes in the graph */
 
 static bool size_compute(struct importer *im, struct where w, const struct tensor_data *t, struct size *out)
 {
@@ -47,7 +50,10 @@ enum { FIELD_FLOAT, FIELD_INT32, FIELD_STRING, FIELD_INT64, FIELD_DOUBLE, FIELD_
 static const char *const field_names[FIELD_COUNT] = {
     "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data", "raw_data",
 };
-struct chunks { size_t n; const ProtobufCBinaryData *data; };
+struct chunks {
+    size_t n;
+    const ProtobufCBinaryData *data;
+};
 
 static void fields_collect(const Onnx__TensorProto *t, struct chunks out[FIELD_COUNT])
 {
@@ -67,20 +73,14 @@ static int field_of_elem(enum elem e)
 {
     switch (e) {
     case ELEM_F32:
-    case ELEM_C64:
-        return FIELD_FLOAT;
+    case ELEM_C64: return FIELD_FLOAT;
     case ELEM_F64:
-    case ELEM_C128:
-        return FIELD_DOUBLE;
-    case ELEM_I64:
-        return FIELD_INT64;
+    case ELEM_C128: return FIELD_DOUBLE;
+    case ELEM_I64: return FIELD_INT64;
     case ELEM_U32:
-    case ELEM_U64:
-        return FIELD_UINT64;
-    case ELEM_STR:
-        return FIELD_STRING;
-    default:
-        return FIELD_INT32;
+    case ELEM_U64: return FIELD_UINT64;
+    case ELEM_STR: return FIELD_STRING;
+    default: return FIELD_INT32;
     }
 }
 
@@ -178,7 +178,7 @@ static uint64_t varint_next(const uint8_t **p)
 static void entry_range(enum elem e, int64_t *lo, int64_t *hi)
 {
     uint32_t bits = elem_bits(e);
-    if (bits < 8) {   /* a byte of packed elements; some writers sign-extend it */
+    if (bits < 8) { /* a byte of packed elements; some writers sign-extend it */
         *lo = -128;
         *hi = 255;
     } else if (elem_class(e) == 'I') {
@@ -198,7 +198,8 @@ static bool entry_store(struct importer *im, struct where w, enum elem e, uint64
     if (e == ELEM_I32 && v > INT32_MAX && v <= (int64_t)UINT32_MAX)
         v -= (int64_t)1 << 32;
     if (e != ELEM_U64 && (v < lo || v > hi))
-        return refuse(im, w, "%s holds %lld, which is no %s", field_names[field_of_elem(e)], (long long)v, elem_name(e));
+        return refuse(im, w, "%s holds %lld, which is no %s", field_names[field_of_elem(e)], (long long)v,
+                      elem_name(e));
     for (uint32_t i = 0; i < width; i++)
         at[i] = (uint8_t)((uint64_t)v >> (8 * i));
     return true;
@@ -347,7 +348,8 @@ bool tensor_import(struct importer *im, const Onnx__TensorProto *t, struct where
 /* ---- sparse tensors ----------------------------------------------------------------------------------------------------- */
 
 /* Position in the dense tensor of sparse element k, -1 when it is outside. Indices are linear or one row per element. */
-static int64_t sparse_position(const struct tensor_data *dense, const struct tensor_data *indices, int64_t k, int64_t count)
+static int64_t sparse_position(const struct tensor_data *dense, const struct tensor_data *indices, int64_t k,
+                               int64_t count)
 {
     const int64_t *index = indices->bytes.data;
     if (indices->rank == 1)
@@ -357,7 +359,7 @@ static int64_t sparse_position(const struct tensor_data *dense, const struct ten
         int64_t i = index[k * dense->rank + d];
         if (i < 0 || i >= dense->dims[d])
             return -1;
-        at = at * dense->dims[d] + i;   /* below count, which fits */
+        at = at * dense->dims[d] + i; /* below count, which fits */
     }
     return at;
 }

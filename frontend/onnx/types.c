@@ -59,7 +59,8 @@ static expr_id dim_symbol(struct importer *im, const char *param)
     char *base = symbol_name(im, param), *name = base;
     for (uint32_t k = 2; is_reserved(name) || name_lookup(&im->symbols, name); k++)
         name = k < 10 ? arena_printf(&im->scratch, "%s_%u", base, k)
-                      : arena_printf(&im->scratch, "%s_%016llx%u", base, (unsigned long long)hash_bytes(param, strlen(param)), k);
+                      : arena_printf(&im->scratch, "%s_%016llx%u", base,
+                                     (unsigned long long)hash_bytes(param, strlen(param)), k);
     name_bind(&im->symbols, name, (value_id){0}, 0);
     expr_id e = symbol_by_name(im->ctx->exprs, name);
     name_bind(&im->dims, param, (value_id){e.i}, 0);
@@ -78,7 +79,7 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
     bool fits = true;
     for (size_t i = 0; i < shape->n_dim; i++) {
         const Onnx__TensorShapeProto__Dimension *d = shape->dim[i];
-        if (d->has_dim_value && d->dim_value == -1)   /* what some exporters write for "unknown" */
+        if (d->has_dim_value && d->dim_value == -1) /* what some exporters write for "unknown" */
             continue;
         if (d->has_dim_value && d->dim_value < 0)
             return refuse(im, w, "dim %zu is %lld", i, (long long)d->dim_value);
@@ -121,8 +122,7 @@ bool type_import(struct importer *im, const Onnx__TypeProto *t, struct where w, 
     for (struct type *to = out; t;) {
         const Onnx__TypeProto *inner = NULL;
         switch (t->value_case) {
-        case ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE:
-            return tensor_type_import(im, t->tensor_type, w, to);
+        case ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE: return tensor_type_import(im, t->tensor_type, w, to);
         case ONNX__TYPE_PROTO__VALUE_SEQUENCE_TYPE:
             to->kind = TYPE_SEQUENCE;
             inner = t->sequence_type->elem_type;
@@ -138,12 +138,12 @@ bool type_import(struct importer *im, const Onnx__TypeProto *t, struct where w, 
             inner = t->map_type->value_type;
             break;
         case ONNX__TYPE_PROTO__VALUE_SPARSE_TENSOR_TYPE:
-            return refuse(im, w, "a sparse tensor that the run would be given or give is not supported: declare a tensor, and pass it dense "
-                                 "(sparse initializers and constants are served)");
-        case ONNX__TYPE_PROTO__VALUE_OPAQUE_TYPE:
-            return refuse(im, w, "opaque types are not supported");
-        default:
-            return refuse(im, w, to == out ? "no type" : "a container type without the type of its elements");
+            return refuse(
+                im, w,
+                "a sparse tensor that the run would be given or give is not supported: declare a tensor, and pass it dense "
+                "(sparse initializers and constants are served)");
+        case ONNX__TYPE_PROTO__VALUE_OPAQUE_TYPE: return refuse(im, w, "opaque types are not supported");
+        default: return refuse(im, w, to == out ? "no type" : "a container type without the type of its elements");
         }
         struct type *next = NEW(&im->ctx->session, struct type);
         next->rank = RANK_UNKNOWN;

@@ -13,7 +13,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-
 #define KIB ((int64_t)1024)
 #define MIB (KIB * KIB)
 #define GIB (MIB * KIB)

@@ -38,32 +38,43 @@ char *arena_strdup(struct arena *, const char *);
 char *arena_strndup(struct arena *, const char *, size_t n);
 char *arena_printf(struct arena *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void arena_init(struct arena *, struct context *);
-void arena_release(struct arena *);                          /* gives every block back; the arena is empty again */
+void arena_release(struct arena *); /* gives every block back; the arena is empty again */
 
 #define NEW(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
 #define NEW_ARRAY(arena, T, n) ((T *)arena_alloc_array((arena), (size_t)(n), sizeof(T)))
 
 /* ---- vectors: struct { T *data; uint32_t n, cap; } ----------------------------------------------- */
 
-#define VEC(T) struct { T *data; uint32_t n, cap; }
+#define VEC(T)           \
+    struct {             \
+        T *data;         \
+        uint32_t n, cap; \
+    }
 void vec_grow(struct arena *, void **data, uint32_t *cap, uint32_t need, size_t size);
 /* Appends x. Pointers into the vector do not survive this. */
-#define VEC_PUSH(arena, v, x) \
-    do { \
-        if ((v)->n == (v)->cap) \
+#define VEC_PUSH(arena, v, x)                                                                         \
+    do {                                                                                              \
+        if ((v)->n == (v)->cap)                                                                       \
             vec_grow((arena), (void **)(void *)&(v)->data, &(v)->cap, (v)->n + 1, sizeof *(v)->data); \
-        (v)->data[(v)->n++] = (x); \
+        (v)->data[(v)->n++] = (x);                                                                    \
     } while (0)
 
 /* ---- spans and text ------------------------------------------------------------------------------ */
 
-struct span { const void *data; size_t size; };   /* borrows, never owns */
+struct span {
+    const void *data;
+    size_t size;
+}; /* borrows, never owns */
 
-struct strbuf { struct arena *arena; char *data; size_t n, cap; };   /* data stays NUL-terminated once non-NULL */
+struct strbuf {
+    struct arena *arena;
+    char *data;
+    size_t n, cap;
+}; /* data stays NUL-terminated once non-NULL */
 void strbuf_init(struct strbuf *, struct arena *);
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
-void strbuf_varint(struct strbuf *, uint64_t v);     /* as protobuf writes it: 7 bits a byte, low ones first */
+void strbuf_varint(struct strbuf *, uint64_t v); /* as protobuf writes it: 7 bits a byte, low ones first */
 /* Appends s with control bytes, bad UTF-8 and bidirectional marks as \xNN, cut to max bytes of output. */
 void strbuf_escaped(struct strbuf *, const char *s, size_t max);
 /* Appends s as a quoted literal: \" \\ \n, control bytes, bad UTF-8 and bidirectional marks as \xNN. */
@@ -76,9 +87,18 @@ uint64_t hash_mix(uint64_t a, uint64_t b);
 
 /* ---- checked arithmetic: true when the result fits, as __builtin_*_overflow inverted ---------------- */
 
-static inline bool add_i64(int64_t a, int64_t b, int64_t *r) { return !__builtin_add_overflow(a, b, r); }
-static inline bool sub_i64(int64_t a, int64_t b, int64_t *r) { return !__builtin_sub_overflow(a, b, r); }
-static inline bool mul_i64(int64_t a, int64_t b, int64_t *r) { return !__builtin_mul_overflow(a, b, r); }
+static inline bool add_i64(int64_t a, int64_t b, int64_t *r)
+{
+    return !__builtin_add_overflow(a, b, r);
+}
+static inline bool sub_i64(int64_t a, int64_t b, int64_t *r)
+{
+    return !__builtin_sub_overflow(a, b, r);
+}
+static inline bool mul_i64(int64_t a, int64_t b, int64_t *r)
+{
+    return !__builtin_mul_overflow(a, b, r);
+}
 /* Rounds towards minus infinity; b != 0 and not (INT64_MIN, -1). */
 static inline int64_t floordiv_i64(int64_t a, int64_t b)
 {
@@ -93,14 +113,16 @@ static inline int64_t floormod_i64(int64_t a, int64_t b)
 
 /* ---- where something came from ------------------------------------------------------------------- */
 
-typedef struct { uint32_t i; } src_id;   /* a node of the imported file; 0 = none */
+typedef struct {
+    uint32_t i;
+} src_id; /* a node of the imported file; 0 = none */
 struct source {
-    const char *name;      /* node name; "" when the file gives none */
-    const char *op;        /* ONNX operator type */
-    const char *domain;    /* "" for the default domain */
-    int32_t version;       /* since_version that the node is bound to; 0 unknown */
-    const char *output;    /* name of its first output: what a nameless node is called by */
-    const char *origin;    /* "file:line" of the Python source when metadata has it, else NULL */
+    const char *name; /* node name; "" when the file gives none */
+    const char *op; /* ONNX operator type */
+    const char *domain; /* "" for the default domain */
+    int32_t version; /* since_version that the node is bound to; 0 unknown */
+    const char *output; /* name of its first output: what a nameless node is called by */
+    const char *origin; /* "file:line" of the Python source when metadata has it, else NULL */
 };
 
 /* ---- diagnostics --------------------------------------------------------------------------------- */
@@ -110,52 +132,53 @@ enum fail { FAIL_NONE = 0, FAIL_MODEL = 1, FAIL_USAGE = 2, FAIL_ENV = 3, FAIL_LI
 enum severity { SEV_NOTE, SEV_REMARK, SEV_WARNING, SEV_ERROR };
 struct diag {
     enum severity severity;
-    enum fail fail;             /* errors only */
-    src_id src;                 /* 0: about the file as a whole, or see tensor */
-    const char *tensor;         /* NULL, or the tensor (value, port) it is about */
-    const char *flag;           /* NULL, or the warning/remark group: "constant-growth" prints [-Wconstant-growth] */
-    const char *text;           /* one line, under 1000 bytes, hostile bytes escaped */
-    const char *format;         /* what text was printed from: errors of one format are of one kind */
-    uint32_t repeats;           /* how often the same text came again at the same place */
-    uint32_t similar;           /* further ones of this kind that were counted only */
+    enum fail fail; /* errors only */
+    src_id src; /* 0: about the file as a whole, or see tensor */
+    const char *tensor; /* NULL, or the tensor (value, port) it is about */
+    const char *flag; /* NULL, or the warning/remark group: "constant-growth" prints [-Wconstant-growth] */
+    const char *text; /* one line, under 1000 bytes, hostile bytes escaped */
+    const char *format; /* what text was printed from: errors of one format are of one kind */
+    uint32_t repeats; /* how often the same text came again at the same place */
+    uint32_t similar; /* further ones of this kind that were counted only */
 };
 
 /* ---- limits: defaults in base.c, each raised by --limit-NAME ----------------- */
 
 struct limits {
-    int64_t import_heap;        /* bytes of decoded messages beyond 32 x file size */
-    int64_t nodes;              /* nodes after inlining and unrolling */
-    int64_t tensor_bytes;       /* one tensor */
-    int64_t arena_bytes;        /* workspace */
-    int64_t fold_bytes;         /* one folded constant: inputs + this */
-    int64_t fold_total;         /* all folded constants */
-    int64_t compile_heap;       /* bytes of all arenas of the context */
+    int64_t import_heap; /* bytes of decoded messages beyond 32 x file size */
+    int64_t nodes; /* nodes after inlining and unrolling */
+    int64_t tensor_bytes; /* one tensor */
+    int64_t arena_bytes; /* workspace */
+    int64_t fold_bytes; /* one folded constant: inputs + this */
+    int64_t fold_total; /* all folded constants */
+    int64_t compile_heap; /* bytes of all arenas of the context */
     int32_t message_depth, subgraph_depth, call_depth, rank, name_bytes, unroll_nodes;
     double max_constant_growth; /* constants out / weights in; 0 = no limit */
-    int64_t max_output_size;    /* bytes of the artifact; 0 = no limit */
+    int64_t max_output_size; /* bytes of the artifact; 0 = no limit */
 };
 extern const struct limits limits_default;
 
 /* ---- the context of one compilation; nothing is global ------------------------------------------------ */
 
-struct exprs;                   /* ir/expr/expr.h */
+struct exprs; /* ir/expr/expr.h */
 struct context {
-    struct arena session;       /* lives as long as the context */
+    struct arena session; /* lives as long as the context */
     struct limits limits;
-    const char *model_path;     /* as the user gave it: every message begins with it */
-    uint32_t line, column;     /* behind it, from 1 on, where it is a configuration; 0: none */
+    const char *model_path; /* as the user gave it: every message begins with it */
+    uint32_t line, column; /* behind it, from 1 on, where it is a configuration; 0: none */
     struct exprs *exprs;
     VEC(struct source) sources; /* [0] unused */
     VEC(struct diag) diags;
-    enum fail fail;             /* class of the first error; FAIL_NONE: fine so far */
+    enum fail fail; /* class of the first error; FAIL_NONE: fine so far */
     uint32_t n_errors;
-    uint32_t kind_limit;        /* errors or warnings of one kind that are recorded, the rest is counted; 0: no limit */
-    bool werror;                /* warnings are errors */
-    src_id at;                  /* the node at work: what failures too deep to know are about */
-    jmp_buf *unwind;            /* set by whoever called into the compiler */
-    int64_t heap_used;          /* bytes of all arena blocks */
-    const char *volatile temp_files[3];   /* outputs being written; who ends the process by a signal removes them. NULL: none */
-    int64_t fail_alloc;         /* tests: the allocation that fails, counted down; 0 = never */
+    uint32_t kind_limit; /* errors or warnings of one kind that are recorded, the rest is counted; 0: no limit */
+    bool werror; /* warnings are errors */
+    src_id at; /* the node at work: what failures too deep to know are about */
+    jmp_buf *unwind; /* set by whoever called into the compiler */
+    int64_t heap_used; /* bytes of all arena blocks */
+    const char
+        *volatile temp_files[3]; /* outputs being written; who ends the process by a signal removes them. NULL: none */
+    int64_t fail_alloc; /* tests: the allocation that fails, counted down; 0 = never */
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
 };
 
@@ -166,7 +189,8 @@ void context_free(struct context *);
 
 src_id source_add(struct context *, struct source);
 const struct source *source_get(const struct context *, src_id);
-const char *source_label(const struct source *);   /* the node's name, else its first output's, else its operator's; never NULL */
+const char *source_label(
+    const struct source *); /* the node's name, else its first output's, else its operator's; never NULL */
 
 /* Record a diagnostic; false, so that `return error_model(...)` reads well. Equal texts at one source are
  * counted, not repeated; after kind_limit errors of one kind the rest is counted. */
@@ -176,8 +200,14 @@ bool error_at(struct context *, enum fail, src_id, const char *tensor, const cha
 #define error_env(ctx, ...) error_at((ctx), FAIL_ENV, (src_id){0}, NULL, __VA_ARGS__)
 #define error_internal(ctx, src, ...) error_at((ctx), FAIL_INTERNAL, (src), NULL, __VA_ARGS__)
 /* A place in the list of diagnostics, to which it can be taken back: for work that is tried out. */
-struct diag_mark { uint32_t n, n_errors; enum fail fail; };
-struct diag_list { const struct diag *data; uint32_t n; };
+struct diag_mark {
+    uint32_t n, n_errors;
+    enum fail fail;
+};
+struct diag_list {
+    const struct diag *data;
+    uint32_t n;
+};
 struct diag_mark diag_mark(const struct context *);
 /* Takes out what was recorded since the mark, if its errors all say that the model is bad: then true, and the context counts as
  * if nothing had happened. false: all stays. */

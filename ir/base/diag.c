@@ -41,9 +41,11 @@ static size_t utf8_decode(const unsigned char *s, uint32_t *code)
 /* Characters that change how a terminal shows the rest of the line. */
 static bool is_hostile(uint32_t c)
 {
-    static const struct { uint32_t from, to; } ranges[] = {
-        {0x00, 0x1F}, {0x7F, 0x9F}, {0x061C, 0x061C}, {0x200B, 0x200F},
-        {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F},
+    static const struct {
+        uint32_t from, to;
+    } ranges[] = {
+        {0x00, 0x1F},     {0x7F, 0x9F},     {0x061C, 0x061C}, {0x200B, 0x200F},   {0x2028, 0x202E},
+        {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F},
     };
     for (size_t i = 0; i < COUNT_OF(ranges); i++)
         if (c >= ranges[i].from && c <= ranges[i].to)
@@ -220,7 +222,8 @@ bool diag_take(struct context *ctx, const struct diag_mark *mark, struct diag_li
     bool any = false;
     for (uint32_t i = mark->n; i < ctx->diags.n; i++) {
         const struct diag *d = &ctx->diags.data[i];
-        if (d->severity == SEV_ERROR && (d->fail != FAIL_MODEL || d->flag))    /* a limit, a bug, a warning under --Werror */
+        if (d->severity == SEV_ERROR &&
+            (d->fail != FAIL_MODEL || d->flag))    /* a limit, a bug, a warning under --Werror */
             return false;
         any |= d->severity == SEV_ERROR;
     }

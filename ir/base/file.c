@@ -33,7 +33,8 @@ static ssize_t read_until(int fd, char *to, size_t size, off_t offset)
 {
     size_t done = 0;
     while (done < size) {
-        ssize_t n = offset < 0 ? read(fd, to + done, size - done) : pread(fd, to + done, size - done, offset + (off_t)done);
+        ssize_t n = offset < 0 ? read(fd, to + done, size - done)
+                               : pread(fd, to + done, size - done, offset + (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -52,7 +53,8 @@ bool fd_read(int fd, void *data, size_t size)
 
 bool fd_pread(int fd, void *data, size_t size, uint64_t offset)
 {
-    return size <= INT64_MAX && offset <= (uint64_t)INT64_MAX - size && read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
+    return size <= INT64_MAX && offset <= (uint64_t)INT64_MAX - size &&
+           read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
 }
 
 static enum file_status failed(struct file_bytes *out, const char *why)

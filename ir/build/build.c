@@ -47,7 +47,7 @@ void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ..
         error_model(g->ctx, b->src, "%s", text);
         return;
     }
-    struct attr attrs[] = { attr_expr("cond", cond), attr_int("code", code), attr_str("text", text) };
+    struct attr attrs[] = {attr_expr("cond", cond), attr_int("code", code), attr_str("text", text)};
     graph_append(g, b->region, OP_ASSERT, b->src, NULL, 0, attrs, 3, NULL, 0);
 }
 
@@ -123,7 +123,7 @@ static void check_pad(struct builder *b, const struct node *node, const struct t
 
 static void check_dot(struct builder *b, const struct node *node, const struct type *out)
 {
-    static const char *const lists[][2] = { { "batch_a", "batch_b" }, { "contract_a", "contract_b" } };
+    static const char *const lists[][2] = {{"batch_a", "batch_b"}, {"contract_a", "contract_b"}};
     struct type a = *value_type(b->g, node->in[0]), c = *value_type(b->g, node->in[1]);
     uint32_t n;
     (void)out;
@@ -153,7 +153,8 @@ static void check_within(struct builder *b, struct type x, struct type idx, int6
 {
     for (int32_t i = 0; i < x.rank; i++)
         if (i != axis && x.dims[i].i != idx.dims[i].i)
-            b_assert(b, ex_le(b->g->ctx->exprs, idx.dims[i], x.dims[i]), EVAL_SHAPE, "indices do not fit to what they address");
+            b_assert(b, ex_le(b->g->ctx->exprs, idx.dims[i], x.dims[i]), EVAL_SHAPE,
+                     "indices do not fit to what they address");
 }
 
 static void check_gather(struct builder *b, const struct node *node, const struct type *out)
@@ -169,7 +170,8 @@ static void check_gather(struct builder *b, const struct node *node, const struc
 
 static void check_scatter(struct builder *b, const struct node *node, const struct type *out)
 {
-    struct type x = *value_type(b->g, node->in[0]), idx = *value_type(b->g, node->in[1]), u = *value_type(b->g, node->in[2]);
+    struct type x = *value_type(b->g, node->in[0]), idx = *value_type(b->g, node->in[1]),
+                u = *value_type(b->g, node->in[2]);
     int32_t head = idx.rank - (node->op == OP_SCATTER_ND), skip = x.rank - u.rank;
     (void)out;
     if (node->op == OP_SCATTER_ELEMENTS)
@@ -322,7 +324,7 @@ bool b_op_multi(struct builder *b, enum op op, const value_id *in, uint32_t n_in
     if (poisoned(in, n_in) || n_out > COUNT_OF(types) ||
         !op_infer(b->g, op, b->src, in, n_in, attr, n_attr, types, n_out))
         return false;
-    struct node node = { .op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr };
+    struct node node = {.op = op, .n_in = n_in, .n_out = n_out, .n_attr = n_attr};
     node.in = arena_copy(&b->g->arena, in, n_in * sizeof *in);
     node.attr = arena_copy(&b->g->arena, attr, n_attr * sizeof *attr);
     if (n_out == 1 && n_in >= 1 && type_equal(&types[0], value_type(b->g, in[0])) && idle_table[op] &&
@@ -356,14 +358,14 @@ value_id b_op(struct builder *b, enum op op, const value_id *in, uint32_t n_in, 
 
 value_id b_const_borrow(struct builder *b, enum elem elem, const int64_t *dims, int32_t rank, struct span data)
 {
-    struct attr attrs[] = { attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
-                            attr_data("data", data.data, data.size) };
-    struct type t = { 0 };
+    struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                           attr_data("data", data.data, data.size)};
+    struct type t = {0};
     if (!op_infer(b->g, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1))
         return (value_id){0};
     node_id id = graph_append(b->g, b->region, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1);
     value_id v = graph_node(b->g, id)->out[0];
-    if (elem == ELEM_I64 || elem == ELEM_I32 || elem == ELEM_BOOL)   /* others: on demand */
+    if (elem == ELEM_I64 || elem == ELEM_I32 || elem == ELEM_BOOL) /* others: on demand */
         lattice_elems(b->g, v);
     return v;
 }
@@ -373,11 +375,11 @@ value_id b_const(struct builder *b, enum elem elem, const int64_t *dims, int32_t
     int64_t size = elem_size(elem);
     for (int32_t i = 0; i < rank; i++)
         if (dims[i] < 0 || !mul_i64(size, dims[i], &size))
-            size = 0;    /* b_const_borrow reports it */
+            size = 0; /* b_const_borrow reports it */
     void *copy = arena_alloc(&b->g->arena, (size_t)size + 1);
     if (size)
         memcpy(copy, data, (size_t)size);
-    return b_const_borrow(b, elem, dims, rank, (struct span){ copy, (size_t)size });
+    return b_const_borrow(b, elem, dims, rank, (struct span){copy, (size_t)size});
 }
 
 value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, uint32_t n, const int64_t *dims,
@@ -398,8 +400,8 @@ value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, u
         n_const++;
     }
     if (n_const == n && count == n)
-        return b_const_borrow(b, elem, dims, rank, (struct span){ data, (size_t)n * elem_size(elem) });
-    struct attr attrs[] = { attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
-                            attr_exprs("exprs", elems, n) };
+        return b_const_borrow(b, elem, dims, rank, (struct span){data, (size_t)n * elem_size(elem)});
+    struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                           attr_exprs("exprs", elems, n)};
     return b_op(b, OP_FROM_EXPRS, NULL, 0, attrs, 3);
 }

@@ -98,7 +98,7 @@ static expr_id broadcast_dim(struct builder *b, expr_id x, expr_id y)
     if (y1 != FALSE_)
         ok = ex_or(ex, ok, ex_eq(ex, y, one));
     b_assert(b, ok, EVAL_SHAPE, "dimensions do not broadcast");
-    if (x1 == FALSE_ && y1 == FALSE_) {    /* equal then: keep the constant one */
+    if (x1 == FALSE_ && y1 == FALSE_) { /* equal then: keep the constant one */
         int64_t c;
         return ex_is_const(ex, y, &c) ? y : x;
     }
@@ -143,8 +143,8 @@ static expr_id *own_elems(struct builder *b, value_id v, uint32_t n)
         return NULL;
     for (uint32_t i = 0; i < n; i++)
         if (!elems[i].i)
-            elems[i] = ex_const(exprs(b), elem_to_i64(data->elem, (const char *)data->bytes.data +
-                                                                      i * elem_size(data->elem)));
+            elems[i] = ex_const(exprs(b),
+                                elem_to_i64(data->elem, (const char *)data->bytes.data + i * elem_size(data->elem)));
     return elems;
 }
 
@@ -163,7 +163,7 @@ static void assert_range(struct builder *b, expr_id e, int64_t lo, int64_t hi)
 {
     struct exprs *ex = exprs(b);
     int64_t c;
-    if (ex_is_const(ex, e, &c))    /* the caller sees it and reports in its own words */
+    if (ex_is_const(ex, e, &c)) /* the caller sees it and reports in its own words */
         return;
     if (ex_lo(ex, e) < lo)
         b_assert(b, ex_le(ex, ex_const(ex, lo), e), EVAL_VALUE, "a value is below %lld", (long long)lo);

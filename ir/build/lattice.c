@@ -99,7 +99,10 @@ typedef expr_id symbol_fn(struct lat *, expr_id a, expr_id b);
 static const expr_id unknown = {0};
 
 /* Is a natural and b positive: where division by truncation and by flooring are one? */
-static bool whole(struct lat *l, expr_id a, expr_id b) { return ex_lo(l->ex, a) >= 0 && ex_lo(l->ex, b) >= 1; }
+static bool whole(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_lo(l->ex, a) >= 0 && ex_lo(l->ex, b) >= 1;
+}
 
 static expr_id sym_neg(struct lat *l, expr_id a, expr_id b)
 {
@@ -116,25 +119,67 @@ static expr_id sym_not(struct lat *l, expr_id a, expr_id b)
     (void)b;
     return l->elem == ELEM_BOOL ? ex_not(l->ex, a) : unknown;
 }
-static expr_id sym_add(struct lat *l, expr_id a, expr_id b) { return tame_sum(l, a) && tame_sum(l, b) ? ex_add(l->ex, a, b) : unknown; }
-static expr_id sym_sub(struct lat *l, expr_id a, expr_id b) { return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(l->ex, a, b) : unknown; }
+static expr_id sym_add(struct lat *l, expr_id a, expr_id b)
+{
+    return tame_sum(l, a) && tame_sum(l, b) ? ex_add(l->ex, a, b) : unknown;
+}
+static expr_id sym_sub(struct lat *l, expr_id a, expr_id b)
+{
+    return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(l->ex, a, b) : unknown;
+}
 static expr_id sym_mul(struct lat *l, expr_id a, expr_id b)
 {
     bool brief = tame(l, a) && tame(l, b) && ex_size(l->ex, a) <= LATTICE_PARTS / ex_size(l->ex, b);
     return brief ? ex_mul(l->ex, a, b) : unknown;
 }
-static expr_id sym_div(struct lat *l, expr_id a, expr_id b) { return whole(l, a, b) ? ex_div(l->ex, a, b) : unknown; }
-static expr_id sym_mod(struct lat *l, expr_id a, expr_id b) { return ex_lo(l->ex, b) >= 1 ? ex_mod(l->ex, a, b) : unknown; }
-static expr_id sym_rem(struct lat *l, expr_id a, expr_id b) { return whole(l, a, b) ? ex_mod(l->ex, a, b) : unknown; }
-static expr_id sym_min(struct lat *l, expr_id a, expr_id b) { return ex_min(l->ex, a, b); }
-static expr_id sym_max(struct lat *l, expr_id a, expr_id b) { return ex_max(l->ex, a, b); }
-static expr_id sym_eq(struct lat *l, expr_id a, expr_id b) { return ex_eq(l->ex, a, b); }
-static expr_id sym_ne(struct lat *l, expr_id a, expr_id b) { return ex_not(l->ex, ex_eq(l->ex, a, b)); }
-static expr_id sym_lt(struct lat *l, expr_id a, expr_id b) { return ex_lt(l->ex, a, b); }
-static expr_id sym_le(struct lat *l, expr_id a, expr_id b) { return ex_le(l->ex, a, b); }
-static expr_id sym_and(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? ex_and(l->ex, a, b) : unknown; }
-static expr_id sym_or(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? ex_or(l->ex, a, b) : unknown; }
-static expr_id sym_xor(struct lat *l, expr_id a, expr_id b) { return l->elem == ELEM_BOOL ? sym_ne(l, a, b) : unknown; }
+static expr_id sym_div(struct lat *l, expr_id a, expr_id b)
+{
+    return whole(l, a, b) ? ex_div(l->ex, a, b) : unknown;
+}
+static expr_id sym_mod(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_lo(l->ex, b) >= 1 ? ex_mod(l->ex, a, b) : unknown;
+}
+static expr_id sym_rem(struct lat *l, expr_id a, expr_id b)
+{
+    return whole(l, a, b) ? ex_mod(l->ex, a, b) : unknown;
+}
+static expr_id sym_min(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_min(l->ex, a, b);
+}
+static expr_id sym_max(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_max(l->ex, a, b);
+}
+static expr_id sym_eq(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_eq(l->ex, a, b);
+}
+static expr_id sym_ne(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_not(l->ex, ex_eq(l->ex, a, b));
+}
+static expr_id sym_lt(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_lt(l->ex, a, b);
+}
+static expr_id sym_le(struct lat *l, expr_id a, expr_id b)
+{
+    return ex_le(l->ex, a, b);
+}
+static expr_id sym_and(struct lat *l, expr_id a, expr_id b)
+{
+    return l->elem == ELEM_BOOL ? ex_and(l->ex, a, b) : unknown;
+}
+static expr_id sym_or(struct lat *l, expr_id a, expr_id b)
+{
+    return l->elem == ELEM_BOOL ? ex_or(l->ex, a, b) : unknown;
+}
+static expr_id sym_xor(struct lat *l, expr_id a, expr_id b)
+{
+    return l->elem == ELEM_BOOL ? sym_ne(l, a, b) : unknown;
+}
 
 static symbol_fn *const symbols[OP_COUNT] = {
 #define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, ...) [OP_##id] = symbol,
@@ -145,7 +190,7 @@ static symbol_fn *const symbols[OP_COUNT] = {
 static expr_id constant_result(struct lat *l, enum op op, enum elem elem, const int64_t *v, uint32_t n)
 {
     int64_t raw[3], out = 0;
-    const void *in[3] = { &raw[0], &raw[1], &raw[2] };
+    const void *in[3] = {&raw[0], &raw[1], &raw[2]};
     for (uint32_t i = 0; i < n; i++)
         elem_from_i64(elem, v[i], &raw[i]);
     if (scalar_eval(op, elem, in, &out) != EVAL_OK)
@@ -450,7 +495,7 @@ static bool lat_reduce(struct lat *l)
         reduced[axes[i]] = true;
     for (int32_t i = 0; i < rank; i++)
         count *= dims[i];
-    if (count == 0)      /* identities are left to the run */
+    if (count == 0) /* identities are left to the run */
         return false;
     for (int64_t k = 0; k < count; k++) {
         int64_t rest = k, to = 0, weight = 1;
@@ -460,7 +505,7 @@ static bool lat_reduce(struct lat *l)
             to += rest % dims[i] * weight;
             weight *= dims[i];
         }
-        expr_id pair[2] = { l->elems[to], l->in[0][k] };
+        expr_id pair[2] = {l->elems[to], l->in[0][k]};
         l->elems[to] = seen[to] ? scalar_expr(l, op, l->elem, pair, 2) : pair[1];
         seen[to] = true;
     }
@@ -482,7 +527,7 @@ static lattice_fn *const lattice_table[OP_COUNT] = {
 
 const expr_id *lattice_node(struct graph *g, const struct node *node, const struct type *out, uint32_t *n)
 {
-    struct lat l = { .g = g, .ex = g->ctx->exprs, .node = node, .out = out, .elem = out->elem };
+    struct lat l = {.g = g, .ex = g->ctx->exprs, .node = node, .out = out, .elem = out->elem};
     bool any = false;
     if (!lattice_table[node->op] || !lattice_applies(g, out, n))
         return NULL;

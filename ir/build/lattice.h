@@ -4,7 +4,7 @@
 
 #include "ir/graph/graph.h"
 
-enum { LATTICE_MAX = 4096 };   /* elements of a tensor whose values are tracked */
+enum { LATTICE_MAX = 4096 }; /* elements of a tensor whose values are tracked */
 
 /* The number of elements when static and at most LATTICE_MAX and the elements are integers or bool; else false. */
 bool lattice_applies(const struct graph *, const struct type *, uint32_t *n);

@@ -29,14 +29,14 @@ static bool good_axis(struct builder *b, const struct type *t, int32_t axis, int
 
 value_id b_scalar_f64(struct builder *b, enum elem elem, double x)
 {
-    int64_t raw[2] = { 0, 0 };
+    int64_t raw[2] = {0, 0};
     elem_from_f64(elem, x, raw);
     return b_const(b, elem, NULL, 0, raw);
 }
 
 value_id b_scalar_i64(struct builder *b, enum elem elem, int64_t x)
 {
-    int64_t raw[2] = { 0, 0 };
+    int64_t raw[2] = {0, 0};
     elem_from_i64(elem, x, raw);
     return b_const(b, elem, NULL, 0, raw);
 }
@@ -80,7 +80,7 @@ static bool broadcast_all(struct builder *b, value_id *v, uint32_t n)
 
 value_id b_binary(struct builder *b, enum op op, value_id x, value_id y)
 {
-    value_id in[2] = { x, y };
+    value_id in[2] = {x, y};
     if (!x.i || !y.i || !broadcast_all(b, in, 2))
         return (value_id){0};
     return b_op(b, op, in, 2, NULL, 0);
@@ -93,7 +93,7 @@ value_id b_binary_f64(struct builder *b, enum op op, value_id x, double y)
 
 value_id b_select(struct builder *b, value_id cond, value_id t, value_id f)
 {
-    value_id in[3] = { cond, t, f };
+    value_id in[3] = {cond, t, f};
     if (!cond.i || !t.i || !f.i || !broadcast_all(b, in, 3))
         return (value_id){0};
     return b_op(b, OP_SELECT, in, 3, NULL, 0);
@@ -139,8 +139,8 @@ value_id b_slice(struct builder *b, value_id x, const expr_id *starts, const exp
     if (!is_tensor(b, x, &t))
         return (value_id){0};
     uint32_t n = (uint32_t)t.rank;
-    struct attr attrs[] = { attr_exprs("starts", starts, n), attr_exprs("sizes", sizes, n),
-                            attr_ints("steps", steps, n) };
+    struct attr attrs[] = {attr_exprs("starts", starts, n), attr_exprs("sizes", sizes, n),
+                           attr_ints("steps", steps, n)};
     return b_op(b, OP_SLICE, &x, 1, attrs, 3);
 }
 
@@ -162,11 +162,11 @@ value_id b_slice_axis(struct builder *b, value_id x, int32_t axis, expr_id start
 value_id b_pad(struct builder *b, value_id x, value_id fill, const expr_id *lo, const expr_id *hi, const char *mode)
 {
     struct type t;
-    value_id in[2] = { x, fill };
+    value_id in[2] = {x, fill};
     if (!is_tensor(b, x, &t))
         return (value_id){0};
-    struct attr attrs[] = { attr_exprs("lo", lo, (uint32_t)t.rank), attr_exprs("hi", hi, (uint32_t)t.rank),
-                            attr_str("mode", mode) };
+    struct attr attrs[] = {attr_exprs("lo", lo, (uint32_t)t.rank), attr_exprs("hi", hi, (uint32_t)t.rank),
+                           attr_str("mode", mode)};
     return b_op(b, OP_PAD, in, fill.i ? 2 : 1, attrs, 3);
 }
 
@@ -200,7 +200,7 @@ value_id b_squeeze(struct builder *b, value_id x, int32_t axis)
 
 value_id b_gather(struct builder *b, value_id x, value_id idx, int32_t axis)
 {
-    value_id in[2] = { x, idx };
+    value_id in[2] = {x, idx};
     struct attr a = attr_int("axis", axis);
     return b_op(b, OP_GATHER, in, 2, &a, 1);
 }
@@ -211,7 +211,7 @@ value_id b_reduce(struct builder *b, value_id x, const int64_t *axes, uint32_t n
 {
     struct type t;
     expr_id dims[RANK_MAX];
-    struct attr attrs[] = { attr_ints("axes", axes, n), attr_str("monoid", monoid) };
+    struct attr attrs[] = {attr_ints("axes", axes, n), attr_str("monoid", monoid)};
     if (!is_tensor(b, x, &t))
         return (value_id){0};
     value_id y = b_op(b, OP_REDUCE, &x, 1, attrs, 2);
@@ -229,7 +229,7 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
     int64_t count;
     if (!is_tensor(b, x, &t))
         return (value_id){0};
-    if (t.elem == ELEM_F16 || t.elem == ELEM_BF16)   /* the sum would leave their range before the division */
+    if (t.elem == ELEM_F16 || t.elem == ELEM_BF16) /* the sum would leave their range before the division */
         return b_convert(b, b_mean(b, b_convert(b, x, ELEM_F32), axes, n, keepdims), t.elem);
     value_id sum = b_reduce(b, x, axes, n, "sum", keepdims);
     if (!sum.i)
@@ -243,15 +243,18 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
     return b_binary(b, OP_DIV, sum, divisor);
 }
 
-struct dot_builder { struct builder *b; enum elem acc; };
+struct dot_builder {
+    struct builder *b;
+    enum elem acc;
+};
 static value_id dot(const struct dot_builder *p, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
 {
     int64_t axes[RANK_MAX];
     for (uint32_t i = 0; i < batch; i++)
         axes[i] = i;
-    value_id in[2] = { x, y };
-    struct attr attrs[] = { attr_ints("batch_a", axes, batch), attr_ints("batch_b", axes, batch),
-                            attr_ints("contract_a", &cx, 1), attr_ints("contract_b", &cy, 1), attr_elem("acc", p->acc) };
+    value_id in[2] = {x, y};
+    struct attr attrs[] = {attr_ints("batch_a", axes, batch), attr_ints("batch_b", axes, batch),
+                           attr_ints("contract_a", &cx, 1), attr_ints("contract_b", &cy, 1), attr_elem("acc", p->acc)};
     return b_op(p->b, OP_DOT, in, 2, attrs, p->acc == ELEM_NONE ? 4 : 5);
 }
 
@@ -280,14 +283,15 @@ static bool no_batch(struct builder *b, const struct type *t)
 }
 
 /* Both of rank >= 2. */
-static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id y, const struct type *tx, const struct type *ty)
+static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id y, const struct type *tx,
+                               const struct type *ty)
 {
     struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
     if (ty->rank <= tx->rank && no_batch(b, ty) && ex_is(exprs(b), ty->dims[ty->rank - 1], 1) &&
         is_by_vector(b, tx, ty->dims[ty->rank - 2], p->acc))
         return by_vector(b, x, b_reshape(b, y, ty->dims + ty->rank - 2, 1), tx, true);
-    if (ty->rank <= tx->rank && no_batch(b, ty))    /* the usual weights: rows of x are all one matrix */
+    if (ty->rank <= tx->rank && no_batch(b, ty)) /* the usual weights: rows of x are all one matrix */
         return dot(p, x, b_reshape(b, y, ty->dims + ty->rank - 2, 2), 0, tx->rank - 1, 0);
     int32_t n = b_broadcast_dims(b, tx->dims, tx->rank - 2, ty->dims, ty->rank - 2, batch);
     if (n < 0)
@@ -302,7 +306,7 @@ static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id
 
 value_id b_matmul_acc(struct builder *b, value_id x, value_id y, enum elem acc)
 {
-    struct dot_builder p = { b, acc };
+    struct dot_builder p = {b, acc};
     struct type tx, ty;
     if (!is_tensor(b, x, &tx) || !is_tensor(b, y, &ty))
         return (value_id){0};
@@ -321,4 +325,7 @@ value_id b_matmul_acc(struct builder *b, value_id x, value_id y, enum elem acc)
     return batched_matmul(&p, x, y, &tx, &ty);
 }
 
-value_id b_matmul(struct builder *b, value_id x, value_id y) { return b_matmul_acc(b, x, y, ELEM_NONE); }
+value_id b_matmul(struct builder *b, value_id x, value_id y)
+{
+    return b_matmul_acc(b, x, y, ELEM_NONE);
+}

@@ -18,22 +18,30 @@ enum {
     MAX_COST = 64        /* operator applications per element */
 };
 
-struct run { int64_t at, stride, n; };
-struct piece { int64_t to, n; };         /* n elements of the destination from position to on */
+struct run {
+    int64_t at, stride, n;
+};
+struct piece {
+    int64_t to, n;
+};         /* n elements of the destination from position to on */
 typedef VEC(struct run) run_list;
 typedef VEC(struct piece) piece_list;
 
 struct reader {
     struct graph *g;
     struct arena arena;      /* buffers, kept from piece to piece by depth */
-    struct level { void *buffer[3]; run_list runs; piece_list pieces; } level[MAX_DEPTH + 2];
+    struct level {
+        void *buffer[3];
+        run_list runs;
+        piece_list pieces;
+    } level[MAX_DEPTH + 2];
 };
 
 /* ---- what may be read through ------------------------------------------------------------------------------------ */
 
 /* A range of a node's result from ranges of its operands: `total` elements, those of the runs, one after the other into dst. */
-typedef bool node_read_fn(struct reader *, const struct node *, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                     int depth);
+typedef bool node_read_fn(struct reader *, const struct node *, const struct run *runs, uint32_t n_runs, int64_t total,
+                          char *dst, int depth);
 static node_read_fn read_same, read_affine, read_pad, read_concat, read_map, read_iota;
 
 static node_read_fn *const read_table[OP_COUNT] = {
@@ -64,9 +72,9 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
         cost += c > MAX_COST ? MAX_COST + 1 : c;
         most = c > most ? c : most;
     }
-    if (n->op == OP_CONCAT)      /* each element comes from one operand */
+    if (n->op == OP_CONCAT) /* each element comes from one operand */
         cost = most + 1;
-    if (n->op == OP_BROADCAST && most > MAX_COST)    /* rather the operand is folded, which is smaller */
+    if (n->op == OP_BROADCAST && most > MAX_COST) /* rather the operand is folded, which is smaller */
         cost = 2;
     cost = cost > MAX_COST ? MAX_COST + 1 : cost;
     f = folds_of(g, v);
@@ -116,12 +124,15 @@ static void copy_runs(const char *src, size_t size, const struct run *runs, uint
 
 /* ---- walking runs through a shape ---------------------------------------------------------------------------------------- */
 
-struct shape { int32_t rank; int64_t dims[RANK_MAX], weight[RANK_MAX]; };    /* weight: row-major strides */
+struct shape {
+    int32_t rank;
+    int64_t dims[RANK_MAX], weight[RANK_MAX];
+}; /* weight: row-major strides */
 
 static struct shape shape_of(struct graph *g, value_id v)
 {
     const struct type *t = value_type(g, v);
-    struct shape s = { .rank = t->rank };
+    struct shape s = {.rank = t->rank};
     for (int32_t i = 0; i < t->rank; i++)
         ex_is_const(g->ctx->exprs, t->dims[i], &s.dims[i]);
     dims_strides(s.dims, s.rank, s.weight);
@@ -137,11 +148,14 @@ static void coordinates(const struct shape *s, int64_t at, int64_t *c)
 }
 
 /* The first elements of a run that move along one dim only: which dim (-1: none moves), by how much, how many. */
-struct step { int32_t dim; int64_t by, n; };
+struct step {
+    int32_t dim;
+    int64_t by, n;
+};
 
 static struct step first_step(const struct shape *s, const struct run *run, const int64_t *c)
 {
-    struct step step = { -1, 0, run->n };
+    struct step step = {-1, 0, run->n};
     int64_t size = run->stride < 0 ? -run->stride : run->stride;
     if (size == 0 || run->n == 1)
         return step;
@@ -161,12 +175,15 @@ static struct step first_step(const struct shape *s, const struct run *run, cons
 
 /* ---- affine views: broadcast, transpose, slice --------------------------------------------------------------------------- */
 
-struct affine { struct shape shape; int64_t base, stride[RANK_MAX]; };   /* operand position by result coordinates */
+struct affine {
+    struct shape shape;
+    int64_t base, stride[RANK_MAX];
+}; /* operand position by result coordinates */
 
 /* Merges dims that the operand walks as one, drops dims of one: longer steps, fewer divisions. */
 static void collapse(struct affine *a)
 {
-    struct affine b = { .base = a->base };
+    struct affine b = {.base = a->base};
     for (int32_t d = 0; d < a->shape.rank; d++) {
         if (a->shape.dims[d] == 1)
             continue;
@@ -185,7 +202,7 @@ static void collapse(struct affine *a)
 
 static struct affine affine_view(struct graph *g, const struct node *n)
 {
-    struct affine a = { .shape = shape_of(g, n->out[0]) };
+    struct affine a = {.shape = shape_of(g, n->out[0])};
     struct shape x = shape_of(g, n->in[0]);
     uint32_t count;
     if (n->op == OP_TRANSPOSE) {
@@ -223,7 +240,7 @@ static void map_affine(struct reader *r, const struct affine *a, const struct ru
             struct step step = first_step(&a->shape, &rest, c);
             for (int32_t d = 0; d < a->shape.rank; d++)
                 from += c[d] * a->stride[d];
-            push_run(r, out, (struct run){ from, step.dim < 0 ? 0 : step.by * a->stride[step.dim], step.n });
+            push_run(r, out, (struct run){from, step.dim < 0 ? 0 : step.by * a->stride[step.dim], step.n});
             rest.at += step.n * rest.stride;
             rest.n -= step.n;
         }
@@ -232,7 +249,10 @@ static void map_affine(struct reader *r, const struct affine *a, const struct ru
 
 /* ---- windows: the part of a pad or concat that comes from one operand ----------------------------------------------------- */
 
-struct window { struct shape shape, x; int64_t lo[RANK_MAX]; };   /* result, operand, where it begins in the result */
+struct window {
+    struct shape shape, x;
+    int64_t lo[RANK_MAX];
+}; /* result, operand, where it begins in the result */
 
 /* Of n positions c, c + by, ...: the first inside [lo, lo + size) and, as the result, how many. */
 static int64_t inside(int64_t c, int64_t by, int64_t n, int64_t lo, int64_t size, int64_t *first)
@@ -278,8 +298,8 @@ static int64_t map_window(struct reader *r, const struct window *w, const struct
             }
             if (count > 0) {
                 int64_t stride = step.dim < 0 ? 0 : step.by * w->x.weight[step.dim];
-                push_run(r, &l->runs, (struct run){ from + skip * stride, stride, count });
-                VEC_PUSH(&r->arena, &l->pieces, ((struct piece){ to + skip, count }));
+                push_run(r, &l->runs, (struct run){from + skip * stride, stride, count});
+                VEC_PUSH(&r->arena, &l->pieces, ((struct piece){to + skip, count}));
                 total += count;
             }
             to += step.n;
@@ -292,7 +312,8 @@ static int64_t map_window(struct reader *r, const struct window *w, const struct
 
 /* ---- reading ---------------------------------------------------------------------------------------------------------------- */
 
-typedef bool read_fn(struct reader *, value_id, const struct run *, uint32_t n_runs, int64_t total, void *dst, int depth);
+typedef bool read_fn(struct reader *, value_id, const struct run *, uint32_t n_runs, int64_t total, void *dst,
+                     int depth);
 static read_fn read_runs;
 
 static void *level_buffer(struct reader *r, int depth, int which)
@@ -303,14 +324,14 @@ static void *level_buffer(struct reader *r, int depth, int which)
     return *b;
 }
 
-static bool read_same(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                      int depth)
+static bool read_same(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                      char *dst, int depth)
 {
     return read_runs(r, n->in[0], runs, n_runs, total, dst, depth + 1);
 }
 
-static bool read_affine(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                        int depth)
+static bool read_affine(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                        char *dst, int depth)
 {
     struct affine a = affine_view(r->g, n);
     run_list *list = &r->level[depth].runs;
@@ -318,10 +339,10 @@ static bool read_affine(struct reader *r, const struct node *n, const struct run
     return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
 }
 
-static bool read_map(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                     int depth)
+static bool read_map(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                     char *dst, int depth)
 {
-    const void *in[3] = { 0 };
+    const void *in[3] = {0};
     enum elem elem = value_type(r->g, n->in[n->op == OP_SELECT ? 1 : 0])->elem;
     for (uint32_t i = 0; i < n->n_in; i++) {
         void *buffer = level_buffer(r, depth, (int)i);
@@ -343,8 +364,8 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
                                             status == EVAL_VALUE ? "division by zero" : "undefined operation");
 }
 
-static bool read_iota(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                      int depth)
+static bool read_iota(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                      char *dst, int depth)
 {
     struct shape s = shape_of(r->g, n->out[0]);
     int64_t axis = node_int(n, "axis", 0);
@@ -379,7 +400,7 @@ static bool read_window(struct reader *r, value_id v, const struct window *w, co
 static bool read_pad(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
                      char *dst, int depth)
 {
-    struct window w = { .shape = shape_of(r->g, n->out[0]), .x = shape_of(r->g, n->in[0]) };
+    struct window w = {.shape = shape_of(r->g, n->out[0]), .x = shape_of(r->g, n->in[0])};
     size_t size = elem_size(value_type(r->g, n->in[0])->elem);
     uint32_t count;
     const expr_id *lo = node_exprs(n, "lo", &count);
@@ -396,11 +417,11 @@ static bool read_pad(struct reader *r, const struct node *n, const struct run *r
     return read_window(r, n->in[0], &w, runs, n_runs, dst, depth);
 }
 
-static bool read_concat(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total, char *dst,
-                        int depth)
+static bool read_concat(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                        char *dst, int depth)
 {
     (void)total;
-    struct window w = { .shape = shape_of(r->g, n->out[0]) };
+    struct window w = {.shape = shape_of(r->g, n->out[0])};
     int64_t axis = node_int(n, "axis", 0);
     for (uint32_t i = 0; i < n->n_in; i++) {
         w.x = shape_of(r->g, n->in[i]);
@@ -492,13 +513,14 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     int64_t count = 1, d;
     const struct type *t = value_type(g, v);
     if (!value_is_const(g, v))
-        return error_internal(g->ctx, def.i ? graph_node(g, def)->src : (src_id){0}, "reading a value that is not constant");
+        return error_internal(g->ctx, def.i ? graph_node(g, def)->src : (src_id){0},
+                              "reading a value that is not constant");
     for (int32_t i = 0; i < t->rank; i++)
         if (!ex_is_const(g->ctx->exprs, t->dims[i], &d) || !mul_i64(count, d, &count))
             count = -1;
     if (first < 0 || n < 0 || n > count - first)
-        return error_internal(g->ctx, graph_node(g, def)->src, "reading elements %lld to %lld of %lld", (long long)first,
-                              (long long)(first + n), (long long)count);
+        return error_internal(g->ctx, graph_node(g, def)->src, "reading elements %lld to %lld of %lld",
+                              (long long)first, (long long)(first + n), (long long)count);
     if (n == 0 || read_plain(g, v, first, n, dst))
         return true;
     size_t size = elem_size(t->elem);
@@ -510,7 +532,7 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     bool ok = true;
     for (int64_t at = read_rows(g, v, first, n, dst); ok && at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
-        struct run run = { first + at, 1, m };
+        struct run run = {first + at, 1, m};
         ok = read_runs(r, v, &run, 1, m, (char *)dst + (size_t)at * size, 0);
     }
     arena_release(&r->arena);
@@ -520,7 +542,11 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
 
 /* ---- what will have to be folded ------------------------------------------------------------------------------------ */
 
-struct settling { struct graph *g; uint8_t *seen; bool ok; };   /* seen: by value id */
+struct settling {
+    struct graph *g;
+    uint8_t *seen;
+    bool ok;
+}; /* seen: by value id */
 
 /* As read_runs goes through v, but nothing is read. */
 static void settle(struct settling *s, value_id v, int depth)
@@ -548,7 +574,7 @@ bool constants_settle(struct graph *g)
 {
     struct arena arena;
     arena_init(&arena, g->ctx);
-    struct settling s = { g, NEW_ARRAY(&arena, uint8_t, g->values.n), true };
+    struct settling s = {g, NEW_ARRAY(&arena, uint8_t, g->values.n), true};
     for (uint32_t r = 1; r < g->regions.n; r++) {
         const struct region *region = &g->regions.data[r];
         for (uint32_t k = 0; k < region->nodes.n; k++) {

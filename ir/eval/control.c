@@ -37,7 +37,10 @@ enum eval_status eval_if(struct eval *e, const struct node *n, struct tensor *co
 }
 
 /* What one scan output collects: pointers to the rows of all trips. */
-struct scan { struct tensor first; VEC(const void *) rows; };
+struct scan {
+    struct tensor first;
+    VEC(const void *) rows;
+};
 
 static enum eval_status scan_push(struct eval *e, struct scan *s, const struct tensor *t)
 {
@@ -55,9 +58,9 @@ static enum eval_status scan_push(struct eval *e, struct scan *s, const struct t
 static enum eval_status scan_stack(struct eval *e, const struct node *n, uint32_t result, const struct scan *s,
                                    struct tensor *out)
 {
-    int64_t dims[RANK_MAX + 1] = { 0 };
+    int64_t dims[RANK_MAX + 1] = {0};
     if (s->rows.n == 0)
-        return eval_result(e, n, result, out);    /* no trip: the declared shape, dim 0 being 0 */
+        return eval_result(e, n, result, out); /* no trip: the declared shape, dim 0 being 0 */
     if (s->first.rank >= RANK_MAX)
         return eval_fail(e, EVAL_UNSUPPORTED, "loop: rank of a scan output");
     dims[0] = s->rows.n;
@@ -71,7 +74,7 @@ static enum eval_status scan_stack(struct eval *e, const struct node *n, uint32_
 
 static struct tensor scalar(struct eval *e, enum elem elem, int64_t v)
 {
-    struct tensor t = { .kind = TYPE_TENSOR, .elem = elem, .present = true };
+    struct tensor t = {.kind = TYPE_TENSOR, .elem = elem, .present = true};
     t.dims = NEW_ARRAY(e->arena, int64_t, 1);
     t.data = NEW(e->arena, int64_t);
     elem_from_i64(elem, v, t.data);
@@ -110,7 +113,8 @@ enum eval_status eval_loop(struct eval *e, const struct node *n, struct tensor *
         TRY(eval_region(e, r));
         const struct region *region = graph_get_region(e->g, r);
         if (region->results.n != n->n_out + 1)
-            return eval_fail(e, EVAL_UNSUPPORTED, "loop: %u region results for %u results", region->results.n, n->n_out);
+            return eval_fail(e, EVAL_UNSUPPORTED, "loop: %u region results for %u results", region->results.n,
+                             n->n_out);
         const value_id *results = region->results.data;
         go_on = truth_of(&e->vals[results[0].i]);
         for (uint32_t i = 0; i < carried; i++)
@@ -131,7 +135,7 @@ enum eval_status eval_loop(struct eval *e, const struct node *n, struct tensor *
 
 static struct tensor new_sequence(struct eval *e, enum type_kind kind, uint32_t n)
 {
-    struct tensor t = { .kind = kind, .n = n, .present = n > 0 };
+    struct tensor t = {.kind = kind, .n = n, .present = n > 0};
     t.item = NEW_ARRAY(e->arena, struct tensor, n + 1);
     return t;
 }
@@ -208,7 +212,7 @@ static void place(struct tensor *out, int32_t axis, int64_t at, const struct ten
 enum eval_status eval_seq_concat(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     bool new_axis = node_int(n, "new_axis", 0);
-    int64_t dims[RANK_MAX + 1] = { 0 }, axis = node_int(n, "axis", 0), at = 0;
+    int64_t dims[RANK_MAX + 1] = {0}, axis = node_int(n, "axis", 0), at = 0;
     const struct tensor *first = in[0]->item;
     if (in[0]->n == 0)
         return eval_fail(e, EVAL_VALUE, "seq_concat: the sequence is empty");
@@ -237,8 +241,8 @@ enum eval_status eval_seq_concat(struct eval *e, const struct node *n, struct te
 }
 
 /* Elements from .. from + extent - 1 along axis; without the axis when drop. */
-static enum eval_status cut(struct eval *e, const struct tensor *x, int32_t axis, int64_t from, int64_t extent, bool drop,
-                            struct tensor *out)
+static enum eval_status cut(struct eval *e, const struct tensor *x, int32_t axis, int64_t from, int64_t extent,
+                            bool drop, struct tensor *out)
 {
     int64_t dims[RANK_MAX], inner = dims_count(x->dims + axis + 1, x->rank - axis - 1);
     size_t row = (size_t)(extent * inner) * elem_size(x->elem);
@@ -269,7 +273,8 @@ enum eval_status eval_seq_split(struct eval *e, const struct node *n, struct ten
     for (int64_t i = 0; i < pieces; i++) {
         int64_t extent = split && split->rank > 0
                              ? elem_to_i64(split->elem, (char *)split->data + (size_t)i * elem_size(split->elem))
-                             : dim - from < chunk ? dim - from : chunk;
+                         : dim - from < chunk ? dim - from
+                                              : chunk;
         if (extent < 0 || extent > dim - from)
             return eval_fail(e, EVAL_VALUE, "seq_split: pieces do not add up to %lld", (long long)dim);
         TRY(cut(e, x, axis, from, extent, drop, &out->item[i]));

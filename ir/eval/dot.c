@@ -11,7 +11,10 @@
 enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 typedef double pair __attribute__((vector_size(16)));
 
-union word { double f; int64_t i; };
+union word {
+    double f;
+    int64_t i;
+};
 typedef union word load_fn(const void *self, int64_t row, int64_t k);
 struct product {
     int64_t m, n, k;
@@ -37,10 +40,10 @@ static union word load_elem(const struct tensor *t, int64_t at, bool is_float)
 /* PANEL x PANEL results: a and b are [k][PANEL]. Written out, so that the sums stay in registers. */
 static void panel_floats(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
 {
-    pair s[PANEL][2], s00 = { 0, 0 }, s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+    pair s[PANEL][2], s00 = {0, 0}, s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
     for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL) {
-        pair lo = { b[0].f, b[1].f }, hi = { b[2].f, b[3].f };
-        pair x0 = { a[0].f, a[0].f }, x1 = { a[1].f, a[1].f }, x2 = { a[2].f, a[2].f }, x3 = { a[3].f, a[3].f };
+        pair lo = {b[0].f, b[1].f}, hi = {b[2].f, b[3].f};
+        pair x0 = {a[0].f, a[0].f}, x1 = {a[1].f, a[1].f}, x2 = {a[2].f, a[2].f}, x3 = {a[3].f, a[3].f};
         s00 += x0 * lo;
         s01 += x0 * hi;
         s10 += x1 * lo;
@@ -59,7 +62,7 @@ static void panel_floats(const union word *a, const union word *b, int64_t k, un
 
 static void panel_ints(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
 {
-    uint64_t s[PANEL][PANEL] = { { 0 } };
+    uint64_t s[PANEL][PANEL] = {{0}};
     for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
         for (int r = 0; r < PANEL; r++)
             for (int j = 0; j < PANEL; j++)
@@ -75,7 +78,7 @@ static void pack(const struct product *p, load_fn *load, int64_t first, int64_t 
     for (int64_t r = 0; r < p->block; r++) {
         union word *lane = to + r / PANEL * PANEL * p->k + r % PANEL;
         for (int64_t k = 0; k < p->k; k++)
-            lane[k * PANEL] = first + r < rows ? load(p->self, first + r, k) : (union word){ .i = 0 };
+            lane[k * PANEL] = first + r < rows ? load(p->self, first + r, k) : (union word){.i = 0};
         if (first + r >= rows && r % PANEL == PANEL - 1)
             return;
     }
@@ -96,7 +99,8 @@ static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum
     union word c[PANEL][PANEL];
     for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
         for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
-            (p->is_float ? panel_floats : panel_ints)(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
+            (p->is_float ? panel_floats : panel_ints)(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k,
+                                                      c);
             for (int64_t i = 0; i < PANEL * PANEL; i++)
                 if (m + i / PANEL < p->m && n + i % PANEL < p->n)
                     store(elem, c[i / PANEL][i % PANEL], p->is_float,
@@ -121,7 +125,7 @@ static enum eval_status make_packs(struct eval *e, struct product *p, struct ten
 {
     p->block = PACK_WORDS / (p->k + 1) / PANEL * PANEL;
     p->block = p->block < BLOCK_MIN ? BLOCK_MIN : p->block > BLOCK_MAX ? BLOCK_MAX : p->block;
-    int64_t dims[3] = { 2, p->block, p->k + 1 };
+    int64_t dims[3] = {2, p->block, p->k + 1};
     TRY(eval_tensor(e, packs, ELEM_I64, 3, dims));
     p->pack_a = packs->data;
     p->pack_b = p->pack_a + p->block * (p->k + 1);
@@ -132,7 +136,7 @@ static enum eval_status make_packs(struct eval *e, struct product *p, struct ten
 
 struct dot {
     const struct tensor *a, *b;
-    const int64_t *row_a, *row_b, *k_a, *k_b;     /* element offsets by m, n, k */
+    const int64_t *row_a, *row_b, *k_a, *k_b; /* element offsets by m, n, k */
     int64_t base_a, base_b;
     bool is_float;
 };
@@ -150,9 +154,10 @@ static union word dot_b(const void *self, int64_t row, int64_t k)
 }
 
 /* Element offsets of all index tuples over the given dims of t, row-major. */
-static const int64_t *dim_offsets(struct eval *e, const struct tensor *t, const int64_t *which, uint32_t n, int64_t *count)
+static const int64_t *dim_offsets(struct eval *e, const struct tensor *t, const int64_t *which, uint32_t n,
+                                  int64_t *count)
 {
-    int64_t strides[RANK_MAX], dims[RANK_MAX], at[RANK_MAX] = { 0 };
+    int64_t strides[RANK_MAX], dims[RANK_MAX], at[RANK_MAX] = {0};
     dims_strides(t->dims, t->rank, strides);
     for (uint32_t i = 0; i < n; i++)
         dims[i] = t->dims[which[i]];
@@ -167,7 +172,8 @@ static const int64_t *dim_offsets(struct eval *e, const struct tensor *t, const 
 }
 
 /* The dims that neither list names. */
-static uint32_t free_dims(const struct tensor *t, const int64_t *x, uint32_t nx, const int64_t *y, uint32_t ny, int64_t *out)
+static uint32_t free_dims(const struct tensor *t, const int64_t *x, uint32_t nx, const int64_t *y, uint32_t ny,
+                          int64_t *out)
 {
     uint32_t n = 0;
     for (int32_t d = 0; d < t->rank; d++) {
@@ -188,18 +194,19 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
     const int64_t *ba = node_ints(n, "batch_a", &nb), *bb = node_ints(n, "batch_b", &nb);
     const int64_t *ca = node_ints(n, "contract_a", &nc), *cb = node_ints(n, "contract_b", &nc);
     int64_t fa[RANK_MAX], fb[RANK_MAX], batch, batch_b, k_b;
-    struct dot d = { .a = in[0], .b = in[1], .is_float = elem_class(in[0]->elem) == 'F' };
-    struct product p = { .a = dot_a, .b = dot_b, .self = &d, .is_float = d.is_float };
+    struct dot d = {.a = in[0], .b = in[1], .is_float = elem_class(in[0]->elem) == 'F'};
+    struct product p = {.a = dot_a, .b = dot_b, .self = &d, .is_float = d.is_float};
     struct tensor packs;
     TRY(eval_result(e, n, 0, out));
-    const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch), *batches_b = dim_offsets(e, in[1], bb, nb, &batch_b);
+    const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch),
+                  *batches_b = dim_offsets(e, in[1], bb, nb, &batch_b);
     d.row_a = dim_offsets(e, in[0], fa, free_dims(in[0], ba, nb, ca, nc, fa), &p.m);
     d.row_b = dim_offsets(e, in[1], fb, free_dims(in[1], bb, nb, cb, nc, fb), &p.n);
     d.k_a = dim_offsets(e, in[0], ca, nc, &p.k);
     d.k_b = dim_offsets(e, in[1], cb, nc, &k_b);
     if (batch != batch_b || p.k != k_b || tensor_count(out) != batch * p.m * p.n)
-        return eval_fail(e, EVAL_SHAPE, "dot: operands of %lld and %lld products, %lld and %lld batches", (long long)p.k,
-                         (long long)k_b, (long long)batch, (long long)batch_b);
+        return eval_fail(e, EVAL_SHAPE, "dot: operands of %lld and %lld products, %lld and %lld batches",
+                         (long long)p.k, (long long)k_b, (long long)batch, (long long)batch_b);
     TRY(make_packs(e, &p, &packs));
     for (int64_t i = 0; i < batch; i++) {
         d.base_a = batches_a[i];
@@ -213,10 +220,10 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
 
 struct conv {
     const struct tensor *x, *w;
-    int32_t n;                       /* spatial dims */
-    const int64_t *size, *xdil;      /* operand's spatial dims */
-    int64_t *pixel, *tap;            /* [pixels][n] first position, [k][n] distance from it, both in dilated coordinates */
-    int64_t *tap_base;               /* [k] offset of the channel's plane */
+    int32_t n; /* spatial dims */
+    const int64_t *size, *xdil; /* operand's spatial dims */
+    int64_t *pixel, *tap; /* [pixels][n] first position, [k][n] distance from it, both in dilated coordinates */
+    int64_t *tap_base; /* [k] offset of the channel's plane */
     int64_t base_x, base_w, k;
     bool is_float;
 };
@@ -234,10 +241,10 @@ static union word conv_input(const void *self, int64_t pixel, int64_t k)
     for (int32_t d = 0; d < c->n; d++) {
         int64_t i = c->pixel[pixel * c->n + d] + c->tap[k * c->n + d];
         if (i < 0 || (c->xdil[d] > 1 && i % c->xdil[d] != 0))
-            return (union word){ .i = 0 };
+            return (union word){.i = 0};
         i = c->xdil[d] > 1 ? i / c->xdil[d] : i;
         if (i >= c->size[d])
-            return (union word){ .i = 0 };
+            return (union word){.i = 0};
         at = at * c->size[d] + i;
     }
     return load_elem(c->x, c->base_x + c->tap_base[k] + at, c->is_float);
@@ -248,7 +255,7 @@ static enum eval_status conv_tables(struct eval *e, const struct node *n, struct
 {
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *dilations = node_ints(n, "dilations", &count);
-    int64_t lo[RANK_MAX], at[RANK_MAX] = { 0 }, plane = dims_count(c->size, c->n);
+    int64_t lo[RANK_MAX], at[RANK_MAX] = {0}, plane = dims_count(c->size, c->n);
     int64_t taps = dims_count(c->w->dims + 2, c->n);
     TRY(eval_exprs(e, n, "lo", lo));
     c->pixel = NEW_ARRAY(e->arena, int64_t, pixels * c->n + 1);
@@ -274,22 +281,31 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
     const struct tensor *x = in[0], *w = in[1];
     uint32_t count;
     int64_t groups = node_int(n, "groups", 1);
-    struct conv c = { .x = x, .w = w, .n = x->rank - 2, .size = x->dims + 2, .xdil = node_ints(n, "xdil", &count),
-                      .is_float = elem_class(x->elem) == 'F' };
+    struct conv c = {.x = x,
+                     .w = w,
+                     .n = x->rank - 2,
+                     .size = x->dims + 2,
+                     .xdil = node_ints(n, "xdil", &count),
+                     .is_float = elem_class(x->elem) == 'F'};
     struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     if (x->dims[1] != w->dims[1] * groups || w->dims[0] % groups != 0)
         return eval_fail(e, EVAL_SHAPE, "conv: %lld channels, weights for %lld in %lld groups", (long long)x->dims[1],
                          (long long)w->dims[1], (long long)groups);
     c.k = dims_count(w->dims + 1, w->rank - 1);
-    struct product p = { .m = w->dims[0] / groups, .n = dims_count(out->dims + 2, c.n), .k = c.k, .a = conv_weight,
-                         .b = conv_input, .self = &c, .is_float = c.is_float };
+    struct product p = {.m = w->dims[0] / groups,
+                        .n = dims_count(out->dims + 2, c.n),
+                        .k = c.k,
+                        .a = conv_weight,
+                        .b = conv_input,
+                        .self = &c,
+                        .is_float = c.is_float};
     if (tensor_count(out) == 0)
         return EVAL_OK;
     TRY(conv_tables(e, n, &c, out->dims + 2, p.n));
     TRY(make_packs(e, &p, &packs));
     int64_t plane = dims_count(c.size, c.n);
-    for (int64_t i = 0; i < x->dims[0] * groups; i++) {    /* image i / groups, group i % groups */
+    for (int64_t i = 0; i < x->dims[0] * groups; i++) { /* image i / groups, group i % groups */
         c.base_x = i * w->dims[1] * plane;
         c.base_w = i % groups * p.m * c.k;
         multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));

@@ -78,7 +78,7 @@ enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, i
             return eval_fail(e, EVAL_NOMEM, "a tensor exceeds 2^63 bytes");
     if (size > limits->tensor_bytes || size > limits->compile_heap - e->g->ctx->heap_used)
         return eval_fail(e, EVAL_NOMEM, "a tensor of %lld bytes exceeds the limit", (long long)size);
-    *t = (struct tensor){ .kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true };
+    *t = (struct tensor){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true};
     t->dims = NEW_ARRAY(e->arena, int64_t, rank + 1);
     memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
     uint32_t b = bucket(empty ? 1 : size);
@@ -132,8 +132,8 @@ static enum eval_status bind(struct eval *e, sym_id s, int64_t value, enum eval_
 {
     const struct symbol *sym = sym_get(e->ex, s);
     if (value < sym->lo || value > sym->hi || value % (sym->divisor > 0 ? sym->divisor : 1) != 0)
-        return eval_fail(e, failure, "%s is %lld, which is not within %lld to %lld by %lld", sym->name, (long long)value,
-                         (long long)sym->lo, (long long)sym->hi, (long long)sym->divisor);
+        return eval_fail(e, failure, "%s is %lld, which is not within %lld to %lld by %lld", sym->name,
+                         (long long)value, (long long)sym->lo, (long long)sym->hi, (long long)sym->divisor);
     e->sym[s.i] = value;
     return EVAL_OK;
 }
@@ -170,8 +170,8 @@ enum eval_status eval_set(struct eval *e, value_id v, const struct tensor *t)
     if (type->kind != TYPE_TENSOR)
         return EVAL_OK;
     if (t->kind != TYPE_TENSOR || t->elem != type->elem || (type->rank != RANK_UNKNOWN && t->rank != type->rank))
-        return eval_fail(e, EVAL_SHAPE, "a value is %s of rank %d where %s of rank %d was declared",
-                         elem_name(t->elem), t->rank, elem_name(type->elem), type->rank);
+        return eval_fail(e, EVAL_SHAPE, "a value is %s of rank %d where %s of rank %d was declared", elem_name(t->elem),
+                         t->rank, elem_name(type->elem), type->rank);
     for (int32_t k = 0; k < type->rank; k++) {
         sym_id s = dim_symbol(e, type, k);
         if (s.i && e->sym_owner[s.i] == v.i)
@@ -184,8 +184,8 @@ enum eval_status eval_set(struct eval *e, value_id v, const struct tensor *t)
         TRY(eval_expr(e, type->dims[k], &want));
         if (want != t->dims[k])
             return eval_fail(e, EVAL_SHAPE, "dimension %d of %s is %lld instead of %lld", k,
-                             graph_value(e->g, v)->name ? graph_value(e->g, v)->name : "a value",
-                             (long long)t->dims[k], (long long)want);
+                             graph_value(e->g, v)->name ? graph_value(e->g, v)->name : "a value", (long long)t->dims[k],
+                             (long long)want);
     }
     return bind_elements(e, v, t);
 }
@@ -349,15 +349,15 @@ enum eval_status eval_region(struct eval *e, region_id r)
     return EVAL_OK;
 }
 
-enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
-                                    struct arena *arena, const char **text)
+enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
+                                    void *user, struct arena *arena, const char **text)
 {
-    struct eval e = { .text = "", .watch = watch, .user = user };
+    struct eval e = {.text = "", .watch = watch, .user = user};
     enum eval_status status = EVAL_OK;
     eval_prepare(&e, g, arena, g->values.n, g->nodes.n);
     prepare_symbols(&e);
     e.wanted = wanted;
-    for (uint32_t i = 0; i < g->inputs.n; i++)    /* inputs come first: they bind the symbols of shapes */
+    for (uint32_t i = 0; i < g->inputs.n; i++) /* inputs come first: they bind the symbols of shapes */
         own_dims(&e, g->inputs.data[i].value);
     prepare_region(&e, (region_id){1});
     prepare_lifetimes(&e);
@@ -375,7 +375,8 @@ done:
     return status;
 }
 
-enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted, struct arena *arena, const char **text)
+enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted,
+                                   struct arena *arena, const char **text)
 {
     return graph_eval_watched(g, in, wanted, NULL, NULL, arena, text);
 }
@@ -387,7 +388,7 @@ enum eval_status graph_eval(struct graph *g, const struct tensor *in, struct ten
     for (uint32_t i = 0; i < g->outputs.n; i++)
         wanted[g->outputs.data[i].value.i] = &out[i];
     enum eval_status status = graph_eval_values(g, in, wanted, arena, text);
-    for (uint32_t i = 0; i < g->outputs.n; i++)    /* one value may be several outputs */
+    for (uint32_t i = 0; i < g->outputs.n; i++) /* one value may be several outputs */
         out[i] = *wanted[g->outputs.data[i].value.i];
     return status;
 }

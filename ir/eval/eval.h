@@ -62,11 +62,11 @@ eval_fn eval_sort, eval_nonzero, eval_unique, eval_nms, eval_dft, eval_det, eval
 eval_fn eval_seq_make, eval_seq_at, eval_seq_insert, eval_seq_erase, eval_seq_length, eval_seq_concat;
 eval_fn eval_seq_split, eval_opt_make, eval_opt_get, eval_opt_has, eval_if, eval_loop, eval_assert;
 
-#define TRY(call) \
-    do { \
+#define TRY(call)                             \
+    do {                                      \
         enum eval_status try_status = (call); \
-        if (try_status != EVAL_OK) \
-            return try_status; \
+        if (try_status != EVAL_OK)            \
+            return try_status;                \
     } while (0)
 
 #endif

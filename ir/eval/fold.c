@@ -97,7 +97,7 @@ bool value_is_const(const struct graph *graph, value_id v)
     if (value_op(g, v) == OP_CONSTANT)
         return f->constness[v.i] = IS_CONST, true;
     struct arena scratch;
-    value_list todo = { 0 };
+    value_list todo = {0};
     arena_init(&scratch, g->ctx);
     VEC_PUSH(&scratch, &todo, v);
     while (todo.n) {
@@ -125,7 +125,7 @@ static const struct tensor_data *new_data(struct graph *g, enum elem elem, int32
                                           const void *bytes, size_t size)
 {
     struct tensor_data *t = NEW(&g->arena, struct tensor_data);
-    *t = (struct tensor_data){ .elem = elem, .rank = rank, .bytes = { bytes, size } };
+    *t = (struct tensor_data){.elem = elem, .rank = rank, .bytes = {bytes, size}};
     t->dims = arena_copy(&g->arena, dims, (size_t)rank * sizeof *dims);
     return t;
 }
@@ -142,8 +142,8 @@ static const struct tensor_data *constant_data(struct graph *g, const struct nod
 static void needed_nodes(struct graph *g, value_id v, struct arena *a, node_list *order, int64_t *leaves)
 {
     struct folds *f = folds_of(g, v);
-    node_list stack = { 0 };
-    uint8_t *state = f->visited;    /* 1: operands pushed, 2: listed */
+    node_list stack = {0};
+    uint8_t *state = f->visited; /* 1: operands pushed, 2: listed */
     VEC_PUSH(a, &stack, graph_value(g, v)->def);
     while (stack.n) {
         node_id id = stack.data[stack.n - 1];
@@ -203,9 +203,12 @@ static enum eval_status run_nodes(struct eval *e, const node_list *order)
             const struct tensor_data *known = f->data[n->in[i].i];
             if (!known || e->set[n->in[i].i])
                 continue;
-            struct tensor t = { .kind = TYPE_TENSOR, .elem = known->elem, .rank = known->rank, .present = true,
-                                .dims = (int64_t *)(uintptr_t)known->dims,
-                                .data = (void *)(uintptr_t)known->bytes.data };
+            struct tensor t = {.kind = TYPE_TENSOR,
+                               .elem = known->elem,
+                               .rank = known->rank,
+                               .present = true,
+                               .dims = (int64_t *)(uintptr_t)known->dims,
+                               .data = (void *)(uintptr_t)known->bytes.data};
             TRY(eval_set(e, n->in[i], &t));
         }
         TRY(eval_node(e, order->data[k]));
@@ -228,7 +231,7 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     if (graph_node(g, def)->op == OP_CONSTANT)
         return f->data[v.i] = constant_data(g, graph_node(g, def));
     struct arena scratch;
-    node_list order = { 0 };
+    node_list order = {0};
     int64_t leaves = 0, bytes = type_bytes(g, value_type(g, v));
     const struct tensor_data *result = NULL;
     arena_init(&scratch, g->ctx);
@@ -236,17 +239,19 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     e->arena = &scratch;
     needed_nodes(g, v, &scratch, &order, &leaves);
     if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
-        error_limit(g->ctx, src, "%s: folding this constant makes %lld bytes of %lld (limits: %lld more at once, %lld in all)",
+        error_limit(g->ctx, src,
+                    "%s: folding this constant makes %lld bytes of %lld (limits: %lld more at once, %lld in all)",
                     op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)limits->fold_bytes,
                     (long long)limits->fold_total);
     } else {
         enum eval_status status = run_nodes(e, &order);
         const struct tensor *t = &e->vals[v.i];
         if (status == EVAL_OK)
-            result = f->data[v.i] = new_data(g, t->elem, t->rank, t->dims, arena_copy(&g->arena, t->data, (size_t)bytes),
-                                             (size_t)bytes);
+            result = f->data[v.i] = new_data(g, t->elem, t->rank, t->dims,
+                                             arena_copy(&g->arena, t->data, (size_t)bytes), (size_t)bytes);
         else
-            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s", e->text);
+            error_at(g->ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, src, NULL, "constant folding: %s",
+                     e->text);
         f->total += result ? bytes : 0;
     }
     fold_clear(g, f, &order);

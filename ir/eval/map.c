@@ -10,7 +10,7 @@ enum eval_status eval_constant(struct eval *e, const struct node *n, struct tens
     const int64_t *dims = node_ints(n, "dims", &rank);
     const struct attr *data = node_attr(n, "data");
     (void)in;
-    *out = (struct tensor){ .kind = TYPE_TENSOR, .elem = node_elem(n, "elem"), .rank = (int32_t)rank, .present = true };
+    *out = (struct tensor){.kind = TYPE_TENSOR, .elem = node_elem(n, "elem"), .rank = (int32_t)rank, .present = true};
     out->dims = arena_copy(e->arena, dims, rank * sizeof *dims);
     out->data = (void *)(uintptr_t)data->u.data.data;   /* shared and only read */
     return EVAL_OK;
@@ -25,7 +25,7 @@ enum eval_status eval_identity(struct eval *e, const struct node *n, struct tens
 
 enum eval_status eval_map(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
-    const void *data[3] = { 0 };
+    const void *data[3] = {0};
     enum elem elem = in[n->op == OP_SELECT ? 1 : 0]->elem;
     TRY(eval_result(e, n, 0, out));
     int64_t count = tensor_count(out);

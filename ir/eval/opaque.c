@@ -22,7 +22,11 @@ static int64_t order_key(enum elem elem, const void *p)
 }
 
 /* Rows of `width` keys, compared lexicographically. */
-struct keys { const int64_t *data; int64_t width; bool descending; };
+struct keys {
+    const int64_t *data;
+    int64_t width;
+    bool descending;
+};
 
 static int compare_rows(const struct keys *k, int64_t a, int64_t b)
 {
@@ -70,7 +74,7 @@ enum eval_status eval_sort(struct eval *e, const struct node *n, struct tensor *
     TRY(eval_tensor(e, &out[0], x->elem, x->rank, dims));
     TRY(eval_tensor(e, &out[1], ELEM_I64, x->rank, dims));
     int64_t *data = NEW_ARRAY(e->arena, int64_t, dim + 1);
-    struct keys keys = { data, 1, node_int(n, "descending", 0) };
+    struct keys keys = {data, 1, node_int(n, "descending", 0)};
     for (int64_t line = 0; line < lines; line++) {
         int64_t base = line / inner * dim * inner + line % inner, to = line / inner * count * inner + line % inner;
         for (int64_t i = 0; i < dim; i++)
@@ -88,7 +92,7 @@ enum eval_status eval_sort(struct eval *e, const struct node *n, struct tensor *
 enum eval_status eval_nonzero(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const struct tensor *x = in[0];
-    int64_t count = tensor_count(x), found = 0, at[RANK_MAX] = { 0 }, dims[2] = { x->rank, 0 };
+    int64_t count = tensor_count(x), found = 0, at[RANK_MAX] = {0}, dims[2] = {x->rank, 0};
     size_t size = elem_size(x->elem);
     (void)n;
     for (int64_t i = 0; i < count; i++)
@@ -107,17 +111,19 @@ enum eval_status eval_nonzero(struct eval *e, const struct node *n, struct tenso
 
 /* ---- unique -------------------------------------------------------------------------------------------------------------- */
 
-struct groups { int64_t n, *first, *count, *group_of; };   /* by group; group_of: by slice */
+struct groups {
+    int64_t n, *first, *count, *group_of;
+}; /* by group; group_of: by slice */
 
 /* Groups equal slices; numbered in sorted order, or in order of first appearance. */
 static struct groups group_slices(struct eval *e, const struct keys *keys, int64_t n, bool sorted)
 {
-    struct groups g = { 0, NEW_ARRAY(e->arena, int64_t, n + 1), NEW_ARRAY(e->arena, int64_t, n + 1),
-                        NEW_ARRAY(e->arena, int64_t, n + 1) };
+    struct groups g = {0, NEW_ARRAY(e->arena, int64_t, n + 1), NEW_ARRAY(e->arena, int64_t, n + 1),
+                       NEW_ARRAY(e->arena, int64_t, n + 1)};
     const int64_t *order = sort_rows(e, keys, n);
     for (int64_t i = 0; i < n; i++) {
         if (i == 0 || compare_rows(keys, order[i - 1], order[i]) != 0)
-            g.first[g.n++] = order[i];    /* stable sort: the first of its equals */
+            g.first[g.n++] = order[i]; /* stable sort: the first of its equals */
         g.group_of[order[i]] = g.n - 1;
         g.count[g.n - 1]++;
     }
@@ -149,12 +155,12 @@ enum eval_status eval_unique(struct eval *e, const struct node *n, struct tensor
     int64_t inner = axis < 0 ? 1 : dims_count(x->dims + axis + 1, x->rank - axis - 1);
     int64_t outer = axis < 0 ? 1 : dims_count(x->dims, axis);
     size_t size = elem_size(x->elem);
-    struct keys keys = { NULL, outer * inner, false };
-    int64_t *data = NEW_ARRAY(e->arena, int64_t, slices * keys.width + 1);
+    struct keys keys = {NULL, outer * inner, false};
+    int64_t *data = NEW_ARRAY(e->arena, int64_t, slices *keys.width + 1);
     for (int64_t s = 0; s < slices; s++)
         for (int64_t i = 0; i < keys.width; i++)
-            data[s * keys.width + i] =
-                order_key(x->elem, (char *)x->data + (size_t)((i / inner * slices + s) * inner + i % inner) * size);
+            data[s * keys.width + i] = order_key(
+                x->elem, (char *)x->data + (size_t)((i / inner * slices + s) * inner + i % inner) * size);
     keys.data = data;
     struct groups g = group_slices(e, &keys, slices, node_int(n, "sorted", 1));
     memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
@@ -175,7 +181,9 @@ enum eval_status eval_unique(struct eval *e, const struct node *n, struct tensor
 
 /* ---- non-maximum suppression (ONNX NonMaxSuppression-11) ----------------------------------------------------------------- */
 
-struct box { double y1, x1, y2, x2; };
+struct box {
+    double y1, x1, y2, x2;
+};
 
 static struct box read_box(const struct tensor *boxes, int64_t i, bool center)
 {
@@ -183,8 +191,8 @@ static struct box read_box(const struct tensor *boxes, int64_t i, bool center)
     for (int k = 0; k < 4; k++)
         c[k] = elem_to_f64(boxes->elem, (char *)boxes->data + (size_t)(i * 4 + k) * elem_size(boxes->elem));
     if (center)
-        return (struct box){ c[1] - c[3] / 2, c[0] - c[2] / 2, c[1] + c[3] / 2, c[0] + c[2] / 2 };
-    return (struct box){ fmin(c[0], c[2]), fmin(c[1], c[3]), fmax(c[0], c[2]), fmax(c[1], c[3]) };
+        return (struct box){c[1] - c[3] / 2, c[0] - c[2] / 2, c[1] + c[3] / 2, c[0] + c[2] / 2};
+    return (struct box){fmin(c[0], c[2]), fmin(c[1], c[3]), fmax(c[0], c[2]), fmax(c[1], c[3])};
 }
 
 static double overlap(struct box a, struct box b)
@@ -204,7 +212,7 @@ static int64_t suppress(struct eval *e, const struct tensor *scores, int64_t lin
     const char *score = (const char *)scores->data + (size_t)(line * n) * size;
     for (int64_t i = 0; i < n; i++)
         data[i] = order_key(scores->elem, score + (size_t)i * size);
-    struct keys keys = { data, 1, true };
+    struct keys keys = {data, 1, true};
     const int64_t *order = sort_rows(e, &keys, n);
     for (int64_t i = 0; i < n && kept < limit; i++) {
         bool free = elem_to_f64(scores->elem, score + (size_t)order[i] * size) > threshold;
@@ -223,7 +231,7 @@ enum eval_status eval_nms(struct eval *e, const struct node *n, struct tensor *c
     double iou = elem_to_f64(in[3]->elem, in[3]->data), threshold = elem_to_f64(in[4]->elem, in[4]->data);
     if (in[0]->dims[0] != batches || in[0]->dims[1] != boxes || in[0]->dims[2] != 4)
         return eval_fail(e, EVAL_SHAPE, "nms: boxes and scores do not fit");
-    int64_t *rows = NEW_ARRAY(e->arena, int64_t, batches * classes * boxes * 3 + 1);
+    int64_t *rows = NEW_ARRAY(e->arena, int64_t, batches *classes *boxes * 3 + 1);
     int64_t *keep = NEW_ARRAY(e->arena, int64_t, boxes + 1);
     struct box *list = NEW_ARRAY(e->arena, struct box, boxes + 1);
     for (int64_t line = 0; line < batches * classes; line++) {
@@ -236,7 +244,7 @@ enum eval_status eval_nms(struct eval *e, const struct node *n, struct tensor *c
             rows[total * 3 + 2] = keep[i];
         }
     }
-    int64_t dims[2] = { total, 3 };
+    int64_t dims[2] = {total, 3};
     TRY(eval_tensor(e, out, ELEM_I64, 2, dims));
     memcpy(out->data, rows, (size_t)total * 3 * sizeof *rows);
     return EVAL_OK;
@@ -289,13 +297,15 @@ enum eval_status eval_dft(struct eval *e, const struct node *n, struct tensor *c
         turn[2 * k + 1] = sin(2 * M_PI * (double)k / (double)length);
     }
     for (int64_t l = 0; l < lines; l++) {
-        dft_line(x, (l / inner * have * inner + l % inner) * parts, inner, have, parts, line, length, inverse && onesided);
+        dft_line(x, (l / inner * have * inner + l % inner) * parts, inner, have, parts, line, length,
+                 inverse && onesided);
         for (int64_t k = 0; k < makes; k++) {
             dft_term(line, turn, length, k, inverse ? 1 : -1, &r[0], &r[1]);
             for (int64_t p = 0; p < out_parts; p++)
                 elem_from_f64(out->elem, inverse ? r[p] / (double)length : r[p],
-                              (char *)out->data + (size_t)(((l / inner * makes + k) * inner + l % inner) * out_parts + p) *
-                                                      elem_size(out->elem));
+                              (char *)out->data +
+                                  (size_t)(((l / inner * makes + k) * inner + l % inner) * out_parts + p) *
+                                      elem_size(out->elem));
         }
     }
     return EVAL_OK;
@@ -334,7 +344,7 @@ enum eval_status eval_det(struct eval *e, const struct node *n, struct tensor *c
     if (x->dims[x->rank - 2] != m)
         return eval_fail(e, EVAL_SHAPE, "det: a matrix is not square");
     TRY(eval_result(e, n, 0, out));
-    double *a = NEW_ARRAY(e->arena, double, m * m + 1);
+    double *a = NEW_ARRAY(e->arena, double, m *m + 1);
     for (int64_t i = 0; i < tensor_count(out); i++) {
         for (int64_t k = 0; k < m * m; k++)
             a[k] = elem_to_f64(x->elem, (char *)x->data + (size_t)(i * m * m + k) * elem_size(x->elem));
@@ -345,11 +355,16 @@ enum eval_status eval_det(struct eval *e, const struct node *n, struct tensor *c
 
 /* ---- random numbers: mt19937 (Matsumoto & Nishimura 1998), doubles of 53 bits, normals by the polar method ---------------- */
 
-struct mt { uint32_t state[624]; uint32_t at; bool has_spare; double spare; };
+struct mt {
+    uint32_t state[624];
+    uint32_t at;
+    bool has_spare;
+    double spare;
+};
 
 static void mt_seed(struct mt *m, uint32_t seed)
 {
-    *m = (struct mt){ .at = 624 };
+    *m = (struct mt){.at = 624};
     m->state[0] = seed;
     for (uint32_t i = 1; i < 624; i++)
         m->state[i] = 1812433253u * (m->state[i - 1] ^ m->state[i - 1] >> 30) + i;
@@ -403,7 +418,7 @@ enum eval_status eval_rng(struct eval *e, const struct node *n, struct tensor *c
     (void)in;
     TRY(eval_result(e, n, 0, out));
     mt_seed(m, seed >= 0 && seed < 4294967296.0 ? (uint32_t)seed : 0);
-    for (int64_t i = 0; i < tensor_count(out); i++)    /* uniform in [a, b); normal with mean a and deviation b */
+    for (int64_t i = 0; i < tensor_count(out); i++) /* uniform in [a, b); normal with mean a and deviation b */
         elem_from_f64(out->elem, normal ? a + b * mt_normal(m) : a + (b - a) * mt_double(m),
                       (char *)out->data + (size_t)i * elem_size(out->elem));
     return EVAL_OK;

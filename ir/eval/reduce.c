@@ -31,7 +31,7 @@ static void widen(enum elem elem, const void *src, enum elem wide, int64_t *dst,
 
 static void combine(enum op op, enum elem wide, int64_t *acc, const int64_t *x, int64_t n)
 {
-    const void *in[2] = { acc, x };
+    const void *in[2] = {acc, x};
     map_eval(op, wide, (size_t)n, in, acc);
 }
 
@@ -51,8 +51,8 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
     const char *monoid = node_str(n, "monoid", "");
     enum op op = monoid_op(monoid);
     enum elem wide = wide_elem(x->elem);
-    int64_t strides[RANK_MAX] = { 0 }, at[RANK_MAX] = { 0 }, weight = 1;
-    bool reduced[RANK_MAX] = { false };
+    int64_t strides[RANK_MAX] = {0}, at[RANK_MAX] = {0}, weight = 1;
+    bool reduced[RANK_MAX] = {false};
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);
     TRY(eval_result(e, n, 0, out));
@@ -66,7 +66,7 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
         return eval_fail(e, EVAL_SHAPE, "reduce: the result's shape does not fit");
     int64_t *acc = NEW_ARRAY(e->arena, int64_t, weight + 1), last = x->rank ? x->dims[x->rank - 1] : 1;
     for (int64_t i = 0; i < weight; i++) {
-        char identity[16] = { 0 };
+        char identity[16] = {0};
         monoid_identity(monoid, x->elem, identity);
         widen(x->elem, identity, wide, &acc[i], 1);
     }
@@ -132,10 +132,10 @@ enum eval_status eval_argreduce(struct eval *e, const struct node *n, struct ten
 /* ---- windows --------------------------------------------------------------------------------------------------------------- */
 
 struct window {
-    int32_t n;                   /* spatial dims */
+    int32_t n; /* spatial dims */
     const int64_t *kernel, *strides, *dilations;
     int64_t lo[RANK_MAX];
-    const int64_t *dims;         /* spatial, of the operand */
+    const int64_t *dims; /* spatial, of the operand */
 };
 
 static enum eval_status read_window(struct eval *e, const struct node *n, const struct tensor *x, struct window *w)
@@ -186,13 +186,13 @@ enum eval_status eval_window(struct eval *e, const struct node *n, struct tensor
     const char *monoid = node_str(n, "monoid", "");
     enum op op = monoid_op(monoid);
     enum elem wide = wide_elem(x->elem);
-    struct window w = { 0 };
+    struct window w = {0};
     TRY(read_window(e, n, x, &w));
     TRY(eval_result(e, n, 0, out));
     int32_t lead = x->rank - w.n;
-    int64_t at[RANK_MAX] = { 0 }, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, identity, v;
+    int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, identity, v;
     int64_t outputs = dims_count(out->dims + lead, w.n);
-    char raw[16] = { 0 };
+    char raw[16] = {0};
     monoid_identity(monoid, x->elem, raw);
     widen(x->elem, raw, wide, &identity, 1);
     int64_t *values = NEW_ARRAY(e->arena, int64_t, plane + 1);
@@ -219,11 +219,11 @@ enum eval_status eval_argwindow(struct eval *e, const struct node *n, struct ten
 {
     const struct tensor *x = in[0];
     enum elem wide = wide_elem(x->elem);
-    struct window w = { 0 };
+    struct window w = {0};
     TRY(read_window(e, n, x, &w));
     TRY(eval_result(e, n, 0, out));
     int32_t lead = x->rank - w.n;
-    int64_t at[RANK_MAX] = { 0 }, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, v;
+    int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, v;
     int64_t outputs = dims_count(out->dims + lead, w.n);
     if (tensor_count(out) == 0)
         return EVAL_OK;
@@ -261,7 +261,7 @@ enum eval_status eval_cumulate(struct eval *e, const struct node *n, struct tens
     int64_t lines = dim ? tensor_count(x) / dim : 0;
     for (int64_t line = 0; line < lines; line++) {
         int64_t base = line / inner * dim * inner + line % inner;
-        char raw[16] = { 0 };
+        char raw[16] = {0};
         monoid_identity(monoid, x->elem, raw);
         widen(x->elem, raw, wide, &acc, 1);
         for (int64_t i = 0; i < dim; i++) {

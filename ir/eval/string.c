@@ -16,7 +16,7 @@ static struct span string_concat(struct eval *e, const struct span *a, const str
         memcpy(data, a->data, a->size);
     if (b->size)
         memcpy(data + a->size, b->data, b->size);
-    return (struct span){ data, a->size + b->size };
+    return (struct span){data, a->size + b->size};
 }
 
 /* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such list. */
@@ -36,7 +36,7 @@ static int64_t string_find(const struct span *s, const struct tensor *list)
         at += sizeof bytes;
         if (end - at < bytes)
             return -1;
-        const struct span key = { at, bytes };
+        const struct span key = {at, bytes};
         found = string_equal(s, &key) ? (int64_t)k + 1 : found;
     }
     return found;
@@ -75,7 +75,7 @@ static bool string_pick(const struct tensor *list, int64_t at, struct span *out)
         p += sizeof bytes;
         if (end - p < bytes)
             return false;
-        *out = (struct span){ p, bytes };
+        *out = (struct span){p, bytes};
     }
     return true;
 }
@@ -102,7 +102,7 @@ static int string_match(const struct span *s, const struct tensor *table)
     if (size < ROWS)
         return -1;
     memcpy(&width, data + 256, sizeof width);
-    for (size_t k = 0; k <= s->size; k++) {   /* the entries of the bytes, and at the end whether the state accepts */
+    for (size_t k = 0; k <= s->size; k++) { /* the entries of the bytes, and at the end whether the state accepts */
         int64_t column = k < s->size ? 1 + data[((const uint8_t *)s->data)[k]] : 0;
         int64_t at = ROWS + 2 * ((int64_t)entry * (width + 1) + column);
         if (column > width || at + 2 > size)

@@ -12,7 +12,7 @@
 /* map[d][i]: offset in elements, -1: fill. fill NULL: zero bytes, which eval_tensor left there. */
 static void copy_mapped(const struct tensor *x, int64_t *const *map, const void *fill, struct tensor *out)
 {
-    int64_t at[RANK_MAX] = { 0 }, k = 0;
+    int64_t at[RANK_MAX] = {0}, k = 0;
     size_t size = elem_size(x->elem);
     if (tensor_count(out) == 0)
         return;
@@ -113,16 +113,13 @@ static int64_t padded_index(const char *mode, int64_t i, int64_t n)
     if (i >= 0 && i < n)
         return i;
     switch (mode[0]) {
-    case 'e':
-        return i < 0 ? 0 : n - 1;
-    case 'w':
-        return floormod_i64(i, n);
+    case 'e': return i < 0 ? 0 : n - 1;
+    case 'w': return floormod_i64(i, n);
     case 'r': {
         int64_t period = n > 1 ? 2 * (n - 1) : 1, k = floormod_i64(i, period);
         return k < n ? k : period - k;
     }
-    default:
-        return -1;
+    default: return -1;
     }
 }
 
@@ -143,7 +140,7 @@ enum eval_status eval_pad(struct eval *e, const struct node *n, struct tensor *c
         map[d] = offsets(e, out->dims[d]);
         for (int64_t i = 0; i < out->dims[d]; i++) {
             int64_t k = padded_index(mode, i - lo[d], x->dims[d]);
-            map[d][i] = k < 0 ? INT64_MIN / 64 : k * strides[d];    /* stays negative in a sum over all dims */
+            map[d][i] = k < 0 ? INT64_MIN / 64 : k * strides[d]; /* stays negative in a sum over all dims */
         }
     }
     copy_mapped(x, map, n->n_in > 1 ? in[1]->data : NULL, out);
@@ -155,7 +152,8 @@ enum eval_status eval_concat(struct eval *e, const struct node *n, struct tensor
     int64_t axis = node_int(n, "axis", 0), base = 0;
     TRY(eval_result(e, n, 0, out));
     size_t size = elem_size(out->elem);
-    int64_t outer = dims_count(out->dims, (int32_t)axis), inner = dims_count(out->dims + axis + 1, out->rank - 1 - (int32_t)axis);
+    int64_t outer = dims_count(out->dims, (int32_t)axis),
+            inner = dims_count(out->dims + axis + 1, out->rank - 1 - (int32_t)axis);
     for (uint32_t k = 0; k < n->n_in; k++) {
         int64_t d = in[k]->dims[axis];
         for (int32_t i = 0; i < out->rank; i++)
@@ -200,7 +198,8 @@ enum eval_status eval_gather(struct eval *e, const struct node *n, struct tensor
     for (int64_t k = 0; k < count; k++) {
         TRY(read_index(e, n, idx, k, dim, &at));
         for (int64_t o = 0; o < outer; o++)
-            memcpy((char *)out->data + (size_t)(o * count + k) * row, (char *)x->data + (size_t)(o * dim + at) * row, row);
+            memcpy((char *)out->data + (size_t)(o * count + k) * row, (char *)x->data + (size_t)(o * dim + at) * row,
+                   row);
     }
     return EVAL_OK;
 }
@@ -218,10 +217,11 @@ static int64_t element_offset(const struct tensor *x, const int64_t *at, int64_t
     return p;
 }
 
-enum eval_status eval_gather_elements(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+enum eval_status eval_gather_elements(struct eval *e, const struct node *n, struct tensor *const *in,
+                                      struct tensor *out)
 {
     const struct tensor *x = in[0], *idx = in[1];
-    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = { 0 }, k = 0, i;
+    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = {0}, k = 0, i;
     size_t size = elem_size(x->elem);
     TRY(eval_tensor(e, out, x->elem, idx->rank, idx->dims));
     if (tensor_count(out) == 0)
@@ -238,8 +238,8 @@ enum eval_status eval_gather_elements(struct eval *e, const struct node *n, stru
 }
 
 /* Offset in elements, within the dims of x from `batch` on, of index tuple t of length k. */
-static enum eval_status tuple_offset(struct eval *e, const struct node *n, const struct tensor *x, const struct tensor *idx,
-                                     int64_t t, int64_t k, int64_t batch, int64_t *offset)
+static enum eval_status tuple_offset(struct eval *e, const struct node *n, const struct tensor *x,
+                                     const struct tensor *idx, int64_t t, int64_t k, int64_t batch, int64_t *offset)
 {
     int64_t i;
     *offset = 0;
@@ -287,17 +287,18 @@ static void combine(const char *monoid, struct tensor *out, int64_t at, const st
     size_t size = elem_size(out->elem);
     char *dst = (char *)out->data + (size_t)at * size;
     const char *src = (const char *)updates->data + (size_t)from * size;
-    const void *in[2] = { dst, src };
+    const void *in[2] = {dst, src};
     if (monoid_op(monoid) == OP_NONE)
         memcpy(dst, src, (size_t)count * size);
     else
         map_eval(monoid_op(monoid), out->elem, (size_t)count, in, dst);
 }
 
-enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, struct tensor *const *in,
+                                       struct tensor *out)
 {
     const struct tensor *x = in[0], *idx = in[1], *updates = in[2];
-    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = { 0 }, k = 0, i;
+    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = {0}, k = 0, i;
     TRY(copy_operand(e, x, out));
     if (tensor_count(idx) != tensor_count(updates))
         return eval_fail(e, EVAL_SHAPE, "scatter_elements: indices and updates differ in shape");

@@ -59,8 +59,14 @@ static int64_t sat_div(int64_t a, int64_t b)
     return floordiv_i64(a, b);
 }
 
-static int64_t min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static int64_t max_i64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
 
 static void bounds_mul(int64_t *lo, int64_t *hi, int64_t lo2, int64_t hi2)
 {
@@ -152,17 +158,16 @@ void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64
     case EX_PROD: prod_bounds(x, k, lo, hi, div); break;
     case EX_DIV: div_bounds(a, b, lo, hi, div); break;
     case EX_MOD: mod_bounds(a, b, lo, hi, div); break;
-    case EX_MIN:
-        *lo = min_i64(a->lo, b->lo), *hi = min_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
-        break;
-    case EX_MAX:
-        *lo = max_i64(a->lo, b->lo), *hi = max_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
-        break;
+    case EX_MIN: *lo = min_i64(a->lo, b->lo), *hi = min_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div); break;
+    case EX_MAX: *lo = max_i64(a->lo, b->lo), *hi = max_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div); break;
     case EX_SELECT:
         a = enode(x, k->arg[2]);
         *lo = min_i64(a->lo, b->lo), *hi = max_i64(a->hi, b->hi), *div = gcd_i64(a->div, b->div);
         break;
-    case EX_LT: case EX_EQ: case EX_AND: case EX_NOT: *lo = 0, *hi = 1; break;
+    case EX_LT:
+    case EX_EQ:
+    case EX_AND:
+    case EX_NOT: *lo = 0, *hi = 1; break;
     default: break;
     }
     /* The next multiples of the divisor inside. */

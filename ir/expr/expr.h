@@ -13,18 +13,27 @@
 
 #include "ir/base/base.h"
 
-typedef struct { uint32_t i; } expr_id;   /* 0 = none */
-typedef struct { uint32_t i; } sym_id;    /* 0 = none */
+typedef struct {
+    uint32_t i;
+} expr_id;   /* 0 = none */
+typedef struct {
+    uint32_t i;
+} sym_id;    /* 0 = none */
 
 enum expr_kind {
-    EX_NONE, EX_CONST, EX_SYM,
+    EX_NONE,
+    EX_CONST,
+    EX_SYM,
     EX_SUM,      /* c + SUM coef[i] * arg[i] */
     EX_PROD,     /* product of >= 2 atoms */
     EX_DIV,      /* floor division; divisor never 0 (a symbol divisor has lo >= 1) */
     EX_MOD,      /* floor modulus, result in [0, b) */
-    EX_MIN, EX_MAX,
-    EX_LT, EX_EQ,          /* 0 or 1 */
-    EX_AND, EX_NOT,        /* of 0/1 values */
+    EX_MIN,
+    EX_MAX,
+    EX_LT,
+    EX_EQ,          /* 0 or 1 */
+    EX_AND,
+    EX_NOT,        /* of 0/1 values */
     EX_SELECT              /* arg[0] ? arg[1] : arg[2] */
 };
 
@@ -60,7 +69,7 @@ void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor)
 uint32_t sym_count(const struct exprs *);
 /* The symbols of one kind in order of creation: {0} gives the first, {0} comes back after the last. */
 sym_id sym_next(const struct exprs *, enum sym_kind, sym_id);
-sym_id sym_find(const struct exprs *, const char *name);   /* {0}: no symbol of that name */
+sym_id sym_find(const struct exprs *, const char *name); /* {0}: no symbol of that name */
 
 expr_id ex_const(struct exprs *, int64_t);
 expr_id ex_sym(struct exprs *, sym_id);
@@ -69,14 +78,15 @@ expr_id ex_sub(struct exprs *, expr_id, expr_id);
 expr_id ex_mul(struct exprs *, expr_id, expr_id);
 expr_id ex_addc(struct exprs *, expr_id, int64_t);
 expr_id ex_mulc(struct exprs *, expr_id, int64_t);
-expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b, uint32_t n);   /* first + a[0] b[0] + ... */
-expr_id ex_div(struct exprs *, expr_id, expr_id);      /* floor */
+expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b,
+               uint32_t n); /* first + a[0] b[0] + ... */
+expr_id ex_div(struct exprs *, expr_id, expr_id); /* floor */
 expr_id ex_ceildiv(struct exprs *, expr_id, expr_id);
 expr_id ex_mod(struct exprs *, expr_id, expr_id);
 expr_id ex_min(struct exprs *, expr_id, expr_id);
 expr_id ex_max(struct exprs *, expr_id, expr_id);
 expr_id ex_lt(struct exprs *, expr_id, expr_id);
-expr_id ex_le(struct exprs *, expr_id, expr_id);       /* a <= b as a < b + 1 */
+expr_id ex_le(struct exprs *, expr_id, expr_id); /* a <= b as a < b + 1 */
 expr_id ex_eq(struct exprs *, expr_id, expr_id);
 expr_id ex_and(struct exprs *, expr_id, expr_id);
 expr_id ex_or(struct exprs *, expr_id, expr_id);
@@ -86,17 +96,17 @@ expr_id ex_select(struct exprs *, expr_id c, expr_id t, expr_id f);
 /* Queries. */
 enum expr_kind ex_kind(const struct exprs *, expr_id);
 bool ex_is_const(const struct exprs *, expr_id, int64_t *value);
-bool ex_is(const struct exprs *, expr_id, int64_t value);           /* a constant and equal to value */
-sym_id ex_as_sym(const struct exprs *, expr_id);                    /* {0} unless a bare symbol */
-int64_t ex_lo(const struct exprs *, expr_id);                       /* INT64_MIN: unbounded */
-int64_t ex_hi(const struct exprs *, expr_id);                       /* INT64_MAX: unbounded */
+bool ex_is(const struct exprs *, expr_id, int64_t value); /* a constant and equal to value */
+sym_id ex_as_sym(const struct exprs *, expr_id); /* {0} unless a bare symbol */
+int64_t ex_lo(const struct exprs *, expr_id); /* INT64_MIN: unbounded */
+int64_t ex_hi(const struct exprs *, expr_id); /* INT64_MAX: unbounded */
 int64_t ex_divisor(const struct exprs *, expr_id);
 bool ex_uses(const struct exprs *, expr_id, sym_id);
 uint32_t ex_n_args(const struct exprs *, expr_id);
-uint32_t ex_size(const struct exprs *, expr_id);                    /* parts, written out as a tree */
+uint32_t ex_size(const struct exprs *, expr_id); /* parts, written out as a tree */
 expr_id ex_arg(const struct exprs *, expr_id, uint32_t i);
-int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i);     /* of arg i of a sum */
-int64_t ex_addend(const struct exprs *, expr_id sum);               /* the constant of a sum */
+int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i); /* of arg i of a sum */
+int64_t ex_addend(const struct exprs *, expr_id sum); /* the constant of a sum */
 /* e = coef * s + rest with rest free of s; false when e is not of that form. */
 bool ex_linear(struct exprs *, expr_id e, sym_id s, expr_id *coef, expr_id *rest);
 

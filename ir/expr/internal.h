@@ -53,8 +53,15 @@ struct exprs {
     uint32_t assuming;           /* depth of assumptions, see ir/expr/choice.c */
     uint32_t speculative;        /* > 0: an overflow spoils what is being tried, instead of ending the compilation */
     bool spoiled;
-    struct proof { uint32_t e; bool holds; } *proofs;   /* direct-mapped memory of expr_nonneg */
-    struct sum { expr_id a, b, result; bool product; int64_t coef, c; } *sums;   /* the same of sums and products */
+    struct proof {
+        uint32_t e;
+        bool holds;
+    } *proofs;   /* direct-mapped memory of expr_nonneg */
+    struct sum {
+        expr_id a, b, result;
+        bool product;
+        int64_t coef, c;
+    } *sums;   /* the same of sums and products */
 };
 
 static inline const struct enode *enode(const struct exprs *x, expr_id e)

@@ -447,7 +447,8 @@ static struct sum *sum_slot(struct exprs *x, const struct sum *key)
 
 static bool sum_is(const struct sum *s, const struct sum *key)
 {
-    return s->result.i && s->a.i == key->a.i && s->b.i == key->b.i && s->coef == key->coef && s->c == key->c && s->product == key->product;
+    return s->result.i && s->a.i == key->a.i && s->b.i == key->b.i && s->coef == key->coef && s->c == key->c &&
+           s->product == key->product;
 }
 
 /* a + coef * b + c, or a * b. */

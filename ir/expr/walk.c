@@ -68,7 +68,9 @@ struct subst {
     const expr_id *to;
     uint32_t n;
     uint64_t syms;               /* of all in from: what has none of them stays */
-    struct { uint32_t e, result; } memo[MEMO];
+    struct {
+        uint32_t e, result;
+    } memo[MEMO];
 };
 
 static expr_id subst(struct subst *s, expr_id e);
@@ -204,8 +206,7 @@ bool ex_eval(const struct exprs *x, expr_id e, const int64_t *sym_value, int64_t
             return false;
         *out = !a;
         return true;
-    case EX_SELECT:
-        return ex_eval(x, node->arg[0], sym_value, &a) && ex_eval(x, node->arg[a ? 1 : 2], sym_value, out);
+    case EX_SELECT: return ex_eval(x, node->arg[0], sym_value, &a) && ex_eval(x, node->arg[a ? 1 : 2], sym_value, out);
     default:
         return node->n == 2 && ex_eval(x, node->arg[0], sym_value, &a) && ex_eval(x, node->arg[1], sym_value, &b) &&
                eval_binary((enum expr_kind)node->kind, a, b, out);

@@ -5,15 +5,15 @@
 
 /* Colours by shape class, light enough for black text. */
 static const char *const fills[] = {
-    [SHAPE_CONST] = "#eeeeee",   [SHAPE_MAP] = "#cfe8fc",  [SHAPE_POINT] = "#cfe8fc", [SHAPE_INDEX] = "#cfe8fc",
-    [SHAPE_VIEW] = "#fdf3c7",   [SHAPE_REDUCE] = "#d7f0d0",
-    [SHAPE_SCATTER] = "#f6d5d5", [SHAPE_SCAN] = "#d5efe9", [SHAPE_OPAQUE] = "#e6dcf5", [SHAPE_CONTROL] = "#f9dfc1",
+    [SHAPE_CONST] = "#eeeeee",  [SHAPE_MAP] = "#cfe8fc",     [SHAPE_POINT] = "#cfe8fc",   [SHAPE_INDEX] = "#cfe8fc",
+    [SHAPE_VIEW] = "#fdf3c7",   [SHAPE_REDUCE] = "#d7f0d0",  [SHAPE_SCATTER] = "#f6d5d5", [SHAPE_SCAN] = "#d5efe9",
+    [SHAPE_OPAQUE] = "#e6dcf5", [SHAPE_CONTROL] = "#f9dfc1",
 };
 
 struct dot {
     const struct graph *g;
     struct strbuf *out;
-    struct strbuf arrows;        /* put behind all clusters: an arrow written inside one would draw its ends into it */
+    struct strbuf arrows; /* put behind all clusters: an arrow written inside one would draw its ends into it */
 };
 
 /* Inside a quoted label: quotes and backslashes escaped, hostile bytes as \\xNN. */
@@ -72,8 +72,8 @@ static void put_node(struct dot *d, node_id id)
     strbuf_printf(d->out, "\", fillcolor=\"%s\"];\n", fills[op_shape(node->op)]);
     put_edges(d, id, node);
     for (uint32_t i = 0; i < node->n_region; i++) {
-        strbuf_printf(d->out, "subgraph cluster_%u {\nlabel=\"%s of n%u\";\n", node->region[i].i,
-                      op_name(node->op), id.i);
+        strbuf_printf(d->out, "subgraph cluster_%u {\nlabel=\"%s of n%u\";\n", node->region[i].i, op_name(node->op),
+                      id.i);
         put_region(d, node->region[i]);
         strbuf_printf(d->out, "}\n");
     }

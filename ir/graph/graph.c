@@ -150,15 +150,9 @@ static struct attr attr_copy(struct graph *g, const struct attr *from)
     struct attr a = *from;
     a.name = arena_strdup(&g->arena, a.name);
     switch (a.kind) {
-    case ATTR_INTS:
-        a.u.ints = arena_copy(&g->arena, a.u.ints, a.n * sizeof *a.u.ints);
-        break;
-    case ATTR_FLOATS:
-        a.u.floats = arena_copy(&g->arena, a.u.floats, a.n * sizeof *a.u.floats);
-        break;
-    case ATTR_EXPRS:
-        a.u.exprs = arena_copy(&g->arena, a.u.exprs, a.n * sizeof *a.u.exprs);
-        break;
+    case ATTR_INTS: a.u.ints = arena_copy(&g->arena, a.u.ints, a.n * sizeof *a.u.ints); break;
+    case ATTR_FLOATS: a.u.floats = arena_copy(&g->arena, a.u.floats, a.n * sizeof *a.u.floats); break;
+    case ATTR_EXPRS: a.u.exprs = arena_copy(&g->arena, a.u.exprs, a.n * sizeof *a.u.exprs); break;
     case ATTR_STR:
     case ATTR_REF:
         if (!a.n)
@@ -173,16 +167,13 @@ static struct attr attr_copy(struct graph *g, const struct attr *from)
         break;
     }
     case ATTR_TENSOR:
-    case ATTR_TENSORS:
-        copy_tensors(g, &a);
-        break;
+    case ATTR_TENSORS: copy_tensors(g, &a); break;
     case ATTR_TYPE: {
         struct type type = type_copy(g, a.u.type);
         a.u.type = arena_copy(&g->arena, &type, sizeof type);
         break;
     }
-    default:   /* held in the record itself, or borrowed bytes */
-        break;
+    default: /* held in the record itself, or borrowed bytes */ break;
     }
     return a;
 }
@@ -246,17 +237,21 @@ node_id graph_append(struct graph *g, region_id r, enum op op, src_id src, const
                      const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out)
 {
     struct node node = {
-        .op = op, .src = src, .n_in = n_in, .n_out = n_out, .n_attr = n_attr,
-        .in = (value_id *)(uintptr_t)in, .attr = (struct attr *)(uintptr_t)attr,
+        .op = op,
+        .src = src,
+        .n_in = n_in,
+        .n_out = n_out,
+        .n_attr = n_attr,
+        .in = (value_id *)(uintptr_t)in,
+        .attr = (struct attr *)(uintptr_t)attr,
     };
     node_id id = node_create(g, r, &node, out);
     VEC_PUSH(&g->arena, &graph_get_region(g, r)->nodes, id);
     return id;
 }
 
-node_id graph_insert_before(struct graph *g, node_id where, enum op op, src_id src, const value_id *in,
-                            uint32_t n_in, const struct attr *attr, uint32_t n_attr, const struct type *out,
-                            uint32_t n_out)
+node_id graph_insert_before(struct graph *g, node_id where, enum op op, src_id src, const value_id *in, uint32_t n_in,
+                            const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out)
 {
     region_id r = graph_node(g, where)->parent;
     node_id id = graph_append(g, r, op, src, in, n_in, attr, n_attr, out, n_out);

@@ -11,9 +11,15 @@
 #include "ir/expr/expr.h"
 #include "ir/ops/ops.h"
 
-typedef struct { uint32_t i; } value_id;
-typedef struct { uint32_t i; } node_id;
-typedef struct { uint32_t i; } region_id;
+typedef struct {
+    uint32_t i;
+} value_id;
+typedef struct {
+    uint32_t i;
+} node_id;
+typedef struct {
+    uint32_t i;
+} region_id;
 
 /* ---- types ------------------------------------------------------------------------------------------ */
 
@@ -32,8 +38,16 @@ bool type_same_shape(const struct type *, const struct type *);
 /* ---- attributes: named, on every node ------------------------------------------------------------------- */
 
 enum attr_kind {
-    ATTR_INT = 'i', ATTR_INTS = 'I', ATTR_FLOAT = 'f', ATTR_FLOATS = 'F', ATTR_STR = 's', ATTR_STRS = 'S',
-    ATTR_EXPR = 'e', ATTR_EXPRS = 'E', ATTR_ELEM = 't', ATTR_DATA = 'd',
+    ATTR_INT = 'i',
+    ATTR_INTS = 'I',
+    ATTR_FLOAT = 'f',
+    ATTR_FLOATS = 'F',
+    ATTR_STR = 's',
+    ATTR_STRS = 'S',
+    ATTR_EXPR = 'e',
+    ATTR_EXPRS = 'E',
+    ATTR_ELEM = 't',
+    ATTR_DATA = 'd',
     ATTR_TENSOR = 'T',       /* imported form: a constant tensor */
     ATTR_TENSORS = 'L',
     ATTR_REGION = 'R',       /* imported form: a subgraph; regions[] of the node in attribute order */
@@ -102,13 +116,21 @@ struct region {
     VEC(value_id) params;
     VEC(value_id) results;
 };
-struct port { const char *name; const struct type *declared; value_id value; };
+struct port {
+    const char *name;
+    const struct type *declared;
+    value_id value;
+};
 struct model_function {          /* imported form: ModelProto.functions */
     const char *domain, *name, *overload;
     region_id body;
     VEC(const char *) attr_names;            /* without a default */
     VEC(struct attr) attr_defaults;
-    VEC(struct opset { const char *domain; int64_t version; }) opsets;
+    VEC(struct opset {
+        const char *domain;
+        int64_t version;
+    })
+    opsets;
 };
 struct graph {
     struct context *ctx;
@@ -120,7 +142,11 @@ struct graph {
     VEC(struct port) inputs, outputs;        /* of the top region, in the file's order */
     VEC(struct model_function) functions;
     VEC(struct opset) opsets;                /* domain "" for ai.onnx */
-    VEC(struct meta { const char *key; const char *value; }) metadata;
+    VEC(struct meta {
+        const char *key;
+        const char *value;
+    })
+    metadata;
     int64_t ir_version;
     bool legal;
     struct folds *folds;         /* caches of ir/eval/fold.c; NULL: none yet */
@@ -153,9 +179,10 @@ node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id 
 node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, const value_id *in, uint32_t n_in,
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
 void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
-void graph_replace_uses(struct graph *, value_id old, value_id with);    /* operands, region results and outputs everywhere */
-void graph_value_describe(struct graph *, value_id to, value_id from);   /* the name and the known elements of `from` */
-void graph_erase(struct graph *, node_id);                                /* results must be unused */
+void graph_replace_uses(struct graph *, value_id old,
+                        value_id with);    /* operands, region results and outputs everywhere */
+void graph_value_describe(struct graph *, value_id to, value_id from); /* the name and the known elements of `from` */
+void graph_erase(struct graph *, node_id); /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);
 /* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols
  * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. */
@@ -167,7 +194,7 @@ const struct attr *node_attr(const struct node *, const char *name);
 int64_t node_int(const struct node *, const char *name, int64_t absent);
 double node_float(const struct node *, const char *name, double absent);
 const char *node_str(const struct node *, const char *name, const char *absent);
-const int64_t *node_ints(const struct node *, const char *name, uint32_t *n);    /* NULL and 0 when absent */
+const int64_t *node_ints(const struct node *, const char *name, uint32_t *n); /* NULL and 0 when absent */
 const expr_id *node_exprs(const struct node *, const char *name, uint32_t *n);
 expr_id node_expr(const struct node *, const char *name);
 enum elem node_elem(const struct node *, const char *name);
@@ -184,8 +211,8 @@ struct attr attr_data(const char *name, const void *, size_t);
 /* ---- inference (ir/graph/infer.c): result types of a core operator ---------------------------------------------------- */
 
 /* Fills out[n_out]; false after a diagnostic at src when operands and attributes do not fit. */
-bool op_infer(struct graph *, enum op, src_id, const value_id *in, uint32_t n_in,
-              const struct attr *attr, uint32_t n_attr, struct type *out, uint32_t n_out);
+bool op_infer(struct graph *, enum op, src_id, const value_id *in, uint32_t n_in, const struct attr *attr,
+              uint32_t n_attr, struct type *out, uint32_t n_out);
 
 /* ---- constants ----------------------------------------------------------------------------------------------------- */
 
@@ -215,7 +242,9 @@ bool graph_verify(struct graph *);
 void graph_print(const struct graph *, struct strbuf *, bool full);
 /* The numbers that values, nodes and regions have in that text, from 1 in the order in which they come; by id, 0: not there. Parsing the
  * text makes nodes and regions with these ids. In the arena. */
-struct graph_numbers { const uint32_t *value, *node, *region; };
+struct graph_numbers {
+    const uint32_t *value, *node, *region;
+};
 struct graph_numbers graph_numbers(const struct graph *, struct arena *);
 struct graph *graph_parse(struct context *, const char *text);
 /* graphviz */
@@ -223,14 +252,14 @@ void graph_dot(const struct graph *, struct strbuf *);
 
 /* ---- reference interpreter ------------------------------------------------------------------------------------------------ */
 
-struct tensor {                 /* a concrete value */
+struct tensor { /* a concrete value */
     enum type_kind kind;
     enum elem elem;
     int32_t rank;
     int64_t *dims;
-    void *data;                 /* row-major, graph width; strings: struct span per element */
-    bool present;               /* optionals */
-    uint32_t n;                 /* sequences: elements; optional: 0 or 1 */
+    void *data; /* row-major, graph width; strings: struct span per element */
+    bool present; /* optionals */
+    uint32_t n; /* sequences: elements; optional: 0 or 1 */
     struct tensor *item;
 };
 /* Runs a legal graph on inputs (one per graph input, in order). Outputs and everything else live in `arena`. Symbols
@@ -238,12 +267,12 @@ struct tensor {                 /* a concrete value */
 enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tensor *out, struct arena *arena,
                             const char **text);
 /* As graph_eval, keeping every value that wanted[value.i] asks for (NULL entries: not asked). */
-enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted,
-                                   struct arena *arena, const char **text);
+enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted, struct arena *arena,
+                                   const char **text);
 /* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from which the
  * interpreter then goes on. */
 typedef void eval_watch(void *user, value_id, const struct tensor *);
-enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch, void *user,
-                                    struct arena *arena, const char **text);
+enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
+                                    void *user, struct arena *arena, const char **text);
 
 #endif

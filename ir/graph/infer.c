@@ -23,7 +23,7 @@ const char *expr_text(struct graph *g, expr_id e)
 
 const char *type_text(struct graph *g, const struct type *t)
 {
-    static const char *const kinds[] = { "unknown type", "tensor", "sequence", "optional", "map" };
+    static const char *const kinds[] = {"unknown type", "tensor", "sequence", "optional", "map"};
     if (t->kind != TYPE_TENSOR && t->inner && t->inner->kind == TYPE_TENSOR)
         return arena_printf(&g->arena, "%s of %s", kinds[t->kind], type_text(g, t->inner));
     if (t->kind != TYPE_TENSOR)
@@ -65,7 +65,7 @@ const struct type *infer_tensor(struct infer *f, uint32_t i)
 
 void infer_set(struct infer *f, uint32_t i, enum elem elem, int32_t rank, const expr_id *dims)
 {
-    f->out[i] = (struct type){ .kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = dims };
+    f->out[i] = (struct type){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = dims};
 }
 
 expr_id *infer_dims(struct infer *f, int32_t rank)
@@ -100,9 +100,11 @@ bool infer_elem_in(struct infer *f, uint32_t i, const char *classes)
 
 bool infer_monoid(struct infer *f, const char *more, enum elem elem)
 {
-    static const struct { const char *name, *classes; } monoids[] = {
-        { "sum", "IUF" }, { "prod", "IUF" }, { "min", "IUF" }, { "max", "IUF" },
-        { "and", "BIU" }, { "or", "BIU" }, { "xor", "BIU" }, { "set", "BIUFCS" },
+    static const struct {
+        const char *name, *classes;
+    } monoids[] = {
+        {"sum", "IUF"}, {"prod", "IUF"}, {"min", "IUF"}, {"max", "IUF"},
+        {"and", "BIU"}, {"or", "BIU"},   {"xor", "BIU"}, {"set", "BIUFCS"},
     };
     const char *m = node_str(&f->attrs, "monoid", "");
     for (size_t i = 0; i < COUNT_OF(monoids); i++) {
@@ -297,16 +299,19 @@ bool infer_none(struct infer *f)
 
 /* ---- entry ------------------------------------------------------------------------------------------------------ */
 
-static const struct { infer_fn *fn; int32_t in_min, in_max, n_out; } infer_table[OP_COUNT] = {
-#define OP(id, name, least, most, results, shape, cost, infer, ...) [OP_##id] = { infer, least, most, results },
+static const struct {
+    infer_fn *fn;
+    int32_t in_min, in_max, n_out;
+} infer_table[OP_COUNT] = {
+#define OP(id, name, least, most, results, shape, cost, infer, ...) [OP_##id] = {infer, least, most, results},
 #include "ir/ops/ops.def"
 };
 
 bool op_infer(struct graph *g, enum op op, src_id src, const value_id *in, uint32_t n_in, const struct attr *attr,
               uint32_t n_attr, struct type *out, uint32_t n_out)
 {
-    struct infer f = { .g = g, .ex = g->ctx->exprs, .src = src, .op = op, .in = in, .n_in = n_in,
-                       .out = out, .n_out = n_out };
+    struct infer f = {
+        .g = g, .ex = g->ctx->exprs, .src = src, .op = op, .in = in, .n_in = n_in, .out = out, .n_out = n_out};
     f.attrs.op = op;
     f.attrs.attr = (struct attr *)(uintptr_t)attr;   /* only read */
     f.attrs.n_attr = n_attr;

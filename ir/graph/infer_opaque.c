@@ -74,7 +74,7 @@ bool infer_unique(struct infer *f)
 bool infer_nms(struct infer *f)
 {
     expr_id *dims = infer_dims(f, 2);
-    static const int32_t ranks[] = { 3, 3, 0, 0, 0 };
+    static const int32_t ranks[] = {3, 3, 0, 0, 0};
     for (uint32_t i = 0; i < 5; i++) {
         const struct type *t = infer_tensor(f, i);
         if (!t || !infer_elem_in(f, i, i == 2 ? "I" : "F"))
@@ -177,7 +177,7 @@ bool type_join(struct graph *g, struct type *a, const struct type *b)
         return type_equal(a, b);
     struct type *inner = arena_copy(&g->arena, a->inner, sizeof *inner);
     a->inner = inner;
-    return type_join(g, inner, b->inner);    /* types are nested 64 deep at most */
+    return type_join(g, inner, b->inner); /* types are nested 64 deep at most */
 }
 
 static bool join(struct infer *f, struct type *a, const struct type *b)
@@ -185,18 +185,19 @@ static bool join(struct infer *f, struct type *a, const struct type *b)
     const struct type before = *a;
     if (a->kind == TYPE_TENSOR && type_join(f->g, a, b))
         return true;
-    return infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, &before), type_text(f->g, b));
+    return infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, &before),
+                       type_text(f->g, b));
 }
 
 bool infer_seq(struct infer *f)
 {
-    struct type t = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE };
+    struct type t = {.kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE};
     if (t.elem == ELEM_NONE)
         return infer_error(f, "no element type");
     for (uint32_t i = 0; i < f->n_in; i++)
         if (!join(f, &t, infer_in(f, i)))
             return false;
-    f->out[0] = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, t) };
+    f->out[0] = (struct type){.kind = TYPE_SEQUENCE, .inner = copy_type(f, t)};
     return true;
 }
 
@@ -247,7 +248,7 @@ bool infer_seq_same(struct infer *f)
     struct type inner = *t->inner;
     if (f->op == OP_SEQ_INSERT && !join(f, &inner, infer_in(f, 1)))
         return false;
-    f->out[0] = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, inner) };
+    f->out[0] = (struct type){.kind = TYPE_SEQUENCE, .inner = copy_type(f, inner)};
     return true;
 }
 
@@ -275,21 +276,21 @@ bool infer_seq_split(struct infer *f)
     for (int32_t i = 0; i < t->rank; i++)
         if (i != axis || !drop)
             dims[rank++] = i != axis ? t->dims[i] : f->n_in < 2 ? ex_const(f->ex, 1) : (expr_id){0};
-    struct type inner = { .kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims };
-    f->out[0] = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, inner) };
+    struct type inner = {.kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims};
+    f->out[0] = (struct type){.kind = TYPE_SEQUENCE, .inner = copy_type(f, inner)};
     return true;
 }
 
 bool infer_opt(struct infer *f)
 {
-    struct type inner = { .kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE };
+    struct type inner = {.kind = TYPE_TENSOR, .elem = node_elem(&f->attrs, "elem"), .rank = RANK_NONE};
     if (f->n_in)
         inner = *infer_in(f, 0);
     else if (inner.elem == ELEM_NONE)
         return infer_error(f, "neither an operand nor an element type");
     else if (node_int(&f->attrs, "sequence", 0))
-        inner = (struct type){ .kind = TYPE_SEQUENCE, .inner = copy_type(f, inner) };
-    f->out[0] = (struct type){ .kind = TYPE_OPTIONAL, .inner = copy_type(f, inner) };
+        inner = (struct type){.kind = TYPE_SEQUENCE, .inner = copy_type(f, inner)};
+    f->out[0] = (struct type){.kind = TYPE_OPTIONAL, .inner = copy_type(f, inner)};
     return true;
 }
 

@@ -48,7 +48,7 @@ bool infer_argreduce(struct infer *f)
 
 struct spatial {
     uint32_t n;
-    const int64_t *strides, *dilations, *xdil;      /* xdil NULL: 1 */
+    const int64_t *strides, *dilations, *xdil; /* xdil NULL: 1 */
     const expr_id *lo, *hi;
 };
 
@@ -71,8 +71,7 @@ static bool read_spatial(struct infer *f, struct spatial *s, uint32_t n)
 }
 
 /* floor((dilated size + pads - dilated kernel) / stride) + 1. */
-static bool window_dim(struct infer *f, const struct spatial *s, uint32_t i, expr_id size, expr_id kernel,
-                       expr_id *out)
+static bool window_dim(struct infer *f, const struct spatial *s, uint32_t i, expr_id size, expr_id kernel, expr_id *out)
 {
     struct exprs *ex = f->ex;
     if (ex_hi(ex, kernel) < 1)
@@ -179,7 +178,8 @@ bool infer_dot(struct infer *f)
         return false;
     if (nba != nbb || nca != ncb)
         return infer_error(f, "%u and %u batch dims, %u and %u contracted dims", nba, nbb, nca, ncb);
-    if (!mark(f, ba, nba, a, &sa) || !mark(f, ca, nca, a, &sa) || !mark(f, bb, nbb, b, &sb) || !mark(f, cb, ncb, b, &sb))
+    if (!mark(f, ba, nba, a, &sa) || !mark(f, ca, nca, a, &sa) || !mark(f, bb, nbb, b, &sb) ||
+        !mark(f, cb, ncb, b, &sb))
         return false;
     for (uint32_t i = 0; i < nba; i++)
         if (!infer_agree(f, a->dims[ba[i]], b->dims[bb[i]], "batch dims differ"))

@@ -33,7 +33,7 @@ bool infer_broadcast(struct infer *f)
     int32_t rank;
     if (!t || !result_dims(f, &dims, &rank))
         return false;
-    struct type to = { .kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims };
+    struct type to = {.kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims};
     bool ok = t->rank <= rank;
     for (int32_t i = 0; ok && i < t->rank; i++) {
         expr_id from = t->dims[i], want = dims[rank - t->rank + i];
@@ -63,7 +63,7 @@ bool infer_reshape(struct infer *f)
     int32_t rank;
     if (!t || !result_dims(f, &dims, &rank))
         return false;
-    struct type to = { .kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims };
+    struct type to = {.kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims};
     expr_id a = count_of(f, t->dims, t->rank), b = count_of(f, dims, rank);
     if (ex_cmp_eq(f->ex, a, b) == FALSE_)
         return infer_error(f, "%s has %s elements, %s has %s", type_text(f->g, t), expr_text(f->g, a),
@@ -131,7 +131,7 @@ bool infer_slice(struct infer *f)
 
 bool infer_pad(struct infer *f)
 {
-    static const char *const modes[] = { "constant", "reflect", "edge", "wrap" };
+    static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
     const struct type *t = infer_tensor(f, 0);
     const char *mode = node_str(&f->attrs, "mode", "constant");
     bool known = false;
@@ -221,8 +221,8 @@ static bool within(struct infer *f, const struct type *a, const struct type *b, 
     for (int32_t i = 0; ok && i < a->rank; i++)
         ok = i == axis || ex_cmp_lt(f->ex, a->dims[i], b->dims[i]) != TRUE_;
     if (!ok)
-        return infer_error(f, "indices %s do not fit to %s along axis %lld", type_text(f->g, b),
-                           type_text(f->g, a), (long long)axis);
+        return infer_error(f, "indices %s do not fit to %s along axis %lld", type_text(f->g, b), type_text(f->g, a),
+                           (long long)axis);
     return true;
 }
 
@@ -230,8 +230,7 @@ bool infer_gather_elements(struct infer *f)
 {
     const struct type *x = infer_tensor(f, 0), *idx = infer_tensor(f, 1);
     int64_t axis;
-    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, "axis", x->rank, &axis) ||
-        !within(f, x, idx, axis))
+    if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, "axis", x->rank, &axis) || !within(f, x, idx, axis))
         return false;
     infer_set(f, 0, x->elem, idx->rank, idx->dims);
     return true;
@@ -293,7 +292,7 @@ bool infer_first(struct infer *f)
     for (int32_t i = 0; ok && i < u->rank; i++)
         ok = ex_cmp_eq(f->ex, u->dims[i], i < head ? idx->dims[i] : x->dims[i - head + k]) != FALSE_;
     if (!ok)
-        return infer_error(f, "updates %s do not fit to %s with indices %s", type_text(f->g, u),
-                           type_text(f->g, x), type_text(f->g, idx));
+        return infer_error(f, "updates %s do not fit to %s with indices %s", type_text(f->g, u), type_text(f->g, x),
+                           type_text(f->g, idx));
     return true;
 }

@@ -181,7 +181,8 @@ static bool read_node(struct reader *r, region_id region, uint32_t depth)
     struct type *types = NEW_ARRAY(&r->g->arena, struct type, results.n);
     for (uint32_t i = 0; i < results.n; i++)
         types[i] = results.data[i].type;
-    node_id id = graph_append(r->g, region, node.op, node.src, node.in, node.n_in, attrs.data, attrs.n, types, results.n);
+    node_id id = graph_append(r->g, region, node.op, node.src, node.in, node.n_in, attrs.data, attrs.n, types,
+                              results.n);
     struct node *made = graph_node(r->g, id);
     made->op_type = node.op_type;
     made->domain = node.domain;
@@ -409,14 +410,23 @@ static bool read_body(struct reader *r)
     return read_region(r, (region_id){1}, 0);
 }
 
-static bool read_input(struct reader *r) { return read_port(r, true); }
-static bool read_output(struct reader *r) { return read_port(r, false); }
+static bool read_input(struct reader *r)
+{
+    return read_port(r, true);
+}
+static bool read_output(struct reader *r)
+{
+    return read_port(r, false);
+}
 
 static bool read_statement(struct reader *r)
 {
-    static const struct { const char *word; bool (*read)(struct reader *); } statements[] = {
-        {"opset", read_graph_opset}, {"meta", read_meta},     {"symbol", read_symbol},     {"bound", read_symbol_bound},
-        {"source", read_source},     {"region", read_body},   {"function", read_function}, {"input", read_input},
+    static const struct {
+        const char *word;
+        bool (*read)(struct reader *);
+    } statements[] = {
+        {"opset", read_graph_opset}, {"meta", read_meta},    {"symbol", read_symbol},     {"bound", read_symbol_bound},
+        {"source", read_source},     {"region", read_body},  {"function", read_function}, {"input", read_input},
         {"output", read_output},     {"bind", read_binding},
     };
     const char *word = read_word(r);

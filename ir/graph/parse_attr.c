@@ -310,7 +310,8 @@ static bool read_attr_value(struct reader *r, struct attr *a)
     switch (a->kind) {
     case ATTR_INT: return read_int(r, &a->u.i);
     case ATTR_FLOAT: return read_double(r, &a->u.f);
-    case ATTR_STR: case ATTR_REF: return read_attr_string(r, a);
+    case ATTR_STR:
+    case ATTR_REF: return read_attr_string(r, a);
     case ATTR_EXPR: return read_expr(r, &a->u.e);
     case ATTR_ELEM: return read_elem(r, &a->u.elem);
     case ATTR_DATA: return read_hex(r, &a->u.data);

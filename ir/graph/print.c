@@ -228,7 +228,8 @@ static void put_attr_value(struct printer *p, const struct node *node, const str
     switch (a->kind) {
     case ATTR_INT: PUT(p, "%lld", (long long)a->u.i); return;
     case ATTR_FLOAT: put_double(p, a->u.f); return;
-    case ATTR_STR: case ATTR_REF: put_quoted(p, a->u.s, a->n); return;
+    case ATTR_STR:
+    case ATTR_REF: put_quoted(p, a->u.s, a->n); return;
     case ATTR_EXPR: ex_print(p->x, a->u.e, p->out); return;
     case ATTR_ELEM: PUT(p, "%s", elem_name(a->u.elem)); return;
     case ATTR_DATA: put_hex(p, a->u.data); return;

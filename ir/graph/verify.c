@@ -334,8 +334,8 @@ static void check_ports(struct verifier *v)
     for (uint32_t i = 0; fine && i < g->outputs.n; i++)
         fine = g->outputs.data[i].value.i == top->results.data[i].i;
     if (!fine)
-        violated(v, 6, NULL, "%u inputs for %u parameters, %u outputs for %u results, or of other values",
-                 g->inputs.n, top->params.n, g->outputs.n, top->results.n);
+        violated(v, 6, NULL, "%u inputs for %u parameters, %u outputs for %u results, or of other values", g->inputs.n,
+                 top->params.n, g->outputs.n, top->results.n);
 }
 
 bool graph_verify(struct graph *g)

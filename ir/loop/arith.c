@@ -8,7 +8,10 @@
 
 /* ---- integers ----------------------------------------------------------------------------------------------------- */
 
-struct width { uint32_t bits; bool is_signed; };
+struct width {
+    uint32_t bits;
+    bool is_signed;
+};
 typedef int64_t int_fn(struct width, int64_t a, int64_t b, int64_t c);
 
 static int64_t int_neg(struct width w, int64_t a, int64_t b, int64_t c)
@@ -134,10 +137,12 @@ static int64_t int_shr(struct width w, int64_t a, int64_t b, int64_t c)
 }
 
 static int_fn *const int_ops[L_COUNT] = {
-    [L_NEG] = int_neg, [L_ABS] = int_abs, [L_NOT] = int_not, [L_ADD] = int_add, [L_SUB] = int_sub, [L_MUL] = int_mul,
-    [L_DIV] = int_div, [L_REM] = int_rem, [L_FLOORDIV] = int_floordiv, [L_FLOORMOD] = int_floormod,
-    [L_MIN] = int_min, [L_MAX] = int_max, [L_AND] = int_and, [L_OR] = int_or, [L_XOR] = int_xor, [L_SHL] = int_shl,
-    [L_SHR] = int_shr, [L_FMA] = int_fma,
+    [L_NEG] = int_neg,           [L_ABS] = int_abs, [L_NOT] = int_not,
+    [L_ADD] = int_add,           [L_SUB] = int_sub, [L_MUL] = int_mul,
+    [L_DIV] = int_div,           [L_REM] = int_rem, [L_FLOORDIV] = int_floordiv,
+    [L_FLOORMOD] = int_floormod, [L_MIN] = int_min, [L_MAX] = int_max,
+    [L_AND] = int_and,           [L_OR] = int_or,   [L_XOR] = int_xor,
+    [L_SHL] = int_shl,           [L_SHR] = int_shr, [L_FMA] = int_fma,
 };
 
 /* ---- floats -------------------------------------------------------------------------------------------------------- */
@@ -145,52 +150,186 @@ static int_fn *const int_ops[L_COUNT] = {
 typedef float f32_fn(float a, float b, float c);
 typedef double f64_fn(double a, double b, double c);
 
-static float f32_neg(float a, float b, float c) { (void)b, (void)c; return -a; }
-static float f32_abs(float a, float b, float c) { (void)b, (void)c; return fabsf(a); }
-static float f32_sqrt(float a, float b, float c) { (void)b, (void)c; return sqrtf(a); }
-static float f32_floor(float a, float b, float c) { (void)b, (void)c; return floorf(a); }
-static float f32_ceil(float a, float b, float c) { (void)b, (void)c; return ceilf(a); }
-static float f32_rint(float a, float b, float c) { (void)b, (void)c; return rintf(a); }
-static float f32_trunc(float a, float b, float c) { (void)b, (void)c; return truncf(a); }
-static float f32_add(float a, float b, float c) { (void)c; return a + b; }
-static float f32_sub(float a, float b, float c) { (void)c; return a - b; }
-static float f32_mul(float a, float b, float c) { (void)c; return a * b; }
-static float f32_div(float a, float b, float c) { (void)c; return a / b; }
-static float f32_rem(float a, float b, float c) { (void)c; return fmodf(a, b); }
-static float f32_min(float a, float b, float c) { (void)c; return isnan(a) || isnan(b) ? a + b : a < b ? a : b; }
-static float f32_max(float a, float b, float c) { (void)c; return isnan(a) || isnan(b) ? a + b : a > b ? a : b; }
-static float f32_minnum(float a, float b, float c) { (void)c; return a < b ? a : b; }
-static float f32_maxnum(float a, float b, float c) { (void)c; return a > b ? a : b; }
-static float f32_fma(float a, float b, float c) { return fmaf(a, b, c); }
+static float f32_neg(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return -a;
+}
+static float f32_abs(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return fabsf(a);
+}
+static float f32_sqrt(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return sqrtf(a);
+}
+static float f32_floor(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return floorf(a);
+}
+static float f32_ceil(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return ceilf(a);
+}
+static float f32_rint(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return rintf(a);
+}
+static float f32_trunc(float a, float b, float c)
+{
+    (void)b, (void)c;
+    return truncf(a);
+}
+static float f32_add(float a, float b, float c)
+{
+    (void)c;
+    return a + b;
+}
+static float f32_sub(float a, float b, float c)
+{
+    (void)c;
+    return a - b;
+}
+static float f32_mul(float a, float b, float c)
+{
+    (void)c;
+    return a * b;
+}
+static float f32_div(float a, float b, float c)
+{
+    (void)c;
+    return a / b;
+}
+static float f32_rem(float a, float b, float c)
+{
+    (void)c;
+    return fmodf(a, b);
+}
+static float f32_min(float a, float b, float c)
+{
+    (void)c;
+    return isnan(a) || isnan(b) ? a + b : a < b ? a : b;
+}
+static float f32_max(float a, float b, float c)
+{
+    (void)c;
+    return isnan(a) || isnan(b) ? a + b : a > b ? a : b;
+}
+static float f32_minnum(float a, float b, float c)
+{
+    (void)c;
+    return a < b ? a : b;
+}
+static float f32_maxnum(float a, float b, float c)
+{
+    (void)c;
+    return a > b ? a : b;
+}
+static float f32_fma(float a, float b, float c)
+{
+    return fmaf(a, b, c);
+}
 
-static double f64_neg(double a, double b, double c) { (void)b, (void)c; return -a; }
-static double f64_abs(double a, double b, double c) { (void)b, (void)c; return fabs(a); }
-static double f64_sqrt(double a, double b, double c) { (void)b, (void)c; return sqrt(a); }
-static double f64_floor(double a, double b, double c) { (void)b, (void)c; return floor(a); }
-static double f64_ceil(double a, double b, double c) { (void)b, (void)c; return ceil(a); }
-static double f64_rint(double a, double b, double c) { (void)b, (void)c; return rint(a); }
-static double f64_trunc(double a, double b, double c) { (void)b, (void)c; return trunc(a); }
-static double f64_add(double a, double b, double c) { (void)c; return a + b; }
-static double f64_sub(double a, double b, double c) { (void)c; return a - b; }
-static double f64_mul(double a, double b, double c) { (void)c; return a * b; }
-static double f64_div(double a, double b, double c) { (void)c; return a / b; }
-static double f64_rem(double a, double b, double c) { (void)c; return fmod(a, b); }
-static double f64_min(double a, double b, double c) { (void)c; return isnan(a) || isnan(b) ? a + b : a < b ? a : b; }
-static double f64_max(double a, double b, double c) { (void)c; return isnan(a) || isnan(b) ? a + b : a > b ? a : b; }
-static double f64_minnum(double a, double b, double c) { (void)c; return a < b ? a : b; }
-static double f64_maxnum(double a, double b, double c) { (void)c; return a > b ? a : b; }
-static double f64_fma(double a, double b, double c) { return fma(a, b, c); }
+static double f64_neg(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return -a;
+}
+static double f64_abs(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return fabs(a);
+}
+static double f64_sqrt(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return sqrt(a);
+}
+static double f64_floor(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return floor(a);
+}
+static double f64_ceil(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return ceil(a);
+}
+static double f64_rint(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return rint(a);
+}
+static double f64_trunc(double a, double b, double c)
+{
+    (void)b, (void)c;
+    return trunc(a);
+}
+static double f64_add(double a, double b, double c)
+{
+    (void)c;
+    return a + b;
+}
+static double f64_sub(double a, double b, double c)
+{
+    (void)c;
+    return a - b;
+}
+static double f64_mul(double a, double b, double c)
+{
+    (void)c;
+    return a * b;
+}
+static double f64_div(double a, double b, double c)
+{
+    (void)c;
+    return a / b;
+}
+static double f64_rem(double a, double b, double c)
+{
+    (void)c;
+    return fmod(a, b);
+}
+static double f64_min(double a, double b, double c)
+{
+    (void)c;
+    return isnan(a) || isnan(b) ? a + b : a < b ? a : b;
+}
+static double f64_max(double a, double b, double c)
+{
+    (void)c;
+    return isnan(a) || isnan(b) ? a + b : a > b ? a : b;
+}
+static double f64_minnum(double a, double b, double c)
+{
+    (void)c;
+    return a < b ? a : b;
+}
+static double f64_maxnum(double a, double b, double c)
+{
+    (void)c;
+    return a > b ? a : b;
+}
+static double f64_fma(double a, double b, double c)
+{
+    return fma(a, b, c);
+}
 
 static f32_fn *const f32_ops[L_COUNT] = {
-    [L_NEG] = f32_neg, [L_ABS] = f32_abs, [L_SQRT] = f32_sqrt, [L_FLOOR] = f32_floor, [L_CEIL] = f32_ceil,
-    [L_RINT] = f32_rint, [L_TRUNC] = f32_trunc, [L_ADD] = f32_add, [L_SUB] = f32_sub, [L_MUL] = f32_mul,
-    [L_DIV] = f32_div, [L_REM] = f32_rem, [L_MIN] = f32_min, [L_MAX] = f32_max, [L_MINNUM] = f32_minnum,
+    [L_NEG] = f32_neg,       [L_ABS] = f32_abs,     [L_SQRT] = f32_sqrt, [L_FLOOR] = f32_floor, [L_CEIL] = f32_ceil,
+    [L_RINT] = f32_rint,     [L_TRUNC] = f32_trunc, [L_ADD] = f32_add,   [L_SUB] = f32_sub,     [L_MUL] = f32_mul,
+    [L_DIV] = f32_div,       [L_REM] = f32_rem,     [L_MIN] = f32_min,   [L_MAX] = f32_max,     [L_MINNUM] = f32_minnum,
     [L_MAXNUM] = f32_maxnum, [L_FMA] = f32_fma,
 };
 static f64_fn *const f64_ops[L_COUNT] = {
-    [L_NEG] = f64_neg, [L_ABS] = f64_abs, [L_SQRT] = f64_sqrt, [L_FLOOR] = f64_floor, [L_CEIL] = f64_ceil,
-    [L_RINT] = f64_rint, [L_TRUNC] = f64_trunc, [L_ADD] = f64_add, [L_SUB] = f64_sub, [L_MUL] = f64_mul,
-    [L_DIV] = f64_div, [L_REM] = f64_rem, [L_MIN] = f64_min, [L_MAX] = f64_max, [L_MINNUM] = f64_minnum,
+    [L_NEG] = f64_neg,       [L_ABS] = f64_abs,     [L_SQRT] = f64_sqrt, [L_FLOOR] = f64_floor, [L_CEIL] = f64_ceil,
+    [L_RINT] = f64_rint,     [L_TRUNC] = f64_trunc, [L_ADD] = f64_add,   [L_SUB] = f64_sub,     [L_MUL] = f64_mul,
+    [L_DIV] = f64_div,       [L_REM] = f64_rem,     [L_MIN] = f64_min,   [L_MAX] = f64_max,     [L_MINNUM] = f64_minnum,
     [L_MAXNUM] = f64_maxnum, [L_FMA] = f64_fma,
 };
 
@@ -200,7 +339,7 @@ int64_t loop_int_lane(enum elem e, const void *lanes, uint32_t i)
 {
     uint64_t x = 0;
     uint32_t size = elem_size(e), shift = 64 - 8 * size;
-    memcpy(&x, (const uint8_t *)lanes + (size_t)i * size, size);   /* all targets are little-endian */
+    memcpy(&x, (const uint8_t *)lanes + (size_t)i * size, size); /* all targets are little-endian */
     return elem_class(e) == 'I' ? (int64_t)(x << shift) >> shift : (int64_t)x;
 }
 
@@ -226,7 +365,7 @@ void loop_compute(enum lop op, enum elem e, uint32_t n, const void *a, const voi
         compute_f64(f64_ops[op], n, a, b, c, r);
         return;
     }
-    struct width w = { e == ELEM_BOOL ? 1 : elem_bits(e), elem_class(e) == 'I' };
+    struct width w = {e == ELEM_BOOL ? 1 : elem_bits(e), elem_class(e) == 'I'};
     uint32_t size = elem_size(e);
     for (uint32_t i = 0; i < n; i++) {
         int64_t x = int_ops[op](w, loop_int_lane(e, a, i), b ? loop_int_lane(e, b, i) : 0,
@@ -280,7 +419,7 @@ static bool compare_ints(enum lop op, struct width w, int64_t a, int64_t b)
 
 void loop_compare(enum lop op, enum elem e, uint32_t n, const void *a, const void *b, uint8_t *r)
 {
-    struct width w = { elem_bits(e), elem_class(e) == 'I' };
+    struct width w = {elem_bits(e), elem_class(e) == 'I'};
     for (uint32_t i = 0; i < n; i++) {
         if (e == ELEM_F32)
             r[i] = compare_floats(op, ((const float *)a)[i], ((const float *)b)[i]);

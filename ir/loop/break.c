@@ -1,7 +1,9 @@
 /* lf_break: a function that computes something else than it was made for, so that tests see how wrong code is found. */
 #include "ir/loop/internal.h"
 
-static const struct { enum lop right, wrong; } swaps[] = {{L_ADD, L_SUB}, {L_SUB, L_ADD}, {L_MUL, L_ADD}, {L_MAX, L_MIN}};
+static const struct {
+    enum lop right, wrong;
+} swaps[] = {{L_ADD, L_SUB}, {L_SUB, L_ADD}, {L_MUL, L_ADD}, {L_MAX, L_MIN}};
 
 static bool break_block(struct lfunc *f, lblock b, uint32_t depth)
 {
@@ -20,4 +22,7 @@ static bool break_block(struct lfunc *f, lblock b, uint32_t depth)
     return false;
 }
 
-bool lf_break(struct lfunc *f) { return break_block(f, (lblock){1}, 0); }
+bool lf_break(struct lfunc *f)
+{
+    return break_block(f, (lblock){1}, 0);
+}

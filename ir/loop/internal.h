@@ -5,13 +5,48 @@
 #include "ir/loop/loop.h"
 
 enum lform {
-    LFORM_CONST, LFORM_PLAIN, LFORM_CONVERT, LFORM_LANE, LFORM_SHUFFLE, LFORM_HREDUCE, LFORM_LOAD, LFORM_STORE,
-    LFORM_LOCAL, LFORM_FOR, LFORM_IF, LFORM_CHECK, LFORM_CALL, LFORM_COUNT
+    LFORM_CONST,
+    LFORM_PLAIN,
+    LFORM_CONVERT,
+    LFORM_LANE,
+    LFORM_SHUFFLE,
+    LFORM_HREDUCE,
+    LFORM_LOAD,
+    LFORM_STORE,
+    LFORM_LOCAL,
+    LFORM_FOR,
+    LFORM_IF,
+    LFORM_CHECK,
+    LFORM_CALL,
+    LFORM_COUNT
 };
 enum lrule {
-    LRULE_CONST, LRULE_SAME, LRULE_DOT, LRULE_COMPARE, LRULE_SELECT, LRULE_CONVERT, LRULE_BITCAST, LRULE_SPLAT, LRULE_EXTRACT,
-    LRULE_INSERT, LRULE_SHUFFLE, LRULE_HREDUCE, LRULE_LOAD, LRULE_STORE, LRULE_LOCAL, LRULE_OFFSET, LRULE_PREFETCH, LRULE_ADDRESS,
-    LRULE_FOR, LRULE_PARALLEL, LRULE_IF, LRULE_YIELD, LRULE_CHECK, LRULE_CALL, LRULE_LAUNCH, LRULE_COUNT
+    LRULE_CONST,
+    LRULE_SAME,
+    LRULE_DOT,
+    LRULE_COMPARE,
+    LRULE_SELECT,
+    LRULE_CONVERT,
+    LRULE_BITCAST,
+    LRULE_SPLAT,
+    LRULE_EXTRACT,
+    LRULE_INSERT,
+    LRULE_SHUFFLE,
+    LRULE_HREDUCE,
+    LRULE_LOAD,
+    LRULE_STORE,
+    LRULE_LOCAL,
+    LRULE_OFFSET,
+    LRULE_PREFETCH,
+    LRULE_ADDRESS,
+    LRULE_FOR,
+    LRULE_PARALLEL,
+    LRULE_IF,
+    LRULE_YIELD,
+    LRULE_CHECK,
+    LRULE_CALL,
+    LRULE_LAUNCH,
+    LRULE_COUNT
 };
 enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8 };   /* element classes of ir/loop/loop.def */
 
@@ -34,7 +69,9 @@ extern const struct lop_info lop_table[L_COUNT];
 uint32_t loop_elem_classes(enum elem);
 
 /* Operand positions of memory statements, -1 = absent: buffer is 0 and index 1 always. */
-struct lmem { int stride, value, mask; };
+struct lmem {
+    int stride, value, mask;
+};
 struct lmem lstmt_mem(const struct lstmt *);
 
 /* Numbers of the values in the text: parameters of a statement's blocks, its results, then the statements inside;
@@ -56,7 +93,13 @@ void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b,
 /* Element i of an array of integers or bools, sign- or zero-extended. */
 int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
 
-static inline bool ltype_equal(struct ltype a, struct ltype b) { return a.elem == b.elem && a.lanes == b.lanes; }
-static inline bool ltype_is_index(struct ltype t) { return t.elem == ELEM_I64 && t.lanes == 1; }
+static inline bool ltype_equal(struct ltype a, struct ltype b)
+{
+    return a.elem == b.elem && a.lanes == b.lanes;
+}
+static inline bool ltype_is_index(struct ltype t)
+{
+    return t.elem == ELEM_I64 && t.lanes == 1;
+}
 
 #endif

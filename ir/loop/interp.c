@@ -13,18 +13,23 @@
 enum { BROKEN = -100 };
 
 /* Bytes of a buffer; init: one flag per byte of a local, NULL elsewhere (everything defined). */
-struct memory { uint8_t *data, *init; int64_t bytes; };
+struct memory {
+    uint8_t *data, *init;
+    int64_t bytes;
+};
 
-struct slot {                    /* one value */
-    uint8_t *data, *undef;       /* lanes * element size, lanes */
-    uint8_t *spare, *spare_undef;   /* block parameters: what the next trip carries */
+struct slot { /* one value */
+    uint8_t *data, *undef; /* lanes * element size, lanes */
+    uint8_t *spare, *spare_undef; /* block parameters: what the next trip carries */
     bool any_undef, spare_any;
-    struct memory mem, spare_mem;   /* buffers */
+    struct memory mem, spare_mem; /* buffers */
     enum elem elem;
     uint32_t lanes;
 };
 
-struct segment { int64_t address, bytes; };
+struct segment {
+    int64_t address, bytes;
+};
 
 struct interp {
     const struct lfunc *f;
@@ -34,8 +39,8 @@ struct interp {
     struct linterp_result result;
     int64_t begin, end;
     bool stopped;
-    VEC(uint32_t) locals;          /* values that are locals: forgotten at each parallel index */
-    VEC(struct segment) segments;  /* memory handed out by mcc_rt_segment */
+    VEC(uint32_t) locals; /* values that are locals: forgotten at each parallel index */
+    VEC(struct segment) segments; /* memory handed out by mcc_rt_segment */
     VEC(struct linterp_arg) call_args;
 };
 
@@ -52,8 +57,7 @@ static void broken(struct interp *in, const struct lstmt *s, const char *what)
         result = arena_printf(&in->arena, "%%%u = ", number[s->out[0].i]);
     }
     in->result = (struct linterp_result){
-        BROKEN, s->node, arena_printf(in->f->arena, "@%s: %s%s: %s", in->f->name, result, lop_name(s->op), what)
-    };
+        BROKEN, s->node, arena_printf(in->f->arena, "@%s: %s%s: %s", in->f->name, result, lop_name(s->op), what)};
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
@@ -73,11 +77,11 @@ static void slot_init(struct interp *in, uint32_t value)
     struct slot *x = &in->slots[value];
     struct ltype t = in->f->types.data[value];
     size_t bytes = t.elem ? (size_t)t.lanes * elem_size(t.elem) : 0;
-    *x = (struct slot){ .elem = t.elem, .lanes = t.lanes };
+    *x = (struct slot){.elem = t.elem, .lanes = t.lanes};
     if (bytes == 0)
         return;
     x->data = arena_alloc(&in->arena, 2 * (bytes + t.lanes));
-    x->spare = x->data + bytes;      /* aligned as the elements want it */
+    x->spare = x->data + bytes; /* aligned as the elements want it */
     x->undef = x->spare + bytes;
     x->spare_undef = x->undef + t.lanes;
 }
@@ -239,7 +243,7 @@ static void exec_bitcast(struct interp *in, const struct lstmt *s)
         merge_undef(in, s);
         return;
     }
-    memset(r->undef, a->any_undef, r->lanes);   /* lanes straddle: one undefined lane spoils all */
+    memset(r->undef, a->any_undef, r->lanes); /* lanes straddle: one undefined lane spoils all */
     r->any_undef = a->any_undef;
 }
 
@@ -307,8 +311,9 @@ static uint8_t *lane_address(struct interp *in, const struct lstmt *s, struct lm
     else if (!indirect && !mul_i64(index_of(slot_in(in, s, (uint32_t)m.stride)), i, &step))
         at = -1;
     if (!add_i64(at, step, &at) || at < 0 || at >= mem->bytes / size) {
-        broken(in, s, arena_printf(&in->arena, "element %" PRId64 " (lane %u) of a buffer of %" PRId64, at, i,
-                                   mem->bytes / size));
+        broken(in, s,
+               arena_printf(&in->arena, "element %" PRId64 " (lane %u) of a buffer of %" PRId64, at, i,
+                            mem->bytes / size));
         return NULL;
     }
     uint8_t *p = mem->data + at * size;
@@ -382,7 +387,7 @@ static void exec_local(struct interp *in, const struct lstmt *s)
     int64_t bytes = s->imm * elem_size(r->elem);
     if (!r->mem.data) {
         uint8_t *raw = arena_alloc(&in->arena, (size_t)bytes + 64);
-        r->mem = (struct memory){ raw + (64 - (uintptr_t)raw % 64) % 64, arena_alloc(&in->arena, (size_t)bytes), bytes };
+        r->mem = (struct memory){raw + (64 - (uintptr_t)raw % 64) % 64, arena_alloc(&in->arena, (size_t)bytes), bytes};
         VEC_PUSH(&in->arena, &in->locals, s->out[0].i);
     }
     memset(r->mem.init, 0, (size_t)bytes);
@@ -398,7 +403,7 @@ static void exec_offset(struct interp *in, const struct lstmt *s)
         broken(in, s, arena_printf(&in->arena, "byte %" PRId64 " of a buffer of %" PRId64, by, mem->bytes));
         return;
     }
-    slot_out(in, s)->mem = (struct memory){ mem->data + by, mem->init ? mem->init + by : NULL, mem->bytes - by };
+    slot_out(in, s)->mem = (struct memory){mem->data + by, mem->init ? mem->init + by : NULL, mem->bytes - by};
 }
 
 /* Segments have their size; of other addresses only the caller knows how far they reach. */
@@ -410,7 +415,7 @@ static void exec_address(struct interp *in, const struct lstmt *s)
     for (uint32_t i = 0; i < in->segments.n; i++)
         if (in->segments.data[i].address == address)
             bytes = in->segments.data[i].bytes;
-    slot_out(in, s)->mem = (struct memory){ (uint8_t *)(uintptr_t)address, NULL, bytes };
+    slot_out(in, s)->mem = (struct memory){(uint8_t *)(uintptr_t)address, NULL, bytes};
 }
 
 /* ---- control ------------------------------------------------------------------------------------------------------------- */
@@ -419,7 +424,7 @@ static void exec_block(struct interp *, lblock);
 
 static void exec_control(struct interp *in, const struct lstmt *s)
 {
-    (void)in, (void)s;   /* a yield: its owner fetches the operands; a prefetch: nothing to see */
+    (void)in, (void)s; /* a yield: its owner fetches the operands; a prefetch: nothing to see */
 }
 
 static const struct lstmt *yield_of(const struct interp *in, lblock b)
@@ -516,7 +521,7 @@ static void exec_check(struct interp *in, const struct lstmt *s)
         holds = c->data[i];
     if (!holds && !in->stopped) {
         in->stopped = true;
-        in->result = (struct linterp_result){ (int)s->imm, s->node, s->name };
+        in->result = (struct linterp_result){(int)s->imm, s->node, s->name};
     }
 }
 
@@ -525,14 +530,14 @@ static bool collect_args(struct interp *in, const struct lstmt *s, uint32_t n)
     in->call_args.n = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct slot *x = slot_in(in, s, i);
-        struct linterp_arg a = { 0 };
+        struct linterp_arg a = {0};
         if (x->lanes && !need_defined(in, s, x, "argument"))
             return false;
         if (x->lanes)
             a.index = index_of(x);
         else
-            a.buffer = (struct lbuffer){ x->mem.data, x->mem.bytes };
-        if (x->mem.init)   /* what the callee writes is not seen: take it all as written */
+            a.buffer = (struct lbuffer){x->mem.data, x->mem.bytes};
+        if (x->mem.init) /* what the callee writes is not seen: take it all as written */
             memset(x->mem.init, 1, (size_t)x->mem.bytes);
         VEC_PUSH(&in->arena, &in->call_args, a);
     }
@@ -551,13 +556,14 @@ static void exec_call(struct interp *in, const struct lstmt *s)
     int64_t r = in->host->call(in->host->user, s->name, in->call_args.data, s->n_in, &failed);
     if (failed || ((s->flags & L_FLAG_MAYFAIL) && r < 0)) {
         in->stopped = true;
-        in->result = (struct linterp_result){ r < 0 && r > INT32_MIN ? (int)r : BROKEN, s->node, s->name };
+        in->result = (struct linterp_result){r < 0 && r > INT32_MIN ? (int)r : BROKEN, s->node, s->name};
         return;
     }
     if (strcmp(s->name, "mcc_rt_segment") == 0 && s->n_in == 1 && r > 0)
-        VEC_PUSH(&in->arena, &in->segments, ((struct segment){ r, in->call_args.data[0].index }));
-    if (strcmp(s->name, "mcc_rt_grow") == 0 && s->n_in == 3 && r > 0)   /* the slot holds address and size */
-        VEC_PUSH(&in->arena, &in->segments, ((struct segment){ r, ((const int64_t *)in->call_args.data[0].buffer.data)[1] }));
+        VEC_PUSH(&in->arena, &in->segments, ((struct segment){r, in->call_args.data[0].index}));
+    if (strcmp(s->name, "mcc_rt_grow") == 0 && s->n_in == 3 && r > 0) /* the slot holds address and size */
+        VEC_PUSH(&in->arena, &in->segments,
+                 ((struct segment){r, ((const int64_t *)in->call_args.data[0].buffer.data)[1]}));
     if (s->n_out)
         set_index(slot_out(in, s), r);
 }
@@ -574,18 +580,20 @@ static void exec_launch(struct interp *in, const struct lstmt *s)
     int code = in->host->launch(in->host->user, s->name, in->call_args.data, s->n_in - 1, index_of(count));
     if (code != 0) {
         in->stopped = true;
-        in->result = (struct linterp_result){ code, s->node, s->name };
+        in->result = (struct linterp_result){code, s->node, s->name};
     }
 }
 
 static exec_fn *const exec[LRULE_COUNT] = {
-    [LRULE_CONST] = exec_const, [LRULE_SAME] = exec_same, [LRULE_COMPARE] = exec_compare,
-    [LRULE_DOT] = exec_dot, [LRULE_SELECT] = exec_select, [LRULE_CONVERT] = exec_convert, [LRULE_BITCAST] = exec_bitcast,
-    [LRULE_SPLAT] = exec_splat, [LRULE_EXTRACT] = exec_extract, [LRULE_INSERT] = exec_insert,
-    [LRULE_SHUFFLE] = exec_shuffle, [LRULE_HREDUCE] = exec_hreduce, [LRULE_LOAD] = exec_load,
-    [LRULE_STORE] = exec_store, [LRULE_LOCAL] = exec_local, [LRULE_OFFSET] = exec_offset,
-    [LRULE_PREFETCH] = exec_control, [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for, [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
-    [LRULE_YIELD] = exec_control, [LRULE_CHECK] = exec_check, [LRULE_CALL] = exec_call, [LRULE_LAUNCH] = exec_launch,
+    [LRULE_CONST] = exec_const,     [LRULE_SAME] = exec_same,         [LRULE_COMPARE] = exec_compare,
+    [LRULE_DOT] = exec_dot,         [LRULE_SELECT] = exec_select,     [LRULE_CONVERT] = exec_convert,
+    [LRULE_BITCAST] = exec_bitcast, [LRULE_SPLAT] = exec_splat,       [LRULE_EXTRACT] = exec_extract,
+    [LRULE_INSERT] = exec_insert,   [LRULE_SHUFFLE] = exec_shuffle,   [LRULE_HREDUCE] = exec_hreduce,
+    [LRULE_LOAD] = exec_load,       [LRULE_STORE] = exec_store,       [LRULE_LOCAL] = exec_local,
+    [LRULE_OFFSET] = exec_offset,   [LRULE_PREFETCH] = exec_control,  [LRULE_ADDRESS] = exec_address,
+    [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
+    [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,       [LRULE_CALL] = exec_call,
+    [LRULE_LAUNCH] = exec_launch,
 };
 
 static void exec_block(struct interp *in, lblock b)
@@ -604,12 +612,11 @@ static void bind_args(struct interp *in, const struct linterp_arg *args)
             set_index(x, args[i].index);
             continue;
         }
-        x->mem = (struct memory){ args[i].buffer.data, NULL, args[i].buffer.bytes };
+        x->mem = (struct memory){args[i].buffer.data, NULL, args[i].buffer.bytes};
         if (align && (uintptr_t)x->mem.data % align != 0) {
             in->stopped = true;
             in->result = (struct linterp_result){
-                BROKEN, 0, arena_printf(in->f->arena, "@%s: argument %u is not aligned to %u", in->f->name, i, align)
-            };
+                BROKEN, 0, arena_printf(in->f->arena, "@%s: argument %u is not aligned to %u", in->f->name, i, align)};
         }
     }
 }
@@ -617,14 +624,14 @@ static void bind_args(struct interp *in, const struct linterp_arg *args)
 struct linterp_result lf_interpret(const struct lfunc *f, const struct linterp_arg *args, int64_t begin, int64_t end,
                                    const struct linterp_host *host)
 {
-    struct interp in = { .f = f, .host = host, .begin = begin, .end = end };
+    struct interp in = {.f = f, .host = host, .begin = begin, .end = end};
     arena_init(&in.arena, f->ctx);
     in.slots = NEW_ARRAY(&in.arena, struct slot, f->types.n);
     for (uint32_t i = 1; i < f->types.n; i++)
         slot_init(&in, i);
     bind_args(&in, args);
     if (!in.stopped)
-        exec_block(&in, (lblock){ 1 });
+        exec_block(&in, (lblock){1});
     arena_release(&in.arena);
     return in.result;
 }

@@ -7,16 +7,16 @@
 #include <string.h>
 
 const struct lop_info lop_table[L_COUNT] = {
-    [L_NONE] = { "none", 0, 0, 0, LFORM_PLAIN, LRULE_SAME, 0 },
+    [L_NONE] = {"none", 0, 0, 0, LFORM_PLAIN, LRULE_SAME, 0},
 #define LOP(id, text, min, max, out, form, rule, elems) \
-    [L_##id] = { text, min, max, out, LFORM_##form, LRULE_##rule, elems },
+    [L_##id] = {text, min, max, out, LFORM_##form, LRULE_##rule, elems},
 #include "ir/loop/loop.def"
 };
 
 enum {   /* a row that is missing from loop.def, or one too many, does not compile */
 #define LOP(id, ...) LOP_ROW_##id,
 #include "ir/loop/loop.def"
-    LOP_ROWS
+       LOP_ROWS
 };
 _Static_assert(LOP_ROWS + 1 == L_COUNT, "ir/loop/loop.def has one row for each enum lop");
 
@@ -54,29 +54,29 @@ struct lfunc *lf_new(struct context *ctx, struct arena *arena, enum lrole role, 
     f->arena = arena;
     f->role = role;
     f->name = arena_strdup(arena, name);
-    VEC_PUSH(arena, &f->types, (struct ltype){ 0 });
-    VEC_PUSH(arena, &f->blocks, (struct lblk){ 0 });
-    VEC_PUSH(arena, &f->blocks, (struct lblk){ 0 });
+    VEC_PUSH(arena, &f->types, (struct ltype){0});
+    VEC_PUSH(arena, &f->blocks, (struct lblk){0});
+    VEC_PUSH(arena, &f->blocks, (struct lblk){0});
     return f;
 }
 
 lval lf_value(struct lfunc *f, struct ltype type)
 {
     VEC_PUSH(f->arena, &f->types, type);
-    return (lval){ f->types.n - 1 };
+    return (lval){f->types.n - 1};
 }
 
 lval lf_arg(struct lfunc *f, struct ltype type, uint32_t flags, uint32_t align, const char *label)
 {
-    struct larg arg = { type, flags, align, label ? arena_strdup(f->arena, label) : NULL };
+    struct larg arg = {type, flags, align, label ? arena_strdup(f->arena, label) : NULL};
     VEC_PUSH(f->arena, &f->args, arg);
     return lf_value(f, type);
 }
 
 lblock lf_block(struct lfunc *f)
 {
-    VEC_PUSH(f->arena, &f->blocks, (struct lblk){ 0 });
-    return (lblock){ f->blocks.n - 1 };
+    VEC_PUSH(f->arena, &f->blocks, (struct lblk){0});
+    return (lblock){f->blocks.n - 1};
 }
 
 lval *lf_lvals(struct lfunc *f, const lval *v, uint32_t n)
@@ -90,7 +90,7 @@ lval *lf_lvals(struct lfunc *f, const lval *v, uint32_t n)
 struct lstmt *lf_stmt(struct lfunc *f, lblock b, enum lop op)
 {
     struct lblk *blk = &f->blocks.data[b.i];
-    VEC_PUSH(f->arena, &blk->stmts, (struct lstmt){ .op = op });
+    VEC_PUSH(f->arena, &blk->stmts, (struct lstmt){.op = op});
     return &blk->stmts.data[blk->stmts.n - 1];
 }
 
@@ -114,17 +114,17 @@ lval lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lval
     s->n_in = n_in;
     s->out = result;
     s->n_out = result ? 1 : 0;
-    return result ? *result : (lval){ 0 };
+    return result ? *result : (lval){0};
 }
 
 struct ltype lf_type(const struct lfunc *f, lval v)
 {
-    return v.i < f->types.n ? f->types.data[v.i] : (struct ltype){ 0 };
+    return v.i < f->types.n ? f->types.data[v.i] : (struct ltype){0};
 }
 
 struct lmem lstmt_mem(const struct lstmt *s)
 {
-    struct lmem m = { -1, -1, -1 };
+    struct lmem m = {-1, -1, -1};
     int next = 2;
     if (s->op == L_LOADS || s->op == L_STORES)
         m.stride = next++;
@@ -147,7 +147,7 @@ void loop_layout_locals(struct lfunc *f)
                 continue;
             if (!mul_i64(s->imm, elem_size(s->type.elem), &bytes) || !add_i64(bytes, 63, &bytes) ||
                 !add_i64(total, bytes & ~(int64_t)63, &total))
-                context_unwind(f->ctx, FAIL_LIMIT, (src_id){ 0 }, "kernel %s needs more scratch memory than 2^63 bytes",
+                context_unwind(f->ctx, FAIL_LIMIT, (src_id){0}, "kernel %s needs more scratch memory than 2^63 bytes",
                                f->name);
         }
     }

@@ -30,76 +30,107 @@
 
 #include "ir/ops/ops.h"
 
-typedef struct { uint32_t i; } lval;      /* 0 = none */
-typedef struct { uint32_t i; } lblock;    /* 0 = none */
+typedef struct {
+    uint32_t i;
+} lval;      /* 0 = none */
+typedef struct {
+    uint32_t i;
+} lblock;    /* 0 = none */
 
 /* Register types. elem ELEM_I64 with lanes 1 is "index". ELEM_BOOL is a predicate (one bit; one byte 0/1 in memory;
  * any non-zero byte loads as true). lanes 0: a buffer whose elements are elem. Printed "f32", "f32x16", "index",
  * "bool", "boolx8", "buffer f32". */
-struct ltype { enum elem elem; uint32_t lanes; };
+struct ltype {
+    enum elem elem;
+    uint32_t lanes;
+};
 
 enum lop {
     L_NONE,
     /* values; every operand has the result's type unless said */
     L_CONST,      /* imm (integers, index, bool) or fimm (floats); vectors: splat of it */
-    L_NEG, L_ABS, L_SQRT, L_FLOOR, L_CEIL, L_RINT, L_TRUNC, L_NOT,
-    L_ADD, L_SUB, L_MUL,           /* integers wrap */
-    L_DIV, L_REM,                  /* floats: IEEE, C fmod; integers: towards zero; divisor 0 is undefined (check first); MIN/-1 wraps */
-    L_FLOORDIV, L_FLOORMOD,        /* integers; divisor > 0 */
-    L_MIN, L_MAX,                  /* floats: a NaN operand gives a NaN */
-    L_MINNUM, L_MAXNUM,            /* floats: as one machine instruction likes it (a < b ? a : b, a > b ? a : b): second operand on NaN */
-    L_AND, L_OR, L_XOR,
-    L_SHL, L_SHR,                  /* amounts >= width give 0 (shr of signed: sign) */
-    L_FMA,                         /* a * b + c: fused where the target has it, else two roundings */
-    L_DOT,        /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N and
+    L_NEG,
+    L_ABS,
+    L_SQRT,
+    L_FLOOR,
+    L_CEIL,
+    L_RINT,
+    L_TRUNC,
+    L_NOT,
+    L_ADD,
+    L_SUB,
+    L_MUL,           /* integers wrap */
+    L_DIV,
+    L_REM, /* floats: IEEE, C fmod; integers: towards zero; divisor 0 is undefined (check first); MIN/-1 wraps */
+    L_FLOORDIV,
+    L_FLOORMOD, /* integers; divisor > 0 */
+    L_MIN,
+    L_MAX, /* floats: a NaN operand gives a NaN */
+    L_MINNUM,
+    L_MAXNUM, /* floats: as one machine instruction likes it (a < b ? a : b, a > b ? a : b): second operand on NaN */
+    L_AND,
+    L_OR,
+    L_XOR,
+    L_SHL,
+    L_SHR, /* amounts >= width give 0 (shr of signed: sign) */
+    L_FMA, /* a * b + c: fused where the target has it, else two roundings */
+    L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N and
                    * i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused) */
-    L_EQ, L_NE, L_LT, L_LE,        /* result bool of the operands' lanes; ordered (NaN: false; NE: true) */
-    L_SELECT,                      /* (bool or boolxN, a, b) */
-    L_CONVERT,                     /* value conversion to the result's elem, same lanes; rules of OP_CONVERT, saturate = imm */
-    L_BITCAST,                     /* same width */
-    L_SPLAT,                       /* scalar -> vector */
-    L_IOTA,                        /* vector of 0, 1, 2 ...: integers only */
-    L_EXTRACT,                     /* vector, lane imm -> scalar */
-    L_INSERT,                      /* vector, scalar, lane imm -> vector */
-    L_SHUFFLE,                     /* a, b, list of lanes (0..2n-1) in aux -> vector of aux length */
-    L_HREDUCE,                     /* vector -> scalar with imm = enum lop (ADD MUL MIN MAX AND OR): halves combined pairwise */
+    L_EQ,
+    L_NE,
+    L_LT,
+    L_LE, /* result bool of the operands' lanes; ordered (NaN: false; NE: true) */
+    L_SELECT, /* (bool or boolxN, a, b) */
+    L_CONVERT, /* value conversion to the result's elem, same lanes; rules of OP_CONVERT, saturate = imm */
+    L_BITCAST, /* same width */
+    L_SPLAT, /* scalar -> vector */
+    L_IOTA, /* vector of 0, 1, 2 ...: integers only */
+    L_EXTRACT, /* vector, lane imm -> scalar */
+    L_INSERT, /* vector, scalar, lane imm -> vector */
+    L_SHUFFLE, /* a, b, list of lanes (0..2n-1) in aux -> vector of aux length */
+    L_HREDUCE, /* vector -> scalar with imm = enum lop (ADD MUL MIN MAX AND OR): halves combined pairwise */
     /* memory: index in elements of the buffer */
-    L_LOAD,       /* buffer, index [, mask]; lanes consecutive elements; masked-out lanes are 0 and not accessed */
-    L_LOADS,      /* buffer, index, stride (index) [, mask]: lanes at index + lane * stride */
-    L_GATHER,     /* buffer, i64xN indices [, mask] */
-    L_STORE,      /* buffer, index, value [, mask] */
-    L_STORES,     /* buffer, index, stride, value [, mask] */
-    L_SCATTER,    /* buffer, i64xN indices, value [, mask]; lanes in order */
-    L_LOCAL,      /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each parallel index */
-    L_OFFSET,     /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are cut */
-    L_PREFETCH,   /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
-    L_PREFETCH2,  /* ... in L2 */
-    L_ADDRESS,    /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
+    L_LOAD, /* buffer, index [, mask]; lanes consecutive elements; masked-out lanes are 0 and not accessed */
+    L_LOADS, /* buffer, index, stride (index) [, mask]: lanes at index + lane * stride */
+    L_GATHER, /* buffer, i64xN indices [, mask] */
+    L_STORE, /* buffer, index, value [, mask] */
+    L_STORES, /* buffer, index, stride, value [, mask] */
+    L_SCATTER, /* buffer, i64xN indices, value [, mask]; lanes in order */
+    L_LOCAL, /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each parallel index */
+    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are cut */
+    L_PREFETCH, /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
+    L_PREFETCH2, /* ... in L2 */
+    L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
     /* control */
-    L_FOR,        /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
+    L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
                    * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */
-    L_PARALLEL,   /* lo, hi: independent iterations; kernels only, once, last statement of the body */
-    L_IF,         /* bool; then block, else block (may be empty); results = yields of both */
-    L_YIELD,      /* last statement of a FOR body with carried values or an IF block with results */
-    L_CHECK,      /* bool (vector: all lanes): when false the run fails with code imm (MCC_E_*), node and text; leaves the function */
-    L_CALL,       /* runtime function `name`: operands buffers and indices; result index, or none. The native call is
+    L_PARALLEL, /* lo, hi: independent iterations; kernels only, once, last statement of the body */
+    L_IF, /* bool; then block, else block (may be empty); results = yields of both */
+    L_YIELD, /* last statement of a FOR body with carried values or an IF block with results */
+    L_CHECK, /* bool (vector: all lanes): when false the run fails with code imm (MCC_E_*), node and text; leaves the function */
+    L_CALL, /* runtime function `name`: operands buffers and indices; result index, or none. The native call is
                    * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
                    * (the function has recorded why) when L_FLAG_MAYFAIL is set */
-    L_LAUNCH,     /* programs: kernel `name` with args...; the last operand is the count of parallel indices; imm: estimated
+    L_LAUNCH, /* programs: kernel `name` with args...; the last operand is the count of parallel indices; imm: estimated
                    * nanoseconds per index (grain). Leaves the function when the run has failed */
     L_COUNT
 };
 const char *lop_name(enum lop);
 enum lop lop_by_name(const char *);
 
-enum { L_FLAG_WHILE = 1, L_FLAG_MAYFAIL = 2, L_FLAG_UNROLL = 4 /* FOR: unroll fully in codegen; bounds constant */,
-       L_FLAG_NONTEMPORAL = 8, L_FLAG_INVARIANT = 16 /* LOAD from memory that the function never writes */ };
+enum {
+    L_FLAG_WHILE = 1,
+    L_FLAG_MAYFAIL = 2,
+    L_FLAG_UNROLL = 4 /* FOR: unroll fully in codegen; bounds constant */,
+    L_FLAG_NONTEMPORAL = 8,
+    L_FLAG_INVARIANT = 16 /* LOAD from memory that the function never writes */
+};
 
 struct lstmt {
     enum lop op;
-    struct ltype type;            /* of the result(s) that are values; stores: unused */
+    struct ltype type; /* of the result(s) that are values; stores: unused */
     uint32_t flags;
-    uint32_t align;               /* LOAD/STORE: bytes known; 0 = element */
+    uint32_t align; /* LOAD/STORE: bytes known; 0 = element */
     uint32_t n_in;
     lval *in;
     uint32_t n_out;
@@ -107,59 +138,80 @@ struct lstmt {
     int64_t imm;
     double fimm;
     lblock block[2];
-    const char *name;             /* CALL, LAUNCH; CHECK: the text */
-    uint32_t node;                /* CHECK, LAUNCH: src_id.i of the source node */
-    const uint8_t *aux; uint32_t n_aux;     /* SHUFFLE */
+    const char *name; /* CALL, LAUNCH; CHECK: the text */
+    uint32_t node; /* CHECK, LAUNCH: src_id.i of the source node */
+    const uint8_t *aux;
+    uint32_t n_aux; /* SHUFFLE */
 };
-struct lblk { VEC(struct lstmt) stmts; VEC(lval) params; };
+struct lblk {
+    VEC(struct lstmt) stmts;
+    VEC(lval) params;
+};
 
 enum larg_flags { LARG_IN = 1, LARG_OUT = 2, LARG_NOALIAS = 4 };
-struct larg { struct ltype type; uint32_t flags, align; const char *label; };
+struct larg {
+    struct ltype type;
+    uint32_t flags, align;
+    const char *label;
+};
 enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN };
 struct lfunc {
     struct context *ctx;
     struct arena *arena;
     enum lrole role;
     const char *name;
-    VEC(uint32_t) nodes;          /* src_id.i of the source nodes */
-    VEC(struct larg) args;        /* argument k is value %k+1's ... see lf_arg */
-    VEC(struct ltype) types;      /* of every value; [0] unused */
-    VEC(struct lblk) blocks;      /* [0] unused; [1] body */
-    int64_t local_bytes;          /* scratch that the LOCALs need, each rounded up to 64: set by lf_finish */
+    VEC(uint32_t) nodes; /* src_id.i of the source nodes */
+    VEC(struct larg) args; /* argument k is value %k+1's ... see lf_arg */
+    VEC(struct ltype) types; /* of every value; [0] unused */
+    VEC(struct lblk) blocks; /* [0] unused; [1] body */
+    int64_t local_bytes; /* scratch that the LOCALs need, each rounded up to 64: set by lf_finish */
 };
 
 /* ---- construction (ir/loop/loop.c) ------------------------------------------------------------------------------ */
 
 struct lfunc *lf_new(struct context *, struct arena *, enum lrole, const char *name);
-lval lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align, const char *label);  /* in order, before any statement */
+lval lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align,
+            const char *label); /* in order, before any statement */
 /* Appends to block b a statement with one result (or none, for lanes == 0 types of store-like ops: lf_stmt). */
 lval lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lval *in, uint32_t n_in);
-struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop);          /* zeroed; fill in, valid until the next append to b */
-struct lstmt *lf_last(struct lfunc *, lblock b);                    /* the one appended last; valid as long */
-lval lf_value(struct lfunc *, struct ltype);                         /* a fresh value: for results and block params */
+struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop); /* zeroed; fill in, valid until the next append to b */
+struct lstmt *lf_last(struct lfunc *, lblock b); /* the one appended last; valid as long */
+lval lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and block params */
 lblock lf_block(struct lfunc *);
-lval *lf_lvals(struct lfunc *, const lval *, uint32_t n);            /* copy into the arena */
+lval *lf_lvals(struct lfunc *, const lval *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lval);
-void lf_tidy(struct lfunc *);                                         /* equal statements once, unused ones not (ir/loop/tidy.c) */
-bool lf_break(struct lfunc *);        /* tests: the first sum, product or maximum of floats becomes another operation; false: there is none (break.c) */
-bool lf_finish(struct lfunc *);                                       /* lays out LOCALs, then verifies */
+void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
+bool lf_break(
+    struct lfunc
+        *); /* tests: the first sum, product or maximum of floats becomes another operation; false: there is none (break.c) */
+bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
 
 /* ---- text, verifier, interpreter ------------------------------------------------------------------------------ */
 
 void lf_print(const struct lfunc *, struct strbuf *);
 /* Parses one function from *text and advances it; NULL after a diagnostic. Printing the result gives the same text. */
 struct lfunc *lf_parse(struct context *, struct arena *, const char **text);
-bool lf_verify(struct lfunc *);   /* rules numbered at the head of ir/loop/verify.c; FAIL_INTERNAL diagnostics */
+bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify.c; FAIL_INTERNAL diagnostics */
 
-struct lbuffer { void *data; int64_t bytes; };
-struct linterp_arg { struct lbuffer buffer; int64_t index; };
-struct linterp_host {             /* what programs need from outside; NULL members: launch and call fail */
+struct lbuffer {
+    void *data;
+    int64_t bytes;
+};
+struct linterp_arg {
+    struct lbuffer buffer;
+    int64_t index;
+};
+struct linterp_host { /* what programs need from outside; NULL members: launch and call fail */
     void *user;
     int (*launch)(void *user, const char *kernel, const struct linterp_arg *, uint32_t n, int64_t count);
     int64_t (*call)(void *user, const char *name, const struct linterp_arg *, uint32_t n, bool *failed);
 };
 /* code 0, a MCC_E_*, or -100: a broken rule (out of bounds, undefined value) */
-struct linterp_result { int code; uint32_t node; const char *text; };
+struct linterp_result {
+    int code;
+    uint32_t node;
+    const char *text;
+};
 /* Runs a verified f; kernels over parallel indices [begin, end). Every access is checked against the buffer's bytes and, where
  * `align` was promised, against alignment. */
 struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_arg *args, int64_t begin, int64_t end,
@@ -168,6 +220,6 @@ struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_ar
 /* Vector math: expands OP_EXP, OP_LOG, OP_TANH, OP_ERF, OP_SIGMOID, OP_SIN ... of f32 or f64 lanes into loop-IR
  * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this op/type. */
 lval lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lval *in, uint32_t n_in);
-bool lf_math_is_long(enum op);           /* of f32 lanes, through f64: some hundred statements */
+bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
 
 #endif

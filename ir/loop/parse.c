@@ -33,7 +33,7 @@ static bool fail_parse(struct parser *ps, const char *what)
         column = *c == '\n' ? 1 : column + 1;
         line += *c == '\n';
     }
-    return error_internal(ps->ctx, (src_id){ 0 }, "loop IR, line %u, column %u: %s", line, column, what);
+    return error_internal(ps->ctx, (src_id){0}, "loop IR, line %u, column %u: %s", line, column, what);
 }
 
 static void skip(struct parser *ps)
@@ -204,7 +204,7 @@ static bool read_f64(struct parser *ps, double *out)
         ps->p += 2;
         if (!read_hex_float(ps, out))
             return false;
-    } else {   /* written by hand: 0.5, 1e-3 */
+    } else { /* written by hand: 0.5, 1e-3 */
         char *end;
         *out = *ps->p >= '0' && *ps->p <= '9' ? strtod(ps->p, &end) : (end = (char *)(uintptr_t)ps->p, 0.0);
         if (end == ps->p)
@@ -276,7 +276,7 @@ static bool read_value(struct parser *ps, lval *out)
     uint32_t *slot;
     if (!read_number(ps, &slot))
         return false;
-    *out = (lval){ *slot };
+    *out = (lval){*slot};
     return *slot != 0 || fail_parse(ps, "this value has no definition above");
 }
 
@@ -309,7 +309,7 @@ static bool read_type(struct parser *ps, struct ltype *t)
 {
     char word[WORD_MAX];
     if (take_word(ps, "index")) {
-        *t = (struct ltype){ ELEM_I64, 1 };
+        *t = (struct ltype){ELEM_I64, 1};
         return true;
     }
     bool buffer = take_word(ps, "buffer");
@@ -448,7 +448,7 @@ static bool form_for(struct parser *ps, struct lstmt *s)
 {
     lval v;
     s->block[0] = lf_block(ps->f);
-    if (!read_new_value(ps, (struct ltype){ ELEM_I64, 1 }, &v))
+    if (!read_new_value(ps, (struct ltype){ELEM_I64, 1}, &v))
         return false;
     add_param(ps, s->block[0], v);
     if (!need_char(ps, '=') || !read_operand(ps) || !need_word(ps, "to") || !read_operand(ps))
@@ -458,7 +458,7 @@ static bool form_for(struct parser *ps, struct lstmt *s)
     if (s->op == L_FOR && take_word(ps, "carry")) {
         char close = '(';
         do {
-            if (!need_char(ps, close) || !read_new_value(ps, (struct ltype){ 0 }, &v) || !need_char(ps, '=') ||
+            if (!need_char(ps, close) || !read_new_value(ps, (struct ltype){0}, &v) || !need_char(ps, '=') ||
                 !read_operand(ps))
                 return false;
             add_param(ps, s->block[0], v);
@@ -511,7 +511,7 @@ static bool form_call(struct parser *ps, struct lstmt *s)
         return false;
     if (!need_char(ps, ')'))
         return false;
-    s->type = (struct ltype){ ELEM_I64, 1 };
+    s->type = (struct ltype){ELEM_I64, 1};
     if (s->op == L_LAUNCH && (!need_word(ps, "count") || !read_operand(ps) || !need_word(ps, "grain") ||
                               !read_i64(ps, &s->imm) || !need_word(ps, "node") || !read_u32(ps, &s->node)))
         return false;
@@ -520,10 +520,11 @@ static bool form_call(struct parser *ps, struct lstmt *s)
 }
 
 static bool (*const parse_form[LFORM_COUNT])(struct parser *, struct lstmt *) = {
-    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain, [LFORM_CONVERT] = form_convert, [LFORM_LANE] = form_lane,
-    [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce, [LFORM_LOAD] = form_access,
-    [LFORM_STORE] = form_access, [LFORM_LOCAL] = form_local, [LFORM_FOR] = form_for, [LFORM_IF] = form_if,
-    [LFORM_CHECK] = form_check, [LFORM_CALL] = form_call,
+    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain,     [LFORM_CONVERT] = form_convert,
+    [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
+    [LFORM_LOAD] = form_access, [LFORM_STORE] = form_access,    [LFORM_LOCAL] = form_local,
+    [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
+    [LFORM_CALL] = form_call,
 };
 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
@@ -532,10 +533,10 @@ static bool read_results(struct parser *ps, struct lstmt *s)
     skip(ps);
     if (*ps->p != '%')
         return true;
-    VEC(lval) out = { 0 };
+    VEC(lval) out = {0};
     do {
         lval v;
-        if (!read_new_value(ps, (struct ltype){ 0 }, &v))
+        if (!read_new_value(ps, (struct ltype){0}, &v))
             return false;
         VEC_PUSH(ps->f->arena, &out, v);
     } while (take_char(ps, ','));
@@ -547,7 +548,7 @@ static bool read_results(struct parser *ps, struct lstmt *s)
 static bool parse_stmt(struct parser *ps, lblock b)
 {
     char word[WORD_MAX];
-    struct lstmt s = { 0 };
+    struct lstmt s = {0};
     ps->list.n = 0;
     if (!read_results(ps, &s) || !read_word(ps, word))
         return false;
@@ -580,7 +581,7 @@ static bool parse_block(struct parser *ps, lblock b)
 
 static bool parse_arg(struct parser *ps)
 {
-    struct larg a = { 0 };
+    struct larg a = {0};
     uint32_t *slot;
     if (!read_number(ps, &slot))
         return false;
@@ -630,12 +631,12 @@ static bool parse_head(struct parser *ps)
 
 struct lfunc *lf_parse(struct context *ctx, struct arena *arena, const char **text)
 {
-    struct parser ps = { .ctx = ctx, .start = *text, .p = *text };
+    struct parser ps = {.ctx = ctx, .start = *text, .p = *text};
     ps.f = lf_new(ctx, arena, LROLE_KERNEL, "");
     bool ok = parse_head(&ps);
     while (ok && take_word(&ps, "arg"))
         ok = parse_arg(&ps);
-    ok = ok && parse_block(&ps, (lblock){ 1 });
+    ok = ok && parse_block(&ps, (lblock){1});
     *text = ps.p;
     if (!ok)
         return NULL;

@@ -16,7 +16,12 @@ struct printer {
 
 /* ---- numbering ------------------------------------------------------------------------------------------------ */
 
-struct numbering { const struct lfunc *f; uint32_t *number; bool *seen; uint32_t next; };
+struct numbering {
+    const struct lfunc *f;
+    uint32_t *number;
+    bool *seen;
+    uint32_t next;
+};
 
 static void number_value(struct numbering *n, lval v)
 {
@@ -48,11 +53,11 @@ static void number_block(struct numbering *n, lblock b, uint32_t depth)
 
 uint32_t *loop_numbers(const struct lfunc *f, struct arena *arena)
 {
-    struct numbering n = { f, NEW_ARRAY(arena, uint32_t, f->types.n), NEW_ARRAY(arena, bool, f->blocks.n), 0 };
+    struct numbering n = {f, NEW_ARRAY(arena, uint32_t, f->types.n), NEW_ARRAY(arena, bool, f->blocks.n), 0};
     memset(n.number, 0xff, f->types.n * sizeof *n.number);
     for (uint32_t i = 0; i < f->args.n; i++)
-        number_value(&n, (lval){ i + 1 });
-    number_block(&n, (lblock){ 1 }, 0);
+        number_value(&n, (lval){i + 1});
+    number_block(&n, (lblock){1}, 0);
     return n.number;
 }
 
@@ -136,7 +141,7 @@ static void type_put(struct printer *p, struct ltype t)
 
 void ltype_print(struct strbuf *out, struct ltype t)
 {
-    struct printer p = { .out = out };
+    struct printer p = {.out = out};
     type_put(&p, t);
 }
 
@@ -321,18 +326,18 @@ static void form_for(struct printer *p, const struct lstmt *s)
     uint32_t n_params = body ? body->params.n : 0;
     put(p, lop_name(s->op));
     put(p, " ");
-    put_value(p, n_params ? body->params.data[0] : (lval){ 0 });
+    put_value(p, n_params ? body->params.data[0] : (lval){0});
     put(p, " = ");
-    put_value(p, s->n_in > 0 ? s->in[0] : (lval){ 0 });
+    put_value(p, s->n_in > 0 ? s->in[0] : (lval){0});
     put(p, " to ");
-    put_value(p, s->n_in > 1 ? s->in[1] : (lval){ 0 });
+    put_value(p, s->n_in > 1 ? s->in[1] : (lval){0});
     if (s->op == L_FOR) {
         put(p, " step ");
         put_i64(p, s->imm);
     }
     for (uint32_t i = 2; i < s->n_in; i++) {
         put(p, i == 2 ? " carry(" : ", ");
-        put_value(p, i - 1 < n_params ? body->params.data[i - 1] : (lval){ 0 });
+        put_value(p, i - 1 < n_params ? body->params.data[i - 1] : (lval){0});
         put(p, " = ");
         put_value(p, s->in[i]);
     }
@@ -346,7 +351,7 @@ static void form_for(struct printer *p, const struct lstmt *s)
 static void form_if(struct printer *p, const struct lstmt *s)
 {
     put(p, "if ");
-    put_value(p, s->n_in ? s->in[0] : (lval){ 0 });
+    put_value(p, s->n_in ? s->in[0] : (lval){0});
     put(p, " ");
     put_body(p, s->block[0]);
     if (s->block[1].i && s->block[1].i < p->f->blocks.n && p->f->blocks.data[s->block[1].i].stmts.n) {
@@ -376,7 +381,7 @@ static void form_call(struct printer *p, const struct lstmt *s)
     put(p, ")");
     if (s->op == L_LAUNCH) {
         put(p, " count ");
-        put_value(p, n_args < s->n_in ? s->in[n_args] : (lval){ 0 });
+        put_value(p, n_args < s->n_in ? s->in[n_args] : (lval){0});
         put(p, " grain ");
         put_i64(p, s->imm);
         suffix_u64(p, " node ", s->node);
@@ -385,10 +390,11 @@ static void form_call(struct printer *p, const struct lstmt *s)
 }
 
 static void (*const print_form[LFORM_COUNT])(struct printer *, const struct lstmt *) = {
-    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain, [LFORM_CONVERT] = form_convert, [LFORM_LANE] = form_lane,
-    [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce, [LFORM_LOAD] = form_load,
-    [LFORM_STORE] = form_store, [LFORM_LOCAL] = form_local, [LFORM_FOR] = form_for, [LFORM_IF] = form_if,
-    [LFORM_CHECK] = form_check, [LFORM_CALL] = form_call,
+    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain,     [LFORM_CONVERT] = form_convert,
+    [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
+    [LFORM_LOAD] = form_load,   [LFORM_STORE] = form_store,     [LFORM_LOCAL] = form_local,
+    [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
+    [LFORM_CALL] = form_call,
 };
 
 static void print_block(struct printer *p, lblock b)
@@ -419,7 +425,7 @@ static void print_arg(struct printer *p, uint32_t i)
 {
     const struct larg *a = &p->f->args.data[i];
     put(p, "  arg ");
-    put_value(p, (lval){ i + 1 });
+    put_value(p, (lval){i + 1});
     put(p, " : ");
     type_put(p, a->type);
     put(p, a->flags & LARG_IN ? " in" : "");
@@ -436,8 +442,8 @@ static void print_arg(struct printer *p, uint32_t i)
 
 void lf_print(const struct lfunc *f, struct strbuf *out)
 {
-    static const char *const roles[] = { "kernel ", "program ", "plan " };
-    struct printer p = { f, out, loop_numbers(f, out->arena), 0 };
+    static const char *const roles[] = {"kernel ", "program ", "plan "};
+    struct printer p = {f, out, loop_numbers(f, out->arena), 0};
     put(&p, roles[f->role]);
     put_name(&p, f->name);
     if (f->nodes.n) {
@@ -448,6 +454,6 @@ void lf_print(const struct lfunc *f, struct strbuf *out)
     put(&p, " {\n");
     for (uint32_t i = 0; i < f->args.n; i++)
         print_arg(&p, i);
-    print_block(&p, (lblock){ 1 });
+    print_block(&p, (lblock){1});
     put(&p, "}\n");
 }

@@ -10,7 +10,11 @@
 
 #include <string.h>
 
-struct known { const struct lstmt *s; uint64_t key; uint32_t next; };
+struct known {
+    const struct lstmt *s;
+    uint64_t key;
+    uint32_t next;
+};
 struct tidy {
     struct lfunc *f;
     struct arena *arena;
@@ -25,11 +29,18 @@ struct tidy {
 static bool is_pure(const struct lstmt *s)
 {
     switch (lop_table[s->op].rule) {
-    case LRULE_LOAD: case LRULE_STORE: case LRULE_LOCAL: case LRULE_PREFETCH: case LRULE_FOR: case LRULE_PARALLEL:
-    case LRULE_IF: case LRULE_YIELD: case LRULE_CHECK: case LRULE_CALL: case LRULE_LAUNCH:
-        return false;
-    default:
-        return s->n_out == 1;
+    case LRULE_LOAD:
+    case LRULE_STORE:
+    case LRULE_LOCAL:
+    case LRULE_PREFETCH:
+    case LRULE_FOR:
+    case LRULE_PARALLEL:
+    case LRULE_IF:
+    case LRULE_YIELD:
+    case LRULE_CHECK:
+    case LRULE_CALL:
+    case LRULE_LAUNCH: return false;
+    default: return s->n_out == 1;
     }
 }
 
@@ -83,7 +94,7 @@ static void merge_block(struct tidy *t, lblock b, uint32_t depth)
 {
     struct lblk *blk = &t->f->blocks.data[b.i];
     uint32_t before = t->known.n;
-    if (depth > LOOP_DEPTH_MAX)   /* the verifier will say so */
+    if (depth > LOOP_DEPTH_MAX) /* the verifier will say so */
         return;
     for (uint32_t i = 0; i < blk->stmts.n; i++) {
         struct lstmt *s = &blk->stmts.data[i];
@@ -156,8 +167,13 @@ void lf_tidy(struct lfunc *f)
     uint32_t n = f->types.n, size = 64;
     while (size < n && size < UINT32_C(1) << 20)
         size *= 2;
-    struct tidy t = {.f = f, .arena = f->arena, .n = n, .same = NEW_ARRAY(f->arena, lval, n),
-                     .live = NEW_ARRAY(f->arena, bool, n), .heads = NEW_ARRAY(f->arena, uint32_t, size), .mask = size - 1};
+    struct tidy t = {.f = f,
+                     .arena = f->arena,
+                     .n = n,
+                     .same = NEW_ARRAY(f->arena, lval, n),
+                     .live = NEW_ARRAY(f->arena, bool, n),
+                     .heads = NEW_ARRAY(f->arena, uint32_t, size),
+                     .mask = size - 1};
     for (uint32_t v = 0; v < n; v++)
         t.same[v] = (lval){v};
     VEC_PUSH(f->arena, &t.known, (struct known){0});

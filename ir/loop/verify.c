@@ -59,7 +59,7 @@ static void broken(struct verifier *v, const struct lstmt *s, int rule, const ch
     if (s && s->n_out && s->out[0].i < v->f->types.n)
         strbuf_printf(&where, "%%%u = ", v->number[s->out[0].i]);
     strbuf_printf(&where, "%s", s ? lop_name(s->op) : "function");
-    error_internal(v->f->ctx, (src_id){ 0 }, "loop IR @%s, %s: rule %d: %s", v->f->name, where.data, rule, what);
+    error_internal(v->f->ctx, (src_id){0}, "loop IR @%s, %s: rule %d: %s", v->f->name, where.data, rule, what);
 }
 
 static struct ltype type_of(const struct verifier *v, const struct lstmt *s, uint32_t operand)
@@ -155,15 +155,18 @@ static void rule_dot(struct verifier *v, const struct lstmt *s)
     bool bytes = t.elem == ELEM_I32 && a.elem == ELEM_U8 && b.elem == ELEM_I8;
     bool halves = t.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
     uint32_t lanes = t.lanes * (bytes ? 4 : 2);
-    expect(v, s, (bytes || halves) && t.lanes > 0 && a.lanes == lanes && b.lanes == lanes &&
-           ltype_equal(type_of(v, s, 2), t), 19, "types do not fit");
+    expect(v, s,
+           (bytes || halves) && t.lanes > 0 && a.lanes == lanes && b.lanes == lanes && ltype_equal(type_of(v, s, 2), t),
+           19, "types do not fit");
 }
 
 static void rule_compare(struct verifier *v, const struct lstmt *s)
 {
     struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    expect(v, s, in_classes(a, lop_table[s->op].elems) && ltype_equal(a, type_of(v, s, 1)) && t.elem == ELEM_BOOL &&
-           t.lanes == a.lanes, 7, "operand or result types do not fit");
+    expect(v, s,
+           in_classes(a, lop_table[s->op].elems) && ltype_equal(a, type_of(v, s, 1)) && t.elem == ELEM_BOOL &&
+               t.lanes == a.lanes,
+           7, "operand or result types do not fit");
 }
 
 static void rule_select(struct verifier *v, const struct lstmt *s)
@@ -178,7 +181,7 @@ static void rule_select(struct verifier *v, const struct lstmt *s)
 
 static void rule_convert(struct verifier *v, const struct lstmt *s)
 {
-    static const char *const rounds[] = { "even", "up", "down", "nearest" };
+    static const char *const rounds[] = {"even", "up", "down", "nearest"};
     struct ltype t = result_of(v, s), a = type_of(v, s, 0);
     bool round = s->name == NULL;
     for (uint32_t i = 0; i < COUNT_OF(rounds) && !round; i++)
@@ -214,8 +217,10 @@ static void rule_extract(struct verifier *v, const struct lstmt *s)
 static void rule_insert(struct verifier *v, const struct lstmt *s)
 {
     struct ltype t = result_of(v, s), x = type_of(v, s, 1);
-    expect(v, s, in_classes(t, E_X) && ltype_equal(type_of(v, s, 0), t) && x.elem == t.elem && x.lanes == 1 &&
-           s->imm >= 0 && s->imm < t.lanes, 9, "types or lane do not fit");
+    expect(v, s,
+           in_classes(t, E_X) && ltype_equal(type_of(v, s, 0), t) && x.elem == t.elem && x.lanes == 1 && s->imm >= 0 &&
+               s->imm < t.lanes,
+           9, "types or lane do not fit");
 }
 
 static void rule_shuffle(struct verifier *v, const struct lstmt *s)
@@ -233,8 +238,10 @@ static void rule_hreduce(struct verifier *v, const struct lstmt *s)
     struct ltype t = result_of(v, s), a = type_of(v, s, 0);
     bool known = s->imm == L_ADD || s->imm == L_MUL || s->imm == L_MIN || s->imm == L_MAX || s->imm == L_AND ||
                  s->imm == L_OR;
-    expect(v, s, known && in_classes(t, lop_table[s->imm].elems) && a.elem == t.elem && t.lanes == 1 &&
-           a.lanes > 0 && (a.lanes & (a.lanes - 1)) == 0, 9, "types or operation do not fit");
+    expect(v, s,
+           known && in_classes(t, lop_table[s->imm].elems) && a.elem == t.elem && t.lanes == 1 && a.lanes > 0 &&
+               (a.lanes & (a.lanes - 1)) == 0,
+           9, "types or operation do not fit");
 }
 
 static void check_access(struct verifier *v, const struct lstmt *s, struct ltype value)
@@ -242,7 +249,8 @@ static void check_access(struct verifier *v, const struct lstmt *s, struct ltype
     struct lmem m = lstmt_mem(s);
     struct ltype buffer = type_of(v, s, 0), index = type_of(v, s, 1);
     bool indirect = s->op == L_GATHER || s->op == L_SCATTER;
-    expect(v, s, buffer.lanes == 0 && buffer.elem == value.elem && value.lanes > 0, 10, "not a buffer of these elements");
+    expect(v, s, buffer.lanes == 0 && buffer.elem == value.elem && value.lanes > 0, 10,
+           "not a buffer of these elements");
     expect(v, s, index.elem == ELEM_I64 && index.lanes == (indirect ? value.lanes : 1), 10, "bad index");
     expect(v, s, m.stride < 0 || is_index(v, s, (uint32_t)m.stride), 10, "bad stride");
     if (m.mask > 0) {
@@ -302,7 +310,8 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
 
 /* ---- control ------------------------------------------------------------------------------------------------------- */
 
-static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results, uint32_t n_results);
+static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results,
+                        uint32_t n_results);
 
 static bool index_bounds(struct verifier *v, const struct lstmt *s)
 {
@@ -313,8 +322,10 @@ static void check_unroll(struct verifier *v, const struct lstmt *s)
 {
     const struct lstmt *lo = v->def[s->in[0].i], *hi = v->def[s->in[1].i];
     int64_t span;
-    expect(v, s, lo && hi && lo->op == L_CONST && hi->op == L_CONST && s->imm >= 1 &&
-           sub_i64(hi->imm, lo->imm, &span) && span / s->imm <= UNROLL_MAX, 12, "bounds of an unrolled loop");
+    expect(v, s,
+           lo && hi && lo->op == L_CONST && hi->op == L_CONST && s->imm >= 1 && sub_i64(hi->imm, lo->imm, &span) &&
+               span / s->imm <= UNROLL_MAX,
+           12, "bounds of an unrolled loop");
 }
 
 static void rule_for(struct verifier *v, const struct lstmt *s)
@@ -332,7 +343,7 @@ static void rule_for(struct verifier *v, const struct lstmt *s)
         fits = ltype_equal(t, lf_type(v->f, body->params.data[i + 1])) && ltype_equal(t, lf_type(v->f, s->out[i]));
     }
     if (fits && (s->flags & L_FLAG_WHILE)) {
-        struct ltype t = carried ? type_of(v, s, 2) : (struct ltype){ 0 };
+        struct ltype t = carried ? type_of(v, s, 2) : (struct ltype){0};
         fits = t.elem == ELEM_BOOL && t.lanes == 1;
     }
     expect(v, s, fits, 12, "bounds, step, parameters or results");
@@ -355,7 +366,7 @@ static void rule_parallel(struct verifier *v, const struct lstmt *s)
         return;
     v->parallel = s->block[0];
     check_block(v, s, s->block[0], NULL, 0);
-    v->parallel = (lblock){ 0 };
+    v->parallel = (lblock){0};
 }
 
 static void rule_if(struct verifier *v, const struct lstmt *s)
@@ -374,7 +385,7 @@ static void rule_if(struct verifier *v, const struct lstmt *s)
 
 static void rule_yield(struct verifier *v, const struct lstmt *s)
 {
-    (void)v, (void)s;   /* check_block compares it with what the owner needs */
+    (void)v, (void)s; /* check_block compares it with what the owner needs */
 }
 
 static void rule_check(struct verifier *v, const struct lstmt *s)
@@ -401,13 +412,15 @@ static void rule_launch(struct verifier *v, const struct lstmt *s)
 }
 
 static rule_fn *const rules[LRULE_COUNT] = {
-    [LRULE_CONST] = rule_const, [LRULE_SAME] = rule_same, [LRULE_COMPARE] = rule_compare,
-    [LRULE_DOT] = rule_dot, [LRULE_SELECT] = rule_select, [LRULE_CONVERT] = rule_convert, [LRULE_BITCAST] = rule_bitcast,
-    [LRULE_SPLAT] = rule_splat, [LRULE_EXTRACT] = rule_extract, [LRULE_INSERT] = rule_insert,
-    [LRULE_SHUFFLE] = rule_shuffle, [LRULE_HREDUCE] = rule_hreduce, [LRULE_LOAD] = rule_load,
-    [LRULE_STORE] = rule_store, [LRULE_LOCAL] = rule_local, [LRULE_OFFSET] = rule_offset,
-    [LRULE_PREFETCH] = rule_prefetch, [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for, [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
-    [LRULE_YIELD] = rule_yield, [LRULE_CHECK] = rule_check, [LRULE_CALL] = rule_call, [LRULE_LAUNCH] = rule_launch,
+    [LRULE_CONST] = rule_const,     [LRULE_SAME] = rule_same,         [LRULE_COMPARE] = rule_compare,
+    [LRULE_DOT] = rule_dot,         [LRULE_SELECT] = rule_select,     [LRULE_CONVERT] = rule_convert,
+    [LRULE_BITCAST] = rule_bitcast, [LRULE_SPLAT] = rule_splat,       [LRULE_EXTRACT] = rule_extract,
+    [LRULE_INSERT] = rule_insert,   [LRULE_SHUFFLE] = rule_shuffle,   [LRULE_HREDUCE] = rule_hreduce,
+    [LRULE_LOAD] = rule_load,       [LRULE_STORE] = rule_store,       [LRULE_LOCAL] = rule_local,
+    [LRULE_OFFSET] = rule_offset,   [LRULE_PREFETCH] = rule_prefetch, [LRULE_ADDRESS] = rule_address,
+    [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
+    [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,       [LRULE_CALL] = rule_call,
+    [LRULE_LAUNCH] = rule_launch,
 };
 
 static bool counts_fit(const struct lstmt *s)
@@ -448,7 +461,8 @@ static void check_end(struct verifier *v, const struct lstmt *owner, const struc
     expect(v, owner, fits, 15, "what a block yields does not match");
 }
 
-static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results, uint32_t n_results)
+static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results,
+                        uint32_t n_results)
 {
     if (b.i == 0 || b.i >= v->f->blocks.n || v->seen_block[b.i] || v->depth > LOOP_DEPTH_MAX) {
         broken(v, owner, 3, "blocks do not form a tree, or nest too deeply");
@@ -483,14 +497,14 @@ static void check_args(struct verifier *v)
         expect(v, NULL, fits, 4, "an argument is neither a buffer nor an index, or is misaligned");
         if (!fits)
             continue;
-        define(v, NULL, (lval){ i + 1 });
+        define(v, NULL, (lval){i + 1});
         v->root[i + 1] = a->type.lanes == 0 ? i + 1 : 0;
     }
 }
 
 bool lf_verify(struct lfunc *f)
 {
-    struct verifier v = { .f = f };
+    struct verifier v = {.f = f};
     arena_init(&v.arena, f->ctx);
     v.number = loop_numbers(f, &v.arena);
     v.visible = NEW_ARRAY(&v.arena, bool, f->types.n);
@@ -499,7 +513,7 @@ bool lf_verify(struct lfunc *f)
     v.def = NEW_ARRAY(&v.arena, const struct lstmt *, f->types.n);
     v.root = NEW_ARRAY(&v.arena, uint32_t, f->types.n);
     check_args(&v);
-    check_block(&v, NULL, (lblock){ 1 }, NULL, 0);
+    check_block(&v, NULL, (lblock){1}, NULL, 0);
     expect(&v, NULL, f->role != LROLE_KERNEL || v.parallels == 1, 13, "a kernel has one parallel loop");
     expect(&v, NULL, f->role == LROLE_KERNEL || f->local_bytes <= FRAME_LOCALS_MAX, 18, "locals are too large");
     arena_release(&v.arena);

@@ -17,17 +17,17 @@ enum { BLOCK = 256 };
 enum small_special { IEEE, NAN_ONLY /* all ones */, FNUZ /* NaN is the pattern of -0 */, FINITE };
 struct small_float {
     int mbits, bias;
-    uint32_t sign, max, inf, nan;   /* bit patterns; inf: what overflow gives without saturation */
+    uint32_t sign, max, inf, nan; /* bit patterns; inf: what overflow gives without saturation */
     enum small_special special;
 };
 static const struct small_float small_floats[ELEM_COUNT] = {
-    [ELEM_F16] = { 10, 15, 0x8000, 0x7bff, 0x7c00, 0x7e00, IEEE },
-    [ELEM_BF16] = { 7, 127, 0x8000, 0x7f7f, 0x7f80, 0x7fc0, IEEE },
-    [ELEM_F8E5M2] = { 2, 15, 0x80, 0x7b, 0x7c, 0x7e, IEEE },
-    [ELEM_F8E4M3FN] = { 3, 7, 0x80, 0x7e, 0x7f, 0x7f, NAN_ONLY },
-    [ELEM_F8E4M3FNUZ] = { 3, 8, 0x80, 0x7f, 0x80, 0x80, FNUZ },
-    [ELEM_F8E5M2FNUZ] = { 2, 16, 0x80, 0x7f, 0x80, 0x80, FNUZ },
-    [ELEM_F4E2M1] = { 1, 1, 0x8, 0x7, 0x7, 0x8, FINITE },
+    [ELEM_F16] = {10, 15, 0x8000, 0x7bff, 0x7c00, 0x7e00, IEEE},
+    [ELEM_BF16] = {7, 127, 0x8000, 0x7f7f, 0x7f80, 0x7fc0, IEEE},
+    [ELEM_F8E5M2] = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, IEEE},
+    [ELEM_F8E4M3FN] = {3, 7, 0x80, 0x7e, 0x7f, 0x7f, NAN_ONLY},
+    [ELEM_F8E4M3FNUZ] = {3, 8, 0x80, 0x7f, 0x80, 0x80, FNUZ},
+    [ELEM_F8E5M2FNUZ] = {2, 16, 0x80, 0x7f, 0x80, 0x80, FNUZ},
+    [ELEM_F4E2M1] = {1, 1, 0x8, 0x7, 0x7, 0x8, FINITE},
 };
 
 static double small_decode(const struct small_float *f, uint32_t bits)
@@ -57,7 +57,7 @@ static uint32_t small_encode(const struct small_float *f, double x, bool saturat
     } else {
         int e, low = 1 - f->bias;
         frexp(x, &e);
-        e = x > 0 && e - 1 > low ? e - 1 : low;   /* zero has no exponent of its own */
+        e = x > 0 && e - 1 > low ? e - 1 : low; /* zero has no exponent of its own */
         /* at most mbits + 1 bits remain before the point; carrying into the exponent is what the sum does */
         double q = nearbyint(ldexp(x, f->mbits - e));
         code = e - low > 300 ? f->max + 1 : ((uint32_t)(e - low) << f->mbits) + (uint32_t)q;
@@ -75,7 +75,7 @@ static uint8_t e8m0_encode(float x, bool saturate, const char *round)
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     uint32_t e = bits >> 23 & 0xff, m = bits & 0x7fffff;
-    bool up = strcmp(round, "up") == 0 ? m > 0
+    bool up = strcmp(round, "up") == 0     ? m > 0
               : strcmp(round, "down") == 0 ? false
                                            : m > 0x400000 || (m == 0x400000 && e > 0);
     if (e == 0xff)
@@ -91,14 +91,15 @@ void elems_to_f64(enum elem elem, const void *src, double *dst, size_t n)
     const uint16_t *p16 = src;
     int64_t ints[BLOCK];
     switch (elem) {
-    case ELEM_F64: case ELEM_C128:
-        memcpy(dst, src, n * sizeof *dst);
-        return;
-    case ELEM_F32: case ELEM_C64:
+    case ELEM_F64:
+    case ELEM_C128: memcpy(dst, src, n * sizeof *dst); return;
+    case ELEM_F32:
+    case ELEM_C64:
         for (size_t i = 0; i < n; i++)
             dst[i] = ((const float *)src)[i];
         return;
-    case ELEM_F16: case ELEM_BF16:
+    case ELEM_F16:
+    case ELEM_BF16:
         for (size_t i = 0; i < n; i++)
             dst[i] = small_decode(&small_floats[elem], p16[i]);
         return;
@@ -106,8 +107,7 @@ void elems_to_f64(enum elem elem, const void *src, double *dst, size_t n)
         for (size_t i = 0; i < n; i++)
             dst[i] = p8[i] == 0xff ? NAN : ldexp(1, p8[i] - 127);
         return;
-    default:
-        break;
+    default: break;
     }
     if (elem_class(elem) == 'F') {
         for (size_t i = 0; i < n; i++)
@@ -144,8 +144,8 @@ static int64_t saturated(double x, enum elem elem)
     return x >= top ? hi : x < -top ? -hi - 1 : (int64_t)x;
 }
 
-#define LOAD_INTS(T) \
-    for (size_t i = 0; i < n; i++) \
+#define LOAD_INTS(T)                           \
+    for (size_t i = 0; i < n; i++)             \
         dst[i] = (int64_t)((const T *)src)[i]; \
     return
 
@@ -154,20 +154,21 @@ void elems_to_i64(enum elem elem, const void *src, int64_t *dst, size_t n)
     const uint8_t *p8 = src;
     double x;
     switch (elem) {
-    case ELEM_I64: case ELEM_U64:
-        memcpy(dst, src, n * sizeof *dst);
-        return;
+    case ELEM_I64:
+    case ELEM_U64: memcpy(dst, src, n * sizeof *dst); return;
     case ELEM_I32: LOAD_INTS(int32_t);
     case ELEM_I16: LOAD_INTS(int16_t);
     case ELEM_I8: LOAD_INTS(int8_t);
     case ELEM_U32: LOAD_INTS(uint32_t);
     case ELEM_U16: LOAD_INTS(uint16_t);
     case ELEM_U8: LOAD_INTS(uint8_t);
-    case ELEM_I4: case ELEM_I2:
+    case ELEM_I4:
+    case ELEM_I2:
         for (size_t i = 0; i < n; i++)
             dst[i] = sign_extend(p8[i], elem_bits(elem));
         return;
-    case ELEM_U4: case ELEM_U2:
+    case ELEM_U4:
+    case ELEM_U2:
         for (size_t i = 0; i < n; i++)
             dst[i] = p8[i] & ((1 << elem_bits(elem)) - 1);
         return;
@@ -205,7 +206,7 @@ static void store_floats(enum elem elem, const double *src, void *dst, size_t n,
     }
 }
 
-#define STORE_INTS(T) \
+#define STORE_INTS(T)              \
     for (size_t i = 0; i < n; i++) \
         ((T *)dst)[i] = (T)src[i]; \
     return
@@ -237,17 +238,21 @@ static void store_ints(enum elem elem, const int64_t *src, void *dst, size_t n, 
 void elems_from_i64(enum elem elem, const int64_t *src, void *dst, size_t n)
 {
     switch (elem) {
-    case ELEM_I64: case ELEM_U64:
-        memcpy(dst, src, n * sizeof *src);
-        return;
-    case ELEM_I32: case ELEM_U32: STORE_INTS(uint32_t);
-    case ELEM_I16: case ELEM_U16: STORE_INTS(uint16_t);
-    case ELEM_I8: case ELEM_U8: STORE_INTS(uint8_t);
-    case ELEM_I4: case ELEM_I2:
+    case ELEM_I64:
+    case ELEM_U64: memcpy(dst, src, n * sizeof *src); return;
+    case ELEM_I32:
+    case ELEM_U32: STORE_INTS(uint32_t);
+    case ELEM_I16:
+    case ELEM_U16: STORE_INTS(uint16_t);
+    case ELEM_I8:
+    case ELEM_U8: STORE_INTS(uint8_t);
+    case ELEM_I4:
+    case ELEM_I2:
         for (size_t i = 0; i < n; i++)
             ((int8_t *)dst)[i] = (int8_t)sign_extend((uint64_t)src[i], elem_bits(elem));
         return;
-    case ELEM_U4: case ELEM_U2:
+    case ELEM_U4:
+    case ELEM_U2:
         for (size_t i = 0; i < n; i++)
             ((uint8_t *)dst)[i] = (uint8_t)(src[i] & ((1 << elem_bits(elem)) - 1));
         return;
@@ -255,8 +260,7 @@ void elems_from_i64(enum elem elem, const int64_t *src, void *dst, size_t n)
         for (size_t i = 0; i < n; i++)
             ((uint8_t *)dst)[i] = src[i] != 0;
         return;
-    default:
-        store_ints(elem, src, dst, n, false, true, "even");
+    default: store_ints(elem, src, dst, n, false, true, "even");
     }
 }
 
@@ -298,11 +302,11 @@ static uint16_t f32_to_f16(float x)
     bits &= 0x7fffffff;
     if (bits > 0x7f800000)
         return (uint16_t)(sign | 0x7e00);
-    if (bits >= 0x477ff000)    /* rounds to 65536 or more */
+    if (bits >= 0x477ff000) /* rounds to 65536 or more */
         return (uint16_t)(sign | 0x7c00);
-    if (bits >= 0x38800000)    /* normal: round the 13 bits away to even, rebias */
+    if (bits >= 0x38800000) /* normal: round the 13 bits away to even, rebias */
         return (uint16_t)(sign | (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13);
-    float a;                   /* below: adding 0.5 leaves units of 2^-24 in the low bits, rounded by the addition */
+    float a; /* below: adding 0.5 leaves units of 2^-24 in the low bits, rounded by the addition */
     memcpy(&a, &bits, sizeof a);
     a += 0.5f;
     memcpy(&bits, &a, sizeof bits);
@@ -330,8 +334,7 @@ static bool convert_fast(enum elem from, const void *src, enum elem to, void *ds
         for (size_t i = 0; i < n; i++) {
             uint32_t x = ((const uint32_t *)src)[i];
             bool nan = (x & 0x7fffffff) > 0x7f800000;
-            ((uint16_t *)dst)[i] = (uint16_t)(nan ? (x >> 16 & 0x8000) | 0x7fc0
-                                                  : (x + 0x7fff + (x >> 16 & 1)) >> 16);
+            ((uint16_t *)dst)[i] = (uint16_t)(nan ? (x >> 16 & 0x8000) | 0x7fc0 : (x + 0x7fff + (x >> 16 & 1)) >> 16);
         }
         return true;
     }
@@ -360,8 +363,7 @@ static void convert_block(enum elem from, const void *src, enum elem to, void *d
         elems_from_i64(to, v, dst, n);
 }
 
-void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
-                   const char *round)
+void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round)
 {
     if (from == to) {
         memcpy(dst, src, n * elem_size(from));

@@ -33,7 +33,15 @@ enum op {
     OP_COUNT
 };
 enum op_shape {
-    SHAPE_CONST, SHAPE_MAP, SHAPE_POINT, SHAPE_INDEX, SHAPE_VIEW, SHAPE_REDUCE, SHAPE_SCATTER, SHAPE_SCAN, SHAPE_OPAQUE,
+    SHAPE_CONST,
+    SHAPE_MAP,
+    SHAPE_POINT,
+    SHAPE_INDEX,
+    SHAPE_VIEW,
+    SHAPE_REDUCE,
+    SHAPE_SCATTER,
+    SHAPE_SCAN,
+    SHAPE_OPAQUE,
     SHAPE_CONTROL
 };
 enum op_cost { COST_CHEAP, COST_SOME, COST_DEAR };               /* of one point */
@@ -57,7 +65,11 @@ struct op_info {
 };
 const struct op_info *op_info(enum op);
 enum { OP_ATTR_MAX = 8 };
-struct op_attr { char name[16]; char kind; bool optional; };     /* kind: an enum attr_kind */
+struct op_attr {
+    char name[16];
+    char kind;
+    bool optional;
+}; /* kind: an enum attr_kind */
 /* Writes the attributes that op declares, in print order, into out; returns how many. */
 uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
 
@@ -68,7 +80,8 @@ enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -
  * EVAL_VALUE on an integer zero divisor. */
 enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
 /* Conversion of n elements (rules of CONVERT). */
-void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round);
+void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
+                   const char *round);
 double elem_to_f64(enum elem, const void *);
 void elem_from_f64(enum elem, double, void *);
 int64_t elem_to_i64(enum elem, const void *);

@@ -12,27 +12,58 @@
 enum { BLOCK = 256 };
 
 /* is_unsigned: u64 only, others fit int64 as they are. */
-struct width { uint32_t bits; bool is_unsigned, is_bool; };
+struct width {
+    uint32_t bits;
+    bool is_unsigned, is_bool;
+};
 
 /* A row of the table at the end of the functions: one of each column at most. */
 struct scalar {
     double (*f1)(double), (*f2)(double, double), (*f3)(double, double, double, enum elem);
     bool (*p1)(double), (*p2)(double, double);
-    int64_t (*i1)(int64_t, struct width), (*i2)(int64_t, int64_t, struct width), (*i3)(int64_t, int64_t, int64_t, struct width);
+    int64_t (*i1)(int64_t, struct width), (*i2)(int64_t, int64_t, struct width),
+        (*i3)(int64_t, int64_t, int64_t, struct width);
     bool divides;            /* the second integer must not be 0 */
 };
 
 /* ---- floats -------------------------------------------------------------------------------------------------------- */
 
-static double f_neg(double x) { return -x; }
-static double f_sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x; }
-static double f_sigmoid(double x) { return 1 / (1 + exp(-x)); }
-static double f_add(double x, double y) { return x + y; }
-static double f_sub(double x, double y) { return x - y; }
-static double f_mul(double x, double y) { return x * y; }
-static double f_div(double x, double y) { return x / y; }
-static double f_min(double x, double y) { return isnan(x) || x < y ? x : y; }
-static double f_max(double x, double y) { return isnan(x) || x > y ? x : y; }
+static double f_neg(double x)
+{
+    return -x;
+}
+static double f_sign(double x)
+{
+    return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x;
+}
+static double f_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+static double f_add(double x, double y)
+{
+    return x + y;
+}
+static double f_sub(double x, double y)
+{
+    return x - y;
+}
+static double f_mul(double x, double y)
+{
+    return x * y;
+}
+static double f_div(double x, double y)
+{
+    return x / y;
+}
+static double f_min(double x, double y)
+{
+    return isnan(x) || x < y ? x : y;
+}
+static double f_max(double x, double y)
+{
+    return isnan(x) || x > y ? x : y;
+}
 
 /* Python's: the sign of the divisor, zeros included. */
 static double f_mod(double x, double y)
@@ -49,18 +80,49 @@ static double f_fma(double x, double y, double z, enum elem elem)
     return elem == ELEM_F32 ? (double)fmaf((float)x, (float)y, (float)z) : fma(x, y, z);
 }
 
-static bool p_isnan(double x) { return isnan(x); }
-static bool p_isinf(double x) { return isinf(x); }
-static bool p_eq(double x, double y) { return x == y; }
-static bool p_ne(double x, double y) { return x != y; }
-static bool p_lt(double x, double y) { return x < y; }
-static bool p_le(double x, double y) { return x <= y; }
+static bool p_isnan(double x)
+{
+    return isnan(x);
+}
+static bool p_isinf(double x)
+{
+    return isinf(x);
+}
+static bool p_eq(double x, double y)
+{
+    return x == y;
+}
+static bool p_ne(double x, double y)
+{
+    return x != y;
+}
+static bool p_lt(double x, double y)
+{
+    return x < y;
+}
+static bool p_le(double x, double y)
+{
+    return x <= y;
+}
 /* ---- integers ------------------------------------------------------------------------------------------------------ */
 
-static int64_t i_neg(int64_t x, struct width w) { (void)w; return (int64_t)-(uint64_t)x; }
-static int64_t i_abs(int64_t x, struct width w) { return !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x; }
-static int64_t i_sign(int64_t x, struct width w) { return !w.is_unsigned && x < 0 ? -1 : x != 0; }
-static int64_t i_not(int64_t x, struct width w) { return w.is_bool ? !x : ~x; }
+static int64_t i_neg(int64_t x, struct width w)
+{
+    (void)w;
+    return (int64_t)-(uint64_t)x;
+}
+static int64_t i_abs(int64_t x, struct width w)
+{
+    return !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x;
+}
+static int64_t i_sign(int64_t x, struct width w)
+{
+    return !w.is_unsigned && x < 0 ? -1 : x != 0;
+}
+static int64_t i_not(int64_t x, struct width w)
+{
+    return w.is_bool ? !x : ~x;
+}
 
 static int64_t i_div(int64_t x, int64_t y, struct width w)
 {
@@ -83,18 +145,62 @@ static bool i_less(int64_t x, int64_t y, struct width w)
 {
     return w.is_unsigned ? (uint64_t)x < (uint64_t)y : x < y;
 }
-static int64_t i_add(int64_t x, int64_t y, struct width w) { (void)w; return (int64_t)((uint64_t)x + (uint64_t)y); }
-static int64_t i_sub(int64_t x, int64_t y, struct width w) { (void)w; return (int64_t)((uint64_t)x - (uint64_t)y); }
-static int64_t i_mul(int64_t x, int64_t y, struct width w) { (void)w; return (int64_t)((uint64_t)x * (uint64_t)y); }
-static int64_t i_min(int64_t x, int64_t y, struct width w) { return i_less(x, y, w) ? x : y; }
-static int64_t i_max(int64_t x, int64_t y, struct width w) { return i_less(x, y, w) ? y : x; }
-static int64_t i_and(int64_t x, int64_t y, struct width w) { (void)w; return x & y; }
-static int64_t i_or(int64_t x, int64_t y, struct width w) { (void)w; return x | y; }
-static int64_t i_xor(int64_t x, int64_t y, struct width w) { (void)w; return x ^ y; }
-static int64_t i_eq(int64_t x, int64_t y, struct width w) { (void)w; return x == y; }
-static int64_t i_ne(int64_t x, int64_t y, struct width w) { (void)w; return x != y; }
-static int64_t i_lt(int64_t x, int64_t y, struct width w) { return i_less(x, y, w); }
-static int64_t i_le(int64_t x, int64_t y, struct width w) { return !i_less(y, x, w); }
+static int64_t i_add(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return (int64_t)((uint64_t)x + (uint64_t)y);
+}
+static int64_t i_sub(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return (int64_t)((uint64_t)x - (uint64_t)y);
+}
+static int64_t i_mul(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return (int64_t)((uint64_t)x * (uint64_t)y);
+}
+static int64_t i_min(int64_t x, int64_t y, struct width w)
+{
+    return i_less(x, y, w) ? x : y;
+}
+static int64_t i_max(int64_t x, int64_t y, struct width w)
+{
+    return i_less(x, y, w) ? y : x;
+}
+static int64_t i_and(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return x & y;
+}
+static int64_t i_or(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return x | y;
+}
+static int64_t i_xor(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return x ^ y;
+}
+static int64_t i_eq(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return x == y;
+}
+static int64_t i_ne(int64_t x, int64_t y, struct width w)
+{
+    (void)w;
+    return x != y;
+}
+static int64_t i_lt(int64_t x, int64_t y, struct width w)
+{
+    return i_less(x, y, w);
+}
+static int64_t i_le(int64_t x, int64_t y, struct width w)
+{
+    return !i_less(y, x, w);
+}
 
 static int64_t i_shl(int64_t x, int64_t y, struct width w)
 {
@@ -119,7 +225,10 @@ static int64_t i_pow(int64_t x, int64_t y, struct width w)
     return (int64_t)r;
 }
 
-static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w) { return i_add(i_mul(x, y, w), z, w); }
+static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w)
+{
+    return i_add(i_mul(x, y, w), z, w);
+}
 
 /* ---- the table ------------------------------------------------------------------------------------------------------ */
 
@@ -134,7 +243,7 @@ static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w) { return i
 #define I3(f) .i3 = f,
 #define D2(f) .i2 = f, .divides = true,
 static const struct scalar scalars[OP_COUNT] = {
-#define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, lower, math) [OP_##id] = { real integer },
+#define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, lower, math) [OP_##id] = {real integer},
 #include "ir/ops/ops.def"
 };
 
@@ -163,8 +272,7 @@ static bool f32_loops(enum op op, size_t n, const float *x, const float *y, floa
         for (size_t i = 0; i < n; i++)
             r[i] = x[i] / y[i];
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -193,7 +301,7 @@ static enum eval_status float_block(enum op op, enum elem elem, size_t n, double
 static enum eval_status int_block(enum op op, enum elem elem, size_t n, int64_t in[3][BLOCK], void *out)
 {
     const struct scalar *s = &scalars[op];
-    struct width w = { elem_bits(elem), elem == ELEM_U64, elem == ELEM_BOOL };
+    struct width w = {elem_bits(elem), elem == ELEM_U64, elem == ELEM_BOOL};
     int64_t r[BLOCK];
     if (!s->i1 && !s->i2 && !s->i3)
         return EVAL_UNSUPPORTED;
@@ -201,7 +309,9 @@ static enum eval_status int_block(enum op op, enum elem elem, size_t n, int64_t 
         if (in[1][i] == 0)
             return EVAL_VALUE;
     for (size_t i = 0; i < n; i++)
-        r[i] = s->i1 ? s->i1(in[0][i], w) : s->i2 ? s->i2(in[0][i], in[1][i], w) : s->i3(in[0][i], in[1][i], in[2][i], w);
+        r[i] = s->i1   ? s->i1(in[0][i], w)
+               : s->i2 ? s->i2(in[0][i], in[1][i], w)
+                       : s->i3(in[0][i], in[1][i], in[2][i], w);
     elems_from_i64(is_pred(op) ? ELEM_BOOL : elem, r, out, n);
     return EVAL_OK;
 }
@@ -218,7 +328,10 @@ static void select_elems(enum elem elem, size_t n, const void *const *in, void *
 
 enum eval_status map_eval(enum op op, enum elem elem, size_t n, const void *const *in, void *out)
 {
-    union { double f[3][BLOCK]; int64_t i[3][BLOCK]; } block;
+    union {
+        double f[3][BLOCK];
+        int64_t i[3][BLOCK];
+    } block;
     int32_t n_in = op_info(op)->max_in;
     size_t size = elem_size(elem), out_size = is_pred(op) ? 1 : size;
     bool is_float = elem_class(elem) == 'F';
@@ -240,7 +353,8 @@ enum eval_status map_eval(enum op op, enum elem elem, size_t n, const void *cons
                 elems_to_i64(elem, src, block.i[k], m);
         }
         void *dst = (char *)out + at * out_size;
-        enum eval_status status = is_float ? float_block(op, elem, m, block.f, dst) : int_block(op, elem, m, block.i, dst);
+        enum eval_status status = is_float ? float_block(op, elem, m, block.f, dst)
+                                           : int_block(op, elem, m, block.i, dst);
         if (status != EVAL_OK)
             return status;
     }
@@ -256,9 +370,12 @@ enum eval_status scalar_eval(enum op op, enum elem elem, const void *const *in, 
 
 enum op monoid_op(const char *m)
 {
-    static const struct { const char *name; enum op op; } monoids[] = {
-        { "sum", OP_ADD }, { "prod", OP_MUL }, { "min", OP_MIN }, { "max", OP_MAX },
-        { "and", OP_AND }, { "or", OP_OR }, { "xor", OP_XOR },
+    static const struct {
+        const char *name;
+        enum op op;
+    } monoids[] = {
+        {"sum", OP_ADD}, {"prod", OP_MUL}, {"min", OP_MIN}, {"max", OP_MAX},
+        {"and", OP_AND}, {"or", OP_OR},    {"xor", OP_XOR},
     };
     for (size_t i = 0; i < COUNT_OF(monoids); i++)
         if (strcmp(m, monoids[i].name) == 0)
@@ -272,7 +389,7 @@ void monoid_identity(const char *m, enum elem elem, void *out)
     bool low = op == OP_MAX;
     if (op == OP_MIN || op == OP_MAX) {
         double x = low ? -INFINITY : INFINITY;
-        elem_from_f64(elem, x, out);    /* saturates where there is no infinity */
+        elem_from_f64(elem, x, out); /* saturates where there is no infinity */
         return;
     }
     elem_from_i64(elem, op == OP_MUL ? 1 : op == OP_AND ? -1 : 0, out);

@@ -3,7 +3,10 @@
 
 #include <stddef.h>
 
-static const struct { size_t kib; int64_t parts, of; } shares[] = {
+static const struct {
+    size_t kib;
+    int64_t parts, of;
+} shares[] = {
 #define SHARE(id, cache, parts, of, what) [SHARE_##id] = {offsetof(struct machine, cache), parts, of},
 #include "ir/target/budget.def"
 };

@@ -5,8 +5,14 @@
 #include <string.h>
 
 const struct target_row target_rows[] = {
-#define TARGET(arch, name, standard, triple, cpu, features, dot_u8, dot_bf16, bytes, registers, fma, latency, loads, l1, l2, l3) \
-    {arch, name, standard, triple, cpu, features, \
+#define TARGET(arch, name, standard, triple, cpu, features, dot_u8, dot_bf16, bytes, registers, fma, latency, loads, \
+               l1, l2, l3)                                                                                           \
+    {arch,                                                                                                           \
+     name,                                                                                                           \
+     standard,                                                                                                       \
+     triple,                                                                                                         \
+     cpu,                                                                                                            \
+     features,                                                                                                       \
      {bytes, registers, fma, latency, loads, l1, l2, l3, dot_u8, dot_bf16}},
 #include "ir/target/target.def"
 };
@@ -29,7 +35,8 @@ static const char *tail(const char *name)
 const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (strcmp(rows[i].name, t->name) != 0 && !strcmp(rows[i].arch, t->arch) && !strcmp(tail(rows[i].name), tail(t->name)))
+        if (strcmp(rows[i].name, t->name) != 0 && !strcmp(rows[i].arch, t->arch) &&
+            !strcmp(tail(rows[i].name), tail(t->name)))
             return t->name;
     return tail(t->name);
 }
@@ -44,10 +51,12 @@ void target_print(struct strbuf *out)
         char fma[32], caches[64];
         snprintf(fma, sizeof fma, "%u in %u", m->fma_per_cycle, m->fma_latency);
         snprintf(caches, sizeof caches, "%u, %u, %u", m->l1_kib, m->l2_kib, m->l3_kib);
-        strbuf_printf(out, "%-18s %-8s %-6u %-9u %-12s %-5u %-22s %s%s%s%s\n", t->name, t->arch, m->vector_bytes, m->registers,
-                      fma, m->loads_per_cycle, caches, t->cpu, *t->features ? " " : "", t->features,
+        strbuf_printf(out, "%-18s %-8s %-6u %-9u %-12s %-5u %-22s %s%s%s%s\n", t->name, t->arch, m->vector_bytes,
+                      m->registers, fma, m->loads_per_cycle, caches, t->cpu, *t->features ? " " : "", t->features,
                       t->standard ? "  (in every artifact)" : "");
     }
-    strbuf_printf(out, "vector: bytes of a register; fma/cycle: whole vectors, and the latency. -march=native is the best row that this\n"
-                       "machine runs; -mattr adds to the features.\n");
+    strbuf_printf(
+        out,
+        "vector: bytes of a register; fma/cycle: whole vectors, and the latency. -march=native is the best row that this\n"
+        "machine runs; -mattr adds to the features.\n");
 }

@@ -56,8 +56,8 @@ static lval for_lanes(struct em *em, lval v, uint32_t lanes)
 struct group {
     value_id v;
     const expr_id *idx;
-    int32_t rank, dim;           /* elements idx, idx + 1 along dim ... */
-    uint32_t size, valid;        /* ... of which `valid` exist */
+    int32_t rank, dim; /* elements idx, idx + 1 along dim ... */
+    uint32_t size, valid; /* ... of which `valid` exist */
     uint32_t lanes;
     expr_id cond;
 };
@@ -92,8 +92,8 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
         const struct em_sym *sym = &em->syms.data[i];
         if (!sym->lanes || !ex_uses(em->x, first, sym->sym))
             continue;
-        if (lane || sym->vector || !ex_linear(em->x, first, sym->sym, &coef, &rest) || !ex_is_const(em->x, coef, &step) ||
-            step != (int64_t)g->size)
+        if (lane || sym->vector || !ex_linear(em->x, first, sym->sym, &coef, &rest) ||
+            !ex_is_const(em->x, coef, &step) || step != (int64_t)g->size)
             return false;
         lane = sym;
     }
@@ -101,7 +101,7 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
         return false;
     lval mask = lane ? lane->mask : (lval){0};
     uint32_t lanes = lane ? lane->lanes : 1, n_in = 2;
-    if (mask.i) {    /* of lanes -> of elements */
+    if (mask.i) { /* of lanes -> of elements */
         uint8_t from[256];
         for (uint32_t i = 0; i < lanes * g->size; i++)
             from[i] = (uint8_t)(i / g->size);
@@ -125,7 +125,7 @@ static lval element(struct em *em, const struct group *g, uint32_t j)
     struct ltype t = lf_type(em->f, v);
     if (t.elem != e)
         v = em_op(em, L_CONVERT, (struct ltype){e, t.lanes}, &v, 1);
-    if (ex_truth(em->x, g->cond) == TRUE_ || is_stored(em, g->v))     /* a masked load is 0 already */
+    if (ex_truth(em->x, g->cond) == TRUE_ || is_stored(em, g->v)) /* a masked load is 0 already */
         return v;
     return em_select(em, em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0));
 }
@@ -152,7 +152,7 @@ static lval put_together(struct em *em, const struct group *g)
 /* The groups of v for `lanes` lanes; equal questions get the same register. */
 static lval group_value(struct em *em, const struct group *g)
 {
-    uint32_t group = 8 * g->lanes + g->valid;      /* valid is at least 1 and at most 4 */
+    uint32_t group = 8 * g->lanes + g->valid; /* valid is at least 1 and at most 4 */
     lval v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
@@ -164,11 +164,18 @@ static lval group_value(struct em *em, const struct group *g)
     return v;
 }
 
-void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b, lval in[2])
+void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b,
+                  lval in[2])
 {
     for (int o = 0; o < 2; o++) {
-        struct group g = {.v = n->in[o], .idx = at->idx[o], .rank = value_type(em->g, n->in[o])->rank, .dim = at->dim[o],
-                          .size = at->size, .valid = at->valid, .lanes = at->lanes, .cond = o ? cond_b : cond_a};
+        struct group g = {.v = n->in[o],
+                          .idx = at->idx[o],
+                          .rank = value_type(em->g, n->in[o])->rank,
+                          .dim = at->dim[o],
+                          .size = at->size,
+                          .valid = at->valid,
+                          .lanes = at->lanes,
+                          .cond = o ? cond_b : cond_a};
         in[o] = group_value(em, &g);
     }
 }

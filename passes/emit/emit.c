@@ -45,7 +45,10 @@ lval em_op(struct em *em, enum lop op, struct ltype type, const lval *in, uint32
     return v;
 }
 
-lval em_op1(struct em *em, enum lop op, lval a) { return em_op(em, op, lf_type(em->f, a), &a, 1); }
+lval em_op1(struct em *em, enum lop op, lval a)
+{
+    return em_op(em, op, lf_type(em->f, a), &a, 1);
+}
 
 lval em_op2(struct em *em, enum lop op, lval a, lval b)
 {
@@ -153,8 +156,10 @@ expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
 expr_id em_bind(struct em *em, lval index, int64_t lo, int64_t hi)
 {
     uint32_t lanes = lf_type(em->f, index).lanes;
-    return sym_fresh(em, lo, hi, (struct em_sym){.depth = depth_of(em, index), .var = index,
-                                                 .lanes = lanes > 1 ? lanes : 0, .vector = lanes > 1});
+    return sym_fresh(
+        em, lo, hi,
+        (struct em_sym){
+            .depth = depth_of(em, index), .var = index, .lanes = lanes > 1 ? lanes : 0, .vector = lanes > 1});
 }
 
 expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
@@ -187,8 +192,7 @@ static lval index_sym(struct em *em, sym_id s, uint32_t lanes)
     struct em_sym *info = sym_info(em, s);
     if (!info) {   /* a shape or value symbol that collect() did not see */
         em->failed = true;
-        error_internal(em->m->ctx, (src_id){0}, "kernel %s: unbound symbol '%s'", em->f->name,
-                       sym_get(em->x, s)->name);
+        error_internal(em->m->ctx, (src_id){0}, "kernel %s: unbound symbol '%s'", em->f->name, sym_get(em->x, s)->name);
         return em_const(em, ELEM_I64, lanes, 0, 0);
     }
     if (!info->lanes)
@@ -242,10 +246,8 @@ static lval index_new(struct em *em, expr_id e, uint32_t lanes)
     if (ex_is_const(em->x, e, &c))
         return em_const(em, ELEM_I64, lanes, 0, c);
     switch (ex_kind(em->x, e)) {
-    case EX_SYM:
-        return index_sym(em, ex_as_sym(em->x, e), lanes);
-    case EX_SUM:
-        return index_sum(em, e, lanes);
+    case EX_SYM: return index_sym(em, ex_as_sym(em->x, e), lanes);
+    case EX_SUM: return index_sum(em, e, lanes);
     case EX_PROD:
         a = em_index_lanes(em, ex_arg(em->x, e, 0), lanes);
         for (uint32_t i = 1; i < ex_n_args(em->x, e); i++)
@@ -263,13 +265,15 @@ static lval index_new(struct em *em, expr_id e, uint32_t lanes)
         }
         return em_op(em, L_SELECT, t, in, 3);
     }
-    case EX_LT: case EX_EQ: case EX_AND: case EX_NOT: {
+    case EX_LT:
+    case EX_EQ:
+    case EX_AND:
+    case EX_NOT: {
         lval p = em_cond(em, e);
         struct ltype t = {ELEM_I64, lf_type(em->f, p).lanes};
         return em_splat(em, em_op(em, L_CONVERT, t, &p, 1), lanes);
     }
-    default:
-        break;
+    default: break;
     }
     a = em_index_lanes(em, ex_arg(em->x, e, 0), lanes);
     b = em_index_lanes(em, ex_arg(em->x, e, 1), lanes);
@@ -330,7 +334,8 @@ static void level_push(struct em *em, lblock b)
     em->level[++em->top] = b;
 }
 
-expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n)
+expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lval *inits,
+                     uint32_t n)
 {
     int64_t a, b;
     *l = (struct em_for){.n_carry = n, .lo = lo, .hi = hi, .step = step, .parent = em->top, .floor = em->floor};
@@ -407,7 +412,8 @@ expr_id em_parallel_begin(struct em *em, struct em_for *l, expr_id count)
     em_set_depth(em, l->var, em->top);
     em->k->count = count;
     int64_t max = ex_hi(em->x, count);
-    return sym_fresh(em, 0, max == INT64_MAX ? max : (max > 0 ? max - 1 : 0), (struct em_sym){.depth = em->top, .var = l->var});
+    return sym_fresh(em, 0, max == INT64_MAX ? max : (max > 0 ? max - 1 : 0),
+                     (struct em_sym){.depth = em->top, .var = l->var});
 }
 
 void em_parallel_end(struct em *em, struct em_for *l)
@@ -442,7 +448,13 @@ void em_if_end(struct em *em, struct em_if *l)
 
 /* ---- a kernel's frame: arguments first --------------------------------------------------------------------------------- */
 
-struct collector { struct em *em; bool *seen_value; uint32_t n_syms_seen; VEC(sym_id) syms; VEC(value_id) work; };
+struct collector {
+    struct em *em;
+    bool *seen_value;
+    uint32_t n_syms_seen;
+    VEC(sym_id) syms;
+    VEC(value_id) work;
+};
 
 static void collect_sym(struct collector *c, sym_id s)
 {
@@ -516,18 +528,19 @@ static void collect(struct em *em)
         value_id v = em->k->outs.data[i];
         collect_buffer(&c, v);
         c.seen_value[v.i] = true;
-        if (em->k->piece) {   /* pieces of equal shape then have equal code */
+        if (em->k->piece) { /* pieces of equal shape then have equal code */
             const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
             expr_id start;
             if (piece_start(em->m, n, em->k->piece - 1, &start) && !ex_is(em->x, start, 0))
-                em->args.data[em->args.n - 1].start = ex_min(em->x, start, em->m->storage[v.i].size);   /* may be empty */
+                em->args.data[em->args.n - 1].start = ex_min(em->x, start, em->m->storage[v.i].size); /* may be empty */
             VEC_PUSH(em->arena, &c.work, em->k->domain);
         }
         if (!em->k->piece && em->k->kind != KERNEL_HALO)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     const struct schedule *s = em->schedule;
-    if (s && s->kind == SCHEDULE_WINOGRAD && s->winograd.source != WEIGHTS_BY_KERNEL) {   /* in place of the weights themselves */
+    if (s && s->kind == SCHEDULE_WINOGRAD &&
+        s->winograd.source != WEIGHTS_BY_KERNEL) { /* in place of the weights themselves */
         VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
         c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
     }
@@ -553,8 +566,8 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
 {
     struct module *m = site->m;
     struct kernel *k = site->k;
-    *em = (struct em){.m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site,
-                      .schedule = schedule};
+    *em = (struct em){
+        .m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site, .schedule = schedule};
     em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
     em->level[0] = (lblock){1};
     em->memo_cap = 256;
@@ -637,7 +650,7 @@ bool em_finish(struct em *em)
     strbuf_init(&text, em->arena);
     lf_print(em->f, &text);
     k->bytes = 0;
-    for (uint32_t i = 0; i < em->args.n; i++) {   /* each buffer read or written once */
+    for (uint32_t i = 0; i < em->args.n; i++) { /* each buffer read or written once */
         value_id v = em->args.data[i].value;
         if (v.i)
             k->bytes += (uint64_t)extent_least(em->m, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);

@@ -20,19 +20,35 @@ struct em_sym {
     bool vector;             /* var holds an arbitrary vector (a gathered index) */
     lval mask;               /* lanes that exist; {0}: all */
 };
-struct em_memo { uint64_t key; value_id value; expr_id *idx; expr_id cond; uint32_t group; lval result; };
-struct em_const { enum elem elem; uint32_t lanes; double f; int64_t i; lval v; };
-struct em_point { const expr_id *idx; int32_t rank; };
+struct em_memo {
+    uint64_t key;
+    value_id value;
+    expr_id *idx;
+    expr_id cond;
+    uint32_t group;
+    lval result;
+};
+struct em_const {
+    enum elem elem;
+    uint32_t lanes;
+    double f;
+    int64_t i;
+    lval v;
+};
+struct em_point {
+    const expr_id *idx;
+    int32_t rank;
+};
 /* Panels that the steps of a contraction ask for early. */
 struct em_ahead {
     int64_t near;                /* each vector's own line so many steps later; 0: none */
-    int64_t far;                 /* so many bytes in each step of panels that are used later; 0: none. They begin ... */
-    int32_t dim;                 /* ... along the anchor's dim of the lanes ... */
-    uint32_t n;                  /* ... at so many panels, ... */
-    expr_id panel[AHEAD_MOST];   /* ... so far behind the first point's, ... */
-    uint32_t cut;                /* ... at index k of this reduced dim, 0 of the others, ... */
-    expr_id k, now;              /* ... while this tile does the steps from number `now` on, ... */
-    expr_id bytes;               /* ... and so far behind that, which is what other tiles ask for */
+    int64_t far; /* so many bytes in each step of panels that are used later; 0: none. They begin ... */
+    int32_t dim; /* ... along the anchor's dim of the lanes ... */
+    uint32_t n; /* ... at so many panels, ... */
+    expr_id panel[AHEAD_MOST]; /* ... so far behind the first point's, ... */
+    uint32_t cut; /* ... at index k of this reduced dim, 0 of the others, ... */
+    expr_id k, now; /* ... while this tile does the steps from number `now` on, ... */
+    expr_id bytes; /* ... and so far behind that, which is what other tiles ask for */
 };
 struct em {
     struct module *m;
@@ -41,84 +57,92 @@ struct em {
     struct exprs *x;
     struct arena *arena;
     struct lfunc *f;
-    struct site site;            /* the same, for what decisions and emitters both ask */
+    struct site site; /* the same, for what decisions and emitters both ask */
     const struct schedule *schedule;
     lblock level[EM_LEVELS];
-    int top;                     /* current level: 0 body, 1 parallel, ... */
+    int top; /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
-    VEC(int) depth;              /* by lval.i */
-    VEC(lblock) home;            /* by lval.i: the block that defines it; {0}: the body */
-    int floor;                   /* level of the innermost open conditional: nothing moves out of it */
-    struct em_memo *memo;        /* open addressing */
+    VEC(int) depth; /* by lval.i */
+    VEC(lblock) home; /* by lval.i: the block that defines it; {0}: the body */
+    int floor; /* level of the innermost open conditional: nothing moves out of it */
+    struct em_memo *memo; /* open addressing */
     uint32_t memo_cap, memo_n;
-    VEC(struct em_index_memo { expr_id e; uint32_t lanes; lval v; }) index_memo;
+    VEC(struct em_index_memo {
+        expr_id e;
+        uint32_t lanes;
+        lval v;
+    })
+    index_memo;
     struct em_const consts[128]; /* a cache by hash: constants are placed at level 0 */
     VEC(struct karg) args;
     VEC(lval) arg_lval;
-    value_id anchor;             /* while the epilogue of one point is evaluated: the anchor's result ... */
-    lval anchor_value;           /* ... and its value there */
-    expr_id cond;                /* of the elementwise value at hand: where it is wanted at all ... */
-    struct em_point at;          /* ... and its point */
-    struct em_ahead ahead;       /* while a contraction's points are emitted */
-    struct em_local *locals;     /* one for each of the kernel's locals (emit/local.c) */
-    struct {                     /* of kernel.form.staged, from em_stage_fill or em_stage_rows on */
+    value_id anchor; /* while the epilogue of one point is evaluated: the anchor's result ... */
+    lval anchor_value; /* ... and its value there */
+    expr_id cond; /* of the elementwise value at hand: where it is wanted at all ... */
+    struct em_point at; /* ... and its point */
+    struct em_ahead ahead; /* while a contraction's points are emitted */
+    struct em_local *locals; /* one for each of the kernel's locals (emit/local.c) */
+    struct { /* of kernel.form.staged, from em_stage_fill or em_stage_rows on */
         lval buffer;
         struct storage storage;
         int level;
         int64_t most;
         value_id source;
-        bool rows;               /* whole ones, zeros around the image included */
+        bool rows; /* whole ones, zeros around the image included */
     } stage;
-    uint32_t nesting;            /* of em_value: bounded, whatever the graph */
+    uint32_t nesting; /* of em_value: bounded, whatever the graph */
     bool failed;
 };
 
 /* In site.arena: everything but what em_finish leaves in the kernel (its text, its arguments). */
 bool em_begin(struct em *, const struct site *, const struct schedule *, const char *name);
-bool em_finish(struct em *);     /* verifies, prints into kernel.text */
-
+bool em_finish(struct em *); /* verifies, prints into kernel.text */
 
 /* statements with depth */
 lval em_op(struct em *, enum lop, struct ltype, const lval *in, uint32_t n);
 lval em_op1(struct em *, enum lop, lval);
 lval em_op2(struct em *, enum lop, lval, lval);
 lval em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
-int em_depth(const struct em *, const lval *, uint32_t n);   /* level at which a statement over these is placed */
-void em_set_depth(struct em *, lval, int depth);         /* defined in the block now open at that level */
-bool em_visible(const struct em *, lval);               /* its block is still open */
-lval em_splat(struct em *, lval, uint32_t lanes);        /* no-op when it has them */
-void em_unify(struct em *, lval *v, uint32_t n);         /* splats scalars to the widest */
-lval em_select(struct em *, lval cond, lval a, lval b);  /* cond ? a : b, lane by lane */
-lval em_shuffle(struct em *, lval a, lval b, const uint8_t *from, uint32_t n);   /* n lanes: numbers from a, then b */
+int em_depth(const struct em *, const lval *, uint32_t n); /* level at which a statement over these is placed */
+void em_set_depth(struct em *, lval, int depth); /* defined in the block now open at that level */
+bool em_visible(const struct em *, lval); /* its block is still open */
+lval em_splat(struct em *, lval, uint32_t lanes); /* no-op when it has them */
+void em_unify(struct em *, lval *v, uint32_t n); /* splats scalars to the widest */
+lval em_select(struct em *, lval cond, lval a, lval b); /* cond ? a : b, lane by lane */
+lval em_shuffle(struct em *, lval a, lval b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
 void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */
-lval em_index(struct em *, expr_id);                     /* lanes count as 0 */
+lval em_index(struct em *, expr_id); /* lanes count as 0 */
 lval em_index_lanes(struct em *, expr_id, uint32_t lanes);
-lval em_cond(struct em *, expr_id);                      /* bool, or boolxN when it depends on a lane */
-uint32_t em_expr_lanes(const struct em *, expr_id);      /* 0: scalar */
+lval em_cond(struct em *, expr_id); /* bool, or boolxN when it depends on a lane */
+uint32_t em_expr_lanes(const struct em *, expr_id); /* 0: scalar */
 expr_id em_lane(struct em *, uint32_t lanes, lval mask); /* a fresh lane symbol */
 /* base + lane for the last `left` < lanes points of a dim: masked, or a scalar when there is but one. */
 expr_id em_tail(struct em *, expr_id base, expr_id left, uint32_t lanes);
 lval em_tail_mask(struct em *, expr_id left, uint32_t lanes);
-expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi);    /* a symbol for a computed index */
+expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi); /* a symbol for a computed index */
 
 /* loops */
 struct em_for {
     lblock body;
     uint32_t n_carry;
-    int parent, floor;           /* levels outside */
+    int parent, floor; /* levels outside */
     expr_id lo, hi;
     int64_t step;
     lval var, inits[EM_POINTS], params[EM_POINTS];
-    bool trivial;                /* one trip: no loop is made */
+    bool trivial; /* one trip: no loop is made */
 };
 /* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried values. */
 expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n);
 void em_for_end(struct em *, struct em_for *, const lval *yields, lval *results);
 expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
 void em_parallel_end(struct em *, struct em_for *);
-struct em_if { lblock block; int parent, floor; lval cond; };
+struct em_if {
+    lblock block;
+    int parent, floor;
+    lval cond;
+};
 void em_if_begin(struct em *, struct em_if *, lval cond);
 void em_if_end(struct em *, struct em_if *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
@@ -126,25 +150,30 @@ expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
 /* Computations alike at several points, statement by statement in turn (emit/weave.c): begin, next behind each of them, end.
  * None may read what another stores. */
-struct em_weave { lblock block; uint32_t value, n, at[EM_POINTS + 1]; };
+struct em_weave {
+    lblock block;
+    uint32_t value, n, at[EM_POINTS + 1];
+};
 void em_weave_begin(struct em *, struct em_weave *);
 void em_weave_next(struct em *, struct em_weave *);
-void em_weave_end(struct em *, struct em_weave *, uint32_t most);   /* so many at a time */
+void em_weave_end(struct em *, struct em_weave *, uint32_t most); /* so many at a time */
 
 /* values */
 lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
-lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond);    /* not from memory, nor from what was kept */
+lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from what was kept */
 lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
-lval em_load_memory(struct em *, value_id, const expr_id *idx);  /* as memory has it ... */
-lval em_to_register(struct em *, lval, enum elem);               /* ... and as registers do */
+lval em_load_memory(struct em *, value_id, const expr_id *idx); /* as memory has it ... */
+lval em_to_register(struct em *, lval, enum elem); /* ... and as registers do */
 lval em_load_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);
 void em_store_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, lval);
 void em_store(struct em *, value_id, const expr_id *idx, lval);
-void em_store_out(struct em *, const expr_id *idx, lval);    /* at a point of the kernel's domain */
-void em_prefetch_out(struct em *, const expr_id *idx);       /* prefetches the line where that will be, to L2 */
-lval em_map(struct em *, const struct node *, const lval *in);   /* scalar function on registers */
-expr_id em_bytes(struct em *, value_id, const expr_id *idx);         /* the address of an element in bytes, as em_prefetch takes it */
-void em_prefetch(struct em *, enum lop near_or_far, lval buffer, expr_id bytes);     /* L_PREFETCH or L_PREFETCH2, here and now */
+void em_store_out(struct em *, const expr_id *idx, lval); /* at a point of the kernel's domain */
+void em_prefetch_out(struct em *, const expr_id *idx); /* prefetches the line where that will be, to L2 */
+lval em_map(struct em *, const struct node *, const lval *in); /* scalar function on registers */
+expr_id em_bytes(struct em *, value_id,
+                 const expr_id *idx); /* the address of an element in bytes, as em_prefetch takes it */
+void em_prefetch(struct em *, enum lop near_or_far, lval buffer,
+                 expr_id bytes); /* L_PREFETCH or L_PREFETCH2, here and now */
 lval em_buffer(struct em *, value_id);
 
 /* values kept for the length of a row */
@@ -160,7 +189,8 @@ bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lva
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
 /* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these, one vector;
  * NULL: all. */
-void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows, const expr_id *channels);
+void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
+                   const expr_id *channels);
 lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have theirs. */
 void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
@@ -168,12 +198,13 @@ void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
  * ended before one that loads is opened. */
 lval em_scratch(struct em *, enum elem, int64_t elements);
-lval em_prepared(struct em *);   /* the kernel's open-time constant */
-lval em_scratch_load(struct em *, lval buffer, expr_id element, uint32_t lanes);      /* here and now; lanes 1: a scalar */
+lval em_prepared(struct em *); /* the kernel's open-time constant */
+lval em_scratch_load(struct em *, lval buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
 void em_scratch_store(struct em *, lval buffer, expr_id element, lval);
 
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
-expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim, expr_id cond);
+expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim,
+                        expr_id cond);
 /* Which lanes of a point exist, where a tail leaves some out; {0}: all. */
 lval em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
@@ -185,8 +216,13 @@ lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t
 void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lval);
 /* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o], of
  * which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
-struct em_group { expr_id *idx[2]; int32_t dim[2]; uint32_t size, valid, lanes; };
-void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b, lval in[2]);
+struct em_group {
+    expr_id *idx[2];
+    int32_t dim[2];
+    uint32_t size, valid, lanes;
+};
+void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
+                  lval in[2]);
 
 /* reductions: the anchor's value at n points at once, sharing what they share */
 void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);
@@ -196,6 +232,6 @@ enum lop em_monoid(const char *monoid, enum elem);
 /* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
  * even with the number of results rounded up to a multiple of `tile`? */
 bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
-expr_id em_inside(struct em *, expr_id i, expr_id size);     /* 0 <= i < size */
+expr_id em_inside(struct em *, expr_id i, expr_id size); /* 0 <= i < size */
 
 #endif

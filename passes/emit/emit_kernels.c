@@ -25,8 +25,11 @@ void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint3
     point_split(em->x, flat, extents, (int32_t)n, vars);
     for (uint32_t i = 0; i < n; i++) {
         int64_t hi = ex_hi(em->x, loops[i].extent);
-        loops[i].var = ex_is_const(em->x, vars[i], &(int64_t){0})
-                           ? vars[i] : em_pin(em, vars[i], 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+        loops[i].var = ex_is_const(em->x, vars[i], &(int64_t){0}) ? vars[i]
+                                                                  : em_pin(em, vars[i], 0,
+                                                                           hi == INT64_MAX ? hi
+                                                                           : hi > 0        ? hi - 1
+                                                                                           : 0);
     }
 }
 
@@ -40,7 +43,8 @@ expr_id em_vector_lanes(struct em *em, expr_id n, uint32_t lanes, expr_id vector
 
 void em_vectors(struct em *em, expr_id first, expr_id n, uint32_t lanes, vector_fn *fn, void *user)
 {
-    expr_id w = ex_const(em->x, lanes), full = ex_div(em->x, n, w), rest = ex_mod(em->x, n, w), zero = ex_const(em->x, 0);
+    expr_id w = ex_const(em->x, lanes), full = ex_div(em->x, n, w), rest = ex_mod(em->x, n, w),
+            zero = ex_const(em->x, 0);
     int64_t c;
     if (!ex_is_const(em->x, full, &c) || c > 0) {
         struct em_for l;
@@ -63,14 +67,16 @@ void em_vectors(struct em *em, expr_id first, expr_id n, uint32_t lanes, vector_
 /* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
 
 static template_fn *const templates[] = {
-    [SCHEDULE_MAP] = emit_map, [SCHEDULE_TILED] = emit_tiled, [SCHEDULE_WINOGRAD] = emit_winograd, [SCHEDULE_ATTENTION] = emit_attention,
-    [SCHEDULE_SCAN] = emit_scan, [SCHEDULE_SCATTER] = emit_scatter, [SCHEDULE_HALO] = emit_halo,
+    [SCHEDULE_MAP] = emit_map,           [SCHEDULE_TILED] = emit_tiled,
+    [SCHEDULE_WINOGRAD] = emit_winograd, [SCHEDULE_ATTENTION] = emit_attention,
+    [SCHEDULE_SCAN] = emit_scan,         [SCHEDULE_SCATTER] = emit_scatter,
+    [SCHEDULE_HALO] = emit_halo,
 };
 
 bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
 {
     const struct cpu_schedules *v = &m->schedules.data[variant];
-    struct arena scratch;    /* of one kernel */
+    struct arena scratch; /* of one kernel */
     bool ok = true;
     arena_init(&scratch, m->ctx);
     for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
@@ -81,7 +87,8 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
             continue;
         site.k->flops = s->flops;
         site.k->ns = s->ns;
-        ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) && em_finish(&em);
+        ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) &&
+             em_finish(&em);
         arena_release(&scratch);
         if (m->emitted)
             m->emitted(m->user);

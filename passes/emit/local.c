@@ -8,14 +8,14 @@
 
 struct em_local {
     value_id value;
-    uint32_t inner;              /* dims that address the buffer; the others are the row */
+    uint32_t inner; /* dims that address the buffer; the others are the row */
     struct storage storage;
     lval buffer;
     bool filling, full;
-    bool riding;                 /* the reduction at hand passes every point once, and stores what it computes */
-    bool partial;                /* ... but some of its points only under a condition */
-    int depth;                   /* level of the filling loop, ... */
-    lblock home;                 /* ... and its block */
+    bool riding; /* the reduction at hand passes every point once, and stores what it computes */
+    bool partial; /* ... but some of its points only under a condition */
+    int depth; /* level of the filling loop, ... */
+    lblock home; /* ... and its block */
     expr_id row[RANK_MAX];
 };
 
@@ -29,8 +29,8 @@ void em_locals_begin(struct em *em)
         int64_t stride = 1, n;
         l->value = k->locals.data[i].value;
         l->inner = k->locals.data[i].inner;
-        l->storage = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank + 1),
-                                      .origin = ex_const(em->x, 0)};
+        l->storage = (struct storage){
+            .rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank + 1), .origin = ex_const(em->x, 0)};
         for (int32_t d = t->rank - 1; d >= 0; d--) {
             bool in = l->inner >> d & 1 && ex_is_const(em->x, t->dims[d], &n);
             l->storage.dim[d].outer = ex_const(em->x, in ? stride : 0);
@@ -115,7 +115,7 @@ static void fill(struct em *em, struct em_local *l, int depth, const expr_id *id
     memcpy(l->row, at, sizeof l->row);
     memcpy(saved, em->level, sizeof saved);
     em->top = depth;
-    em->floor = depth;           /* a loop of one trip is no loop: its statements stay here all the same */
+    em->floor = depth; /* a loop of one trip is no loop: its statements stay here all the same */
     l->depth = depth;
     l->home = em->level[depth];
     l->filling = true;
@@ -173,7 +173,7 @@ void em_local_ride_end(struct em *em, value_id v)
 static lval ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id cond)
 {
     l->partial |= ex_truth(em->x, cond) != TRUE_;
-    l->filling = true;           /* the value itself, not from the buffer */
+    l->filling = true; /* the value itself, not from the buffer */
     lval v = em_compute(em, l->value, idx, cond);
     l->filling = false;
     memcpy(l->row, idx, (size_t)l->storage.rank * sizeof *idx);
@@ -194,7 +194,7 @@ bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond,
     bool seen = local_seen(em, l);
     if (seen && !same_row(l, idx))
         return false;
-    if (!seen) {   /* outside of a pad or of a concat's piece there is nothing to fill the row with */
+    if (!seen) { /* outside of a pad or of a concat's piece there is nothing to fill the row with */
         if (ex_truth(em->x, cond) != TRUE_)
             return false;
         int depth = row_depth(em, l, idx);
@@ -203,7 +203,7 @@ bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond,
         fill(em, l, depth, idx);
     }
     int floor = em->floor;
-    if (em->floor < l->depth)    /* not above the loop that fills it */
+    if (em->floor < l->depth) /* not above the loop that fills it */
         em->floor = l->depth;
     *result = em_load_at(em, l->buffer, &l->storage, lf_type(em->f, l->buffer).elem, idx, cond);
     em->floor = floor;

@@ -4,9 +4,15 @@
 
 typedef lval map_fn(struct em *, const struct node *, const lval *in, struct ltype);
 
-static lval f_const(struct em *em, struct ltype t, double f) { return em_const(em, t.elem, t.lanes, f, (int64_t)f); }
+static lval f_const(struct em *em, struct ltype t, double f)
+{
+    return em_const(em, t.elem, t.lanes, f, (int64_t)f);
+}
 
-static bool is_float(struct ltype t) { return t.elem == ELEM_F32 || t.elem == ELEM_F64; }
+static bool is_float(struct ltype t)
+{
+    return t.elem == ELEM_F32 || t.elem == ELEM_F64;
+}
 
 static lval map_math(struct em *em, const struct node *n, const lval *in, struct ltype t)
 {
@@ -47,7 +53,8 @@ static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
 
 static lval int_power(struct em *em, lval base, lval e, struct ltype t)
 {
-    lval one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0), carry[3] = {one, base, e}, out[3];
+    lval one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0),
+         carry[3] = {one, base, e}, out[3];
     struct em_for l;
     em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
     lval odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
@@ -79,7 +86,7 @@ static lval map_sign(struct em *em, const struct node *n, const lval *in, struct
     if (elem_class(t.elem) == 'U')
         return em_select(em, pos, one, zero);
     lval r = em_select(em, pos, one, em_select(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
-    return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r;   /* NaN stays */
+    return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r; /* NaN stays */
 }
 
 static lval map_isnan(struct em *em, const struct node *n, const lval *in, struct ltype t)
@@ -104,7 +111,7 @@ static lval divisor_checked(struct em *em, const struct node *n, lval d, struct 
         live = em_lanes_live(em, em->at.idx, em->at.rank);
     if (live.i)
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, live));
-    if (ex_truth(em->x, em->cond) != TRUE_)   /* nor must what a pad or a concat does not take */
+    if (ex_truth(em->x, em->cond) != TRUE_) /* nor must what a pad or a concat does not take */
         valid = em_op2(em, L_OR, valid, em_op1(em, L_NOT, em_cond(em, em->cond)));
     em_check(em, valid, -9, n->src.i, "integer division by zero");
     return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
@@ -170,14 +177,17 @@ static lval map_bitcast(struct em *em, const struct node *n, const lval *in, str
         v = em_op(em, L_CONVERT, (struct ltype){from, lanes}, &v, 1);
     if (from == to)
         return v;
-    if (from == ELEM_BOOL || to == ELEM_BOOL)   /* a predicate is no byte in registers */
+    if (from == ELEM_BOOL || to == ELEM_BOOL) /* a predicate is no byte in registers */
         return em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
     return em_op(em, L_BITCAST, (struct ltype){to, lanes}, &v, 1);
 }
 
 /* ---- the table: a statement, or a function; bool operands have their own column ------------------------------- */
 
-struct map_row { enum lop lop, bool_lop; map_fn *fn; };
+struct map_row {
+    enum lop lop, bool_lop;
+    map_fn *fn;
+};
 static const struct map_row rows[OP_COUNT] = {
 #define STMT(statement, of_bool) {.lop = statement, .bool_lop = of_bool}
 #define FORM(function) {.fn = function}

@@ -14,11 +14,13 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
     a->far = 0;
     if (!t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
         return;
-    int64_t shares = tiles > panels ? tiles / panels : 1, line = CHANNEL_BLOCK * elem_size(value_type(em->g, t->n->in[1])->elem);
+    int64_t shares = tiles > panels ? tiles / panels : 1,
+            line = CHANNEL_BLOCK * elem_size(value_type(em->g, t->n->in[1])->elem);
     bool part = t->k.sums.i, same = part && !t->k.last;
     a->n = (uint32_t)((panels + tiles - 1) / tiles);
     for (uint32_t i = 0; i < a->n; i++) {
-        expr_id panel = ex_mulc(x, ex_mod(x, ex_addc(x, ex_mulc(x, tile, a->n), i), ex_const(x, panels)), CHANNEL_BLOCK);
+        expr_id panel = ex_mulc(x, ex_mod(x, ex_addc(x, ex_mulc(x, tile, a->n), i), ex_const(x, panels)),
+                                CHANNEL_BLOCK);
         a->panel[i] = ex_addc(x, panel, same ? 0 : (int64_t)t->s->nr * t->s->lanes);
     }
     a->far = (line + shares - 1) / shares;

@@ -11,9 +11,12 @@
 
 enum lop em_monoid(const char *monoid, enum elem e)
 {
-    static const struct { const char *name; enum lop lop, bool_lop; } table[] = {
-        {"sum", L_ADD, L_OR}, {"prod", L_MUL, L_AND}, {"min", L_MIN, L_AND}, {"max", L_MAX, L_OR},
-        {"and", L_AND, L_AND}, {"or", L_OR, L_OR}, {"xor", L_XOR, L_XOR},
+    static const struct {
+        const char *name;
+        enum lop lop, bool_lop;
+    } table[] = {
+        {"sum", L_ADD, L_OR},  {"prod", L_MUL, L_AND}, {"min", L_MIN, L_AND}, {"max", L_MAX, L_OR},
+        {"and", L_AND, L_AND}, {"or", L_OR, L_OR},     {"xor", L_XOR, L_XOR},
     };
     for (uint32_t i = 0; i < COUNT_OF(table); i++)
         if (!strcmp(monoid, table[i].name))
@@ -35,7 +38,8 @@ lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, 
     bool fl = elem_class(acc) == 'F';
     switch (op) {
     case L_MUL: return em_const(em, acc, lanes, 1, 1);
-    case L_AND: return em_const(em, acc, lanes, 0, acc == ELEM_BOOL ? 1 : elem_class(e) == 'U' ? int_extreme(e, true) : -1);
+    case L_AND:
+        return em_const(em, acc, lanes, 0, acc == ELEM_BOOL ? 1 : elem_class(e) == 'U' ? int_extreme(e, true) : -1);
     case L_MIN: return em_const(em, acc, lanes, __builtin_inf(), fl ? 0 : int_extreme(e, true));
     case L_MAX: return em_const(em, acc, lanes, -__builtin_inf(), fl ? 0 : int_extreme(e, false));
     default: return em_const(em, acc, lanes, 0, 0);
@@ -51,7 +55,8 @@ static void unroll_dims(struct em *em, struct reduction *r)
     for (uint32_t d = r->n_dims; d > 0; d--) {
         if ((int32_t)d - 1 == r->row.dim)
             continue;
-        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block || r->dim[d - 1].order.residues > 1)
+        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block ||
+            r->dim[d - 1].order.residues > 1)
             break;
         if (d == r->n_dims)
             c = (c + r->group - 1) / r->group;
@@ -67,9 +72,18 @@ static void unroll_dims(struct em *em, struct reduction *r)
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc);
 
 /* A piece of one dim's loop: indices (base + i) * every + first for i in [0, n). */
-struct run { expr_id base; int64_t every, first; };
+struct run {
+    expr_id base;
+    int64_t every, first;
+};
 
-struct range_step { struct em *em; struct reduction *r; uint32_t d; expr_id *k; struct run run; };
+struct range_step {
+    struct em *em;
+    struct reduction *r;
+    uint32_t d;
+    expr_id *k;
+    struct run run;
+};
 
 static void range_step(void *user, expr_id i, lval *acc)
 {
@@ -85,7 +99,8 @@ static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *
 }
 
 /* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */
-static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *acc, expr_id base, int64_t extent, bool unroll)
+static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *acc, expr_id base, int64_t extent,
+                        bool unroll)
 {
     uint32_t d = r->n_dims - 1;
     int64_t whole = extent / r->group;
@@ -165,7 +180,8 @@ static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
 
 /* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
  * rest. */
-static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every, int64_t first)
+static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every,
+                        int64_t first)
 {
     const struct channel_order *o = &r->dim[d].order;
     int64_t phase = o->phase[first], lead = phase ? o->block - phase : 0;
@@ -186,7 +202,8 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
         em_for_end(em, &l, inner, acc);
     }
     if (rest)
-        nest_range(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first}, ex_const(em->x, rest));
+        nest_range(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first},
+                   ex_const(em->x, rest));
 }
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
@@ -246,12 +263,14 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
-    *r = (struct reduction){.n = n, .s = schedule_of(em, n), .n_points = n_points, .points = points, .cond = cond, .row.dim = -1};
+    *r = (struct reduction){
+        .n = n, .s = schedule_of(em, n), .n_points = n_points, .points = points, .cond = cond, .row.dim = -1};
     r->acc = register_elem(e);
     r->n_acc = arg ? 2 * n_points : n_points;
-    r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
+    r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW          ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
-                 : arg ? L_MAX : L_ADD;
+                 : arg                                             ? L_MAX
+                                                                   : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
     if (r->s->row)
         r->row = row_taps_of(em->m, n);
@@ -280,7 +299,8 @@ static lval finish_acc(struct em *em, const struct node *n, lval v)
     return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
 }
 
-void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond, lval *out)
+void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
+                      lval *out)
 {
     struct reduction r;
     expr_id k[REDUCED_MOST];
@@ -304,8 +324,8 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
         out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
 }
 
-void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, const struct cut *cut,
-                    expr_id from, int64_t count, lval *acc)
+void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points,
+                    const struct cut *cut, expr_id from, int64_t count, lval *acc)
 {
     struct reduction r;
     expr_id k[REDUCED_MOST];
@@ -339,7 +359,7 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
         }
         em_for_end(em, &l, inner, acc);
     }
-    for (int64_t v = g * unroll; fixed && v < n / lanes; v++) {   /* whole vectors that fill no group */
+    for (int64_t v = g * unroll; fixed && v < n / lanes; v++) { /* whole vectors that fill no group */
         k[d] = ex_addc(em->x, lane, v * lanes);
         reduction_step(em, r, k, &acc[v % unroll]);
     }
@@ -423,8 +443,8 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
 lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     struct reduction r;
-    expr_id k[REDUCED_MOST], *point = arena_copy(em->arena, idx, sizeof *idx *
-                                              (size_t)(value_type(em->g, n->out[0])->rank + 1));
+    expr_id k[REDUCED_MOST],
+        *point = arena_copy(em->arena, idx, sizeof *idx * (size_t)(value_type(em->g, n->out[0])->rank + 1));
     expr_id *const points[1] = {point};
     int32_t rank = value_type(em->g, n->out[0])->rank;
     int depth = em->floor > 1 ? em->floor : 1;

@@ -11,18 +11,18 @@ struct reduction {
     struct rdim dim[REDUCED_MOST];
     enum lop combine;
     enum elem acc;               /* register element of the accumulators */
-    uint32_t group, valid;       /* steps at once along the innermost dim (emit/dot.c), and those that exist; 1: one by one */
-    uint32_t n_points, n_acc;    /* argument reductions keep two per point */
+    uint32_t group, valid; /* steps at once along the innermost dim (emit/dot.c), and those that exist; 1: one by one */
+    uint32_t n_points, n_acc; /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
-    struct row_taps row;         /* a spatial dim whose taps are passed all in one step; dim -1: none */
-    uint32_t cut;                /* a dim of which only a part is done, ... */
-    expr_id from;                /* ... from here on, as much as its extent says; {0}: all of each dim */
+    struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
+    uint32_t cut; /* a dim of which only a part is done, ... */
+    expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
 };
 
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
-void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *, expr_id from,
-                    int64_t n, lval *acc);
+void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *,
+                    expr_id from, int64_t n, lval *acc);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);

@@ -19,7 +19,10 @@ static bool same_row(struct em *em, const struct reduction *r, uint32_t a, uint3
     return ex_is_const(em->x, ex_sub(em->x, r->points[a][last], r->points[b][last]), ahead);
 }
 
-struct visit { uint32_t row, point; int64_t place, tap; };   /* row: the first point of it */
+struct visit {
+    uint32_t row, point;
+    int64_t place, tap;
+};   /* row: the first point of it */
 
 void reduction_row(struct em *em, struct reduction *r, expr_id *k, lval *acc)
 {

@@ -158,7 +158,10 @@ static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
     em_if_end(em, &iff);
 }
 
-struct row_range { expr_id first; struct stage_rows extent; };
+struct row_range {
+    expr_id first;
+    struct stage_rows extent;
+};
 static void fill_rows(struct em *em, expr_id *idx, const void *arg)
 {
     const struct row_range *r = arg;
@@ -169,7 +172,8 @@ static void fill_rows(struct em *em, expr_id *idx, const void *arg)
     em_for_end(em, &l, NULL, NULL);
 }
 
-void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows, const expr_id *channels)
+void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
+                   const expr_id *channels)
 {
     struct exprs *x = em->x;
     uint32_t c;
@@ -185,7 +189,8 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
     s->dim[2].outer = ex_const(x, line);
     s->dim[3].outer = ex_const(x, CHANNEL_BLOCK);
     s->origin = ex_addc(x, ex_mulc(x, r.first, -line), r.extent.left * CHANNEL_BLOCK);
-    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->form.staged)->elem, (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
+    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->form.staged)->elem,
+                                  (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
     if (channels) {
         idx[1] = *channels;
         fill_rows(em, idx, &r);
@@ -199,9 +204,10 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
 lval em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
 {
     int floor = em->floor;
-    if (em->floor < em->stage.level)    /* not above the loops that fill it */
+    if (em->floor < em->stage.level) /* not above the loops that fill it */
         em->floor = em->stage.level;
-    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, cond);
+    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx,
+                        cond);
     em->floor = floor;
     return v;
 }

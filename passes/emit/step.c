@@ -42,14 +42,15 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
     int64_t below, above;
-    if (em->stage.rows && em->k->form.staged.i == n->in[0].i)     /* filled in around it */
+    if (em->stage.rows && em->k->form.staged.i == n->in[0].i) /* filled in around it */
         return true;
     return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
            s->halo[s->rank + 2 + d] >= above;
 }
 
 /* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b keeps. */
-static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k, expr_id *at)
+static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k,
+                              expr_id *at)
 {
     uint32_t n_batch, n_contract, n_other;
     const int64_t *batch = node_ints(n, o ? "batch_b" : "batch_a", &n_batch);
@@ -82,7 +83,8 @@ static void operand_b_point(const struct em *em, const struct node *n, const exp
     memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
 }
 
-static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes, lval in[2])
+static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
+                          lval in[2])
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
@@ -92,7 +94,7 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
     const expr_id *lo = node_exprs(n, "lo", &c);
     int64_t groups = node_int(n, "groups", 1);
     int32_t sp = x->rank - 2;
-    bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0});   /* of which memory is never read */
+    bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0}); /* of which memory is never read */
     expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
     operand_b_point(em, n, p, k, wi);
     xi[0] = p[0];
@@ -121,21 +123,23 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
     }
     in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     in[1] = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
-    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE))     /* a masked load is 0 already */
+    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) /* a masked load is 0 already */
         in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
     return true;
 }
 
-static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes, lval in[2])
+static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
+                         lval in[2])
 {
     const struct node *n = r->n;
     expr_id at[2][RANK_MAX];
     for (int o = 0; o < 2; o++)
         dot_operand_point(em, n, o, p, k, at[o]);
     if (r->group > 1) {
-        uint32_t count;      /* at least 1: dot_group */
+        uint32_t count; /* at least 1: dot_group */
         const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
-        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid, lanes};
+        struct em_group g = {
+            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid, lanes};
         em_dot_group(em, n, &g, r->cond, r->cond, in);
         return true;
     }
@@ -145,7 +149,13 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
 }
 
 /* Points first, first + 1 ... of a contraction, each with its own operands: what they share is computed once (em_recall). */
-struct contraction_step { struct em *em; struct reduction *r; const expr_id *k; uint32_t first; lval *acc; };
+struct contraction_step {
+    struct em *em;
+    struct reduction *r;
+    const expr_id *k;
+    uint32_t first;
+    lval *acc;
+};
 
 static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lval in[2])
 {
@@ -153,10 +163,12 @@ static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lval
     const expr_id *p = s->r->points[s->first + row];
     uint32_t lanes = lf_type(s->em->f, s->acc[row]).lanes;
     (void)vector;
-    return s->r->n->op == OP_CONV ? conv_operands(s->em, s->r, p, s->k, lanes, in) : dot_operands(s->em, s->r, p, s->k, lanes, in);
+    return s->r->n->op == OP_CONV ? conv_operands(s->em, s->r, p, s->k, lanes, in)
+                                  : dot_operands(s->em, s->r, p, s->k, lanes, in);
 }
 
-static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n, lval *acc)
+static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n,
+                             lval *acc)
 {
     struct contraction_step s = {em, r, k, first, acc + first};
     em_tile_step(em, r->group > 1 ? L_DOT : L_FMA, n, 1, contraction_operands, &s, acc + first);
@@ -177,7 +189,8 @@ static void reduce_operand_point(struct em *em, const struct node *n, const expr
 }
 
 /* Operand value and validity of window tap k at output point p. */
-static lval window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at, expr_id *cond)
+static lval window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at,
+                           expr_id *cond)
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]);
@@ -203,7 +216,7 @@ static lval step_window(struct em *em, struct reduction *r, const expr_id *p, co
         return acc;
     if (t != TRUE_)
         v = em_select(em, em_cond(em, cond), v,
-                         reduction_identity(em, r->combine, r->acc, value_type(em->g, r->n->in[0])->elem, 1));
+                      reduction_identity(em, r->combine, r->acc, value_type(em->g, r->n->in[0])->elem, 1));
     return em_op2(em, r->combine, acc, v);
 }
 
@@ -307,7 +320,8 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
 {
     expr_id at[RANK_MAX];
     switch (r->n->op) {
-    case OP_CONV: case OP_DOT: contraction_step(em, r, k, i, 1, acc); break;
+    case OP_CONV:
+    case OP_DOT: contraction_step(em, r, k, i, 1, acc); break;
     case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
     case OP_REDUCE:
         reduce_operand_point(em, r->n, r->points[i], k, at);

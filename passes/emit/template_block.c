@@ -22,7 +22,8 @@ static uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_
     return lanes ? lanes : 1;
 }
 
-bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t n, expr_id *const *points, lval *acc)
+bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t n, expr_id *const *points,
+                lval *acc)
 {
     expr_id place[EM_POINTS];
     for (uint32_t i = 0; i < n; i++) {

@@ -7,8 +7,8 @@
 struct map_plan {
     const struct map_schedule *s;
     struct loop loop[RANK_MAX];
-    bool turned;                     /* the last two loops, over vec and the dim that the operand has, go by squares ... */
-    struct turn turn;                /* ... and the first of them, where it is parallel, over its groups */
+    bool turned; /* the last two loops, over vec and the dim that the operand has, go by squares ... */
+    struct turn turn; /* ... and the first of them, where it is parallel, over its groups */
 };
 
 static void map_point(struct em *em, const expr_id *idx)
@@ -30,7 +30,7 @@ static void map_turned(struct em *em, const struct map_plan *p, expr_id group, e
     struct map_plan plain = *p;
     expr_id rest = ex_not(em->x, p->turn.fits);
     plain.turned = false;
-    plain.loop[p->s->n_loops - 2].extent = value_type(em->g, em->k->domain)->dims[p->s->vec];    /* not groups */
+    plain.loop[p->s->n_loops - 2].extent = value_type(em->g, em->k->domain)->dims[p->s->vec]; /* not groups */
     if (ex_truth(em->x, p->turn.fits) == TRUE_) {
         turn_emit(em, &p->turn, group, idx);
         return;
@@ -38,7 +38,7 @@ static void map_turned(struct em *em, const struct map_plan *p, expr_id group, e
     em_if_begin(em, &iff, em_cond(em, p->turn.fits));
     turn_emit(em, &p->turn, group, idx);
     em_if_end(em, &iff);
-    if (group.i)          /* the first one does all */
+    if (group.i) /* the first one does all */
         rest = ex_and(em->x, rest, ex_eq(em->x, group, ex_const(em->x, 0)));
     em_if_begin(em, &iff, em_cond(em, rest));
     map_loops(em, &plain, p->s->n_loops - 2, idx);
@@ -65,7 +65,11 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
     em_for_end(em, &l, NULL, NULL);
 }
 
-struct map_at { const struct map_plan *p; uint32_t at; expr_id *idx; };
+struct map_at {
+    const struct map_plan *p;
+    uint32_t at;
+    expr_id *idx;
+};
 
 static void map_vector(struct em *em, void *user, expr_id points)
 {
@@ -103,15 +107,17 @@ bool emit_map(struct em *em)
         p.loop[i] = (struct loop){s->loop[i], value_type(em->g, em->k->domain)->dims[s->loop[i]], {0}};
     if (p.turned)
         p.turn = turn_open(em, &s->turn, s->vec, s->loop[s->n_loops - 1]);
-    for (uint32_t i = 0; i < s->parallel; i++)      /* an index for each vector */
+    for (uint32_t i = 0; i < s->parallel; i++) /* an index for each vector */
         if (s->loop[i] == s->vec)
-            p.loop[i].extent = p.turned ? p.turn.groups : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, s->lanes));
+            p.loop[i].extent = p.turned ? p.turn.groups
+                                        : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, s->lanes));
     em_parallel_open(em, &par, p.loop, s->parallel);
     for (uint32_t i = 0; i < s->parallel; i++) {
         bool vec = s->loop[i] == s->vec;
         group = vec && p.turned ? p.loop[i].var : group;
-        idx[s->loop[i]] = vec && !p.turned ? em_vector_lanes(em, value_type(em->g, em->k->domain)->dims[s->vec], s->lanes, p.loop[i].var)
-                                       : p.loop[i].var;
+        idx[s->loop[i]] = vec && !p.turned ? em_vector_lanes(em, value_type(em->g, em->k->domain)->dims[s->vec],
+                                                             s->lanes, p.loop[i].var)
+                                           : p.loop[i].var;
     }
     if (group.i)
         map_turned(em, &p, group, idx);

@@ -19,15 +19,18 @@ bool emit_scan(struct em *em)
     uint32_t n_loops = 0;
     for (int32_t d = 0; d < t->rank; d++)
         if (d != axis)
-            loops[n_loops++] = (struct loop){d, d == s->vec ? ex_ceildiv(em->x, t->dims[d], ex_const(em->x, s->lanes)) : t->dims[d], {0}};
+            loops[n_loops++] = (struct loop){
+                d, d == s->vec ? ex_ceildiv(em->x, t->dims[d], ex_const(em->x, s->lanes)) : t->dims[d], {0}};
     em_parallel_open(em, &par, loops, n_loops);
     for (uint32_t i = 0; i < n_loops; i++)
-        idx[loops[i].dim] = loops[i].dim == s->vec ? em_vector_lanes(em, t->dims[s->vec], s->lanes, loops[i].var) : loops[i].var;
+        idx[loops[i].dim] = loops[i].dim == s->vec ? em_vector_lanes(em, t->dims[s->vec], s->lanes, loops[i].var)
+                                                   : loops[i].var;
     lval init = em_const(em, register_elem(t->elem), s->lanes, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
     expr_id i = em_for_begin(em, &l, zero, t->dims[axis], 1, &init, 1);
     idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
     lval before = l.params[0];
-    lval x = em_splat(em, em_value(em, n->in[0], idx, one), s->lanes), after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, x);
+    lval x = em_splat(em, em_value(em, n->in[0], idx, one), s->lanes),
+         after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, x);
     em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
     em_for_end(em, &l, &after, &last);
     em_parallel_end(em, &par);
@@ -36,7 +39,13 @@ bool emit_scan(struct em *em)
 
 /* Loops over every point of dims, vectors of the schedule's lanes along dim `vec` of them (-1: none); fn at each. */
 typedef void point_fn(struct em *, const struct node *, const expr_id *idx);
-struct points { const struct node *n; const struct type *t; int32_t vec, at; expr_id *idx; point_fn *fn; };
+struct points {
+    const struct node *n;
+    const struct type *t;
+    int32_t vec, at;
+    expr_id *idx;
+    point_fn *fn;
+};
 static void each_point(struct em *em, const struct points *p);
 
 static void each_behind(struct em *em, void *user, expr_id points)
@@ -74,7 +83,8 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     if (n->op == OP_SCATTER_ELEMENTS) {
         int64_t axis = node_int(n, "axis", 0);
         memcpy(at, idx, (size_t)x->rank * sizeof *at);
-        at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], idx, one), (struct em_point){idx, it->rank}, x->dims[axis], one);
+        at[axis] = em_loaded_index(em, n, em_value(em, n->in[1], idx, one), (struct em_point){idx, it->rank},
+                                   x->dims[axis], one);
     } else {
         int64_t depth = 0;
         int32_t q = it->rank;
@@ -82,7 +92,8 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
         memcpy(iat, idx, (size_t)(q - 1) * sizeof *iat);
         for (int64_t j = 0; j < depth; j++) {
             iat[q - 1] = ex_const(em->x, j);
-            at[j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, one), (struct em_point){iat, q}, x->dims[j], one);
+            at[j] = em_loaded_index(em, n, em_value(em, n->in[1], iat, one), (struct em_point){iat, q}, x->dims[j],
+                                    one);
         }
         for (int32_t d = (int32_t)depth; d < x->rank; d++)
             at[d] = idx[q - 1 + d - depth];
@@ -134,7 +145,8 @@ static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool b
             em_store(em, v, idx, em_const(em, register_elem(t->elem), 1, 0, 0));
         return;
     }
-    expr_id zero = ex_const(em->x, 0), lo = ex_const(em->x, -s->halo[d]), hi = ex_addc(em->x, t->dims[d], s->halo[s->rank + d]);
+    expr_id zero = ex_const(em->x, 0), lo = ex_const(em->x, -s->halo[d]),
+            hi = ex_addc(em->x, t->dims[d], s->halo[s->rank + d]);
     if (border) {
         halo_range(em, v, d, idx, lo, hi, true);
         return;

@@ -44,7 +44,8 @@ static void partial_begin(struct em *em, struct tiling *t)
         return;
     uint32_t lanes = em_expr_lanes(em, t->piece[0]);
     t->combine = em_monoid(node_str(n, "monoid", "sum"), ELEM_F32);
-    em_scratch_store(em, t->partial, ex_const(em->x, 0), reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, lanes ? lanes : 1));
+    em_scratch_store(em, t->partial, ex_const(em->x, 0),
+                     reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, lanes ? lanes : 1));
 }
 
 static void partial_end(struct em *em, struct tiling *t)
@@ -122,7 +123,12 @@ static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uin
     return dim >= 0 && ex_is_const(em->x, t->t->dims[dim], &n) ? (n + size - 1) / size : 1;
 }
 
-struct b_tile { struct em *em; struct tiling *t; expr_id at; uint32_t count; };
+struct b_tile {
+    struct em *em;
+    struct tiling *t;
+    expr_id at;
+    uint32_t count;
+};
 static void tile_a(void *user, expr_id at, uint32_t count)
 {
     const struct b_tile *b = user;
@@ -131,7 +137,8 @@ static void tile_a(void *user, expr_id at, uint32_t count)
     if (t->s->early && !t->fixed_b) {
         int64_t in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
         expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), ex_div(em->x, b->at, ex_const(em->x, b->count)));
-        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), ex_div(em->x, at, ex_const(em->x, count))), t->lines * in_b * in_a);
+        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), ex_div(em->x, at, ex_const(em->x, count))),
+                   t->lines * in_b * in_a);
     }
     tile_body(em, t, at, count, b->at, b->count);
 }
@@ -141,7 +148,10 @@ void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count)
     tile_split(em, t, t->s->a, t->s->ta, tile_a, &(struct b_tile){em, t, at, count});
 }
 
-struct tile_call { struct em *em; struct tiling *t; };
+struct tile_call {
+    struct em *em;
+    struct tiling *t;
+};
 
 static void tile_row(void *user, expr_id at, uint32_t count)
 {
@@ -251,7 +261,8 @@ static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id 
     struct em_for l;
     int64_t most = (int64_t)t->s->chunk * (e.small + (e.large > 0));
     t->row0 = ex_mulc(x, chunk, t->s->chunk);
-    expr_id end = ex_min(x, ex_addc(x, t->row0, t->s->chunk), ex_const(x, e.tiles)), first = flat_first(em, &e, t->row0);
+    expr_id end = ex_min(x, ex_addc(x, t->row0, t->s->chunk), ex_const(x, e.tiles)),
+            first = flat_first(em, &e, t->row0);
     expr_id count = ex_sub(x, flat_first(em, &e, end), first);
     t->here = ex_sub(x, end, t->row0);
     if (!ex_is_const(x, chunk, &(int64_t){0})) {
@@ -265,9 +276,15 @@ static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id 
 }
 
 /* The parallel loops: what is not tiled, blocks of vectors, then tiles or chunks of tiles. */
-struct tile_loops { struct loop loop[RANK_MAX + 4]; uint32_t n, block, rows; };
+struct tile_loops {
+    struct loop loop[RANK_MAX + 4];
+    uint32_t n, block, rows;
+};
 
-static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent) { l->loop[l->n++] = (struct loop){dim, extent, {0}}; }
+static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent)
+{
+    l->loop[l->n++] = (struct loop){dim, extent, {0}};
+}
 
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
@@ -289,14 +306,17 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
             loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
     if (t->s->windows) {
-        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk)));
+        loop_add(&l, -1,
+                 ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk)));
         return l;
     }
     t->fixed_b = tile_rows_apart(em->x, t->t, t->s);
     if (t->fixed_b)
         loop_add(&l, -1, ex_const(em->x, tile_count(em->x, t->t, t->s)));
     else if (t->s->flat)
-        loop_add(&l, -1, ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles), ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
+        loop_add(&l, -1,
+                 ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles),
+                            ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
     return l;
 }
 
@@ -348,7 +368,8 @@ bool emit_tiled(struct em *em)
             t.row0 = ex_mulc(x, l.loop[l.rows].var, s->tb);
         ahead_begin(em, &t);
         if (rows)
-            ahead_tile(em, &t, ex_add(x, ex_mulc(x, t.line, tile_count(x, t.t, s)), ex_div(x, t.row0, ex_const(x, s->tb))),
+            ahead_tile(em, &t,
+                       ex_add(x, ex_mulc(x, t.line, tile_count(x, t.t, s)), ex_div(x, t.row0, ex_const(x, s->tb))),
                        t.lines * tile_count(x, t.t, s));
         if (s->blocks)
             block_vectors(em, &t, l.loop[l.block].var);

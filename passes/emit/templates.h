@@ -5,7 +5,11 @@
 #include "passes/emit/emit.h"
 
 /* Flattens loops [0, extent) into one parallel index; sets each var. */
-struct loop { int32_t dim; expr_id extent; expr_id var; };
+struct loop {
+    int32_t dim;
+    expr_id extent;
+    expr_id var;
+};
 void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
 /* The points of a dim of n that vector number `vector` has, of so many lanes; the last one's are masked. */
 expr_id em_vector_lanes(struct em *, expr_id n, uint32_t lanes, expr_id vector);

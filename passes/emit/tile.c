@@ -17,7 +17,8 @@ void em_tiles(struct em *em, expr_id n, int64_t size, em_tile_fn *fn, void *user
     for (uint32_t k = 0; k < 3; k++) {
         if (sizes[k] < 1 || (k > 0 && sizes[k] == sizes[k - 1]) || (known && k == 0 && !e.large))
             continue;
-        expr_id count = known ? ex_const(x, k ? e.tiles - e.large : e.large) : ex_div(x, ex_sub(x, n, done), ex_const(x, sizes[k]));
+        expr_id count = known ? ex_const(x, k ? e.tiles - e.large : e.large)
+                              : ex_div(x, ex_sub(x, n, done), ex_const(x, sizes[k]));
         expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
         fn(user, ex_add(x, done, ex_mulc(x, i, sizes[k])), (uint32_t)sizes[k]);
         em_for_end(em, &l, NULL, NULL);
@@ -38,11 +39,13 @@ void em_tile_number(struct em *em, const struct even *e, expr_id number, em_tile
     fn(user, ex_mulc(x, em_pin(em, number, 0, e->large - 1), e->small + 1), (uint32_t)e->small + 1);
     em_if_end(em, &iff);
     em_if_begin(em, &iff, em_cond(em, ex_le(x, border, number)));
-    fn(user, ex_addc(x, ex_mulc(x, em_pin(em, number, e->large, e->tiles - 1), e->small), e->large), (uint32_t)e->small);
+    fn(user, ex_addc(x, ex_mulc(x, em_pin(em, number, e->large, e->tiles - 1), e->small), e->large),
+       (uint32_t)e->small);
     em_if_end(em, &iff);
 }
 
-uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest, uint32_t lanes, expr_id *piece, uint32_t *of)
+uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest, uint32_t lanes, expr_id *piece,
+                   uint32_t *of)
 {
     struct exprs *x = em->x;
     for (uint32_t v = 0; v < vectors; v++) {
@@ -60,7 +63,8 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
     return vectors + 1;
 }
 
-void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands, void *user, lval *acc)
+void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands, void *user,
+                  lval *acc)
 {
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t j = 0; j < vectors; j++) {

@@ -17,7 +17,8 @@ void em_tile_number(struct em *, const struct even *, expr_id number, em_tile_fn
 
 /* Vectors along a dim from index base on: `vectors` of `lanes` points, then `rest` < lanes points in a narrower register where they are a
  * power of two, else masked. A point alone is no vector. piece: the index along the dim of each, of[]: their lanes; returns how many. */
-uint32_t em_pieces(struct em *, expr_id base, uint32_t vectors, uint32_t rest, uint32_t lanes, expr_id *piece, uint32_t *of);
+uint32_t em_pieces(struct em *, expr_id base, uint32_t vectors, uint32_t rest, uint32_t lanes, expr_id *piece,
+                   uint32_t *of);
 
 /* The two operands at a row and a vector of the tile; false: nothing is added there. */
 typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lval in[2]);

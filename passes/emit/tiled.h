@@ -11,28 +11,31 @@
 struct tiling {
     const struct tile_schedule *s;
     const struct node *n;
-    const struct type *t;            /* of the anchor's result */
+    const struct type *t; /* of the anchor's result */
     expr_id idx[RANK_MAX];
-    expr_id piece[8];                /* index along vec of each vector of the tile at hand */
+    expr_id piece[8]; /* index along vec of each vector of the tile at hand */
     uint32_t n_pieces;
-    bool fixed_b;                    /* the rows of b are a parallel index: only those at row0 */
-    int64_t lines;                   /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
-    expr_id line;                    /* ... the one at hand */
-    expr_id row0;                    /* of a flat tile: its number */
-    lval partial;                    /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
+    bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
+    int64_t lines; /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
+    expr_id line; /* ... the one at hand */
+    expr_id row0; /* of a flat tile: its number */
+    lval partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
-    expr_id here;                    /* as many tiles as the chunk at hand has, from row0 on */
-    struct {                         /* where the reduced dim is done in blocks (s->cut) */
-        int64_t points;              /* that a parallel index does at each, ... */
-        lval sums;                   /* ... and scratch for their sums between two */
-        expr_id from;                /* of the block at hand: its first index, ... */
-        int64_t n;                   /* ... how many, ... */
-        bool last;                   /* ... and whether the sums are then complete */
+    expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
+    struct { /* where the reduced dim is done in blocks (s->cut) */
+        int64_t points; /* that a parallel index does at each, ... */
+        lval sums; /* ... and scratch for their sums between two */
+        expr_id from; /* of the block at hand: its first index, ... */
+        int64_t n; /* ... how many, ... */
+        bool last; /* ... and whether the sums are then complete */
     } k;
 };
 
 /* A tile's first point along a and b, or the first number of a flat one's, and its points along a. */
-struct tile_at { expr_id a, b; uint32_t ta; };
+struct tile_at {
+    expr_id a, b;
+    uint32_t ta;
+};
 
 /* All rows of the tile's block of vectors. */
 void tile_rows(struct em *, struct tiling *);

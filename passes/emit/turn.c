@@ -8,9 +8,14 @@
 
 #include <string.h>
 
-struct axes { sym_id lane, column; };        /* the lane symbols of a square's two dims */
+struct axes {
+    sym_id lane, column;
+}; /* the lane symbols of a square's two dims */
 
-static bool whole(const struct em *em, expr_id n, uint32_t size) { return ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, size)), 0); }
+static bool whole(const struct em *em, expr_id n, uint32_t size)
+{
+    return ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, size)), 0);
+}
 
 struct turn turn_open(const struct em *em, const struct turn_schedule *s, int32_t vec, int32_t source)
 {
@@ -59,7 +64,8 @@ static lval joined(struct em *em, lval a, lval b)
 }
 
 /* Rows first, first + step ... of a square, `count` of them, a power of two, side by side. */
-static lval load_rows(struct em *em, const struct turn *t, const struct turned_load *l, struct axes a, uint32_t first, uint32_t count)
+static lval load_rows(struct em *em, const struct turn *t, const struct turned_load *l, struct axes a, uint32_t first,
+                      uint32_t count)
 {
     if (count > 1) {
         lval low = load_rows(em, t, l, a, first, count / 2);
@@ -111,7 +117,8 @@ static expr_id begin_of(struct em *em, expr_id i, expr_id extent, uint32_t size)
     expr_id begin = ex_mulc(em->x, i, size);
     int64_t hi = ex_hi(em->x, extent);
     return whole(em, extent, size) ? begin
-                                   : em_pin(em, ex_min(em->x, begin, ex_addc(em->x, extent, -(int64_t)size)), 0, hi == INT64_MAX ? hi : hi - size);
+                                   : em_pin(em, ex_min(em->x, begin, ex_addc(em->x, extent, -(int64_t)size)), 0,
+                                            hi == INT64_MAX ? hi : hi - size);
 }
 
 /* The loop over squares of a group of `size`, of n in all. */

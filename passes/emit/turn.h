@@ -8,9 +8,9 @@
 struct turn {
     const struct turn_schedule *s;
     int32_t vec, source;
-    expr_id n_vec, n_source;     /* squares along either */
-    expr_id groups;              /* of schedule.line squares along vec */
-    expr_id fits;                /* a condition: both extents hold a square; else points are computed without squares */
+    expr_id n_vec, n_source; /* squares along either */
+    expr_id groups; /* of schedule.line squares along vec */
+    expr_id fits; /* a condition: both extents hold a square; else points are computed without squares */
 };
 /* Emits nothing. */
 struct turn turn_open(const struct em *, const struct turn_schedule *, int32_t vec, int32_t source);

@@ -23,7 +23,11 @@ static const struct em_sym *lane_sym(const struct em *em, expr_id e, bool *sever
 enum { LANES_MOST = 128 };
 
 /* How an address expression is reached: scalar, contiguous lanes, strided lanes, or a vector of indices. */
-struct reach { enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how; uint32_t lanes; lval index, stride, mask; };
+struct reach {
+    enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how;
+    uint32_t lanes;
+    lval index, stride, mask;
+};
 
 static lval mask_and(struct em *em, lval a, lval b)
 {
@@ -100,10 +104,11 @@ static expr_id near_lanes(struct em *em, expr_id addr, uint8_t *from, uint32_t *
     const struct em_sym *lane = lane_sym(em, addr, &several);
     int64_t at[LANES_MOST], least = 0, most = 0;
     expr_id coef, rest, first = {0};
-    if (!lane || several || lane->lanes > LANES_MOST || (ex_linear(em->x, addr, lane->sym, &coef, &rest) && !ex_is(em->x, coef, -1)))
+    if (!lane || several || lane->lanes > LANES_MOST ||
+        (ex_linear(em->x, addr, lane->sym, &coef, &rest) && !ex_is(em->x, coef, -1)))
         return (expr_id){0};
     int64_t hi = ex_hi(em->x, ex_sym(em->x, lane->sym));
-    if (hi >= lane->lanes || (lane->mask.i && hi == lane->lanes - 1))     /* which lanes exist only the run knows */
+    if (hi >= lane->lanes || (lane->mask.i && hi == lane->lanes - 1)) /* which lanes exist only the run knows */
         return (expr_id){0};
     for (int64_t k = 0; k <= hi; k++) {
         expr_id to = ex_const(em->x, k), here = ex_subst(em->x, addr, &lane->sym, &to, 1);
@@ -222,10 +227,10 @@ static void out_point(struct em *em, const expr_id *idx, expr_id *at)
 {
     value_id out = em->k->outs.data[0];
     memcpy(at, idx, (size_t)value_type(em->g, out)->rank * sizeof *at);
-    bool moved = false;   /* what is passed begins with the piece */
+    bool moved = false; /* what is passed begins with the piece */
     for (uint32_t i = 0; i < em->args.n; i++)
         moved |= em->args.data[i].value.i == out.i && em->args.data[i].start.i;
-    if (em->k->piece && !moved) {   /* behind the operands before it */
+    if (em->k->piece && !moved) { /* behind the operands before it */
         const struct node *n = graph_node(em->g, graph_value(em->g, out)->def);
         int64_t axis = node_int(n, "axis", 0);
         for (uint32_t j = 0; j + 1 < em->k->piece; j++)
@@ -257,12 +262,14 @@ static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, ex
     return hash_mix(h, rank ? hash_bytes(idx, (size_t)rank * sizeof *idx) : 0);
 }
 
-static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
+static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const expr_id *idx, expr_id cond,
+                                 uint32_t group)
 {
     size_t size = (size_t)value_type(em->g, v)->rank * sizeof *idx;
     for (uint32_t i = (uint32_t)key & (em->memo_cap - 1);; i = (i + 1) & (em->memo_cap - 1)) {
         struct em_memo *e = &em->memo[i];
-        if (!e->value.i || (e->key == key && e->value.i == v.i && e->cond.i == cond.i && e->group == group && !memcmp(e->idx, idx, size)))
+        if (!e->value.i || (e->key == key && e->value.i == v.i && e->cond.i == cond.i && e->group == group &&
+                            !memcmp(e->idx, idx, size)))
             return e;
     }
 }
@@ -282,7 +289,8 @@ void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, ui
     struct em_memo *e = memo_slot(em, key, v, idx, cond, group);
     em->memo_n += !e->value.i;
     int32_t rank = value_type(em->g, v)->rank;
-    *e = (struct em_memo){key, v, arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx), cond, group, result};
+    *e = (struct em_memo){key,  v,     arena_copy(em->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx),
+                          cond, group, result};
 }
 
 lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
@@ -371,7 +379,7 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_p
         lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
         if (ex_truth(em->x, cond) != TRUE_)
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
-        if (live.i)   /* lanes past the end hold nothing */
+        if (live.i) /* lanes past the end hold nothing */
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
         em_check(em, ok, -9, n->src.i, "index out of range");
         /* The check leaves at the end of the chunk's index; until then stay inside. */
@@ -379,7 +387,7 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_p
     }
     int64_t hi = ex_hi(em->x, dim);
     expr_id bound = em_bind(em, i, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
-    if (live.i && em->syms.data[em->syms.n - 1].vector)   /* nor do they read: there may be no element at all */
+    if (live.i && em->syms.data[em->syms.n - 1].vector) /* nor do they read: there may be no element at all */
         em->syms.data[em->syms.n - 1].mask = live;
     return bound;
 }
@@ -393,7 +401,8 @@ static lval index_value(struct em *em, const struct node *n, const expr_id *idx,
         if (a.component >= 0)
             a.index[a.component] = ex_const(em->x, j);
         lval i = em_value(em, n->in[1], a.index, cond);
-        a.at[a.dim + j] = em_loaded_index(em, n, i, (struct em_point){a.index, of_index->rank}, t->dims[a.dim + j], cond);
+        a.at[a.dim + j] = em_loaded_index(em, n, i, (struct em_point){a.index, of_index->rank}, t->dims[a.dim + j],
+                                          cond);
     }
     return em_value(em, n->in[0], a.at, cond);
 }
@@ -463,7 +472,7 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
     lval r = em_recall(em, v, idx, cond, 0);
-    if (r.i && !(em->k->locals.n && em_local_rides(em, v)))   /* a ride has to store each point */
+    if (r.i && !(em->k->locals.n && em_local_rides(em, v))) /* a ride has to store each point */
         return r;
     if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
         em_remember(em, v, idx, cond, 0, r);
@@ -483,7 +492,8 @@ lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         r = em_load(em, v, idx, cond);
     } else {
         if (++em->nesting > MAX_NESTING)
-            context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "more than %d operators lie between stored values", MAX_NESTING);
+            context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "more than %d operators lie between stored values",
+                           MAX_NESTING);
         r = em_compute(em, v, idx, cond);
         em->nesting--;
     }

@@ -24,10 +24,15 @@ void em_weave_next(struct em *em, struct em_weave *w)
 static bool may_move(const struct lstmt *s)
 {
     switch (s->op) {
-    case L_FOR: case L_PARALLEL: case L_IF: case L_YIELD: case L_CHECK: case L_CALL: case L_LAUNCH: case L_LOCAL:
-        return false;
-    default:
-        return true;
+    case L_FOR:
+    case L_PARALLEL:
+    case L_IF:
+    case L_YIELD:
+    case L_CHECK:
+    case L_CALL:
+    case L_LAUNCH:
+    case L_LOCAL: return false;
+    default: return true;
     }
 }
 

@@ -23,30 +23,34 @@
 #define NONE 0u
 #define MANY UINT32_MAX
 enum {
-    MAX_INLINE = 48,         /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
-    ROWS_LEAST = 8, ROW_LONG = 1 << 15
+    MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    ROWS_LEAST = 8,
+    ROW_LONG = 1 << 15
 };
 struct demand {
-    uint32_t kernel;         /* id + 1, or NONE, or MANY */
-    bool hard;               /* memory wanted: stored, or a cheap view of something stored */
-    bool plain;              /* ... in row-major order */
-    bool bijective;          /* wanted at exactly the points of the kernel's domain */
-    bool several_points;     /* wanted at different points of the same kernel */
-    uint32_t context;        /* node.i of the inner reduction that wants it; 0: the kernel's own points */
-    const expr_id *idx;      /* point in terms of the kernel's domain symbols */
-    node_id via;             /* consumer through which the demand came first */
-    uint32_t depth;          /* nodes between the value and what is stored */
+    uint32_t kernel; /* id + 1, or NONE, or MANY */
+    bool hard; /* memory wanted: stored, or a cheap view of something stored */
+    bool plain; /* ... in row-major order */
+    bool bijective; /* wanted at exactly the points of the kernel's domain */
+    bool several_points; /* wanted at different points of the same kernel */
+    uint32_t context; /* node.i of the inner reduction that wants it; 0: the kernel's own points */
+    const expr_id *idx; /* point in terms of the kernel's domain symbols */
+    node_id via; /* consumer through which the demand came first */
+    uint32_t depth; /* nodes between the value and what is stored */
 };
 struct fuser {
     struct module *m;
     struct graph *g;
     struct exprs *x;
-    struct demand *demand;   /* by value */
-    bool *required;          /* by value */
-    VEC(sym_id) domain_first;    /* by kernel: first of its domain symbols (consecutive) */
+    struct demand *demand; /* by value */
+    bool *required; /* by value */
+    VEC(sym_id) domain_first; /* by kernel: first of its domain symbols (consecutive) */
 };
 
-static bool is_stored_const(const struct fuser *f, value_id v) { return value_is_const(f->g, v); }
+static bool is_stored_const(const struct fuser *f, value_id v)
+{
+    return value_is_const(f->g, v);
+}
 
 static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
 {
@@ -101,14 +105,14 @@ static void demand_hard(struct fuser *f, value_id v, uint32_t kernel, uint32_t d
 }
 
 /* The kernel wants operand v of node n at the points idx. */
-static void demand_at(struct fuser *f, value_id v, node_id via, const struct demand *from, const expr_id *idx, bool bijective,
-                      uint32_t context)
+static void demand_at(struct fuser *f, value_id v, node_id via, const struct demand *from, const expr_id *idx,
+                      bool bijective, uint32_t context)
 {
     if (is_stored_const(f, v))
         return;
     int32_t rank = value_type(f->g, v)->rank;
-    struct demand want = {.kernel = from->kernel, .bijective = bijective, .context = context, .via = via,
-                          .depth = from->depth + 1};
+    struct demand want = {
+        .kernel = from->kernel, .bijective = bijective, .context = context, .via = via, .depth = from->depth + 1};
     want.idx = arena_copy(f->m->arena, idx, (size_t)rank * sizeof *idx);
     demand_add(f, v, want);
 }
@@ -287,7 +291,8 @@ static bool dear(const struct fuser *f, value_id v, int depth)
     if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
         return false;
     const struct node *n = graph_node(f->g, value->def);
-    if (op_cost(n->op) == COST_DEAR && !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
+    if (op_cost(n->op) == COST_DEAR &&
+        !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
         return true;
     if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
         return false;
@@ -356,7 +361,8 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
         return false;
     expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
-    bool stage = k->form.staged.i && d->context == graph_value(f->g, k->form.staged)->def.i;   /* ... anew for each chunk */
+    bool stage = k->form.staged.i &&
+                 d->context == graph_value(f->g, k->form.staged)->def.i; /* ... anew for each chunk */
     const struct type *dom = value_type(f->g, stage ? k->form.staged : k->domain);
     expr_id all = shape_count(f->x, dom->dims, dom->rank);
     return mine.i != all.i && (d->context == 0 || stage);
@@ -387,7 +393,8 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
     return shared || f->m->opt_level == 0 ||
-           (op_cost(n->op) != COST_CHEAP && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+           (op_cost(n->op) != COST_CHEAP &&
+            ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
 
 /* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
@@ -418,7 +425,7 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
     struct demand *d = &f->demand[v.i], own;
     bool view = op_shape(n->op) == SHAPE_VIEW, store = wants_store(f, n, d, required);
     if (view && !store) {
-        if (d->kernel == MANY || d->hard) {   /* free for every consumer: the base is what has to be in memory */
+        if (d->kernel == MANY || d->hard) { /* free for every consumer: the base is what has to be in memory */
             if (d->kernel != MANY)
                 f->m->kernel_of[id.i] = NONE;
             for (uint32_t k = 0; k < n->n_in; k++)
@@ -517,7 +524,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     if (n->op == OP_REDUCE) {
         struct demand at = *d;
         at.bijective = false;
-        if (d != &own) {   /* the result's own point: as its consumers want it */
+        if (d != &own) { /* the result's own point: as its consumers want it */
             at = f->demand[v.i];
             at.bijective = false;
         }
@@ -546,7 +553,7 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
     kernel_add(f, k, id);
     for (uint32_t i = 0; i < n->n_in; i++) {
         demand_hard(f, n->in[i], k, 0);
-        value_id v = view_plain(f->g, n->in[i]);   /* the call reads it row-major */
+        value_id v = view_plain(f->g, n->in[i]); /* the call reads it row-major */
         if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !is_stored_const(f, v))
             f->required[v.i] = true;
     }
@@ -582,21 +589,15 @@ static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t or
     case SHAPE_MAP:
     case SHAPE_POINT:
     case SHAPE_INDEX:
-    case SHAPE_VIEW:
-        fuse_map(f, id, region, order, required);
-        break;
+    case SHAPE_VIEW: fuse_map(f, id, region, order, required); break;
     case SHAPE_OPAQUE:
-    case SHAPE_CONTROL:
-        fuse_call(f, id, region, order);
-        break;
+    case SHAPE_CONTROL: fuse_call(f, id, region, order); break;
     case SHAPE_SCAN:
     case SHAPE_SCATTER:
         required = true;
         fuse_reduce(f, id, region, order, required);
         break;
-    default:
-        fuse_reduce(f, id, region, order, required);
-        break;
+    default: fuse_reduce(f, id, region, order, required); break;
     }
 }
 
@@ -637,7 +638,7 @@ static void require_roots(struct fuser *f)
             require(f, region->results.data[i]);
         if (r == 1)
             continue;
-        for (uint32_t i = 0; i < region->nodes.n; i++) {   /* captures */
+        for (uint32_t i = 0; i < region->nodes.n; i++) { /* captures */
             const struct node *n = graph_node(g, region->nodes.data[i]);
             for (uint32_t k = 0; k < n->n_in; k++) {
                 const struct value *v = graph_value(g, n->in[k]);
@@ -650,8 +651,7 @@ static void require_roots(struct fuser *f)
         require(f, g->outputs.data[k].value);
     for (sym_id s = sym_next(f->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(f->x, SYM_VALUE, s)) {
         const struct symbol *sym = sym_get(f->x, s);
-        if (sym->value && sym->value < f->m->n_values &&
-            !value_is_const(g, (value_id){sym->value}))
+        if (sym->value && sym->value < f->m->n_values && !value_is_const(g, (value_id){sym->value}))
             require(f, (value_id){sym->value});
     }
 }

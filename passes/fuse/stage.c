@@ -16,8 +16,15 @@
 
 /* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that L2 does not
  * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */
-enum { DEPTH_MAX = 8, LEAST_POINTS = 96, POINTS_MAX = 1 << 24, LEAST_CHANNELS = 16, CHANNELS_MAX = 4096,
-       TILE_MAPS = 6, ROW_MOST = 1 << 16 };
+enum {
+    DEPTH_MAX = 8,
+    LEAST_POINTS = 96,
+    POINTS_MAX = 1 << 24,
+    LEAST_CHANNELS = 16,
+    CHANNELS_MAX = 4096,
+    TILE_MAPS = 6,
+    ROW_MOST = 1 << 16
+};
 
 /* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
 static bool leaves_stored(const struct module *m, value_id v, int depth)
@@ -28,7 +35,7 @@ static bool leaves_stored(const struct module *m, value_id v, int depth)
     const struct node *n = graph_node(m->g, value->def);
     if (n->op == OP_CONCAT && depth > 0)
         return true;
-    if (n->op == OP_BROADCAST)   /* small, whatever makes it */
+    if (n->op == OP_BROADCAST) /* small, whatever makes it */
         return true;
     if (!op_is_pointwise(n->op) || op_shape(n->op) == SHAPE_INDEX || depth > DEPTH_MAX)
         return false;
@@ -44,12 +51,14 @@ static bool is_pointwise(const struct module *m, const struct node *n)
     struct exprs *x = m->ctx->exprs;
     const struct type *w = value_type(m->g, n->in[1]);
     uint32_t c;
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || w->rank < 4 || dot_group(m, n) > 1 || conv_pixel_lanes(m, n))
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || w->rank < 4 || dot_group(m, n) > 1 ||
+        conv_pixel_lanes(m, n))
         return false;
     const int64_t *strides = node_ints(n, "strides", &c), *xdil = node_ints(n, "xdil", &c);
     const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
     for (int32_t d = 0; d < w->rank - 2; d++)
-        if (!ex_is(x, w->dims[2 + d], 1) || strides[d] != 1 || xdil[d] != 1 || !ex_is(x, lo[d], 0) || !ex_is(x, hi[d], 0))
+        if (!ex_is(x, w->dims[2 + d], 1) || strides[d] != 1 || xdil[d] != 1 || !ex_is(x, lo[d], 0) ||
+            !ex_is(x, hi[d], 0))
             return false;
     return true;
 }
@@ -76,15 +85,19 @@ static bool is_chunked(const struct module *m, const struct kernel *k, value_id 
     const struct node *n = graph_node(m->g, k->anchor);
     const struct type *t = value_type(m->g, v);
     int64_t oc, ic, rows, columns, points;
-    if (!is_pointwise(m, n) || !ex_is_const(x, value_type(m->g, n->in[1])->dims[0], &oc) || !ex_is_const(x, t->dims[1], &ic) ||
-        !ex_is_const(x, t->dims[t->rank - 2], &rows) || !ex_is_const(x, t->dims[t->rank - 1], &columns))
+    if (!is_pointwise(m, n) || !ex_is_const(x, value_type(m->g, n->in[1])->dims[0], &oc) ||
+        !ex_is_const(x, t->dims[1], &ic) || !ex_is_const(x, t->dims[t->rank - 2], &rows) ||
+        !ex_is_const(x, t->dims[t->rank - 1], &columns))
         return false;
-    return rows >= 2 && columns >= 2 && ic >= 1 && ic <= CHANNELS_MAX && oc >= 1 && mul_i64(rows, columns, &points) && points <= POINTS_MAX &&
-           (m->always || is_worth(m, n));
+    return rows >= 2 && columns >= 2 && ic >= 1 && ic <= CHANNELS_MAX && oc >= 1 && mul_i64(rows, columns, &points) &&
+           points <= POINTS_MAX && (m->always || is_worth(m, n));
 }
 
 /* What computing v again and again costs: its maps, and the values of its shape that they read. */
-struct work { uint32_t maps, sources; bool dear, ports; };
+struct work {
+    uint32_t maps, sources;
+    bool dear, ports;
+};
 static void work_of(const struct module *m, const struct type *shape, value_id v, int depth, struct work *w)
 {
     const struct value *value = graph_value(m->g, v);
@@ -134,12 +147,16 @@ static int64_t row_bytes(const struct module *m, const struct node *n, const str
     const struct type *w = value_type(m->g, n->in[1]);
     uint32_t c;
     int64_t below, above, taps, columns, channels, rows, bytes;
-    if (!ex_is_const(x, t->dims[3], &columns) || !ex_is_const(x, t->dims[1], &channels) || !ex_is_const(x, w->dims[2], &taps) ||
-        !conv_reach(m->g, n, 1, 1, &below, &above) || !mul_i64(taps - 1, node_ints(n, "dilations", &c)[0], &rows) ||
-        below > ROW_MOST || above > ROW_MOST || columns > ROW_MOST || rows > ROW_MOST || channels > CHANNELS_MAX)
+    if (!ex_is_const(x, t->dims[3], &columns) || !ex_is_const(x, t->dims[1], &channels) ||
+        !ex_is_const(x, w->dims[2], &taps) || !conv_reach(m->g, n, 1, 1, &below, &above) ||
+        !mul_i64(taps - 1, node_ints(n, "dilations", &c)[0], &rows) || below > ROW_MOST || above > ROW_MOST ||
+        columns > ROW_MOST || rows > ROW_MOST || channels > CHANNELS_MAX)
         return 0;
     channels = conv_depthwise(m->g, n) ? CHANNEL_BLOCK : channels;
-    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) && bytes <= budget(machine_common(), SHARE_L2_ROW_OF_CHANNELS) ? bytes : 0;
+    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) &&
+                   bytes <= budget(machine_common(), SHARE_L2_ROW_OF_CHANNELS)
+               ? bytes
+               : 0;
 }
 
 /* Several taps, whose rows of the operand wait in scratch; results in blocks of channels. */
@@ -159,8 +176,8 @@ static bool is_by_rows(const struct module *m, const struct kernel *k, value_id 
     for (uint32_t i = 0; i < m->g->outputs.n && !m->always; i++)
         if (m->g->outputs.data[i].value.i == k->outs.data[0].i)
             return false;
-    if (xdil[0] != 1 || xdil[1] != 1 || !ex_is_const(x, t->dims[2], &rows) || !ex_is_const(x, y->dims[2], &rows) || rows < 1 ||
-        !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) ||
+    if (xdil[0] != 1 || xdil[1] != 1 || !ex_is_const(x, t->dims[2], &rows) || !ex_is_const(x, y->dims[2], &rows) ||
+        rows < 1 || !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) ||
         (ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1)))
         return false;
     work_of(m, t, v, 0, &work);

@@ -14,11 +14,19 @@
 #include <float.h>
 #include <string.h>
 
-enum { MAX_STEPS = 24, MAX_VISITS = 128, ROWS_LEAST = 8 /* fewer leave most lanes idle */, ROWS_BLOCK = 64 /* of a block, at most */,
-       LOWEST = -80 /* its exponential is less than half a last bit of the sum, which is 1 at least */ };
+enum {
+    MAX_STEPS = 24,
+    MAX_VISITS = 128,
+    ROWS_LEAST = 8 /* fewer leave most lanes idle */,
+    ROWS_BLOCK = 64 /* of a block, at most */,
+    LOWEST = -80 /* its exponential is less than half a last bit of the sum, which is 1 at least */
+};
 
 /* Of a head: the rows of Q of a block stay in L2. */
-static int64_t size_most(void) { return budget(machine_common(), SHARE_L2_QUERIES) / (ROWS_BLOCK * 4); }
+static int64_t size_most(void)
+{
+    return budget(machine_common(), SHARE_L2_QUERIES) / (ROWS_BLOCK * 4);
+}
 
 struct finder {
     struct module *m;
@@ -67,7 +75,8 @@ static value_id spread_of(struct finder *f, value_id v, expr_id *idx)
 }
 
 /* Is v at point `at` the reduction, over the dim `axis` alone, of the line of x that point idx lies in? */
-static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const char *monoid, value_id x, const expr_id *idx, int32_t axis)
+static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const char *monoid, value_id x,
+                      const expr_id *idx, int32_t axis)
 {
     const struct node *n = inner(f, v, OP_REDUCE, 1);
     uint32_t n_axes;
@@ -145,7 +154,8 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
         return false;
     memcpy(at, idx, size);
     a->z = n->in[0];
-    double lowest = -FLT_MAX;    /* of a maximum: applied where the terms are; a higher one were wrong for the spans before */
+    double lowest =
+        -FLT_MAX; /* of a maximum: applied where the terms are; a higher one were wrong for the spans before */
     a->max = raised_from(f, spread_of(f, n->in[1], at), at, &lowest);
     return lowest <= -FLT_MAX && is_reduce(f, a->max, at, "max", a->z, idx, axis);
 }
@@ -172,7 +182,8 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     for (uint32_t i = 0; i < rows->n_batch; i++)
         point[rows->batch[i]] = idx[i];
     point[rows->free] = f->row;
-    point[rows->contract] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "a%u.d", f->a->values.i), 0, size - 1));
+    point[rows->contract] = ex_sym(
+        f->x, sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "a%u.d", f->a->values.i), 0, size - 1));
     f->a->row_point = point;
     return true;
 }
@@ -204,12 +215,14 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
             view_index(f->g, n, k, idx, at, &cond);
         if (!find_scores(f, n->in[k], at, depth + 1))
             continue;
-        VEC_PUSH(f->m->arena, &f->a->to_scores, ((struct attention_step){id, k}));    /* from the scores on: turned later */
+        VEC_PUSH(f->m->arena, &f->a->to_scores,
+                 ((struct attention_step){id, k})); /* from the scores on: turned later */
         VEC_PUSH(f->m->arena, &f->a->nodes, id);
         for (uint32_t o = 0; o < n->n_in; o++)
             if (o != k)
                 VEC_PUSH(f->m->arena, &f->a->sides,
-                         ((struct attention_side){n->in[o], id, arena_copy(f->m->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx)}));
+                         ((struct attention_side){
+                             n->in[o], id, arena_copy(f->m->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx)}));
         return true;
     }
     return false;
@@ -248,7 +261,8 @@ static bool match(struct finder *f, const struct node *n)
     const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
     if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v) || t->elem != ELEM_F32 || vt->elem != ELEM_F32 ||
         value_type(f->g, n->out[0])->elem != ELEM_F32 || !ex_is_const(f->x, vt->dims[v.free], &size) || size < 1 ||
-        size > size_most() || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) || !fixed_or_open(f, t->dims[p.contract], 1))
+        size > size_most() || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) ||
+        !fixed_or_open(f, t->dims[p.contract], 1))
         return false;
     point_of_p(f, t, &p, idx);
     for (const struct node *view = def_of(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
@@ -280,7 +294,8 @@ bool attention_note(struct module *m, node_id id)
     const struct node *n = graph_node(m->g, id);
     struct attention a = {.values = id};
     struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
-    if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] || m->attention_of[id.i])   /* another's */
+    if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] ||
+        m->attention_of[id.i]) /* another's */
         return false;
     for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
         struct attention_step s = a.to_scores.data[j];
@@ -323,7 +338,10 @@ static void walk(const struct graph *g, const struct attention_step *steps, uint
     }
 }
 
-void attention_point_z(const struct graph *g, const struct attention *a, expr_id *idx) { walk(g, a->to_z.data, a->to_z.n, idx); }
+void attention_point_z(const struct graph *g, const struct attention *a, expr_id *idx)
+{
+    walk(g, a->to_z.data, a->to_z.n, idx);
+}
 
 void attention_point_scores(const struct graph *g, const struct attention *a, expr_id *idx)
 {

@@ -11,9 +11,16 @@
 #include "passes/module/module.h"
 
 /* A node on the way from p back to the scores, and which of its operands leads there. */
-struct attention_step { node_id node; uint32_t operand; };
+struct attention_step {
+    node_id node;
+    uint32_t operand;
+};
 /* An operand of a map on that way that does not come from the scores, and the point at which it is wanted. */
-struct attention_side { value_id value; node_id via; const expr_id *idx; };
+struct attention_side {
+    value_id value;
+    node_id via;
+    const expr_id *idx;
+};
 struct attention {
     node_id scores, values;
     value_id z, terms;           /* what the softmax is of; exp(z - max), of which small ones are 0 */
@@ -22,8 +29,9 @@ struct attention {
     uint32_t rows_of;            /* which operand of `scores` the rows of p come from: 0 or 1 */
     VEC(struct attention_step) to_z, to_scores;    /* views from p to z; views and maps from z to the scores */
     VEC(struct attention_side) sides;
-    const expr_id *row_point;    /* at which the rows' operand of the scores is wanted, once each: symbols for all points of it */
-    VEC(node_id) nodes;          /* computed inside, `values` apart */
+    const expr_id
+        *row_point; /* at which the rows' operand of the scores is wanted, once each: symbols for all points of it */
+    VEC(node_id) nodes; /* computed inside, `values` apart */
 };
 
 /* The pass find_attention finds them all (module.attention_of). A value on the way that anybody else reads stays in memory: not one. */

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { RECENT = 64 };            /* concats looked back at: a dense block's predecessor is the last one */
+enum { RECENT = 64 }; /* concats looked back at: a dense block's predecessor is the last one */
 
 /* Does `later` begin with all operands of `earlier`, along the same axis, and go on? */
 static bool is_prefix(const struct node *earlier, const struct node *later)
@@ -41,9 +41,12 @@ static value_id shortened(struct graph *g, node_id id, uint32_t n_first, value_i
 static void merge_region(struct graph *g, region_id id)
 {
     VEC(node_id) nodes = {0};
-    struct { node_id node; value_id result; } recent[RECENT];      /* as it was; what stands for its result now */
+    struct {
+        node_id node;
+        value_id result;
+    } recent[RECENT]; /* as it was; what stands for its result now */
     uint32_t n_recent = 0;
-    for (uint32_t i = 0; i < graph_get_region(g, id)->nodes.n; i++)      /* the list grows while nodes are replaced */
+    for (uint32_t i = 0; i < graph_get_region(g, id)->nodes.n; i++) /* the list grows while nodes are replaced */
         VEC_PUSH(&g->arena, &nodes, graph_get_region(g, id)->nodes.data[i]);
     for (uint32_t i = 0; i < nodes.n; i++) {
         node_id at = nodes.data[i];

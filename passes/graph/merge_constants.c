@@ -11,7 +11,10 @@
 
 enum { SAMPLES = 64, SLOTS_MIN = 64, BYTES_MIN = 64 };    /* smaller ones are written into the code, not stored */
 
-struct entry { node_id node; uint64_t key; };
+struct entry {
+    node_id node;
+    uint64_t key;
+};
 struct merger {
     struct graph *g;
     struct entry *slots;
@@ -37,7 +40,8 @@ static void collect(struct merger *m, region_id id)
     for (uint32_t i = 0; i < region->nodes.n; i++) {
         const struct node *node = graph_node(m->g, region->nodes.data[i]);
         const struct attr *data = node->op == OP_CONSTANT && !node->dead ? node_attr(node, "data") : NULL;
-        if (data && data->kind == ATTR_DATA && data->u.data.size >= BYTES_MIN && value_type(m->g, node->out[0])->elem != ELEM_STR)
+        if (data && data->kind == ATTR_DATA && data->u.data.size >= BYTES_MIN &&
+            value_type(m->g, node->out[0])->elem != ELEM_STR)
             VEC_PUSH(&m->g->arena, &m->found, region->nodes.data[i]);
         for (uint32_t k = 0; !node->dead && k < node->n_region; k++)
             collect(m, node->region[k]);

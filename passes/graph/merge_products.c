@@ -12,28 +12,31 @@
 #include "passes/module/module.h"
 
 enum {
-    TILE_PANELS = 4,             /* vectors of columns in a full register tile: wider products gain nothing */
-    GAIN_PERCENT = 10,           /* of the steps, at least */
-    WEIGHT_BYTES = 4 << 20,      /* of a merged constant: what is accepted is copied once */
+    TILE_PANELS = 4, /* vectors of columns in a full register tile: wider products gain nothing */
+    GAIN_PERCENT = 10, /* of the steps, at least */
+    WEIGHT_BYTES = 4 << 20, /* of a merged constant: what is accepted is copied once */
     MEMBERS = 256,
-    CONST_DEPTH = 8              /* operators over a constant (a transpose, a convert) that are looked through */
+    CONST_DEPTH = 8 /* operators over a constant (a transpose, a convert) that are looked through */
 };
 
 struct product {
-    node_id dot, last;           /* last: the dot, or the add of its bias */
-    value_id bias;               /* {0}: none */
+    node_id dot, last; /* last: the dot, or the add of its bias */
+    value_id bias; /* {0}: none */
     int64_t columns, bytes;
-    uint32_t next;               /* of the same first operand, later in the region: index + 1 */
+    uint32_t next; /* of the same first operand, later in the region: index + 1 */
     bool done;
 };
 struct merger {
     struct graph *g;
-    node_id *user;               /* by value: a node that reads it; the only one where it has one use */
-    uint32_t *first, *latest;    /* by first operand: index + 1 of products */
-    uint32_t n_values;           /* of those that existed at the start */
-    VEC(struct product) products;    /* of one region, in order */
+    node_id *user; /* by value: a node that reads it; the only one where it has one use */
+    uint32_t *first, *latest; /* by first operand: index + 1 of products */
+    uint32_t n_values; /* of those that existed at the start */
+    VEC(struct product) products; /* of one region, in order */
 };
-struct group { struct product *member[MEMBERS]; uint32_t n; };
+struct group {
+    struct product *member[MEMBERS];
+    uint32_t n;
+};
 
 /* ---- which ones ---------------------------------------------------------------------------------------------------- */
 
@@ -61,7 +64,8 @@ static value_id bias_of(struct graph *g, node_id add, value_id product, int64_t 
     if (value_op(g, c) == OP_BROADCAST)
         c = graph_node(g, graph_value(g, c)->def)->in[0];
     const struct type *t = value_type(g, c);
-    if (!value_is_const(g, c) || t->rank < 1 || !ex_is(g->ctx->exprs, t->dims[t->rank - 1], columns) || !own_constant(g, c, 0))
+    if (!value_is_const(g, c) || t->rank < 1 || !ex_is(g->ctx->exprs, t->dims[t->rank - 1], columns) ||
+        !own_constant(g, c, 0))
         return (value_id){0};
     for (int32_t i = 0; i + 1 < t->rank; i++)
         if (!ex_is(g->ctx->exprs, t->dims[i], 1))
@@ -82,8 +86,9 @@ static bool is_narrow(struct merger *m, node_id id, struct product *p)
     const struct type *w = value_type(g, n->in[1]);
     struct exprs *x = g->ctx->exprs;
     *p = (struct product){.dot = id, .last = id};
-    if (w->elem != ELEM_F32 || !ex_is_const(x, w->dims[d.free], &p->columns) || !ex_is_const(x, w->dims[d.contract], &rows) ||
-        p->columns < 1 || p->columns > (TILE_PANELS - 1) * CHANNEL_BLOCK || rows < 1 ||
+    if (w->elem != ELEM_F32 || !ex_is_const(x, w->dims[d.free], &p->columns) ||
+        !ex_is_const(x, w->dims[d.contract], &rows) || p->columns < 1 ||
+        p->columns > (TILE_PANELS - 1) * CHANNEL_BLOCK || rows < 1 ||
         !mul_i64(rows, p->columns * (int64_t)sizeof(float), &p->bytes) || !own_constant(g, n->in[1], 0))
         return false;
     value_id out = n->out[0];
@@ -103,7 +108,7 @@ static void collect(struct merger *m, region_id r)
         if (!is_narrow(m, region->nodes.data[i], &p))
             continue;
         uint32_t x = graph_node(m->g, p.dot)->in[0].i;
-        if (x >= m->n_values)    /* a slice that this pass made, read in an inner region */
+        if (x >= m->n_values) /* a slice that this pass made, read in an inner region */
             continue;
         VEC_PUSH(&m->g->arena, &m->products, p);
         if (m->first[x])
@@ -138,7 +143,8 @@ static bool group_of(struct merger *m, struct product *p, struct group *group)
     int64_t bytes = 0, columns = 0, steps = 0;
     group->n = 0;
     for (;;) {
-        if (!p->done && (!group->n || alike(m->g, group->member[0], p)) && group->n < MEMBERS && p->bytes <= WEIGHT_BYTES - bytes) {
+        if (!p->done && (!group->n || alike(m->g, group->member[0], p)) && group->n < MEMBERS &&
+            p->bytes <= WEIGHT_BYTES - bytes) {
             p->done = true;
             bytes += p->bytes;
             columns += p->columns;
@@ -154,8 +160,8 @@ static bool group_of(struct merger *m, struct product *p, struct group *group)
 /* ---- the merged product -------------------------------------------------------------------------------------------- */
 
 /* A node before `where`, its type inferred; {0} in, {0} out. */
-static value_id put(struct graph *g, node_id where, src_id src, enum op op, const value_id *in, uint32_t n_in, const struct attr *attr,
-                    uint32_t n_attr)
+static value_id put(struct graph *g, node_id where, src_id src, enum op op, const value_id *in, uint32_t n_in,
+                    const struct attr *attr, uint32_t n_attr)
 {
     struct type type;
     for (uint32_t i = 0; i < n_in; i++)
@@ -176,7 +182,8 @@ static value_id constant_before(struct graph *g, node_id where, value_id v)
     for (uint32_t i = 0; i < n.n_in; i++)
         in[i] = constant_before(g, where, n.in[i]);
     struct type type = *value_type(g, v);
-    value_id copy = graph_node(g, graph_insert_before(g, where, n.op, n.src, in, n.n_in, n.attr, n.n_attr, &type, 1))->out[0];
+    value_id copy =
+        graph_node(g, graph_insert_before(g, where, n.op, n.src, in, n.n_in, n.attr, n.n_attr, &type, 1))->out[0];
     graph_value_describe(g, copy, v);
     return copy;
 }
@@ -225,7 +232,8 @@ static bool replace(struct graph *g, const struct product *p, node_id where, val
         steps[i] = 1;
     }
     uint32_t rank = (uint32_t)t->rank;
-    struct attr attrs[] = {attr_exprs("starts", starts, rank), attr_exprs("sizes", t->dims, rank), attr_ints("steps", steps, rank)};
+    struct attr attrs[] = {attr_exprs("starts", starts, rank), attr_exprs("sizes", t->dims, rank),
+                           attr_ints("steps", steps, rank)};
     value_id part = put(g, where, last.src, OP_SLICE, &whole, 1, attrs, 3);
     if (!part.i)
         return false;
@@ -260,7 +268,7 @@ static void merge_region(struct merger *m, region_id r)
     for (uint32_t i = 0; i < m->products.n; i++) {
         uint32_t x = graph_node(m->g, m->products.data[i].dot)->in[0].i;
         if (x < m->n_values)
-            m->first[x] = 0;     /* for the next region */
+            m->first[x] = 0; /* for the next region */
     }
     for (uint32_t i = 0; i < m->products.n; i++)
         if (!m->products.data[i].done && group_of(m, &m->products.data[i], &group))

@@ -19,10 +19,21 @@
 
 #include <string.h>
 
-enum { BYTES_LEAST = 4096, RANK_MOST = 4, PAIRS = 16, SAMPLES = 64, TILE = 32, PROBES = 1 << 22, ROWS_LEAST = 1024, LINE = 64 };
+enum {
+    BYTES_LEAST = 4096,
+    RANK_MOST = 4,
+    PAIRS = 16,
+    SAMPLES = 64,
+    TILE = 32,
+    PROBES = 1 << 22,
+    ROWS_LEAST = 1024,
+    LINE = 64
+};
 
 /* The panels that a product wants, in dims of the constant: those of the order, outermost first, and where the lanes go. */
-struct panels { int32_t n, order[RANK_MAX], lanes; };
+struct panels {
+    int32_t n, order[RANK_MAX], lanes;
+};
 struct constant {
     value_id value;
     struct span data;
@@ -30,19 +41,19 @@ struct constant {
     int32_t rank;
     int64_t dims[RANK_MAX];
     uint64_t key;
-    bool plain;                  /* somebody reads it in row-major order */
-    int64_t rows;                /* a Gather fetches parts of it, out of so many along its axis; 0: none does */
-    struct panels panels;        /* n = 0: no product reads it */
-    bool differ;                 /* products want different panels of it */
-    bool gone;                   /* it is a view of another one now */
+    bool plain; /* somebody reads it in row-major order */
+    int64_t rows; /* a Gather fetches parts of it, out of so many along its axis; 0: none does */
+    struct panels panels; /* n = 0: no product reads it */
+    bool differ; /* products want different panels of it */
+    bool gone; /* it is a view of another one now */
 };
 struct merger {
     struct graph *g;
-    struct strbuf *report;       /* or NULL */
-    VEC(struct constant) all;    /* in program order */
-    uint32_t *index_of;          /* by value: constant + 1 */
+    struct strbuf *report; /* or NULL */
+    VEC(struct constant) all; /* in program order */
+    uint32_t *index_of; /* by value: constant + 1 */
     uint32_t n_values;
-    uint64_t budget;             /* bytes that may still be compared as a whole */
+    uint64_t budget; /* bytes that may still be compared as a whole */
     int64_t probes;
     bool changed;
 };
@@ -59,11 +70,13 @@ static bool constant_init(const struct merger *m, node_id id, struct constant *c
     *c = (struct constant){.value = node->out[0], .data = data->u.data, .elem = t->elem, .rank = t->rank};
     int64_t count = elem_size(t->elem);
     for (int32_t d = 0; d < t->rank; d++)
-        if (!ex_is_const(m->g->ctx->exprs, t->dims[d], &c->dims[d]) || c->dims[d] < 1 || !mul_i64(count, c->dims[d], &count))
+        if (!ex_is_const(m->g->ctx->exprs, t->dims[d], &c->dims[d]) || c->dims[d] < 1 ||
+            !mul_i64(count, c->dims[d], &count))
             return false;
     size_t size = elem_size(t->elem);
     const char *bytes = c->data.data;
-    c->key = hash_mix(hash_mix(t->elem, c->data.size), hash_mix(hash_bytes(bytes, size), hash_bytes(bytes + c->data.size - size, size)));
+    c->key = hash_mix(hash_mix(t->elem, c->data.size),
+                      hash_mix(hash_bytes(bytes, size), hash_bytes(bytes + c->data.size - size, size)));
     return (uint64_t)count == c->data.size;
 }
 
@@ -84,7 +97,8 @@ static bool is_seen_through(const struct graph *g, const struct node *n)
 {
     enum elem from = n->n_in == 1 ? value_type(g, n->in[0])->elem : ELEM_NONE;
     return n->op == OP_TRANSPOSE || n->op == OP_IDENTITY ||
-           (n->op == OP_CONVERT && (from == ELEM_F16 || from == ELEM_BF16) && value_type(g, n->out[0])->elem == ELEM_F32);
+           (n->op == OP_CONVERT && (from == ELEM_F16 || from == ELEM_BF16) &&
+            value_type(g, n->out[0])->elem == ELEM_F32);
 }
 
 /* The constant that v shows, with its dims permuted: dim d of v is dim perm[d] of it. NULL: none. */
@@ -135,7 +149,8 @@ static void note_use(struct merger *m, const struct node *n, uint32_t operand)
         return;
     if (n->op == OP_GATHER && operand == 0)
         add_rows(c, c->dims[perm[node_int(n, "axis", 0)]]);
-    else if ((n->op == OP_DOT || n->op == OP_CONV) && operand == 1 && (p.n = weight_order(m->g, n, perm, p.order, &p.lanes)) > 0)
+    else if ((n->op == OP_DOT || n->op == OP_CONV) && operand == 1 &&
+             (p.n = weight_order(m->g, n, perm, p.order, &p.lanes)) > 0)
         add_panels(c, &p);
     else
         c->plain = true;
@@ -161,7 +176,10 @@ static void note_uses(struct merger *m)
 
 /* ---- comparing ----------------------------------------------------------------------------------------------------- */
 
-static const char *element(const struct constant *c, int64_t i) { return (const char *)c->data.data + i * (int64_t)elem_size(c->elem); }
+static const char *element(const struct constant *c, int64_t i)
+{
+    return (const char *)c->data.data + i * (int64_t)elem_size(c->elem);
+}
 
 /* Where a step along each dim of b goes in a: b's dim d is a's dim perm[d]. */
 static void steps_of(const struct constant *a, const int32_t *perm, int64_t *step)
@@ -206,13 +224,15 @@ static bool same_element(const char *a, const char *b, size_t size)
 
 /* One plane of b, rows by columns: element (r, c) lies at b + r * row + c, and in a at r * step_r + c * step_c. By squares, so
  * that neither side jumps from page to page. */
-static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows, int64_t cols, int64_t row, int64_t step_r, int64_t step_c)
+static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows, int64_t cols, int64_t row,
+                        int64_t step_r, int64_t step_c)
 {
     for (int64_t r0 = 0; r0 < rows; r0 += TILE)
         for (int64_t c0 = 0; c0 < cols; c0 += TILE)
             for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
                 for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
-                    if (!same_element(a + (r * step_r + c * step_c) * (int64_t)size, b + (r * row + c) * (int64_t)size, size))
+                    if (!same_element(a + (r * step_r + c * step_c) * (int64_t)size, b + (r * row + c) * (int64_t)size,
+                                      size))
                         return false;
     return true;
 }
@@ -238,7 +258,8 @@ static bool elements_equal(const struct constant *a, const struct constant *b, c
                 from_b += rest % b->dims[d] * row[d];
                 rest /= b->dims[d];
             }
-        if (!plane_equal(element(a, from_a), element(b, from_b), elem_size(a->elem), b->dims[fast], b->dims[last], row[fast], step[fast], step[last]))
+        if (!plane_equal(element(a, from_a), element(b, from_b), elem_size(a->elem), b->dims[fast], b->dims[last],
+                         row[fast], step[fast], step[last]))
             return false;
     }
     return true;
@@ -330,16 +351,19 @@ static const char *name_of(const struct merger *m, const struct constant *c)
     return name ? name : "(unnamed)";
 }
 
-static void say(const struct merger *m, const struct constant *a, const struct constant *b, const char *how, const char *why)
+static void say(const struct merger *m, const struct constant *a, const struct constant *b, const char *how,
+                const char *why)
 {
     if (!m->report)
         return;
-    strbuf_printf(m->report, "constant '%s', %llu bytes, is '%s' %s", name_of(m, b), (unsigned long long)b->data.size, name_of(m, a), how);
+    strbuf_printf(m->report, "constant '%s', %llu bytes, is '%s' %s", name_of(m, b), (unsigned long long)b->data.size,
+                  name_of(m, a), how);
     strbuf_printf(m->report, why ? "; both are stored: %s\n" : ": stored once\n", why);
 }
 
 /* The constant of a at the head of the top region, where every reader sees it; b's readers read `op` of it. */
-static void replace(struct merger *m, struct constant *a, struct constant *b, enum op op, const struct attr *attr, uint32_t n_attr)
+static void replace(struct merger *m, struct constant *a, struct constant *b, enum op op, const struct attr *attr,
+                    uint32_t n_attr)
 {
     struct graph *g = m->g;
     node_id first = graph_get_region(g, (region_id){1})->nodes.data[0];
@@ -425,7 +449,8 @@ static void whole_views(struct merger *m)
 /* Can the rows of b be some of a's? */
 static bool may_be_rows(const struct constant *a, const struct constant *b)
 {
-    return !a->gone && !b->gone && a->elem == b->elem && a->rank == b->rank && a->dims[0] > b->dims[0] && !a->panels.n && !b->panels.n &&
+    return !a->gone && !b->gone && a->elem == b->elem && a->rank == b->rank && a->dims[0] > b->dims[0] &&
+           !a->panels.n && !b->panels.n &&
            memcmp(a->dims + 1, b->dims + 1, sizeof a->dims[0] * (size_t)(a->rank - 1)) == 0;
 }
 

@@ -5,15 +5,17 @@
 #include "passes/graph/find_attention.h"
 #include "passes/module/module.h"
 
-enum { ALIGNED = 16 };           /* lanes of the widest vector */
+enum { ALIGNED = 16 }; /* lanes of the widest vector */
 
 /* Gives v a copy of its own, made by a node at the end of region r. */
 static value_id copy_value(struct module *m, region_id r, value_id v)
 {
     struct type t = *value_type(m->g, v);
-    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem), attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
-    bool strings = t.elem == ELEM_STR;   /* no kernel moves them */
-    node_id id = graph_append(m->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t, 1);
+    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem),
+                         attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
+    bool strings = t.elem == ELEM_STR; /* no kernel moves them */
+    node_id id = graph_append(m->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t,
+                              1);
     return graph_node(m->g, id)->out[0];
 }
 
@@ -43,7 +45,8 @@ bool separate_results(struct module *m)
         struct region *region = graph_get_region(g, (region_id){r});
         for (uint32_t k = 0; k < region->results.n; k++) {
             value_id v = region->results.data[k];
-            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 || !needs_copy(m, (region_id){r}, region->results.data, k, v))
+            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 ||
+                !needs_copy(m, (region_id){r}, region->results.data, k, v))
                 continue;
             value_id c = copy_value(m, (region_id){r}, v);
             region = graph_get_region(g, (region_id){r});
@@ -102,7 +105,8 @@ static bool lanes_sliced(const struct module *m, const struct node *n)
             d = (int32_t)node_ints(view, "perm", &count)[d];
         } else if (view->op == OP_SLICE) {
             sliced = true;
-            if (node_ints(view, "steps", &count)[d] != 1 || !ex_is_const(x, node_exprs(view, "starts", &count)[d], &start) || start % ALIGNED)
+            if (node_ints(view, "steps", &count)[d] != 1 ||
+                !ex_is_const(x, node_exprs(view, "starts", &count)[d], &start) || start % ALIGNED)
                 return false;
         } else if (view->op == OP_RESHAPE) {
             if (d != to->rank - 1 || from->rank < 1 || !ex_is_const(x, from->dims[from->rank - 1], &have) ||

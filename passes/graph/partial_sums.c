@@ -79,7 +79,8 @@ bool split_sums(struct module *m)
 /* Does the kernel of v run over its rows in parallel, and over vectors of channels? */
 static bool has_rows_of_channels(const struct module *m, const struct kernel *k, value_id v)
 {
-    if (k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->outs.data[0].i != v.i || k->domain.i != v.i || k->piece || k->path.n)
+    if (k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->outs.data[0].i != v.i || k->domain.i != v.i || k->piece ||
+        k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
     return conv_depthwise(m->g, n) && m->wish[v.i].blocked && m->wish[n->in[0].i].blocked;
@@ -97,8 +98,8 @@ bool attach_sums(struct module *m)
         value_id v = n->in[0], partial = n->out[0];
         node_id def = graph_value(m->g, v)->def;
         uint32_t maker = def.i ? m->kernel_of[def.i] : 0;
-        if (!maker || value_type(m->g, v)->rank != IMAGE_RANK || value_type(m->g, v)->elem != ELEM_F32 || m->wish[partial.i].plain ||
-            m->storage[partial.i].place != PLACE_ARENA || !m->stored[v.i])
+        if (!maker || value_type(m->g, v)->rank != IMAGE_RANK || value_type(m->g, v)->elem != ELEM_F32 ||
+            m->wish[partial.i].plain || m->storage[partial.i].place != PLACE_ARENA || !m->stored[v.i])
             continue;
         struct kernel *k = &m->kernels.data[maker - 1];
         if (k->region.i != own->region.i || !has_rows_of_channels(m, k, v))

@@ -11,8 +11,9 @@ static bool may_block(const struct layouter *l, value_id v)
 {
     const struct type *t = value_type(l->g, v);
     int64_t c;
-    return l->m->stored[v.i] && l->m->storage[v.i].place == PLACE_ARENA && !l->wish[v.i].plain && !l->wish[v.i].fastest &&
-           t->rank >= 3 && fixed(l, t->dims[1], &c) && c >= MIN_BLOCKED && elem_size(t->elem) <= 4;
+    return l->m->stored[v.i] && l->m->storage[v.i].place == PLACE_ARENA && !l->wish[v.i].plain &&
+           !l->wish[v.i].fastest && t->rank >= 3 && fixed(l, t->dims[1], &c) && c >= MIN_BLOCKED &&
+           elem_size(t->elem) <= 4;
 }
 
 static bool is_windowed(const struct node *n)
@@ -67,7 +68,8 @@ bool block_channels(struct module *m)
         if (!k->anchor.i || !is_windowed(graph_node(l->g, k->anchor)))
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
-        if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank && may_block(l, k->outs.data[0]))
+        if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank &&
+            may_block(l, k->outs.data[0]))
             l->wish[k->outs.data[0].i].blocked = true;
         if (may_block(l, n->in[0]))
             l->wish[n->in[0].i].blocked = true;

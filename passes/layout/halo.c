@@ -6,7 +6,7 @@
 static void plan_halo(struct layouter *l, const struct kernel *kernel)
 {
     const struct node *n = graph_node(l->g, kernel->anchor);
-    int64_t tile = kernel->form.winograd ? kernel->form.winograd : 1;   /* read whole */
+    int64_t tile = kernel->form.winograd ? kernel->form.winograd : 1; /* read whole */
     value_id v = n->in[0];
     struct storage *s = &l->m->storage[v.i];
     int32_t rank = value_type(l->g, v)->rank;

@@ -17,11 +17,20 @@ struct layouter {
     struct exprs *x;
     struct layout_wish *wish;    /* by value */
 };
-static inline struct layouter layouter_of(struct module *m) { return (struct layouter){m, m->g, m->ctx->exprs, m->wish}; }
-static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n) { return ex_is_const(l->x, e, n); }
+static inline struct layouter layouter_of(struct module *m)
+{
+    return (struct layouter){m, m->g, m->ctx->exprs, m->wish};
+}
+static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n)
+{
+    return ex_is_const(l->x, e, n);
+}
 
 /* Sequences, optionals and tensors of unknown rank are the runtime's: the program carries their address. */
-static inline bool in_memory(const struct type *t) { return t->kind == TYPE_TENSOR && t->rank >= 0; }
+static inline bool in_memory(const struct type *t)
+{
+    return t->kind == TYPE_TENSOR && t->rank >= 0;
+}
 
 /* layout_transform.c: a storage of v's rank whose index 0 is element 0, without strides; place and halo are kept. */
 void storage_new(struct layouter *, value_id v);

@@ -21,8 +21,9 @@ static bool pads_rows(const struct layouter *l, value_id v)
     const struct value *value = graph_value(l->g, v);
     int64_t n;
     int32_t d = l->wish[v.i].fastest - 1;
-    return d >= 0 && value->n_uses == 1 && value_op(l->g, v) == OP_IDENTITY && elem_size(value_type(l->g, v)->elem) == 4 &&
-           fixed(l, value_type(l->g, v)->dims[d], &n) && n > 2 * CHANNEL_BLOCK;
+    return d >= 0 && value->n_uses == 1 && value_op(l->g, v) == OP_IDENTITY &&
+           elem_size(value_type(l->g, v)->elem) == 4 && fixed(l, value_type(l->g, v)->dims[d], &n) &&
+           n > 2 * CHANNEL_BLOCK;
 }
 
 /* Strides for dims in the given order, outermost first; halo widths are added to the extents. */

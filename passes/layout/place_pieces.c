@@ -20,8 +20,8 @@ static bool in_top_region(const struct module *m, value_id v)
 static bool is_plain_arena(const struct module *m, value_id v)
 {
     const struct storage *s = &m->storage[v.i];
-    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->wish[v.i].plain && !m->wish[v.i].fastest && in_top_region(m, v) &&
-           !late_expr(m->ctx->exprs, s->size);
+    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->wish[v.i].plain && !m->wish[v.i].fastest &&
+           in_top_region(m, v) && !late_expr(m->ctx->exprs, s->size);
 }
 
 /* Blocks that only the piece has: a kernel may write all lanes of one. */
@@ -29,8 +29,8 @@ static bool fills_blocks(const struct module *m, const struct node *concat, uint
 {
     int64_t axis = node_int(concat, "axis", 0), size;
     const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
-    return !whole->block ||
-           (ex_is_const(m->ctx->exprs, value_type(m->g, concat->in[piece])->dims[axis], &size) && size % whole->block == 0);
+    return !whole->block || (ex_is_const(m->ctx->exprs, value_type(m->g, concat->in[piece])->dims[axis], &size) &&
+                             size % whole->block == 0);
 }
 
 /* Gives operand `piece` its place in the result; false: it keeps its own. */
@@ -53,8 +53,10 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
 
 bool place_pieces(struct module *m)
 {
-    bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), *placed = NEW_ARRAY(m->arena, bool, m->n_values), any = false;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {   /* fuse made the last kernel first: results before what lies in them */
+    bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), *placed = NEW_ARRAY(m->arena, bool, m->n_values),
+         any = false;
+    for (uint32_t i = 0; i < m->kernels.n;
+         i++) { /* fuse made the last kernel first: results before what lies in them */
         const struct kernel *k = &m->kernels.data[i];
         const struct node *concat = k->piece ? graph_node(m->g, graph_value(m->g, k->outs.data[0])->def) : NULL;
         /* the program takes the last piece's kernel for the end of the result */

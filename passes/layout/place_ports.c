@@ -22,7 +22,8 @@ bool place_ports(struct module *m)
         struct storage *s = &m->storage[g->outputs.data[k].value.i];
         if (!in_memory(value_type(g, g->outputs.data[k].value)))
             continue;
-        if (!late_type(m->ctx->exprs, value_type(g, g->outputs.data[k].value)))   /* else the caller cannot know its size */
+        if (!late_type(m->ctx->exprs,
+                       value_type(g, g->outputs.data[k].value))) /* else the caller cannot know its size */
             s->place = PLACE_OUTPUT;
         s->port = k;
         m->wish[g->outputs.data[k].value.i].plain = true;

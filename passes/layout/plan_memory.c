@@ -118,7 +118,7 @@ static void lives(struct planner *p)
                 touch(p, view_plain(p->g, n->in[o]), at);
         }
     }
-    for (uint32_t r = 2; r < p->g->regions.n; r++) {   /* parameters and results of nested regions */
+    for (uint32_t r = 2; r < p->g->regions.n; r++) { /* parameters and results of nested regions */
         const struct region *region = graph_get_region(p->g, (region_id){r});
         if (!region->owner.i)
             continue;
@@ -145,7 +145,8 @@ static bool common_factor(const struct planner *p, sym_id *factor)
         if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
             continue;
         bool found = false;
-        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found; sym = sym_next(p->x, SYM_SHAPE, sym)) {
+        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found;
+             sym = sym_next(p->x, SYM_SHAPE, sym)) {
             if (!ex_uses(p->x, b->bytes, sym))
                 continue;
             if (!ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
@@ -170,7 +171,10 @@ static int64_t unit_bytes(const struct planner *p, const struct buffer *b, sym_i
     return (c + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static bool overlap(const struct buffer *a, const struct buffer *b) { return a->first <= b->last && b->first <= a->last; }
+static bool overlap(const struct buffer *a, const struct buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
 
 static void pack_intervals(struct planner *p, sym_id factor)
 {
@@ -190,7 +194,7 @@ static void pack_intervals(struct planner *p, sym_id factor)
     for (uint32_t k = 0; k < placed; k++) {
         struct buffer *b = &m->buffers.data[order[k]];
         int64_t at = 0;
-        for (bool moved = true; moved;) {   /* the lowest gap that no living neighbour overlaps */
+        for (bool moved = true; moved;) { /* the lowest gap that no living neighbour overlaps */
             moved = false;
             for (uint32_t j = 0; j < k; j++) {
                 uint32_t o = order[j];
@@ -218,7 +222,10 @@ static expr_id round_up(const struct planner *p, expr_id bytes)
 static void pack_slots(struct planner *p)
 {
     struct module *m = p->m;
-    struct slot { expr_id bytes; uint32_t free_after; } *slots = NEW_ARRAY(m->arena, struct slot, m->buffers.n + 1);
+    struct slot {
+        expr_id bytes;
+        uint32_t free_after;
+    } *slots = NEW_ARRAY(m->arena, struct slot, m->buffers.n + 1);
     uint32_t n_slots = 0, n = m->buffers.n;
     uint32_t *order = NEW_ARRAY(m->arena, uint32_t, n + 1), placed = 0;
     for (uint32_t i = 0; i < n; i++) {

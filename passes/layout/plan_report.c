@@ -12,7 +12,10 @@ static int64_t unit_bytes(const struct module *m, const struct buffer *b, const 
     return ex_eval(m->ctx->exprs, b->bytes, ones, &bytes) && bytes > 0 ? bytes : 0;
 }
 
-static bool is_alive(const struct buffer *b, uint32_t at) { return !b->segment && b->first <= at && at <= b->last; }
+static bool is_alive(const struct buffer *b, uint32_t at)
+{
+    return !b->segment && b->first <= at && at <= b->last;
+}
 
 /* The kernel (an index into order) at which most is alive; *bytes: how much. One pass over the ends of lives. */
 static uint32_t fullest(const struct module *m, const int64_t *size, int64_t *bytes)
@@ -50,7 +53,8 @@ static void print_node(const struct module *m, value_id v, struct strbuf *out)
 void plan_report(const struct module *m, struct strbuf *out)
 {
     struct exprs *x = m->ctx->exprs;
-    int64_t *ones = NEW_ARRAY(m->arena, int64_t, sym_count(x) + 1), *size = NEW_ARRAY(m->arena, int64_t, m->buffers.n + 1), peak;
+    int64_t *ones = NEW_ARRAY(m->arena, int64_t, sym_count(x) + 1),
+            *size = NEW_ARRAY(m->arena, int64_t, m->buffers.n + 1), peak;
     for (uint32_t i = 0; i <= sym_count(x); i++)
         ones[i] = 1;
     for (uint32_t i = 0; i < m->buffers.n; i++)

@@ -25,14 +25,15 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
     for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
         perm[d] = d;
     for (;;) {
-        if (!graph_value(l->g, v)->def.i || l->m->storage[v.i].place != PLACE_NONE)   /* packed already: read there */
+        if (!graph_value(l->g, v)->def.i || l->m->storage[v.i].place != PLACE_NONE) /* packed already: read there */
             return v;
         const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
         if (n->op == OP_TRANSPOSE) {
             const int64_t *p = node_ints(n, "perm", &count);
             for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
                 perm[d] = p[perm[d]];
-        } else if (n->op != OP_IDENTITY && !widens(l, n) && (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
+        } else if (n->op != OP_IDENTITY && !widens(l, n) &&
+                   (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
             return v;
         }
         v = n->in[0];
@@ -40,7 +41,8 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
 }
 
 /* group > 1: so many elements of the innermost dim of the order lie together in each lane of block_dim. */
-static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense, uint32_t group)
+static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense,
+                        uint32_t group)
 {
     struct storage *s = &l->m->storage[root.i];
     const struct type *t = value_type(l->g, root);
@@ -57,7 +59,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
             n = 1;
         if (invariant >> d & 1) {
             s->dim[d] = (struct dim_layout){0, ex_const(l->x, 0), 0};
-            stride *= n != 0;    /* an element for all of them, where there are any */
+            stride *= n != 0; /* an element for all of them, where there are any */
             continue;
         }
         s->dim[d].outer = ex_const(l->x, stride);
@@ -163,7 +165,7 @@ bool store_constants(struct module *m)
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
-        for (uint32_t o = 0; o < n->n_in; o++)    /* a view of a constant of dims that the run makes is read there, too */
+        for (uint32_t o = 0; o < n->n_in; o++) /* a view of a constant of dims that the run makes is read there, too */
             const_dense(l, !n->in[o].i || value_is_const(l->g, n->in[o]) ? n->in[o] : view_plain(l->g, n->in[o]));
     }
     /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
@@ -178,7 +180,7 @@ bool store_constants(struct module *m)
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
                     const_pack(l, n);
                 for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
-                    if (!(is_anchor && k->form.prepared && o == 1))      /* stored transformed */
+                    if (!(is_anchor && k->form.prepared && o == 1)) /* stored transformed */
                         const_plain(l, n->in[o], pass == 2);
             }
         }

@@ -78,7 +78,8 @@ bool declared_fits(struct legalizer *lg, const struct port *p, value_id v)
 static bool is_zipped(struct legalizer *lg, const struct port *p, const struct type *have)
 {
     const struct type *want = p->declared;
-    if (!want || want->kind != TYPE_SEQUENCE || !want->inner || want->inner->kind != TYPE_MAP || have->kind != TYPE_TENSOR)
+    if (!want || want->kind != TYPE_SEQUENCE || !want->inner || want->inner->kind != TYPE_MAP ||
+        have->kind != TYPE_TENSOR)
         return false;
     const char *key = ml_labels_key(lg->arena, p->name);
     bool found = false;
@@ -103,7 +104,8 @@ bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, con
     if (is_of_another(lg->ctx->exprs, p->declared, have))
         return declared_fits(lg, p, v);
     *out = arena_copy(lg->arena, have, sizeof *have);
-    warn_at(lg->ctx, (src_id){0}, "declared-shape", "output '%.200s' is declared as %s and computed as %s, which counts", p->name,
+    warn_at(lg->ctx, (src_id){0}, "declared-shape",
+            "output '%.200s' is declared as %s and computed as %s, which counts", p->name,
             declared_text(lg, p->declared), type_text(lg->to, have));
     return true;
 }

@@ -37,7 +37,10 @@ struct frame {
 struct fork;
 
 /* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or behind an assert. */
-struct fact { expr_id cond; bool holds; };
+struct fact {
+    expr_id cond;
+    bool holds;
+};
 
 struct legalizer {
     struct context *ctx;

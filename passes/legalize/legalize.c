@@ -107,8 +107,7 @@ static const struct model_function *function_find(const struct graph *g, const s
     for (uint32_t i = 0; i < g->functions.n; i++) {
         const struct model_function *f = &g->functions.data[i];
         const char *want = node->overload ? node->overload : "", *have = f->overload ? f->overload : "";
-        if (strcmp(f->name, node->op_type) == 0 && domain_equal(f->domain, node->domain) &&
-            strcmp(want, have) == 0)
+        if (strcmp(f->name, node->op_type) == 0 && domain_equal(f->domain, node->domain) && strcmp(want, have) == 0)
             return f;
     }
     return NULL;
@@ -146,7 +145,8 @@ static bool size_allowed(struct legalizer *lg, const struct node *node, value_id
         return true;
     if (!fits)
         return error_limit(lg->ctx, node->src, "a result of more than 2^63 bytes");
-    return error_limit(lg->ctx, node->src, "a result of %lld bytes, the limit for one tensor is %lld (--limit-tensor-bytes)",
+    return error_limit(lg->ctx, node->src,
+                       "a result of %lld bytes, the limit for one tensor is %lld (--limit-tensor-bytes)",
                        (long long)bytes, (long long)most);
 }
 
@@ -167,13 +167,22 @@ static void results_write(struct legalizer *lg, const struct node *node, const s
     }
 }
 
-static void rule_run(struct legalizer *lg, const struct node *node, const struct rule_row *row, const struct lowered *arg)
+static void rule_run(struct legalizer *lg, const struct node *node, const struct rule_row *row,
+                     const struct lowered *arg)
 {
     int32_t version = source_get(lg->ctx, node->src)->version;
     struct lowered *out = NEW_ARRAY(lg->arena, struct lowered, node->n_out + 1);
     struct rule r = {
-        .b = &lg->b, .lg = lg, .node = node, .op = node->op_type, .version = version, .param = row->param,
-        .n_in = node->n_in, .n_out = node->n_out, .arg = arg, .out = out,
+        .b = &lg->b,
+        .lg = lg,
+        .node = node,
+        .op = node->op_type,
+        .version = version,
+        .param = row->param,
+        .n_in = node->n_in,
+        .n_out = node->n_out,
+        .arg = arg,
+        .out = out,
     };
     uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
     uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
@@ -181,8 +190,8 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)
-        ok = !node->out[i].i || out[i].kind == LOWERED_POISON || (out[i].kind != LOWERED_NONE &&
-             (out[i].kind != LOWERED_VALUE || out[i].v.i));
+        ok = !node->out[i].i || out[i].kind == LOWERED_POISON ||
+             (out[i].kind != LOWERED_NONE && (out[i].kind != LOWERED_VALUE || out[i].v.i));
     if (!ok && !reported && !lg->ctx->n_errors && !lg->refusals.n)
         legalize_refuse(lg, node, "this form has no lowering");
     if (!ok)
@@ -198,14 +207,16 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
     lg->b.src = lg->ctx->at = node.src;
     const struct model_function *function = function_find(lg->from, &node);
     const struct rule_row *row = function ? NULL
-                                     : row_find(node.domain, node.op_type, source_get(lg->ctx, node.src)->version);
+                                          : row_find(node.domain, node.op_type, source_get(lg->ctx, node.src)->version);
     struct lowered *arg = NEW_ARRAY(lg->arena, struct lowered, node.n_in + 1);
     bool fine = operands_read(lg, &node, arg);
     if (function)
         legalize_call(lg, &node, function);
     else if (!row)
-        legalize_refuse_unknown(lg, &node, source_get(lg->ctx, node.src)->version
-                        ? "no lowering for this operator" : "no such operator in what the model imports"), poison(lg, &node);
+        legalize_refuse_unknown(lg, &node,
+                                source_get(lg->ctx, node.src)->version ? "no lowering for this operator"
+                                                                       : "no such operator in what the model imports"),
+            poison(lg, &node);
     else if (!fine)
         poison(lg, &node);
     else
@@ -237,7 +248,8 @@ static void node_walk(struct legalizer *lg, const struct node *node)
     else
         node_lower(lg, node);
     if (lg->to->nodes.n > lg->ctx->limits.nodes)
-        context_unwind(lg->ctx, FAIL_LIMIT, node->src, "more than %lld nodes after inlining and unrolling (--limit-nodes)",
+        context_unwind(lg->ctx, FAIL_LIMIT, node->src,
+                       "more than %lld nodes after inlining and unrolling (--limit-nodes)",
                        (long long)lg->ctx->limits.nodes);
 }
 
@@ -301,8 +313,8 @@ static bool frame_has(const struct frame *f, const struct model_function *functi
 bool legalize_call(struct legalizer *lg, const struct node *call, const struct model_function *f)
 {
     const struct region *body = graph_get_region(lg->from, f->body);
-    struct frame frame = {.caller = lg->frame, .function = f, .call = call,
-                          .depth = lg->frame ? lg->frame->depth + 1 : 1};
+    struct frame frame = {
+        .caller = lg->frame, .function = f, .call = call, .depth = lg->frame ? lg->frame->depth + 1 : 1};
     poison(lg, call);
     if (frame_has(lg->frame, f))
         return error_model(lg->ctx, call->src, "function %s calls itself", f->name);
@@ -310,12 +322,17 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
         return error_limit(lg->ctx, call->src, "function calls are nested more than %d deep (--limit-call-depth)",
                            (int)lg->ctx->limits.call_depth);
     if (call->n_in > body->params.n || call->n_out > body->results.n)
-        return error_model(lg->ctx, call->src, "function %s has %u inputs and %u outputs, the call %u and %u",
-                           f->name, body->params.n, body->results.n, call->n_in, call->n_out);
+        return error_model(lg->ctx, call->src, "function %s has %u inputs and %u outputs, the call %u and %u", f->name,
+                           body->params.n, body->results.n, call->n_in, call->n_out);
     for (uint32_t i = 0; i < body->params.n; i++)
         lg->map[body->params.data[i].i] = i < call->n_in && call->in[i].i ? lg->map[call->in[i].i]
                                                                           : (struct lowered){.kind = LOWERED_NONE};
-    struct rule r = {.b = &lg->b, .lg = lg, .node = call, .op = call->op_type, .n_in = call->n_in, .n_out = call->n_out,
+    struct rule r = {.b = &lg->b,
+                     .lg = lg,
+                     .node = call,
+                     .op = call->op_type,
+                     .n_in = call->n_in,
+                     .n_out = call->n_out,
                      .out = NEW_ARRAY(lg->arena, struct lowered, call->n_out + 1)};
     lg->frame = &frame;
     bool forks = inlined_walk(&r, f->body);
@@ -351,7 +368,8 @@ static expr_id dim_specified(struct legalizer *lg, expr_id file, const char **by
     for (uint32_t i = 0; file.i && !ex_is_const(lg->ctx->exprs, file, &n) && i < lg->from->inputs.n; i++) {
         const struct port *p = &lg->from->inputs.data[i];
         const struct input_spec *spec = spec_find(lg->options, p->name);
-        if (!spec || !p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN || spec->rank != p->declared->rank)
+        if (!spec || !p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN ||
+            spec->rank != p->declared->rank)
             continue;
         for (int32_t d = 0; d < spec->rank; d++)
             if (p->declared->dims[d].i == file.i && spec->dims[d].i) {
@@ -370,8 +388,10 @@ static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr
     expr_id first = dim_specified(lg, file, &by);
     *out = user.i ? user : file.i ? first : dim_fresh(lg, name, axis);
     if (user.i && ex_is_const(ex, first, &a) && ex_is_const(ex, user, &b) && a != b && first.i != file.i)
-        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name, "dimension %d is called as one of '%s' in the model: it is %lld there and "
-                        "%lld here", (int)axis, by, (long long)a, (long long)b);
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
+                        "dimension %d is called as one of '%s' in the model: it is %lld there and "
+                        "%lld here",
+                        (int)axis, by, (long long)a, (long long)b);
     if (user.i && file.i && ex_is_const(ex, file, &a) && ex_is_const(ex, user, &b) && a != b)
         return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
                         "dimension %d is %lld in the model and %lld on the command line", (int)axis, (long long)a,

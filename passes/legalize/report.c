@@ -31,7 +31,9 @@ static void operand_print(const struct legalizer *lg, value_id imported, struct 
     const struct lowered *l = imported.i ? &lg->map[imported.i] : NULL;
     const struct type *t = l && l->kind == LOWERED_VALUE && l->v.i ? value_type(lg->to, l->v) : NULL;
     if (!t || t->kind != TYPE_TENSOR || t->elem == ELEM_NONE) {
-        strbuf_printf(out, !l ? "nothing" : l->kind == LOWERED_LIST ? "sequence" : "unknown type");    /* of a node that is refused itself */
+        strbuf_printf(out, !l                        ? "nothing"
+                           : l->kind == LOWERED_LIST ? "sequence"
+                                                     : "unknown type");    /* of a node that is refused itself */
         return;
     }
     strbuf_printf(out, "%s[", elem_name(t->elem));
@@ -71,7 +73,8 @@ static void attribute_print(const struct attr *a, struct strbuf *out)
 {
     enum { SHOWN = 8 };
     uint32_t n = a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? a->n : 1;
-    strbuf_printf(out, "%.40s=%s", a->name, a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "[" : "");
+    strbuf_printf(out, "%.40s=%s", a->name,
+                  a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "[" : "");
     for (uint32_t i = 0; i < n && i < SHOWN; i++) {
         strbuf_printf(out, i ? "," : "");
         switch (a->kind) {
@@ -86,7 +89,9 @@ static void attribute_print(const struct attr *a, struct strbuf *out)
         default: strbuf_printf(out, "..."); break;
         }
     }
-    strbuf_printf(out, n > SHOWN ? ",...]" : a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "]" : "");
+    strbuf_printf(out, n > SHOWN                                                                ? ",...]"
+                       : a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "]"
+                                                                                                : "");
 }
 
 /* Attributes, cut where they get long. */
@@ -108,9 +113,12 @@ static const char *attributes_text(const struct legalizer *lg, const struct node
 /* What to do about an operator that has no lowering. */
 static const char *advice(const struct node *node)
 {
-    static const struct { const char *domain, *op, *text; } known[] = {
+    static const struct {
+        const char *domain, *op, *text;
+    } known[] = {
         {"", "ImageDecoder", "decode the picture before the network and make its pixels an input"},
-        {"ai.onnx.preview.training", "Gradient", "let the framework that trains the network compute the gradients, and export the graph that they make"},
+        {"ai.onnx.preview.training", "Gradient",
+         "let the framework that trains the network compute the gradients, and export the graph that they make"},
         {"ai.onnx.preview.training", NULL, "export the network for inference, without the training step"},
         {"com.microsoft", NULL, "ONNX Runtime's optimizer puts such nodes in: compile the network from before it"},
         {"", NULL, "compute it before or after the network, or write it with operators that are supported"},
@@ -152,8 +160,12 @@ void legalize_refuse(struct legalizer *lg, const struct node *node, const char *
             found = f;
     }
     if (!found) {
-        struct refusal f = {.domain = node->domain, .op = node->op_type, .version = version,
-                            .reason = arena_strdup(lg->arena, reason), .types = operands_text(lg, node), .attributes = attributes_text(lg, node)};
+        struct refusal f = {.domain = node->domain,
+                            .op = node->op_type,
+                            .version = version,
+                            .reason = arena_strdup(lg->arena, reason),
+                            .types = operands_text(lg, node),
+                            .attributes = attributes_text(lg, node)};
         VEC_PUSH(lg->arena, &lg->refusals, f);
         found = &lg->refusals.data[lg->refusals.n - 1];
     }
@@ -207,7 +219,8 @@ void legalize_report(struct legalizer *lg)
     for (uint32_t i = 0; i < lg->refusals.n; i++)
         custom |= is_custom(lg->refusals.data[i].domain);
     error_model(lg->ctx, (src_id){0}, "unsupported operators: %s (`mcc --list-ops` prints what is supported)%s",
-                piece.data, custom ? "; an operator of your own can come as a model function (docs/model-functions.md)" : "");
+                piece.data,
+                custom ? "; an operator of your own can come as a model function (docs/model-functions.md)" : "");
 }
 
 /* ---- the support matrix ------------------------------------------------------------------------------------ */

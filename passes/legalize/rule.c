@@ -253,7 +253,8 @@ value_id v_channels(struct builder *b, value_id v, value_id x, int32_t axis)
     if (!v.i || !x.i)
         return (value_id){0};
     expr_id have = b_count(b, v), want = b_dim(b, x, axis);
-    b_assert(b, ex_eq(ex, have, want), EVAL_SHAPE, "an operand with an element for each channel does not have as many as there are channels");
+    b_assert(b, ex_eq(ex, have, want), EVAL_SHAPE,
+             "an operand with an element for each channel does not have as many as there are channels");
     return v_along(b, v, axis, v_rank(b, x));
 }
 

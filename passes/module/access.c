@@ -56,8 +56,8 @@ void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t r
 }
 
 /* The smallest leading parts of two lists of dims with one product. */
-static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt, int32_t *part_f,
-                         int32_t *part_t)
+static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt,
+                         int32_t *part_f, int32_t *part_t)
 {
     expr_id f[RANK_MAX + 1], t[RANK_MAX + 1];
     f[0] = t[0] = ex_const(x, 1);
@@ -109,9 +109,11 @@ static expr_id reflect_index(struct exprs *x, expr_id i, expr_id n)
 
 /* ---- one function for each view: column "index" of ops.def ---------------------------------------------------------- */
 
-typedef void index_fn(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond);
+typedef void index_fn(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out,
+                      expr_id *cond);
 
-static void pad_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void pad_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                      expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
     const struct type *from = value_type(g, n->in[k]);
@@ -132,7 +134,8 @@ static void pad_index(const struct graph *g, const struct node *n, uint32_t k, c
     }
 }
 
-static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                         expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
     const struct type *from = value_type(g, n->in[k]);
@@ -145,7 +148,8 @@ static void concat_index(const struct graph *g, const struct node *n, uint32_t k
     *cond = ex_and(x, ex_le(x, begin, idx[axis]), ex_lt(x, out[axis], from->dims[axis]));
 }
 
-static void broadcast_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void broadcast_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                            expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
     const struct type *from = value_type(g, n->in[k]), *to = value_type(g, n->out[0]);
@@ -160,13 +164,15 @@ static void broadcast_index(const struct graph *g, const struct node *n, uint32_
     }
 }
 
-static void reshape_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void reshape_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                          expr_id *cond)
 {
     (void)cond;
     reshape_point(g->ctx->exprs, value_type(g, n->out[0]), idx, value_type(g, n->in[k]), out);
 }
 
-static void transpose_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void transpose_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                            expr_id *cond)
 {
     uint32_t rank;
     const int64_t *perm = node_ints(n, "perm", &rank);
@@ -177,7 +183,8 @@ static void transpose_index(const struct graph *g, const struct node *n, uint32_
         out[perm[d]] = idx[d];
 }
 
-static void slice_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void slice_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                        expr_id *cond)
 {
     struct exprs *x = g->ctx->exprs;
     uint32_t rank;
@@ -189,7 +196,8 @@ static void slice_index(const struct graph *g, const struct node *n, uint32_t k,
         out[d] = ex_add(x, starts[d], ex_mulc(x, idx[d], steps[d]));
 }
 
-static void identity_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+static void identity_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                           expr_id *cond)
 {
     (void)cond;
     memcpy(out, idx, (size_t)value_type(g, n->in[k])->rank * sizeof *out);
@@ -217,13 +225,18 @@ static void identity_inverse(const struct graph *g, const struct node *n, const 
     memcpy(out, idx, (size_t)value_type(g, n->out[0])->rank * sizeof *out);
 }
 
-static const struct { index_fn *index; inverse_fn *inverse; bool parts; } views[OP_COUNT] = {
+static const struct {
+    index_fn *index;
+    inverse_fn *inverse;
+    bool parts;
+} views[OP_COUNT] = {
 #define VIEW(id, name, least, most, infer, eval, lattice, read, check, idle, index, inverse, parts, attrs) \
     [OP_##id] = {index, inverse, parts},
 #include "ir/ops/ops.def"
 };
 
-void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond)
+void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
+                expr_id *cond)
 {
     *cond = ex_const(g->ctx->exprs, 1);
     views[n->op].index(g, n, k, idx, out, cond);
@@ -249,7 +262,8 @@ static void gather_access(const struct graph *g, const struct node *n, const exp
     memcpy(a->index, idx + a->dim, (size_t)rank * sizeof *idx);
 }
 
-static void gather_elements_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+static void gather_elements_access(const struct graph *g, const struct node *n, const expr_id *idx,
+                                   struct index_access *a)
 {
     a->dim = (int32_t)node_int(n, "axis", 0);
     a->behind = a->dim + 1;
@@ -376,7 +390,8 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
         return false;
     *below = lo > 0 ? lo : 0;
     int64_t stride = node_ints(n, "strides", &c)[d];
-    if (ex_is_const(ex, x->dims[2 + d], &size) && ex_is_const(ex, y->dims[2 + d], &out) && ex_is_const(ex, w->dims[2 + d], &k)) {
+    if (ex_is_const(ex, x->dims[2 + d], &size) && ex_is_const(ex, y->dims[2 + d], &out) &&
+        ex_is_const(ex, w->dims[2 + d], &k)) {
         if (size <= 0 || out <= 0)
             return false;
         out = (out + tile - 1) / tile * tile;
@@ -390,7 +405,8 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
 
 bool conv_depthwise(const struct graph *g, const struct node *n)
 {
-    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 && ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
+    return n->op == OP_CONV && node_int(n, "groups", 1) > 1 &&
+           ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
 }
 
 bool conv_pixel_lanes(const struct module *m, const struct node *n)
@@ -398,8 +414,9 @@ bool conv_pixel_lanes(const struct module *m, const struct node *n)
     int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;
     if (n->op != OP_CONV || m->layout == LAYOUT_NCHW)
         return n->op == OP_CONV;
-    return groups > 1 && m->layout == LAYOUT_AUTO && ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) &&
-           channels != groups && channels / groups % CHANNEL_BLOCK != 0;
+    return groups > 1 && m->layout == LAYOUT_AUTO &&
+           ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) && channels != groups &&
+           channels / groups % CHANNEL_BLOCK != 0;
 }
 
 int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[RANK_MAX])
@@ -418,7 +435,8 @@ int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[R
     return count;
 }
 
-int32_t weight_order(const struct graph *g, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX], int32_t *lanes)
+int32_t weight_order(const struct graph *g, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],
+                     int32_t *lanes)
 {
     int32_t rank = value_type(g, n->in[1])->rank, r = 0, free_dim[RANK_MAX];
     uint32_t nb, nc;

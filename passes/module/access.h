@@ -16,7 +16,10 @@ bool view_is_whole(enum op);
 /* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are left open:
  * they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no such dim). The dims
  * of the data behind those run along dims `behind` and up of the result. */
-struct index_access { int32_t dim, n, component, behind; expr_id at[RANK_MAX], index[RANK_MAX]; };
+struct index_access {
+    int32_t dim, n, component, behind;
+    expr_id at[RANK_MAX], index[RANK_MAX];
+};
 void index_access(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
 
 /* Row-major index of a point, and back. */
@@ -34,13 +37,17 @@ expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
 /* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one. False unless
  * there is one of each of the last two. */
-struct dot_dims { uint32_t n_batch; int32_t batch[RANK_MAX], contract, free; };
+struct dot_dims {
+    uint32_t n_batch;
+    int32_t batch[RANK_MAX], contract, free;
+};
 bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
 /* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant behind it,
  * outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is. *lanes: its dim of
  * which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no panels. */
-int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX], int32_t *lanes);
+int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],
+                     int32_t *lanes);
 
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */

@@ -16,7 +16,8 @@ static struct choice *latest(const struct module *m, const char *label, enum cho
 
 struct choice *choice_of_node(const struct module *m, node_id id, enum choice_key key)
 {
-    struct choice *c = m->choices.n ? latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)), key) : NULL;
+    struct choice *c = m->choices.n ? latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)), key)
+                                    : NULL;
     if (c)
         c->asked = true;
     return c;

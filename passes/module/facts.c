@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const char *const names[] = {
-    "imported", "legal", "results", "kernels", "places", "wishes", "storage", "constants", "weights", "order", "offsets", "schedules",
-    "loops", "objects",
+    "imported",  "legal",   "results", "kernels", "places",    "wishes", "storage",
+    "constants", "weights", "order",   "offsets", "schedules", "loops",  "objects",
 };
 
 void facts_print(uint32_t facts, struct strbuf *out)

@@ -19,76 +19,106 @@ enum { CHANNEL_BLOCK = 16 };
 
 /* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
 struct dim_layout {
-    int64_t block;               /* 0: not split */
+    int64_t block; /* 0: not split */
     expr_id outer;
     int64_t inner;
 };
 enum place { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_ARENA, PLACE_WEIGHTS, PLACE_SEGMENT };
 struct storage {
     enum place place;
-    uint32_t port;               /* PLACE_INPUT, PLACE_OUTPUT */
-    uint32_t buffer;             /* PLACE_ARENA: index into module.buffers; PLACE_WEIGHTS: into module.weights */
+    uint32_t port; /* PLACE_INPUT, PLACE_OUTPUT */
+    uint32_t buffer; /* PLACE_ARENA: index into module.buffers; PLACE_WEIGHTS: into module.weights */
     int32_t rank;
     struct dim_layout *dim;
-    expr_id origin;              /* element offset of index 0, ..., 0 (halo, placement inside another buffer) */
-    expr_id size;                /* elements, halo and padding included */
-    int64_t *halo;               /* rank lower, then rank upper widths; NULL: none */
+    expr_id origin; /* element offset of index 0, ..., 0 (halo, placement inside another buffer) */
+    expr_id size; /* elements, halo and padding included */
+    int64_t *halo; /* rank lower, then rank upper widths; NULL: none */
 };
 
 enum kernel_kind {
-    KERNEL_MAP,                  /* stored values over their own points; inner reductions inline */
-    KERNEL_REDUCE,               /* anchor: reduce, window, argreduce, or dot/conv without a micro-kernel */
-    KERNEL_CONTRACT,             /* anchor: dot or conv by register tiles */
-    KERNEL_SCAN,                 /* cumulate */
+    KERNEL_MAP, /* stored values over their own points; inner reductions inline */
+    KERNEL_REDUCE, /* anchor: reduce, window, argreduce, or dot/conv without a micro-kernel */
+    KERNEL_CONTRACT, /* anchor: dot or conv by register tiles */
+    KERNEL_SCAN, /* cumulate */
     KERNEL_SCATTER,
-    KERNEL_OPAQUE,               /* a call of the runtime, from the program */
-    KERNEL_CONTROL,              /* if, loop, assert: code in the program */
-    KERNEL_HALO                  /* zeros around a stored value */
+    KERNEL_OPAQUE, /* a call of the runtime, from the program */
+    KERNEL_CONTROL, /* if, loop, assert: code in the program */
+    KERNEL_HALO /* zeros around a stored value */
 };
 /* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
-struct row_local { value_id value; uint32_t inner; };
+struct row_local {
+    value_id value;
+    uint32_t inner;
+};
 /* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}: none. */
-struct karg { value_id value; sym_id sym; uint32_t prepared; expr_id start; };
+struct karg {
+    value_id value;
+    sym_id sym;
+    uint32_t prepared;
+    expr_id start;
+};
 /* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike, by fuse and the
  * layouts. A schedule's kind and its source of weights follow from it (passes/schedule/schedule.h), and its text says what is staged. */
 struct kernel_form {
-    value_id staged;             /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
+    value_id
+        staged; /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
                                   * kernel's tiles read it; {0}: none */
-    uint32_t winograd;           /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
-    uint32_t prepared;           /* its weights there: k + 1 for module.prepared[k] */
-    const struct attention *attention;   /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
+    uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
+    uint32_t prepared; /* its weights there: k + 1 for module.prepared[k] */
+    const struct attention
+        *attention; /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
 };
 struct kernel {
     enum kernel_kind kind;
-    node_id anchor;              /* {0}: none (KERNEL_MAP) */
-    VEC(value_id) outs;          /* values stored; the second one of a depthwise convolution: its rows summed up (graph/partial_sums.c) */
-    value_id domain;             /* whose points the kernel runs over: outs[0], or one operand of it */
-    uint32_t piece;              /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
-    VEC(node_id) path;           /* invertible views from the anchor's result to domain */
-    VEC(node_id) nodes;          /* all nodes computed inside, any order */
-    uint32_t row_mask;           /* dims of domain that inner reductions depend on; meaningful when has_rows */
+    node_id anchor; /* {0}: none (KERNEL_MAP) */
+    VEC(value_id)
+    outs; /* values stored; the second one of a depthwise convolution: its rows summed up (graph/partial_sums.c) */
+    value_id domain; /* whose points the kernel runs over: outs[0], or one operand of it */
+    uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
+    VEC(node_id) path; /* invertible views from the anchor's result to domain */
+    VEC(node_id) nodes; /* all nodes computed inside, any order */
+    uint32_t row_mask; /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
-    VEC(struct row_local) locals;    /* values kept for the length of a row */
+    VEC(struct row_local) locals; /* values kept for the length of a row */
     struct kernel_form form;
     region_id region;
-    uint32_t order;              /* position in the region after scheduling */
+    uint32_t order; /* position in the region after scheduling */
     /* after emission */
     const char *name;
     const char *text;
     VEC(struct karg) args;
-    expr_id count;               /* parallel indices */
-    int64_t ns;                  /* estimated per index */
+    expr_id count; /* parallel indices */
+    int64_t ns; /* estimated per index */
     uint64_t flops, bytes;
     int64_t local_bytes;
 };
 
-struct buffer { value_id value; expr_id bytes, offset; uint32_t first, last, slot; bool segment; };
+struct buffer {
+    value_id value;
+    expr_id bytes, offset;
+    uint32_t first, last, slot;
+    bool segment;
+};
 /* winograd: not the value, weights of a convolution, but what F(m x m, 3 x 3) makes of it, is stored; 0: the value. */
-struct weight { value_id value; struct storage *storage; uint64_t offset, bytes; uint32_t winograd; };
+struct weight {
+    value_id value;
+    struct storage *storage;
+    uint64_t offset, bytes;
+    uint32_t winograd;
+};
 /* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time constants; or
  * stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims. */
-struct prepared { value_id value; uint32_t winograd, weight; bool stored; int64_t ic, blocks, stride[4]; uint64_t offset, bytes; };
-struct function_text { const char *name, *text; int64_t local_bytes; };
+struct prepared {
+    value_id value;
+    uint32_t winograd, weight;
+    bool stored;
+    int64_t ic, blocks, stride[4];
+    uint64_t offset, bytes;
+};
+struct function_text {
+    const char *name, *text;
+    int64_t local_bytes;
+};
 
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
@@ -96,81 +126,100 @@ enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
  * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1. */
 enum choice_key { CHOOSE_TILE, CHOOSE_WINOGRAD, CHOOSE_CHUNK, CHOOSE_SPLIT, CHOOSE_LAYOUT, CHOOSE_STORE };
-struct choice { const char *text, *node; enum choice_key key; uint32_t n[3]; bool asked; };
+struct choice {
+    const char *text, *node;
+    enum choice_key key;
+    uint32_t n[3];
+    bool asked;
+};
 
 /* The records of all kernels, by number, for one CPU. */
 struct schedule;
-struct cpu_schedules { const char *cpu; const struct machine *mach; const struct schedule *of; };
+struct cpu_schedules {
+    const char *cpu;
+    const struct machine *mach;
+    const struct schedule *of;
+};
 /* Some fields of a record as a file gives them: which one (schedule/text.c), its value; lines for messages. */
-struct schedule_field { uint32_t field, item, line; int64_t value; };
-struct schedule_told { uint32_t kernel, line; const char *cpu; int kind; VEC(struct schedule_field) fields; };
+struct schedule_field {
+    uint32_t field, item, line;
+    int64_t value;
+};
+struct schedule_told {
+    uint32_t kernel, line;
+    const char *cpu;
+    int kind;
+    VEC(struct schedule_field) fields;
+};
 
 /* What holds of a module, from the stage of passes.def on that makes it so. */
 enum fact {
-    IS_IMPORTED = 1,             /* a graph of the file's operators */
-    IS_LEGAL = 2,                /* a legal graph */
-    HAS_RESULTS = 4,             /* each result of a region is a value of its own */
-    HAS_KERNELS = 8,             /* kernels, stored, kernel_of: the graph stays as it is */
-    HAS_PLACES = 16,             /* storage[].place */
-    HAS_WISHES = 32,             /* wish */
-    HAS_STORAGE = 64,            /* storage of computed values, buffers */
-    HAS_CONSTANTS = 128,         /* storage of constants, weights */
-    HAS_WEIGHTS = 256,           /* weights[].offset */
-    HAS_ORDER = 512,             /* order */
-    HAS_OFFSETS = 1024,          /* buffers[].offset */
+    IS_IMPORTED = 1, /* a graph of the file's operators */
+    IS_LEGAL = 2, /* a legal graph */
+    HAS_RESULTS = 4, /* each result of a region is a value of its own */
+    HAS_KERNELS = 8, /* kernels, stored, kernel_of: the graph stays as it is */
+    HAS_PLACES = 16, /* storage[].place */
+    HAS_WISHES = 32, /* wish */
+    HAS_STORAGE = 64, /* storage of computed values, buffers */
+    HAS_CONSTANTS = 128, /* storage of constants, weights */
+    HAS_WEIGHTS = 256, /* weights[].offset */
+    HAS_ORDER = 512, /* order */
+    HAS_OFFSETS = 1024, /* buffers[].offset */
     HAS_SCHEDULES = 2048,
-    HAS_LOOPS = 4096,            /* text of kernels and programs */
+    HAS_LOOPS = 4096, /* text of kernels and programs */
     HAS_OBJECTS = 8192
 };
-void facts_print(uint32_t facts, struct strbuf *);                   /* their names, with blanks between */
-uint32_t fact_by_name(const char *);                                 /* 0: there is none */
+void facts_print(uint32_t facts, struct strbuf *); /* their names, with blanks between */
+uint32_t fact_by_name(const char *); /* 0: there is none */
 
 /* What those who read and write a value ask of its storage, before layout_transform gives it one. */
 struct layout_wish {
-    bool plain;                  /* read by a call of the runtime, a region, the program or the caller: row-major */
-    bool blocked;                /* channels in blocks */
-    int32_t fastest;             /* dim to lie innermost + 1; 0: the last */
+    bool plain; /* read by a call of the runtime, a region, the program or the caller: row-major */
+    bool blocked; /* channels in blocks */
+    int32_t fastest; /* dim to lie innermost + 1; 0: the last */
 };
 
 struct module {
     struct context *ctx;
-    uint32_t facts;              /* enum fact */
+    uint32_t facts; /* enum fact */
     struct graph *g;
     struct arena *arena;
     enum layout_choice layout;
     int opt_level;
-    uint32_t winograd;           /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
-    enum winograd_source winograd_weights;       /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
-    bool attention;              /* as one kernel, where that is possible */
-    bool always;                 /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
-    int64_t grain_ns;            /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
-    const char *broken;          /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
-    struct strbuf *report;       /* what passes have to say for --stats, lines; NULL: nobody asks */
+    uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
+    enum winograd_source
+        winograd_weights; /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
+    bool attention; /* as one kernel, where that is possible */
+    bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
+    int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
+    const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
+    struct strbuf *report; /* what passes have to say for --stats, lines; NULL: nobody asks */
     VEC(struct choice) choices;
     uint32_t n_values;
-    bool *stored;                /* by value: some kernel writes it, or it is a parameter or a stored constant */
-    uint32_t *kernel_of;         /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
-    struct storage *storage;     /* by value; place NONE unless stored */
-    struct layout_wish *wish;    /* by value */
+    bool *stored; /* by value: some kernel writes it, or it is a parameter or a stored constant */
+    uint32_t *kernel_of; /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
+    struct storage *storage; /* by value; place NONE unless stored */
+    struct layout_wish *wish; /* by value */
     VEC(struct kernel) kernels;
-    VEC(uint32_t) order;         /* kernels of the top region in execution order */
+    VEC(uint32_t) order; /* kernels of the top region in execution order */
     VEC(struct buffer) buffers;
     VEC(struct weight) weights;
     uint64_t weights_bytes;
     VEC(struct prepared) prepared;
-    const struct attention **attention_of;    /* by node below n_attention_nodes: whose scores or values it makes (graph/find_attention.h) */
+    const struct attention *
+        *attention_of; /* by node below n_attention_nodes: whose scores or values it makes (graph/find_attention.h) */
     uint32_t n_attention_nodes;
     uint64_t prepared_bytes;
     expr_id arena_bytes;
     struct lfunc *program, *plan;
-    struct lfunc *prepare;       /* fills the open-time constants; NULL: there are none */
-    VEC(struct function_text) prepare_kernels;   /* what it launches */
-    VEC(struct cpu_schedules) schedules;         /* by CPU variant (passes/schedule/schedule.h) */
-    VEC(struct schedule_told) told;              /* what --schedules says, which replaces what the cost model says */
+    struct lfunc *prepare; /* fills the open-time constants; NULL: there are none */
+    VEC(struct function_text) prepare_kernels; /* what it launches */
+    VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
+    VEC(struct schedule_told) told; /* what --schedules says, which replaces what the cost model says */
     const char *told_path;
-    void (*emitted)(void *);     /* called with `user` after each kernel, by emit_kernels(); NULL: not */
+    void (*emitted)(void *); /* called with `user` after each kernel, by emit_kernels(); NULL: not */
     void *user;
-    VEC(int64_t) least;          /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
+    VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
 
 /* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes out. Each
@@ -207,13 +256,13 @@ bool attention_note(struct module *, node_id);
 void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
-bool emit_program(struct module *, const char *suffix);    /* program and plan */
+bool emit_program(struct module *, const char *suffix); /* program and plan */
 /* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
 bool emit_prepare(struct module *, const struct machine *, const char *suffix);
 
 /* Helpers shared by the passes. */
-value_id view_plain(const struct graph *, value_id);        /* through views that keep row-major order: reshape, identity */
-bool view_invertible(const struct graph *, node_id);       /* reshape, transpose, identity */
-uint32_t value_const_invariant(struct graph *, value_id);  /* bit d: constant does not change along dim d */
+value_id view_plain(const struct graph *, value_id); /* through views that keep row-major order: reshape, identity */
+bool view_invertible(const struct graph *, node_id); /* reshape, transpose, identity */
+uint32_t value_const_invariant(struct graph *, value_id); /* bit d: constant does not change along dim d */
 
 #endif

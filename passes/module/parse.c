@@ -39,7 +39,10 @@ static bool at_end(struct reader *r)
     return *r->p == '\n' || !*r->p;
 }
 
-static bool is_word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+static bool is_word_char(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 /* A whole word, or a sign. */
 static bool accept(struct reader *r, const char *token)
@@ -99,8 +102,15 @@ static bool read_choice(struct reader *r, const char *const *words, uint32_t n, 
     return fail(r, "unknown word");
 }
 
-static bool is_value(struct reader *r) { skip_blanks(r); return *r->p == '%'; }
-static bool is_node(struct reader *r) { return is_value(r) || *r->p == '#'; }
+static bool is_value(struct reader *r)
+{
+    skip_blanks(r);
+    return *r->p == '%';
+}
+static bool is_node(struct reader *r)
+{
+    return is_value(r) || *r->p == '#';
+}
 
 static bool read_value(struct reader *r, value_id *v)
 {
@@ -171,8 +181,9 @@ static bool read_options(struct reader *r)
     int64_t level;
     uint32_t layout, source;
     if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
-        !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") || !read_u32(r, &m->winograd) ||
-        !expect(r, "weights") || !read_choice(r, source_words, WEIGHTS_STORE + 1, &source))
+        !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") ||
+        !read_u32(r, &m->winograd) || !expect(r, "weights") ||
+        !read_choice(r, source_words, WEIGHTS_STORE + 1, &source))
         return false;
     m->opt_level = (int)level;
     m->layout = (enum layout_choice)layout;
@@ -190,7 +201,8 @@ static bool read_told(struct reader *r)
     c.node = text_unquote(r->m->arena, &r->p, NULL);
     if (!c.node)
         return fail(r, "expected a quoted name");
-    if (!read_choice(r, choice_words, CHOOSE_STORE + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) || !read_u32(r, &c.n[2]))
+    if (!read_choice(r, choice_words, CHOOSE_STORE + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
+        !read_u32(r, &c.n[2]))
         return false;
     c.key = (enum choice_key)key;
     c.text = c.node;
@@ -272,7 +284,8 @@ static bool read_local(struct reader *r, struct kernel *k)
 static bool read_clause(struct reader *r, struct kernel *k)
 {
     if (accept(r, "region"))
-        return read_u32(r, &k->region.i) && ((k->region.i >= 1 && k->region.i <= r->n_regions) || fail(r, "the graph has no such region"));
+        return read_u32(r, &k->region.i) &&
+               ((k->region.i >= 1 && k->region.i <= r->n_regions) || fail(r, "the graph has no such region"));
     if (accept(r, "at"))
         return read_u32(r, &k->order);
     if (accept(r, "stores"))
@@ -330,7 +343,8 @@ static bool read_dims(struct reader *r, struct storage *s)
         if (accept(r, "/") && (!read_i64(r, &s->dim[d].block) || !expect(r, "*") || !read_i64(r, &s->dim[d].inner)))
             return false;
     }
-    return expect(r, "]") && expect(r, "size") && read_expression(r, &s->size) && (!accept(r, "origin") || read_expression(r, &s->origin));
+    return expect(r, "]") && expect(r, "size") && read_expression(r, &s->size) &&
+           (!accept(r, "origin") || read_expression(r, &s->origin));
 }
 
 static bool read_storage(struct reader *r, value_id v, const struct type *t)
@@ -423,10 +437,10 @@ static bool read_weight(struct reader *r)
 static bool read_prepared(struct reader *r)
 {
     struct prepared q = {0};
-    if (!read_index(r, r->m->prepared.n) || !expect(r, "of") || !read_value(r, &q.value) || !expect(r, "winograd") || !read_u32(r, &q.winograd) ||
-        !expect(r, "channels") || !read_i64(r, &q.ic) || !expect(r, "blocks") || !read_i64(r, &q.blocks) || !expect(r, "strides") ||
-        !read_i64s(r, q.stride, COUNT_OF(q.stride)) || !expect(r, "offset") || !read_u64(r, &q.offset) || !expect(r, "bytes") ||
-        !read_u64(r, &q.bytes))
+    if (!read_index(r, r->m->prepared.n) || !expect(r, "of") || !read_value(r, &q.value) || !expect(r, "winograd") ||
+        !read_u32(r, &q.winograd) || !expect(r, "channels") || !read_i64(r, &q.ic) || !expect(r, "blocks") ||
+        !read_i64(r, &q.blocks) || !expect(r, "strides") || !read_i64s(r, q.stride, COUNT_OF(q.stride)) ||
+        !expect(r, "offset") || !read_u64(r, &q.offset) || !expect(r, "bytes") || !read_u64(r, &q.bytes))
         return false;
     q.stored = accept(r, "stored");
     if (q.stored && !read_u32(r, &q.weight))
@@ -446,21 +460,35 @@ static bool read_order(struct reader *r)
     return true;
 }
 
-static bool read_workspace(struct reader *r) { return read_expression(r, &r->m->arena_bytes); }
-static bool read_segment(struct reader *r) { return read_u64(r, &r->m->weights_bytes); }
-static bool read_constants(struct reader *r) { return read_u64(r, &r->m->prepared_bytes); }
+static bool read_workspace(struct reader *r)
+{
+    return read_expression(r, &r->m->arena_bytes);
+}
+static bool read_segment(struct reader *r)
+{
+    return read_u64(r, &r->m->weights_bytes);
+}
+static bool read_constants(struct reader *r)
+{
+    return read_u64(r, &r->m->prepared_bytes);
+}
 
 static bool read_line(struct reader *r)
 {
-    static const struct { const char *word; bool (*read)(struct reader *); } lines[] = {
-        {"choose", read_told},     {"facts", read_facts},   {"attention", read_attention}, {"kernel", read_kernel},
-        {"value", read_value_line}, {"buffer", read_buffer}, {"workspace", read_workspace}, {"weight", read_weight},
-        {"segment", read_segment}, {"prepared", read_prepared}, {"constants", read_constants}, {"order", read_order},
+    static const struct {
+        const char *word;
+        bool (*read)(struct reader *);
+    } lines[] = {
+        {"choose", read_told},      {"facts", read_facts},       {"attention", read_attention}, {"kernel", read_kernel},
+        {"value", read_value_line}, {"buffer", read_buffer},     {"workspace", read_workspace}, {"weight", read_weight},
+        {"segment", read_segment},  {"prepared", read_prepared}, {"constants", read_constants}, {"order", read_order},
     };
     for (size_t i = 0; i < COUNT_OF(lines); i++)
         if (accept(r, lines[i].word))
             return lines[i].read(r) && (at_end(r) || fail(r, "something is left of the line"));
-    return fail(r, "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment, prepared, constants or order");
+    return fail(
+        r,
+        "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment, prepared, constants or order");
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------------- */
@@ -488,7 +516,7 @@ struct module *module_parse(struct context *ctx, const char *text)
     static const char head[] = "\nmodule ";
     struct module *m = NEW(&ctx->session, struct module);
     struct reader r = {.ctx = ctx, .m = m};
-    const char *at = strstr(text, head);    /* quoted text has no ends of lines */
+    const char *at = strstr(text, head); /* quoted text has no ends of lines */
     *m = (struct module){.ctx = ctx, .arena = &ctx->session};
     r.start = r.p = at ? at + 1 : text;
     for (const char *p = text; p < r.start; p++)

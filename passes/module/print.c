@@ -13,15 +13,22 @@ struct printer {
 };
 #define PUT(p, ...) strbuf_printf((p)->out, __VA_ARGS__)
 
-const char *const kernel_words[KERNEL_HALO + 1] = {"map", "reduce", "contract", "scan", "scatter", "call", "control", "halo"};
+const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contract", "scan",
+                                                   "scatter", "call",   "control",  "halo"};
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
 const char *const choice_words[CHOOSE_STORE + 1] = {"tile", "winograd", "chunk", "split", "layout", "store"};
 
-const char *kernel_kind_name(enum kernel_kind k) { return kernel_words[k]; }
+const char *kernel_kind_name(enum kernel_kind k)
+{
+    return kernel_words[k];
+}
 
-static void put_value(struct printer *p, value_id v) { PUT(p, " %%%u", p->n.value[v.i]); }
+static void put_value(struct printer *p, value_id v)
+{
+    PUT(p, " %%%u", p->n.value[v.i]);
+}
 
 static void put_node(struct printer *p, node_id id)
 {
@@ -229,9 +236,10 @@ static void put_weights(struct printer *p)
         const struct prepared *q = &m->prepared.data[i];
         PUT(p, "prepared %u of", i);
         put_value(p, q->value);
-        PUT(p, " winograd %u channels %lld blocks %lld strides [%lld %lld %lld %lld] offset %llu bytes %llu", q->winograd, (long long)q->ic,
-            (long long)q->blocks, (long long)q->stride[0], (long long)q->stride[1], (long long)q->stride[2], (long long)q->stride[3],
-            (unsigned long long)q->offset, (unsigned long long)q->bytes);
+        PUT(p, " winograd %u channels %lld blocks %lld strides [%lld %lld %lld %lld] offset %llu bytes %llu",
+            q->winograd, (long long)q->ic, (long long)q->blocks, (long long)q->stride[0], (long long)q->stride[1],
+            (long long)q->stride[2], (long long)q->stride[3], (unsigned long long)q->offset,
+            (unsigned long long)q->bytes);
         if (q->stored)
             PUT(p, " stored %u", q->weight);
         PUT(p, "\n");
@@ -245,8 +253,8 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s\n", m->opt_level, layout_words[m->layout], m->winograd,
-        source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
+    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s\n", m->opt_level, layout_words[m->layout],
+        m->winograd, source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
     for (uint32_t i = 0; i < m->choices.n; i++) {
         const struct choice *c = &m->choices.data[i];
         PUT(p, "choose ");

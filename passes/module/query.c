@@ -31,14 +31,20 @@ bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 
 uint32_t dot_group(const struct module *m, const struct node *n)
 {
-    static const struct { enum elem a, b, sum; uint32_t group; } rows[] = {
-        {ELEM_U8, ELEM_I8, ELEM_I32, 4}, {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2}, {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
+    static const struct {
+        enum elem a, b, sum;
+        uint32_t group;
+    } rows[] = {
+        {ELEM_U8, ELEM_I8, ELEM_I32, 4},
+        {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2},
+        {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
     };
     uint32_t n_contract;
     int64_t extent = 0;
     if (n->op != OP_DOT && (n->op != OP_CONV || node_int(n, "groups", 1) != 1))
         return 1;
-    const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]), *sum = value_type(m->g, n->out[0]);
+    const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]),
+                      *sum = value_type(m->g, n->out[0]);
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     if (n->op == OP_DOT && !n_contract)
         return 1;
@@ -57,7 +63,7 @@ static int32_t index_dim(const struct module *m, const struct node *n, int32_t d
 {
     expr_id idx[RANK_MAX] = {{0}};
     struct index_access a;
-    if (d < 0 || n->op == OP_GATHER_ELEMENTS)   /* along the axis too, the indices lie contiguous */
+    if (d < 0 || n->op == OP_GATHER_ELEMENTS) /* along the axis too, the indices lie contiguous */
         return d;
     index_access(m->g, n, idx, &a);
     return d < a.dim ? d : d < a.dim + a.n ? -1 : d - a.dim - a.n + a.behind;
@@ -70,7 +76,8 @@ int32_t value_fast_dim(const struct module *m, value_id v)
         const struct type *t = value_type(m->g, v);
         if (s->place != PLACE_NONE) {
             for (int32_t d = s->rank - 1; d >= 0; d--)
-                if ((!s->dim[d].block && ex_is(m->ctx->exprs, s->dim[d].outer, 1) && !ex_is(m->ctx->exprs, t->dims[d], 1)) ||
+                if ((!s->dim[d].block && ex_is(m->ctx->exprs, s->dim[d].outer, 1) &&
+                     !ex_is(m->ctx->exprs, t->dims[d], 1)) ||
                     (s->dim[d].block && s->dim[d].inner == 1))
                     return d;
             return -1;
@@ -109,7 +116,7 @@ int32_t value_fast_dim(const struct module *m, value_id v)
 
 bool reduce_horizontal(const struct module *m, const struct node *n)
 {
-    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor"))   /* no register folds itself by xor */
+    if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor")) /* no register folds itself by xor */
         return false;
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);
@@ -191,7 +198,7 @@ void kernels_remove(struct module *m, const bool *gone)
     m->kernels.n = n;
     for (uint32_t i = 0; i < m->g->nodes.n; i++)
         m->kernel_of[i] = number[m->kernel_of[i]];
-    for (uint32_t i = 0; i < n; i++)   /* a concat belongs to one of the pieces that are left */
+    for (uint32_t i = 0; i < n; i++) /* a concat belongs to one of the pieces that are left */
         for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
             if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
                 m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;

@@ -50,7 +50,9 @@ void violated(struct check *c, int number, const char *fmt, ...)
 
 static void check_facts(struct check *c)
 {
-    static const struct { uint32_t fact, needs; } rows[] = {
+    static const struct {
+        uint32_t fact, needs;
+    } rows[] = {
 #define STAGE(name, function, needs, makes, print, verify, always) {makes, needs},
 #define PASS(name, function, needs, makes, when) {makes, needs},
 #include "passes/module/passes.def"
@@ -100,7 +102,8 @@ static void check_outs(struct check *c, uint32_t index, const struct kernel *k)
         if (c->maker[v.i] && !(k->piece && c->m->kernels.data[c->maker[v.i] - 1].piece))
             violated(c, 3, "k%u and k%u store %%%u", c->maker[v.i] - 1, index, c->n.value[v.i]);
         for (uint32_t j = k->piece && c->maker[v.i] ? c->maker[v.i] - 1 : index; j < index; j++)
-            if (c->m->kernels.data[j].outs.n && c->m->kernels.data[j].outs.data[0].i == v.i && c->m->kernels.data[j].piece == k->piece)
+            if (c->m->kernels.data[j].outs.n && c->m->kernels.data[j].outs.data[0].i == v.i &&
+                c->m->kernels.data[j].piece == k->piece)
                 violated(c, 3, "k%u and k%u store piece %u of %%%u", j, index, k->piece - 1, c->n.value[v.i]);
         c->maker[v.i] = index + 1;
     }
@@ -138,7 +141,8 @@ static void check_anchor(struct check *c, uint32_t index, const struct kernel *k
     else if (k->anchor.i && !has_node(k, k->anchor))
         violated(c, 6, "k%u does not compute its anchor", index);
     else if (k->anchor.i && !kind_fits(k->kind, graph_node(c->g, k->anchor)))
-        violated(c, 6, "k%u is a %s, and its anchor %s", index, kernel_kind_name(k->kind), op_name(graph_node(c->g, k->anchor)->op));
+        violated(c, 6, "k%u is a %s, and its anchor %s", index, kernel_kind_name(k->kind),
+                 op_name(graph_node(c->g, k->anchor)->op));
 }
 
 static void check_domain(struct check *c, uint32_t index, const struct kernel *k)
@@ -147,7 +151,9 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
         return;
     node_id def = graph_value(c->g, k->outs.data[0])->def;
     const struct node *concat = def.i ? graph_node(c->g, def) : NULL;
-    value_id want = !k->piece ? k->outs.data[0] : concat && concat->op == OP_CONCAT && k->piece <= concat->n_in ? concat->in[k->piece - 1] : (value_id){0};
+    value_id want = !k->piece                                                       ? k->outs.data[0]
+                    : concat && concat->op == OP_CONCAT && k->piece <= concat->n_in ? concat->in[k->piece - 1]
+                                                                                    : (value_id){0};
     if (k->domain.i != want.i || !want.i)
         violated(c, 7, "k%u does not run over what it stores", index);
     for (uint32_t i = 0; i < k->path.n; i++)
@@ -168,11 +174,13 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
 {
     const struct node *anchor = k->anchor.i ? graph_node(c->g, k->anchor) : NULL;
     const struct kernel_form *f = &k->form;
-    if (f->staged.i && (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->stored[f->staged.i]))
+    if (f->staged.i &&
+        (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->stored[f->staged.i]))
         violated(c, 11, "k%u cannot stage %%%u", index, c->n.value[f->staged.i]);
     if (f->winograd && (!anchor || anchor->op != OP_CONV || (f->winograd != 2 && f->winograd != 4 && f->winograd != 6)))
         violated(c, 12, "k%u has no form F(%u x %u)", index, f->winograd, f->winograd);
-    else if (f->prepared && (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
+    else if (f->prepared &&
+             (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
         violated(c, 12, "nothing is prepared for k%u", index);
     if (f->attention && attention_of_values(c->m, k->anchor) != f->attention)
         violated(c, 13, "the anchor of k%u makes no attention's results", index);
@@ -218,7 +226,8 @@ void kernel_reads(struct check *c, uint32_t index, read_fn *read)
 
 static void check_read(struct check *c, uint32_t index, value_id v)
 {
-    const struct kernel *k = &c->m->kernels.data[index], *maker = c->maker[v.i] ? &c->m->kernels.data[c->maker[v.i] - 1] : NULL;
+    const struct kernel *k = &c->m->kernels.data[index],
+                        *maker = c->maker[v.i] ? &c->m->kernels.data[c->maker[v.i] - 1] : NULL;
     if (maker && maker->region.i == k->region.i && maker->order > k->order)
         violated(c, 15, "k%u reads %%%u before k%u stores it", index, c->n.value[v.i], c->maker[v.i] - 1);
 }

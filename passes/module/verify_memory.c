@@ -9,9 +9,15 @@ enum { LINE = 64, SIZES = 3, STEPS = 7 };
 
 /* ---- places ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_port(const struct port *ports, uint32_t n, uint32_t k, value_id v) { return k < n && ports[k].value.i == v.i; }
+static bool is_port(const struct port *ports, uint32_t n, uint32_t k, value_id v)
+{
+    return k < n && ports[k].value.i == v.i;
+}
 
-static bool in_memory(const struct type *t) { return t->kind == TYPE_TENSOR && t->rank >= 0; }
+static bool in_memory(const struct type *t)
+{
+    return t->kind == TYPE_TENSOR && t->rank >= 0;
+}
 
 static void check_place(struct check *c, value_id v)
 {
@@ -23,20 +29,25 @@ static void check_place(struct check *c, value_id v)
         (s->place == PLACE_OUTPUT && !is_port(c->g->outputs.data, c->g->outputs.n, s->port, v)))
         violated(c, 16, "%%%u is no such port", number);
     if (s->place == PLACE_NONE ? c->m->stored[v.i] && in_memory(t) : !c->m->stored[v.i] && !constant)
-        violated(c, 17, s->place == PLACE_NONE ? "%%%u is stored and has no place" : "%%%u has a place and is not stored", number);
+        violated(c, 17,
+                 s->place == PLACE_NONE ? "%%%u is stored and has no place" : "%%%u has a place and is not stored",
+                 number);
     if (constant && !value_is_const(c->g, v))
         violated(c, 17, "%%%u lies in the file and is no constant", number);
     if (!(c->m->facts & HAS_WISHES))
         return;
     const struct layout_wish *w = &c->m->wish[v.i];
     if (w->plain + w->blocked + (w->fastest != 0) > 1 || w->fastest < 0 || w->fastest > (t->rank > 0 ? t->rank : 0))
-        violated(c, 18, "%%%u is wished%s%s%s", number, w->plain ? " plain" : "", w->blocked ? " blocked" : "", w->fastest ? " with a dim of its own" : "");
+        violated(c, 18, "%%%u is wished%s%s%s", number, w->plain ? " plain" : "", w->blocked ? " blocked" : "",
+                 w->fastest ? " with a dim of its own" : "");
 }
 
 /* ---- storage functions ---------------------------------------------------------------------------------------------------- */
 
 /* The dims of a value, those in blocks as two: extent and stride, smallest stride first. */
-struct axis { int64_t extent, stride; };
+struct axis {
+    int64_t extent, stride;
+};
 static void axis_add(struct axis *axis, uint32_t *n, int64_t extent, int64_t stride)
 {
     uint32_t i = (*n)++;
@@ -46,7 +57,8 @@ static void axis_add(struct axis *axis, uint32_t *n, int64_t extent, int64_t str
 }
 
 /* Elements below origin and up to the last one of the value with its halo; false where these sizes do not exist. */
-static bool measure(const struct check *c, value_id v, const int64_t *sizes, struct axis *axis, uint32_t *n, int64_t *below, int64_t *above)
+static bool measure(const struct check *c, value_id v, const int64_t *sizes, struct axis *axis, uint32_t *n,
+                    int64_t *below, int64_t *above)
 {
     const struct storage *s = &c->m->storage[v.i];
     const struct type *t = value_type(c->g, v);
@@ -60,7 +72,8 @@ static bool measure(const struct check *c, value_id v, const int64_t *sizes, str
         axis_add(axis, n, blocks, stride);
         if (block)
             axis_add(axis, n, extent < block ? extent : block, s->dim[d].inner);
-        if (!mul_i64(blocks - 1 + (s->halo ? s->halo[s->rank + d] : 0), stride, &part) || !add_i64(*above, part, above) ||
+        if (!mul_i64(blocks - 1 + (s->halo ? s->halo[s->rank + d] : 0), stride, &part) ||
+            !add_i64(*above, part, above) ||
             (block && !add_i64(*above, ((extent < block ? extent : block) - 1) * s->dim[d].inner, above)) ||
             !mul_i64(s->halo ? s->halo[d] : 0, stride, &part) || !add_i64(*below, part, below))
             return false;
@@ -74,14 +87,16 @@ static void check_elements(struct check *c, value_id v, const int64_t *sizes)
     struct axis axis[2 * RANK_MAX];
     uint32_t n;
     int64_t below, above, origin, size, last = 0;
-    if (!measure(c, v, sizes, axis, &n, &below, &above) || !ex_eval(c->x, s->origin, sizes, &origin) || !ex_eval(c->x, s->size, sizes, &size))
+    if (!measure(c, v, sizes, axis, &n, &below, &above) || !ex_eval(c->x, s->origin, sizes, &origin) ||
+        !ex_eval(c->x, s->size, sizes, &size))
         return;
     if (origin < below || !add_i64(origin, above, &above) || above >= size)
-        violated(c, 20, "elements %lld to %lld of %%%u are not within its %lld", (long long)(origin - below), (long long)above, c->n.value[v.i],
-                 (long long)size);
+        violated(c, 20, "elements %lld to %lld of %%%u are not within its %lld", (long long)(origin - below),
+                 (long long)above, c->n.value[v.i], (long long)size);
     for (uint32_t i = 0; i < n && s->place != PLACE_WEIGHTS; i++) {
         if (axis[i].extent > 1 && axis[i].stride <= last) {
-            violated(c, 21, "elements of %%%u lie in one place: %lld steps of %lld", c->n.value[v.i], (long long)axis[i].extent, (long long)axis[i].stride);
+            violated(c, 21, "elements of %%%u lie in one place: %lld steps of %lld", c->n.value[v.i],
+                     (long long)axis[i].extent, (long long)axis[i].stride);
             return;
         }
         if (!mul_i64(axis[i].extent - 1, axis[i].stride, &below) || !add_i64(last, below, &last))
@@ -95,7 +110,8 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
     const struct storage *s = &m->storage[v.i];
     bool ok = s->dim && s->size.i && s->origin.i && s->rank == value_type(c->g, v)->rank;
     for (int32_t d = 0; ok && d < s->rank; d++)
-        ok = s->dim[d].outer.i && s->dim[d].block >= 0 && s->dim[d].block != 1 && (!s->dim[d].block || s->dim[d].inner >= 1);
+        ok = s->dim[d].outer.i && s->dim[d].block >= 0 && s->dim[d].block != 1 &&
+             (!s->dim[d].block || s->dim[d].inner >= 1);
     if (!ok) {
         violated(c, 19, "%%%u has no whole storage function", c->n.value[v.i]);
         return;
@@ -120,7 +136,8 @@ static void check_order(struct check *c)
         uint32_t k = m->order.data[i];
         if (k >= m->kernels.n || m->kernels.data[k].region.i != 1 || times[k]++)
             violated(c, 24, "k%u does not belong into the order, or not again", k);
-        else if (i && m->order.data[i - 1] < m->kernels.n && m->kernels.data[m->order.data[i - 1]].order > m->kernels.data[k].order)
+        else if (i && m->order.data[i - 1] < m->kernels.n &&
+                 m->kernels.data[m->order.data[i - 1]].order > m->kernels.data[k].order)
             violated(c, 24, "k%u comes too late in the order", k);
     }
     for (uint32_t k = 0; k < m->kernels.n; k++)
@@ -136,9 +153,11 @@ static void check_weights(struct check *c)
         const struct weight *w = &m->weights.data[i];
         int64_t n = 0;
         ex_is_const(c->x, w->storage->size, &n);
-        if (w->offset % LINE || w->offset < at || w->bytes < (uint64_t)n * elem_size(value_type(c->g, w->value)->elem) ||
+        if (w->offset % LINE || w->offset < at ||
+            w->bytes < (uint64_t)n * elem_size(value_type(c->g, w->value)->elem) ||
             w->offset + w->bytes > m->weights_bytes)
-            violated(c, 25, "weight %u of %llu bytes cannot lie at %llu", i, (unsigned long long)w->bytes, (unsigned long long)w->offset);
+            violated(c, 25, "weight %u of %llu bytes cannot lie at %llu", i, (unsigned long long)w->bytes,
+                     (unsigned long long)w->offset);
         at = w->offset + w->bytes;
     }
 }
@@ -168,10 +187,13 @@ static void check_life(struct check *c, uint32_t index, value_id v)
         return;
     const struct buffer *b = &c->m->buffers.data[s->buffer];
     if (at < b->first || at > b->last || b->first == UINT32_MAX)
-        violated(c, 26, "k%u runs at %u and needs %%%u, whose buffer %u lives from %d to %u", index, at, c->n.value[v.i], s->buffer, (int)b->first, b->last);
+        violated(c, 26, "k%u runs at %u and needs %%%u, whose buffer %u lives from %d to %u", index, at,
+                 c->n.value[v.i], s->buffer, (int)b->first, b->last);
 }
 
-struct span_of { int64_t at, end; };
+struct span_of {
+    int64_t at, end;
+};
 static void check_buffers(struct check *c, const int64_t *sizes)
 {
     const struct module *m = c->m;
@@ -189,7 +211,8 @@ static void check_buffers(struct check *c, const int64_t *sizes)
             violated(c, 27, "buffer %u cannot lie at %lld of %lld bytes", i, (long long)span[i].at, (long long)total);
         for (uint32_t j = 0; j < i; j++) {
             const struct buffer *o = &m->buffers.data[j];
-            if (span[j].end && o->first <= b->last && b->first <= o->last && span[j].at < span[i].end && span[i].at < span[j].end)
+            if (span[j].end && o->first <= b->last && b->first <= o->last && span[j].at < span[i].end &&
+                span[i].at < span[j].end)
                 violated(c, 27, "buffers %u and %u lie in one place at one time", j, i);
         }
     }

@@ -63,7 +63,9 @@ bool module_verify_text(struct module *m)
         size_t n = 0, line = 0;
         for (; other[n] == text.data[n]; n++)
             line = text.data[n] == '\n' ? n + 1 : line;
-        ok = error_internal(m->ctx, (src_id){0}, "the text of the module parses to another one: '%.120s' becomes '%.120s'", text.data + line, other + line);
+        ok = error_internal(m->ctx, (src_id){0},
+                            "the text of the module parses to another one: '%.120s' becomes '%.120s'", text.data + line,
+                            other + line);
     }
     arena_release(&arena);
     return ok;

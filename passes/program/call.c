@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-struct axis_split { lval outer, n, inner; };
+struct axis_split {
+    lval outer, n, inner;
+};
 
 static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
 {
@@ -11,7 +13,8 @@ static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
     struct axis_split s;
     s.outer = prog_index(p, shape_count(p->x, t->dims, (int32_t)axis));
     s.n = prog_index(p, t->rank ? t->dims[axis] : ex_const(p->x, 1));
-    s.inner = prog_index(p, t->rank ? shape_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1) : ex_const(p->x, 1));
+    s.inner = prog_index(p, t->rank ? shape_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1)
+                                    : ex_const(p->x, 1));
     return s;
 }
 
@@ -20,7 +23,10 @@ static lval operand(struct prog *p, value_id v)
     return prog_buffer(p, v, value_type(p->g, v)->elem);
 }
 
-static lval elem_code(struct prog *p, value_id v) { return prog_const(p, (int64_t)value_type(p->g, v)->elem); }
+static lval elem_code(struct prog *p, value_id v)
+{
+    return prog_const(p, (int64_t)value_type(p->g, v)->elem);
+}
 
 static lval null_pointer(struct prog *p)
 {
@@ -40,8 +46,15 @@ static void call_sort(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", 0);
     struct axis_split s = split_axis(p, n->in[0], axis);
-    lval in[9] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1), s.outer, s.n, s.inner,
-                  prog_const(p, node_int(n, "descending", 0)), prog_index(p, value_type(p->g, n->out[0])->dims[axis])};
+    lval in[9] = {elem_code(p, n->in[0]),
+                  operand(p, n->in[0]),
+                  result(p, n, 0),
+                  result(p, n, 1),
+                  s.outer,
+                  s.n,
+                  s.inner,
+                  prog_const(p, node_int(n, "descending", 0)),
+                  prog_index(p, value_type(p->g, n->out[0])->dims[axis])};
     prog_call(p, "mcc_rt_sort", in, 9, true);
 }
 
@@ -82,20 +95,37 @@ static void call_unique(struct prog *p, const struct node *n)
         if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses &&
             late_type(p->x, value_type(p->g, n->out[r])))
             p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
-    lval in[10] = {elem_code(p, n->in[0]), operand(p, n->in[0]), s.outer, s.n, s.inner, prog_const(p, node_int(n, "sorted", 1)),
-                   result(p, n, 0), result(p, n, 1), result(p, n, 2), result(p, n, 3)};
+    lval in[10] = {elem_code(p, n->in[0]),
+                   operand(p, n->in[0]),
+                   s.outer,
+                   s.n,
+                   s.inner,
+                   prog_const(p, node_int(n, "sorted", 1)),
+                   result(p, n, 0),
+                   result(p, n, 1),
+                   result(p, n, 2),
+                   result(p, n, 3)};
     bind_count(p, n, prog_call(p, "mcc_rt_unique", in, 10, true));
 }
 
 static void call_nms(struct prog *p, const struct node *n)
 {
     const struct type *boxes = value_type(p->g, n->in[0]), *scores = value_type(p->g, n->in[1]);
-    lval classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]), batches = prog_index(p, boxes->dims[0]);
+    lval classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]),
+         batches = prog_index(p, boxes->dims[0]);
     expr_id rows = ex_mul(p->x, ex_mul(p->x, boxes->dims[0], scores->dims[1]), boxes->dims[1]);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
-    lval in[10] = {operand(p, n->in[0]), operand(p, n->in[1]), batches, count, classes, operand(p, n->in[2]),
-                   operand(p, n->in[3]), operand(p, n->in[4]), prog_const(p, node_int(n, "center", 0)), result(p, n, 0)};
+    lval in[10] = {operand(p, n->in[0]),
+                   operand(p, n->in[1]),
+                   batches,
+                   count,
+                   classes,
+                   operand(p, n->in[2]),
+                   operand(p, n->in[3]),
+                   operand(p, n->in[4]),
+                   prog_const(p, node_int(n, "center", 0)),
+                   result(p, n, 0)};
     bind_count(p, n, prog_call(p, "mcc_rt_nms", in, 10, true));
 }
 
@@ -105,10 +135,17 @@ static void call_dft(struct prog *p, const struct node *n)
     int64_t axis = node_int(n, "axis", 1);
     expr_id inner = shape_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
-    lval in[13] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
-                   prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]), prog_index(p, inner),
-                   prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")), prog_index(p, y->dims[axis]),
-                   prog_index(p, y->dims[y->rank - 1]), prog_const(p, node_int(n, "inverse", 0)),
+    lval in[13] = {elem_code(p, n->in[0]),
+                   operand(p, n->in[0]),
+                   result(p, n, 0),
+                   prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)),
+                   prog_index(p, x->dims[axis]),
+                   prog_index(p, inner),
+                   prog_index(p, x->dims[x->rank - 1]),
+                   prog_index(p, node_expr(n, "length")),
+                   prog_index(p, y->dims[axis]),
+                   prog_index(p, y->dims[y->rank - 1]),
+                   prog_const(p, node_int(n, "inverse", 0)),
                    prog_const(p, real_result && node_int(n, "onesided", 0))};
     prog_call(p, "mcc_rt_dft", in, 12, true);
 }
@@ -132,10 +169,13 @@ static void call_rng(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->out[0]);
     double seed = node_float(n, "seed", 0);
-    lval in[7] = {elem_code(p, n->out[0]), result(p, n, 0), prog_index(p, shape_count(p->x, t->dims, t->rank)),
+    lval in[7] = {elem_code(p, n->out[0]),
+                  result(p, n, 0),
+                  prog_index(p, shape_count(p->x, t->dims, t->rank)),
                   prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
                   prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
-                  prog_const(p, double_bits(node_float(n, "a", 0))), prog_const(p, double_bits(node_float(n, "b", 1)))};
+                  prog_const(p, double_bits(node_float(n, "a", 0))),
+                  prog_const(p, double_bits(node_float(n, "b", 1)))};
     prog_call(p, "mcc_rt_rng", in, 7, true);
 }
 
@@ -159,8 +199,8 @@ static lval operand_count(struct prog *p, value_id v)
 static void string_spread(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
-    lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x), result(p, n, 0),
-                  prog_const(p, y->rank), prog_dims(p, y)};
+    lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x),
+                  result(p, n, 0),      prog_const(p, y->rank), prog_dims(p, y)};
     prog_call(p, "mcc_rt_str_spread", in, 6, false);
 }
 
@@ -198,7 +238,8 @@ static void string_format(struct prog *p, const struct node *n)
 
 static void string_parse(struct prog *p, const struct node *n)
 {
-    lval in[5] = {prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]), operand_count(p, n->in[0]), result(p, n, 0)};
+    lval in[5] = {prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]), operand_count(p, n->in[0]),
+                  result(p, n, 0)};
     prog_call(p, "mcc_rt_str_parse", in, 5, true);
 }
 
@@ -219,8 +260,12 @@ static void string_split_count(struct prog *p, const struct node *n)
 static void string_split(struct prog *p, const struct node *n)
 {
     const struct type *y = value_type(p->g, n->out[0]);
-    lval in[6] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
-                  prog_const(p, node_int(n, "option", -1)), prog_index(p, y->dims[y->rank - 1]), result(p, n, 0)};
+    lval in[6] = {operand(p, n->in[0]),
+                  operand_count(p, n->in[0]),
+                  string_list(p, n->in[1]),
+                  prog_const(p, node_int(n, "option", -1)),
+                  prog_index(p, y->dims[y->rank - 1]),
+                  result(p, n, 0)};
     prog_call(p, "mcc_rt_str_split", in, 6, false);
 }
 
@@ -232,20 +277,32 @@ static void string_normalize(struct prog *p, const struct node *n)
     expr_id room = ex_addc(p->x, shape_count(p->x, x->dims, x->rank), 1);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
-    lval in[7] = {operand(p, n->in[0]), count, prog_const(p, node_int(n, "mapping", 0)), string_list(p, n->in[1]),
-                  prog_load(p, n->in[2], 0), prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
+    lval in[7] = {operand(p, n->in[0]),
+                  count,
+                  prog_const(p, node_int(n, "mapping", 0)),
+                  string_list(p, n->in[1]),
+                  prog_load(p, n->in[2], 0),
+                  prog_const(p, node_int(n, "option", 0)),
+                  result(p, n, 0)};
     bind_count(p, n, prog_call(p, "mcc_rt_str_normalize", in, 7, true));
 }
 
-static bool is_string_fn(const struct node *n, const char *fn) { return n->op == OP_STRING && !strcmp(node_str(n, "fn", ""), fn); }
+static bool is_string_fn(const struct node *n, const char *fn)
+{
+    return n->op == OP_STRING && !strcmp(node_str(n, "fn", ""), fn);
+}
 
 static void call_string(struct prog *p, const struct node *n)
 {
-    static const struct { const char *fn; uint32_t n_in; prog_call_fn *call; } table[] = {
-        {"spread", 1, string_spread}, {"equal", 2, string_equal}, {"concat", 2, string_concat},
-        {"find", 2, string_find}, {"pick", 2, string_pick}, {"match", 2, string_match},
-        {"format", 1, string_format}, {"parse", 1, string_parse},
-        {"split_count", 2, string_split_count}, {"split", 3, string_split}, {"normalize", 3, string_normalize},
+    static const struct {
+        const char *fn;
+        uint32_t n_in;
+        prog_call_fn *call;
+    } table[] = {
+        {"spread", 1, string_spread}, {"equal", 2, string_equal},         {"concat", 2, string_concat},
+        {"find", 2, string_find},     {"pick", 2, string_pick},           {"match", 2, string_match},
+        {"format", 1, string_format}, {"parse", 1, string_parse},         {"split_count", 2, string_split_count},
+        {"split", 3, string_split},   {"normalize", 3, string_normalize},
     };
     for (uint32_t k = 0; k < n->n_in; k++)
         if (value_is_const(p->g, n->in[k]) && value_type(p->g, n->in[k])->elem == ELEM_STR) {

@@ -34,7 +34,10 @@ static lval to_bool(struct prog *p, lval v)
 /* A result is written into the If's own buffer (FIXED), into memory that grows to what the branch computes (SLOT), or is
  * an address (HANDLE). A branch yields the addresses, and the dims of what is in slots. */
 enum travel { FIXED, SLOT, HANDLE };
-struct if_result { enum travel how; lval slot; };
+struct if_result {
+    enum travel how;
+    lval slot;
+};
 
 static enum travel if_travel(const struct prog *p, value_id v)
 {
@@ -97,7 +100,9 @@ static void control_if(struct prog *p, struct kernel *k)
         result[r].how = if_travel(p, n->out[r]);
         if (result[r].how == SLOT)
             result[r].slot = prog_slot(p);
-        n_yield += result[r].how == HANDLE ? 1 : result[r].how == SLOT ? (uint32_t)value_type(p->g, n->out[r])->rank : 0;
+        n_yield += result[r].how == HANDLE ? 1
+                   : result[r].how == SLOT ? (uint32_t)value_type(p->g, n->out[r])->rank
+                                           : 0;
     }
     lblock block[2] = {if_branch(p, n, 0, result), if_branch(p, n, 1, result)};
     lval *yielded = NEW_ARRAY(p->arena, lval, n_yield + 1);
@@ -122,9 +127,21 @@ static void control_if(struct prog *p, struct kernel *k)
  *   SLOT    read, the slot to write, the slot after, and the dims of what is read
  *   HANDLE  the address
  * and per scan output whose rows' dims only the body knows: the dims of a row. */
-struct frame { VEC(lval) init; lval *param, *yield, *out; };
-struct carried { enum travel how; uint32_t at; value_id init, param, next, out; };
-struct scan { bool late, known; uint32_t at; lval slot; value_id row, out; };
+struct frame {
+    VEC(lval) init;
+    lval *param, *yield, *out;
+};
+struct carried {
+    enum travel how;
+    uint32_t at;
+    value_id init, param, next, out;
+};
+struct scan {
+    bool late, known;
+    uint32_t at;
+    lval slot;
+    value_id row, out;
+};
 struct looper {
     const struct node *n;
     const struct region *body;
@@ -134,7 +151,10 @@ struct looper {
     struct scan *scan;
 };
 
-static void carry(struct prog *p, struct looper *l, lval v) { VEC_PUSH(p->arena, &l->f.init, v); }
+static void carry(struct prog *p, struct looper *l, lval v)
+{
+    VEC_PUSH(p->arena, &l->f.init, v);
+}
 
 /* v's place in the workspace; {0}: it has none there. */
 static lval own_place(struct prog *p, value_id v)
@@ -145,8 +165,11 @@ static lval own_place(struct prog *p, value_id v)
 static void carried_init(struct prog *p, struct looper *l, uint32_t c)
 {
     struct carried *v = &l->carried[c];
-    *v = (struct carried){.at = l->f.init.n, .init = l->n->in[2 + c], .param = l->body->params.data[2 + c],
-                          .next = l->body->results.data[1 + c], .out = l->n->out[c]};
+    *v = (struct carried){.at = l->f.init.n,
+                          .init = l->n->in[2 + c],
+                          .param = l->body->params.data[2 + c],
+                          .next = l->body->results.data[1 + c],
+                          .out = l->n->out[c]};
     const struct type *t = value_type(p->g, v->init), *param = value_type(p->g, v->param);
     if (prog_is_handle(param)) {
         v->how = HANDLE;
@@ -175,15 +198,15 @@ static bool is_bound_by(const struct prog *p, expr_id e, value_id v)
 static void scan_init(struct prog *p, struct looper *l, uint32_t i)
 {
     struct scan *s = &l->scan[i];
-    *s = (struct scan){.at = l->f.init.n, .row = l->body->results.data[1 + l->n_carried + i],
-                       .out = l->n->out[l->n_carried + i]};
+    *s = (struct scan){
+        .at = l->f.init.n, .row = l->body->results.data[1 + l->n_carried + i], .out = l->n->out[l->n_carried + i]};
     const struct type *row = value_type(p->g, s->row), *out = value_type(p->g, s->out);
     for (int32_t d = 0; d < row->rank; d++)
         s->late |= row->dims[d].i != out->dims[d + 1].i;
     s->known = !s->late && p->m->storage[s->out.i].place == PLACE_ARENA && !p->pointer[s->out.i].i;
     if (!s->known)
         s->slot = prog_slot(p);
-    for (int32_t d = 0; s->late && d < row->rank; d++)    /* of no rows: what is known without them */
+    for (int32_t d = 0; s->late && d < row->rank; d++) /* of no rows: what is known without them */
         carry(p, l, is_bound_by(p, out->dims[d + 1], s->out) ? prog_const(p, 0) : prog_index(p, out->dims[d + 1]));
 }
 
@@ -233,8 +256,8 @@ static void carried_yield(struct prog *p, struct looper *l, const struct carried
         y[0] = prog_handle(p, v->next);
         return;
     }
-    y[0] = v->how == FIXED ? q[1] : p->pointer[v->next.i];   /* what this trip wrote is read next, */
-    y[1] = q[2];                                             /* and written again the trip after */
+    y[0] = v->how == FIXED ? q[1] : p->pointer[v->next.i]; /* what this trip wrote is read next, */
+    y[1] = q[2]; /* and written again the trip after */
     y[2] = q[1];
     for (int32_t d = 0; v->how == SLOT && d < t->rank; d++)
         y[3 + d] = prog_index(p, t->dims[d]);
@@ -246,9 +269,11 @@ static void scan_yield(struct prog *p, struct looper *l, const struct scan *s, l
     const struct type *t = value_type(p->g, s->row);
     struct ltype flag = {ELEM_BOOL, 1};
     for (int32_t d = 0; s->late && d < t->rank; d++) {
-        lval dim = prog_index(p, t->dims[d]), first[2] = {iter, prog_const(p, 0)}, same[2] = {dim, l->f.param[s->at + (uint32_t)d]};
+        lval dim = prog_index(p, t->dims[d]), first[2] = {iter, prog_const(p, 0)},
+             same[2] = {dim, l->f.param[s->at + (uint32_t)d]};
         lval either[2] = {prog_op(p, L_EQ, flag, first, 2), prog_op(p, L_EQ, flag, same, 2)};
-        prog_check(p, prog_op(p, L_OR, flag, either, 2), -2, l->n->src.i, "a scan output changes its shape from trip to trip");
+        prog_check(p, prog_op(p, L_OR, flag, either, 2), -2, l->n->src.i,
+                   "a scan output changes its shape from trip to trip");
         l->f.yield[s->at + (uint32_t)d] = dim;
     }
 }
@@ -379,8 +404,14 @@ static void control_loop(struct prog *p, struct kernel *k)
         in[2 + i] = l->f.init.data[i];
         l->f.out[i] = lf_value(p->f, lf_type(p->f, in[2 + i]));
     }
-    struct lstmt s = {.op = L_FOR, .in = in, .n_in = n_carry + 2, .out = lf_lvals(p->f, l->f.out, n_carry), .n_out = n_carry,
-                      .imm = 1, .flags = L_FLAG_WHILE, .block = {body}};
+    struct lstmt s = {.op = L_FOR,
+                      .in = in,
+                      .n_in = n_carry + 2,
+                      .out = lf_lvals(p->f, l->f.out, n_carry),
+                      .n_out = n_carry,
+                      .imm = 1,
+                      .flags = L_FLAG_WHILE,
+                      .block = {body}};
     lval ran = loop_is_fixed(l) ? prog_loop_kernel(p, k, &s) : (lval){0};
     if (ran.i)
         loop_results(p, l, ran);

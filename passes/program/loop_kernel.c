@@ -15,25 +15,31 @@ enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
 static const struct ltype INDEX = {ELEM_I64, 1};
 
 /* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut from. */
-struct about { bool fixed; uint32_t root; };
+struct about {
+    bool fixed;
+    uint32_t root;
+};
 struct outline {
     struct prog *p;
     struct kernel *k;
-    struct lfunc *f;                 /* the kernel under construction */
-    const struct lstmt **def;        /* by value of the program up to n_def: what defines it */
+    struct lfunc *f; /* the kernel under construction */
+    const struct lstmt **def; /* by value of the program up to n_def: what defines it */
     uint32_t n_def;
-    bool *inside, *taken;            /* by value of the program: defined in the loop; among outer */
-    VEC(lval) outer;                 /* what the loop needs from around it, in order of use */
-    VEC(lval) passed;                /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
-    VEC(struct kernel *) kernels;    /* launched inside, in order */
+    bool *inside, *taken; /* by value of the program: defined in the loop; among outer */
+    VEC(lval) outer; /* what the loop needs from around it, in order of use */
+    VEC(lval) passed; /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
+    VEC(struct kernel *) kernels; /* launched inside, in order */
     VEC(struct about) about;
     size_t text;
     int64_t ns;
     uint64_t flops, bytes;
-    lval guard;                      /* of the program: the launches are small; {0}: they are */
+    lval guard; /* of the program: the launches are small; {0}: they are */
 };
 /* Values of a function that is being copied, and what stands for them. */
-struct scope { const struct lfunc *from; lval *map; };
+struct scope {
+    const struct lfunc *from;
+    lval *map;
+};
 
 /* ---- what the loop is made of --------------------------------------------------------------------------------------- */
 
@@ -101,7 +107,7 @@ static bool take_block(struct outline *o, lblock b)
     for (uint32_t i = 0; i < f->blocks.data[b.i].params.n; i++)
         o->inside[f->blocks.data[b.i].params.data[i].i] = true;
     for (uint32_t i = 0; i < f->blocks.data[b.i].stmts.n; i++) {
-        struct lstmt s = f->blocks.data[b.i].stmts.data[i];   /* a guard may move the statements */
+        struct lstmt s = f->blocks.data[b.i].stmts.data[i]; /* a guard may move the statements */
         if (s.op == L_ADDRESS || s.op == L_LOCAL || (s.op == L_CALL && strcmp(s.name, "mcc_rt_poll") != 0) ||
             (s.op == L_LAUNCH && !take_launch(o, &s)))
             return false;
@@ -129,12 +135,16 @@ static struct about *about(struct outline *o, lval v)
 static bool may_precede(const struct lstmt *s, struct ltype t)
 {
     switch (s->op) {
-    case L_CONST: case L_IOTA: case L_OFFSET: case L_LOCAL:
-        return true;
-    case L_ADD: case L_SUB: case L_MUL: case L_MIN: case L_MAX:
-        return t.elem == ELEM_I64 && t.lanes == 1;
-    default:
-        return false;
+    case L_CONST:
+    case L_IOTA:
+    case L_OFFSET:
+    case L_LOCAL: return true;
+    case L_ADD:
+    case L_SUB:
+    case L_MUL:
+    case L_MIN:
+    case L_MAX: return t.elem == ELEM_I64 && t.lanes == 1;
+    default: return false;
     }
 }
 
@@ -155,8 +165,15 @@ static void append(struct outline *o, lblock to, struct lstmt s, struct ltype t)
 static lval index_op(struct outline *o, lblock to, enum lop op, int64_t imm, const lval *in, uint32_t n)
 {
     lval r = lf_value(o->f, INDEX);
-    append(o, to, (struct lstmt){.op = op, .type = INDEX, .in = lf_lvals(o->f, in, n), .n_in = n, .out = lf_lvals(o->f, &r, 1),
-                                 .n_out = 1, .imm = imm}, INDEX);
+    append(o, to,
+           (struct lstmt){.op = op,
+                          .type = INDEX,
+                          .in = lf_lvals(o->f, in, n),
+                          .n_in = n,
+                          .out = lf_lvals(o->f, &r, 1),
+                          .n_out = 1,
+                          .imm = imm},
+           INDEX);
     return r;
 }
 
@@ -180,7 +197,7 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
     s.out = NEW_ARRAY(o->f->arena, lval, s.n_out + 1);
     for (uint32_t i = 0; i < s.n_in; i++)
         s.in[i] = from->map[old->in[i].i];
-    if (s.flags & L_FLAG_INVARIANT) {   /* other kernels of the loop may write it */
+    if (s.flags & L_FLAG_INVARIANT) { /* other kernels of the loop may write it */
         uint32_t root = about(o, s.in[0])->root;
         if (!root || o->f->args.data[root - 1].flags & LARG_OUT)
             s.flags &= ~(uint32_t)L_FLAG_INVARIANT;
@@ -201,7 +218,8 @@ static void clone_parallel(struct outline *o, const struct scope *from, const st
     in[0] = index_op(o, to, L_MAX, 0, low, 2);
     in[1] = index_op(o, to, L_MIN, 0, high, 2);
     lblock body = clone_body(o, from, old->block[0]);
-    append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lvals(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}}, INDEX);
+    append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lvals(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}},
+           INDEX);
 }
 
 static void clone_launch(struct outline *o, const struct scope *caller, const struct lstmt *launch, lblock to)
@@ -265,7 +283,10 @@ static bool pass_outer(struct outline *o)
         if (t.lanes > 1 || (t.lanes == 1 && elem_class(t.elem) == 'F'))
             return false;
         bool constant = v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_CONST;
-        VEC_PUSH(p->arena, &o->passed, constant ? (lval){0} : t.lanes == 0 || t.elem == ELEM_I64 ? v : prog_op(p, L_CONVERT, INDEX, &v, 1));
+        VEC_PUSH(p->arena, &o->passed,
+                 constant                             ? (lval){0}
+                 : t.lanes == 0 || t.elem == ELEM_I64 ? v
+                                                      : prog_op(p, L_CONVERT, INDEX, &v, 1));
     }
     return true;
 }
@@ -313,7 +334,8 @@ static void finish_kernel(struct outline *o)
 static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
 {
     struct prog *p = o->p;
-    o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL, arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
+    o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL,
+                  arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
     struct scope from = {p->f, NEW_ARRAY(p->arena, lval, p->f->types.n)};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
@@ -396,7 +418,7 @@ static lval place(struct outline *o, const struct lstmt *loop, lval cell)
 lval prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
 {
     struct outline o = {.p = p, .k = k};
-    if (p->m->opt_level == 0)   /* a second opinion for the tests */
+    if (p->m->opt_level == 0) /* a second opinion for the tests */
         return (lval){0};
     o.inside = NEW_ARRAY(p->arena, bool, p->f->types.n);
     o.taken = NEW_ARRAY(p->arena, bool, p->f->types.n);
@@ -417,6 +439,6 @@ lval prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop
         return (lval){0};
     }
     for (uint32_t i = 0; !o.guard.i && i < o.kernels.n; i++)
-        o.kernels.data[i]->text = NULL;   /* nobody else launches them */
+        o.kernels.data[i]->text = NULL; /* nobody else launches them */
     return place(&o, loop, cell);
 }

@@ -67,20 +67,23 @@ lval prog_index(struct prog *p, expr_id e)
         return prog_const(p, c);
     enum expr_kind kind = ex_kind(p->x, e);
     uint32_t n = ex_n_args(p->x, e);
-    static const enum lop binary[] = {[EX_PROD] = L_MUL, [EX_DIV] = L_FLOORDIV, [EX_MOD] = L_FLOORMOD, [EX_MIN] = L_MIN,
-                                      [EX_MAX] = L_MAX, [EX_LT] = L_LT, [EX_EQ] = L_EQ, [EX_AND] = L_MUL};
+    static const enum lop binary[] = {
+        [EX_PROD] = L_MUL, [EX_DIV] = L_FLOORDIV, [EX_MOD] = L_FLOORMOD, [EX_MIN] = L_MIN,
+        [EX_MAX] = L_MAX,  [EX_LT] = L_LT,        [EX_EQ] = L_EQ,        [EX_AND] = L_MUL};
     if (kind == EX_SYM)
         return sym_lval(p, ex_as_sym(p->x, e));
     if (kind == EX_SUM) {
         lval sum = prog_const(p, ex_addend(p->x, e));
         for (uint32_t i = 0; i < n; i++)
-            sum = op2(p, L_ADD, sum, op2(p, L_MUL, prog_index(p, ex_arg(p->x, e, i)), prog_const(p, ex_coef(p->x, e, i))));
+            sum = op2(p, L_ADD, sum,
+                      op2(p, L_MUL, prog_index(p, ex_arg(p->x, e, i)), prog_const(p, ex_coef(p->x, e, i))));
         return sum;
     }
     if (kind == EX_NOT)
         return op2(p, L_SUB, prog_const(p, 1), prog_index(p, ex_arg(p->x, e, 0)));
     if (kind == EX_SELECT) {
-        lval in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)), prog_index(p, ex_arg(p->x, e, 2))};
+        lval in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
+                      prog_index(p, ex_arg(p->x, e, 2))};
         return prog_op(p, L_SELECT, INDEX, in, 3);
     }
     lval v = prog_index(p, ex_arg(p->x, e, 0));
@@ -153,7 +156,8 @@ lval prog_buffer(struct prog *p, value_id v, enum elem e)
     switch (s->place) {
     case PLACE_INPUT: return offset(p, p->in[s->port], zero, e);
     case PLACE_OUTPUT: return offset(p, p->out[s->port], zero, e);
-    case PLACE_WEIGHTS: return offset(p, p->weights_base, ex_const(p->x, (int64_t)p->m->weights.data[s->buffer].offset), e);
+    case PLACE_WEIGHTS:
+        return offset(p, p->weights_base, ex_const(p->x, (int64_t)p->m->weights.data[s->buffer].offset), e);
     case PLACE_ARENA: return offset(p, p->arena_base, p->m->buffers.data[s->buffer].offset, e);
     default: break;
     }
@@ -191,7 +195,8 @@ void prog_bind_elements(struct prog *p, value_id v)
         if (s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
             continue;
         lval e = prog_load(p, v, s->elem);
-        const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo, (long long)s->hi);
+        const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo,
+                                        (long long)s->hi);
         if (s->lo != INT64_MIN)
             prog_check(p, op2(p, L_LE, prog_const(p, s->lo), e), -9, node, text);
         if (s->hi != INT64_MAX)
@@ -218,8 +223,9 @@ void prog_place(struct prog *p, value_id v)
     if (p->pointer[v.i].i || (s->place != PLACE_SEGMENT && !g.slot.i))
         return;
     lval bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
-    p->pointer[v.i] = g.trip.i ? grow_row(p, g, bytes)
-                      : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0)) : prog_memory(p, bytes);
+    p->pointer[v.i] = g.trip.i   ? grow_row(p, g, bytes)
+                      : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0))
+                                 : prog_memory(p, bytes);
 }
 
 /* Transformed weights: among the open-time constants, or in the file. */
@@ -237,17 +243,17 @@ static void launch(struct prog *p, struct kernel *k)
         prog_place(p, k->outs.data[i]);
     if (k->args.n + 1 > COUNT_OF(args)) {
         p->failed = true;
-        error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0}, "a kernel reads more than %u values",
-                    (unsigned)COUNT_OF(args) - 1);
+        error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0},
+                    "a kernel reads more than %u values", (unsigned)COUNT_OF(args) - 1);
         return;
     }
     for (uint32_t i = 0; i < k->args.n; i++) {
         struct karg a = k->args.data[i];
         enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
-        args[n++] = a.start.i ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
-                    : a.value.i ? prog_buffer(p, a.value, e)
+        args[n++] = a.start.i    ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
+                    : a.value.i  ? prog_buffer(p, a.value, e)
                     : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
-                    : sym_lval(p, a.sym);
+                                 : sym_lval(p, a.sym);
     }
     args[n++] = prog_index(p, k->count);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
@@ -328,7 +334,8 @@ static void ports_unpack(struct prog *p, lval *packed)
     }
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
         const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
-        if (!is_packed(p, p->g->outputs.data[k].value) || p->m->storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
+        if (!is_packed(p, p->g->outputs.data[k].value) ||
+            p->m->storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
             continue;
         packed[k] = p->out[k];
         p->out[k] = prog_memory(p, prog_index(p, shape_count(p->x, t->dims, t->rank)));

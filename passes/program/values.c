@@ -8,11 +8,14 @@
 
 static const struct ltype INDEX = {ELEM_I64, 1};
 
-bool prog_is_handle(const struct type *t) { return t->kind != TYPE_TENSOR || t->rank < 0; }
+bool prog_is_handle(const struct type *t)
+{
+    return t->kind != TYPE_TENSOR || t->rank < 0;
+}
 
 /* ---- dims ------------------------------------------------------------------------------------------------------ */
 
-enum { LOCAL_MAX = 48 << 10 };   /* of the program's scratch; past it, memory of the run */
+enum { LOCAL_MAX = 48 << 10 }; /* of the program's scratch; past it, memory of the run */
 
 static lval local_far(struct prog *p, int64_t words)
 {
@@ -51,7 +54,8 @@ lval prog_dims(struct prog *p, const struct type *t)
 static void check_equal(struct prog *p, expr_id e, lval have, uint32_t node)
 {
     lval in[2] = {have, prog_index(p, e)};
-    prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node, "a tensor has another shape than the graph says");
+    prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node,
+               "a tensor has another shape than the graph says");
 }
 
 void prog_bind_dim(struct prog *p, expr_id e, lval have, uint32_t node)
@@ -123,7 +127,10 @@ void prog_store_scalar(struct prog *p, value_id v, lval x)
 
 /* ---- operators -------------------------------------------------------------------------------------------------------- */
 
-static lval node_const(struct prog *p, const struct node *n) { return prog_const(p, n->src.i); }
+static lval node_const(struct prog *p, const struct node *n)
+{
+    return prog_const(p, n->src.i);
+}
 
 void call_seq_make(struct prog *p, const struct node *n)
 {
@@ -149,7 +156,8 @@ void call_seq_insert(struct prog *p, const struct node *n)
 
 void call_seq_erase(struct prog *p, const struct node *n)
 {
-    lval in[3] = {node_const(p, n), prog_handle(p, n->in[0]), n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)};
+    lval in[3] = {node_const(p, n), prog_handle(p, n->in[0]),
+                  n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)};
     receive(p, n, 0, prog_call(p, "mcc_rt_seq_erase", in, 3, true));
 }
 
@@ -174,8 +182,12 @@ void call_seq_concat(struct prog *p, const struct node *n)
 
 void call_seq_split(struct prog *p, const struct node *n)
 {
-    lval in[6] = {node_const(p, n), prog_handle(p, n->in[0]), prog_const(p, 0), prog_const(p, -1),
-                  prog_const(p, node_int(n, "axis", 0)), prog_const(p, node_int(n, "keepdims", 1))};
+    lval in[6] = {node_const(p, n),
+                  prog_handle(p, n->in[0]),
+                  prog_const(p, 0),
+                  prog_const(p, -1),
+                  prog_const(p, node_int(n, "axis", 0)),
+                  prog_const(p, node_int(n, "keepdims", 1))};
     if (n->n_in > 1) {
         const struct type *t = value_type(p->g, n->in[1]);
         if (t->elem != ELEM_I64 || t->rank > 1) {

@@ -10,17 +10,28 @@ static void add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t h
         VEC_PUSH(arena, set, ((struct range){lo, hi}));
 }
 
-static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
-static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
 
-static bool is_letter(uint32_t c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; }
+static bool is_letter(uint32_t c)
+{
+    return (c | 32) >= 'a' && (c | 32) <= 'z';
+}
 
 /* Two letters outside ASCII have a letter of ASCII as their other case: the Kelvin sign k, the long s s. */
 enum { KELVIN = 0x212a, LONG_S = 0x17f };
 
 void ranges_add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t hi, bool fold)
 {
-    static const struct { uint32_t letter, other; } pairs[] = {{'K', KELVIN}, {'k', KELVIN}, {'S', LONG_S}, {'s', LONG_S}};
+    static const struct {
+        uint32_t letter, other;
+    } pairs[] = {{'K', KELVIN}, {'k', KELVIN}, {'S', LONG_S}, {'s', LONG_S}};
     add(arena, set, lo, hi);
     if (!fold)
         return;
@@ -81,7 +92,10 @@ static void add_bounds(struct arena *arena, struct ranges *set, const char *boun
 
 bool ranges_add_escape(struct arena *arena, struct ranges *set, char letter, bool fold)
 {
-    static const struct { char letter; const char *bounds; } escapes[] = {{'d', "09"}, {'s', "\t\n\f\r  "}, {'w', "09AZ__az"}};
+    static const struct {
+        char letter;
+        const char *bounds;
+    } escapes[] = {{'d', "09"}, {'s', "\t\n\f\r  "}, {'w', "09AZ__az"}};
     for (size_t i = 0; i < COUNT_OF(escapes); i++)
         if ((letter | 32) == escapes[i].letter) {
             add_bounds(arena, set, escapes[i].bounds, strlen(escapes[i].bounds), letter != escapes[i].letter, fold);
@@ -93,11 +107,24 @@ bool ranges_add_escape(struct arena *arena, struct ranges *set, char letter, boo
 bool ranges_add_named(struct arena *arena, struct ranges *set, struct span name, bool negate, bool fold)
 {
 #define BOUNDS(text) text, sizeof(text) - 1
-    static const struct { const char *name, *bounds; size_t n; } classes[] = {
-        {"alnum", BOUNDS("09AZaz")}, {"alpha", BOUNDS("AZaz")}, {"ascii", BOUNDS("\0\177")}, {"blank", BOUNDS("\t\t  ")},
-        {"cntrl", BOUNDS("\0\37\177\177")}, {"digit", BOUNDS("09")}, {"graph", BOUNDS("!~")}, {"lower", BOUNDS("az")},
-        {"print", BOUNDS(" ~")}, {"punct", BOUNDS("!/:@[`{~")}, {"space", BOUNDS("\t\r  ")}, {"upper", BOUNDS("AZ")},
-        {"word", BOUNDS("09AZ__az")}, {"xdigit", BOUNDS("09AFaf")},
+    static const struct {
+        const char *name, *bounds;
+        size_t n;
+    } classes[] = {
+        {"alnum", BOUNDS("09AZaz")},
+        {"alpha", BOUNDS("AZaz")},
+        {"ascii", BOUNDS("\0\177")},
+        {"blank", BOUNDS("\t\t  ")},
+        {"cntrl", BOUNDS("\0\37\177\177")},
+        {"digit", BOUNDS("09")},
+        {"graph", BOUNDS("!~")},
+        {"lower", BOUNDS("az")},
+        {"print", BOUNDS(" ~")},
+        {"punct", BOUNDS("!/:@[`{~")},
+        {"space", BOUNDS("\t\r  ")},
+        {"upper", BOUNDS("AZ")},
+        {"word", BOUNDS("09AZ__az")},
+        {"xdigit", BOUNDS("09AFaf")},
     };
 #undef BOUNDS
     for (size_t i = 0; i < COUNT_OF(classes); i++)

@@ -11,21 +11,24 @@ enum { DFA_STATES = 1 << 14, DFA_ENTRIES = 1 << 20, WORK_MAX = 1 << 25, SLOTS = 
 /* What lies at one side of a place between characters. */
 enum side { SIDE_OTHER, SIDE_WORD, SIDE_NEWLINE, SIDE_END, SIDES };
 
-struct state { uint32_t first, n; enum side before; };   /* members first..first + n of the pool, ascending */
+struct state {
+    uint32_t first, n;
+    enum side before;
+}; /* members first..first + n of the pool, ascending */
 
 struct maker {
     struct arena *arena;
     const struct nfa *nfa;
     uint8_t class_of[256];
-    uint8_t byte_of[256];        /* one byte of each class */
-    enum side side_of[256];      /* of each class */
+    uint8_t byte_of[256]; /* one byte of each class */
+    enum side side_of[256]; /* of each class */
     uint32_t classes;
     VEC(struct state) states;
     VEC(uint32_t) pool;
-    VEC(uint16_t) rows;          /* for each state accepts and next[classes] */
-    uint32_t *slots;             /* state + 1 by hash */
+    VEC(uint16_t) rows; /* for each state accepts and next[classes] */
+    uint32_t *slots; /* state + 1 by hash */
     uint32_t *closure, n_closure, *stack;
-    uint32_t *mark, round;       /* mark[s] == round: s is in the set at work */
+    uint32_t *mark, round; /* mark[s] == round: s is in the set at work */
     uint32_t *next, n_next;
     int64_t work;
 };
@@ -167,14 +170,15 @@ static uint32_t intern(struct maker *m, enum side before)
     uint32_t at = (uint32_t)hash_mix(hash_bytes(m->next, m->n_next * sizeof *m->next), before) % SLOTS;
     for (; m->slots[at]; at = (at + 1) % SLOTS) {
         const struct state *s = &m->states.data[m->slots[at] - 1];
-        if (s->n == m->n_next && s->before == before && !memcmp(&m->pool.data[s->first], m->next, s->n * sizeof *m->next))
+        if (s->n == m->n_next && s->before == before &&
+            !memcmp(&m->pool.data[s->first], m->next, s->n * sizeof *m->next))
             return m->slots[at] - 1;
     }
     struct state s = {m->pool.n, m->n_next, before};
     for (uint32_t i = 0; i < m->n_next; i++)
         VEC_PUSH(m->arena, &m->pool, m->next[i]);
     VEC_PUSH(m->arena, &m->states, s);
-    m->work += 8 * (int64_t)m->n_next;   /* memory counts more */
+    m->work += 8 * (int64_t)m->n_next; /* memory counts more */
     m->slots[at] = m->states.n;
     return m->states.n - 1;
 }
@@ -223,11 +227,17 @@ static struct span pack(struct arena *to, const struct maker *m)
     return (struct span){data, size};
 }
 
-bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *nfa, struct span *table, struct regex_error *error)
+bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *nfa, struct span *table,
+               struct regex_error *error)
 {
     uint32_t n = nfa->states.n;
-    struct maker m = {.arena = scratch, .nfa = nfa, .slots = NEW_ARRAY(scratch, uint32_t, SLOTS), .closure = NEW_ARRAY(scratch, uint32_t, n),
-                      .stack = NEW_ARRAY(scratch, uint32_t, n), .mark = NEW_ARRAY(scratch, uint32_t, n), .next = NEW_ARRAY(scratch, uint32_t, n)};
+    struct maker m = {.arena = scratch,
+                      .nfa = nfa,
+                      .slots = NEW_ARRAY(scratch, uint32_t, SLOTS),
+                      .closure = NEW_ARRAY(scratch, uint32_t, n),
+                      .stack = NEW_ARRAY(scratch, uint32_t, n),
+                      .mark = NEW_ARRAY(scratch, uint32_t, n),
+                      .next = NEW_ARRAY(scratch, uint32_t, n)};
     make_classes(&m);
     VEC_PUSH(scratch, &m.states, ((struct state){0, 0, SIDE_OTHER}));
     m.next[0] = nfa->start;
@@ -236,7 +246,8 @@ bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *nfa, s
     for (uint32_t i = 0; i < m.states.n && fits(&m); i++)
         row_add(&m, i);
     if (!fits(&m)) {
-        *error = (struct regex_error){.text = "it becomes too large: a deterministic automaton for it has too many states"};
+        *error = (struct regex_error){
+            .text = "it becomes too large: a deterministic automaton for it has too many states"};
         return false;
     }
     *table = pack(to, &m);

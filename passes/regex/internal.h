@@ -8,8 +8,13 @@ enum { RUNE_MAX = 0x10ffff };
 
 /* ---- sets of characters (class.c) ------------------------------------------------------------------------------------ */
 
-struct range { uint32_t lo, hi; };            /* code points, both included */
-struct ranges { struct range *data; uint32_t n, cap; };
+struct range {
+    uint32_t lo, hi;
+}; /* code points, both included */
+struct ranges {
+    struct range *data;
+    uint32_t n, cap;
+};
 
 /* Adds the range; fold: with the other case of its letters, as far as they are ASCII. */
 void ranges_add(struct arena *, struct ranges *, uint32_t lo, uint32_t hi, bool fold);
@@ -29,12 +34,12 @@ enum look { LOOK_BEGIN = 1, LOOK_END = 2, LOOK_LINE_BEGIN = 4, LOOK_LINE_END = 8
 enum tree_kind { TREE_EMPTY, TREE_CLASS, TREE_LOOK, TREE_CAT, TREE_ALT, TREE_REPEAT };
 struct tree {
     enum tree_kind kind;
-    enum look look;                  /* LOOK */
-    struct ranges ranges;            /* CLASS: sorted, disjoint, none is adjacent to another */
-    const struct tree *child;        /* REPEAT; CAT, ALT: the last one */
-    const struct tree *before;       /* the one in front of this among its parent's */
-    int32_t min, max;                /* REPEAT; max -1: any number */
-    int32_t copies;                  /* how often the innermost counted repetition in it is written out, at least 1 */
+    enum look look; /* LOOK */
+    struct ranges ranges; /* CLASS: sorted, disjoint, none is adjacent to another */
+    const struct tree *child; /* REPEAT; CAT, ALT: the last one */
+    const struct tree *before; /* the one in front of this among its parent's */
+    int32_t min, max; /* REPEAT; max -1: any number */
+    int32_t copies; /* how often the innermost counted repetition in it is written out, at least 1 */
 };
 
 /* NULL: *error says why. Trees are at most 2 * DEPTH_MAX nodes deep. */
@@ -45,14 +50,14 @@ const struct tree *regex_parse(struct arena *, const char *pattern, size_t n, st
 enum nfa_kind { NFA_BYTES, NFA_SPLIT, NFA_LOOK, NFA_ACCEPT };
 struct nfa_state {
     enum nfa_kind kind;
-    uint8_t lo, hi;                  /* BYTES */
-    uint8_t look;                    /* LOOK */
-    uint32_t next, other;            /* all but ACCEPT; SPLIT has both */
+    uint8_t lo, hi; /* BYTES */
+    uint8_t look; /* LOOK */
+    uint32_t next, other; /* all but ACCEPT; SPLIT has both */
 };
 struct nfa {
     VEC(struct nfa_state) states;
     uint32_t start;
-    uint8_t looks;                   /* of enum look: those that occur */
+    uint8_t looks; /* of enum look: those that occur */
 };
 
 bool nfa_build(struct arena *, const struct tree *, struct nfa *out, struct regex_error *error);
@@ -60,6 +65,7 @@ bool nfa_build(struct arena *, const struct tree *, struct nfa *out, struct rege
 /* ---- the table (dfa.c) ------------------------------------------------------------------------------------------------- */
 
 /* The table is in memory of `to`, all else in that of `scratch`. */
-bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *, struct span *table, struct regex_error *error);
+bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *, struct span *table,
+               struct regex_error *error);
 
 #endif

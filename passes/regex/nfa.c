@@ -36,7 +36,9 @@ static uint32_t bytes_add(struct maker *m, uint32_t lo, uint32_t hi, uint32_t ne
 
 static uint32_t split_add(struct maker *m, uint32_t a, uint32_t b)
 {
-    return a == NOWHERE ? b : b == NOWHERE ? a : state_add(m, (struct nfa_state){.kind = NFA_SPLIT, .next = a, .other = b});
+    return a == NOWHERE   ? b
+           : b == NOWHERE ? a
+                          : state_add(m, (struct nfa_state){.kind = NFA_SPLIT, .next = a, .other = b});
 }
 
 /* ---- characters --------------------------------------------------------------------------------------------------------- */
@@ -70,8 +72,13 @@ static uint32_t runes_add(struct maker *m, uint32_t lo, uint32_t hi, int n, uint
 /* NOWHERE: a class without characters. */
 static uint32_t class_add(struct maker *m, const struct ranges *set, uint32_t next)
 {
-    static const struct { uint32_t lo, hi; int n; uint32_t lead; } forms[] = {
-        {0, 0x7f, 1, 0}, {0x80, 0x7ff, 2, 0xc0}, {0x800, 0xd7ff, 3, 0xe0}, {0xe000, 0xffff, 3, 0xe0}, {0x10000, RUNE_MAX, 4, 0xf0},
+    static const struct {
+        uint32_t lo, hi;
+        int n;
+        uint32_t lead;
+    } forms[] = {
+        {0, 0x7f, 1, 0},           {0x80, 0x7ff, 2, 0xc0},       {0x800, 0xd7ff, 3, 0xe0},
+        {0xe000, 0xffff, 3, 0xe0}, {0x10000, RUNE_MAX, 4, 0xf0},
     };
     uint32_t all = NOWHERE;
     for (uint32_t i = 0; i < set->n && !m->full; i++)
@@ -112,8 +119,7 @@ static uint32_t part_add(struct maker *m, const struct tree *t, uint32_t next)
     if (m->full || next == NOWHERE)
         return next;
     switch (t->kind) {
-    case TREE_CLASS:
-        return class_add(m, &t->ranges, next);
+    case TREE_CLASS: return class_add(m, &t->ranges, next);
     case TREE_LOOK:
         m->nfa->looks |= (uint8_t)t->look;
         return state_add(m, (struct nfa_state){.kind = NFA_LOOK, .look = (uint8_t)t->look, .next = next});
@@ -125,10 +131,8 @@ static uint32_t part_add(struct maker *m, const struct tree *t, uint32_t next)
         for (const struct tree *c = t->child; c; c = c->before)
             all = split_add(m, part_add(m, c, next), all);
         return all;
-    case TREE_REPEAT:
-        return repeat_add(m, t, next);
-    default:
-        return next;
+    case TREE_REPEAT: return repeat_add(m, t, next);
+    default: return next;
     }
 }
 
@@ -137,7 +141,7 @@ bool nfa_build(struct arena *arena, const struct tree *tree, struct nfa *out, st
     struct maker m = {.arena = arena, .nfa = out};
     uint32_t accept = state_add(&m, (struct nfa_state){.kind = NFA_ACCEPT});
     out->start = part_add(&m, tree, accept);
-    if (out->start == NOWHERE)   /* no byte lies between these two */
+    if (out->start == NOWHERE) /* no byte lies between these two */
         out->start = state_add(&m, (struct nfa_state){.kind = NFA_BYTES, .lo = 1, .hi = 0, .next = accept});
     if (m.full)
         *error = (struct regex_error){.text = "it becomes too large: its repetitions are written out"};

@@ -14,7 +14,7 @@ struct parser {
     size_t n, at;
     uint32_t flags;
     int depth;
-    bool no_named;               /* there is no ":]" from here on */
+    bool no_named; /* there is no ":]" from here on */
     struct regex_error *error;
 };
 
@@ -27,7 +27,10 @@ static bool fail(struct parser *p, size_t at, bool broken, const char *text)
     return false;
 }
 
-static bool at_char(const struct parser *p, char c) { return p->at < p->n && p->s[p->at] == c; }
+static bool at_char(const struct parser *p, char c)
+{
+    return p->at < p->n && p->s[p->at] == c;
+}
 
 static bool take(struct parser *p, char c)
 {
@@ -129,7 +132,8 @@ static bool take_hex(struct parser *p, size_t begin, uint32_t *rune)
 {
     *rune = 0;
     if (!take(p, '{'))
-        return take_digits(p, 16, 2, rune) == 2 || fail(p, begin, true, "two hexadecimal digits, or some in braces, must follow");
+        return take_digits(p, 16, 2, rune) == 2 ||
+               fail(p, begin, true, "two hexadecimal digits, or some in braces, must follow");
     bool good = take_digits(p, 16, 8, rune) > 0 && take(p, '}');
     if (!good || *rune > RUNE_MAX)
         return fail(p, begin, true, good ? "there is no such character" : "hexadecimal digits and '}' must follow");
@@ -216,7 +220,8 @@ static bool take_named(struct parser *p, struct ranges *set, bool *there)
     bool negate = begin[2] == '^';
     const char *name = begin + 2 + negate;
     *there = true;
-    if (end < name || !ranges_add_named(p->arena, set, (struct span){name, (size_t)(end - name)}, negate, (p->flags & FLAG_FOLD) != 0))
+    if (end < name || !ranges_add_named(p->arena, set, (struct span){name, (size_t)(end - name)}, negate,
+                                        (p->flags & FLAG_FOLD) != 0))
         return fail(p, p->at, true, "RE2 has no such class");
     p->at = (size_t)(end + 2 - p->s);
     return true;
@@ -303,8 +308,9 @@ static bool take_flags(struct parser *p)
 static bool take_name(struct parser *p)
 {
     size_t begin = p->at;
-    while (p->at < p->n && ((unsigned char)p->s[p->at] >= 0x80 || p->s[p->at] == '_' || flag_of(p->s[p->at]) ||
-                            (p->s[p->at] >= '0' && p->s[p->at] <= '9') || ((p->s[p->at] | 32) >= 'a' && (p->s[p->at] | 32) <= 'z')))
+    while (p->at < p->n &&
+           ((unsigned char)p->s[p->at] >= 0x80 || p->s[p->at] == '_' || flag_of(p->s[p->at]) ||
+            (p->s[p->at] >= '0' && p->s[p->at] <= '9') || ((p->s[p->at] | 32) >= 'a' && (p->s[p->at] | 32) <= 'z')))
         p->at++;
     return (p->at > begin && take(p, '>')) || fail(p, begin, true, "the name of a group and '>' must follow");
 }
@@ -353,7 +359,10 @@ static struct tree *parse_group(struct parser *p, bool *flags_only)
 
 /* ---- parts ---------------------------------------------------------------------------------------------------------------------- */
 
-struct times { int32_t min, max; bool counted; };
+struct times {
+    int32_t min, max;
+    bool counted;
+};
 
 /* {m}, {m,} or {m,n}; false, and nothing taken: none is here. */
 static bool take_counts(struct parser *p, struct times *times)
@@ -363,7 +372,7 @@ static bool take_counts(struct parser *p, struct times *times)
     int n[2] = {0, 0};
     bool open = false;
     for (int k = 0; k < 2; k++) {
-        p->at++;   /* the brace, the comma */
+        p->at++; /* the brace, the comma */
         size_t digits = p->at;
         n[k] = take_digits(p, 10, 9, &bound[k]);
         if (n[k] > 1 && p->s[digits] == '0')
@@ -377,7 +386,8 @@ static bool take_counts(struct parser *p, struct times *times)
         p->at = begin;
         return false;
     }
-    uint32_t min = bound[0] > REPEAT_MAX ? REPEAT_MAX + 1 : bound[0], max = bound[1] > REPEAT_MAX ? REPEAT_MAX + 1 : bound[1];
+    uint32_t min = bound[0] > REPEAT_MAX ? REPEAT_MAX + 1 : bound[0],
+             max = bound[1] > REPEAT_MAX ? REPEAT_MAX + 1 : bound[1];
     *times = (struct times){(int32_t)min, !comma ? (int32_t)min : n[1] ? (int32_t)max : -1, true};
     return true;
 }

@@ -11,8 +11,8 @@
 
 struct regex_error {
     const char *text;
-    uint32_t at;       /* which character of the pattern it is about, from 1; 0: the pattern as a whole */
-    bool broken;       /* RE2 has no such syntax; false: it has, or the automaton would be too large */
+    uint32_t at; /* which character of the pattern it is about, from 1; 0: the pattern as a whole */
+    bool broken; /* RE2 has no such syntax; false: it has, or the automaton would be too large */
 };
 
 /* The table of a pattern of n bytes, in memory of the arena, as mcc_rt_str_match (runtime/rt_ops.h) reads it: u8 class[256]

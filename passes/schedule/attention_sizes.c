@@ -2,12 +2,17 @@
 #include "passes/graph/find_attention.h"
 #include "passes/schedule/schedule.h"
 
-enum { MAX_MR = 14, ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */,
-       POINTS_MOST = 32,         /* sums of a register tile: half of what the emitter keeps track of */
-       GUESS = 64,               /* an extent that only the run knows, for costs */
-       SPAN_OPEN = 128, SPAN_LEAST = 32,     /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
-       EXP_REGISTERS = 16,       /* that an exponential takes, constants included */
-       FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */ };
+enum {
+    MAX_MR = 14,
+    ATTENTION_VECTORS = 4 /* of rows, at most */,
+    MAX_COLUMNS = 4 /* vectors of columns */,
+    POINTS_MOST = 32, /* sums of a register tile: half of what the emitter keeps track of */
+    GUESS = 64, /* an extent that only the run knows, for costs */
+    SPAN_OPEN = 128,
+    SPAN_LEAST = 32, /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
+    EXP_REGISTERS = 16, /* that an exponential takes, constants included */
+    FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */
+};
 
 static int64_t extent_or_guess(const struct site *site, expr_id e, bool *known)
 {
@@ -25,7 +30,8 @@ static bool fits(const struct site *site, int64_t points, int64_t vectors)
 static void choose_scores(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
     bool known_rows, known_keys;
-    int64_t rows = extent_or_guess(site, t->rows, &known_rows), keys = extent_or_guess(site, t->keys, &known_keys), best = INT64_MAX;
+    int64_t rows = extent_or_guess(site, t->rows, &known_rows), keys = extent_or_guess(site, t->keys, &known_keys),
+            best = INT64_MAX;
     int64_t vectors = (rows + s->lanes - 1) / s->lanes;
     const struct machine *m = site->mach;
     for (int64_t most = 1; most <= ATTENTION_VECTORS && most <= vectors; most++)
@@ -46,7 +52,8 @@ static void choose_scores(const struct site *site, const struct attention_shape 
 static void choose_values(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
     bool known;
-    int64_t keys = extent_or_guess(site, t->keys, &known), vectors = (t->columns + s->lanes - 1) / s->lanes, best = INT64_MAX;
+    int64_t keys = extent_or_guess(site, t->keys, &known), vectors = (t->columns + s->lanes - 1) / s->lanes,
+            best = INT64_MAX;
     const struct machine *m = site->mach;
     for (int64_t pc = 1; pc <= MAX_COLUMNS && pc <= vectors; pc++)
         for (int64_t pr = 1; pr <= MAX_MR && fits(site, pr, pc); pr++) {
@@ -83,13 +90,15 @@ void attention_estimate(const struct site *site, struct schedule *out)
     const struct attention_schedule *s = &out->attention;
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
-    int64_t keys = extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes, least = extent_least(site->m, t->keys);
+    int64_t keys = extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
+            least = extent_least(site->m, t->keys);
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
         points *= (uint64_t)extent_least(site->m, y->dims[d]);
     out->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
     int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
-    int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES + rows * t->size;
+    int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES +
+                     rows * t->size;
     out->ns = RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
 }
 
@@ -97,8 +106,9 @@ bool attention_shape(const struct site *site, struct attention_shape *t)
 {
     const struct attention *a = site->k->form.attention;
     *t = (struct attention_shape){.scores = graph_node(site->g, a->scores), .values = graph_node(site->g, a->values)};
-    if (!dot_dims(site->g, t->scores, a->rows_of, &t->of_row) || !dot_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) ||
-        !dot_dims(site->g, t->values, 0, &t->of_p) || !dot_dims(site->g, t->values, 1, &t->of_v))
+    if (!dot_dims(site->g, t->scores, a->rows_of, &t->of_row) ||
+        !dot_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) || !dot_dims(site->g, t->values, 0, &t->of_p) ||
+        !dot_dims(site->g, t->values, 1, &t->of_v))
         return error_internal(site->m->ctx, t->values->src, "an attention's operands have changed");
     const struct type *p = value_type(site->g, t->values->in[0]);
     t->rows = p->dims[t->of_p.free];
@@ -114,7 +124,8 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     struct attention_schedule *s = &out->attention;
     if (!attention_shape(site, &t))
         return false;
-    *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32), .terms = site->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1};
+    *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32),
+                                     .terms = site->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1};
     choose_scores(site, &t, s);
     choose_values(site, &t, s);
     choose_span(site, &t, s);

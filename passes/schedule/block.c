@@ -7,7 +7,9 @@
 
 /* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and the
  * bytes that a block of vectors reads of the panels; 0 for others. */
-struct slice { int64_t points, bytes; };
+struct slice {
+    int64_t points, bytes;
+};
 
 /* Is it a contraction whose vectors of columns all rows share, so that the order of rows and columns is free? */
 static bool shares_columns(const struct site *site, const struct node *n, const struct tile_schedule *c)
@@ -16,7 +18,8 @@ static bool shares_columns(const struct site *site, const struct node *n, const 
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && c->a >= 0 && !c->chunk && !groups;
 }
 
-static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t, const struct tile_schedule *c)
+static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t,
+                             const struct tile_schedule *c)
 {
     struct slice none = {0, 0}, s = {1, 0};
     int64_t extent;
@@ -25,7 +28,8 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
     for (int32_t d = 0; d < t->rank; d++)
         if (d != c->vec && (!ex_is_const(site->x, t->dims[d], &extent) || !mul_i64(s.points, extent, &s.points)))
             return none;
-    if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes, &s.bytes))
+    if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes,
+                 &s.bytes))
         return none;
     return s;
 }
@@ -38,7 +42,8 @@ bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d
     return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
 }
 
-int64_t tile_block_points(const struct exprs *x, const struct node *n, const struct type *t, const struct tile_schedule *c)
+int64_t tile_block_points(const struct exprs *x, const struct node *n, const struct type *t,
+                          const struct tile_schedule *c)
 {
     int64_t extent, points = 1;
     for (int32_t d = 0; d < t->rank; d++)
@@ -73,7 +78,8 @@ expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_sch
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));
 }
 
-static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s, struct tile_schedule *c)
+static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
+                         struct tile_schedule *c)
 {
     int64_t block = budget(site->mach, SHARE_L2_BLOCK), most = budget(site->mach, SHARE_L2_BLOCK_MOST);
     struct cut cut;
@@ -82,7 +88,8 @@ static void parts_choose(const struct site *site, const struct node *n, const st
     int64_t points = tile_block_points(site->x, n, t, c);
     if (points > RATE_FEW_ROWS || points <= c->ta * c->tb)
         return;
-    int64_t parts = (s->bytes + block - 1) / block, size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
+    int64_t parts = (s->bytes + block - 1) / block,
+            size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
     if (size >= cut.extent || size * cut.inner * c->nr * site->mach->vector_bytes > most)
         return;
     c->cut = cut;
@@ -103,7 +110,8 @@ static int64_t operand_bytes(const struct site *site, value_id v)
 
 /* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the operands again
  * and again: better the one that L2 holds, or the fewer bytes. */
-static bool lines_last(const struct site *site, const struct node *n, const struct type *t, const struct tile_schedule *c)
+static bool lines_last(const struct site *site, const struct node *n, const struct type *t,
+                       const struct tile_schedule *c)
 {
     struct exprs *x = site->x;
     int64_t a, b, lines = 1, half = budget(site->mach, SHARE_L2_OPERAND);
@@ -133,7 +141,8 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->near = RATE_NEAR_STEPS * dot_group(site->m, n);
     if (c->blocks)
         c->early = c->block * c->cut.inner;
-    else if (s->points <= (dot ? RATE_FEW_ROWS : RATE_FEW_POINTS) && s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST))
+    else if (s->points <= (dot ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
+             s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST))
         c->early = (int64_t)tile_steps(site, n);
 }
 

@@ -4,12 +4,15 @@
 static enum schedule_kind kind_of(const struct kernel *k)
 {
     static const enum schedule_kind kinds[] = {
-        [KERNEL_MAP] = SCHEDULE_MAP, [KERNEL_REDUCE] = SCHEDULE_TILED, [KERNEL_CONTRACT] = SCHEDULE_TILED, [KERNEL_SCAN] = SCHEDULE_SCAN,
-        [KERNEL_SCATTER] = SCHEDULE_SCATTER, [KERNEL_OPAQUE] = SCHEDULE_NONE, [KERNEL_CONTROL] = SCHEDULE_NONE,
-        [KERNEL_HALO] = SCHEDULE_HALO,
+        [KERNEL_MAP] = SCHEDULE_MAP,      [KERNEL_REDUCE] = SCHEDULE_TILED,    [KERNEL_CONTRACT] = SCHEDULE_TILED,
+        [KERNEL_SCAN] = SCHEDULE_SCAN,    [KERNEL_SCATTER] = SCHEDULE_SCATTER, [KERNEL_OPAQUE] = SCHEDULE_NONE,
+        [KERNEL_CONTROL] = SCHEDULE_NONE, [KERNEL_HALO] = SCHEDULE_HALO,
     };
     enum schedule_kind kind = kinds[k->kind];
-    return kind == SCHEDULE_NONE ? kind : k->form.winograd ? SCHEDULE_WINOGRAD : k->form.attention ? SCHEDULE_ATTENTION : kind;
+    return kind == SCHEDULE_NONE ? kind
+           : k->form.winograd    ? SCHEDULE_WINOGRAD
+           : k->form.attention   ? SCHEDULE_ATTENTION
+                                 : kind;
 }
 
 bool schedule_choose(const struct site *site, struct schedule *out)
@@ -25,50 +28,33 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         tile_estimate(site, &out->tile);
         tile_estimate_index(site, out);
         return true;
-    case SCHEDULE_WINOGRAD:
-        winograd_sizes(site, out);
-        return true;
-    case SCHEDULE_ATTENTION:
-        return attention_sizes(site, out);
-    case SCHEDULE_MAP:
-        map_choose(site, out);
-        return true;
-    case SCHEDULE_SCAN: case SCHEDULE_SCATTER:
-        lines_choose(site, out);
-        return true;
+    case SCHEDULE_WINOGRAD: winograd_sizes(site, out); return true;
+    case SCHEDULE_ATTENTION: return attention_sizes(site, out);
+    case SCHEDULE_MAP: map_choose(site, out); return true;
+    case SCHEDULE_SCAN:
+    case SCHEDULE_SCATTER: lines_choose(site, out); return true;
     case SCHEDULE_HALO:
         out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
         out->ns = RATE_HALO_NS;
         return true;
-    default:
-        return true;
+    default: return true;
     }
 }
 
 void schedule_estimate(const struct site *site, struct schedule *s)
 {
     switch (s->kind) {
-    case SCHEDULE_MAP:
-        map_estimate(site, s);
-        break;
+    case SCHEDULE_MAP: map_estimate(site, s); break;
     case SCHEDULE_TILED:
         tile_estimate(site, &s->tile);
         tile_estimate_index(site, s);
         break;
-    case SCHEDULE_WINOGRAD:
-        winograd_estimate(site, s);
-        break;
-    case SCHEDULE_ATTENTION:
-        attention_estimate(site, s);
-        break;
-    case SCHEDULE_SCAN: case SCHEDULE_SCATTER:
-        lines_estimate(site, s);
-        break;
-    case SCHEDULE_HALO:
-        s->ns = RATE_HALO_NS;
-        break;
-    default:
-        break;
+    case SCHEDULE_WINOGRAD: winograd_estimate(site, s); break;
+    case SCHEDULE_ATTENTION: attention_estimate(site, s); break;
+    case SCHEDULE_SCAN:
+    case SCHEDULE_SCATTER: lines_estimate(site, s); break;
+    case SCHEDULE_HALO: s->ns = RATE_HALO_NS; break;
+    default: break;
     }
 }
 
@@ -87,17 +73,21 @@ static const char *tile_words(const struct tile_schedule *t, struct arena *a)
 static const char *winograd_words(const struct kernel *k, const struct winograd_schedule *w, struct arena *a)
 {
     const char *u = w->source == WEIGHTS_BY_KERNEL ? (w->resident ? "derived first" : "derived by slices")
-                    : w->source == WEIGHTS_IN_FILE ? "from the file" : "from open";
-    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w->mr, w->m, w->m,
-                        (int)w->nr, w->lanes, (int)w->chunk, u, k->form.staged.i ? "; operand computed where tiles read it" : "");
+                    : w->source == WEIGHTS_IN_FILE ? "from the file"
+                                                   : "from open";
+    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w->mr,
+                        w->m, w->m, (int)w->nr, w->lanes, (int)w->chunk, u,
+                        k->form.staged.i ? "; operand computed where tiles read it" : "");
 }
 
 static const char *attention_words(const struct attention_schedule *t, struct arena *a)
 {
     const char *how = t->span ? "spans of keys with a running maximum" : "all keys, exact softmax";
-    return arena_printf(a, "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
-                        "results of %lld rows by %lld vectors of %u lanes", (long long)(t->nv * t->lanes), how, (long long)t->mr,
-                        (long long)t->nv, (long long)t->pr, (long long)t->pc, t->lanes);
+    return arena_printf(a,
+                        "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
+                        "results of %lld rows by %lld vectors of %u lanes",
+                        (long long)(t->nv * t->lanes), how, (long long)t->mr, (long long)t->nv, (long long)t->pr,
+                        (long long)t->pc, t->lanes);
 }
 
 const char *schedule_words(const struct module *m, uint32_t kernel)

@@ -10,10 +10,10 @@ enum { FOUND_MOST = 16 };
 
 struct cuts {
     const struct site *s;
-    sym_id sym;                  /* of the lanes' dim */
+    sym_id sym; /* of the lanes' dim */
     int64_t extent, at[FOUND_MOST];
     uint32_t n;
-    bool gathers, many;          /* one of them saves a gather; there are more than FOUND_MOST */
+    bool gathers, many; /* one of them saves a gather; there are more than FOUND_MOST */
 };
 
 /* The value's index e changes its ways at the constant `at`. */
@@ -22,8 +22,8 @@ static void found(struct cuts *c, expr_id e, int64_t at)
     expr_id coef, rest;
     int64_t base, point;
     uint32_t i = 0;
-    if (!ex_linear(c->s->x, e, c->sym, &coef, &rest) || !ex_is(c->s->x, coef, 1) || !ex_is_const(c->s->x, rest, &base) ||
-        !sub_i64(at, base, &point) || point <= 0 || point >= c->extent)
+    if (!ex_linear(c->s->x, e, c->sym, &coef, &rest) || !ex_is(c->s->x, coef, 1) ||
+        !ex_is_const(c->s->x, rest, &base) || !sub_i64(at, base, &point) || point <= 0 || point >= c->extent)
         return;
     while (i < c->n && c->at[i] < point)
         i++;
@@ -68,7 +68,8 @@ static void collect_cuts(struct cuts *c, value_id v, const expr_id *idx, uint32_
     if (op_shape(n->op) == SHAPE_VIEW) {
         int64_t axis = node_int(n, "axis", 0), begin = 0, size;
         for (uint32_t k = 0; k < (n->op == OP_CONCAT ? n->n_in : 1); k++) {
-            if (n->op == OP_CONCAT && (!ex_is_const(s->x, value_type(s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin)))
+            if (n->op == OP_CONCAT &&
+                (!ex_is_const(s->x, value_type(s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin)))
                 return;
             view_index(s->g, n, k, idx, at, &cond);
             collect_cuts(c, n->in[k], at, nesting + 1);
@@ -95,8 +96,10 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
 bool cuts_serve(const struct site *site, const struct map_schedule *s)
 {
     int64_t extent, before = 0;
-    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->turn.columns && !site->k->has_rows;
-    if (s->n_cuts > CUTS_MOST || !last || !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[s->vec], &extent))
+    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->turn.columns &&
+                !site->k->has_rows;
+    if (s->n_cuts > CUTS_MOST || !last ||
+        !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[s->vec], &extent))
         return !s->n_cuts;
     for (uint32_t i = 0; i < s->n_cuts; i++) {
         if (s->cut[i] <= before || s->cut[i] >= extent)
@@ -117,7 +120,10 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
         return;
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t hi = ex_hi(x, t->dims[d]);
-        sym_id sym = sym_new(x, SYM_LOOP, arena_printf(site->arena, "t%u", sym_count(x)), 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+        sym_id sym = sym_new(x, SYM_LOOP, arena_printf(site->arena, "t%u", sym_count(x)), 0,
+                             hi == INT64_MAX ? hi
+                             : hi > 0        ? hi - 1
+                                             : 0);
         c.sym = d == s->vec ? sym : c.sym;
         idx[d] = ex_sym(x, sym);
     }

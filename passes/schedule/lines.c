@@ -3,7 +3,6 @@
  */
 #include "passes/schedule/schedule.h"
 
-
 bool lines_serve(const struct site *site, int32_t vec)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -40,5 +39,6 @@ void lines_estimate(const struct site *site, struct schedule *s)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     bool scan = s->kind == SCHEDULE_SCAN;
-    s->ns = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * RATE_SCAN_NS : RATE_SCATTER_NS;
+    s->ns = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * RATE_SCAN_NS
+                 : RATE_SCATTER_NS;
 }

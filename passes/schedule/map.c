@@ -25,7 +25,10 @@ static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
     }
 }
 
-static expr_id extent_of(const struct site *site, int32_t d) { return value_type(site->g, site->k->domain)->dims[d]; }
+static expr_id extent_of(const struct site *site, int32_t d)
+{
+    return value_type(site->g, site->k->domain)->dims[d];
+}
 
 /* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1: none. */
 static int32_t source_dim(const struct site *site, const struct map_schedule *s)
@@ -77,7 +80,8 @@ static void split_choose(const struct site *site, struct map_schedule *s)
     for (s->parallel = s->n_loops; s->parallel > 0; s->parallel--) {
         int32_t dim = s->loop[s->parallel - 1];
         int64_t n = 1;
-        bool known = ex_is_const(site->x, extent_of(site, dim), &n), may = known || (!unknown && has_many(site, s, s->parallel - 1));
+        bool known = ex_is_const(site->x, extent_of(site, dim), &n),
+             may = known || (!unknown && has_many(site, s, s->parallel - 1));
         bool free = dim != s->vec || (unknown && !k->has_rows);
         if (s->parallel <= rows && free && (!may || inner >= GRAIN || n > GRAIN_MOST / (inner > 0 ? inner : 1)))
             break;
@@ -113,7 +117,8 @@ static void element_sizes(const struct site *site, uint32_t *least, uint32_t *mo
  * be as long, have one. */
 static uint32_t lanes_of(const struct site *site, expr_id n)
 {
-    uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least, most;
+    uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least,
+             most;
     int64_t extent = extent_hint(site->x, n);
     element_sizes(site, &least, &most);
     if (!site->k->has_rows && most <= 4 && least < 4)
@@ -138,7 +143,7 @@ void map_choose(const struct site *site, struct schedule *out)
         s->lanes = lanes_of(site, t->dims[fast]);
         s->vec = fast;
     }
-    for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++)   /* rows outermost */
+    for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++) /* rows outermost */
         for (int32_t i = 0; i < t->rank; i++) {
             bool row = k->has_rows && (k->row_mask >> order[i] & 1);
             if (!k->has_rows || row == (pass == 0))
@@ -146,7 +151,7 @@ void map_choose(const struct site *site, struct schedule *out)
         }
     int32_t source = turned_dim(site, s);
     source = source >= 0 ? source : source_dim(site, s);
-    if (source >= 0) {   /* lanes stride: the lines and pages that they touch serve the whole inner loop */
+    if (source >= 0) { /* lanes stride: the lines and pages that they touch serve the whole inner loop */
         loop_last(s, s->vec);
         loop_last(s, source);
     }
@@ -181,10 +186,12 @@ static int64_t vector_cycles(const struct site *site)
         if (reduces)
             cycles += RATE_MAP_CHEAP;
         else if (op_is_pointwise(n->op))
-            cycles += lf_math_is_long(n->op) ? RATE_LONG_CYCLES : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR : RATE_MAP_CHEAP;
+            cycles += lf_math_is_long(n->op)        ? RATE_LONG_CYCLES
+                      : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR
+                                                    : RATE_MAP_CHEAP;
         for (uint32_t j = 0; j < n->n_in; j++)
-            if (site->m->storage[n->in[j].i].place != PLACE_NONE && type_same_shape(value_type(site->g, n->in[j]), domain) &&
-                !is_read_before(site, i, n->in[j]))
+            if (site->m->storage[n->in[j].i].place != PLACE_NONE &&
+                type_same_shape(value_type(site->g, n->in[j]), domain) && !is_read_before(site, i, n->in[j]))
                 cycles += RATE_MAP_LINE;
     }
     return cycles;

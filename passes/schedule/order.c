@@ -29,7 +29,8 @@ static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t 
 static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
 {
     expr_id next[RANK_MAX], cond;
-    for (int steps = 0; steps < 64 && site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i; steps++) {
+    for (int steps = 0; steps < 64 && site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i;
+         steps++) {
         const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
         if (!view_is_whole(n->op))
             break;
@@ -40,7 +41,8 @@ static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
     return site->m->storage[v.i].place == PLACE_NONE ? (value_id){0} : v;
 }
 
-static sym_id channel_point(const struct site *site, const struct type *t, int64_t n, int64_t g, int64_t i, expr_id *idx)
+static sym_id channel_point(const struct site *site, const struct type *t, int64_t n, int64_t g, int64_t i,
+                            expr_id *idx)
 {
     sym_id s = sym_new(site->x, SYM_LOOP, arena_printf(site->arena, "c%u", sym_count(site->x)), 0, n / g - 1);
     for (int32_t d = 0; d < t->rank; d++)
@@ -128,15 +130,14 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
         dims_of_conv(site, n, staged, r);
     } else if (n->op == OP_DOT) {
         const int64_t *ca = node_ints(n, "contract_a", &count), *cb = node_ints(n, "contract_b", &count);
-        for (uint32_t i = 0; i < count; i++) {    /* equal, but one may be known and the other not */
+        for (uint32_t i = 0; i < count; i++) { /* equal, but one may be known and the other not */
             expr_id a = value_type(site->g, n->in[0])->dims[ca[i]], b = value_type(site->g, n->in[1])->dims[cb[i]];
             rdim_add(r, ex_is_const(site->x, b, &(int64_t){0}) ? b : a, 0);
         }
     } else if (n->op == OP_REDUCE) {
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
-            rdim_add(r, value_type(site->g, n->in[0])->dims[axes[i]],
-                     channel_block(site, n->in[0], (int32_t)axes[i]));
+            rdim_add(r, value_type(site->g, n->in[0])->dims[axes[i]], channel_block(site, n->in[0], (int32_t)axes[i]));
     } else if (n->op == OP_ARGREDUCE) {
         rdim_add(r, value_type(site->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
     } else {
@@ -157,7 +158,8 @@ bool reduced_cut(const struct site *site, const struct node *n, struct cut *cut)
     for (uint32_t d = r.n; d > 0; d--) {
         const struct rdim *dim = &r.dim[d - 1];
         int64_t extent;
-        if (!ex_is_const(site->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 || (dim->order.block && dim->order.phase[0]))
+        if (!ex_is_const(site->x, dim->extent, &extent) || extent < 1 || dim->order.residues > 1 ||
+            (dim->order.block && dim->order.phase[0]))
             return false;
         if (extent == 1)
             continue;

@@ -11,8 +11,9 @@ struct row_taps row_taps_of(const struct module *m, const struct node *n)
         return none;
     const struct type *w = value_type(m->g, n->in[1]);
     r.dim = w->rank - 3;   /* among the spatial dims */
-    if (w->rank < 3 || elem_size(register_elem(value_type(m->g, n->out[0])->elem)) > 4 || node_ints(n, "xdil", &c)[r.dim] != 1 ||
-        !ex_is_const(m->ctx->exprs, w->dims[w->rank - 1], &r.taps) || r.taps < LEAST_TAPS || r.taps > ROW_TAPS_MOST)
+    if (w->rank < 3 || elem_size(register_elem(value_type(m->g, n->out[0])->elem)) > 4 ||
+        node_ints(n, "xdil", &c)[r.dim] != 1 || !ex_is_const(m->ctx->exprs, w->dims[w->rank - 1], &r.taps) ||
+        r.taps < LEAST_TAPS || r.taps > ROW_TAPS_MOST)
         return none;
     r.stride = node_ints(n, "strides", &c)[r.dim];
     r.dilation = node_ints(n, "dilations", &c)[r.dim];
@@ -24,7 +25,8 @@ struct row_taps row_taps(const struct site *site, const struct node *n)
 {
     struct row_taps r = row_taps_of(site->m, n);
     int64_t channels;
-    if (r.dim >= 0 && (!ex_is_const(site->x, value_type(site->g, n->in[1])->dims[0], &channels) || channels > site->mach->vector_bytes / 4))
+    if (r.dim >= 0 && (!ex_is_const(site->x, value_type(site->g, n->in[1])->dims[0], &channels) ||
+                       channels > site->mach->vector_bytes / 4))
         r.dim = -1;
     return r;
 }

@@ -24,70 +24,84 @@ struct site {
 /* ---- the record ------------------------------------------------------------------------------------------------- */
 
 enum schedule_kind {
-    SCHEDULE_NONE,               /* no kernel of its own: a call or control flow of the program */
-    SCHEDULE_MAP, SCHEDULE_TILED, SCHEDULE_WINOGRAD, SCHEDULE_ATTENTION, SCHEDULE_SCAN, SCHEDULE_SCATTER, SCHEDULE_HALO
+    SCHEDULE_NONE, /* no kernel of its own: a call or control flow of the program */
+    SCHEDULE_MAP,
+    SCHEDULE_TILED,
+    SCHEDULE_WINOGRAD,
+    SCHEDULE_ATTENTION,
+    SCHEDULE_SCAN,
+    SCHEDULE_SCATTER,
+    SCHEDULE_HALO
 };
 
 /* Squares of a map whose operand lies contiguous along another dim than its result: points along the lanes' dim by points along the
  * last loop's, which registers turn. */
 struct turn_schedule {
-    uint32_t lanes, columns;     /* columns 0: nothing is turned */
-    uint32_t line;               /* squares side by side along the lanes before the next ones along the other dim */
+    uint32_t lanes, columns; /* columns 0: nothing is turned */
+    uint32_t line; /* squares side by side along the lanes before the next ones along the other dim */
 };
 
 enum { CUTS_MOST = 4 };
 /* A stored value over its own points: a loop for each dim. */
 struct map_schedule {
-    int32_t vec;                 /* dim of the lanes; -1: scalars */
+    int32_t vec; /* dim of the lanes; -1: scalars */
     uint32_t lanes;
-    uint32_t n_loops, parallel;  /* the outermost so many are flattened into the parallel index */
-    int32_t loop[RANK_MAX];      /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
-    uint32_t n_cuts;             /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a concat */
+    uint32_t n_loops, parallel; /* the outermost so many are flattened into the parallel index */
+    int32_t
+        loop[RANK_MAX]; /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
+    uint32_t
+        n_cuts; /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a concat */
     int32_t cut[CUTS_MOST];
     struct turn_schedule turn;
 };
 
 /* A scan or a scatter, serial along some dims: the lanes of another one. */
 struct lines_schedule {
-    int32_t vec;                 /* dim of the result; -1: scalars */
+    int32_t vec; /* dim of the result; -1: scalars */
     uint32_t lanes;
 };
 
 /* A reduction of the kernel, its anchor or one inside of a map: reduce, window, contraction. */
 struct reduce_schedule {
     node_id node;
-    uint32_t lanes;              /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0: never */
-    uint32_t sums;               /* vectors of partial results then, which do not wait for one another */
-    int64_t unroll;              /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
-    bool row;                    /* all taps of a row in one step (emit/row.c) */
-    bool prefetch;               /* the lines of the next block of input channels while one is used */
+    uint32_t
+        lanes; /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0: never */
+    uint32_t sums; /* vectors of partial results then, which do not wait for one another */
+    int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
+    bool row; /* all taps of a row in one step (emit/row.c) */
+    bool prefetch; /* the lines of the next block of input channels while one is used */
 };
 
 enum { SUMS_MOST = 8 };
 
 /* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
-struct kept_schedule { uint32_t lanes; };
+struct kept_schedule {
+    uint32_t lanes;
+};
 
 /* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
-struct cut { uint32_t dim; int64_t extent, unit, inner; /* steps inside of each index */ };
+struct cut {
+    uint32_t dim;
+    int64_t extent, unit, inner; /* steps inside of each index */
+};
 
 /* An anchor (conv, dot, window, reduce) at ta x tb points by nr vectors at once. */
 struct tile_schedule {
-    int32_t vec, a, b;           /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
+    int32_t vec, a, b; /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
     uint32_t lanes, nr, ta, tb;
-    bool flat;                   /* points of b and a are numbered through and tiled as one dim of ta points */
-    bool lines_last;             /* images and further rows are gone through inside of a block of vectors, not outside */
-    uint32_t chunk;              /* tiles that share a staged operand, one after another; 0: each is a parallel index */
-    bool windows;                /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
-    bool by_piece;               /* ... of the piece's channels only: a depthwise convolution */
-    uint32_t stage_lanes;        /* channels at a time that fill it */
-    bool stage_ahead;            /* prefetch: what the next chunk's is computed from, while this one is used */
-    uint32_t weave;              /* results whose epilogues are computed statement by statement in turn */
-    struct cut cut;              /* the reduced dim that is done in blocks, ... */
-    int64_t block, blocks;       /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
-    int64_t near;                /* prefetch: each vector's own line of the panels so many steps early; 0: not */
-    int64_t early;               /* ... and the next block's panels during so many steps of this one; 0: not */
-    int64_t ns;                  /* estimated: all points along a and b of a block of vectors */
+    bool flat; /* points of b and a are numbered through and tiled as one dim of ta points */
+    bool lines_last; /* images and further rows are gone through inside of a block of vectors, not outside */
+    uint32_t chunk; /* tiles that share a staged operand, one after another; 0: each is a parallel index */
+    bool windows; /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
+    bool by_piece; /* ... of the piece's channels only: a depthwise convolution */
+    uint32_t stage_lanes; /* channels at a time that fill it */
+    bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
+    uint32_t weave; /* results whose epilogues are computed statement by statement in turn */
+    struct cut cut; /* the reduced dim that is done in blocks, ... */
+    int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
+    int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
+    int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
+    int64_t ns; /* estimated: all points along a and b of a block of vectors */
 };
 
 /* Where a kernel has its U from: it derives it, open has, or the file has it. */
@@ -95,41 +109,41 @@ enum weights_from { WEIGHTS_BY_KERNEL, WEIGHTS_BY_OPEN, WEIGHTS_IN_FILE };
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
 struct winograd_schedule {
     uint32_t m, lanes;
-    int64_t mr, nr;              /* register tile: tiles x vectors of output channels */
-    int64_t chunk;               /* tiles of a chunk: a multiple of mr */
-    int64_t group;               /* vectors of output channels of a parallel index */
-    int64_t span;                /* chunks of a parallel index */
-    int64_t slice;               /* vectors of input channels of which U is at hand at a time */
-    int64_t early;               /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
-    uint32_t source;             /* enum weights_from */
-    bool resident;               /* U of all of them is derived first */
-    uint32_t input_rows, output_rows;    /* of the two transforms: results along the first dim at a time */
-    int64_t near;                /* prefetch: lines of V so many vectors of input channels early; 0: not */
-    bool near_sums, results;     /* ... of M, where sums go through it; and where the results go */
+    int64_t mr, nr; /* register tile: tiles x vectors of output channels */
+    int64_t chunk; /* tiles of a chunk: a multiple of mr */
+    int64_t group; /* vectors of output channels of a parallel index */
+    int64_t span; /* chunks of a parallel index */
+    int64_t slice; /* vectors of input channels of which U is at hand at a time */
+    int64_t early; /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
+    uint32_t source; /* enum weights_from */
+    bool resident; /* U of all of them is derived first */
+    uint32_t input_rows, output_rows; /* of the two transforms: results along the first dim at a time */
+    int64_t near; /* prefetch: lines of V so many vectors of input channels early; 0: not */
+    bool near_sums, results; /* ... of M, where sums go through it; and where the results go */
 };
 
 struct attention_schedule {
     uint32_t lanes;
-    int64_t nv;                  /* vectors of rows of a block */
-    int64_t mr;                  /* register tile of the scores: keys x nv vectors */
-    int64_t pr, pc;              /* register tile of the results: rows x vectors */
-    int64_t span;                /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
-    uint32_t terms;              /* vectors of rows whose exponentials are computed at once */
+    int64_t nv; /* vectors of rows of a block */
+    int64_t mr; /* register tile of the scores: keys x nv vectors */
+    int64_t pr, pc; /* register tile of the results: rows x vectors */
+    int64_t span; /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
+    uint32_t terms; /* vectors of rows whose exponentials are computed at once */
 };
 
 struct schedule {
     enum schedule_kind kind;
-    struct map_schedule map;             /* SCHEDULE_MAP */
-    struct lines_schedule lines;         /* SCHEDULE_SCAN, SCHEDULE_SCATTER */
-    uint32_t halo_lanes;                 /* SCHEDULE_HALO: channels at a time */
-    struct tile_schedule tile;           /* SCHEDULE_TILED */
-    struct winograd_schedule winograd;   /* SCHEDULE_WINOGRAD */
+    struct map_schedule map; /* SCHEDULE_MAP */
+    struct lines_schedule lines; /* SCHEDULE_SCAN, SCHEDULE_SCATTER */
+    uint32_t halo_lanes; /* SCHEDULE_HALO: channels at a time */
+    struct tile_schedule tile; /* SCHEDULE_TILED */
+    struct winograd_schedule winograd; /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
     uint32_t n_reduce, n_kept;
-    struct reduce_schedule *reduce;      /* of the kernel's reductions, as kernel.nodes has them, ... */
-    struct kept_schedule *kept;          /* ... of kernel.locals */
-    int64_t ns;                  /* estimated per parallel index: what the runtime cuts the work of its threads by */
-    uint64_t flops;              /* of the whole kernel, at the least extents */
+    struct reduce_schedule *reduce; /* of the kernel's reductions, as kernel.nodes has them, ... */
+    struct kept_schedule *kept; /* ... of kernel.locals */
+    int64_t ns; /* estimated per parallel index: what the runtime cuts the work of its threads by */
+    uint64_t flops; /* of the whole kernel, at the least extents */
 };
 
 /* Decides for one kernel, after every value has its storage. False after a diagnostic. */
@@ -154,7 +168,9 @@ const char *schedule_words(const struct module *, uint32_t kernel);
 /* ---- facts that decisions and emitters share -------------------------------------------------------------------------- */
 
 /* n points in tiles of at most `size` as evenly as it goes: `large` of small + 1 points come first, then those of small. */
-struct even { int64_t tiles, small, large; };
+struct even {
+    int64_t tiles, small, large;
+};
 static inline struct even even_split(int64_t n, int64_t size)
 {
     int64_t tiles = n > 0 ? (n + size - 1) / size : 0;
@@ -165,16 +181,20 @@ struct even tile_flat_split(const struct exprs *, const struct type *result, con
 
 /* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast (emit/row.c). */
 enum { ROW_TAPS_MOST = 8 };
-struct row_taps { int32_t dim; int64_t taps, stride, dilation; };
-struct row_taps row_taps(const struct site *, const struct node *);     /* dim -1: they do not, or there are too many channels */
+struct row_taps {
+    int32_t dim;
+    int64_t taps, stride, dilation;
+};
+struct row_taps row_taps(const struct site *,
+                         const struct node *); /* dim -1: they do not, or there are too many channels */
 struct row_taps row_taps_of(const struct module *, const struct node *); /* the same, whatever it costs */
-int64_t row_places(const struct row_taps *, int64_t points);            /* that so many points in a row read at all taps */
+int64_t row_places(const struct row_taps *, int64_t points); /* that so many points in a row read at all taps */
 
 /* The order of a convolution's input channels. */
 enum { MAX_RESIDUES = 8 };
 struct channel_order {
-    uint32_t residues;           /* g: channels k with equal k mod g lie in one run; 1: all do */
-    int64_t block;               /* of the memory that they lie in; 0: no blocks, or not known where they start */
+    uint32_t residues; /* g: channels k with equal k mod g lie in one run; 1: all do */
+    int64_t block; /* of the memory that they lie in; 0: no blocks, or not known where they start */
     int64_t phase[MAX_RESIDUES]; /* place of the run's first channel in its block */
 };
 /* Of operand x [N, C, ...]; runs of one channel after another when nothing is known. staged: it lies in scratch. */
@@ -182,28 +202,49 @@ struct channel_order channel_order(const struct site *, value_id x, bool staged)
 
 /* What a reduction goes through, outermost first. */
 enum { REDUCED_MOST = RANK_MAX };
-struct rdim { expr_id extent; struct channel_order order; bool unroll; };
-struct reduced { uint32_t n; struct rdim dim[REDUCED_MOST]; };
+struct rdim {
+    expr_id extent;
+    struct channel_order order;
+    bool unroll;
+};
+struct reduced {
+    uint32_t n;
+    struct rdim dim[REDUCED_MOST];
+};
 void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
 /* The dim that may be done in parts; false: none. */
 bool reduced_cut(const struct site *, const struct node *, struct cut *);
 
 /* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so many rows of so many
  * elements, of which some on the left and on the right are zeros beside the image's columns. False: not known, or too many. */
-struct stage_rows { int64_t rows, width, left, columns; };
+struct stage_rows {
+    int64_t rows, width, left, columns;
+};
 bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
 
 /* What of a map's operands squares turn (schedule/turn.c): stored values that the domain's value at idx is computed of, contiguous along
  * symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how many. */
-enum { TURNED_MOST = 8, TURN_BYTES = 16 /* that interleaving stays within */, TURN_LINE = 64 /* bytes */,
-       TURN_COLUMNS_MOST = 16, TURN_LANES_MOST = 32 };
-struct turned_load { value_id value; expr_id at[RANK_MAX]; };
-uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns, struct turned_load *);
+enum {
+    TURNED_MOST = 8,
+    TURN_BYTES = 16 /* that interleaving stays within */,
+    TURN_LINE = 64 /* bytes */,
+    TURN_COLUMNS_MOST = 16,
+    TURN_LANES_MOST = 32
+};
+struct turned_load {
+    value_id value;
+    expr_id at[RANK_MAX];
+};
+uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns,
+                      struct turned_load *);
 
 /* What the constants are laid out for. */
 enum weights_from winograd_weights_from(const struct module *, const struct kernel *);
 /* Elements of U between points, for a register tile of nr vectors; and that a kernel which derives it has at hand. */
-static inline int64_t winograd_u_stride(const struct winograd_schedule *s, int64_t nr) { return (s->slice * s->lanes * nr | 1) * s->lanes; }
+static inline int64_t winograd_u_stride(const struct winograd_schedule *s, int64_t nr)
+{
+    return (s->slice * s->lanes * nr | 1) * s->lanes;
+}
 int64_t winograd_held(const struct winograd_schedule *, int64_t points);
 /* Channels of a vector in Winograd's transforms. */
 uint32_t winograd_lanes(const struct machine *);
@@ -211,28 +252,32 @@ uint32_t winograd_lanes(const struct machine *);
 struct winograd_shape {
     const struct winograd_form *form;
     uint32_t lanes;
-    int64_t ic, oc, icv, ocv;    /* channels, vectors of them */
-    int64_t points;              /* alpha^2 */
-    expr_id th, tw, tiles;       /* tiles of an image's column and row; in all */
-    int64_t known_tiles;         /* in all; where their number is open: a guess */
+    int64_t ic, oc, icv, ocv; /* channels, vectors of them */
+    int64_t points; /* alpha^2 */
+    expr_id th, tw, tiles; /* tiles of an image's column and row; in all */
+    int64_t known_tiles; /* in all; where their number is open: a guess */
 };
 void winograd_shape(const struct site *, struct winograd_shape *);
 
 /* An attention kernel's two contractions. False after a diagnostic. */
 struct attention_shape {
     const struct node *scores, *values;
-    struct dot_dims of_row, of_key, of_p, of_v;    /* operands of the scores by what they are free in; of the results */
+    struct dot_dims of_row, of_key, of_p, of_v; /* operands of the scores by what they are free in; of the results */
     expr_id rows, keys;
-    int64_t size, columns;       /* contracted and free extents of the two */
+    int64_t size, columns; /* contracted and free extents of the two */
 };
 bool attention_shape(const struct site *, struct attention_shape *);
 /* Elements of a line of a block's scores: an odd number of vectors, or a column would compete for a few sets of the cache. */
-static inline int64_t attention_line(const struct attention_schedule *s) { return (s->nv | 1) * s->lanes; }
+static inline int64_t attention_line(const struct attention_schedule *s)
+{
+    return (s->nv | 1) * s->lanes;
+}
 
 /* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by tiles? */
 bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);
 /* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
-int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result, const struct tile_schedule *);
+int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
+                          const struct tile_schedule *);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */

@@ -34,10 +34,12 @@ bool stage_extent(const struct site *site, const struct node *n, int64_t rows, s
     uint32_t c;
     int64_t right, taps, span, total;
     const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
-    if (!ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[3], &r->columns) || !ex_is_const(site->x, w->dims[2], &taps) ||
-        !conv_reach(site->g, n, 1, 1, &r->left, &right) || !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
+    if (!ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[3], &r->columns) ||
+        !ex_is_const(site->x, w->dims[2], &taps) || !conv_reach(site->g, n, 1, 1, &r->left, &right) ||
+        !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
         return false;
-    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST || span > STAGE_MOST)
+    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST ||
+        span > STAGE_MOST)
         return false;
     r->rows += span + 1;
     r->width = r->left + r->columns + right;
@@ -65,7 +67,8 @@ static int64_t chunk_most(const struct site *site, const struct type *t, const s
 }
 
 /* Tiles of b that share the operand, after tb has become a divisor of the rows; 0: it is computed where it is read. */
-static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t, struct tile_schedule *c)
+static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t,
+                            struct tile_schedule *c)
 {
     int64_t rows;
     bool depthwise = conv_depthwise(site->g, n);

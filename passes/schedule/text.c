@@ -15,8 +15,10 @@
 enum { LINE_MOST = 512, NUMBER_MOST = 1 << 30, ITEMS_MOST = 1 << 16 };
 
 static const char *const kind_names[] = {
-    [SCHEDULE_NONE] = "none", [SCHEDULE_MAP] = "map", [SCHEDULE_TILED] = "tiled", [SCHEDULE_WINOGRAD] = "winograd",
-    [SCHEDULE_ATTENTION] = "attention", [SCHEDULE_SCAN] = "scan", [SCHEDULE_SCATTER] = "scatter", [SCHEDULE_HALO] = "halo",
+    [SCHEDULE_NONE] = "none",           [SCHEDULE_MAP] = "map",
+    [SCHEDULE_TILED] = "tiled",         [SCHEDULE_WINOGRAD] = "winograd",
+    [SCHEDULE_ATTENTION] = "attention", [SCHEDULE_SCAN] = "scan",
+    [SCHEDULE_SCATTER] = "scatter",     [SCHEDULE_HALO] = "halo",
 };
 
 enum width { INT32, INT64, FLAG, TIME };
@@ -30,26 +32,44 @@ static const struct field {
     size_t count, each;          /* several: where their number is, an uint32_t, and the bytes from one to the next */
     size_t via;                  /* ... and where the pointer to them is, at then being a place in one; 0: none */
 } fields[] = {
-#define REDUCE(member, width, note) {ANY_KIND, "reduce.%u." #member, offsetof(struct reduce_schedule, member), width, note, \
-                                     offsetof(struct schedule, n_reduce), sizeof(struct reduce_schedule), offsetof(struct schedule, reduce)}
+#define REDUCE(member, width, note)            \
+    {ANY_KIND,                                 \
+     "reduce.%u." #member,                     \
+     offsetof(struct reduce_schedule, member), \
+     width,                                    \
+     note,                                     \
+     offsetof(struct schedule, n_reduce),      \
+     sizeof(struct reduce_schedule),           \
+     offsetof(struct schedule, reduce)}
 #define MAP(member, name, width, note) {SCHEDULE_MAP, name, offsetof(struct schedule, map.member), width, note, 0, 0, 0}
-#define TILE(member, name, width, note) {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note, 0, 0, 0}
-#define WINO(member, name, width, note) {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note, 0, 0, 0}
-#define ATTN(member, name, width, note) {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note, 0, 0, 0}
-    {ANY_KIND, "estimate", offsetof(struct schedule, ns), TIME, "ns of a parallel index, from which the runtime cuts work", 0, 0, 0},
+#define TILE(member, name, width, note) \
+    {SCHEDULE_TILED, name, offsetof(struct schedule, tile.member), width, note, 0, 0, 0}
+#define WINO(member, name, width, note) \
+    {SCHEDULE_WINOGRAD, name, offsetof(struct schedule, winograd.member), width, note, 0, 0, 0}
+#define ATTN(member, name, width, note) \
+    {SCHEDULE_ATTENTION, name, offsetof(struct schedule, attention.member), width, note, 0, 0, 0}
+    {ANY_KIND, "estimate", offsetof(struct schedule, ns), TIME,
+     "ns of a parallel index, from which the runtime cuts work", 0, 0, 0},
     MAP(vec, "lanes.dim", INT32, "dim of the result whose points lie in lanes; -1: none"),
     MAP(lanes, "lanes", INT32, "points of a vector"),
-    {SCHEDULE_MAP, "loop.%u", offsetof(struct schedule, map.loop), INT32, "dims, outermost first", offsetof(struct schedule, map.n_loops),
-     sizeof(int32_t), 0},
-    {SCHEDULE_MAP, "cut.%u", offsetof(struct schedule, map.cut), INT32, "points of the lanes' dim where vectors begin anew",
-     offsetof(struct schedule, map.n_cuts), sizeof(int32_t), 0},
+    {SCHEDULE_MAP, "loop.%u", offsetof(struct schedule, map.loop), INT32, "dims, outermost first",
+     offsetof(struct schedule, map.n_loops), sizeof(int32_t), 0},
+    {SCHEDULE_MAP, "cut.%u", offsetof(struct schedule, map.cut), INT32,
+     "points of the lanes' dim where vectors begin anew", offsetof(struct schedule, map.n_cuts), sizeof(int32_t), 0},
     MAP(parallel, "parallel", INT32, "loops that are flattened into the parallel index"),
     MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
     MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),
     MAP(turn.line, "turn.squares", INT32, "side by side along the lanes' dim"),
-#define LINES(kind) \
-    {kind, "lanes.dim", offsetof(struct schedule, lines.vec), INT32, "dim of the result whose points lie in lanes; -1: none", 0, 0, 0}, \
-    {kind, "lanes", offsetof(struct schedule, lines.lanes), INT32, "points of a vector", 0, 0, 0}
+#define LINES(kind)                                           \
+    {kind,                                                    \
+     "lanes.dim",                                             \
+     offsetof(struct schedule, lines.vec),                    \
+     INT32,                                                   \
+     "dim of the result whose points lie in lanes; -1: none", \
+     0,                                                       \
+     0,                                                       \
+     0},                                                      \
+        {kind, "lanes", offsetof(struct schedule, lines.lanes), INT32, "points of a vector", 0, 0, 0}
     LINES(SCHEDULE_SCAN),
     LINES(SCHEDULE_SCATTER),
     {SCHEDULE_HALO, "lanes", offsetof(struct schedule, halo_lanes), INT32, "channels of a vector", 0, 0, 0},
@@ -68,7 +88,8 @@ static const struct field {
     TILE(stage_lanes, "staged.lanes", INT32, "channels at a time that fill it"),
     TILE(stage_ahead, "prefetch.staged", FLAG, "what the next chunk's is computed from"),
     TILE(weave, "weave", INT32, "results whose epilogues are computed in turn"),
-    TILE(block, "reduce.block", INT64, "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
+    TILE(block, "reduce.block", INT64,
+         "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
     TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),
     TILE(early, "prefetch.early", INT64, "steps, during which the next block's panels are prefetched"),
     WINO(m, "winograd.m", INT32, "F(m x m, 3 x 3)"),
@@ -143,14 +164,17 @@ static const char *field_name(const struct field *f, uint32_t item, struct arena
     return number ? arena_printf(a, "%.*s%u%s", (int)(number - f->name), f->name, item, number + 2) : f->name;
 }
 
-static void field_print(const struct field *f, const struct schedule *s, uint32_t item, struct arena *a, struct strbuf *out)
+static void field_print(const struct field *f, const struct schedule *s, uint32_t item, struct arena *a,
+                        struct strbuf *out)
 {
     const char *note = item ? NULL : f->note;
-    strbuf_printf(out, "  %-17s %-8lld%s%s\n", field_name(f, item, a), (long long)field_get(f, s, item), note ? " # " : "", note ? note : "");
+    strbuf_printf(out, "  %-17s %-8lld%s%s\n", field_name(f, item, a), (long long)field_get(f, s, item),
+                  note ? " # " : "", note ? note : "");
 }
 
 /* The fields of each reduction behind a line that says which one it is. */
-static void reductions_print(const struct module *m, const struct schedule *s, const struct field *f, uint32_t n, struct strbuf *out)
+static void reductions_print(const struct module *m, const struct schedule *s, const struct field *f, uint32_t n,
+                             struct strbuf *out)
 {
     for (uint32_t k = 0; k < s->n_reduce; k++) {
         const struct node *node = graph_node(m->g, s->reduce[k].node);
@@ -202,7 +226,11 @@ void schedules_print(const struct module *m, struct strbuf *out)
 
 /* ---- parsing ------------------------------------------------------------------------------------------------------ */
 
-struct reader { struct module *m; const char *path; uint32_t line; };
+struct reader {
+    struct module *m;
+    const char *path;
+    uint32_t line;
+};
 
 static bool wrong(const struct reader *r, const char *what, const char *word)
 {
@@ -271,7 +299,8 @@ static bool field_read(struct reader *r, char *line)
         *value++ = 0;
     value += strspn(value, " ");
     for (; set.field < COUNT_OF(fields); set.field++)
-        if ((fields[set.field].kind == t->kind || fields[set.field].kind == ANY_KIND) && is_named(&fields[set.field], name, &set.item))
+        if ((fields[set.field].kind == t->kind || fields[set.field].kind == ANY_KIND) &&
+            is_named(&fields[set.field], name, &set.item))
             break;
     if (set.field == COUNT_OF(fields))
         return wrong(r, arena_printf(r->m->arena, "a schedule of kind %s has no field", kind_names[t->kind]), name);
@@ -296,7 +325,7 @@ bool schedules_parse(struct module *m, const char *path, const char *text)
         memcpy(line, at, n);
         at += n;
         bool head = strncmp(line, "schedule ", strlen("schedule ")) == 0 && n > strlen("schedule ");
-        for (size_t i = 0; !head && i < n; i++)   /* a label may hold the sign of a comment */
+        for (size_t i = 0; !head && i < n; i++) /* a label may hold the sign of a comment */
             n = line[i] == '#' ? i : n;
         while (n && (line[n - 1] == ' ' || line[n - 1] == '\r'))
             n--;
@@ -308,7 +337,8 @@ bool schedules_parse(struct module *m, const char *path, const char *text)
 }
 
 /* The estimate only, or all others. */
-static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, bool estimate, struct schedule *s)
+static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, bool estimate,
+                         struct schedule *s)
 {
     for (uint32_t k = 0; k < t->fields.n; k++) {
         const struct schedule_field *set = &t->fields.data[k];
@@ -333,7 +363,8 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         if (t->kernel != kernel || strcmp(t->cpu, cpu) != 0)
             continue;
         if (t->kind != (int)s->kind)
-            return wrong(&r, arena_printf(m->arena, "the kernel's schedule is of kind %s, not", kind_names[s->kind]), kind_names[t->kind]);
+            return wrong(&r, arena_printf(m->arena, "the kernel's schedule is of kind %s, not", kind_names[s->kind]),
+                         kind_names[t->kind]);
         if (!fields_apply(site, &r, t, false, s))
             return false;
         strbuf_init(&why, m->arena);
@@ -344,7 +375,8 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         if (s->ns < 0)
             strbuf_printf(&why, "%sthe estimate is negative", why.n ? "; " : "");
         if (why.n)
-            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line, kernel, cpu, why.data);
+            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line,
+                            kernel, cpu, why.data);
     }
     return true;
 }

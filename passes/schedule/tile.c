@@ -9,12 +9,21 @@
 
 #include <string.h>
 
-enum { STEP = 10 /* to the cycle */,
-       CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
-       WEAVE = 4 /* epilogues in turn: more take registers */, MAX_TA = 28, MAX_SCATTERED = 9, MAX_TB = 4, MAX_NR = 8,
-       TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */ };
+enum {
+    STEP = 10 /* to the cycle */,
+    CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
+    WEAVE = 4 /* epilogues in turn: more take registers */,
+    MAX_TA = 28,
+    MAX_SCATTERED = 9,
+    MAX_TB = 4,
+    MAX_NR = 8,
+    TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */
+};
 
-struct extent { int64_t n; bool known; };
+struct extent {
+    int64_t n;
+    bool known;
+};
 
 static struct extent extent_of(const struct site *site, const struct type *t, int32_t d)
 {
@@ -37,7 +46,8 @@ static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s
 {
     const struct machine *m = s->mach;
     int64_t places = tb * row_places(&s->row, ta), fma = s->row.taps * ta * tb * nr * STEP / m->fma_per_cycle;
-    int64_t loads = (places + s->row.taps * nr) * 3 * STEP / (2 * m->loads_per_cycle), least = s->row.taps * STEP * m->fma_latency;
+    int64_t loads = (places + s->row.taps * nr) * 3 * STEP / (2 * m->loads_per_cycle),
+            least = s->row.taps * STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return ((cost > least ? cost : least) + places * RATE_STEP_BROADCAST / 2 + RATE_STEP_LOOP) / s->row.taps;
 }
@@ -54,7 +64,8 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
         return row_cost(ta, tb, nr, s);
     uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
     bool in_l1 = panels <= (uint64_t)budget(m, SHARE_L1_PANELS), in_l2 = panels <= (uint64_t)budget(m, SHARE_L2_PANELS);
-    int64_t near = STEP / m->loads_per_cycle, far = (in_l2 ? RATE_STEP_L2_LINE : RATE_STEP_L3_LINE) * (int64_t)m->vector_bytes / 64;
+    int64_t near = STEP / m->loads_per_cycle,
+            far = (in_l2 ? RATE_STEP_L2_LINE : RATE_STEP_L3_LINE) * (int64_t)m->vector_bytes / 64;
     int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * RATE_STEP_BROADCAST : 0);
     int64_t loads = s->shared ? nr * (in_l1 ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
     int64_t least = STEP * m->fma_latency;
@@ -75,7 +86,8 @@ static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, c
 
 int64_t tile_line_cost(const struct machine *m, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps)
 {
-    return dim_cost((struct extent){n, known}, size, 1, nr, &(struct step){.shared = true, .n = steps, .row.dim = -1, .mach = m});
+    return dim_cost((struct extent){n, known}, size, 1, nr,
+                    &(struct step){.shared = true, .n = steps, .row.dim = -1, .mach = m});
 }
 
 static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int64_t ta, int64_t tb, int64_t nr,
@@ -104,9 +116,11 @@ static int64_t body_points(struct extent e, int64_t size)
 }
 
 /* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the lanes. */
-static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c, int64_t regs)
+static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
+                         int64_t regs)
 {
-    int64_t width = (int64_t)c->nr * c->lanes, vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
+    int64_t width = (int64_t)c->nr * c->lanes,
+            vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
     int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
     return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
 }
@@ -121,7 +135,8 @@ static int64_t share_cost(const struct site *site, const struct type *t, int64_t
         cycles / STEP / RATE_CYCLES_PER_NS < RATE_SHARED_NS)
         return 0;
     for (int32_t d = 0; d < t->rank && indices < RATE_SHARED_INDICES; d++)
-        if (d != c->vec && d != c->a && d != c->b && ex_is_const(site->x, t->dims[d], &extent) && !mul_i64(indices, extent, &indices))
+        if (d != c->vec && d != c->a && d != c->b && ex_is_const(site->x, t->dims[d], &extent) &&
+            !mul_i64(indices, extent, &indices))
             return 0;
     if (tile_rows_apart(site->x, t, c) && !mul_i64(indices, tile_count(site->x, t, c), &indices))
         return 0;
@@ -163,7 +178,7 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
     }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
     int32_t fast = n->op == OP_CONV && !conv_depthwise(site->g, n) ? (conv_pixel_lanes(site->m, n) ? last : 1)
-                                                            : value_fast_dim(site->m, n->in[0]);
+                                                                   : value_fast_dim(site->m, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
     if (n->op == OP_ARGREDUCE) {
@@ -185,22 +200,26 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
 {
     if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
         return false;
-    const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]), *y = value_type(site->g, n->out[0]);
+    const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]),
+                      *y = value_type(site->g, n->out[0]);
     const struct storage *s = &site->m->storage[n->in[0].i];
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
     bool same = true, staged = site->k->form.staged.i == n->in[0].i;
     for (int32_t d = c->b; d <= c->a; d++) {
-        if (!ex_is(site->x, w->dims[d], 1) || xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
+        if (!ex_is(site->x, w->dims[d], 1) || xdil[d - 2] != 1 ||
+            (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;
         same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
     }
     if (staged && !same)
         return false;
-    if (!ex_is_const(site->x, y->dims[c->b], &rows) || !ex_is_const(site->x, y->dims[c->a], &columns) || rows < 2 || columns < 2)
+    if (!ex_is_const(site->x, y->dims[c->b], &rows) || !ex_is_const(site->x, y->dims[c->a], &columns) || rows < 2 ||
+        columns < 2)
         return false;
-    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(site->x, s->dim[c->a].outer, columns).i) ? MAX_TA : MAX_SCATTERED;
+    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(site->x, s->dim[c->a].outer, columns).i) ? MAX_TA
+                                                                                                        : MAX_SCATTERED;
     return true;
 }
 
@@ -248,11 +267,13 @@ static bool is_contraction(const struct site *site, const struct node *n)
     return n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
 }
 
-static bool fits(const struct site *site, const struct node *n, const struct row_taps *row, const struct tile_schedule *c)
+static bool fits(const struct site *site, const struct node *n, const struct row_taps *row,
+                 const struct tile_schedule *c)
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums + more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
-    if (row->dim >= 0)   /* the weights of all taps */
+    int64_t sums = (int64_t)c->ta * c->tb * c->nr,
+            need = sums + more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
+    if (row->dim >= 0) /* the weights of all taps */
         need += (row->taps - 1) * (int64_t)c->nr + 1;
     return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;
 }
@@ -276,7 +297,8 @@ static bool has_long_map(const struct site *site)
 static struct step step_of(const struct site *site, const struct node *n)
 {
     uint64_t group = dot_group(site->m, n);
-    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, row_taps(site, n), site->mach};
+    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, row_taps(site, n),
+                         site->mach};
 }
 
 void tile_choose(const struct site *site, struct schedule *out)
@@ -285,10 +307,11 @@ void tile_choose(const struct site *site, struct schedule *out)
     const struct type *t = value_type(site->g, n->out[0]);
     struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = WEAVE};
     choose_dims(site, n, &c);
-    c.lanes = machine_vector_lanes(site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    c.lanes = machine_vector_lanes(
+        site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
-    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8;     /* where points share nothing */
+    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */
     c.flat = is_flat(site, n, &c, &max_ta);
     if (c.flat) {
         a.n *= b.n;
@@ -312,7 +335,8 @@ void tile_choose(const struct site *site, struct schedule *out)
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
                 bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
-                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs) + share_cost(site, t, cost, step.n, vectors, &with);
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs) +
+                               share_cost(site, t, cost, step.n, vectors, &with);
                 if (asked || (both < least && !met)) {
                     met = asked;
                     least = both;
@@ -320,8 +344,9 @@ void tile_choose(const struct site *site, struct schedule *out)
                 }
             }
     if (wish && !met)
-        choice_refuse(site->m, wish, arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
-                                                site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
+        choice_refuse(site->m, wish,
+                      arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
+                                   site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)extent_least(site->m, t->dims[d]);
@@ -335,8 +360,10 @@ static int64_t horizontal_cost(const struct site *site, const struct node *n, in
 {
     const struct machine *m = site->mach;
     enum elem e = value_type(site->g, n->in[0])->elem;
-    int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64, vectors = (steps + lanes - 1) / lanes;
-    int64_t adds = vectors * STEP / m->loads_per_cycle, lines = steps * size > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
+    int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64,
+            vectors = (steps + lanes - 1) / lanes;
+    int64_t adds = vectors * STEP / m->loads_per_cycle,
+            lines = steps * size > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
     return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
 }
 
@@ -367,7 +394,7 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     const struct tile_schedule *c = &s->tile;
-    int64_t lots = 1, parts = 1, extent = 0;      /* an index is lots / parts of the points of a block of vectors */
+    int64_t lots = 1, parts = 1, extent = 0; /* an index is lots / parts of the points of a block of vectors */
     for (int32_t d = 0; d < t->rank && c->blocks; d++)
         if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
             lots *= extent;

@@ -7,10 +7,14 @@ enum { STATEMENTS_MOST = 600 /* of a square, about */, DEAR = 20 };
 
 /* ---- which loads ---------------------------------------------------------------------------------------------------- */
 
-struct turned_found { struct turned_load *load; uint32_t n; };
+struct turned_found {
+    struct turned_load *load;
+    uint32_t n;
+};
 
 /* Stored values that the value of v at idx is computed of without a condition, each at its own point. */
-static void collect_loads(const struct site *s, value_id v, const expr_id *idx, struct turned_found *found, uint32_t nesting)
+static void collect_loads(const struct site *s, value_id v, const expr_id *idx, struct turned_found *found,
+                          uint32_t nesting)
 {
     double f;
     int64_t i;
@@ -45,18 +49,21 @@ static bool is_turned(const struct site *s, const struct turned_load *l, sym_id 
 {
     struct exprs *x = s->x;
     expr_id address = storage_address(x, &s->m->storage[l->value.i], l->at), along, across, rest;
-    return can_shuffle(value_type(s->g, l->value)->elem) && ex_linear(x, address, lane, &across, &rest) && !ex_is(x, across, 0) &&
-           !ex_is(x, across, 1) && ex_linear(x, rest, column, &along, &rest) && ex_is(x, along, 1) && !ex_uses(x, across, column);
+    return can_shuffle(value_type(s->g, l->value)->elem) && ex_linear(x, address, lane, &across, &rest) &&
+           !ex_is(x, across, 0) && !ex_is(x, across, 1) && ex_linear(x, rest, column, &along, &rest) &&
+           ex_is(x, along, 1) && !ex_uses(x, across, column);
 }
 
-uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns, struct turned_load *out)
+uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns,
+                      struct turned_load *out)
 {
     struct turned_load all[TURNED_MOST];
     struct turned_found found = {.load = all};
     uint32_t n = 0;
     collect_loads(s, s->k->domain, idx, &found, 0);
     for (uint32_t i = 0; i < found.n; i++)
-        if (is_turned(s, &all[i], lane, column) && TURN_BYTES / elem_size(value_type(s->g, all[i].value)->elem) == columns)
+        if (is_turned(s, &all[i], lane, column) &&
+            TURN_BYTES / elem_size(value_type(s->g, all[i].value)->elem) == columns)
             out[n++] = all[i];
     return n;
 }
@@ -104,13 +111,14 @@ bool turn_serves(const struct site *s, int32_t vec, int32_t source, const struct
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
-    expr_id fits = ex_and(x, ex_le(x, ex_const(x, t->lanes), type->dims[vec]), ex_le(x, ex_const(x, t->columns), type->dims[source]));
+    expr_id fits = ex_and(x, ex_le(x, ex_const(x, t->lanes), type->dims[vec]),
+                          ex_le(x, ex_const(x, t->columns), type->dims[source]));
     return ex_truth(x, fits) != FALSE_ && squares_serve(s, vec, source, t);
 }
 
 bool turn_choose(const struct site *s, int32_t vec, int32_t source, struct turn_schedule *t)
 {
-    static const uint32_t columns[] = {4, 16, 8, 2};     /* of elements of 4, 1, 2, 8 bytes */
+    static const uint32_t columns[] = {4, 16, 8, 2}; /* of elements of 4, 1, 2, 8 bytes */
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
     expr_id n_vec = type->dims[vec], n_source = type->dims[source];
@@ -118,10 +126,12 @@ bool turn_choose(const struct site *s, int32_t vec, int32_t source, struct turn_
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
         uint32_t lanes = columns[i] * (s->mach->vector_bytes / TURN_BYTES), line;
         lanes = lanes > TURN_LANES_MOST ? TURN_LANES_MOST : lanes;
-        while (lanes > columns[i] && (lanes > vec_hint || work * columns[i] * lanes * 4 / s->mach->vector_bytes > STATEMENTS_MOST))
+        while (lanes > columns[i] &&
+               (lanes > vec_hint || work * columns[i] * lanes * 4 / s->mach->vector_bytes > STATEMENTS_MOST))
             lanes /= 2;
         *t = (struct turn_schedule){.lanes = lanes, .columns = columns[i]};
-        if (lanes > vec_hint || columns[i] > extent_hint(x, n_source) || work * columns[i] > STATEMENTS_MOST || !turn_serves(s, vec, source, t))
+        if (lanes > vec_hint || columns[i] > extent_hint(x, n_source) || work * columns[i] > STATEMENTS_MOST ||
+            !turn_serves(s, vec, source, t))
             continue;
         line = TURN_LINE / elem_size(type->elem) / lanes;
         t->line = line ? line : 1;

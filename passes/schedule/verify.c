@@ -19,7 +19,10 @@
 #include "passes/module/choices.h"
 #include "passes/schedule/winograd.h"
 
-struct check { const struct site *site; struct strbuf *why; };
+struct check {
+    const struct site *site;
+    struct strbuf *why;
+};
 
 static void say(const struct check *c, bool ok, const char *text)
 {
@@ -27,7 +30,10 @@ static void say(const struct check *c, bool ok, const char *text)
         strbuf_printf(c->why, "%s%s", c->why->n ? "; " : "", text);
 }
 
-static bool is_power(uint32_t n) { return n && !(n & (n - 1)); }
+static bool is_power(uint32_t n)
+{
+    return n && !(n & (n - 1));
+}
 
 static bool within(const struct check *c, const struct type *t, int32_t d, int64_t n)
 {
@@ -48,7 +54,8 @@ static void blocked(const struct check *c, const struct node *n, const struct ty
     say(c, may, "this contraction's sums can't be cut into blocks");
     if (!may)
         return;
-    say(c, s->block > 0 && s->block < cut.extent && s->block % cut.unit == 0, "reduce.block is no part of the reduced dim in whole units");
+    say(c, s->block > 0 && s->block < cut.extent && s->block % cut.unit == 0,
+        "reduce.block is no part of the reduced dim in whole units");
     sums = tile_block_points(c->site->x, n, t, s) * s->nr * s->lanes * 4;
     say(c, sums <= CHUNK_BYTES_MOST, "the sums between two blocks take more than 16 MiB");
     s->cut = cut;
@@ -71,22 +78,27 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
         inside &= s->ta <= rows * columns;
     bool open = s->vec < 0 || !ex_is_const(c->site->x, t->dims[s->vec], &width);
     say(c, inside, "the tile is larger than the result");
-    say(c, s->nr >= 1 && (open ? s->nr == 1 : s->nr <= (width + s->lanes - 1) / s->lanes || s->nr == 1), "more vectors than the result has");
+    say(c, s->nr >= 1 && (open ? s->nr == 1 : s->nr <= (width + s->lanes - 1) / s->lanes || s->nr == 1),
+        "more vectors than the result has");
     if (c->why->n)
         return;
     say(c, tile_fits(c->site, s), "the tile does not fit the registers");
-    say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk, "what is staged follows from the kernel");
+    say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk,
+        "what is staged follows from the kernel");
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
     say(c, panels || (!s->near && !s->early), "prefetch.near and prefetch.early are of a stored second operand");
     say(c, s->weave >= 1 && s->weave <= 32, "weave is 1 to 32");
-    say(c, !s->chunk ? s->stage_lanes == was->stage_lanes && !s->stage_ahead
-                     : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK && (!s->stage_ahead || s->flat),
+    say(c,
+        !s->chunk ? s->stage_lanes == was->stage_lanes && !s->stage_ahead
+                  : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK &&
+                        (!s->stage_ahead || s->flat),
         "staged.lanes and prefetch.staged are of a staged operand");
     if (c->why->n)
         return;
     if (s->chunk) {
-        say(c, !s->windows || (ex_is_const(c->site->x, t->dims[s->b], &rows) && rows % s->tb == 0), "tile.rows is no part of the rows");
+        say(c, !s->windows || (ex_is_const(c->site->x, t->dims[s->b], &rows) && rows % s->tb == 0),
+            "tile.rows is no part of the rows");
         say(c, stage_bytes(c->site, s) <= CHUNK_BYTES_MOST, "so many tiles take more scratch than 16 MiB a thread");
     }
     if (!was->block && s->block != 0)
@@ -99,12 +111,15 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     struct winograd_shape w;
     winograd_shape(c->site, &w);
     say(c, s->m == was->m && s->lanes == was->lanes, "winograd.m and lanes follow from the layout");
-    say(c, s->mr >= 1 && s->nr >= 1 && s->mr <= 64 && s->nr <= 64 && s->mr * s->nr + s->nr + 1 <= (int64_t)c->site->mach->registers,
+    say(c,
+        s->mr >= 1 && s->nr >= 1 && s->mr <= 64 && s->nr <= 64 &&
+            s->mr * s->nr + s->nr + 1 <= (int64_t)c->site->mach->registers,
         "the tile does not fit the registers");
     if (c->why->n)
         return;
     say(c, s->chunk >= s->mr && s->chunk % s->mr == 0, "a chunk has whole register tiles");
-    say(c, s->group >= s->nr && s->group <= w.ocv && w.ocv % s->group == 0, "group is no part of the vectors of output channels");
+    say(c, s->group >= s->nr && s->group <= w.ocv && w.ocv % s->group == 0,
+        "group is no part of the vectors of output channels");
     say(c, s->span >= 1, "span is at least 1");
     say(c, s->source == was->source || (s->source == WEIGHTS_BY_KERNEL && was->source == WEIGHTS_BY_OPEN),
         "weights are derived by the kernel, or come from where the constants were laid out for");
@@ -112,13 +127,18 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     say(c, s->slice >= 1 && s->slice <= w.icv && w.icv % s->slice == 0 && (!whole || s->slice == w.icv),
         "slice is no part of the vectors of input channels");
     say(c, !s->resident || !s->source, "U of this kernel is not derived by it");
-    say(c, s->early >= 0 && s->early <= (s->resident || s->source ? 0 : 9), "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
-    say(c, s->input_rows >= 1 && s->input_rows <= WINOGRAD_ALPHA_MAX && s->output_rows >= 1 && s->output_rows <= WINOGRAD_ALPHA_MAX,
+    say(c, s->early >= 0 && s->early <= (s->resident || s->source ? 0 : 9),
+        "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
+    say(c,
+        s->input_rows >= 1 && s->input_rows <= WINOGRAD_ALPHA_MAX && s->output_rows >= 1 &&
+            s->output_rows <= WINOGRAD_ALPHA_MAX,
         "input.rows and output.rows are 1 to 8");
     say(c, s->near >= 0 && s->near <= 64, "prefetch.near is 0 to 64");
     int64_t v, m, held = winograd_held(s, w.points);
-    say(c, mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) && mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) &&
-        v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST && (s->source || held <= CHUNK_BYTES_MOST / 4 || held <= winograd_held(was, w.points)),
+    say(c,
+        mul_i64(s->chunk, w.points * w.icv * s->lanes * 4, &v) &&
+            mul_i64(s->chunk, w.points * s->nr * s->lanes * 4, &m) && v <= CHUNK_BYTES_MOST && m <= CHUNK_BYTES_MOST &&
+            (s->source || held <= CHUNK_BYTES_MOST / 4 || held <= winograd_held(was, w.points)),
         "so many tiles take more scratch than 16 MiB a thread");
 }
 
@@ -130,17 +150,25 @@ static void attention(const struct check *c, const struct attention_schedule *wa
         return;
     int64_t registers = c->site->mach->registers;
     say(c, s->lanes == was->lanes, "lanes follow from the CPU");
-    say(c, s->nv >= 1 && s->mr >= 1 && s->nv <= 4 && s->mr <= 32 && s->mr * s->nv <= 32 && s->mr * s->nv + s->nv + 1 <= registers &&
-        s->pr >= 1 && s->pc >= 1 && s->pc <= 4 && s->pr <= 32 && s->pr * s->pc <= 32 && s->pr * s->pc + s->pc + 1 <= registers,
+    say(c,
+        s->nv >= 1 && s->mr >= 1 && s->nv <= 4 && s->mr <= 32 && s->mr * s->nv <= 32 &&
+            s->mr * s->nv + s->nv + 1 <= registers && s->pr >= 1 && s->pc >= 1 && s->pc <= 4 && s->pr <= 32 &&
+            s->pr * s->pc <= 32 && s->pr * s->pc + s->pc + 1 <= registers,
         "a tile does not fit the registers");
     if (c->why->n)
         return;
-    say(c, !ex_is_const(c->site->x, t.rows, &rows) || s->nv <= (rows + s->lanes - 1) / s->lanes, "more vectors of rows than there are");
+    say(c, !ex_is_const(c->site->x, t.rows, &rows) || s->nv <= (rows + s->lanes - 1) / s->lanes,
+        "more vectors of rows than there are");
     bool known = ex_is_const(c->site->x, t.keys, &keys);
     say(c, s->terms >= 1 && s->terms <= 4, "terms.vectors are 1 to 4");
     say(c, s->span > 0 || (known && s->span == 0), "keys whose number is open come in spans");
     int64_t bytes;
-    say(c, mul_i64(s->span ? s->span : known ? keys : 1, attention_line(s) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
+    say(c,
+        mul_i64(s->span ? s->span
+                : known ? keys
+                        : 1,
+                attention_line(s) * 4, &bytes) &&
+            bytes <= CHUNK_BYTES_MOST,
         "so many keys take more scratch than 16 MiB a thread");
 }
 
@@ -162,10 +190,12 @@ static void squares(const struct check *c, const struct map_schedule *s)
     const struct turn_schedule *w = &s->turn;
     if (!w->columns)
         return;
-    bool sizes = s->n_loops >= 2 && s->vec >= 0 && s->loop[s->n_loops - 2] == s->vec && w->line >= 1 && w->line <= 64 && !c->site->k->has_rows &&
-                 w->columns <= TURN_COLUMNS_MOST && w->lanes <= TURN_LANES_MOST && !(w->lanes & (w->lanes - 1)) && w->lanes >= w->columns &&
+    bool sizes = s->n_loops >= 2 && s->vec >= 0 && s->loop[s->n_loops - 2] == s->vec && w->line >= 1 && w->line <= 64 &&
+                 !c->site->k->has_rows && w->columns <= TURN_COLUMNS_MOST && w->lanes <= TURN_LANES_MOST &&
+                 !(w->lanes & (w->lanes - 1)) && w->lanes >= w->columns &&
                  (w->columns == 2 || w->columns == 4 || w->columns == 8 || w->columns == 16);
-    say(c, sizes && turn_serves(c->site, s->vec, s->loop[s->n_loops - 1], w), "no operand can be turned by such squares");
+    say(c, sizes && turn_serves(c->site, s->vec, s->loop[s->n_loops - 1], w),
+        "no operand can be turned by such squares");
 }
 
 static void map(const struct check *c, const struct map_schedule *s)
@@ -175,10 +205,14 @@ static void map(const struct check *c, const struct map_schedule *s)
     uint32_t bytes = elem_size(register_elem(t->elem));
     say(c, is_order(k, s), "loops are the dims of the result, each once, rows outermost");
     say(c, s->vec >= -1 && s->vec < t->rank && (s->vec >= 0 || s->lanes == 1), "lanes.dim is no dim of the result");
-    say(c, s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
-        s->lanes * bytes <= 4 * c->site->mach->vector_bytes, "lanes are a power of two, at most four registers of them");
-    say(c, s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops), "more parallel loops than there are");
-    say(c, cuts_serve(c->site, s), "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
+    say(c,
+        s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
+            s->lanes * bytes <= 4 * c->site->mach->vector_bytes,
+        "lanes are a power of two, at most four registers of them");
+    say(c, s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops),
+        "more parallel loops than there are");
+    say(c, cuts_serve(c->site, s),
+        "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
     if (!c->why->n)
         squares(c, s);
 }
@@ -186,9 +220,12 @@ static void map(const struct check *c, const struct map_schedule *s)
 static void lines(const struct check *c, const struct lines_schedule *s)
 {
     uint32_t bytes = elem_size(register_elem(value_type(c->site->g, c->site->k->outs.data[0])->elem));
-    say(c, s->vec == -1 ? s->lanes == 1 : lines_serve(c->site, s->vec), "lanes.dim is no dim of the result that may lie in lanes");
-    say(c, s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
-        s->lanes * bytes <= LINE_REGISTERS * c->site->mach->vector_bytes, "lanes are a power of two, at most eight registers of them");
+    say(c, s->vec == -1 ? s->lanes == 1 : lines_serve(c->site, s->vec),
+        "lanes.dim is no dim of the result that may lie in lanes");
+    say(c,
+        s->lanes >= 1 && !(s->lanes & (s->lanes - 1)) && (s->vec < 0 || s->lanes > 1) &&
+            s->lanes * bytes <= LINE_REGISTERS * c->site->mach->vector_bytes,
+        "lanes are a power of two, at most eight registers of them");
 }
 
 static void reductions(const struct check *c, const struct schedule *was, const struct schedule *s)
@@ -197,7 +234,9 @@ static void reductions(const struct check *c, const struct schedule *was, const 
         const struct reduce_schedule *r = &s->reduce[i], *w = &was->reduce[i];
         const struct node *n = graph_node(c->site->g, r->node);
         uint32_t bytes = elem_size(register_elem(value_type(c->site->g, n->out[0])->elem));
-        say(c, r->lanes == w->lanes || (w->lanes && (!r->lanes || (is_power(r->lanes) && r->lanes > 1 && r->lanes * bytes <= 4 * c->site->mach->vector_bytes))),
+        say(c,
+            r->lanes == w->lanes || (w->lanes && (!r->lanes || (is_power(r->lanes) && r->lanes > 1 &&
+                                                                r->lanes * bytes <= 4 * c->site->mach->vector_bytes))),
             "reduce.lanes are a power of two, at most four registers of them, where memory is contiguous");
         say(c, is_power(r->sums) && r->sums <= SUMS_MOST && (r->sums == 1 || r->lanes), "reduce.sums are 1, 2, 4 or 8");
         say(c, r->unroll >= 1 && r->unroll <= 1024, "reduce.unroll is 1 to 1024");
@@ -205,7 +244,8 @@ static void reductions(const struct check *c, const struct schedule *was, const 
         say(c, !r->prefetch || w->prefetch, "reduce.prefetch: there are no blocks of input channels an image apart");
     }
     for (uint32_t i = 0; i < s->n_kept; i++)
-        say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4, "kept.lanes are a power of two");
+        say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4,
+            "kept.lanes are a power of two");
 }
 
 static void halo(const struct check *c, uint32_t lanes)

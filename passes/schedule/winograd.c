@@ -14,13 +14,18 @@
 #include <math.h>
 
 enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16 };
-struct transform_cost { uint32_t m; double input, output, weights; };
+struct transform_cost {
+    uint32_t m;
+    double input, output, weights;
+};
 static const struct transform_cost transform_costs[] = {
 #define TRANSFORM(m, input, output, weights, what) {m, input, output, weights},
 #include "ir/target/budget.def"
 };
 
-struct conv_shape { int64_t images, ic, oc, out[2]; };
+struct conv_shape {
+    int64_t images, ic, oc, out[2];
+};
 
 /* Narrow floats that stay so in the file, and are widened where they are read: U is made of f32, unless mcc itself makes it. */
 static bool is_narrow(const struct module *m, value_id w)
@@ -40,8 +45,10 @@ static bool is_candidate(const struct module *m, const struct kernel *k, struct 
     uint32_t c;
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4)
         return false;
-    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
-    const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]), *in = value_type(m->g, n->in[0]);
+    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c),
+                  *xdil = node_ints(n, "xdil", &c);
+    const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]),
+                      *in = value_type(m->g, n->in[0]);
     for (int32_t d = 0; d < 2; d++) {
         if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
             return false;
@@ -55,26 +62,38 @@ static bool is_candidate(const struct module *m, const struct kernel *k, struct 
            !value_is_splat(m->g, n->in[1], &f, &i) && !is_narrow(m, n->in[1]);
 }
 
-int64_t winograd_kept_bytes(void) { return budget(machine_common(), SHARE_L2_PANELS); }
+int64_t winograd_kept_bytes(void)
+{
+    return budget(machine_common(), SHARE_L2_PANELS);
+}
 
-static double blocks_of(int64_t channels) { return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK); }
+static double blocks_of(int64_t channels)
+{
+    return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK);
+}
 
 static double direct_cost(const struct conv_shape *s)
 {
-    double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) / 2;
+    double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) /
+                      2;
     return products * (RATE_DIRECT_PER_CENT / 100.0) + 9.0 * (double)s->ic * (double)s->oc * 4 / RATE_MEMORY_BYTES;
 }
 
 static double form_cost(const struct conv_shape *s, const struct transform_cost *t)
 {
     double m = t->m, alpha = m + 2;
-    double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) * (double)((s->out[1] + t->m - 1) / t->m);
+    double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) *
+                   (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for each chunk. */
-    double chunks = u > (double)winograd_kept_bytes() ? ceil(tiles / CHUNK_TILES) : tiles >= WINOGRAD_KEPT_TILES ? 0 : ceil(tiles / SPAN_TILES);
-    double weights = (double)s->ic * blocks_of(s->oc) * (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
-    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES / (double)budget(machine_common(), SHARE_L2_ALL);    /* transformed operand of a chunk */
+    double chunks = u > (double)winograd_kept_bytes() ? ceil(tiles / CHUNK_TILES)
+                    : tiles >= WINOGRAD_KEPT_TILES    ? 0
+                                                      : ceil(tiles / SPAN_TILES);
+    double weights = (double)s->ic * blocks_of(s->oc) *
+                     (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
+    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES /
+                  (double)budget(machine_common(), SHARE_L2_ALL); /* transformed operand of a chunk */
     double share = RATE_WINOGRAD_PER_CENT / 100.0 + (held > 1 ? (held - 1) / 4 : 0);
     return products * share + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
@@ -105,12 +124,13 @@ bool choose_winograd(struct module *m)
 {
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         struct kernel *k = &m->kernels.data[i];
-        if (k->kind != KERNEL_CONTRACT || k->form.winograd)      /* a staged operand's: see fuse/stage.c */
+        if (k->kind != KERNEL_CONTRACT || k->form.winograd) /* a staged operand's: see fuse/stage.c */
             continue;
         const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
         k->form.winograd = m->wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
         if (told && told->n[0] && !k->form.winograd)
-            choice_refuse(m, told, "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
+            choice_refuse(m, told,
+                          "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
     return true;
 }

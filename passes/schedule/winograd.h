@@ -17,7 +17,10 @@
 enum { WINOGRAD_ALPHA_MAX = 8, WINOGRAD_STEPS_MAX = 40 };
 
 /* Value number n_in + k = value a + c * value b, for the k-th step; values below n_in are the operands. */
-struct winograd_step { uint8_t a, b; double c; };
+struct winograd_step {
+    uint8_t a, b;
+    double c;
+};
 struct winograd_side {               /* a vector of n_in elements -> one of n_out: one dim of a transform */
     uint32_t n_in, n_out;
     const struct winograd_step *steps;
@@ -49,7 +52,8 @@ bool winograd_store(struct module *, struct kernel *k);
  * form up. */
 /* Points first .. first + n of U for one pair of channels, `stride` elements apart; taps: g, row by row. The bits are those
  * that open derives where the CPU has fused multiply-adds. */
-void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out, size_t stride);
+void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out,
+                        size_t stride);
 /* Where the plain weights of a convolution lie: the stored constant, and its strides in elements per block of 16 output
  * channels, row, column, input channel. False: not so. */
 bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);

@@ -6,8 +6,18 @@
 
 #include <math.h>
 
-enum { MAX_MR = 14, MAX_NR = 4, UNKNOWN_TILES = 256, MANY_CHUNKS = 4, LEAST_GROUP = 4, GOOD_GROUP = 16, GOOD_CHUNK = 48, MAX_SPANS = 16,
-       MORE_CHUNKS = 3, SPARE_REGISTERS = 8 };
+enum {
+    MAX_MR = 14,
+    MAX_NR = 4,
+    UNKNOWN_TILES = 256,
+    MANY_CHUNKS = 4,
+    LEAST_GROUP = 4,
+    GOOD_GROUP = 16,
+    GOOD_CHUNK = 48,
+    MAX_SPANS = 16,
+    MORE_CHUNKS = 3,
+    SPARE_REGISTERS = 8
+};
 
 /* The kernel's shape, what the user wants (told_...; 0: nothing), and what is decided so far. */
 struct sizing {
@@ -20,16 +30,25 @@ struct sizing {
 };
 
 /* A register tile of mr tiles by nr vectors, tiles of a chunk, vectors of output channels of a parallel index. */
-struct fit { int64_t mr, nr, ct, group; };
+struct fit {
+    int64_t mr, nr, ct, group;
+};
 
-static int64_t ceil_of(int64_t n, int64_t d) { return (n + d - 1) / d; }
-static int64_t share(const struct sizing *w, enum share s) { return budget(w->site->mach, s); }
+static int64_t ceil_of(int64_t n, int64_t d)
+{
+    return (n + d - 1) / d;
+}
+static int64_t share(const struct sizing *w, enum share s)
+{
+    return budget(w->site->mach, s);
+}
 
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
  * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
 static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
 {
-    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle, least = 2 * m->fma_latency;
+    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle,
+            least = 2 * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) * 10 + 2 * RATE_WINOGRAD_STEP + (near ? mr * 2 * RATE_STEP_BROADCAST : 0);
 }
@@ -42,14 +61,18 @@ uint32_t winograd_lanes(const struct machine *m)
 
 enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k)
 {
-    return !k->form.prepared ? WEIGHTS_BY_KERNEL : m->prepared.data[k->form.prepared - 1].stored ? WEIGHTS_IN_FILE : WEIGHTS_BY_OPEN;
+    return !k->form.prepared                               ? WEIGHTS_BY_KERNEL
+           : m->prepared.data[k->form.prepared - 1].stored ? WEIGHTS_IN_FILE
+                                                           : WEIGHTS_BY_OPEN;
 }
 
 int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
 {
     struct even columns = even_split(s->group, s->nr);
     int64_t one = winograd_u_stride(s, columns.small), more = winograd_u_stride(s, columns.small + 1);
-    return points * (s->resident ? columns.large * more + (columns.tiles - columns.large) * one : columns.large ? more : one);
+    return points * (s->resident     ? columns.large * more + (columns.tiles - columns.large) * one
+                     : columns.large ? more
+                                     : one);
 }
 
 void winograd_shape(const struct site *site, struct winograd_shape *w)
@@ -72,8 +95,14 @@ void winograd_shape(const struct site *site, struct winograd_shape *w)
 }
 
 /* All of U; one tile of V. */
-static int64_t u_bytes(const struct sizing *w) { return w->points * w->ic * w->ocv * w->lanes * 4; }
-static int64_t v_bytes(const struct sizing *w) { return w->points * w->icv * w->lanes * 4; }
+static int64_t u_bytes(const struct sizing *w)
+{
+    return w->points * w->ic * w->ocv * w->lanes * 4;
+}
+static int64_t v_bytes(const struct sizing *w)
+{
+    return w->points * w->icv * w->lanes * 4;
+}
 
 /* Is all of U, derived or kept, in L2 while a chunk is at hand? */
 static bool is_near(const struct sizing *w)
@@ -85,7 +114,8 @@ static bool is_near(const struct sizing *w)
  * the products read in order, and L2 M of, which they add to for each slice; but several threads are to have work. */
 static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
-    int64_t tiles = w->tiles, most = share(w, SHARE_L3_V) / v_bytes(w), sums = share(w, SHARE_L2_WINOGRAD) / (w->points * nr * w->lanes * 4);
+    int64_t tiles = w->tiles, most = share(w, SHARE_L3_V) / v_bytes(w),
+            sums = share(w, SHARE_L2_WINOGRAD) / (w->points * nr * w->lanes * 4);
     if (w->told_chunk)
         return ceil_of(tiles, w->told_chunk);
     most = most < sums ? most : sums;
@@ -99,7 +129,8 @@ static int64_t group_of(const struct sizing *w, int64_t chunks)
     int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
     if (w->told_split)
         return w->ocv / w->told_split;
-    while (!w->resident && group % 2 == 0 && chunks < MANY_CHUNKS && group >= 2 * (chunks < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
+    while (!w->resident && group % 2 == 0 && chunks < MANY_CHUNKS &&
+           group >= 2 * (chunks < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
         group /= 2;
         chunks *= 2;
     }
@@ -114,11 +145,14 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
     int64_t tiles = w->tiles, chunks = ceil_of(tiles, f->ct), last = tiles - (chunks - 1) * f->ct;
     int64_t steps = (chunks - 1) * (f->ct / f->mr) + ceil_of(last, f->mr);
     struct even columns = even_split(f->group, f->nr);
-    int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles, narrow = columns.tiles - wide;
+    int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles,
+            narrow = columns.tiles - wide;
     bool near = is_near(w), far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
     double parts = (double)w->ocv / (double)f->group, v_lines = parts * (double)tiles * (double)v_bytes(w) / 64;
-    double step = (double)(wide * step_cost(m, f->mr, nr, near) + (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
-    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 + v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
+    double step = (double)(wide * step_cost(m, f->mr, nr, near) +
+                           (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
+    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 +
+                  v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
     if (far)
         cost += v_lines * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
     if (!w->resident && !w->s->source)
@@ -129,7 +163,8 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
 static void read_choices(struct sizing *w)
 {
     struct module *m = w->site->m;
-    const struct choice *chunk = choice_of_kernel(m, w->site->k, CHOOSE_CHUNK), *split = choice_of_kernel(m, w->site->k, CHOOSE_SPLIT);
+    const struct choice *chunk = choice_of_kernel(m, w->site->k, CHOOSE_CHUNK),
+                        *split = choice_of_kernel(m, w->site->k, CHOOSE_SPLIT);
     if (chunk && chunk->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
         choice_refuse(m, chunk, "so many tiles take more scratch than 16 MiB a thread");
     else if (chunk)
@@ -186,8 +221,9 @@ static void choose_fit(const struct sizing *w)
             w->s->group = f.group;
         }
     if (told && !met)
-        choice_refuse(w->site->m, told, arena_printf(w->site->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors", m->registers,
-                                                   (int)w->s->mr, (int)w->s->nr));
+        choice_refuse(w->site->m, told,
+                      arena_printf(w->site->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors",
+                                   m->registers, (int)w->s->mr, (int)w->s->nr));
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
@@ -237,7 +273,8 @@ void winograd_estimate(const struct site *site, struct schedule *out)
     winograd_shape(site, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
     int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle;
-    out->ns = RATE_BLOCK_INDEX_NS + (products + each * (w->icv * RATE_WINOGRAD_INPUT + s->group * RATE_WINOGRAD_OUTPUT)) / RATE_CYCLES_PER_NS;
+    out->ns = RATE_BLOCK_INDEX_NS +
+              (products + each * (w->icv * RATE_WINOGRAD_INPUT + s->group * RATE_WINOGRAD_OUTPUT)) / RATE_CYCLES_PER_NS;
     out->flops = 2 * (uint64_t)(w->points * w->known_tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
@@ -246,15 +283,27 @@ void winograd_sizes(const struct site *site, struct schedule *out)
 {
     struct winograd_shape shape;
     winograd_shape(site, &shape);
-    struct sizing s = {.site = site, .lanes = shape.lanes, .ic = shape.ic, .icv = shape.icv, .ocv = shape.ocv, .points = shape.points,
-                       .tiles = shape.known_tiles, .s = &out->winograd}, *w = &s;
+    struct sizing s = {.site = site,
+                       .lanes = shape.lanes,
+                       .ic = shape.ic,
+                       .icv = shape.icv,
+                       .ocv = shape.ocv,
+                       .points = shape.points,
+                       .tiles = shape.known_tiles,
+                       .s = &out->winograd},
+                  *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
     uint32_t source = winograd_weights_from(site->m, site->k);
-    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) && near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
-    out->winograd = (struct winograd_schedule){.m = shape.form->m, .lanes = shape.lanes, .source = source, .resident = w->resident,
-                                                .near = RATE_WINOGRAD_NEAR,
-                                                .results = true, .input_rows = transform_rows(site->mach, &shape.form->input),
-                                                .output_rows = transform_rows(site->mach, &shape.form->output)};
+    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) &&
+                  near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
+    out->winograd = (struct winograd_schedule){.m = shape.form->m,
+                                               .lanes = shape.lanes,
+                                               .source = source,
+                                               .resident = w->resident,
+                                               .near = RATE_WINOGRAD_NEAR,
+                                               .results = true,
+                                               .input_rows = transform_rows(site->mach, &shape.form->input),
+                                               .output_rows = transform_rows(site->mach, &shape.form->output)};
     read_choices(w);
     choose_fit(w);
     choose_span(w);

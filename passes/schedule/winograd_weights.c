@@ -25,7 +25,8 @@ static value_id weights_root(const struct module *m, value_id w, int64_t perm[4]
     uint32_t count;
     for (int32_t d = 0; d < 4; d++)
         perm[d] = d;
-    while (m->storage[w.i].place == PLACE_NONE && (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)) {
+    while (m->storage[w.i].place == PLACE_NONE &&
+           (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)) {
         const struct node *n = graph_node(m->g, graph_value(m->g, w)->def);
         const int64_t *p = n->op == OP_TRANSPOSE ? node_ints(n, "perm", &count) : NULL;
         for (int32_t d = 0; p && d < 4; d++)
@@ -71,8 +72,8 @@ static uint32_t prepared_find(const struct module *m, const struct prepared *p)
 {
     for (uint32_t i = 0; i < m->prepared.n; i++) {
         const struct prepared *q = &m->prepared.data[i];
-        if (q->value.i == p->value.i && q->winograd == p->winograd && q->ic == p->ic && q->blocks == p->blocks && q->stored == p->stored &&
-            !memcmp(q->stride, p->stride, sizeof p->stride))
+        if (q->value.i == p->value.i && q->winograd == p->winograd && q->ic == p->ic && q->blocks == p->blocks &&
+            q->stored == p->stored && !memcmp(q->stride, p->stride, sizeof p->stride))
             return i + 1;
     }
     return 0;
@@ -97,7 +98,8 @@ static bool is_kept(const struct module *m, const struct kernel *k, const struct
     images = ex_is_const(m->ctx->exprs, y->dims[0], &images) ? images : 1;
     for (int32_t d = 0; d < 2; d++)
         size[d] = (winograd_extent(m, y->dims[2 + d]) + tile - 1) / tile;
-    return p->bytes <= (uint64_t)winograd_kept_bytes() && (double)images * (double)size[0] * (double)size[1] >= WINOGRAD_KEPT_TILES;
+    return p->bytes <= (uint64_t)winograd_kept_bytes() &&
+           (double)images * (double)size[0] * (double)size[1] >= WINOGRAD_KEPT_TILES;
 }
 
 bool prepare_winograd(struct module *m)
@@ -130,12 +132,13 @@ bool winograd_store(struct module *m, struct kernel *k)
     if (!k->form.winograd || m->winograd_weights != WEIGHTS_STORE || !prepared_size(m, k, &p))
         return false;
     value_id w = graph_node(m->g, k->anchor)->in[1];
-    p.value = weights_root(m, w, p.stride);    /* of the same constant and the same order: the same */
+    p.value = weights_root(m, w, p.stride); /* of the same constant and the same order: the same */
     k->form.prepared = prepared_find(m, &p);
     if (k->form.prepared)
         return true;
     struct storage *s = NEW(m->arena, struct storage);
-    *s = (struct storage){.place = PLACE_WEIGHTS, .buffer = m->weights.n, .size = ex_const(m->ctx->exprs, (int64_t)(p.bytes / 4))};
+    *s = (struct storage){
+        .place = PLACE_WEIGHTS, .buffer = m->weights.n, .size = ex_const(m->ctx->exprs, (int64_t)(p.bytes / 4))};
     p.weight = m->weights.n;
     k->form.prepared = prepared_add(m, &p);
     VEC_PUSH(m->arena, &m->weights, ((struct weight){.value = w, .storage = s, .winograd = k->form.winograd}));
@@ -156,7 +159,8 @@ static double scaled_sum(const double *c, const double *v)
     return sum;
 }
 
-void winograd_transform(const struct winograd_form *f, const float taps[9], uint32_t first, uint32_t n, float *out, size_t stride)
+void winograd_transform(const struct winograd_form *f, const float taps[9], uint32_t first, uint32_t n, float *out,
+                        size_t stride)
 {
     double row[3];
     for (uint32_t p = first; p < first + n; p++) {

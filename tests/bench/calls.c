@@ -29,7 +29,8 @@ static int by_number(const void *a, const void *b)
 static int tensor_make(const mcc_port *port, DLTensor *t, int64_t *shape)
 {
     size_t n = 1;
-    if (port->ndim < 0 || port->ndim > RANK_MAX || port->dtype.code != kDLFloat || port->dtype.bits != 32 || port->flags)
+    if (port->ndim < 0 || port->ndim > RANK_MAX || port->dtype.code != kDLFloat || port->dtype.bits != 32 ||
+        port->flags)
         return 0;
     for (int32_t d = 0; d < port->ndim; d++) {
         shape[d] = port->dims[d].extent < 0 ? 1 : port->dims[d].extent;

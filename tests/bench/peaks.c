@@ -26,14 +26,16 @@ static double now_ns(void)
 #define INIT(i) vec a##i = {0};
 #define KEEP(i) __asm__ volatile("" : : "v"(a##i));
 #define STEP(i) __asm__ volatile(TEXT : "+v"(a##i) : "v"(x), "v"(y));
-#define BURST(name, features, type) \
+#define BURST(name, features, type)                                    \
     __attribute__((noinline, target(features))) static void name(void) \
-    { \
-        typedef type vec; \
-        vec x = {0}, y = {0}; \
-        EACH(INIT) \
-        for (long k = 0; k < TRIPS; k++) { EACH(STEP) } \
-        EACH(KEEP) \
+    {                                                                  \
+        typedef type vec;                                              \
+        vec x = {0}, y = {0};                                          \
+        EACH(INIT)                                                     \
+        for (long k = 0; k < TRIPS; k++) {                             \
+            EACH(STEP)                                                 \
+        }                                                              \
+        EACH(KEEP)                                                     \
     }
 
 #define TEXT "vfmadd231ps %1, %2, %0"

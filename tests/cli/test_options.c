@@ -12,7 +12,10 @@
 
 #include "cli/compile.h"
 
-struct fixture { struct context *ctx; struct options options; };
+struct fixture {
+    struct context *ctx;
+    struct options options;
+};
 
 static int set_up(void **state)
 {
@@ -32,7 +35,7 @@ static int tear_down(void **state)
 
 static bool parse(struct fixture *f, char where, const char *line)
 {
-    static char words[512];      /* the options keep pointers into it */
+    static char words[512]; /* the options keep pointers into it */
     char *argv[32];
     int argc = 0;
     snprintf(words, sizeof words, "%s", line);
@@ -59,7 +62,8 @@ static void assert_says(const struct fixture *f, const char *part)
 static void test_spellings(void **state)
 {
     struct fixture *f = *state;
-    assert_true(parse(f, 'C', "-O1 net.onnx -o out.so -j4 --layout=NHWC -march=x86-64-v3 -target aarch64-linux-gnu --stats -MD"));
+    assert_true(parse(
+        f, 'C', "-O1 net.onnx -o out.so -j4 --layout=NHWC -march=x86-64-v3 -target aarch64-linux-gnu --stats -MD"));
     assert_int_equal(f->options.level, 1);
     assert_string_equal(f->options.output, "out.so");
     assert_int_equal(f->options.jobs, 4);
@@ -90,7 +94,9 @@ static void test_lists_grow(void **state)
 
 static void test_usage_errors(void **state)
 {
-    static const struct { const char *line, *says; } rows[] = {
+    static const struct {
+        const char *line, *says;
+    } rows[] = {
         {"--nosuch", "unknown option '--nosuch'"},
         {"--layuot=NCHW", "did you mean '--layout'"},
         {"-O7", "takes 0 to 2"},
@@ -118,7 +124,8 @@ static void test_usage_errors(void **state)
 static void test_sizes(void **state)
 {
     struct fixture *f = *state;
-    assert_true(parse(f, 'C', "--limit-import-heap=3M --limit-compile-heap=2G --max-constant-growth=1.25 --limit-rank=8"));
+    assert_true(
+        parse(f, 'C', "--limit-import-heap=3M --limit-compile-heap=2G --max-constant-growth=1.25 --limit-rank=8"));
     assert_int_equal(f->options.limits.import_heap, 3 << 20);
     assert_true(f->options.limits.compile_heap == (int64_t)2 << 30);
     assert_true(f->options.limits.max_constant_growth == 1.25);
@@ -150,19 +157,18 @@ static bool load(struct fixture *f, const char *text, size_t size)
 static void test_config_accepts(void **state)
 {
     struct fixture *f = *state;
-    static const char text[] =
-        "# a comment\n"
-        "O: 1\n"
-        "layout: NC16c\n"
-        "stats: true\n"
-        "limit-import-heap: 5M\n"
-        "overridable: [a, 'b c']\n"
-        "input:\n"
-        "  - x:f32[batch=1..64,3,?]\n"
-        "  - name: y\n"
-        "    dtype: i64\n"
-        "    shape: [batch, 2*n]\n"
-        "  - {name: z}\n";
+    static const char text[] = "# a comment\n"
+                               "O: 1\n"
+                               "layout: NC16c\n"
+                               "stats: true\n"
+                               "limit-import-heap: 5M\n"
+                               "overridable: [a, 'b c']\n"
+                               "input:\n"
+                               "  - x:f32[batch=1..64,3,?]\n"
+                               "  - name: y\n"
+                               "    dtype: i64\n"
+                               "    shape: [batch, 2*n]\n"
+                               "  - {name: z}\n";
     assert_true(load(f, text, sizeof text - 1));
     assert_int_equal(f->options.level, 1);
     assert_string_equal(f->options.layout, "NC16c");
@@ -178,7 +184,9 @@ static void test_config_accepts(void **state)
 
 static void test_config_refuses(void **state)
 {
-    static const struct { const char *text, *at, *says; } rows[] = {
+    static const struct {
+        const char *text, *at, *says;
+    } rows[] = {
         {"no_such_key: 1\n", ":1:1", "unknown key 'no_such_key'"},
         {"O: 1\nlayuot: NCHW\n", ":2:1", "did you mean layout"},
         {"O: 1\nO: 1\n", ":2:1", "key given twice"},
@@ -307,8 +315,20 @@ static void test_spec_short_forms(void **state)
 static void test_spec_errors(void **state)
 {
     static const char *const bad[] = {
-        "", ":f32[1]", "x:f23[1]", "x:f32[1,2", "x:f32 1]", "x:f32[-1]", "x:f32[n=5..2]", "x:f32[n=..2]", "x:f32[n=1-2]",
-        "x:f32[3=1..2]", "x:f32[n=1..2%0]", "x:f32[1,,2]", "x:f32[99999999999999999999]", "x:f32[n=1..4 x]",
+        "",
+        ":f32[1]",
+        "x:f23[1]",
+        "x:f32[1,2",
+        "x:f32 1]",
+        "x:f32[-1]",
+        "x:f32[n=5..2]",
+        "x:f32[n=..2]",
+        "x:f32[n=1-2]",
+        "x:f32[3=1..2]",
+        "x:f32[n=1..2%0]",
+        "x:f32[1,,2]",
+        "x:f32[99999999999999999999]",
+        "x:f32[n=1..4 x]",
     };
     struct fixture *f = *state;
     struct input_spec *s;

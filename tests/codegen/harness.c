@@ -44,7 +44,7 @@ uint64_t suite_random(struct suite *s)
 
 struct kernel_case *case_new(struct suite *s, const char *name)
 {
-    struct kernel_case k = { .f = lf_new(s->ctx, &s->ctx->session, LROLE_KERNEL, name), .count = 1 };
+    struct kernel_case k = {.f = lf_new(s->ctx, &s->ctx->session, LROLE_KERNEL, name), .count = 1};
     VEC_PUSH(&s->ctx->session, &s->cases, k);
     return &s->cases.data[s->cases.n - 1];
 }
@@ -52,9 +52,36 @@ struct kernel_case *case_new(struct suite *s, const char *name)
 /* One element: bits at random, small numbers, or the ends of the type. */
 static void random_element(struct suite *s, enum elem elem, unsigned char *to)
 {
-    static const double special[] = { 0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, 127, 128, 255, 65504, 65520, 2147483648.0,
-                                      -2147483649.0, 9.3e18, 1.9e19, 3.4e38, 1e-40, 1e-45, 1e300, 448, 464, 57344,
-                                      2147483647.75, 4294967295.5, 4294967296.0, 1234567890123.75, 4503599627370497.5, 9223372036854774784.0 };
+    static const double special[] = {0,
+                                     -0.0,
+                                     1,
+                                     -1,
+                                     0.5,
+                                     1.5,
+                                     2.5,
+                                     -2.5,
+                                     127,
+                                     128,
+                                     255,
+                                     65504,
+                                     65520,
+                                     2147483648.0,
+                                     -2147483649.0,
+                                     9.3e18,
+                                     1.9e19,
+                                     3.4e38,
+                                     1e-40,
+                                     1e-45,
+                                     1e300,
+                                     448,
+                                     464,
+                                     57344,
+                                     2147483647.75,
+                                     4294967295.5,
+                                     4294967296.0,
+                                     1234567890123.75,
+                                     4503599627370497.5,
+                                     9223372036854774784.0};
     uint64_t r = suite_random(s), bits = suite_random(s);
     uint32_t size = elem_size(elem), width = elem_bits(elem);
     if (elem_class(elem) == 'F' && r % 4 != 0) {
@@ -84,28 +111,28 @@ lval case_buffer(struct suite *s, struct kernel_case *k, enum elem elem, uint32_
     data += -(uintptr_t)data % 64;
     for (int64_t i = 0; i < n; i++)
         random_element(s, elem, data + i * size);
-    k->arg[k->f->args.n] = (struct case_arg){ data, n * size, 0 };
-    return lf_arg(k->f, (struct ltype){ elem, 0 }, flags | LARG_NOALIAS, 64, NULL);
+    k->arg[k->f->args.n] = (struct case_arg){data, n * size, 0};
+    return lf_arg(k->f, (struct ltype){elem, 0}, flags | LARG_NOALIAS, 64, NULL);
 }
 
 lval case_index(struct kernel_case *k, int64_t value)
 {
-    k->arg[k->f->args.n] = (struct case_arg){ NULL, 0, value };
+    k->arg[k->f->args.n] = (struct case_arg){NULL, 0, value};
     return lf_arg(k->f, TINDEX, 0, 0, NULL);
 }
 
 struct build case_parallel(struct kernel_case *k, lval *i)
 {
-    struct build body = { k->f, { 1 } };
-    lval count = case_index(k, k->count), in[2] = { index_of(body, 0), count };
+    struct build body = {k->f, {1}};
+    lval count = case_index(k, k->count), in[2] = {index_of(body, 0), count};
     lblock inner = lf_block(k->f);
     *i = lf_value(k->f, TINDEX);
     VEC_PUSH(k->f->arena, &k->f->blocks.data[inner.i].params, *i);
-    struct lstmt *p = lf_stmt(k->f, (lblock){ 1 }, L_PARALLEL);
+    struct lstmt *p = lf_stmt(k->f, (lblock){1}, L_PARALLEL);
     p->in = lf_lvals(k->f, in, 2);
     p->n_in = 2;
     p->block[0] = inner;
-    return (struct build){ k->f, inner };
+    return (struct build){k->f, inner};
 }
 
 lval op1(struct build b, enum lop op, struct ltype t, lval x)
@@ -115,17 +142,17 @@ lval op1(struct build b, enum lop op, struct ltype t, lval x)
 
 lval op2(struct build b, enum lop op, struct ltype t, lval x, lval y)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){ x, y }, 2);
+    return lf_op(b.f, b.b, op, t, (lval[]){x, y}, 2);
 }
 
 lval op3(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){ x, y, z }, 3);
+    return lf_op(b.f, b.b, op, t, (lval[]){x, y, z}, 3);
 }
 
 lval op4(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z, lval w)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){ x, y, z, w }, 4);
+    return lf_op(b.f, b.b, op, t, (lval[]){x, y, z, w}, 4);
 }
 
 lval number(struct build b, struct ltype t, int64_t value)
@@ -152,27 +179,30 @@ lval load(struct build b, struct ltype t, lval buffer, lval at)
 
 void store(struct build b, lval buffer, lval at, lval value)
 {
-    op3(b, L_STORE, (struct ltype){ 0 }, buffer, at, value);
+    op3(b, L_STORE, (struct ltype){0}, buffer, at, value);
 }
 
 void store_masked(struct build b, lval buffer, lval at, lval value, lval mask)
 {
-    op4(b, L_STORE, (struct ltype){ 0 }, buffer, at, value, mask);
+    op4(b, L_STORE, (struct ltype){0}, buffer, at, value, mask);
 }
 
 /* ---- compiling ---- */
 
 /* The first four run where the CPU allows; all are compiled and linked, which fails when an object wants a function
  * of a compiler's library. */
-struct variant { struct target target; bool fma; };
+struct variant {
+    struct target target;
+    bool fma;
+};
 static const struct variant variants[] = {
-    { { "x86_64-unknown-linux-gnu", "x86-64-v2", "" }, false },
-    { { "x86_64-unknown-linux-gnu", "x86-64-v3", "" }, true },
-    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "" }, true },
-    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni" }, true },
-    { { "x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16" }, true },
-    { { "aarch64-linux-gnu", "generic", "" }, true },
-    { { "riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c" }, true },
+    {{"x86_64-unknown-linux-gnu", "x86-64-v2", ""}, false},
+    {{"x86_64-unknown-linux-gnu", "x86-64-v3", ""}, true},
+    {{"x86_64-unknown-linux-gnu", "x86-64-v4", ""}, true},
+    {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni"}, true},
+    {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16"}, true},
+    {{"aarch64-linux-gnu", "generic", ""}, true},
+    {{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
 
 static bool cpu_runs(size_t variant)
@@ -212,19 +242,29 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
     uint32_t n = s->cases.n;
     struct codegen_unit *units = NEW_ARRAY(arena, struct codegen_unit, n + 1);
     struct art_kernel *kernels = NEW_ARRAY(arena, struct art_kernel, n);
-    struct codegen_options options = { .self = "/proc/self/exe", .jobs = 2, .opt_level = 2 };
+    struct codegen_options options = {.self = "/proc/self/exe", .jobs = 2, .opt_level = 2};
     for (uint32_t i = 0; i < n; i++) {
         struct strbuf text;
         strbuf_init(&text, arena);
         lf_print(s->cases.data[i].f, &text);
-        units[i] = (struct codegen_unit){ .target = &v->target, .symbol = symbol_of(s, i), .text = text.data };
+        units[i] = (struct codegen_unit){.target = &v->target, .symbol = symbol_of(s, i), .text = text.data};
         kernels[i].name = units[i].symbol;
     }
-    units[n] = (struct codegen_unit){ .target = &v->target, .symbol = "main", .text = program_of(s) };
-    struct art_variant variant = { .target = &v->target, .name = v->target.cpu, .program = "main" };
-    struct artifact a = { .name = "suite", .compiler = "", .target_text = "", .features = "",
-                          .variants = &variant, .n_variants = 1, .kernels = kernels, .n_kernels = n, .plan = "main",
-                          .weights = { .write = no_weights }, .units = units, .n_units = n + 1, .prefix = "" };
+    units[n] = (struct codegen_unit){.target = &v->target, .symbol = "main", .text = program_of(s)};
+    struct art_variant variant = {.target = &v->target, .name = v->target.cpu, .program = "main"};
+    struct artifact a = {.name = "suite",
+                         .compiler = "",
+                         .target_text = "",
+                         .features = "",
+                         .variants = &variant,
+                         .n_variants = 1,
+                         .kernels = kernels,
+                         .n_kernels = n,
+                         .plan = "main",
+                         .weights = {.write = no_weights},
+                         .units = units,
+                         .n_units = n + 1,
+                         .prefix = ""};
     return codegen_objects(s->ctx, arena, &options, units, n + 1) &&
            codegen_link(s->ctx, &options, &a, OUTPUT_SHARED, path);
 }
@@ -274,7 +314,7 @@ static struct linterp_arg *copy_args(struct suite *s, const struct kernel_case *
         unsigned char *copy = arena_alloc(&s->ctx->session, (size_t)a->bytes + 64);
         copy += -(uintptr_t)copy % 64;
         memcpy(copy, a->data, (size_t)a->bytes);
-        args[i].buffer = (struct lbuffer){ copy, a->bytes };
+        args[i].buffer = (struct lbuffer){copy, a->bytes};
     }
     return args;
 }
@@ -306,8 +346,8 @@ static void compare(struct suite *s, const struct kernel_case *k, const struct l
             memcpy(&x, a, size);
             memcpy(&y, b, size);
             fail_msg("%s, %s: argument %u (%s), element %lld: interpreted 0x%llx (%g), compiled 0x%llx (%g)",
-                     k->f->name, cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x, elem_to_f64(elem, a),
-                     (unsigned long long)y, elem_to_f64(elem, b));
+                     k->f->name, cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x,
+                     elem_to_f64(elem, a), (unsigned long long)y, elem_to_f64(elem, b));
         }
     }
 }

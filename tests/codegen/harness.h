@@ -10,7 +10,11 @@ enum { CASE_ARGS = 64 };
 /* Looks on after a case was compared, with its arguments as the machine code takes them. */
 typedef void case_hook(int64_t count, mcc_rt_fn *, const int64_t *args, const char *cpu);
 
-struct case_arg { void *data; int64_t bytes; int64_t index; };   /* data: initial contents; NULL: an index */
+struct case_arg {
+    void *data;
+    int64_t bytes;
+    int64_t index;
+};   /* data: initial contents; NULL: an index */
 struct kernel_case {
     struct lfunc *f;
     struct case_arg arg[CASE_ARGS];
@@ -25,7 +29,10 @@ struct suite {
 };
 
 /* Statements into a block, for short tests. */
-struct build { struct lfunc *f; lblock b; };
+struct build {
+    struct lfunc *f;
+    lblock b;
+};
 
 struct suite *suite_new(void);
 void suite_free(struct suite *);
@@ -52,7 +59,7 @@ lval load(struct build, struct ltype, lval buffer, lval at);
 void store(struct build, lval buffer, lval at, lval value);
 void store_masked(struct build, lval buffer, lval at, lval value, lval mask);
 
-#define T(e, n) ((struct ltype){ ELEM_##e, n })
+#define T(e, n) ((struct ltype){ELEM_##e, n})
 #define TINDEX T(I64, 1)
 
 #endif

@@ -11,17 +11,22 @@
 
 enum { COUNT = 64 };
 
-static const enum elem float_elems[] = { ELEM_F32, ELEM_F64 };
-static const enum elem int_elems[] = { ELEM_I8, ELEM_I16, ELEM_I32, ELEM_I64, ELEM_U8, ELEM_U16, ELEM_U32, ELEM_U64 };
-static const uint32_t widths[] = { 1, 4, 8, 16 };
+static const enum elem float_elems[] = {ELEM_F32, ELEM_F64};
+static const enum elem int_elems[] = {ELEM_I8, ELEM_I16, ELEM_I32, ELEM_I64, ELEM_U8, ELEM_U16, ELEM_U32, ELEM_U64};
+static const uint32_t widths[] = {1, 4, 8, 16};
 
 /* Three operand buffers, an output of n_ops results per index, an output of predicates. */
-struct frame { struct build b; lval a, x, y, z, out, flags, i, count; uint32_t n; struct ltype t, p; };
+struct frame {
+    struct build b;
+    lval a, x, y, z, out, flags, i, count;
+    uint32_t n;
+    struct ltype t, p;
+};
 
 static struct frame frame_new(struct suite *s, enum elem elem, uint32_t lanes, uint32_t n_ops)
 {
     char name[64];
-    struct frame f = { .t = { elem, lanes }, .p = { ELEM_BOOL, lanes } };
+    struct frame f = {.t = {elem, lanes}, .p = {ELEM_BOOL, lanes}};
     snprintf(name, sizeof name, "%s_%u_%u", elem_name(elem), lanes, s->cases.n);
     struct kernel_case *k = case_new(s, name);
     k->count = COUNT;
@@ -56,7 +61,7 @@ static void put_flag(struct frame *f, lval v)
 
 static void compares(struct frame *f)
 {
-    static const enum lop ops[] = { L_EQ, L_NE, L_LT, L_LE };
+    static const enum lop ops[] = {L_EQ, L_NE, L_LT, L_LE};
     for (size_t i = 0; i < COUNT_OF(ops); i++)
         put_flag(f, op2(f->b, ops[i], f->p, f->x, f->y));
     put(f, op3(f->b, L_SELECT, f->t, op2(f->b, L_LT, f->p, f->x, f->z), f->x, f->y));
@@ -64,8 +69,8 @@ static void compares(struct frame *f)
 
 static void test_floats(void **state)
 {
-    static const enum lop one[] = { L_NEG, L_ABS, L_SQRT, L_FLOOR, L_CEIL, L_RINT, L_TRUNC };
-    static const enum lop two[] = { L_ADD, L_SUB, L_MUL, L_DIV, L_REM, L_MIN, L_MAX, L_MINNUM, L_MAXNUM };
+    static const enum lop one[] = {L_NEG, L_ABS, L_SQRT, L_FLOOR, L_CEIL, L_RINT, L_TRUNC};
+    static const enum lop two[] = {L_ADD, L_SUB, L_MUL, L_DIV, L_REM, L_MIN, L_MAX, L_MINNUM, L_MAXNUM};
     struct suite *s = suite_new();
     (void)state;
     for (size_t e = 0; e < COUNT_OF(float_elems); e++) {
@@ -102,8 +107,8 @@ static void divisions(struct frame *f)
 
 static void test_integers(void **state)
 {
-    static const enum lop one[] = { L_NEG, L_ABS, L_NOT };
-    static const enum lop two[] = { L_ADD, L_SUB, L_MUL, L_MIN, L_MAX, L_AND, L_OR, L_XOR, L_SHL, L_SHR };
+    static const enum lop one[] = {L_NEG, L_ABS, L_NOT};
+    static const enum lop two[] = {L_ADD, L_SUB, L_MUL, L_MIN, L_MAX, L_AND, L_OR, L_XOR, L_SHL, L_SHR};
     struct suite *s = suite_new();
     (void)state;
     for (size_t e = 0; e < COUNT_OF(int_elems); e++) {
@@ -126,7 +131,7 @@ static void test_integers(void **state)
 /* Products of bytes and of bf16, in every width; halves hold small integers, so that no order and no rounding shows. */
 static void test_dots(void **state)
 {
-    static const uint32_t lanes[] = { 1, 2, 4, 8, 16, 32 };
+    static const uint32_t lanes[] = {1, 2, 4, 8, 16, 32};
     struct suite *s = suite_new();
     (void)state;
     for (size_t w = 0; w < COUNT_OF(lanes); w++) {
@@ -136,16 +141,18 @@ static void test_dots(void **state)
         struct kernel_case *k = case_new(s, name);
         lval a = case_buffer(s, k, ELEM_U8, LARG_IN, elements), b = case_buffer(s, k, ELEM_I8, LARG_IN, elements), i;
         lval c = case_buffer(s, k, ELEM_I32, LARG_IN, n * COUNT), d = case_buffer(s, k, ELEM_I16, LARG_IN, n * COUNT);
-        lval whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT), real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
+        lval whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
+             real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
         k->count = COUNT;
         struct build f = case_parallel(k, &i);
-        struct ltype word = { ELEM_I32, n }, single = { ELEM_F32, n }, half = { ELEM_BF16, 2 * n };
+        struct ltype word = {ELEM_I32, n}, single = {ELEM_F32, n}, half = {ELEM_BF16, 2 * n};
         lval at = op2(f, L_MUL, TINDEX, i, index_of(f, n)), four = op2(f, L_MUL, TINDEX, i, index_of(f, 4 * n));
-        store(f, whole, at, op3(f, L_DOT, word, load(f, (struct ltype){ ELEM_U8, 4 * n }, a, four),
-                                load(f, (struct ltype){ ELEM_I8, 4 * n }, b, four), load(f, word, c, at)));
-        lval x = op1(f, L_CONVERT, half, load(f, (struct ltype){ ELEM_U8, 2 * n }, a, four));
-        lval y = op1(f, L_CONVERT, half, load(f, (struct ltype){ ELEM_I8, 2 * n }, b, four));
-        lval z = op1(f, L_CONVERT, single, load(f, (struct ltype){ ELEM_I16, n }, d, at));
+        store(f, whole, at,
+              op3(f, L_DOT, word, load(f, (struct ltype){ELEM_U8, 4 * n}, a, four),
+                  load(f, (struct ltype){ELEM_I8, 4 * n}, b, four), load(f, word, c, at)));
+        lval x = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_U8, 2 * n}, a, four));
+        lval y = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_I8, 2 * n}, b, four));
+        lval z = op1(f, L_CONVERT, single, load(f, (struct ltype){ELEM_I16, n}, d, at));
         store(f, real, at, op3(f, L_DOT, single, x, y, z));
     }
     suite_run(s);
@@ -167,8 +174,8 @@ static lval with_imm(struct build b, lval v, int64_t imm)
 /* splat, extract, insert, hreduce, shuffle */
 static void shapes(struct frame *f, bool is_float)
 {
-    static const enum lop whole[] = { L_ADD, L_MUL, L_MIN, L_MAX, L_AND, L_OR };
-    struct ltype scalar = { f->t.elem, 1 };
+    static const enum lop whole[] = {L_ADD, L_MUL, L_MIN, L_MAX, L_AND, L_OR};
+    struct ltype scalar = {f->t.elem, 1};
     uint32_t lanes = f->t.lanes;
     lval first = with_imm(f->b, op1(f->b, L_EXTRACT, scalar, f->x), lanes - 1);
     put(f, op1(f->b, L_SPLAT, f->t, first));
@@ -208,7 +215,7 @@ static void test_shapes(void **state)
 
 static void test_bools(void **state)
 {
-    static const enum lop two[] = { L_AND, L_OR, L_XOR, L_EQ, L_NE };
+    static const enum lop two[] = {L_AND, L_OR, L_XOR, L_EQ, L_NE};
     struct suite *s = suite_new();
     (void)state;
     for (size_t w = 0; w < COUNT_OF(widths); w++) {
@@ -228,14 +235,17 @@ static void test_bools(void **state)
 
 static void test_bitcast(void **state)
 {
-    static const enum elem pairs[][2] = { { ELEM_F32, ELEM_I32 }, { ELEM_F64, ELEM_U64 }, { ELEM_F16, ELEM_I16 },
-                                          { ELEM_BF16, ELEM_U16 }, { ELEM_F8E5M2, ELEM_U8 } };
+    static const enum elem pairs[][2] = {{ELEM_F32, ELEM_I32},
+                                         {ELEM_F64, ELEM_U64},
+                                         {ELEM_F16, ELEM_I16},
+                                         {ELEM_BF16, ELEM_U16},
+                                         {ELEM_F8E5M2, ELEM_U8}};
     struct suite *s = suite_new();
     (void)state;
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
         for (size_t w = 0; w < COUNT_OF(widths); w++) {
             struct frame f = frame_new(s, pairs[i][0], widths[w], 2);
-            struct ltype other = { pairs[i][1], widths[w] };
+            struct ltype other = {pairs[i][1], widths[w]};
             lval v = op1(f.b, L_BITCAST, other, f.x);
             v = op2(f.b, L_XOR, other, v, number(f.b, other, 1));
             put(&f, op1(f.b, L_BITCAST, f.t, v));
@@ -247,10 +257,9 @@ static void test_bitcast(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_floats), cmocka_unit_test(test_integers), cmocka_unit_test(test_dots), cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_bools), cmocka_unit_test(test_bitcast)
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats), cmocka_unit_test(test_integers),
+                                       cmocka_unit_test(test_dots),   cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_bools),  cmocka_unit_test(test_bitcast)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

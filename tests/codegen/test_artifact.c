@@ -26,52 +26,49 @@
 #include "runtime/rt.h"
 #include "runtime/rt_cpu.h"
 
-static const char kernel_text[] =
-    "kernel @scale {\n"
-    "  arg %0 : buffer f32 in align 4 noalias\n"
-    "  arg %1 : buffer f32 in align 64 noalias\n"
-    "  arg %2 : buffer f32 out align 4 noalias\n"
-    "  arg %3 : index\n"
-    "  %4 = const index 0\n"
-    "  %5 = const index 16\n"
-    "  parallel %6 = %4 to %3 {\n"
-    "    %7 = load f32 %0[%6]\n"
-    "    %8 = const f32 0\n"
-    "    %9 = le bool %8, %7\n"
-    "    check %9 code -9 node 0 \"negative\"\n"
-    "    %10 = floormod index %6, %5\n"
-    "    %11 = load f32 %1[%10]\n"
-    "    %12 = mul f32 %7, %11\n"
-    "    store %2[%6], %12\n"
-    "  }\n"
-    "}\n";
-static const char program_text[] =
-    "program @%s {\n"
-    "  arg %%0 : buffer f32 in align 4\n"
-    "  arg %%1 : buffer f32 out align 4\n"
-    "  arg %%2 : buffer u8 out align 64\n"
-    "  arg %%3 : buffer u8 in align 64\n"
-    "  arg %%4 : buffer u8 in align 64\n"
-    "  arg %%5 : index\n"
-    "  %%6 = const index 0\n"
-    "  %%7 = offset buffer f32 %%3, %%6\n"
-    "  launch @%s(%%0, %%7, %%1, %%5) count %%5 grain 1 node 0\n"
-    "}\n";
-static const char plan_text[] =
-    "plan @plan {\n"
-    "  arg %0 : buffer i64 in align 8\n"
-    "  arg %1 : buffer i64 out align 8\n"
-    "  %2 = const index 0\n"
-    "  %3 = load index %0[%2]\n"
-    "  store %1[%2], %3\n"
-    "  %4 = const index 1\n"
-    "  store %1[%4], %2\n"
-    "  %5 = const index 2\n"
-    "  store %1[%5], %3\n"
-    "}\n";
+static const char kernel_text[] = "kernel @scale {\n"
+                                  "  arg %0 : buffer f32 in align 4 noalias\n"
+                                  "  arg %1 : buffer f32 in align 64 noalias\n"
+                                  "  arg %2 : buffer f32 out align 4 noalias\n"
+                                  "  arg %3 : index\n"
+                                  "  %4 = const index 0\n"
+                                  "  %5 = const index 16\n"
+                                  "  parallel %6 = %4 to %3 {\n"
+                                  "    %7 = load f32 %0[%6]\n"
+                                  "    %8 = const f32 0\n"
+                                  "    %9 = le bool %8, %7\n"
+                                  "    check %9 code -9 node 0 \"negative\"\n"
+                                  "    %10 = floormod index %6, %5\n"
+                                  "    %11 = load f32 %1[%10]\n"
+                                  "    %12 = mul f32 %7, %11\n"
+                                  "    store %2[%6], %12\n"
+                                  "  }\n"
+                                  "}\n";
+static const char program_text[] = "program @%s {\n"
+                                   "  arg %%0 : buffer f32 in align 4\n"
+                                   "  arg %%1 : buffer f32 out align 4\n"
+                                   "  arg %%2 : buffer u8 out align 64\n"
+                                   "  arg %%3 : buffer u8 in align 64\n"
+                                   "  arg %%4 : buffer u8 in align 64\n"
+                                   "  arg %%5 : index\n"
+                                   "  %%6 = const index 0\n"
+                                   "  %%7 = offset buffer f32 %%3, %%6\n"
+                                   "  launch @%s(%%0, %%7, %%1, %%5) count %%5 grain 1 node 0\n"
+                                   "}\n";
+static const char plan_text[] = "plan @plan {\n"
+                                "  arg %0 : buffer i64 in align 8\n"
+                                "  arg %1 : buffer i64 out align 8\n"
+                                "  %2 = const index 0\n"
+                                "  %3 = load index %0[%2]\n"
+                                "  store %1[%2], %3\n"
+                                "  %4 = const index 1\n"
+                                "  store %1[%4], %2\n"
+                                "  %5 = const index 2\n"
+                                "  store %1[%5], %3\n"
+                                "}\n";
 
-static const struct target v2 = { "x86_64-unknown-linux-gnu", "x86-64-v2", "" };
-static const struct target v3 = { "x86_64-unknown-linux-gnu", "x86-64-v3", "" };
+static const struct target v2 = {"x86_64-unknown-linux-gnu", "x86-64-v2", ""};
+static const struct target v3 = {"x86_64-unknown-linux-gnu", "x86-64-v3", ""};
 static uint64_t weights_size;
 
 static float weight(uint64_t i)
@@ -96,27 +93,45 @@ static bool write_weights(void *user, bool (*put)(void *, const void *, size_t),
 static void fill(struct context *ctx, struct codegen_unit *units, struct artifact *a, uint32_t jobs,
                  struct codegen_options *options)
 {
-    static const struct art_dim dims[] = { { -1, 0, NULL } };
-    static const struct art_port in = { "x", ELEM_F32, 1, dims, 0 }, out = { "y", ELEM_F32, 1, dims, 0 };
-    static const struct art_symbol symbol = { "n", 0, 0, 1 };
-    static const struct art_node node = { "scale1", "Mul", "", 1, 8, 1, 0 };
-    static const struct art_variant variants[] = { { &v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL },
-                                                   { &v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2", NULL } };
-    static const struct art_kernel kernels[] = { { "scale.v3", 0, 1, 8 }, { "scale.v2", 0, 1, 8 } };
-    units[0] = (struct codegen_unit){ .target = &v3, .symbol = "scale.v3", .text = kernel_text };
-    units[1] = (struct codegen_unit){ .target = &v2, .symbol = "scale.v2", .text = kernel_text };
-    units[2] = (struct codegen_unit){ .target = &v3, .symbol = "program.v3", .text = NULL };
+    static const struct art_dim dims[] = {{-1, 0, NULL}};
+    static const struct art_port in = {"x", ELEM_F32, 1, dims, 0}, out = {"y", ELEM_F32, 1, dims, 0};
+    static const struct art_symbol symbol = {"n", 0, 0, 1};
+    static const struct art_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
+    static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL},
+                                                  {&v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2", NULL}};
+    static const struct art_kernel kernels[] = {{"scale.v3", 0, 1, 8}, {"scale.v2", 0, 1, 8}};
+    units[0] = (struct codegen_unit){.target = &v3, .symbol = "scale.v3", .text = kernel_text};
+    units[1] = (struct codegen_unit){.target = &v2, .symbol = "scale.v2", .text = kernel_text};
+    units[2] = (struct codegen_unit){.target = &v3, .symbol = "program.v3", .text = NULL};
     units[2].text = arena_printf(&ctx->session, program_text, "program.v3", "scale.v3");
-    units[3] = (struct codegen_unit){ .target = &v2, .symbol = "program.v2", .text = NULL };
+    units[3] = (struct codegen_unit){.target = &v2, .symbol = "program.v2", .text = NULL};
     units[3].text = arena_printf(&ctx->session, program_text, "program.v2", "scale.v2");
-    units[4] = (struct codegen_unit){ .target = &v2, .symbol = "plan", .text = plan_text };
-    *options = (struct codegen_options){ .self = "/proc/self/exe", .jobs = jobs, .opt_level = 2 };
-    *a = (struct artifact){ .name = "scale", .compiler = "test", .target_text = "x86_64", .features = "",
-                            .in = &in, .out = &out, .n_in = 1, .n_out = 1, .sym = &symbol, .n_sym = 1, .node = &node,
-                            .n_node = 1, .variants = variants, .n_variants = 2, .kernels = kernels, .n_kernels = 2,
-                            .plan = "plan", .n_in_dims = 1, .n_out_dims = 1, .scratch_bytes = 64,
-                            .weights = { .size = weights_size, .write = write_weights }, .units = units, .n_units = 5,
-                            .prefix = "" };
+    units[4] = (struct codegen_unit){.target = &v2, .symbol = "plan", .text = plan_text};
+    *options = (struct codegen_options){.self = "/proc/self/exe", .jobs = jobs, .opt_level = 2};
+    *a = (struct artifact){.name = "scale",
+                           .compiler = "test",
+                           .target_text = "x86_64",
+                           .features = "",
+                           .in = &in,
+                           .out = &out,
+                           .n_in = 1,
+                           .n_out = 1,
+                           .sym = &symbol,
+                           .n_sym = 1,
+                           .node = &node,
+                           .n_node = 1,
+                           .variants = variants,
+                           .n_variants = 2,
+                           .kernels = kernels,
+                           .n_kernels = 2,
+                           .plan = "plan",
+                           .n_in_dims = 1,
+                           .n_out_dims = 1,
+                           .scratch_bytes = 64,
+                           .weights = {.size = weights_size, .write = write_weights},
+                           .units = units,
+                           .n_units = 5,
+                           .prefix = ""};
 }
 
 static void build(const char *path, uint32_t jobs, const char *prefix, enum output_kind kind)
@@ -132,8 +147,7 @@ static void build(const char *path, uint32_t jobs, const char *prefix, enum outp
     if (setjmp(unwind) == 0) {
         fill(ctx, units, &a, jobs, &options);
         a.prefix = prefix;
-        ok = codegen_objects(ctx, &ctx->session, &options, units, 5) &&
-             codegen_link(ctx, &options, &a, kind, path);
+        ok = codegen_objects(ctx, &ctx->session, &options, units, 5) && codegen_link(ctx, &options, &a, kind, path);
     }
     for (uint32_t i = 0; i < ctx->diags.n; i++)
         print_error("%s\n", ctx->diags.data[i].text);
@@ -154,14 +168,14 @@ static void run_both_variants(const mcc_api *api)
 {
     float x[1000], y[1000];
     for (uint32_t variant = 0; variant <= 2; variant++) {
-        mcc_host host = { .size = sizeof host, .flags = variant, .threads = 2 };
+        mcc_host host = {.size = sizeof host, .flags = variant, .threads = 2};
         mcc_model *model = NULL;
         mcc_ctx *ctx = NULL;
-        mcc_error error = { 0 };
-        int64_t shape[1] = { 1000 };
-        DLTensor in = { x, { kDLCPU, 0 }, 1, { kDLFloat, 32, 1 }, shape, NULL, 0 }, out = in;
-        const DLTensor *ins[] = { &in };
-        DLTensor *outs[] = { &out };
+        mcc_error error = {0};
+        int64_t shape[1] = {1000};
+        DLTensor in = {x, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, NULL, 0}, out = in;
+        const DLTensor *ins[] = {&in};
+        DLTensor *outs[] = {&out};
         out.data = y;
         for (int i = 0; i < 1000; i++)
             x[i] = (float)i, y[i] = -1;
@@ -197,7 +211,10 @@ static void test_run(void **state)
     if (!lib)
         print_error("%s\n", dlerror());
     assert_non_null(lib);
-    union { void *p; const mcc_api *(*query)(uint32_t); } query = { dlsym(lib, "mcc_query") };
+    union {
+        void *p;
+        const mcc_api *(*query)(uint32_t);
+    } query = {dlsym(lib, "mcc_query")};
     assert_non_null(query.p);
     assert_null(query.query(99));
     const mcc_api *api = query.query(MCC_ABI);
@@ -238,7 +255,7 @@ static void test_file(void **state)
     Elf64_Ehdr head;
     memcpy(&head, data, sizeof head);
     assert_int_equal(head.e_shoff + head.e_shnum * sizeof(Elf64_Shdr), size);
-    struct mcc_note note = { 0 };
+    struct mcc_note note = {0};
     int n_note = 0, n_stack = 0, n_relro = 0;
     for (int i = 0; i < head.e_phnum; i++) {
         Elf64_Phdr p;
@@ -313,7 +330,7 @@ static void test_objects(void **state)
     (void)state;
     char command[1000];
     const char *one = temporary("one.o"), *two = temporary("two.o"), *path = temporary("both.so");
-    static const char *const queries[] = { "one_mcc_query", "two_mcc_query" };
+    static const char *const queries[] = {"one_mcc_query", "two_mcc_query"};
     weights_size = 4096;
     build(one, 1, "one", OUTPUT_OBJECT);
     build(two, 1, "two", OUTPUT_OBJECT);
@@ -325,7 +342,10 @@ static void test_objects(void **state)
     assert_non_null(lib);
     assert_null(dlsym(lib, "mcc_query"));
     for (size_t i = 0; i < COUNT_OF(queries); i++) {
-        union { void *p; const mcc_api *(*query)(uint32_t); } query = { dlsym(lib, queries[i]) };
+        union {
+            void *p;
+            const mcc_api *(*query)(uint32_t);
+        } query = {dlsym(lib, queries[i])};
         assert_non_null(query.p);
         run_both_variants(query.query(MCC_ABI));
     }
@@ -337,10 +357,9 @@ static void test_objects(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_run), cmocka_unit_test(test_file), cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_without_weights), cmocka_unit_test(test_objects)
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_run), cmocka_unit_test(test_file),
+                                       cmocka_unit_test(test_same_bytes), cmocka_unit_test(test_without_weights),
+                                       cmocka_unit_test(test_objects)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

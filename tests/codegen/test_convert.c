@@ -31,12 +31,12 @@ static void add_conversion(struct suite *s, enum elem from, uint32_t lanes, bool
             out[to] = case_buffer(s, k, (enum elem)to, LARG_OUT, (int64_t)COUNT * lanes);
     struct build b = case_parallel(k, &i);
     lval at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
-    lval x = load(b, (struct ltype){ from, lanes }, in, at);
+    lval x = load(b, (struct ltype){from, lanes}, in, at);
     for (uint32_t to = 1; to < ELEM_COUNT; to++) {
         if (!fits_register((enum elem)to))
             continue;
         bool tiny = elem_class((enum elem)to) == 'F' && elem_bits((enum elem)to) <= 8;
-        lval y = op1(b, L_CONVERT, (struct ltype){ (enum elem)to, lanes }, x);
+        lval y = op1(b, L_CONVERT, (struct ltype){(enum elem)to, lanes}, x);
         struct lblk *blk = &b.f->blocks.data[b.b.i];
         blk->stmts.data[blk->stmts.n - 1].imm = saturate && tiny;
         store(b, out[to], at, y);
@@ -45,7 +45,7 @@ static void add_conversion(struct suite *s, enum elem from, uint32_t lanes, bool
 
 static void test_all_pairs(void **state)
 {
-    static const uint32_t widths[] = { 1, 8, 16, 32 };   /* the last one of f32 and f64 only */
+    static const uint32_t widths[] = {1, 8, 16, 32};   /* the last one of f32 and f64 only */
     struct suite *s = suite_new();
     (void)state;
     for (uint32_t from = 1; from < ELEM_COUNT; from++)
@@ -59,7 +59,7 @@ static void test_all_pairs(void **state)
 /* Rounding of powers of two, the only format with a choice. */
 static void test_e8m0(void **state)
 {
-    static const char *const roundings[] = { "up", "down", "nearest", "even" };
+    static const char *const roundings[] = {"up", "down", "nearest", "even"};
     struct suite *s = suite_new();
     (void)state;
     for (size_t r = 0; r < COUNT_OF(roundings); r++) {
@@ -83,7 +83,7 @@ static void test_e8m0(void **state)
 /* All patterns of the 16-bit formats up and down again. */
 static void test_every_half(void **state)
 {
-    static const enum elem halves[] = { ELEM_F16, ELEM_BF16 };
+    static const enum elem halves[] = {ELEM_F16, ELEM_BF16};
     struct suite *s = suite_new();
     (void)state;
     for (size_t h = 0; h < COUNT_OF(halves); h++) {
@@ -97,13 +97,13 @@ static void test_every_half(void **state)
         lval near = case_buffer(s, k, halves[h], LARG_OUT, 65536);
         struct build b = case_parallel(k, &i);
         lval at = op2(b, L_MUL, TINDEX, i, index_of(b, 8));
-        lval x = op1(b, L_CONVERT, T(F32, 8), load(b, (struct ltype){ halves[h], 8 }, in, at));
+        lval x = op1(b, L_CONVERT, T(F32, 8), load(b, (struct ltype){halves[h], 8}, in, at));
         store(b, wide, at, x);
-        store(b, back, at, op1(b, L_CONVERT, (struct ltype){ halves[h], 8 }, x));
+        store(b, back, at, op1(b, L_CONVERT, (struct ltype){halves[h], 8}, x));
         /* between two neighbours: the ties, and just beside them */
         lval bits = op1(b, L_BITCAST, T(I32, 8), x), step = number(b, T(I32, 8), h == 0 ? 0x1001 : 0x7fff);
         lval y = op1(b, L_BITCAST, T(F32, 8), op2(b, L_ADD, T(I32, 8), bits, step));
-        store(b, near, at, op1(b, L_CONVERT, (struct ltype){ halves[h], 8 }, y));
+        store(b, near, at, op1(b, L_CONVERT, (struct ltype){halves[h], 8}, y));
     }
     suite_run(s);
     suite_free(s);
@@ -111,9 +111,8 @@ static void test_every_half(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_e8m0), cmocka_unit_test(test_every_half)
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_e8m0),
+                                       cmocka_unit_test(test_every_half)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

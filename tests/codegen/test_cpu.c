@@ -14,10 +14,13 @@
 #include "cli/cpu.h"
 #include "runtime/rt_cpu.h"
 
-void llvm_start(void);                                          /* of codegen/llvm.h, which has a struct machine of its own */
+void llvm_start(void); /* of codegen/llvm.h, which has a struct machine of its own */
 bool machine_has(LLVMTargetMachineRef, const char *feature);
 
-struct feature { const char *arch, *name; int bit; };
+struct feature {
+    const char *arch, *name;
+    int bit;
+};
 static const struct feature features[] = {
 #define X86(id, name, word, bit, implied) {"x86_64", name, RT_X86_##id},
 #define ARM(id, name, vector, bits, implied) {"aarch64", name, RT_ARM_##id},
@@ -32,7 +35,8 @@ static LLVMTargetMachineRef machine(const char *triple, const char *cpu, const c
     LLVMTargetRef target;
     char *text = NULL;
     assert_int_equal(LLVMGetTargetFromTriple(triple, &target, &text), 0);
-    return LLVMCreateTargetMachine(target, triple, cpu, list, LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+    return LLVMCreateTargetMachine(target, triple, cpu, list, LLVMCodeGenLevelDefault, LLVMRelocPIC,
+                                   LLVMCodeModelSmall);
 }
 
 /* All that LLVM switches on for `cpu` and `list` is in `bits`, and what is in `bits` is switched on. */
@@ -46,7 +50,8 @@ static void same_as_llvm(const char *arch, const char *triple, const char *cpu, 
         snprintf(plus, sizeof plus, "+%s", features[i].name);
         bool here = machine_has(tm, plus), there = bits >> features[i].bit & 1;
         if (here != there)
-            fail_msg("%s %s: LLVM %s %s, the table %s", cpu, list, here ? "has" : "lacks", plus, there ? "has it" : "lacks it");
+            fail_msg("%s %s: LLVM %s %s, the table %s", cpu, list, here ? "has" : "lacks", plus,
+                     there ? "has it" : "lacks it");
     }
     LLVMDisposeTargetMachine(tm);
 }
@@ -71,7 +76,7 @@ static void test_implied(void **state)
         snprintf(list, sizeof list, "%s%s+%s", row->features, *row->features ? "," : "", features[i].name);
         assert_true(cpu_bits(ctx, row->arch, cpu, list, &bits));
         same_as_llvm(row->arch, row->triple, cpu, list, bits);
-        char minus[64], plus[64];    /* LLVM switches an unknown name neither on nor off, and finds it everywhere */
+        char minus[64], plus[64]; /* LLVM switches an unknown name neither on nor off, and finds it everywhere */
         snprintf(minus, sizeof minus, "-%s", features[i].name);
         snprintf(plus, sizeof plus, "+%s", features[i].name);
         LLVMTargetMachineRef tm = machine(row->triple, cpu, minus);
@@ -83,7 +88,8 @@ static void test_implied(void **state)
 
 static void test_rows(void **state)
 {
-    static const char *const more[] = {"", "-fma", "-avx2", "+fma4,-avx", "-sse4.1", "+avx512vbmi,-avx512bw", "-avx512f,+avx512vnni"};
+    static const char *const more[] = {
+        "", "-fma", "-avx2", "+fma4,-avx", "-sse4.1", "+avx512vbmi,-avx512bw", "-avx512f,+avx512vnni"};
     for (uint32_t i = 0; i < target_count; i++)
         for (size_t k = 0; k < COUNT_OF(more); k++) {
             const struct target_row *t = &target_rows[i];
@@ -156,7 +162,10 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_implied), cmocka_unit_test(test_rows), cmocka_unit_test(test_this_machine), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_implied),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_this_machine),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

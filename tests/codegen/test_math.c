@@ -17,9 +17,9 @@
 
 enum { COUNT = 40 };
 
-static const enum op unary[] = { OP_EXP, OP_EXPM1, OP_LOG, OP_LOG1P, OP_TANH, OP_SIGMOID, OP_ERF, OP_SIN, OP_COS, OP_TAN,
-                                 OP_ASIN, OP_ACOS, OP_ATAN, OP_SINH, OP_COSH, OP_ASINH, OP_ACOSH, OP_ATANH };
-static const enum op binary[] = { OP_POW, OP_ATAN2 };
+static const enum op unary[] = {OP_EXP, OP_EXPM1, OP_LOG,  OP_LOG1P, OP_TANH, OP_SIGMOID, OP_ERF,   OP_SIN,   OP_COS,
+                                OP_TAN, OP_ASIN,  OP_ACOS, OP_ATAN,  OP_SINH, OP_COSH,    OP_ASINH, OP_ACOSH, OP_ATANH};
+static const enum op binary[] = {OP_POW, OP_ATAN2};
 
 /* Bits at random seldom lie where a function is interesting: every other vector is scaled into (-8, 8). */
 static void tame(struct kernel_case *k, uint32_t arg, enum elem elem)
@@ -34,7 +34,7 @@ static void tame(struct kernel_case *k, uint32_t arg, enum elem elem)
 static void add_case(struct suite *s, enum op op, uint32_t n_in, enum elem elem, uint32_t lanes)
 {
     char name[64];
-    struct ltype t = { elem, lanes };
+    struct ltype t = {elem, lanes};
     lval in[2], i;
     snprintf(name, sizeof name, "%s_%s_%u", op_name(op), elem_name(elem), lanes);
     struct kernel_case *k = case_new(s, name);
@@ -90,13 +90,16 @@ static double sigmoid(double x)
     return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
 }
 
-static const struct bound { enum op op; double (*reference)(double); double ulps; } bounds[] = {
-    { OP_EXP, exp, 1 }, { OP_LOG, log, 1 }, { OP_TANH, tanh, 1.5 }, { OP_SIGMOID, sigmoid, 2.5 }, { OP_ERF, erf, 2 },
-    { OP_EXPM1, expm1, 1.5 }, { OP_LOG1P, log1p, 1 }, { OP_SIN, sin, 1.6 }, { OP_COS, cos, 1.6 }
-};
-static const struct bound *every;          /* what the hook measures */
+static const struct bound {
+    enum op op;
+    double (*reference)(double);
+    double ulps;
+} bounds[] = {{OP_EXP, exp, 1},           {OP_LOG, log, 1},   {OP_TANH, tanh, 1.5},
+              {OP_SIGMOID, sigmoid, 2.5}, {OP_ERF, erf, 2},   {OP_EXPM1, expm1, 1.5},
+              {OP_LOG1P, log1p, 1},       {OP_SIN, sin, 1.6}, {OP_COS, cos, 1.6}};
+static const struct bound *every; /* what the hook measures */
 static uint64_t stride = 1;
-static bool measured;                      /* all variants that fuse give the same bits: one is enough */
+static bool measured; /* all variants that fuse give the same bits: one is enough */
 
 /* An ULP is the distance of floats at the exact result; infinity stands for 2^128 beside a finite number. */
 static double ulps(float got, double want)
@@ -150,15 +153,14 @@ static void test_every(void **state)
     s->cases.data[0].hook = measure;
     suite_run(s);
     suite_free(s);
-    assert_true(measured);     /* on a CPU without fused multiplications nothing is stated */
+    assert_true(measured); /* on a CPU without fused multiplications nothing is stated */
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32_vector), cmocka_unit_test(test_f32_scalar), cmocka_unit_test(test_f64_vector)
-    };
-    const struct CMUnitTest all[] = { cmocka_unit_test(test_every) };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_f32_vector), cmocka_unit_test(test_f32_scalar),
+                                       cmocka_unit_test(test_f64_vector)};
+    const struct CMUnitTest all[] = {cmocka_unit_test(test_every)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     if (argc < 3 || strcmp(argv[1], "--every") != 0)

@@ -16,7 +16,7 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
 {
     char name[64];
     lval i;
-    struct ltype t = { elem, lanes }, p = { ELEM_BOOL, lanes }, v64 = { ELEM_I64, lanes }, none = { 0 };
+    struct ltype t = {elem, lanes}, p = {ELEM_BOOL, lanes}, v64 = {ELEM_I64, lanes}, none = {0};
     int64_t count = 20, n = count * lanes;
     snprintf(name, sizeof name, "access_%s_%u", elem_name(elem), lanes);
     struct kernel_case *k = case_new(s, name);
@@ -42,7 +42,7 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
     store_masked(b, out[1], at, x, mask);
     lval far = op3(b, L_LOADS, t, in, at3, three), far_masked = op4(b, L_LOADS, t, in, at2, stride, mask);
     op4(b, L_STORES, none, out[2], at2, stride, far);
-    lval in5[5] = { out[3], at3, three, far_masked, mask };
+    lval in5[5] = {out[3], at3, three, far_masked, mask};
     lf_op(b.f, b.b, L_STORES, none, in5, 5);
     lval picked = op2(b, L_GATHER, t, in, place), picked_masked = op3(b, L_GATHER, t, in, place, mask);
     store(b, out[4], at, picked);
@@ -59,7 +59,7 @@ static void add_steps(struct suite *s, enum elem elem, uint32_t lanes, int64_t s
 {
     char name[64];
     lval i;
-    struct ltype t = { elem, lanes }, p = { ELEM_BOOL, lanes };
+    struct ltype t = {elem, lanes}, p = {ELEM_BOOL, lanes};
     int64_t count = 20, n = count * lanes;
     snprintf(name, sizeof name, "steps_%s_%u_%d", elem_name(elem), lanes, (int)step);
     struct kernel_case *k = case_new(s, name);
@@ -69,14 +69,15 @@ static void add_steps(struct suite *s, enum elem elem, uint32_t lanes, int64_t s
         ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j * 29 % 5 > 1);
     lval all = case_buffer(s, k, elem, LARG_OUT, n), some = case_buffer(s, k, elem, LARG_OUT, n);
     struct build b = case_parallel(k, &i);
-    lval by = index_of(b, step), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), first = op2(b, L_MUL, TINDEX, at, by);
+    lval by = index_of(b, step), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)),
+         first = op2(b, L_MUL, TINDEX, at, by);
     store(b, all, at, op3(b, L_LOADS, t, in, first, by));
     store(b, some, at, op4(b, L_LOADS, t, in, first, by, load(b, p, masks, at)));
 }
 
 static void test_access(void **state)
 {
-    static const uint32_t widths[] = { 1, 4, 8, 16 };
+    static const uint32_t widths[] = {1, 4, 8, 16};
     struct suite *s = suite_new();
     (void)state;
     for (uint32_t w = 0; w < COUNT_OF(widths); w++)
@@ -181,22 +182,21 @@ static const char unroll_text[] =
     "  }\n}\n";
 
 /* Nothing runs when the bounds are empty; carried values pass through; an if without else. */
-static const char empty_text[] =
-    "kernel @empty {\n"
-    "  arg %0 : buffer i32 out align 64 noalias\n  arg %1 : index\n"
-    "  %2 = const index 0\n  %3 = const index 5\n  %4 = const i32 77\n"
-    "  parallel %5 = %2 to %1 {\n"
-    "    %8 = for %6 = %5 to %3 step 100 carry(%7 = %4) {\n"
-    "      %9 = add i32 %7, %7\n"
-    "      yield %9\n"
-    "    }\n"
-    "    store %0[%5], %8\n"
-    "    %10 = lt bool %5, %3\n"
-    "    if %10 {\n"
-    "      %11 = add index %5, %1\n"
-    "      store %0[%11], %4\n"
-    "    }\n"
-    "  }\n}\n";
+static const char empty_text[] = "kernel @empty {\n"
+                                 "  arg %0 : buffer i32 out align 64 noalias\n  arg %1 : index\n"
+                                 "  %2 = const index 0\n  %3 = const index 5\n  %4 = const i32 77\n"
+                                 "  parallel %5 = %2 to %1 {\n"
+                                 "    %8 = for %6 = %5 to %3 step 100 carry(%7 = %4) {\n"
+                                 "      %9 = add i32 %7, %7\n"
+                                 "      yield %9\n"
+                                 "    }\n"
+                                 "    store %0[%5], %8\n"
+                                 "    %10 = lt bool %5, %3\n"
+                                 "    if %10 {\n"
+                                 "      %11 = add index %5, %1\n"
+                                 "      store %0[%11], %4\n"
+                                 "    }\n"
+                                 "  }\n}\n";
 
 static void test_control(void **state)
 {
@@ -212,7 +212,7 @@ static void test_control(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_access), cmocka_unit_test(test_control) };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_access), cmocka_unit_test(test_control)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

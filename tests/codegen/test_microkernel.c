@@ -13,12 +13,14 @@
 
 #include "harness.h"
 
-struct tile { uint32_t rows, panels, lanes; };
+struct tile {
+    uint32_t rows, panels, lanes;
+};
 
 /* c[rows][panels * lanes] += over k of a[rows][K] * w[panels][K][lanes]; parallel over one tile. */
 static struct kernel_case *add_tile(struct suite *s, const char *name, struct tile t, int64_t depth)
 {
-    struct ltype vector = { ELEM_F32, t.lanes }, scalar = T(F32, 1);
+    struct ltype vector = {ELEM_F32, t.lanes}, scalar = T(F32, 1);
     lval carried[64], in[66], out[64], yields[64], panel[8], i, at;
     uint32_t n = t.rows * t.panels, width = t.panels * t.lanes;
     struct kernel_case *k = case_new(s, name);
@@ -35,7 +37,7 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
     in[0] = i;
     in[1] = d;
     lblock body = lf_block(b.f);
-    struct build inner = { b.f, body };
+    struct build inner = {b.f, body};
     lval var = lf_value(b.f, TINDEX), zero = number(b, vector, 0);
     lval slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
     VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, var);
@@ -69,7 +71,7 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
         for (uint32_t p = 0; p < t.panels; p++)
             yields[r * t.panels + p] = op3(inner, L_FMA, vector, x, panel[p], carried[r * t.panels + p]);
     }
-    lf_op(b.f, body, L_YIELD, (struct ltype){ 0 }, yields, n);
+    lf_op(b.f, body, L_YIELD, (struct ltype){0}, yields, n);
     for (uint32_t j = 0; j < n; j++)
         store(b, c, index_of(b, (int64_t)j * t.lanes), out[j]);
     return k;
@@ -77,8 +79,8 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
 
 static char *assembly(struct suite *s, const struct kernel_case *k, const char *cpu)
 {
-    struct target target = { "x86_64-unknown-linux-gnu", cpu, "" };
-    struct codegen_options options = { .self = "/proc/self/exe", .jobs = 1, .opt_level = 2, .emit = EMIT_ASSEMBLY };
+    struct target target = {"x86_64-unknown-linux-gnu", cpu, ""};
+    struct codegen_options options = {.self = "/proc/self/exe", .jobs = 1, .opt_level = 2, .emit = EMIT_ASSEMBLY};
     struct strbuf text;
     jmp_buf unwind;
     s->ctx->unwind = &unwind;
@@ -86,7 +88,7 @@ static char *assembly(struct suite *s, const struct kernel_case *k, const char *
         fail_msg("unwound");
     strbuf_init(&text, &s->ctx->session);
     lf_print(k->f, &text);
-    struct codegen_unit unit = { .target = &target, .symbol = "kernel", .text = text.data };
+    struct codegen_unit unit = {.target = &target, .symbol = "kernel", .text = text.data};
     assert_true(codegen_objects(s->ctx, &s->ctx->session, &options, &unit, 1));
     return arena_strndup(&s->ctx->session, unit.object.data, unit.object.size);
 }
@@ -110,11 +112,12 @@ static int count(const char *text, const char *what)
 
 static void test_registers(void **state)
 {
-    static const struct { struct tile tile; const char *cpu, *reg; } tiles[] = {
-        { { 6, 4, 16 }, "x86-64-v4", "%zmm" }, { { 14, 2, 16 }, "x86-64-v4", "%zmm" },
-        { { 12, 2, 16 }, "x86-64-v4", "%zmm" }, { { 9, 3, 16 }, "x86-64-v4", "%zmm" },
-        { { 6, 2, 8 }, "x86-64-v3", "%ymm" }, { { 4, 3, 8 }, "x86-64-v3", "%ymm" }
-    };
+    static const struct {
+        struct tile tile;
+        const char *cpu, *reg;
+    } tiles[] = {{{6, 4, 16}, "x86-64-v4", "%zmm"},  {{14, 2, 16}, "x86-64-v4", "%zmm"},
+                 {{12, 2, 16}, "x86-64-v4", "%zmm"}, {{9, 3, 16}, "x86-64-v4", "%zmm"},
+                 {{6, 2, 8}, "x86-64-v3", "%ymm"},   {{4, 3, 8}, "x86-64-v3", "%ymm"}};
     (void)state;
     struct suite *s = suite_new();
     for (size_t i = 0; i < COUNT_OF(tiles); i++) {
@@ -155,7 +158,7 @@ static void measure(int64_t n, mcc_rt_fn *fn, const int64_t *args, const char *c
 
 static void test_peak(void **state)
 {
-    static const struct tile tiles[] = { { 6, 4, 16 }, { 14, 2, 16 }, { 9, 3, 16 }, { 4, 3, 8 }, { 6, 2, 8 } };
+    static const struct tile tiles[] = {{6, 4, 16}, {14, 2, 16}, {9, 3, 16}, {4, 3, 8}, {6, 2, 8}};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(tiles); i++) {
         struct suite *s = suite_new();
@@ -169,8 +172,8 @@ static void test_peak(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_registers) };
-    const struct CMUnitTest peak[] = { cmocka_unit_test(test_peak) };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers)};
+    const struct CMUnitTest peak[] = {cmocka_unit_test(test_peak)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     if (argc > 1 && strcmp(argv[1], "--peak") == 0)

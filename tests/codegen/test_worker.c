@@ -17,14 +17,20 @@
 #include "codegen/codegen.h"
 
 static const char good[] = "kernel @k {\n  arg %0 : index\n  %1 = const index 0\n  parallel %2 = %1 to %0 {\n  }\n}\n";
-static const struct target native = { "x86_64-unknown-linux-gnu", "x86-64-v2", "" };
+static const struct target native = {"x86_64-unknown-linux-gnu", "x86-64-v2", ""};
 
-struct outcome { bool ok; enum fail fail; uint32_t n_errors; char text[1000]; size_t size; };
+struct outcome {
+    bool ok;
+    enum fail fail;
+    uint32_t n_errors;
+    char text[1000];
+    size_t size;
+};
 
 static struct outcome compile(const struct codegen_options *options, const struct target *target, const char *text,
                               uint32_t n)
 {
-    struct outcome r = { 0 };
+    struct outcome r = {0};
     struct context *ctx = context_bare();
     struct codegen_unit *units = calloc(n, sizeof *units);
     jmp_buf unwind;
@@ -32,7 +38,7 @@ static struct outcome compile(const struct codegen_options *options, const struc
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         for (uint32_t i = 0; i < n; i++)
-            units[i] = (struct codegen_unit){ .target = target, .symbol = "k", .text = text };
+            units[i] = (struct codegen_unit){.target = target, .symbol = "k", .text = text};
         r.ok = codegen_objects(ctx, &ctx->session, options, units, n);
         r.size = units[0].object.size;
     }
@@ -47,7 +53,7 @@ static struct outcome compile(const struct codegen_options *options, const struc
 
 static struct codegen_options options_for(const char *self)
 {
-    return (struct codegen_options){ .self = self, .jobs = 2, .opt_level = 2 };
+    return (struct codegen_options){.self = self, .jobs = 2, .opt_level = 2};
 }
 
 static void test_good(void **state)
@@ -72,8 +78,9 @@ static void test_text_kinds(void **state)
 /* Given in two lots, with looks at the workers between, the units have the objects that they have alone. */
 static void test_lots(void **state)
 {
-    static const char other[] = "kernel @k2 {\n  arg %0 : index\n  %1 = const index 1\n  parallel %2 = %1 to %0 {\n  }\n}\n";
-    static const char *const texts[] = { good, other };
+    static const char other[] =
+        "kernel @k2 {\n  arg %0 : index\n  %1 = const index 1\n  parallel %2 = %1 to %0 {\n  }\n}\n";
+    static const char *const texts[] = {good, other};
     struct codegen_options o = options_for("/proc/self/exe");
     struct context *ctx = context_bare();
     struct codegen_unit units[2], alone;
@@ -81,13 +88,13 @@ static void test_lots(void **state)
     assert_non_null(ctx);
     struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
     for (uint32_t i = 0; i < 2; i++) {
-        units[i] = (struct codegen_unit){ .target = &native, .symbol = i ? "k2" : "k", .text = texts[i] };
+        units[i] = (struct codegen_unit){.target = &native, .symbol = i ? "k2" : "k", .text = texts[i]};
         codegen_add(g, units, i, 1);
         assert_true(codegen_step(g));
     }
     assert_true(codegen_finish(g, units));
     for (uint32_t i = 0; i < 2; i++) {
-        alone = (struct codegen_unit){ .target = &native, .symbol = units[i].symbol, .text = texts[i] };
+        alone = (struct codegen_unit){.target = &native, .symbol = units[i].symbol, .text = texts[i]};
         assert_true(codegen_objects(ctx, &ctx->session, &o, &alone, 1));
         assert_int_equal(units[i].object.size, alone.object.size);
         assert_memory_equal(units[i].object.data, alone.object.data, alone.object.size);
@@ -101,7 +108,7 @@ static void test_given_up(void **state)
 {
     struct codegen_options o = options_for("/proc/self/exe");
     struct context *ctx = context_bare();
-    struct codegen_unit unit = { .target = &native, .symbol = "k", .text = good };
+    struct codegen_unit unit = {.target = &native, .symbol = "k", .text = good};
     (void)state;
     assert_non_null(ctx);
     struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
@@ -127,7 +134,7 @@ static void test_nonsense(void **state)
 {
     (void)state;
     struct codegen_options o = options_for("/proc/self/exe");
-    static const struct target unknown = { "z80-unknown-none", "", "" };
+    static const struct target unknown = {"z80-unknown-none", "", ""};
     assert_int_equal(compile(&o, &native, "kernel @k {\n  %1 = frob\n}\n", 1).fail, FAIL_INTERNAL);
     assert_int_equal(compile(&o, &unknown, good, 1).fail, FAIL_INTERNAL);
 }
@@ -175,11 +182,10 @@ static void test_killed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good), cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_lots),
-        cmocka_unit_test(test_given_up), cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_nonsense), cmocka_unit_test(test_memory), cmocka_unit_test(test_killed)
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good),    cmocka_unit_test(test_text_kinds),
+                                       cmocka_unit_test(test_lots),    cmocka_unit_test(test_given_up),
+                                       cmocka_unit_test(test_missing), cmocka_unit_test(test_nonsense),
+                                       cmocka_unit_test(test_memory),  cmocka_unit_test(test_killed)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,12 +112,22 @@ static void test_entries(void **state)
 {
     struct fixture *f = *state;
     file_put(f, "w.bin", weights, 12);
-    static const struct { const char *offset, *length, *says; } rows[] = {
-        {"4096", "12", "past the end"},   {"12", NULL, "past the end"},     {"4", "12", "past the end"},
-        {"18446744073709551612", NULL, "offset '18446744073709551612'"},    {"9223372036854775807", NULL, "past the end"},
-        {"-12", NULL, "offset '-12'"},    {"0x0", NULL, "offset '0x0'"},    {"0 and more", NULL, "offset"},
-        {"", NULL, "offset ''"},          {"+0", NULL, "offset '+0'"},      {NULL, "-1", "length '-1'"},
-        {NULL, "8", "8 bytes, the tensor has 12"},                          {NULL, "16", "16 bytes, the tensor has 12"},
+    static const struct {
+        const char *offset, *length, *says;
+    } rows[] = {
+        {"4096", "12", "past the end"},
+        {"12", NULL, "past the end"},
+        {"4", "12", "past the end"},
+        {"18446744073709551612", NULL, "offset '18446744073709551612'"},
+        {"9223372036854775807", NULL, "past the end"},
+        {"-12", NULL, "offset '-12'"},
+        {"0x0", NULL, "offset '0x0'"},
+        {"0 and more", NULL, "offset"},
+        {"", NULL, "offset ''"},
+        {"+0", NULL, "offset '+0'"},
+        {NULL, "-1", "length '-1'"},
+        {NULL, "8", "8 bytes, the tensor has 12"},
+        {NULL, "16", "16 bytes, the tensor has 12"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(f, tensor_at("w.bin", rows[i].offset, rows[i].length), FAIL_MODEL, rows[i].says);
@@ -143,8 +153,9 @@ static void test_confined(void **state)
     struct fixture *f = *state;
     char from[192], to[192];
     static const char *const locations[] = {
-        "../outside.bin", "sub/../../outside.bin", ".//..//outside.bin", "/etc/hostname", "/proc/self/environ",
-        "/dev/zero", "out.link", "up/outside.bin",
+        "../outside.bin", "sub/../../outside.bin", ".//..//outside.bin",
+        "/etc/hostname",  "/proc/self/environ",    "/dev/zero",
+        "out.link",       "up/outside.bin",
     };
     path_in(f, "sub", to);
     mkdir(to, 0700);
@@ -196,7 +207,8 @@ static bool is_read(struct fixture *f, const char *location)
 static void test_old_kernel(void **state)
 {
     struct fixture *f = *state;
-    static const char *const bad[] = {"../outside.bin", "deep/../../outside.bin", "/etc/hostname", "link", "up/outside.bin"};
+    static const char *const bad[] = {"../outside.bin", "deep/../../outside.bin", "/etc/hostname", "link",
+                                      "up/outside.bin"};
     char path[192];
     path_in(f, "deep", path);
     mkdir(path, 0700);
@@ -207,7 +219,8 @@ static void test_old_kernel(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        int failures = !forbid_openat2() || !is_read(f, "w.bin") || !is_read(f, "deep//w.bin") || !is_read(f, "./deep/w.bin");
+        int failures = !forbid_openat2() || !is_read(f, "w.bin") || !is_read(f, "deep//w.bin") ||
+                       !is_read(f, "./deep/w.bin");
         for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
             failures += is_read(f, bad[i]);
         _exit(failures);
@@ -247,8 +260,8 @@ static void test_everywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),    cmocka_unit_test(test_shared),  cmocka_unit_test(test_entries),
-        cmocka_unit_test(test_confined), cmocka_unit_test(test_special), cmocka_unit_test(test_everywhere),
+        cmocka_unit_test(test_read),       cmocka_unit_test(test_shared),  cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_confined),   cmocka_unit_test(test_special), cmocka_unit_test(test_everywhere),
         cmocka_unit_test(test_old_kernel),
     };
     return cmocka_run_group_tests_name("external", tests, fixture_open, fixture_close);

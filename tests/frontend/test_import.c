@@ -154,7 +154,8 @@ static void test_overridable(void **state)
     f->options.overridable = ghosts;
     assert_refused(f, overridable_model(8, "3"), FAIL_USAGE, "tensor 'ghost'");
     f->options = (struct import_options){0};
-    assert_refused(f, overridable_model(8, "7"), FAIL_MODEL, "tensor 'w': error: the initializer does not have the type");
+    assert_refused(f, overridable_model(8, "7"), FAIL_MODEL,
+                   "tensor 'w': error: the initializer does not have the type");
 }
 
 /* ---- operator versions --------------------------------------------------------------------------------------------------- */
@@ -221,11 +222,18 @@ static void test_nodes_refused(void **state)
     refused_nodes(f, node("Concat", "x w", "z"), none, "Concat-13 needs attribute 'axis'");
     refused_nodes(f, with_attribute(node("Relu", "x", "z"), attribute_int("bogus", 1)), none, "no attribute 'bogus'");
     refused_nodes(f, with_attribute(node("Relu", "x", "z"), attribute_int("", 1)), none, "an attribute without a name");
-    refused_nodes(f, with_attribute(node("Conv", "x w", "z"), attribute_int("strides", 1)), none, "must be of type INTS");
+    refused_nodes(f, with_attribute(node("Conv", "x w", "z"), attribute_int("strides", 1)), none,
+                  "must be of type INTS");
     struct wire twice = with_attribute(node("Concat", "x w", "z"), attribute_int("axis", 0));
     refused_nodes(f, with_attribute(twice, attribute_int("axis", 1)), none, "'axis' is given twice");
-    static const struct { int64_t type; const char *says; } types[] = {
-        {7, "says INTS and carries INT"}, {0, "has no type"}, {99, "unknown type 99"}, {4294967298, "unknown type"},
+    static const struct {
+        int64_t type;
+        const char *says;
+    } types[] = {
+        {7, "says INTS and carries INT"},
+        {0, "has no type"},
+        {99, "unknown type 99"},
+        {4294967298, "unknown type"},
     };
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         struct wire a = attribute_int("axis", 0);
@@ -332,7 +340,8 @@ static void test_if(void **state)
                    "'x' has the name of a value of an enclosing graph");
     struct wire extra = branch("Add", "x w", "t"), input = branch("Add", "x w", "t");
     graph_output(&extra, plain_output("w"));
-    assert_refused(f, if_model(extra, branch("Sub", "x w", "e")), FAIL_MODEL, "then_branch has 2 outputs, 1 are wanted");
+    assert_refused(f, if_model(extra, branch("Sub", "x w", "e")), FAIL_MODEL,
+                   "then_branch has 2 outputs, 1 are wanted");
     graph_input(&input, value_info("q", 1, "1"));
     assert_refused(f, if_model(input, branch("Sub", "x w", "e")), FAIL_MODEL, "then_branch has 1 inputs, 0 are wanted");
 }
@@ -457,8 +466,11 @@ static void test_function(void **state)
     assert_int_equal(graph_get_region(g, fn->body)->params.n, 2);
     assert_int_equal(version_of(f, node_of(g, "Softmax")), 13);
     assert_int_equal(node_attr(node_of(g, "Softmax"), "axis")->kind, ATTR_REF);
-    static const struct { const char *inputs, *says; } calls[] = {{"x w w", "3 inputs, function 'F' takes 2"}};
-    struct wire arity = call_model("F", calls[0].inputs), outer = call_model("F", "x w"), unmade = call_model("F", "x w");
+    static const struct {
+        const char *inputs, *says;
+    } calls[] = {{"x w w", "3 inputs, function 'F' takes 2"}};
+    struct wire arity = call_model("F", calls[0].inputs), outer = call_model("F", "x w"),
+                unmade = call_model("F", "x w");
     struct wire twice = call_model("F", "x w"), missing = call_model("H", "x w");
     function_add(&arity, "F", node("Add", "a b", "c"), none);
     assert_refused(f, arity, FAIL_MODEL, calls[0].says);
@@ -515,14 +527,22 @@ static void test_bombs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_names_refused),
-        cmocka_unit_test(test_dims),         cmocka_unit_test(test_overridable),
-        cmocka_unit_test(test_versions),     cmocka_unit_test(test_heads_refused),
-        cmocka_unit_test(test_nodes_refused), cmocka_unit_test(test_all_errors),
-        cmocka_unit_test(test_if),           cmocka_unit_test(test_capture_order),
-        cmocka_unit_test(test_loop),         cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_function),     cmocka_unit_test(test_recursion),
-        cmocka_unit_test(test_bombs),        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_names_refused),
+        cmocka_unit_test(test_dims),
+        cmocka_unit_test(test_overridable),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_heads_refused),
+        cmocka_unit_test(test_nodes_refused),
+        cmocka_unit_test(test_all_errors),
+        cmocka_unit_test(test_if),
+        cmocka_unit_test(test_capture_order),
+        cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_function),
+        cmocka_unit_test(test_recursion),
+        cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_origin),
     };
     return cmocka_run_group_tests_name("import", tests, fixture_open, fixture_close);

@@ -33,7 +33,11 @@ static void test_good(void **state)
 
 static void test_tails(void **state)
 {
-    static const struct { const char *bytes; size_t n; const char *says; } rows[] = {
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } rows[] = {
         {"\x00", 1, "field number 0"},
         {"\x08", 1, "ends inside a number"},
         {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12, "64 bits"},
@@ -61,11 +65,15 @@ static void test_tails(void **state)
 static void test_legal_oddities(void **state)
 {
     struct fixture *f = *state;
-    assert_imported(f, import(f, with_tail("\x82\x7d\x05later", 8)));         /* unknown field 2000 */
-    assert_imported(f, import(f, with_tail("\xe1\x03" "12345678", 10)));       /* unknown, 8 bytes */
-    assert_imported(f, import(f, with_tail("\xe5\x03" "1234", 6)));            /* unknown, 4 bytes */
-    assert_imported(f, import(f, with_tail("\x08\x88\x80\x80\x00", 5)));       /* 8 in four bytes; the last one counts */
-    assert_imported(f, import(f, with_tail("\x3a\x80\x00", 3)));               /* an empty part of the graph */
+    assert_imported(f, import(f, with_tail("\x82\x7d\x05later", 8))); /* unknown field 2000 */
+    assert_imported(f, import(f, with_tail("\xe1\x03"
+                                           "12345678",
+                                           10))); /* unknown, 8 bytes */
+    assert_imported(f, import(f, with_tail("\xe5\x03"
+                                           "1234",
+                                           6))); /* unknown, 4 bytes */
+    assert_imported(f, import(f, with_tail("\x08\x88\x80\x80\x00", 5))); /* 8 in four bytes; the last one counts */
+    assert_imported(f, import(f, with_tail("\x3a\x80\x00", 3))); /* an empty part of the graph */
     assert_imported(f, import(f, with_tail("\x3a\x80\x80\x80\x80\x80\x00", 7)));
 }
 
@@ -80,9 +88,15 @@ static void test_positions(void **state)
 
 static void test_looks(void **state)
 {
-    static const struct { const char *bytes; size_t n; const char *says; } rows[] = {
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *says;
+    } rows[] = {
         {"\x1f\x8b\x08\x00 gzip ", 10, "a gzip archive"},
-        {"\x7f" "ELF\x02\x01\x01\x00", 8, "an ELF object"},
+        {"\x7f"
+         "ELF\x02\x01\x01\x00",
+         8, "an ELF object"},
         {"\x89PNG\r\n\x1a\n", 8, "a PNG image"},
         {"This is not a model.\n", 21, "text"},
         {"PK\x03\x04 zip", 8, "a zip archive"},
@@ -114,7 +128,7 @@ static void test_nesting(void **state)
 {
     assert_refused(*state, nested(33), FAIL_LIMIT, "nested more than 100 deep");
     assert_refused(*state, nested(5000), FAIL_LIMIT, "nested more than 100 deep");
-    assert_refused(*state, nested(32), FAIL_MODEL, "no outputs");   /* 98 deep: decoded, then refused for its content */
+    assert_refused(*state, nested(32), FAIL_MODEL, "no outputs"); /* 98 deep: decoded, then refused for its content */
 }
 
 static void test_many(void **state)
@@ -244,12 +258,17 @@ static void test_allocation_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),         cmocka_unit_test(test_tails),
-        cmocka_unit_test(test_legal_oddities), cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_looks),        cmocka_unit_test(test_nesting),
-        cmocka_unit_test(test_many),         cmocka_unit_test(test_special_files),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_legal_oddities),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_special_files),
         cmocka_unit_test(test_large),
-        cmocka_unit_test(test_damage),       cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests_name("scan", tests, fixture_open, fixture_close);
 }

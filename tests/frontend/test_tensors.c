@@ -45,8 +45,13 @@ static struct wire typed(int32_t elem, const char *dims, uint32_t field, const v
 }
 
 /* Each element type: packed in raw_data, as entries of its typed field, and what the graph holds. */
-static const struct { int32_t elem; const char *dims; uint32_t field; size_t n_raw, n_typed, n_wide;
-                      const char *raw, *typed, *wide; } rows[] = {
+static const struct {
+    int32_t elem;
+    const char *dims;
+    uint32_t field;
+    size_t n_raw, n_typed, n_wide;
+    const char *raw, *typed, *wide;
+} rows[] = {
     {1, "2", 4, 8, 8, 8, "\0\0\x80\x3f\0\0\0\x40", "\0\0\x80\x3f\0\0\0\x40", "\0\0\x80\x3f\0\0\0\x40"},
     {2, "2", 5, 2, 3, 2, "\x07\xff", "\x07\xff\x01", "\x07\xff"},
     {3, "2", 5, 2, 11, 2, "\x07\xfe", "\x07\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01", "\x07\xfe"},
@@ -176,9 +181,11 @@ static void test_refused_fields(void **state)
     assert_refused(*state, around(segment, 5), FAIL_MODEL, "segments");
     assert_refused(*state, around(typed(1, "3", 4, zeros, 8), 5), FAIL_MODEL, "has 2 entries, the dims want 3");
     assert_refused(*state, around(typed(1, "3", 4, zeros, 10), 5), FAIL_MODEL, "no whole number");
-    assert_refused(*state, around(typed(1, "3", 7, "\1\2\3", 3), 5), FAIL_MODEL, "a tensor of f32 with its data in int64_data");
+    assert_refused(*state, around(typed(1, "3", 7, "\1\2\3", 3), 5), FAIL_MODEL,
+                   "a tensor of f32 with its data in int64_data");
     assert_refused(*state, around(typed(3, "1", 5, "\xac\x02", 2), 5), FAIL_MODEL, "holds 300, which is no i8");
-    assert_refused(*state, around(typed(2, "1", 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10), 5), FAIL_MODEL, "holds -1");
+    assert_refused(*state, around(typed(2, "1", 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10), 5), FAIL_MODEL,
+                   "holds -1");
     assert_refused(*state, around(typed(12, "1", 11, "\x80\x80\x80\x80\x10", 5), 5), FAIL_MODEL, "4294967296");
     for (uint32_t i = 0; i < 40; i++)
         wire_int(&wide, 1, 1);
@@ -215,7 +222,13 @@ static void test_sparse(void **state)
 
 static void test_sparse_refused(void **state)
 {
-    static const struct { int64_t i[3]; size_t n; const char *shape, *dims; enum fail fail; const char *says; } bad[] = {
+    static const struct {
+        int64_t i[3];
+        size_t n;
+        const char *shape, *dims;
+        enum fail fail;
+        const char *says;
+    } bad[] = {
         {{0, 3}, 2, "2", "3", FAIL_MODEL, "outside the dims"},
         {{-1, 2}, 2, "2", "3", FAIL_MODEL, "outside the dims"},
         {{1, 1}, 2, "2", "3", FAIL_MODEL, "not above"},
@@ -232,11 +245,9 @@ static void test_sparse_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),         cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_strings),       cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_empty),         cmocka_unit_test(test_refused_sizes),
-        cmocka_unit_test(test_refused_fields), cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_sparse_refused),
+        cmocka_unit_test(test_types),          cmocka_unit_test(test_chunks), cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_alignment),      cmocka_unit_test(test_empty),  cmocka_unit_test(test_refused_sizes),
+        cmocka_unit_test(test_refused_fields), cmocka_unit_test(test_sparse), cmocka_unit_test(test_sparse_refused),
     };
     return cmocka_run_group_tests_name("tensors", tests, fixture_open, fixture_close);
 }

@@ -288,8 +288,8 @@ void assert_refused(struct fixture *f, struct wire message, enum fail fail, cons
     struct graph *g = import(f, message);
     const char *text = messages(f);
     if (g || !strstr(text, says) || f->ctx->fail != fail)
-        fail_msg("%s with class %d, should say \"%s\" with class %d:\n%s", g ? "accepted" : "refused",
-                 f->ctx->fail, says, fail, text);
+        fail_msg("%s with class %d, should say \"%s\" with class %d:\n%s", g ? "accepted" : "refused", f->ctx->fail,
+                 says, fail, text);
 }
 
 struct graph *assert_imported(struct fixture *f, struct graph *g)

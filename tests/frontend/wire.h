@@ -4,7 +4,10 @@
 
 #include "frontend/frontend.h"
 
-struct wire { uint8_t *data; size_t n, cap; };   /* a message under construction; wire_free when done */
+struct wire {
+    uint8_t *data;
+    size_t n, cap;
+}; /* a message under construction; wire_free when done */
 
 void wire_free(struct wire *);
 void wire_append(struct wire *, const void *, size_t n);
@@ -22,7 +25,7 @@ struct wire attribute_tensor(const char *name, struct wire tensor);
 
 /* Lists of names are separated by blanks; "_" stands for the empty name. */
 struct wire node(const char *op, const char *inputs, const char *outputs);
-struct wire value_info(const char *name, int32_t elem, const char *dims);   /* dims: "n 3 ?", NULL: no shape */
+struct wire value_info(const char *name, int32_t elem, const char *dims); /* dims: "n 3 ?", NULL: no shape */
 struct wire tensor_raw(const char *name, int32_t elem, const char *dims, const void *data, size_t n);
 struct wire tensor_floats(const char *name, const char *dims, const float *, size_t n);
 

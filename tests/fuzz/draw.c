@@ -99,7 +99,7 @@ enum elem draw_float(struct draw *d)
 
 static enum elem draw_elem(struct draw *d, const char *classes)
 {
-    static const enum elem all[] = {ELEM_I32, ELEM_I64, ELEM_I8,  ELEM_U8,  ELEM_I16,
+    static const enum elem all[] = {ELEM_I32, ELEM_I64, ELEM_I8,  ELEM_U8,   ELEM_I16,
                                     ELEM_U16, ELEM_U32, ELEM_U64, ELEM_BOOL, ELEM_BOOL};
     if (strchr(classes, 'F') && draw_chance(d, 80))
         return draw_float(d);
@@ -253,7 +253,7 @@ struct drawn draw_leaf(struct draw *d, enum elem e, const expr_id *dims, int32_t
         value_id v = add_leaf(d, e, NULL, 0, &how, true);
         return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
     }
-    if (constant && rank > 0 && ex_is_const(d->x, dims[0], &c) && c > 1 && draw_chance(d, 10)) {   /* equal along dim 0 */
+    if (constant && rank > 0 && ex_is_const(d->x, dims[0], &c) && c > 1 && draw_chance(d, 10)) { /* equal along dim 0 */
         value_id v = add_leaf(d, e, dims + 1, rank - 1, &how, true);
         return drawn_make(d, v.i ? b_broadcast(&d->b, v, dims, rank) : v, mag, 0, places);
     }
@@ -279,7 +279,7 @@ struct drawn draw_value(struct draw *d, const char *classes, int32_t rank)
     if (d->n && draw_chance(d, 88))
         for (int tries = 0; tries < 24; tries++) {
             uint32_t k = (uint32_t)draw_int(d, 0, d->n - 1);
-            if (tries < 12 && draw_chance(d, 60))   /* the newest rather: chains grow */
+            if (tries < 12 && draw_chance(d, 60)) /* the newest rather: chains grow */
                 k = d->n - 1 - (uint32_t)draw_int(d, 0, d->n < 3 ? d->n - 1 : 2);
             const struct type *t = drawn_type(d, &d->value[k]);
             if (strchr(classes, elem_class(t->elem)) && t->rank >= rank)
@@ -329,7 +329,8 @@ static void add_output(struct draw *d, struct drawn v)
 static void draw_outputs(struct draw *d)
 {
     for (uint32_t i = 0; i < d->n; i++)
-        if (graph_value(d->g, d->value[i].v)->def.i && (graph_value(d->g, d->value[i].v)->n_uses == 0 || draw_chance(d, 8)))
+        if (graph_value(d->g, d->value[i].v)->def.i &&
+            (graph_value(d->g, d->value[i].v)->n_uses == 0 || draw_chance(d, 8)))
             add_output(d, d->value[i]);
     for (uint32_t i = 0; i < d->n_late; i++)
         add_output(d, d->late[i]);
@@ -372,7 +373,7 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
         d->symbol[i] = sym_new(d->x, SYM_SHAPE, i ? "m" : "n", draw_int(d, 0, 1), draw_chance(d, 50) ? 64 : INT64_MAX);
         d->extent[i] = DRAW_PICK(d, extents);
         d->n_symbols = i + 1;
-        draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol[i])}, 1, false));   /* binds it */
+        draw_keep(d, draw_leaf(d, draw_float(d), (expr_id[]){ex_sym(d->x, d->symbol[i])}, 1, false)); /* binds it */
     }
     uint32_t most = (uint32_t)draw_int(d, 1, draw_chance(d, 80) ? 12 : 30);
     if (!n_ops)

@@ -23,7 +23,12 @@ struct drawn {
     int places;        /* exact floats are multiples of 2^-places */
 };
 /* How the elements of a leaf are made: its own random numbers; indices lo..hi, or what draw_element gives. */
-struct drawn_data { uint64_t seed; int places; bool indices; int64_t lo, hi; };
+struct drawn_data {
+    uint64_t seed;
+    int places;
+    bool indices;
+    int64_t lo, hi;
+};
 struct draw {
     struct context *ctx;
     struct graph *g;
@@ -78,7 +83,7 @@ struct drawn draw_leaf(struct draw *, enum elem, const expr_id *dims, int32_t ra
 /* Integers lo..hi, as an input or a constant. */
 struct drawn draw_indices(struct draw *, enum elem, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi);
 expr_id draw_extent(struct draw *);
-expr_id draw_symbol(struct draw *);          /* one of them; there must be some */
+expr_id draw_symbol(struct draw *); /* one of them; there must be some */
 int32_t draw_shape(struct draw *, int32_t least, expr_id *dims);
 /* The same values without rounding error or wide range: what follows a discontinuous operator. */
 enum elem draw_float(struct draw *);
@@ -93,8 +98,8 @@ void draw_product(struct draw *);
 void draw_rows(struct draw *);
 void draw_call(struct draw *);
 void draw_control(struct draw *);
-void draw_op(struct draw *);     /* any of these */
+void draw_op(struct draw *); /* any of these */
 struct drawn draw_binary(struct draw *, enum op, struct drawn, struct drawn);
-struct drawn draw_const(struct draw *, const struct drawn *like, double);    /* exact: few places */
+struct drawn draw_const(struct draw *, const struct drawn *like, double); /* exact: few places */
 
 #endif

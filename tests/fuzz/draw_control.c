@@ -8,7 +8,10 @@
 
 enum { MOST_NESTING = 2 };
 
-struct scope { region_id outer, inner; uint32_t n; };
+struct scope {
+    region_id outer, inner;
+    uint32_t n;
+};
 
 static void scope_open(struct draw *d, struct scope *s)
 {
@@ -38,7 +41,7 @@ static struct drawn body_value(struct draw *d, struct drawn x)
     bool may = u.elem == t.elem && elem_class(t.elem) != 'B';
     for (int32_t i = 0; i < u.rank; i++) {
         axes[i] = i;
-        may &= ex_lo(d->x, u.dims[i]) > 0;   /* an empty set has no finite maximum */
+        may &= ex_lo(d->x, u.dims[i]) > 0; /* an empty set has no finite maximum */
     }
     if (may) {
         z.v = b_reduce(&d->b, z.v, axes, (uint32_t)u.rank, "max", false);
@@ -86,7 +89,9 @@ static struct drawn settle(struct draw *d, struct drawn x)
     return drawn_make(d, b_binary_f64(&d->b, OP_MUL, v, 0.25), 4, 0, 2);
 }
 
-struct turn { value_id cond, next, scan; };
+struct turn {
+    value_id cond, next, scan;
+};
 
 /* The body: the next value is exact, or the loop is not kept. */
 static bool turn_draw(struct draw *d, struct drawn carried, bool early, struct turn *t)
@@ -138,7 +143,8 @@ static void loop(struct draw *d)
     if (!ok)
         return;
     expr_id count = fixed ? ex_const(d->x, trips)
-                          : ex_sym(d->x, sym_new(d->x, SYM_VALUE, arena_printf(&d->g->arena, "trips%u", s.inner.i), 0, 4));
+                          : ex_sym(d->x,
+                                   sym_new(d->x, SYM_VALUE, arena_printf(&d->g->arena, "trips%u", s.inner.i), 0, 4));
     expr_id dims[RANK_MAX] = {count};
     for (int32_t i = 0; i < type.rank; i++)
         dims[i + 1] = type.dims[i];

@@ -39,13 +39,16 @@ static struct drawn clamped(struct draw *d, const struct drawn *x, double c)
     return drawn_make(d, b_clamp(&d->b, x->v, -c, c), mag, x->err, x->places > 4 ? x->places : 4);
 }
 
-struct unary_rule { enum op op; double bound, mag, slope; };
+struct unary_rule {
+    enum op op;
+    double bound, mag, slope;
+};
 /* |x| <= bound is made sure of first; then |f| <= mag, |f'| <= slope. */
 static const struct unary_rule unary_rules[] = {
-    {OP_EXP, 4, 55, 55}, {OP_EXPM1, 4, 55, 55}, {OP_SIN, 100, 1, 1}, {OP_COS, 100, 1, 1}, {OP_TAN, 1, 1.6, 3.5},
-    {OP_ASIN, 0.875, 1.1, 2.1}, {OP_ACOS, 0.875, 2.7, 2.1}, {OP_ATAN, 1e6, 1.6, 1}, {OP_SINH, 4, 28, 28},
-    {OP_COSH, 4, 28, 28}, {OP_TANH, 1e6, 1, 1}, {OP_ASINH, 1e6, 15, 1}, {OP_ATANH, 0.875, 1.4, 4.3}, {OP_ERF, 1e6, 1, 1.2},
-    {OP_SIGMOID, 1e6, 1, 0.25},
+    {OP_EXP, 4, 55, 55},         {OP_EXPM1, 4, 55, 55},      {OP_SIN, 100, 1, 1},        {OP_COS, 100, 1, 1},
+    {OP_TAN, 1, 1.6, 3.5},       {OP_ASIN, 0.875, 1.1, 2.1}, {OP_ACOS, 0.875, 2.7, 2.1}, {OP_ATAN, 1e6, 1.6, 1},
+    {OP_SINH, 4, 28, 28},        {OP_COSH, 4, 28, 28},       {OP_TANH, 1e6, 1, 1},       {OP_ASINH, 1e6, 15, 1},
+    {OP_ATANH, 0.875, 1.4, 4.3}, {OP_ERF, 1e6, 1, 1.2},      {OP_SIGMOID, 1e6, 1, 0.25},
 };
 
 static void float_function(struct draw *d, struct drawn x)
@@ -141,8 +144,7 @@ static void float_binary(struct draw *d, struct drawn x, struct drawn y)
             draw_keep(d, drawn_make(d, b_binary_f64(&d->b, draw_chance(d, 50) ? OP_MOD : OP_REM, x.v, 0.75), 1, 0,
                                     x.places > 2 ? x.places : 2));
         return;
-    default:
-        draw_keep(d, draw_binary(d, DRAW_PICK(d, simple), x, y));
+    default: draw_keep(d, draw_binary(d, DRAW_PICK(d, simple), x, y));
     }
 }
 
@@ -153,13 +155,13 @@ static void int_binary(struct draw *d, struct drawn x, struct drawn y)
     static const enum op shift[] = {OP_SHL, OP_SHR};
     value_id v;
     int64_t k = draw_int(d, 0, 9);
-    if (k < 1) {   /* by what memory holds, which is no zero; but a load that is masked out gives one */
+    if (k < 1) { /* by what memory holds, which is no zero; but a load that is masked out gives one */
         const struct type t = *drawn_type(d, &x);
         struct drawn divisor = draw_indices(d, t.elem, t.dims, t.rank, 1, 3);
         v = divisor.v.i ? b_binary(&d->b, DRAW_PICK(d, divide), x.v, divisor.v) : divisor.v;
     } else if (k < 2) {
         v = b_binary(&d->b, DRAW_PICK(d, divide), x.v, b_binary_f64(&d->b, OP_OR, y.v, 1));
-    } else if (k < 3) {   /* amounts without a sign */
+    } else if (k < 3) { /* amounts without a sign */
         v = b_binary(&d->b, DRAW_PICK(d, shift), x.v, b_binary_f64(&d->b, OP_AND, y.v, 15));
     } else if (k < 4) {
         v = b_binary(&d->b, OP_POW, x.v, draw_chance(d, 30) ? draw_const(d, &x, (double)draw_int(d, 0, 5)).v : y.v);
@@ -210,7 +212,7 @@ static void ternary(struct draw *d)
         for (int k = 1; k < 3; k++)
             if (value_type(d->g, in[k])->rank > t->rank)
                 return;
-        for (int k = 1; k < 3; k++) {   /* only what broadcasts to x */
+        for (int k = 1; k < 3; k++) { /* only what broadcasts to x */
             const struct type *u = value_type(d->g, in[k]);
             for (int32_t i = 1; i <= u->rank; i++)
                 if (u->dims[u->rank - i].i != t->dims[t->rank - i].i && !ex_is(d->x, u->dims[u->rank - i], 1))
@@ -231,7 +233,8 @@ static void ternary(struct draw *d)
 
 static void convert(struct draw *d)
 {
-    static const enum elem any[] = {ELEM_F32, ELEM_F32, ELEM_F32, ELEM_F64, ELEM_F16, ELEM_I32, ELEM_I64, ELEM_I8, ELEM_U8, ELEM_BOOL};
+    static const enum elem any[] = {ELEM_F32, ELEM_F32, ELEM_F32, ELEM_F64, ELEM_F16,
+                                    ELEM_I32, ELEM_I64, ELEM_I8,  ELEM_U8,  ELEM_BOOL};
     enum elem to = DRAW_PICK(d, any);
     struct drawn x = draw_value(d, "BIUF", 0);
     if (!x.v.i)
@@ -239,7 +242,7 @@ static void convert(struct draw *d)
     char from = elem_class(drawn_type(d, &x)->elem), class = elem_class(to);
     if (from == 'F' && class != 'F' && (!drawn_exact(&x) || x.mag > 100))
         return;
-    if (from != 'F' && class == 'F') {   /* small enough to be exact */
+    if (from != 'F' && class == 'F') { /* small enough to be exact */
         if (from != 'B')
             x = drawn_make(d, b_binary_f64(&d->b, OP_AND, x.v, 15), 15, 0, 0);
         else

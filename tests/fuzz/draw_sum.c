@@ -59,7 +59,8 @@ static void reduce(struct draw *d, struct drawn x, const struct type *t)
 static void argreduce(struct draw *d, struct drawn x, const struct type *t)
 {
     int64_t axis = draw_int(d, 0, t->rank - 1);
-    struct attr a[3] = {attr_int("axis", axis), attr_int("max", draw_int(d, 0, 1)), attr_int("last", draw_int(d, 0, 1))};
+    struct attr a[3] = {attr_int("axis", axis), attr_int("max", draw_int(d, 0, 1)),
+                        attr_int("last", draw_int(d, 0, 1))};
     if (drawn_exact(&x) && elem_class(t->elem) != 'B')
         draw_keep(d, drawn_make(d, b_op(&d->b, OP_ARGREDUCE, &x.v, 1, a, 3), 64, 0, 0));
 }
@@ -68,7 +69,9 @@ static void cumulate(struct draw *d, struct drawn x, const struct type *t)
 {
     int64_t axis = draw_int(d, 0, t->rank - 1);
     double n = (double)draw_dim(d, t->dims[axis]);
-    const char *monoid = elem_class(t->elem) == 'F' && n * log2(fmax(x.mag, 1)) > 16 ? "sum" : draw_chance(d, 70) ? "sum" : "prod";
+    const char *monoid = elem_class(t->elem) == 'F' && n * log2(fmax(x.mag, 1)) > 16 ? "sum"
+                         : draw_chance(d, 70)                                        ? "sum"
+                                                                                     : "prod";
     struct attr a[4] = {attr_int("axis", axis), attr_str("monoid", monoid), attr_int("exclusive", draw_int(d, 0, 1)),
                         attr_int("reverse", draw_int(d, 0, 1))};
     if (elem_class(t->elem) != 'B')
@@ -134,7 +137,7 @@ static void window(struct draw *d, struct drawn x, const struct type *t)
         return;
     uint32_t k = spatial_attrs(&s, a);
     a[k++] = attr_ints("kernel", s.kernel, s.n);
-    bool padded = false;   /* a window of nothing but padding has no position */
+    bool padded = false; /* a window of nothing but padding has no position */
     for (uint32_t i = 0; i < n; i++)
         padded |= !ex_is(d->x, s.lo[i], 0) || !ex_is(d->x, s.hi[i], 0);
     if (!padded && draw_chance(d, 25) && drawn_exact(&x)) {
@@ -145,7 +148,7 @@ static void window(struct draw *d, struct drawn x, const struct type *t)
     a[k++] = attr_str("monoid", monoid);
     value_id v = b_op(&d->b, OP_WINDOW, &x.v, 1, a, k);
     struct drawn r = folded(d, v, monoid, s.taps, &x);
-    if (r.v.i && class == 'F' && (!strcmp(monoid, "max") || !strcmp(monoid, "min")))   /* a window of padding: infinite */
+    if (r.v.i && class == 'F' && (!strcmp(monoid, "max") || !strcmp(monoid, "min"))) /* a window of padding: infinite */
         r.v = b_clamp(&d->b, r.v, -1024, 1024), r.mag = fmax(r.mag, 1024);
     draw_keep(d, r);
 }
@@ -170,7 +173,10 @@ static struct drawn feature_map(struct draw *d)
     dims[1] = ex_const(d->x, draw_channels(d));
     for (int32_t i = 2; i < rank; i++)
         dims[i] = d->n_symbols && draw_chance(d, 12) ? draw_symbol(d)
-                                                     : ex_const(d->x, draw_int(d, 1, rank == 5 ? 5 : rank == 4 ? 9 : 20));
+                                                     : ex_const(d->x, draw_int(d, 1,
+                                                                               rank == 5   ? 5
+                                                                               : rank == 4 ? 9
+                                                                                           : 20));
     return draw_leaf(d, draw_float(d), dims, rank, draw_chance(d, 5));
 }
 
@@ -191,7 +197,8 @@ static struct drawn channels_regrouped(struct draw *d, struct drawn x)
         split[2] = ex_const(d->x, c / g);
         perm[1] = 2;
         perm[2] = 1;
-        value_id v = b_reshape(&d->b, b_transpose(&d->b, b_reshape(&d->b, x.v, split, t.rank + 1), perm), t.dims, t.rank);
+        value_id v = b_reshape(&d->b, b_transpose(&d->b, b_reshape(&d->b, x.v, split, t.rank + 1), perm), t.dims,
+                               t.rank);
         x.v = v;
     }
     if (x.v.i && c > 1 && draw_chance(d, 40)) {
@@ -304,7 +311,8 @@ static void conv(struct draw *d)
     d->work += out * terms;
     value_id in[2] = {x.v, w.v}, v = b_op(&d->b, OP_CONV, in, 2, a, k);
     if (v.i)
-        draw_keep(d, epilogue(d, summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places), x));
+        draw_keep(
+            d, epilogue(d, summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places), x));
 }
 
 /* A convolution of `m` filters over `taps` x `taps`, padded all round by `pad`. */
@@ -317,11 +325,12 @@ static struct drawn plain_conv(struct draw *d, struct drawn x, int64_t m, int64_
     const expr_id pads[] = {ex_const(d->x, pad), ex_const(d->x, pad)};
     struct drawn w = draw_leaf(d, t.elem, dims, 4, true);
     struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", pads, 2), attr_exprs("hi", pads, 2),
-                       attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", groups)};
+                       attr_ints("dilations", one, 2),   attr_ints("xdil", one, 2), attr_int("groups", groups)};
     double terms = (double)(c / groups * taps * taps);
     value_id in[] = {x.v, w.v}, v = w.v.i ? b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a)) : (value_id){0};
     d->work += terms * (double)(m * draw_count(d, &x) / c);
-    return v.i ? summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places) : (struct drawn){0};
+    return v.i ? summed(d, v, terms, x.mag * w.mag, x.err * w.mag + w.err * x.mag, x.places + w.places)
+               : (struct drawn){0};
 }
 
 /* A depthwise convolution, a sum over each of its images that scales it, a projection: squeeze and excitation. Some of
@@ -330,8 +339,8 @@ static void squeeze(struct draw *d)
 {
     static const int64_t channels[] = {8, 9, 16, 17, 24, 33, 40}, axes[] = {2, 3};
     const int64_t taps = draw_int(d, 1, 4), c = DRAW_PICK(d, channels), h = draw_int(d, 2, 9), w = draw_int(d, 2, 12);
-    expr_id dims[] = {d->n_symbols && draw_chance(d, 40) ? draw_symbol(d) : ex_const(d->x, draw_int(d, 1, 2)), ex_const(d->x, c),
-                      ex_const(d->x, h), ex_const(d->x, w)};
+    expr_id dims[] = {d->n_symbols && draw_chance(d, 40) ? draw_symbol(d) : ex_const(d->x, draw_int(d, 1, 2)),
+                      ex_const(d->x, c), ex_const(d->x, h), ex_const(d->x, w)};
     if (d->work + 40.0 * (double)(2 * c * h * w) > DRAW_WORK)
         return;
     struct drawn x = draw_leaf(d, ELEM_F32, dims, 4, false), r;
@@ -396,7 +405,7 @@ static void dot(struct draw *d)
         out *= (double)draw_dim(d, dims[rank++]);
     }
     shuffle(d, pb, rank);
-    if (draw_chance(d, 30))   /* natural order */
+    if (draw_chance(d, 30)) /* natural order */
         for (int32_t i = 0; i < rank; i++)
             pb[i] = i;
     for (int32_t i = 0; i < rank; i++)
@@ -409,7 +418,8 @@ static void dot(struct draw *d)
         return;
     struct drawn y = draw_leaf(d, t.elem, shuffled, rank, draw_chance(d, 60));
     struct attr a[5] = {attr_ints("batch_a", batch[0], nb), attr_ints("batch_b", batch[1], nb),
-                        attr_ints("contract_a", con[0], nc), attr_ints("contract_b", con[1], nc), attr_elem("acc", ELEM_I32)};
+                        attr_ints("contract_a", con[0], nc), attr_ints("contract_b", con[1], nc),
+                        attr_elem("acc", ELEM_I32)};
     if (!y.v.i)
         return;
     d->work += out * terms;

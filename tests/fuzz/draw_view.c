@@ -144,7 +144,8 @@ static void iota(struct draw *d)
     int32_t rank = draw_shape(d, 1, dims);
     enum elem e = DRAW_PICK(d, elems);
     if (draw_chance(d, 30)) {
-        expr_id elements[3] = {ex_const(d->x, 3), d->n_symbols ? draw_symbol(d) : ex_const(d->x, 5), ex_const(d->x, -2)};
+        expr_id elements[3] = {ex_const(d->x, 3), d->n_symbols ? draw_symbol(d) : ex_const(d->x, 5),
+                               ex_const(d->x, -2)};
         int64_t n = draw_int(d, 1, 3);
         draw_keep(d, drawn_make(d, b_from_exprs(&d->b, ELEM_I64, elements, (uint32_t)n, &n, 1), 64, 0, 0));
         return;
@@ -169,8 +170,11 @@ void draw_view(struct draw *d)
     if (!x.v.i || drawn_type(d, &x)->rank > 6)
         return;
     struct type t = *drawn_type(d, &x);
-    value_id v = k < 30 ? broadcast(d, &x, &t) : k < 50 ? reshape(d, &x, &t) : k < 70 ? transpose(d, &x, &t)
-                 : k < 88 ? slice(d, &x, &t) : pad(d, &x, &t, &x.mag);
+    value_id v = k < 30   ? broadcast(d, &x, &t)
+                 : k < 50 ? reshape(d, &x, &t)
+                 : k < 70 ? transpose(d, &x, &t)
+                 : k < 88 ? slice(d, &x, &t)
+                          : pad(d, &x, &t, &x.mag);
     draw_keep(d, drawn_like(d, v, &x));
 }
 
@@ -278,8 +282,8 @@ static void scatter(struct draw *d, const struct drawn *x, const struct type *t)
     double err = x->err && fold ? x->err * fmax(1, mag / fmax(x->mag, 1e-9)) + n * eps * mag : x->err;
     value_id in[3] = {x->v, idx.v, up.v};
     struct attr a[2] = {elements ? attr_int("axis", axis) : attr_str("monoid", monoid), attr_str("monoid", monoid)};
-    struct drawn r = drawn_make(d, b_op(&d->b, elements ? OP_SCATTER_ELEMENTS : OP_SCATTER_ND, in, 3, a, elements ? 2 : 1),
-                                mag, err, places);
+    struct drawn r = drawn_make(
+        d, b_op(&d->b, elements ? OP_SCATTER_ELEMENTS : OP_SCATTER_ND, in, 3, a, elements ? 2 : 1), mag, err, places);
     if (r.err && fold)
         r.err += n * eps * mag;
     draw_keep(d, r);

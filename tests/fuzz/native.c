@@ -74,14 +74,16 @@ static bool run(struct native *native, mcc_lib *lib, struct tensor *out)
         int64_t bytes = tensor_count(in) * elem_size(in->elem);
         char *data = memory_odd(arena, bytes, elem_size(in->elem));
         memcpy(data, in->data, (size_t)bytes);
-        t[k] = (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = in->rank, .dtype = api->in[k].dtype, .shape = in->dims};
+        t[k] = (DLTensor){
+            .data = data, .device = {kDLCPU, 0}, .ndim = in->rank, .dtype = api->in[k].dtype, .shape = in->dims};
         ins[k] = &t[k];
     }
     bool ok = api->ctx_new(lib->model, NULL, 0, &ctx, &error) == MCC_OK;
     if (ok) {
         ok = api->run_dlpack(ctx, ins, outs, &error) == MCC_OK;
         for (uint32_t k = 0; ok && k < api->n_out; k++) {
-            struct tensor like = {.kind = TYPE_TENSOR, .elem = value_type(d->g, d->g->outputs.data[k].value)->elem, .present = true};
+            struct tensor like = {
+                .kind = TYPE_TENSOR, .elem = value_type(d->g, d->g->outputs.data[k].value)->elem, .present = true};
             copy_out(arena, &like, &outs[k]->dl_tensor, &out[k]);
             outs[k]->deleter(outs[k]);
         }
@@ -100,7 +102,8 @@ bool native_run(struct native *n, struct tensor *out)
         return false;
     for (uint32_t k = 0; k < n_out; k++) {
         int64_t bytes = tensor_count(&out[k]) * elem_size(out[k].elem);
-        if (bytes == tensor_count(&again[k]) * elem_size(again[k].elem) && !memcmp(out[k].data, again[k].data, (size_t)bytes))
+        if (bytes == tensor_count(&again[k]) * elem_size(again[k].elem) &&
+            !memcmp(out[k].data, again[k].data, (size_t)bytes))
             continue;
         strbuf_printf(n->why, "output %u depends on the number of threads", k);
         return false;

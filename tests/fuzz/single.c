@@ -57,7 +57,10 @@ static bool agrees(struct draw *d, const struct way *way, double limit, struct s
     return false;
 }
 
-struct totals { uint32_t used; double worst; };
+struct totals {
+    uint32_t used;
+    double worst;
+};
 static bool try_graph(const struct single *s, uint64_t seed, bool native, struct totals *t)
 {
     struct context *ctx = context_new();
@@ -71,7 +74,11 @@ static bool try_graph(const struct single *s, uint64_t seed, bool native, struct
     volatile bool ok = false, built = false;
     double error = 0;
     strbuf_init(&why, &ctx->session);
-    *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = seed * 0x2545f4914f6cdd1du + 1, .largest_leaf = 1 << 19};
+    *d = (struct draw){.ctx = ctx,
+                       .g = graph_new(ctx),
+                       .x = ctx->exprs,
+                       .state = seed * 0x2545f4914f6cdd1du + 1,
+                       .largest_leaf = 1 << 19};
     d->b = (struct builder){.g = d->g, .region = {1}};
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
@@ -98,6 +105,7 @@ uint32_t single_many(const struct single *s, uint64_t n, uint64_t seed, bool nat
     uint32_t bad = 0;
     for (uint64_t i = 0; i < n && bad < 5; i++)
         bad += !try_graph(s, seed + i, native, &t);
-    printf("# %u graphs of %s %s, largest error %.2g of scale\n", t.used, s->name, native ? "compiled" : "interpreted", t.worst);
+    printf("# %u graphs of %s %s, largest error %.2g of scale\n", t.used, s->name, native ? "compiled" : "interpreted",
+           t.worst);
     return bad + (t.used < n / 2);
 }

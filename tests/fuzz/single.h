@@ -7,8 +7,8 @@
 
 struct single {
     const char *name;
-    bool (*build)(struct draw *);               /* with inputs bound; false: this seed gives none */
-    struct way (*way)(uint64_t seed);           /* native, variant and threads are set here */
+    bool (*build)(struct draw *); /* with inputs bound; false: this seed gives none */
+    struct way (*way)(uint64_t seed); /* native, variant and threads are set here */
     double (*limit)(const struct way *);
 };
 /* Makes `v` the one result of the graph, and its inputs at the largest extents. */

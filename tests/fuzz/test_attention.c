@@ -22,7 +22,10 @@
 #include "passes/graph/find_attention.h"
 #include "passes/legalize/legalize.h"
 
-struct shape { expr_id batch, heads, rows, keys, size, columns; bool empty_rows; };
+struct shape {
+    expr_id batch, heads, rows, keys, size, columns;
+    bool empty_rows;
+};
 
 /* ---- drawing --------------------------------------------------------------------------------------------------------- */
 
@@ -37,7 +40,8 @@ static value_id operand(struct draw *d, const struct shape *s, expr_id n, expr_i
         return b_transpose(&d->b, draw_leaf(d, ELEM_F32, apart, 4, false).v, swap);
     apart[3] = ex_addc(d->x, ex_mulc(d->x, m, 2), 1);
     value_id whole = draw_leaf(d, ELEM_F32, apart, 4, false).v;
-    return whole.i ? b_transpose(&d->b, b_slice_axis(&d->b, whole, 3, ex_addc(d->x, m, draw_int(d, 0, 1)), m), swap) : whole;
+    return whole.i ? b_transpose(&d->b, b_slice_axis(&d->b, whole, 3, ex_addc(d->x, m, draw_int(d, 0, 1)), m), swap)
+                   : whole;
 }
 
 static value_id turned(struct draw *d, value_id v)
@@ -53,7 +57,7 @@ static value_id scores(struct draw *d, const struct shape *s)
         return q;
     if (draw_chance(d, 40))
         q = b_binary_f64(&d->b, OP_MUL, b_binary_f64(&d->b, OP_ADD, q, 0.25), 0.5);
-    if (draw_chance(d, 20))    /* keys times rows, turned */
+    if (draw_chance(d, 20)) /* keys times rows, turned */
         return turned(d, b_matmul(&d->b, k, turned(d, q)));
     return b_matmul(&d->b, q, turned(d, k));
 }
@@ -73,11 +77,13 @@ static value_id masked(struct draw *d, const struct shape *s, value_id z)
     case 1: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, key, 4, draw_chance(d, 50)).v);
     case 2: hidden = b_binary(b, OP_LT, row, col); break;
     case 4:
-        hidden = b_binary(b, OP_EQ, b_binary(b, OP_MOD, row, v_expr(b, ELEM_I64, ex_const(d->x, 3))), v_expr(b, ELEM_I64, ex_const(d->x, 1)));
-        hidden = b_binary(b, OP_OR, hidden, b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_const(d->x, draw_int(d, 0, 3)))));
+        hidden = b_binary(b, OP_EQ, b_binary(b, OP_MOD, row, v_expr(b, ELEM_I64, ex_const(d->x, 3))),
+                          v_expr(b, ELEM_I64, ex_const(d->x, 1)));
+        hidden = b_binary(b, OP_OR, hidden,
+                          b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_const(d->x, draw_int(d, 0, 3)))));
         far = -INFINITY;
         break;
-    default:   /* whole spans of keys count for nothing */
+    default: /* whole spans of keys count for nothing */
         hidden = b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_addc(d->x, s->keys, -draw_int(d, 1, 9))));
         break;
     }
@@ -134,8 +140,13 @@ static bool build(struct draw *d)
 {
     static const int64_t sizes[] = {1, 3, 4, 7, 8, 12, 15, 16, 17, 20, 31, 32, 33, 48};
     struct exprs *x = d->x;
-    struct shape s = {ex_const(x, draw_int(d, 1, 2)), ex_const(x, draw_int(d, 1, 3)), ex_const(x, draw_int(d, 8, 70)),
-                      ex_const(x, draw_int(d, 1, 90)), ex_const(x, DRAW_PICK(d, sizes)), ex_const(x, DRAW_PICK(d, sizes)), draw_chance(d, 30)};
+    struct shape s = {ex_const(x, draw_int(d, 1, 2)),
+                      ex_const(x, draw_int(d, 1, 3)),
+                      ex_const(x, draw_int(d, 8, 70)),
+                      ex_const(x, draw_int(d, 1, 90)),
+                      ex_const(x, DRAW_PICK(d, sizes)),
+                      ex_const(x, DRAW_PICK(d, sizes)),
+                      draw_chance(d, 30)};
     if (draw_chance(d, 40)) {
         bool keys = draw_chance(d, 70);
         d->extent[0] = draw_chance(d, 5) ? 0 : draw_int(d, 1, keys ? 280 : 70);
@@ -154,7 +165,7 @@ static struct way way_of(uint64_t seed)
 {
     static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
     struct way way = {.level = 2, .layout = LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine};
-    if (seed % 5 == 0) {   /* caches so small that few keys are a span */
+    if (seed % 5 == 0) { /* caches so small that few keys are a span */
         way.machine.l1_kib = 4;
         way.machine.l2_kib = 8;
     }
@@ -212,14 +223,22 @@ static bool fused(enum change change)
     *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 7};
     d->b = (struct builder){.g = d->g, .region = {1}};
     struct exprs *x = d->x;
-    struct shape s = {ex_const(x, 1), ex_const(x, 2), ex_const(x, change == FEW_ROWS ? 3 : 33),
-                      ex_const(x, change == WRONG_AXIS ? 33 : 21), ex_const(x, 8), ex_const(x, 8), change == EMPTY_ROWS};
+    struct shape s = {ex_const(x, 1),
+                      ex_const(x, 2),
+                      ex_const(x, change == FEW_ROWS ? 3 : 33),
+                      ex_const(x, change == WRONG_AXIS ? 33 : 21),
+                      ex_const(x, 8),
+                      ex_const(x, 8),
+                      change == EMPTY_ROWS};
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         struct builder *b = &d->b;
         value_id v = operand(d, &s, s.keys, s.columns), z = b_binary_f64(b, OP_MUL, scores(d, &s), 0.5);
-        value_id p = s.empty_rows ? v_softmax_masked(b, z, last, 1) : v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
-        value_id y = b_matmul(b, p, v), read = change == SCORES_READ ? z : change == PROBABILITIES_READ ? p : (value_id){0};
+        value_id p = s.empty_rows ? v_softmax_masked(b, z, last, 1)
+                                  : v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
+        value_id y = b_matmul(b, p, v), read = change == SCORES_READ          ? z
+                                               : change == PROBABILITIES_READ ? p
+                                                                              : (value_id){0};
         single_result(d, y);
         if (read.i) {
             graph_add_result(d->g, (region_id){1}, read);
@@ -246,7 +265,8 @@ static uint32_t sliced(int64_t start)
     if (setjmp(unwind) == 0) {
         struct builder *b = &d->b;
         struct exprs *x = d->x;
-        expr_id dims[3] = {ex_const(x, 1), ex_const(x, 33), ex_const(x, 160)}, heads[4] = {dims[0], dims[1], ex_const(x, 2), ex_const(x, 16)};
+        expr_id dims[3] = {ex_const(x, 1), ex_const(x, 33), ex_const(x, 160)},
+                heads[4] = {dims[0], dims[1], ex_const(x, 2), ex_const(x, 16)};
         value_id all = draw_leaf(d, ELEM_F32, dims, 3, false).v, part[3];
         all = b_binary_f64(b, OP_ADD, all, 0.5);
         for (int64_t i = 0; i < 3; i++) {
@@ -267,9 +287,9 @@ static uint32_t sliced(int64_t start)
 static void test_slices(void **state)
 {
     (void)state;
-    assert_int_equal(sliced(0), 2);      /* the tensor, and the attention */
+    assert_int_equal(sliced(0), 2); /* the tensor, and the attention */
     assert_int_equal(sliced(16), 2);
-    assert_int_equal(sliced(8), 3);      /* values that lie across the vectors' borders are copied */
+    assert_int_equal(sliced(8), 3); /* values that lie across the vectors' borders are copied */
 }
 
 static void test_memory(void **state)
@@ -297,8 +317,8 @@ static void test_native(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_slices), cmocka_unit_test(test_loops),
-                                       cmocka_unit_test(test_native)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory), cmocka_unit_test(test_slices),
+                                       cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     bool native = argc > 3 && strcmp(argv[3], "--native") == 0;

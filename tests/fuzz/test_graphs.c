@@ -25,13 +25,17 @@
 
 enum { PASSED, FAILED, EMPTY, CRASHED };
 #if defined(__SANITIZE_ADDRESS__)
-enum { LOOPS = 80, NATIVE = 8 };     /* graphs of one run of the test: several times as slow */
+enum { LOOPS = 80, NATIVE = 8 }; /* graphs of one run of the test: several times as slow */
 #else
 enum { LOOPS = 500, NATIVE = 40 };
 #endif
 enum { SECONDS = 60, ALL = 1000, MOST_STEPS = 30 };
 
-struct subject { uint64_t seed; uint32_t n_ops, only; bool native, show, verbose, crashes; };
+struct subject {
+    uint64_t seed;
+    uint32_t n_ops, only;
+    bool native, show, verbose, crashes;
+};
 
 /* ---- comparison ---------------------------------------------------------------------------------------------------- */
 
@@ -89,10 +93,15 @@ static uint32_t sizes_of(const struct draw *d, int64_t (*size)[DRAW_SYMBOLS])
     return d->n_symbols ? MOST_SIZES : 1;
 }
 
-struct expected { enum eval_status status; struct tensor *out; const char *text; };
+struct expected {
+    enum eval_status status;
+    struct tensor *out;
+    const char *text;
+};
 
 /* One size; EMPTY when the reference fails there, and then anything may have come out but a wrong result. */
-static int compare_size(struct draw *d, const struct expected *want, bool ran, const struct tensor *have, struct strbuf *why)
+static int compare_size(struct draw *d, const struct expected *want, bool ran, const struct tensor *have,
+                        struct strbuf *why)
 {
     if (want->status != EVAL_OK)
         return EMPTY;
@@ -307,8 +316,13 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     if (argc > 2 && strcmp(argv[1], "--show") == 0) {
-        struct subject s = {strtoull(argv[2], NULL, 10), argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
-                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL, argc > 5, true, true, true};
+        struct subject s = {strtoull(argv[2], NULL, 10),
+                            argc > 3 ? (uint32_t)atoi(argv[3]) : 0,
+                            argc > 4 ? (uint32_t)atoi(argv[4]) : ALL,
+                            argc > 5,
+                            true,
+                            true,
+                            true};
         return try_ways(&s);
     }
     if (argc > 2)

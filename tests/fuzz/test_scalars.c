@@ -14,24 +14,33 @@
 
 #include "ir/target/target.h"
 
-enum { ELEMENTS = 61 };      /* whole vectors, and some more */
+enum { ELEMENTS = 61 }; /* whole vectors, and some more */
 
-static const struct scalar_row { enum op op; const char *name, *classes; uint32_t n_in; bool divides; } rows[] = {
+static const struct scalar_row {
+    enum op op;
+    const char *name, *classes;
+    uint32_t n_in;
+    bool divides;
+} rows[] = {
 #define NONE false
 #define I1(f) false
 #define I2(f) false
 #define I3(f) false
 #define D2(f) true
-#define SCALAR(id, name, operands, cost, infer, classes, real, integer, ...) {OP_##id, name, classes, operands, integer},
+#define SCALAR(id, name, operands, cost, infer, classes, real, integer, ...) \
+    {OP_##id, name, classes, operands, integer},
 #include "ir/ops/ops.def"
 };
-static const enum elem elems[] = {ELEM_F32, ELEM_F64, ELEM_F16, ELEM_I8, ELEM_I32, ELEM_I64, ELEM_U8, ELEM_U32, ELEM_U64, ELEM_BOOL};
+static const enum elem elems[] = {ELEM_F32, ELEM_F64, ELEM_F16, ELEM_I8,  ELEM_I32,
+                                  ELEM_I64, ELEM_U8,  ELEM_U32, ELEM_U64, ELEM_BOOL};
 
 /* Each operand goes through the same numbers at another pace, so that they meet. */
 static void fill(void *data, enum elem e, uint32_t operand, bool divisor)
 {
-    static const double reals[] = {0, 1, -1, 0.5, -0.75, 2.5, -2.5, 3, 100, -7.25, 0.1, 1e-3, -20, 12345.5, INFINITY, -INFINITY, NAN};
-    static const int64_t integers[] = {0, 1, -1, 2, 3, 7, -8, 31, 100, -100, 65, INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, -128, 127};
+    static const double reals[] = {0,     1,   -1,   0.5, -0.75,   2.5,      -2.5,      3,  100,
+                                   -7.25, 0.1, 1e-3, -20, 12345.5, INFINITY, -INFINITY, NAN};
+    static const int64_t integers[] = {0,    1,  -1,        2,         3,         7,         -8,   31, 100,
+                                       -100, 65, INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, -128, 127};
     static const uint32_t pace[] = {1, 3, 5};
     for (uint32_t i = 0; i < ELEMENTS; i++) {
         char *at = (char *)data + i * elem_size(e);
@@ -52,7 +61,10 @@ static bool is_near(enum elem e, const void *want, const void *have)
 {
     if (elem_class(e) != 'F')
         return memcmp(want, have, elem_size(e)) == 0;
-    double a = elem_to_f64(e, want), b = elem_to_f64(e, have), eps = e == ELEM_F16 ? 2e-3 : e == ELEM_F32 ? 2e-6 : 1e-13;
+    double a = elem_to_f64(e, want), b = elem_to_f64(e, have),
+           eps = e == ELEM_F16   ? 2e-3
+                 : e == ELEM_F32 ? 2e-6
+                                 : 1e-13;
     return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= eps * fmax(fabs(a), 1e-3);
 }
 
@@ -93,7 +105,8 @@ static void run_row(const struct scalar_row *row, enum elem e, int level, const 
     for (uint32_t i = 0; i < ELEMENTS; i++)
         if (!is_near(out, (char *)want.data + i * elem_size(out), (char *)have.data + i * elem_size(out)))
             fail_msg("%s of %s, element %u: %.9g instead of %.9g", row->name, elem_name(e), i,
-                     elem_to_f64(out, (char *)have.data + i * elem_size(out)), elem_to_f64(out, (char *)want.data + i * elem_size(out)));
+                     elem_to_f64(out, (char *)have.data + i * elem_size(out)),
+                     elem_to_f64(out, (char *)want.data + i * elem_size(out)));
     context_free(ctx);
 }
 

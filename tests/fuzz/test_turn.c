@@ -17,14 +17,17 @@
 #include "codegen/codegen.h"
 #include "ir/target/target.h"
 
-static const enum elem elems[] = {ELEM_F32, ELEM_F32, ELEM_U8, ELEM_I8, ELEM_F16, ELEM_I16, ELEM_BF16, ELEM_I64, ELEM_F64, ELEM_BOOL, ELEM_I32};
+static const enum elem elems[] = {ELEM_F32,  ELEM_F32, ELEM_U8,  ELEM_I8,   ELEM_F16, ELEM_I16,
+                                  ELEM_BF16, ELEM_I64, ELEM_F64, ELEM_BOOL, ELEM_I32};
 
 static expr_id extent(struct draw *d, int32_t rank)
 {
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 65}, few[] = {1, 2, 3, 4, 7, 8, 12, 16, 17, 19};
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 40, 65},
+                         few[] = {1, 2, 3, 4, 7, 8, 12, 16, 17, 19};
     if (d->n_symbols < DRAW_SYMBOLS && draw_chance(d, 15)) {
         d->extent[d->n_symbols] = draw_chance(d, 5) ? 0 : draw_int(d, 1, rank > 3 ? 20 : 50);
-        d->symbol[d->n_symbols] = sym_new(d->x, SYM_SHAPE, d->n_symbols ? "m" : "n", 0, draw_chance(d, 50) ? 512 : INT64_MAX);
+        d->symbol[d->n_symbols] = sym_new(d->x, SYM_SHAPE, d->n_symbols ? "m" : "n", 0,
+                                          draw_chance(d, 50) ? 512 : INT64_MAX);
         return ex_sym(d->x, d->symbol[d->n_symbols++]);
     }
     return ex_const(d->x, rank > 3 ? DRAW_PICK(d, few) : DRAW_PICK(d, sizes));
@@ -62,7 +65,7 @@ static bool build(struct draw *d)
     value_id y = build_turned(d, e, dims, perm, rank);
     if (!y.i)
         return false;
-    if (draw_chance(d, 40))      /* by way of another type */
+    if (draw_chance(d, 40)) /* by way of another type */
         y = b_convert(b, b_convert(b, y, ELEM_F32), elem_class(e) != 'F' || draw_chance(d, 50) ? ELEM_I32 : ELEM_F16);
     y = b_convert(b, y, ELEM_F32);
     if (draw_chance(d, 30))
@@ -78,7 +81,8 @@ static struct way way_of(uint64_t seed)
 {
     static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
     static const enum layout_choice layouts[] = {LAYOUT_AUTO, LAYOUT_NC16C, LAYOUT_NHWC};
-    return (struct way){.level = seed % 4 ? 2 : 0, .layout = layouts[seed / 4 % 3], .machine = target_find(names[seed % 3])->machine};
+    return (struct way){
+        .level = seed % 4 ? 2 : 0, .layout = layouts[seed / 4 % 3], .machine = target_find(names[seed % 3])->machine};
 }
 
 static double limit_of(const struct way *way)

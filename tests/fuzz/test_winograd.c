@@ -54,13 +54,13 @@ static int table_matches(uint32_t m)
     const struct winograd_form *f = winograd_form(m);
     double c[WINOGRAD_ALPHA_MAX + 1], unit[WINOGRAD_ALPHA_MAX], have[WINOGRAD_ALPHA_MAX];
     int bad = 0;
-    for (uint32_t i = 0; i < f->alpha; i++) {   /* column i of each matrix */
+    for (uint32_t i = 0; i < f->alpha; i++) { /* column i of each matrix */
         memset(unit, 0, sizeof unit);
         unit[i] = 1;
         run_side(&f->input, unit, have);
-        for (uint32_t row = 0; row < f->alpha; row++) {   /* exact: every coefficient is a short binary fraction */
+        for (uint32_t row = 0; row < f->alpha; row++) { /* exact: every coefficient is a short binary fraction */
             polynomial(f, row, c);
-            bad += have[row] != (m == 2 && row == 0 ? -c[i] : c[i]);   /* 0 - 2 is cheaper: G has the sign */
+            bad += have[row] != (m == 2 && row == 0 ? -c[i] : c[i]); /* 0 - 2 is cheaper: G has the sign */
         }
         run_side(&f->output, unit, have);
         for (uint32_t k = 0; k < f->m; k++)
@@ -85,7 +85,7 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
 {
     int32_t rank;
     const expr_id *dims = b_dims(&d->b, x, &rank);
-    expr_id taps = ex_const(d->x, draw_chance(d, 20) ? 1 : 3);     /* 1: tiles that begin in one row and end in another */
+    expr_id taps = ex_const(d->x, draw_chance(d, 20) ? 1 : 3); /* 1: tiles that begin in one row and end in another */
     expr_id w[4] = {ex_const(d->x, channels), dims[1], taps, taps}, lo[2], hi[2];
     const int64_t one[2] = {1, 1};
     for (int i = 0; i < 2; i++) {
@@ -93,7 +93,7 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
         lo[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, 0, 2));
         hi[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, least, least + 2));
     }
-    struct attr a[] = {attr_ints("strides", one, 2), attr_exprs("lo", lo, 2), attr_exprs("hi", hi, 2),
+    struct attr a[] = {attr_ints("strides", one, 2),   attr_exprs("lo", lo, 2),   attr_exprs("hi", hi, 2),
                        attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", 1)};
     value_id in[2] = {x, draw_leaf(d, ELEM_F32, w, 4, true).v};
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
@@ -117,8 +117,9 @@ static value_id windowed(struct draw *d, value_id x, int64_t channels)
         lo[i] = ex_const(d->x, draw_int(d, 0, 3));
         hi[i] = ex_const(d->x, draw_int(d, least, least + 2));
     }
-    struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", lo, 2), attr_exprs("hi", hi, 2),
-                       attr_ints("dilations", dilations, 2), attr_ints("xdil", one, 2), attr_int("groups", depthwise ? c : 1)};
+    struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", lo, 2),
+                       attr_exprs("hi", hi, 2),          attr_ints("dilations", dilations, 2),
+                       attr_ints("xdil", one, 2),        attr_int("groups", depthwise ? c : 1)};
     value_id in[2] = {x, draw_leaf(d, ELEM_F32, w, 4, true).v};
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }
@@ -140,7 +141,9 @@ static value_id mapped(struct draw *d, value_id x)
 
 /* Small images with any number of channels; so many channels that transformed weights come in slices; so many tiles that
  * they are kept from open on. */
-struct kind { int64_t channels[10], least, most; };
+struct kind {
+    int64_t channels[10], least, most;
+};
 static const struct kind kinds[] = {
     {{8, 9, 16, 17, 24, 31, 32, 33, 40, 48}, 1, 14},
     {{64, 72, 80, 96, 100, 112, 128, 144, 160, 192}, 1, 6},
@@ -158,7 +161,8 @@ static bool build(struct draw *d)
     if (symbolic)
         d->symbol[d->n_symbols++] = sym_new(d->x, SYM_SHAPE, "n", 1, draw_chance(d, 50) ? 64 : INT64_MAX);
     bool batch = draw_chance(d, 60);
-    expr_id dims[4] = {ex_const(d->x, n), ex_const(d->x, channels[draw_int(d, 0, most)]), ex_const(d->x, h), ex_const(d->x, w)};
+    expr_id dims[4] = {ex_const(d->x, n), ex_const(d->x, channels[draw_int(d, 0, most)]), ex_const(d->x, h),
+                       ex_const(d->x, w)};
     if (symbolic)
         dims[batch ? 0 : draw_int(d, 2, 3)] = ex_sym(d->x, d->symbol[0]);
     value_id x = draw_leaf(d, ELEM_F32, dims, 4, false).v;
@@ -187,8 +191,11 @@ static bool build(struct draw *d)
 static struct way way_of(uint64_t seed)
 {
     static const char *const names[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
-    return (struct way){.level = 2, .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO, .machine = target_find(names[seed % 3])->machine,
-                        .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3), .weights = (enum winograd_source)(seed / 9 % 4)};
+    return (struct way){.level = 2,
+                        .layout = seed % 7 == 0 ? LAYOUT_NHWC : LAYOUT_AUTO,
+                        .machine = target_find(names[seed % 3])->machine,
+                        .winograd = 2 + 2 * (uint32_t)(seed / 3 % 3),
+                        .weights = (enum winograd_source)(seed / 9 % 4)};
 }
 
 static double limit_of(const struct way *way)
@@ -221,10 +228,12 @@ static void test_native(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_loops), cmocka_unit_test(test_native)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tables), cmocka_unit_test(test_loops),
+                                       cmocka_unit_test(test_native)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     if (argc > 2)
-        return single_many(&convolutions, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10), argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
+        return single_many(&convolutions, strtoull(argv[1], NULL, 10), strtoull(argv[2], NULL, 10),
+                           argc > 3 && strcmp(argv[3], "--native") == 0) > 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,10 +18,10 @@ struct loops {
     struct module *m;
     struct context *ctx;
     struct arena *arena;
-    int64_t *symbols;            /* by sym_id */
+    int64_t *symbols; /* by sym_id */
     char *arena_base, *weights, *constants;
     int64_t arena_bytes;
-    struct lfunc **kernel;       /* parsed */
+    struct lfunc **kernel; /* parsed */
     struct tensor *out;
     struct strbuf *why;
 };
@@ -90,7 +90,8 @@ static int64_t call_sort(const struct linterp_arg *a)
         }
         for (int64_t i = 0; i < n; i++) {
             if (a[2].buffer.data)
-                memcpy((char *)a[2].buffer.data + (base + i * inner) * size, src + (base + order[i] * inner) * size, size);
+                memcpy((char *)a[2].buffer.data + (base + i * inner) * size, src + (base + order[i] * inner) * size,
+                       size);
             if (a[3].buffer.data)
                 memcpy((char *)a[3].buffer.data + (base + i * inner) * 8, &order[i], 8);
         }
@@ -99,7 +100,8 @@ static int64_t call_sort(const struct linterp_arg *a)
 }
 
 /* The number of elements that are not zero; their indices into dst (i64 [rank, count]) when it is given. */
-static int64_t nonzero(enum elem e, const char *src, int64_t total, int64_t rank, const int64_t *dims, int64_t *dst, int64_t count)
+static int64_t nonzero(enum elem e, const char *src, int64_t total, int64_t rank, const int64_t *dims, int64_t *dst,
+                       int64_t count)
 {
     int64_t found = 0;
     for (int64_t i = 0; i < total; i++) {
@@ -152,8 +154,10 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
     if (!strcmp(name, "mcc_rt_nonzero_count"))
         return nonzero((enum elem)a[0].index, a[1].buffer.data, a[2].index, 0, NULL, NULL, 0);
     if (!strcmp(name, "mcc_rt_nonzero"))
-        return nonzero((enum elem)a[0].index, a[1].buffer.data, a[4].buffer.data ? tensor_count(&(struct tensor){
-                       .rank = (int32_t)a[2].index, .dims = a[3].buffer.data}) : 0,
+        return nonzero((enum elem)a[0].index, a[1].buffer.data,
+                       a[4].buffer.data
+                           ? tensor_count(&(struct tensor){.rank = (int32_t)a[2].index, .dims = a[3].buffer.data})
+                           : 0,
                        a[2].index, a[3].buffer.data, a[4].buffer.data, a[5].index);
     strbuf_printf(l->why, "call of %s", name);
     *failed = true;
@@ -174,7 +178,8 @@ static void clip(struct loops *l, struct karg a, struct lbuffer *b)
     const struct storage *s = &l->m->storage[v.i];
     if (s->place == PLACE_WEIGHTS && (int64_t)l->m->weights.data[s->buffer].bytes < b->bytes)
         b->bytes = (int64_t)l->m->weights.data[s->buffer].bytes;
-    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) && bytes - start < b->bytes)
+    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) &&
+        bytes - start < b->bytes)
         b->bytes = bytes - start;
 }
 
@@ -204,7 +209,8 @@ static bool derive_constants(struct loops *l)
     l->constants = memory(l->arena, (int64_t)l->m->prepared_bytes, 0xff);
     if (!l->m->prepare)
         return true;
-    struct linterp_arg args[2] = {{{l->weights, (int64_t)l->m->weights_bytes}, 0}, {{l->constants, (int64_t)l->m->prepared_bytes}, 0}};
+    struct linterp_arg args[2] = {{{l->weights, (int64_t)l->m->weights_bytes}, 0},
+                                  {{l->constants, (int64_t)l->m->prepared_bytes}, 0}};
     struct linterp_host host = {.user = l, .launch = on_derive};
     struct linterp_result r = lf_interpret(l->m->prepare, args, 0, 1, &host);
     if (r.code)
@@ -233,7 +239,7 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
         if (l->m->kernels.data[k].args.data[i].value.i)
             clip(l, l->m->kernels.data[k].args.data[i], &args[i].buffer);
     int64_t step = count < 4 ? 1 : count / 4;
-    struct linterp_host host = {.user = l, .call = on_call};   /* the kernel of a loop asks whether the run goes on */
+    struct linterp_host host = {.user = l, .call = on_call}; /* the kernel of a loop asks whether the run goes on */
     for (int64_t end = count; end > 0; end -= step) {
         struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, &host);
         if (r.code) {
@@ -275,7 +281,7 @@ static bool run_plan_function(struct loops *l)
         int64_t *n = NEW_ARRAY(l->arena, int64_t, t->rank + 1);
         for (int32_t i = 0; i < t->rank; i++) {
             n[i] = out[at++];
-            if (n[i] < 0 && !late_type(l->ctx->exprs, t)) {   /* an assertion of the program is going to fail */
+            if (n[i] < 0 && !late_type(l->ctx->exprs, t)) { /* an assertion of the program is going to fail */
                 strbuf_printf(l->why, "output %u has a dim of %lld", k, (long long)n[i]);
                 return false;
             }
@@ -285,7 +291,9 @@ static bool run_plan_function(struct loops *l)
     return true;
 }
 
-struct sink { char *at; };
+struct sink {
+    char *at;
+};
 static bool put_weights(void *sink, const void *p, size_t n)
 {
     struct sink *s = sink;
@@ -323,9 +331,10 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     return n;
 }
 
-enum { GRAIN_NS = 40000 };     /* threads share even the smallest kernels */
+enum { GRAIN_NS = 40000 }; /* threads share even the smallest kernels */
 
-struct compilation *stages_of_way(struct context *ctx, struct graph *g, const struct way *w, const char *last, const char *path, struct strbuf *why)
+struct compilation *stages_of_way(struct context *ctx, struct graph *g, const struct way *w, const char *last,
+                                  const char *path, struct strbuf *why)
 {
     static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
     struct options *o = NEW(&ctx->session, struct options);
@@ -338,7 +347,8 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
     o->target = w->native ? NULL : "x86_64";
     o->layout = layouts[w->layout];
     o->verify_each = true;
-    *c = (struct compilation){.ctx = ctx, .options = o, .output = path, .last = last, .graph = g, .machine = w->native ? NULL : &w->machine};
+    *c = (struct compilation){
+        .ctx = ctx, .options = o, .output = path, .last = last, .graph = g, .machine = w->native ? NULL : &w->machine};
     if (module_begin(c)) {
         c->module->winograd = w->winograd;
         c->module->winograd_weights = w->weights;

@@ -34,7 +34,8 @@ void native_close(struct native *);
 
 /* Runs the stages of the table on a legal graph from merge-constants to `last` (NULL: to the artifact at `path`), as the way says; NULL
  * when why says what broke. */
-struct compilation *stages_of_way(struct context *, struct graph *, const struct way *, const char *last, const char *path, struct strbuf *why);
+struct compilation *stages_of_way(struct context *, struct graph *, const struct way *, const char *last,
+                                  const char *path, struct strbuf *why);
 
 /* Element counts and memory for a result; data starts off alignments larger than the element's. */
 void *memory_odd(struct arena *, int64_t bytes, uint32_t size);

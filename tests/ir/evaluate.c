@@ -13,7 +13,7 @@ void bench_open(struct bench *t)
     assert_non_null(t->ctx);
     t->g = graph_new(t->ctx);
     t->g->legal = true;
-    t->b = (struct builder){ .g = t->g, .region = { 1 } };
+    t->b = (struct builder){.g = t->g, .region = {1}};
 }
 
 void bench_close(struct bench *t)
@@ -28,8 +28,8 @@ const char *last_error(const struct context *ctx)
 
 struct tensor tensor_parse(struct context *ctx, const char *text)
 {
-    struct tensor t = { .kind = TYPE_TENSOR, .present = true };
-    char name[16] = { 0 };
+    struct tensor t = {.kind = TYPE_TENSOR, .present = true};
+    char name[16] = {0};
     size_t len = strcspn(text, " :");
     int64_t count = 1;
     memcpy(name, text, len);
@@ -43,7 +43,7 @@ struct tensor tensor_parse(struct context *ctx, const char *text)
         count *= t.dims[t.rank++];
     }
     p += *p == ':';
-    t.data = NEW_ARRAY(&ctx->session, char, (size_t)count * elem_size(t.elem) + 16);
+    t.data = NEW_ARRAY(&ctx->session, char, (size_t)count *elem_size(t.elem) + 16);
     for (int64_t i = 0; i < count; i++) {
         char *to = (char *)t.data + (size_t)i * elem_size(t.elem);
         if (elem_class(t.elem) == 'F')
@@ -65,9 +65,9 @@ static value_id add_input(struct bench *t, struct type type, const struct tensor
     uint32_t n = t->g->inputs.n;
     assert_true(n < COUNT_OF(t->inputs));
     snprintf(name, sizeof name, "in%u", n);
-    value_id v = graph_param(t->g, (region_id){ 1 }, type, name);
+    value_id v = graph_param(t->g, (region_id){1}, type, name);
     t->inputs[n] = *fed;
-    VEC_PUSH(&t->g->arena, &t->g->inputs, ((struct port){ arena_strdup(&t->g->arena, name), NULL, v }));
+    VEC_PUSH(&t->g->arena, &t->g->inputs, ((struct port){arena_strdup(&t->g->arena, name), NULL, v}));
     return v;
 }
 
@@ -77,7 +77,7 @@ value_id bench_input(struct bench *t, const char *text)
     expr_id dims[RANK_MAX];
     for (int32_t i = 0; i < fed.rank; i++)
         dims[i] = ex_const(t->ctx->exprs, fed.dims[i]);
-    return add_input(t, (struct type){ .kind = TYPE_TENSOR, .elem = fed.elem, .rank = fed.rank, .dims = dims }, &fed);
+    return add_input(t, (struct type){.kind = TYPE_TENSOR, .elem = fed.elem, .rank = fed.rank, .dims = dims}, &fed);
 }
 
 value_id bench_symbolic(struct bench *t, const char *dims, const char *text)
@@ -91,7 +91,7 @@ value_id bench_symbolic(struct bench *t, const char *dims, const char *text)
         const char *p = word;
         list[rank++] = ex_parse(t->ctx->exprs, &p, true);
     }
-    return add_input(t, (struct type){ .kind = TYPE_TENSOR, .elem = fed.elem, .rank = rank, .dims = list }, &fed);
+    return add_input(t, (struct type){.kind = TYPE_TENSOR, .elem = fed.elem, .rank = rank, .dims = list}, &fed);
 }
 
 value_id bench_const(struct bench *t, const char *text)
@@ -121,7 +121,7 @@ static struct attr attr_parse(struct bench *t, char kind, const char *name, char
     if (kind == 'I' || kind == 'E') {
         for (char *item = strsep(&rest, ","); item && *item; item = rest ? strsep(&rest, ",") : NULL, n++) {
             ints[n] = strtoll(item, NULL, 0);
-            exprs[n] = kind == 'E' ? expr_parse(t, item) : (expr_id){ 0 };
+            exprs[n] = kind == 'E' ? expr_parse(t, item) : (expr_id){0};
         }
         return kind == 'I' ? attr_ints(name, ints, n) : attr_exprs(name, exprs, n);
     }
@@ -200,7 +200,7 @@ void tensor_expect(struct context *ctx, const char *what, const struct tensor *t
 
 void bench_expect(struct bench *t, value_id v, const char *text)
 {
-    struct tensor out = { 0 };
+    struct tensor out = {0};
     const char *why = "";
     assert_true(v.i != 0);
     enum eval_status status = bench_eval(t, v, &out, &why);

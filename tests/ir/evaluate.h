@@ -32,7 +32,8 @@ value_id bench_symbolic(struct bench *, const char *dims, const char *text);
 value_id bench_const(struct bench *, const char *text);
 uint32_t attrs_parse(struct bench *, enum op, const char *text, struct attr out[OP_ATTR_MAX]);
 /* One node; n_out results. */
-bool bench_op(struct bench *, enum op, const char *attrs, const value_id *in, uint32_t n_in, value_id *out, uint32_t n_out);
+bool bench_op(struct bench *, enum op, const char *attrs, const value_id *in, uint32_t n_in, value_id *out,
+              uint32_t n_out);
 /* Interprets the graph and keeps the value. */
 enum eval_status bench_eval(struct bench *, value_id, struct tensor *out, const char **text);
 /* Fails the test unless the tensor is what the text says (floats: relative 2e-6 of f32, or the same NaN). */

@@ -63,7 +63,8 @@ static void rendering(void **state)
     (void)state;
     struct context *ctx = context_new();
     ctx->model_path = "dir/net.onnx";
-    src_id named = source_add(ctx, (struct source){.name = "conv1", .op = "Conv", .domain = "", .version = 11, .output = "y"});
+    src_id named = source_add(
+        ctx, (struct source){.name = "conv1", .op = "Conv", .domain = "", .version = 11, .output = "y"});
     src_id bare = source_add(ctx, (struct source){.name = "", .op = "Foo", .domain = "com.x", .output = "y"});
     error_model(ctx, named, "stride %d", 0);
     error_at(ctx, FAIL_LIMIT, (src_id){0}, "w", "too large");
@@ -99,10 +100,15 @@ static void counting(void **state)
 static void hostile_names(void **state)
 {
     (void)state;
-    static const struct { const char *in, *out; } rows[] = {
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
         {"a\nb\x1b[31m\x7f", "a\\x0ab\\x1b[31m\\x7f"},
         {"\xff\xc0\x80", "\\xff\\xc0\\x80"},
-        {"\xe2\x80\xae" "txt.exe", "\\xe2\\x80\\xae" "txt.exe"},
+        {"\xe2\x80\xae"
+         "txt.exe",
+         "\\xe2\\x80\\xae"
+         "txt.exe"},
         {"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
         {"\xed\xa0\x80 \xf4\x90\x80\x80 \xc2\x85", "\\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xc2\\x85"},
         {"cut \xe2\x82", "cut \\xe2\\x82"},
@@ -127,7 +133,8 @@ static void long_lines(void **state)
     memset(name, '\x01', 100000);
     name[100000] = 0;
     ctx->model_path = name;
-    src_id src = source_add(ctx, (struct source){.name = name, .op = name, .domain = name, .version = 3, .output = name});
+    src_id src = source_add(ctx,
+                            (struct source){.name = name, .op = name, .domain = name, .version = 3, .output = name});
     error_at(ctx, FAIL_MODEL, src, name, "%s", name);
     assert_true(strlen(shown(ctx, 0)) < 1000);
     assert_null(strchr(shown(ctx, 0), '\x01'));
@@ -156,8 +163,8 @@ static void quoting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas),        cmocka_unit_test(huge_array), cmocka_unit_test(rendering),
-        cmocka_unit_test(counting),      cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
+        cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
+        cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
         cmocka_unit_test(quoting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

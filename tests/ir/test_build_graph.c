@@ -34,11 +34,11 @@ static void test_identities(void **state)
     struct bench t;
     (void)state;
     bench_open(&t);
-    value_id x = bench_symbolic(&t, "n 3", "f32 2x3: 1 2 3 4 5 6"), none = { 0 };
+    value_id x = bench_symbolic(&t, "n 3", "f32 2x3: 1 2 3 4 5 6"), none = {0};
     int32_t rank;
     const expr_id *dims = b_dims(&t.b, x, &rank);
-    expr_id zeros[2] = { num(&t, 0), num(&t, 0) };
-    int64_t same[2] = { 0, 1 }, ones[2] = { 1, 1 };
+    expr_id zeros[2] = {num(&t, 0), num(&t, 0)};
+    int64_t same[2] = {0, 1}, ones[2] = {1, 1};
     assert_int_equal(b_reshape(&t.b, x, dims, 2).i, x.i);
     assert_int_equal(b_broadcast(&t.b, x, dims, 2).i, x.i);
     assert_int_equal(b_transpose(&t.b, x, same).i, x.i);
@@ -51,8 +51,8 @@ static void test_identities(void **state)
     assert_int_equal(t.g->nodes.n, 1);
     /* the same type, but something moves */
     value_id sq = bench_input(&t, "f32 2x2: 1 2 3 4");
-    int64_t swap[2] = { 1, 0 }, back[2] = { -1, 1 };
-    expr_id two[2] = { num(&t, 2), num(&t, 2) }, starts[2] = { num(&t, 1), num(&t, 0) };
+    int64_t swap[2] = {1, 0}, back[2] = {-1, 1};
+    expr_id two[2] = {num(&t, 2), num(&t, 2)}, starts[2] = {num(&t, 1), num(&t, 0)};
     assert_int_not_equal(b_transpose(&t.b, sq, swap).i, sq.i);
     bench_expect(&t, b_slice(&t.b, sq, starts, two, back), "f32 2x2: 3 4 1 2");
     bench_close(&t);
@@ -65,7 +65,7 @@ static void test_broadcast_dims(void **state)
     bench_open(&t);
     expr_id n = sym(&t, "n", 1, INT64_MAX), m = sym(&t, "m", 1, INT64_MAX), big = sym(&t, "big", 2, 9), out[4];
     /* decided without the run */
-    expr_id a[3] = { n, num(&t, 1), num(&t, 5) }, b[2] = { num(&t, 7), num(&t, 1) };
+    expr_id a[3] = {n, num(&t, 1), num(&t, 5)}, b[2] = {num(&t, 7), num(&t, 1)};
     assert_int_equal(b_broadcast_dims(&t.b, a, 3, b, 2, out), 3);
     assert_true(out[0].i == n.i && ex_is(t.ctx->exprs, out[1], 7) && ex_is(t.ctx->exprs, out[2], 5));
     assert_int_equal(b_broadcast_dims(&t.b, &n, 1, &n, 1, out), 1);
@@ -79,7 +79,7 @@ static void test_broadcast_dims(void **state)
     assert_int_equal(ex_kind(t.ctx->exprs, out[0]), EX_SELECT);
     assert_int_equal(count_nodes(&t, OP_ASSERT), 2);
     /* refused: both shapes are named */
-    expr_id c[2] = { n, num(&t, 3) }, d[1] = { num(&t, 4) };
+    expr_id c[2] = {n, num(&t, 3)}, d[1] = {num(&t, 4)};
     assert_int_equal(b_broadcast_dims(&t.b, c, 2, d, 1, out), -1);
     assert_non_null(strstr(last_error(t.ctx), "shapes [n, 3] and [4] do not broadcast"));
     bench_close(&t);
@@ -88,11 +88,14 @@ static void test_broadcast_dims(void **state)
 /* One graph, three runs: which operand is stretched is the run's decision. */
 static void test_symbolic_binary(void **state)
 {
-    static const struct { const char *x, *y, *want; enum eval_status status; } cases[] = {
-        { "f32 2: 1 2", "f32 2: 10 20", "f32 2: 11 22", EVAL_OK },
-        { "f32 1: 1", "f32 2: 10 20", "f32 2: 11 21", EVAL_OK },
-        { "f32 3: 1 2 3", "f32 1: 10", "f32 3: 11 12 13", EVAL_OK },
-        { "f32 3: 1 2 3", "f32 2: 10 20", NULL, EVAL_SHAPE },
+    static const struct {
+        const char *x, *y, *want;
+        enum eval_status status;
+    } cases[] = {
+        {"f32 2: 1 2", "f32 2: 10 20", "f32 2: 11 22", EVAL_OK},
+        {"f32 1: 1", "f32 2: 10 20", "f32 2: 11 21", EVAL_OK},
+        {"f32 3: 1 2 3", "f32 1: 10", "f32 3: 11 12 13", EVAL_OK},
+        {"f32 3: 1 2 3", "f32 2: 10 20", NULL, EVAL_SHAPE},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -116,13 +119,14 @@ static void test_shape_arithmetic(void **state)
     uint32_t n;
     (void)state;
     bench_open(&t);
-    value_id x = bench_symbolic(&t, "n h w", "f32 2x3x4: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24");
+    value_id x = bench_symbolic(&t, "n h w",
+                                "f32 2x3x4: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24");
     value_id shape = b_shape_of(&t.b, x);
     value_id h = b_gather(&t.b, shape, b_scalar_i64(&t.b, ELEM_I64, 1), 0);
     value_id w = b_gather(&t.b, shape, b_scalar_i64(&t.b, ELEM_I64, -1), 0);
     value_id hw = b_unsqueeze(&t.b, b_binary(&t.b, OP_MUL, h, w), 0);
     value_id batch = b_slice_axis(&t.b, shape, 0, num(&t, 0), num(&t, 1));
-    value_id parts[2] = { batch, hw }, to = b_concat(&t.b, parts, 2, 0);
+    value_id parts[2] = {batch, hw}, to = b_concat(&t.b, parts, 2, 0);
     to = b_convert(&t.b, b_convert(&t.b, to, ELEM_I32), ELEM_I64);
     const expr_id *e = b_elems(&t.b, to, 0, INT64_MAX, &n);
     assert_int_equal(n, 2);
@@ -141,7 +145,7 @@ static void test_lattice(void **state)
     (void)state;
     bench_open(&t);
     value_id a = bench_const(&t, "i64 2x3: 1 2 3 4 5 6");
-    int64_t perm[2] = { 1, 0 }, axis = 0;
+    int64_t perm[2] = {1, 0}, axis = 0;
     value_id v = b_reduce(&t.b, b_transpose(&t.b, a, perm), &axis, 1, "sum", false);
     const expr_id *e = b_elems(&t.b, v, INT64_MIN, INT64_MAX, &n);
     assert_true(n == 2 && ex_is(t.ctx->exprs, e[0], 6) && ex_is(t.ctx->exprs, e[1], 15));
@@ -178,7 +182,7 @@ static void test_poison(void **state)
     assert_int_equal(t.ctx->n_errors, 1);
     assert_int_equal(t.ctx->fail, FAIL_MODEL);
     bad = b_clamp(&t.b, b_matmul(&t.b, b_select(&t.b, bad, x, x), x), 0, 6);
-    bad = b_concat(&t.b, (value_id[]){ x, bad }, 2, 0);
+    bad = b_concat(&t.b, (value_id[]){x, bad}, 2, 0);
     bad = b_mean(&t.b, b_unsqueeze(&t.b, b_convert(&t.b, bad, ELEM_F64), 0), NULL, 0, true);
     assert_int_equal(b_shape_of(&t.b, bad).i, 0);
     assert_int_equal(b_dim(&t.b, bad, 0).i, 0);
@@ -188,15 +192,17 @@ static void test_poison(void **state)
 
 static void test_matmul(void **state)
 {
-    static const struct { const char *x, *y, *want; } cases[] = {
-        { "f32 2: 1 2", "f32 2: 3 4", "f32: 11" },
-        { "f32 2x2: 1 2 3 4", "f32 2: 1 10", "f32 2: 21 43" },
-        { "f32 2: 1 10", "f32 2x2: 1 2 3 4", "f32 2: 31 42" },
-        { "f32 2x2: 1 2 3 4", "f32 2x1: 1 10", "f32 2x1: 21 43" },
-        { "f32 2x1x2: 1 2 3 4", "f32 2x1: 1 10", "f32 2x1x1: 21 43" },
-        { "f32 2x1x2: 1 2 3 4", "f32 2x2x1: 1 10 2 20", "f32 2x1x1: 21 86" },
-        { "f32 1x2: 1 2", "f32 2x2x1: 1 10 2 20", "f32 2x1x1: 21 42" },
-        { "f32 2x1x1x2: 1 2 3 4", "f32 1x1x2x1: 1 10", "f32 2x1x1x1: 21 43" },
+    static const struct {
+        const char *x, *y, *want;
+    } cases[] = {
+        {"f32 2: 1 2", "f32 2: 3 4", "f32: 11"},
+        {"f32 2x2: 1 2 3 4", "f32 2: 1 10", "f32 2: 21 43"},
+        {"f32 2: 1 10", "f32 2x2: 1 2 3 4", "f32 2: 31 42"},
+        {"f32 2x2: 1 2 3 4", "f32 2x1: 1 10", "f32 2x1: 21 43"},
+        {"f32 2x1x2: 1 2 3 4", "f32 2x1: 1 10", "f32 2x1x1: 21 43"},
+        {"f32 2x1x2: 1 2 3 4", "f32 2x2x1: 1 10 2 20", "f32 2x1x1: 21 86"},
+        {"f32 1x2: 1 2", "f32 2x2x1: 1 10 2 20", "f32 2x1x1: 21 42"},
+        {"f32 2x1x1x2: 1 2 3 4", "f32 1x1x2x1: 1 10", "f32 2x1x1x1: 21 43"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -211,7 +217,7 @@ static void test_matmul(void **state)
 static void test_vocabulary(void **state)
 {
     struct bench t;
-    int64_t axes[1] = { 1 };
+    int64_t axes[1] = {1};
     (void)state;
     bench_open(&t);
     value_id x = bench_input(&t, "f32 2x2: 1 3 5 nan"), n = bench_symbolic(&t, "n", "f32 4: 1 2 3 6");

@@ -110,7 +110,7 @@ static value_id random_pad(struct bench *t, value_id v)
     }
     as_exprs(t, lo, rank, los);
     as_exprs(t, hi, rank, his);
-    value_id fill = below(2) ? b_scalar_f64(&t->b, ELEM_F32, 7) : (value_id){ 0 };
+    value_id fill = below(2) ? b_scalar_f64(&t->b, ELEM_F32, 7) : (value_id){0};
     return b_pad(&t->b, v, fill, los, his, below(6) ? "constant" : "edge");
 }
 
@@ -122,14 +122,14 @@ static value_id random_concat(struct bench *t, value_id v)
         return v;
     uint32_t axis = below((uint32_t)rank);
     dims[axis] = 1 + below(3);
-    value_id parts[3] = { random_constant(t, dims, rank), v, random_constant(t, dims, rank) };
+    value_id parts[3] = {random_constant(t, dims, rank), v, random_constant(t, dims, rank)};
     return b_concat(&t->b, parts, 3, (int32_t)axis);
 }
 
 /* With a constant of some of v's dims, broadcast: what folding a scale into weights looks like. */
 static value_id random_binary(struct bench *t, value_id v)
 {
-    static const enum op ops[] = { OP_ADD, OP_SUB, OP_MUL, OP_MAX };
+    static const enum op ops[] = {OP_ADD, OP_SUB, OP_MUL, OP_MAX};
     int64_t dims[RANK_MAX];
     int32_t rank = static_dims(t, v, dims);
     for (int32_t i = 0; i < rank; i++)
@@ -158,13 +158,15 @@ static value_id random_other(struct bench *t, value_id v)
     case 0: return b_unary(&t->b, OP_NEG, v);
     case 1: return b_convert(&t->b, b_convert(&t->b, v, ELEM_I32), ELEM_F32);
     case 2: return value_type(t->g, v)->rank > 2 ? b_reduce(&t->b, v, &axis, 1, "max", false) : v;
-    default: return b_select(&t->b, b_binary(&t->b, OP_LT, v, b_splat_like(&t->b, v, 60)), v, b_unary(&t->b, OP_NEG, v));
+    default:
+        return b_select(&t->b, b_binary(&t->b, OP_LT, v, b_splat_like(&t->b, v, 60)), v, b_unary(&t->b, OP_NEG, v));
     }
 }
 
 typedef value_id random_fn(struct bench *, value_id);
 static random_fn *const steps[] = {
-    random_transpose, random_reshape, random_slice, random_pad, random_concat, random_binary, random_broadcast, random_other,
+    random_transpose, random_reshape, random_slice,     random_pad,
+    random_concat,    random_binary,  random_broadcast, random_other,
 };
 
 static int64_t count_of(struct bench *t, value_id v)
@@ -201,7 +203,8 @@ static void try_expression(uint64_t seed)
         if (!const_read(t.g, v, first, size, got))
             fail_msg("seed %llu: %s", (unsigned long long)seed, last_error(t.ctx));
         if (memcmp(got, (float *)want.data + first, (size_t)size * sizeof *got) != 0)
-            fail_msg("seed %llu: elements %lld + %lld differ", (unsigned long long)seed, (long long)first, (long long)size);
+            fail_msg("seed %llu: elements %lld + %lld differ", (unsigned long long)seed, (long long)first,
+                     (long long)size);
     }
     free(got);
     bench_close(&t);
@@ -253,7 +256,7 @@ static void test_folding_is_bounded(void **state)
     struct bench t;
     (void)state;
     bench_open(&t);
-    expr_id dims[2] = { ex_const(t.ctx->exprs, 1 << 20), ex_const(t.ctx->exprs, 1 << 10) };
+    expr_id dims[2] = {ex_const(t.ctx->exprs, 1 << 20), ex_const(t.ctx->exprs, 1 << 10)};
     value_id big = b_broadcast(&t.b, bench_const(&t, "f32: 3"), dims, 2);
     float got[4];
     assert_true(value_is_const(t.g, big));
@@ -272,7 +275,7 @@ static void test_dear_ones_are_folded_small(void **state)
     float got[4];
     (void)state;
     bench_open(&t);
-    expr_id dims[2] = { ex_const(t.ctx->exprs, 1 << 29), ex_const(t.ctx->exprs, 2) };
+    expr_id dims[2] = {ex_const(t.ctx->exprs, 1 << 29), ex_const(t.ctx->exprs, 2)};
     value_id dear = bench_const(&t, "f32 2: 3 -5");
     for (int k = 0; k < 99; k++)
         dear = b_unary(&t.b, OP_NEG, dear);
@@ -319,11 +322,14 @@ static void test_settling(void **state)
     for (int read = 0; read < 2; read++)
         for (int traps = 0; traps < 2; traps++) {
             struct bench t;
-            int64_t all[1] = { 0 };
+            int64_t all[1] = {0};
             bench_open(&t);
-            value_id in = bench_symbolic(&t, "n", "i16 3: 1 2 3"), c = bench_const(&t, traps ? "i16 3: 0 0 0" : "i16 3: 5 5 5");
+            value_id in = bench_symbolic(&t, "n", "i16 3: 1 2 3"),
+                     c = bench_const(&t, traps ? "i16 3: 0 0 0" : "i16 3: 5 5 5");
             value_id sum = b_reduce(&t.b, b_binary(&t.b, OP_DIV, c, c), all, 1, "sum", false);
-            graph_add_result(t.g, t.b.region, read ? b_binary(&t.b, OP_MUL, in, b_broadcast(&t.b, sum, value_type(t.g, in)->dims, 1)) : in);
+            graph_add_result(t.g, t.b.region,
+                             read ? b_binary(&t.b, OP_MUL, in, b_broadcast(&t.b, sum, value_type(t.g, in)->dims, 1))
+                                  : in);
             assert_int_equal(constants_settle(t.g), !(read && traps));
             assert_int_equal(t.ctx->n_errors, read && traps);
             if (read && traps)

@@ -8,12 +8,12 @@ static struct type tensor_type(struct bench *t, enum elem elem, const int64_t *d
     expr_id *list = NEW_ARRAY(&t->ctx->session, expr_id, rank + 1);
     for (int32_t i = 0; i < rank; i++)
         list[i] = ex_const(t->ctx->exprs, dims[i]);
-    return (struct type){ .kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list };
+    return (struct type){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
 }
 
 static struct builder in_region(struct bench *t, region_id r)
 {
-    return (struct builder){ .g = t->g, .region = r };
+    return (struct builder){.g = t->g, .region = r};
 }
 
 static enum eval_status status_of(struct bench *t, value_id v, const char **text)
@@ -31,10 +31,10 @@ static void test_if(void **state)
         bench_open(&t);
         value_id c = bench_input(&t, cond ? "bool: 1" : "bool: 0"), x = bench_input(&t, "f32 2: 3 4");
         struct type out = *value_type(t.g, x);
-        assert_true(op_infer(t.g, OP_IF, (src_id){ 0 }, &c, 1, NULL, 0, &out, 1));
-        node_id n = graph_append(t.g, (region_id){ 1 }, OP_IF, (src_id){ 0 }, &c, 1, NULL, 0, &out, 1);
+        assert_true(op_infer(t.g, OP_IF, (src_id){0}, &c, 1, NULL, 0, &out, 1));
+        node_id n = graph_append(t.g, (region_id){1}, OP_IF, (src_id){0}, &c, 1, NULL, 0, &out, 1);
         for (int k = 0; k < 2; k++) {
-            region_id r = graph_region(t.g, (region_id){ 1 }, n);
+            region_id r = graph_region(t.g, (region_id){1}, n);
             struct builder b = in_region(&t, r);
             graph_add_result(t.g, r, b_binary(&b, k ? OP_MUL : OP_ADD, x, x));
         }
@@ -49,14 +49,14 @@ static node_id build_loop(struct bench *t, value_id trip_count, value_id stop)
     struct exprs *ex = t->ctx->exprs;
     value_id init = bench_input(t, "i64: 0");
     expr_id trips = ex_sym(ex, sym_new(ex, SYM_VALUE, "trips", 0, INT64_MAX));
-    expr_id dims[2] = { trips, ex_const(ex, 1) };
-    struct type out[2] = { tensor_type(t, ELEM_I64, NULL, 0),
-                           { .kind = TYPE_TENSOR, .elem = ELEM_I64, .rank = 2, .dims = dims } };
-    value_id in[3] = { trip_count, bench_input(t, "bool: 1"), init };
-    struct attr attrs[] = { attr_int("n_carried", 1), attr_expr("trips", trips) };
-    assert_true(op_infer(t->g, OP_LOOP, (src_id){ 0 }, in, 3, attrs, 2, out, 2));
-    node_id n = graph_append(t->g, (region_id){ 1 }, OP_LOOP, (src_id){ 0 }, in, 3, attrs, 2, out, 2);
-    region_id r = graph_region(t->g, (region_id){ 1 }, n);
+    expr_id dims[2] = {trips, ex_const(ex, 1)};
+    struct type out[2] = {tensor_type(t, ELEM_I64, NULL, 0),
+                          {.kind = TYPE_TENSOR, .elem = ELEM_I64, .rank = 2, .dims = dims}};
+    value_id in[3] = {trip_count, bench_input(t, "bool: 1"), init};
+    struct attr attrs[] = {attr_int("n_carried", 1), attr_expr("trips", trips)};
+    assert_true(op_infer(t->g, OP_LOOP, (src_id){0}, in, 3, attrs, 2, out, 2));
+    node_id n = graph_append(t->g, (region_id){1}, OP_LOOP, (src_id){0}, in, 3, attrs, 2, out, 2);
+    region_id r = graph_region(t->g, (region_id){1}, n);
     struct builder b = in_region(t, r);
     value_id i = graph_param(t->g, r, tensor_type(t, ELEM_I64, NULL, 0), "i");
     graph_param(t->g, r, tensor_type(t, ELEM_BOOL, NULL, 0), "go");
@@ -70,10 +70,12 @@ static node_id build_loop(struct bench *t, value_id trip_count, value_id stop)
 
 static void test_loop(void **state)
 {
-    static const struct { const char *count, *stop, *sum, *rows; } cases[] = {
-        { "i64: 4", "i64: 100", "i64: 6", "i64 4x1: 0 0 1 3" },
-        { "i64: 100", "i64: 6", "i64: 6", "i64 4x1: 0 0 1 3" },
-        { "i64: 0", "i64: 6", "i64: 0", "i64 0x1:" },
+    static const struct {
+        const char *count, *stop, *sum, *rows;
+    } cases[] = {
+        {"i64: 4", "i64: 100", "i64: 6", "i64 4x1: 0 0 1 3"},
+        {"i64: 100", "i64: 6", "i64: 6", "i64 4x1: 0 0 1 3"},
+        {"i64: 0", "i64: 6", "i64: 0", "i64 0x1:"},
     };
     (void)state;
     for (size_t k = 0; k < COUNT_OF(cases); k++) {
@@ -93,13 +95,13 @@ static void test_loop(void **state)
 
 static value_id op(struct bench *t, enum op o, const char *attrs, value_id a, value_id b, value_id c)
 {
-    value_id in[3] = { a, b, c }, out;
+    value_id in[3] = {a, b, c}, out;
     bench_op(t, o, attrs, in, c.i ? 3 : b.i ? 2 : a.i ? 1 : 0, &out, 1);
     if (!out.i)
         fail_msg("%s: %s", op_name(o), last_error(t->ctx));
     return out;
 }
-#define NONE ((value_id){ 0 })
+#define NONE ((value_id){0})
 
 static void test_sequences(void **state)
 {
@@ -128,11 +130,15 @@ static void test_sequences(void **state)
 
 static void test_split(void **state)
 {
-    static const struct { const char *split, *attrs; int at; const char *want; } cases[] = {
-        { "i64: 2", "axis=0 keepdims=1", 1, "i64 1: 3" },
-        { "i64 2: 1 2", "axis=0 keepdims=1", 1, "i64 2: 2 3" },
-        { NULL, "axis=0 keepdims=0", 2, "i64: 3" },
-        { NULL, "axis=0 keepdims=1", 0, "i64 1: 1" },
+    static const struct {
+        const char *split, *attrs;
+        int at;
+        const char *want;
+    } cases[] = {
+        {"i64: 2", "axis=0 keepdims=1", 1, "i64 1: 3"},
+        {"i64 2: 1 2", "axis=0 keepdims=1", 1, "i64 2: 2 3"},
+        {NULL, "axis=0 keepdims=0", 2, "i64: 3"},
+        {NULL, "axis=0 keepdims=1", 0, "i64 1: 1"},
     };
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
@@ -169,11 +175,12 @@ static void test_strings(void **state)
     struct tensor out;
     const char *text;
     bench_open(&t);
-    struct span a[2] = { { "ab", 2 }, { "", 0 } }, b[2] = { { "c", 1 }, { "", 0 } };
-    int64_t dims[1] = { 2 };
+    struct span a[2] = {{"ab", 2}, {"", 0}}, b[2] = {{"c", 1}, {"", 0}};
+    int64_t dims[1] = {2};
     value_id u = b_const(&t.b, ELEM_STR, dims, 1, a), v = b_const(&t.b, ELEM_STR, dims, 1, b);
     bench_expect(&t, op(&t, OP_STRING, "fn=equal elem=bool dims=2", u, v, NONE), "bool 2: 0 1");
-    assert_int_equal(bench_eval(&t, op(&t, OP_STRING, "fn=concat elem=string dims=2", u, v, NONE), &out, &text), EVAL_OK);
+    assert_int_equal(bench_eval(&t, op(&t, OP_STRING, "fn=concat elem=string dims=2", u, v, NONE), &out, &text),
+                     EVAL_OK);
     struct span *s = out.data;
     assert_true(s[0].size == 3 && memcmp(s[0].data, "abc", 3) == 0 && s[1].size == 0);
     /* "(ab)*": a, b and the other bytes; nowhere, the start, behind an a */
@@ -183,7 +190,8 @@ static void test_strings(void **state)
     bench_expect(&t, op(&t, OP_STRING, "fn=match elem=bool dims=2", u, good, NONE), "bool 2: 1 1");
     bench_expect(&t, op(&t, OP_STRING, "fn=match elem=bool dims=2", v, good, NONE), "bool 2: 0 1");
     value_id x = bench_input(&t, "f32 2: 1 2");
-    assert_int_equal(status_of(&t, op(&t, OP_STRING, "fn=upper elem=i64 dims=2", x, NONE, NONE), &text), EVAL_UNSUPPORTED);
+    assert_int_equal(status_of(&t, op(&t, OP_STRING, "fn=upper elem=i64 dims=2", x, NONE, NONE), &text),
+                     EVAL_UNSUPPORTED);
     assert_non_null(strstr(text, "upper"));
     bench_close(&t);
 
@@ -222,12 +230,12 @@ static void test_value_symbols(void **state)
     value_id doubled = b_binary(&t.b, OP_MUL, shape, b_scalar_i64(&t.b, ELEM_I64, 1));
     const expr_id *e = b_elems(&t.b, doubled, 0, 100, &n);
     assert_int_equal(n, 2);
-    expr_id dims[2] = { e[0], e[1] };
+    expr_id dims[2] = {e[0], e[1]};
     assert_int_equal(b_elem(&t.b, doubled, 1, 0, 100).i, dims[1].i);   /* cached */
     value_id y = b_reshape(&t.b, x, dims, 2);
     bench_expect(&t, y, "f32 2x3: 1 2 3 4 5 6");
     /* arithmetic on the known elements folds into expressions */
-    value_id sum = b_reduce(&t.b, doubled, (int64_t[]){ 0 }, 1, "sum", false);
+    value_id sum = b_reduce(&t.b, doubled, (int64_t[]){0}, 1, "sum", false);
     assert_int_equal(value_op(t.g, sum), OP_FROM_EXPRS);
     bench_expect(&t, sum, "i64: 5");
     ((int64_t *)t.inputs[1].data)[0] = 4;
@@ -263,7 +271,7 @@ static void test_memory_limit(void **state)
     bench_open(&t);
     t.ctx->limits.tensor_bytes = 1000;
     value_id x = bench_input(&t, "f32: 1");
-    expr_id dims[2] = { ex_const(t.ctx->exprs, 1 << 20), ex_const(t.ctx->exprs, 1 << 20) };
+    expr_id dims[2] = {ex_const(t.ctx->exprs, 1 << 20), ex_const(t.ctx->exprs, 1 << 20)};
     assert_int_equal(status_of(&t, b_broadcast(&t.b, x, dims, 2), &text), EVAL_NOMEM);
     bench_close(&t);
 }
@@ -271,11 +279,16 @@ static void test_memory_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_if),          cmocka_unit_test(test_loop),
-        cmocka_unit_test(test_sequences),   cmocka_unit_test(test_split),
-        cmocka_unit_test(test_optionals),   cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_shape_symbols), cmocka_unit_test(test_value_symbols),
-        cmocka_unit_test(test_assert),      cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_if),
+        cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_optionals),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_shape_symbols),
+        cmocka_unit_test(test_value_symbols),
+        cmocka_unit_test(test_assert),
+        cmocka_unit_test(test_memory_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,10 +23,17 @@ static const struct sym_row {
     const char *name;
     int64_t lo, hi, try_lo, try_hi, divisor;
 } sym_rows[] = {
-    {"n", 1, INT64_MAX, 1, 40, 1},  {"m", 1, INT64_MAX, 1, 9, 1},     {"h", 1, 100, 1, 100, 1},
-    {"w", 0, INT64_MAX, 0, 30, 1},  {"i", 0, INT64_MAX, 0, 3000, 1},  {"b", 0, 15, 0, 15, 1},
-    {"q", 0, INT64_MAX, 0, 800, 8}, {"r", 0, INT64_MAX, 0, 40, 1},    {"k", -20, 20, -20, 20, 1},
-    {"u", INT64_MIN, INT64_MAX, -500, 500, 1}, {"t", 0, 1, 0, 1, 1},
+    {"n", 1, INT64_MAX, 1, 40, 1},
+    {"m", 1, INT64_MAX, 1, 9, 1},
+    {"h", 1, 100, 1, 100, 1},
+    {"w", 0, INT64_MAX, 0, 30, 1},
+    {"i", 0, INT64_MAX, 0, 3000, 1},
+    {"b", 0, 15, 0, 15, 1},
+    {"q", 0, INT64_MAX, 0, 800, 8},
+    {"r", 0, INT64_MAX, 0, 40, 1},
+    {"k", -20, 20, -20, 20, 1},
+    {"u", INT64_MIN, INT64_MAX, -500, 500, 1},
+    {"t", 0, 1, 0, 1, 1},
 };
 enum { N_SYMS = COUNT_OF(sym_rows), SYM_N = 0, SYM_M = 1, SYM_R = 7 };
 
@@ -70,10 +77,30 @@ static uint64_t rng(void)
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
-static int64_t rng_in(int64_t lo, int64_t hi) { return lo + (int64_t)(rng() % (uint64_t)(hi - lo + 1)); }
+static int64_t rng_in(int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(rng() % (uint64_t)(hi - lo + 1));
+}
 
-enum tree_op { T_CONST, T_SYM, T_ADD, T_SUB, T_MUL, T_DIV, T_MOD, T_CEILDIV, T_MIN, T_MAX, T_LT, T_LE, T_EQ,
-               T_AND, T_OR, T_NOT, T_SELECT };
+enum tree_op {
+    T_CONST,
+    T_SYM,
+    T_ADD,
+    T_SUB,
+    T_MUL,
+    T_DIV,
+    T_MOD,
+    T_CEILDIV,
+    T_MIN,
+    T_MAX,
+    T_LT,
+    T_LE,
+    T_EQ,
+    T_AND,
+    T_OR,
+    T_NOT,
+    T_SELECT
+};
 struct tree {
     enum tree_op op;
     int64_t c;
@@ -100,7 +127,9 @@ static struct tree *tree_divisor(void)
     static const int64_t common[] = {2, 3, 4, 8, 16, 6, 12, 7, 64, -4, -3};
     struct tree *t;
     switch (rng_in(0, 5)) {
-    case 0: case 1: case 2:
+    case 0:
+    case 1:
+    case 2:
         t = tree_new(T_CONST);
         t->c = common[rng_in(0, COUNT_OF(common) - 1)];
         return t;
@@ -146,7 +175,7 @@ static struct tree *tree_random(int depth)
         return t;
     }
     int64_t pick = rng_in(0, 19);
-    static const enum tree_op ops[] = {T_ADD, T_ADD, T_ADD, T_ADD, T_SUB, T_SUB, T_MUL, T_MUL, T_MUL, T_DIV,
+    static const enum tree_op ops[] = {T_ADD, T_ADD, T_ADD, T_ADD, T_SUB, T_SUB,     T_MUL, T_MUL, T_MUL,    T_DIV,
                                        T_DIV, T_DIV, T_MOD, T_MOD, T_MOD, T_CEILDIV, T_MIN, T_MAX, T_SELECT, T_LT};
     t = tree_new(ops[pick]);
     if (t->op == T_LT)
@@ -168,9 +197,9 @@ static struct tree *tree_random(int depth)
 static expr_id tree_build(struct exprs *x, const sym_id *syms, struct tree *t)
 {
     static expr_id (*const binary[])(struct exprs *, expr_id, expr_id) = {
-        [T_ADD] = ex_add, [T_SUB] = ex_sub, [T_MUL] = ex_mul, [T_DIV] = ex_div, [T_MOD] = ex_mod,
-        [T_CEILDIV] = ex_ceildiv, [T_MIN] = ex_min, [T_MAX] = ex_max, [T_LT] = ex_lt, [T_LE] = ex_le,
-        [T_EQ] = ex_eq, [T_AND] = ex_and, [T_OR] = ex_or,
+        [T_ADD] = ex_add,         [T_SUB] = ex_sub, [T_MUL] = ex_mul, [T_DIV] = ex_div, [T_MOD] = ex_mod,
+        [T_CEILDIV] = ex_ceildiv, [T_MIN] = ex_min, [T_MAX] = ex_max, [T_LT] = ex_lt,   [T_LE] = ex_le,
+        [T_EQ] = ex_eq,           [T_AND] = ex_and, [T_OR] = ex_or,
     };
     expr_id a[3] = {{0}, {0}, {0}};
     for (int i = 0; i < 3 && t->arg[i]; i++)
@@ -220,8 +249,8 @@ static int64_t tree_eval(const struct tree *t, const int64_t *value)
 
 static void tree_print(const struct tree *t, struct strbuf *out)
 {
-    static const char *const names[] = {"", "", "add", "sub", "mul", "floordiv", "mod", "ceildiv", "min", "max", "lt",
-                                        "le", "eq", "and", "or", "not", "select"};
+    static const char *const names[] = {"",    "",   "add", "sub", "mul", "floordiv", "mod", "ceildiv", "min",
+                                        "max", "lt", "le",  "eq",  "and", "or",       "not", "select"};
     if (t->op == T_CONST) {
         strbuf_printf(out, "%lld", (long long)t->c);
     } else if (t->op == T_SYM) {
@@ -331,7 +360,9 @@ static void random_expressions(void **state)
 
 /* ---- known cases ---------------------------------------------------------------------------------------------- */
 
-static const struct { const char *in, *out; } cases[] = {
+static const struct {
+    const char *in, *out;
+} cases[] = {
     {"n + n", "2*n"},
     {"(n + 1)*(m + 2)", "m + m*n + 2*n + 2"},
     {"n*m - m*n", "0"},
@@ -419,8 +450,22 @@ static void bad_text(void **state)
     sym_id syms[N_SYMS];
     struct context *ctx = fresh(syms);
     static const char *const bad[] = {
-        "", "(", "n +", "floordiv(n, 0)", "mod(n, 0)", "floordiv(n)", "sin(n)", "unknown", "99999999999999999999",
-        "9223372036854775807 + 1", "\"n", "\"\\x4\"", "select(n, m)", "-", "n < ", "9223372036854775807*n*2",
+        "",
+        "(",
+        "n +",
+        "floordiv(n, 0)",
+        "mod(n, 0)",
+        "floordiv(n)",
+        "sin(n)",
+        "unknown",
+        "99999999999999999999",
+        "9223372036854775807 + 1",
+        "\"n",
+        "\"\\x4\"",
+        "select(n, m)",
+        "-",
+        "n < ",
+        "9223372036854775807*n*2",
     };
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         const char *p = bad[i];
@@ -487,8 +532,8 @@ static void overflow_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_text),  cmocka_unit_test(random_expressions), cmocka_unit_test(names_are_quoted),
-        cmocka_unit_test(bad_text),        cmocka_unit_test(endless_growth),     cmocka_unit_test(overflow_is_an_error),
+        cmocka_unit_test(canonical_text), cmocka_unit_test(random_expressions), cmocka_unit_test(names_are_quoted),
+        cmocka_unit_test(bad_text),       cmocka_unit_test(endless_growth),     cmocka_unit_test(overflow_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

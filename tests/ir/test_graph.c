@@ -219,19 +219,18 @@ static void sweep_keeps_symbols(void **state)
 {
     (void)state;
     struct context *ctx = context_new();
-    struct graph *g = read_graph(ctx,
-        "mcir 1 \"\" legal 8\n"
-        "symbol \"c\" value [0, inf]\n"
-        "region (%1: f32[3]) {\n"
-        "  %2: i64[1, c] = nonzero(%1) {count=c}\n"
-        "  %3: f32[3] = exp(%1)\n"
-        "  %4: f32[3] = neg(%3)\n"
-        "  %5: i64[c] = iota() {elem=i64, dims=[c], axis=0}\n"
-        "  return %5\n"
-        "}\n"
-        "input \"x\" %1\n"
-        "output \"y\" %5\n"
-        "bind \"c\" = dim %2\n");
+    struct graph *g = read_graph(ctx, "mcir 1 \"\" legal 8\n"
+                                      "symbol \"c\" value [0, inf]\n"
+                                      "region (%1: f32[3]) {\n"
+                                      "  %2: i64[1, c] = nonzero(%1) {count=c}\n"
+                                      "  %3: f32[3] = exp(%1)\n"
+                                      "  %4: f32[3] = neg(%3)\n"
+                                      "  %5: i64[c] = iota() {elem=i64, dims=[c], axis=0}\n"
+                                      "  return %5\n"
+                                      "}\n"
+                                      "input \"x\" %1\n"
+                                      "output \"y\" %5\n"
+                                      "bind \"c\" = dim %2\n");
     graph_sweep(g);
     assert_int_equal(graph_get_region(g, (region_id){1})->nodes.n, 2);
     if (!graph_verify(g))
@@ -246,7 +245,10 @@ static void verifier_finds(void **state)
     (void)state;
 #define HEAD "mcir 1 \"\" legal 8\nregion (%1: f32[3]) {\n"
 #define TAIL "}\ninput \"x\" %1\noutput \"y\" "
-    static const struct { int invariant; const char *text; } rows[] = {
+    static const struct {
+        int invariant;
+        const char *text;
+    } rows[] = {
         {6, HEAD "%2: f32[3] = exp(%1) return %2 }\noutput \"y\" %2"},
         {6, HEAD "%2: f32[3] = exp(%1) return %2" TAIL "%1"},
         {7, HEAD "%2: f32[3] = exp(%1, %1) return %2" TAIL "%2"},
@@ -359,9 +361,9 @@ static void budget_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_there_and_back), cmocka_unit_test(damaged_text),
-        cmocka_unit_test(elided_constants),    cmocka_unit_test(uses_are_counted),
-        cmocka_unit_test(sweep_keeps_symbols), cmocka_unit_test(verifier_finds),
+        cmocka_unit_test(text_there_and_back),  cmocka_unit_test(damaged_text),
+        cmocka_unit_test(elided_constants),     cmocka_unit_test(uses_are_counted),
+        cmocka_unit_test(sweep_keeps_symbols),  cmocka_unit_test(verifier_finds),
         cmocka_unit_test(verifier_finds_links), cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(budget_ends),
     };

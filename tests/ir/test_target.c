@@ -12,8 +12,10 @@
 static void short_names(void **state)
 {
     (void)state;
-    static const struct target_row rows[] = {{.arch = "aarch64", .name = "armv9-a"}, {.arch = "aarch64", .name = "armv8-a"},
-                                             {.arch = "aarch64", .name = "armv8.2-a-dotprod"}, {.arch = "other", .name = "other-dotprod"}};
+    static const struct target_row rows[] = {{.arch = "aarch64", .name = "armv9-a"},
+                                             {.arch = "aarch64", .name = "armv8-a"},
+                                             {.arch = "aarch64", .name = "armv8.2-a-dotprod"},
+                                             {.arch = "other", .name = "other-dotprod"}};
     static const char *const names[] = {"armv9-a", "armv8-a", "dotprod", "dotprod"};
     for (uint32_t i = 0; i < COUNT_OF(rows); i++)
         assert_string_equal(target_short_name(rows, COUNT_OF(rows), &rows[i]), names[i]);

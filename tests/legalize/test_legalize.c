@@ -13,7 +13,10 @@
 
 static const region_id top = {1};
 
-struct fixture { struct context *ctx; struct graph *g; };
+struct fixture {
+    struct context *ctx;
+    struct graph *g;
+};
 
 static struct fixture *fixture_new(void)
 {
@@ -104,7 +107,8 @@ static value_id squeeze_if(struct graph *g, value_id x)
     for (int k = 0; k < 2; k++) {
         branch[k] = graph_region(g, top, (node_id){0});
         value_id in[2] = {x, at};
-        graph_add_result(g, branch[k], onnx_node(g, branch[k], "", k ? "Identity" : "Squeeze", 13, in, k ? 1 : 2, NULL, 0));
+        graph_add_result(g, branch[k],
+                         onnx_node(g, branch[k], "", k ? "Identity" : "Squeeze", 13, in, k ? 1 : 2, NULL, 0));
     }
     struct attr attrs[2] = {{.name = "then_branch", .kind = ATTR_REGION}, {.name = "else_branch", .kind = ATTR_REGION}};
     attrs[0].u.region = branch[0];
@@ -176,7 +180,8 @@ static void gather_of_a_known_element(void **state)
         assert_int_equal(dim_of(g, 0, 1), 1);
         const struct node *view = graph_node(g, graph_value(g, g->outputs.data[0].value)->def);
         uint32_t n;
-        assert_true(!there || (view->op == OP_SLICE && ex_is(f->ctx->exprs, node_exprs(view, "starts", &n)[1], at[k] & 3)));
+        assert_true(!there ||
+                    (view->op == OP_SLICE && ex_is(f->ctx->exprs, node_exprs(view, "starts", &n)[1], at[k] & 3)));
         context_free(f->ctx);
     }
 }
@@ -186,7 +191,11 @@ static void conv_transpose_shapes(void **state)
 {
     static const int64_t x_dims[] = {1, 1, 3, 3}, w_dims[] = {1, 2, 3, 3};
     static const int64_t strides[] = {3, 2}, shape[] = {10, 8}, pads[] = {1, 2, 1, 2}, two[] = {2, 2};
-    const struct { struct attr attr[2]; uint32_t n; int64_t h, w; } rows[] = {
+    const struct {
+        struct attr attr[2];
+        uint32_t n;
+        int64_t h, w;
+    } rows[] = {
         {{attr_ints("strides", strides, 2), attr_ints("output_shape", shape, 2)}, 2, 10, 8},
         {{attr_ints("strides", strides, 2), attr_ints("pads", pads, 4)}, 2, 7, 3},
         {{attr_ints("strides", two, 2), attr_str("auto_pad", "SAME_UPPER")}, 2, 6, 6},
@@ -229,14 +238,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--serve") == 0)
         return serve(stdin, stdout);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_bind_by_version),
-        cmocka_unit_test(rows_are_found),
-        cmocka_unit_test(refusals_are_collected),
-        cmocka_unit_test(crop_then_squeeze),
-        cmocka_unit_test(predicate_on_a_symbol),
-        cmocka_unit_test(gather_of_a_known_element),
-        cmocka_unit_test(conv_transpose_shapes),
-        cmocka_unit_test(recursion_is_an_error),
+        cmocka_unit_test(rows_bind_by_version),   cmocka_unit_test(rows_are_found),
+        cmocka_unit_test(refusals_are_collected), cmocka_unit_test(crop_then_squeeze),
+        cmocka_unit_test(predicate_on_a_symbol),  cmocka_unit_test(gather_of_a_known_element),
+        cmocka_unit_test(conv_transpose_shapes),  cmocka_unit_test(recursion_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,93 +12,97 @@ enum { N = 64 };
 static void run_op(struct context *ctx, const char *op, const char *type, const char *result, uint32_t n_in,
                    const void *a, const void *b, const void *c, void *out, size_t size, size_t result_size)
 {
-    static const char *const operands[] = { "", "%11", "%11, %12", "%11, %12, %13" };
-    char *text = arena_printf(&ctx->session,
+    static const char *const operands[] = {"", "%11", "%11, %12", "%11, %12, %13"};
+    char *text = arena_printf(
+        &ctx->session,
         "kernel @k { arg %%0 : buffer %s in arg %%1 : buffer %s in arg %%2 : buffer %s in arg %%3 : buffer %s out "
         "%%4 = const index 0 %%5 = const index 8 parallel %%6 = %%4 to %%5 { %%10 = mul index %%6, %%5 "
         "%%11 = load %sx8 %%0[%%10] %%12 = load %sx8 %%1[%%10] %%13 = load %sx8 %%2[%%10] "
         "%%14 = %s %sx8 %s store %%3[%%10], %%14 } }",
         type, type, type, result, type, type, type, op, result, operands[n_in]);
-    struct linterp_arg args[] = { { .buffer = { (void *)(uintptr_t)a, (int64_t)(N * size) } },
-                                  { .buffer = { (void *)(uintptr_t)b, (int64_t)(N * size) } },
-                                  { .buffer = { (void *)(uintptr_t)c, (int64_t)(N * size) } },
-                                  { .buffer = { out, (int64_t)(N * result_size) } } };
+    struct linterp_arg args[] = {{.buffer = {(void *)(uintptr_t)a, (int64_t)(N * size)}},
+                                 {.buffer = {(void *)(uintptr_t)b, (int64_t)(N * size)}},
+                                 {.buffer = {(void *)(uintptr_t)c, (int64_t)(N * size)}},
+                                 {.buffer = {out, (int64_t)(N * result_size)}}};
     struct linterp_result r = lf_interpret(loops_load(ctx, text), args, 0, 8, NULL);
     if (r.code)
         fail_msg("%s %s: %s", op, type, r.text);
 }
 
 /* Elements that meet each other in all pairs: extremes, small numbers, then bits at random. */
-#define FILL(T, a, b, c) \
-    do { \
-        const T ends[8] = { 0, 1, 2, (T)-1, (T)((T)~(T)0 / 2), (T)-128, 5, (T)-3 }; \
-        for (int i_ = 0; i_ < N; i_++) { \
-            (a)[i_] = ends[i_ / 8]; \
-            (b)[i_] = ends[i_ % 8]; \
-            (c)[i_] = (T)(i_ * 77 - 1000); \
-        } \
-        (a)[7] = (T)(UINT64_C(1) << (sizeof(T) * 8 - 1)); \
-        (b)[7] = (T)-1; \
+#define FILL(T, a, b, c)                                                                 \
+    do {                                                                                 \
+        const T ends[8] = {0, 1, 2, (T) - 1, (T)((T) ~(T)0 / 2), (T) - 128, 5, (T) - 3}; \
+        for (int i_ = 0; i_ < N; i_++) {                                                 \
+            (a)[i_] = ends[i_ / 8];                                                      \
+            (b)[i_] = ends[i_ % 8];                                                      \
+            (c)[i_] = (T)(i_ * 77 - 1000);                                               \
+        }                                                                                \
+        (a)[7] = (T)(UINT64_C(1) << (sizeof(T) * 8 - 1));                                \
+        (b)[7] = (T) - 1;                                                                \
     } while (0)
 
-#define CHECK_INT(T, type, op, n_in, guard, expression) \
-    do { \
-        T a[N], b[N], c[N], r[N]; \
-        FILL(T, a, b, c); \
-        for (int i = 0; i < N; i++) \
-            if (!(guard)) \
-                b[i] = 3; \
-        run_op(ctx, op, type, type, n_in, a, b, c, r, sizeof(T), sizeof(T)); \
-        for (int i = 0; i < N; i++) { \
-            T want = (T)(expression); \
-            if (r[i] != want) \
+#define CHECK_INT(T, type, op, n_in, guard, expression)                                                          \
+    do {                                                                                                         \
+        T a[N], b[N], c[N], r[N];                                                                                \
+        FILL(T, a, b, c);                                                                                        \
+        for (int i = 0; i < N; i++)                                                                              \
+            if (!(guard))                                                                                        \
+                b[i] = 3;                                                                                        \
+        run_op(ctx, op, type, type, n_in, a, b, c, r, sizeof(T), sizeof(T));                                     \
+        for (int i = 0; i < N; i++) {                                                                            \
+            T want = (T)(expression);                                                                            \
+            if (r[i] != want)                                                                                    \
                 fail_msg("%s %s(%lld, %lld, %lld) = %lld, not %lld", op, type, (long long)a[i], (long long)b[i], \
-                         (long long)c[i], (long long)r[i], (long long)want); \
-        } \
+                         (long long)c[i], (long long)r[i], (long long)want);                                     \
+        }                                                                                                        \
     } while (0)
 
-#define CHECK_COMPARE(T, type, op, expression) \
-    do { \
-        T a[N], b[N], c[N]; \
-        uint8_t r[N]; \
-        FILL(T, a, b, c); \
+#define CHECK_COMPARE(T, type, op, expression)                      \
+    do {                                                            \
+        T a[N], b[N], c[N];                                         \
+        uint8_t r[N];                                               \
+        FILL(T, a, b, c);                                           \
         run_op(ctx, op, type, "bool", 2, a, b, c, r, sizeof(T), 1); \
-        for (int i = 0; i < N; i++) \
-            assert_int_equal(r[i], expression); \
+        for (int i = 0; i < N; i++)                                 \
+            assert_int_equal(r[i], expression);                     \
     } while (0)
 
-#define IS_MIN(T) (a[i] == (T)(UINT64_C(1) << (sizeof(T) * 8 - 1)) && b[i] == (T)-1)
+#define IS_MIN(T) (a[i] == (T)(UINT64_C(1) << (sizeof(T) * 8 - 1)) && b[i] == (T) - 1)
 
 /* What C says about an unsigned or narrow type computed in a type W that is wide enough. */
-#define INT_TESTS(T, W, U, type) \
-    static void test_##type(void **state) \
-    { \
-        struct context *ctx = *state; \
-        const int width = (int)sizeof(T) * 8; \
-        const bool is_signed = (T)-1 < (T)1; \
-        CHECK_INT(T, #type, "add", 2, true, (U)a[i] + (U)b[i]); \
-        CHECK_INT(T, #type, "sub", 2, true, (U)a[i] - (U)b[i]); \
-        CHECK_INT(T, #type, "mul", 2, true, (uint64_t)a[i] * (uint64_t)b[i]); \
-        CHECK_INT(T, #type, "fma", 3, true, (uint64_t)a[i] * (uint64_t)b[i] + (uint64_t)c[i]); \
-        CHECK_INT(T, #type, "neg", 1, true, 0 - (U)a[i]); \
-        CHECK_INT(T, #type, "abs", 1, true, a[i] < (T)1 && a[i] != 0 ? 0 - (U)a[i] : (U)a[i]); \
-        CHECK_INT(T, #type, "not", 1, true, ~a[i]); \
-        CHECK_INT(T, #type, "div", 2, b[i] != 0, IS_MIN(T) && is_signed ? a[i] : (T)(a[i] / b[i])); \
-        CHECK_INT(T, #type, "rem", 2, b[i] != 0, IS_MIN(T) && is_signed ? 0 : (T)(a[i] % b[i])); \
-        CHECK_INT(T, #type, "floordiv", 2, b[i] > 0, (T)floor((double)((W)a[i] / (W)b[i])) - \
-                  ((W)a[i] % (W)b[i] < (W)1 && (W)a[i] % (W)b[i] != 0)); \
-        CHECK_INT(T, #type, "floormod", 2, b[i] > 0, ((W)a[i] % (W)b[i] + (W)b[i]) % (W)b[i]); \
-        CHECK_INT(T, #type, "min", 2, true, a[i] < b[i] ? a[i] : b[i]); \
-        CHECK_INT(T, #type, "max", 2, true, a[i] > b[i] ? a[i] : b[i]); \
-        CHECK_INT(T, #type, "and", 2, true, a[i] & b[i]); \
-        CHECK_INT(T, #type, "or", 2, true, a[i] | b[i]); \
-        CHECK_INT(T, #type, "xor", 2, true, a[i] ^ b[i]); \
-        CHECK_INT(T, #type, "shl", 2, true, (U)b[i] >= (U)width ? 0 : (U)a[i] << (U)b[i]); \
-        CHECK_INT(T, #type, "shr", 2, true, (U)b[i] < (U)width ? (T)(a[i] >> b[i]) : is_signed && a[i] < (T)1 && a[i] ? (T)-1 : (T)0); \
-        CHECK_COMPARE(T, #type, "eq", a[i] == b[i]); \
-        CHECK_COMPARE(T, #type, "ne", a[i] != b[i]); \
-        CHECK_COMPARE(T, #type, "lt", a[i] < b[i]); \
-        CHECK_COMPARE(T, #type, "le", a[i] <= b[i]); \
+#define INT_TESTS(T, W, U, type)                                                                                 \
+    static void test_##type(void **state)                                                                        \
+    {                                                                                                            \
+        struct context *ctx = *state;                                                                            \
+        const int width = (int)sizeof(T) * 8;                                                                    \
+        const bool is_signed = (T) - 1 < (T)1;                                                                   \
+        CHECK_INT(T, #type, "add", 2, true, (U)a[i] + (U)b[i]);                                                  \
+        CHECK_INT(T, #type, "sub", 2, true, (U)a[i] - (U)b[i]);                                                  \
+        CHECK_INT(T, #type, "mul", 2, true, (uint64_t)a[i] * (uint64_t)b[i]);                                    \
+        CHECK_INT(T, #type, "fma", 3, true, (uint64_t)a[i] * (uint64_t)b[i] + (uint64_t)c[i]);                   \
+        CHECK_INT(T, #type, "neg", 1, true, 0 - (U)a[i]);                                                        \
+        CHECK_INT(T, #type, "abs", 1, true, a[i] < (T)1 && a[i] != 0 ? 0 - (U)a[i] : (U)a[i]);                   \
+        CHECK_INT(T, #type, "not", 1, true, ~a[i]);                                                              \
+        CHECK_INT(T, #type, "div", 2, b[i] != 0, IS_MIN(T) && is_signed ? a[i] : (T)(a[i] / b[i]));              \
+        CHECK_INT(T, #type, "rem", 2, b[i] != 0, IS_MIN(T) && is_signed ? 0 : (T)(a[i] % b[i]));                 \
+        CHECK_INT(T, #type, "floordiv", 2, b[i] > 0,                                                             \
+                  (T)floor((double)((W)a[i] / (W)b[i])) - ((W)a[i] % (W)b[i] < (W)1 && (W)a[i] % (W)b[i] != 0)); \
+        CHECK_INT(T, #type, "floormod", 2, b[i] > 0, ((W)a[i] % (W)b[i] + (W)b[i]) % (W)b[i]);                   \
+        CHECK_INT(T, #type, "min", 2, true, a[i] < b[i] ? a[i] : b[i]);                                          \
+        CHECK_INT(T, #type, "max", 2, true, a[i] > b[i] ? a[i] : b[i]);                                          \
+        CHECK_INT(T, #type, "and", 2, true, a[i] & b[i]);                                                        \
+        CHECK_INT(T, #type, "or", 2, true, a[i] | b[i]);                                                         \
+        CHECK_INT(T, #type, "xor", 2, true, a[i] ^ b[i]);                                                        \
+        CHECK_INT(T, #type, "shl", 2, true, (U)b[i] >= (U)width ? 0 : (U)a[i] << (U)b[i]);                       \
+        CHECK_INT(T, #type, "shr", 2, true,                                                                      \
+                  (U)b[i] < (U)width                 ? (T)(a[i] >> b[i])                                         \
+                  : is_signed && a[i] < (T)1 && a[i] ? (T) - 1                                                   \
+                                                     : (T)0);                                                    \
+        CHECK_COMPARE(T, #type, "eq", a[i] == b[i]);                                                             \
+        CHECK_COMPARE(T, #type, "ne", a[i] != b[i]);                                                             \
+        CHECK_COMPARE(T, #type, "lt", a[i] < b[i]);                                                              \
+        CHECK_COMPARE(T, #type, "le", a[i] <= b[i]);                                                             \
     }
 INT_TESTS(int8_t, int64_t, uint8_t, i8)
 INT_TESTS(int16_t, int64_t, uint16_t, i16)
@@ -107,59 +111,59 @@ INT_TESTS(uint8_t, uint64_t, uint8_t, u8)
 INT_TESTS(uint16_t, uint64_t, uint16_t, u16)
 INT_TESTS(uint32_t, uint64_t, uint32_t, u32)
 
-#define CHECK_FLOAT(T, type, op, n_in, expression) \
-    do { \
-        T r[N]; \
-        run_op(ctx, op, type, type, n_in, a, b, c, r, sizeof(T), sizeof(T)); \
-        for (int i = 0; i < N; i++) { \
-            T want = (T)(expression); \
+#define CHECK_FLOAT(T, type, op, n_in, expression)                                                                    \
+    do {                                                                                                              \
+        T r[N];                                                                                                       \
+        run_op(ctx, op, type, type, n_in, a, b, c, r, sizeof(T), sizeof(T));                                          \
+        for (int i = 0; i < N; i++) {                                                                                 \
+            T want = (T)(expression);                                                                                 \
             if (memcmp(&r[i], &want, sizeof want) != 0 && !(isnan(r[i]) && isnan(want)) && !(r[i] == 0 && want == 0)) \
-                fail_msg("%s %s(%a, %a, %a) = %a, not %a", op, type, (double)a[i], (double)b[i], (double)c[i], \
-                         (double)r[i], (double)want); \
-        } \
+                fail_msg("%s %s(%a, %a, %a) = %a, not %a", op, type, (double)a[i], (double)b[i], (double)c[i],        \
+                         (double)r[i], (double)want);                                                                 \
+        }                                                                                                             \
     } while (0)
 
-#define FLOAT_TESTS(T, type, fabs_, sqrt_, floor_, ceil_, rint_, trunc_, fmod_, fma_) \
-    static void test_##type(void **state) \
-    { \
-        struct context *ctx = *state; \
-        static const T ends[8] = { 0, (T)-0.0, 1.5, (T)-2.5, INFINITY, NAN, (T)1e-40, (T)3e38 }; \
-        T a[N], b[N], c[N]; \
-        for (int i = 0; i < N; i++) { \
-            a[i] = ends[i / 8]; \
-            b[i] = ends[i % 8]; \
-            c[i] = (T)i / 3 - 10; \
-        } \
-        CHECK_FLOAT(T, #type, "add", 2, a[i] + b[i]); \
-        CHECK_FLOAT(T, #type, "sub", 2, a[i] - b[i]); \
-        CHECK_FLOAT(T, #type, "mul", 2, a[i] * b[i]); \
-        CHECK_FLOAT(T, #type, "div", 2, a[i] / b[i]); \
-        CHECK_FLOAT(T, #type, "rem", 2, fmod_(a[i], b[i])); \
-        CHECK_FLOAT(T, #type, "fma", 3, fma_(a[i], b[i], c[i])); \
-        CHECK_FLOAT(T, #type, "neg", 1, -a[i]); \
-        CHECK_FLOAT(T, #type, "abs", 1, fabs_(a[i])); \
-        CHECK_FLOAT(T, #type, "sqrt", 1, sqrt_(a[i])); \
-        CHECK_FLOAT(T, #type, "floor", 1, floor_(a[i])); \
-        CHECK_FLOAT(T, #type, "ceil", 1, ceil_(a[i])); \
-        CHECK_FLOAT(T, #type, "rint", 1, rint_(a[i])); \
-        CHECK_FLOAT(T, #type, "trunc", 1, trunc_(a[i])); \
+#define FLOAT_TESTS(T, type, fabs_, sqrt_, floor_, ceil_, rint_, trunc_, fmod_, fma_)                     \
+    static void test_##type(void **state)                                                                 \
+    {                                                                                                     \
+        struct context *ctx = *state;                                                                     \
+        static const T ends[8] = {0, (T) - 0.0, 1.5, (T) - 2.5, INFINITY, NAN, (T)1e-40, (T)3e38};        \
+        T a[N], b[N], c[N];                                                                               \
+        for (int i = 0; i < N; i++) {                                                                     \
+            a[i] = ends[i / 8];                                                                           \
+            b[i] = ends[i % 8];                                                                           \
+            c[i] = (T)i / 3 - 10;                                                                         \
+        }                                                                                                 \
+        CHECK_FLOAT(T, #type, "add", 2, a[i] + b[i]);                                                     \
+        CHECK_FLOAT(T, #type, "sub", 2, a[i] - b[i]);                                                     \
+        CHECK_FLOAT(T, #type, "mul", 2, a[i] * b[i]);                                                     \
+        CHECK_FLOAT(T, #type, "div", 2, a[i] / b[i]);                                                     \
+        CHECK_FLOAT(T, #type, "rem", 2, fmod_(a[i], b[i]));                                               \
+        CHECK_FLOAT(T, #type, "fma", 3, fma_(a[i], b[i], c[i]));                                          \
+        CHECK_FLOAT(T, #type, "neg", 1, -a[i]);                                                           \
+        CHECK_FLOAT(T, #type, "abs", 1, fabs_(a[i]));                                                     \
+        CHECK_FLOAT(T, #type, "sqrt", 1, sqrt_(a[i]));                                                    \
+        CHECK_FLOAT(T, #type, "floor", 1, floor_(a[i]));                                                  \
+        CHECK_FLOAT(T, #type, "ceil", 1, ceil_(a[i]));                                                    \
+        CHECK_FLOAT(T, #type, "rint", 1, rint_(a[i]));                                                    \
+        CHECK_FLOAT(T, #type, "trunc", 1, trunc_(a[i]));                                                  \
         CHECK_FLOAT(T, #type, "min", 2, isnan(a[i]) || isnan(b[i]) ? (T)NAN : a[i] < b[i] ? a[i] : b[i]); \
         CHECK_FLOAT(T, #type, "max", 2, isnan(a[i]) || isnan(b[i]) ? (T)NAN : a[i] > b[i] ? a[i] : b[i]); \
-        CHECK_FLOAT(T, #type, "minnum", 2, a[i] < b[i] ? a[i] : b[i]); \
-        CHECK_FLOAT(T, #type, "maxnum", 2, a[i] > b[i] ? a[i] : b[i]); \
-        uint8_t r[N]; \
-        run_op(ctx, "lt", #type, "bool", 2, a, b, c, r, sizeof(T), 1); \
-        for (int i = 0; i < N; i++) \
-            assert_int_equal(r[i], a[i] < b[i]); \
-        run_op(ctx, "le", #type, "bool", 2, a, b, c, r, sizeof(T), 1); \
-        for (int i = 0; i < N; i++) \
-            assert_int_equal(r[i], a[i] <= b[i]); \
-        run_op(ctx, "ne", #type, "bool", 2, a, b, c, r, sizeof(T), 1); \
-        for (int i = 0; i < N; i++) \
-            assert_int_equal(r[i], a[i] != b[i]); \
-        run_op(ctx, "eq", #type, "bool", 2, a, b, c, r, sizeof(T), 1); \
-        for (int i = 0; i < N; i++) \
-            assert_int_equal(r[i], a[i] == b[i]); \
+        CHECK_FLOAT(T, #type, "minnum", 2, a[i] < b[i] ? a[i] : b[i]);                                    \
+        CHECK_FLOAT(T, #type, "maxnum", 2, a[i] > b[i] ? a[i] : b[i]);                                    \
+        uint8_t r[N];                                                                                     \
+        run_op(ctx, "lt", #type, "bool", 2, a, b, c, r, sizeof(T), 1);                                    \
+        for (int i = 0; i < N; i++)                                                                       \
+            assert_int_equal(r[i], a[i] < b[i]);                                                          \
+        run_op(ctx, "le", #type, "bool", 2, a, b, c, r, sizeof(T), 1);                                    \
+        for (int i = 0; i < N; i++)                                                                       \
+            assert_int_equal(r[i], a[i] <= b[i]);                                                         \
+        run_op(ctx, "ne", #type, "bool", 2, a, b, c, r, sizeof(T), 1);                                    \
+        for (int i = 0; i < N; i++)                                                                       \
+            assert_int_equal(r[i], a[i] != b[i]);                                                         \
+        run_op(ctx, "eq", #type, "bool", 2, a, b, c, r, sizeof(T), 1);                                    \
+        for (int i = 0; i < N; i++)                                                                       \
+            assert_int_equal(r[i], a[i] == b[i]);                                                         \
     }
 FLOAT_TESTS(float, f32, fabsf, sqrtf, floorf, ceilf, rintf, truncf, fmodf, fmaf)
 FLOAT_TESTS(double, f64, fabs, sqrt, floor, ceil, rint, trunc, fmod, fma)
@@ -195,7 +199,7 @@ static void test_bool(void **state)
     struct context *ctx = *state;
     uint8_t a[N], b[N], r[N];
     for (int i = 0; i < N; i++) {
-        a[i] = i % 2 ? 0x80 : 0;      /* any non-zero byte loads as true */
+        a[i] = i % 2 ? 0x80 : 0; /* any non-zero byte loads as true */
         b[i] = i % 4 < 2;
     }
     run_op(ctx, "and", "bool", "bool", 2, a, b, b, r, 1, 1);
@@ -210,83 +214,108 @@ static void test_bool(void **state)
 
 /* ---- plans as small calculators: they read `in` and write `out` ------------------------------------------------------------ */
 
-struct plan_run { struct linterp_result r; int64_t out[16]; };
+struct plan_run {
+    struct linterp_result r;
+    int64_t out[16];
+};
 
 static struct plan_run run_plan(struct context *ctx, const char *body, const struct linterp_host *host)
 {
-    struct plan_run p = { 0 };
-    _Alignas(64) int64_t data[8] = { 10, 11, 12, 13, 14, 15, 16, 17 };
-    char *text = arena_printf(&ctx->session,
+    struct plan_run p = {0};
+    _Alignas(64) int64_t data[8] = {10, 11, 12, 13, 14, 15, 16, 17};
+    char *text = arena_printf(
+        &ctx->session,
         "program @p { arg %%0 : buffer i64 in arg %%1 : buffer i64 out %%2 = const index 0 %%3 = const index 1 "
-        "%%4 = const index 2 %%5 = const index 8 %%6 = const bool 1 %%7 = const bool 0 %s }", body);
-    struct linterp_arg args[] = { { .buffer = { data, sizeof data } }, { .buffer = { p.out, sizeof p.out } } };
+        "%%4 = const index 2 %%5 = const index 8 %%6 = const bool 1 %%7 = const bool 0 %s }",
+        body);
+    struct linterp_arg args[] = {{.buffer = {data, sizeof data}}, {.buffer = {p.out, sizeof p.out}}};
     p.r = lf_interpret(loops_load(ctx, text), args, 0, 0, host);
     return p;
 }
 
-static const struct { const char *body; int64_t out[4]; } good[] = {
-    { "%10 = load i64x4 %0[%3] store %1[%2], %10", { 11, 12, 13, 14 } },
-    { "%10 = loads i64x4 %0[%2] stride %4 store %1[%2], %10", { 10, 12, 14, 16 } },
-    { "%10 = const index -2 %11 = const index 7 %12 = loads i64x4 %0[%11] stride %10 store %1[%2], %12", { 17, 15, 13, 11 } },
-    { "%10 = iota i64x4 %11 = mul i64x4 %10, %10 %12 = const i64x4 7 %13 = and i64x4 %11, %12 %14 = gather i64x4 %0[%13] "
-      "store %1[%2], %14", { 10, 11, 14, 11 } },
-    { "%10 = iota i64x4 %11 = const i64x4 2 %12 = lt boolx4 %10, %11 %13 = const index 6 %14 = load i64x4 %0[%13] mask %12 "
-      "store %1[%2], %14", { 16, 17, 0, 0 } },
-    { "%10 = iota i64x4 %11 = const i64x4 2 %12 = lt boolx4 %10, %11 %13 = const index -2 %14 = not boolx4 %12 "
-      "%15 = load i64x4 %0[%13] mask %14 store %1[%2], %15", { 0, 0, 10, 11 } },
-    { "%10 = iota i64x2 stores %1[%3] stride %4, %10", { 0, 0, 0, 1 } },
-    { "%10 = iota i64x4 %11 = const i64x4 3 %12 = sub i64x4 %11, %10 scatter %1[%12], %10", { 3, 2, 1, 0 } },
-    { "%10 = iota i64x4 %11 = const i64x4 1 scatter %1[%11], %10", { 0, 3, 0, 0 } },   /* in order: the last lane stays */
-    { "%10 = iota i64x4 %11 = const i64x4 1 %12 = ne boolx4 %10, %11 store %1[%2], %10 mask %12", { 0, 0, 2, 3 } },
-    { "%10 = offset buffer i32 %0, %5 %11 = load i32x4 %10[%2] %12 = convert i64x4 %11 store %1[%2], %12", { 11, 0, 12, 0 } },
-    { "%10 = const index 1099511627776 prefetch %0, %10 prefetch2 %0, %2 %11 = load i64 %0[%3] store %1[%2], %11", { 11, 0, 0, 0 } },
-    { "%10 = const f32 0x1p+0 %11 = bitcast i32 %10 %12 = convert i64 %11 store %1[%2], %12", { 0x3f800000, 0, 0, 0 } },
-    { "%10 = const i16x4 258 %11 = bitcast i64 %10 store %1[%2], %11", { 0x0102010201020102, 0, 0, 0 } },
-    { "%10 = load i64x4 %0[%2] %11 = extract i64 %10 lane 3 %12 = insert i64x4 %10, %11 lane 0 store %1[%2], %12",
-      { 13, 11, 12, 13 } },
-    { "%10 = load i64x4 %0[%2] %11 = iota i64x4 %12 = shuffle i64x4 %10, %11 [7, 0, 4, 3] store %1[%2], %12", { 3, 10, 0, 13 } },
-    { "%10 = load i64x4 %0[%2] %11 = hreduce i64 add %10 %12 = hreduce i64 max %10 %13 = hreduce i64 min %10 "
-      "%14 = hreduce i64 mul %10 %15 = splat i64x4 %11 %16 = insert i64x4 %15, %12 lane 1 %17 = insert i64x4 %16, %13 lane 2 "
-      "%18 = insert i64x4 %17, %14 lane 3 store %1[%2], %18", { 46, 13, 10, 10 * 11 * 12 * 13 } },
-    { "%10 = select i64 %6, %3, %4 %11 = select i64 %7, %3, %4 store %1[%2], %10 store %1[%3], %11", { 1, 2, 0, 0 } },
-    { "%10 = select buffer i64 %7, %0, %1 store %10[%2], %4", { 2, 0, 0, 0 } },
-    { "%10 = const f32x4 -2.5 %11 = convert i64x4 %10 store %1[%2], %11", { -2, -2, -2, -2 } },
-    { "%10 = const f32 nan %11 = convert i64 %10 %12 = const f32 inf %13 = convert i64 %12 store %1[%2], %11 store %1[%3], %13",
-      { 0, INT64_MAX, 0, 0 } },
-    { "%10 = const index 300 %11 = convert u8 %10 %12 = convert i64 %11 store %1[%2], %12", { 44, 0, 0, 0 } },
+static const struct {
+    const char *body;
+    int64_t out[4];
+} good[] = {
+    {"%10 = load i64x4 %0[%3] store %1[%2], %10", {11, 12, 13, 14}},
+    {"%10 = loads i64x4 %0[%2] stride %4 store %1[%2], %10", {10, 12, 14, 16}},
+    {"%10 = const index -2 %11 = const index 7 %12 = loads i64x4 %0[%11] stride %10 store %1[%2], %12",
+     {17, 15, 13, 11}},
+    {"%10 = iota i64x4 %11 = mul i64x4 %10, %10 %12 = const i64x4 7 %13 = and i64x4 %11, %12 %14 = gather i64x4 %0[%13] "
+     "store %1[%2], %14",
+     {10, 11, 14, 11}},
+    {"%10 = iota i64x4 %11 = const i64x4 2 %12 = lt boolx4 %10, %11 %13 = const index 6 %14 = load i64x4 %0[%13] mask %12 "
+     "store %1[%2], %14",
+     {16, 17, 0, 0}},
+    {"%10 = iota i64x4 %11 = const i64x4 2 %12 = lt boolx4 %10, %11 %13 = const index -2 %14 = not boolx4 %12 "
+     "%15 = load i64x4 %0[%13] mask %14 store %1[%2], %15",
+     {0, 0, 10, 11}},
+    {"%10 = iota i64x2 stores %1[%3] stride %4, %10", {0, 0, 0, 1}},
+    {"%10 = iota i64x4 %11 = const i64x4 3 %12 = sub i64x4 %11, %10 scatter %1[%12], %10", {3, 2, 1, 0}},
+    {"%10 = iota i64x4 %11 = const i64x4 1 scatter %1[%11], %10", {0, 3, 0, 0}}, /* in order: the last lane stays */
+    {"%10 = iota i64x4 %11 = const i64x4 1 %12 = ne boolx4 %10, %11 store %1[%2], %10 mask %12", {0, 0, 2, 3}},
+    {"%10 = offset buffer i32 %0, %5 %11 = load i32x4 %10[%2] %12 = convert i64x4 %11 store %1[%2], %12",
+     {11, 0, 12, 0}},
+    {"%10 = const index 1099511627776 prefetch %0, %10 prefetch2 %0, %2 %11 = load i64 %0[%3] store %1[%2], %11",
+     {11, 0, 0, 0}},
+    {"%10 = const f32 0x1p+0 %11 = bitcast i32 %10 %12 = convert i64 %11 store %1[%2], %12", {0x3f800000, 0, 0, 0}},
+    {"%10 = const i16x4 258 %11 = bitcast i64 %10 store %1[%2], %11", {0x0102010201020102, 0, 0, 0}},
+    {"%10 = load i64x4 %0[%2] %11 = extract i64 %10 lane 3 %12 = insert i64x4 %10, %11 lane 0 store %1[%2], %12",
+     {13, 11, 12, 13}},
+    {"%10 = load i64x4 %0[%2] %11 = iota i64x4 %12 = shuffle i64x4 %10, %11 [7, 0, 4, 3] store %1[%2], %12",
+     {3, 10, 0, 13}},
+    {"%10 = load i64x4 %0[%2] %11 = hreduce i64 add %10 %12 = hreduce i64 max %10 %13 = hreduce i64 min %10 "
+     "%14 = hreduce i64 mul %10 %15 = splat i64x4 %11 %16 = insert i64x4 %15, %12 lane 1 %17 = insert i64x4 %16, %13 lane 2 "
+     "%18 = insert i64x4 %17, %14 lane 3 store %1[%2], %18",
+     {46, 13, 10, 10 * 11 * 12 * 13}},
+    {"%10 = select i64 %6, %3, %4 %11 = select i64 %7, %3, %4 store %1[%2], %10 store %1[%3], %11", {1, 2, 0, 0}},
+    {"%10 = select buffer i64 %7, %0, %1 store %10[%2], %4", {2, 0, 0, 0}},
+    {"%10 = const f32x4 -2.5 %11 = convert i64x4 %10 store %1[%2], %11", {-2, -2, -2, -2}},
+    {"%10 = const f32 nan %11 = convert i64 %10 %12 = const f32 inf %13 = convert i64 %12 store %1[%2], %11 store %1[%3], %13",
+     {0, INT64_MAX, 0, 0}},
+    {"%10 = const index 300 %11 = convert u8 %10 %12 = convert i64 %11 store %1[%2], %12", {44, 0, 0, 0}},
     /* sum of the input */
-    { "%12 = for %10 = %2 to %5 step 1 carry(%11 = %2) { %13 = load index %0[%10] %14 = add index %11, %13 yield %14 } "
-      "store %1[%2], %12", { 108, 0, 0, 0 } },
+    {"%12 = for %10 = %2 to %5 step 1 carry(%11 = %2) { %13 = load index %0[%10] %14 = add index %11, %13 yield %14 } "
+     "store %1[%2], %12",
+     {108, 0, 0, 0}},
     /* yields are taken all at once: Fibonacci by swapping */
-    { "%13, %14 = for %10 = %2 to %5 step 1 carry(%11 = %2, %12 = %3) { %15 = add index %11, %12 yield %12, %15 } "
-      "store %1[%2], %13 store %1[%3], %14", { 21, 34, 0, 0 } },
-    { "%13, %14 = for %10 = %2 to %3 step 1 carry(%11 = %4, %12 = %5) { yield %12, %11 } store %1[%2], %13 store %1[%3], %14",
-      { 8, 2, 0, 0 } },
+    {"%13, %14 = for %10 = %2 to %5 step 1 carry(%11 = %2, %12 = %3) { %15 = add index %11, %12 yield %12, %15 } "
+     "store %1[%2], %13 store %1[%3], %14",
+     {21, 34, 0, 0}},
+    {"%13, %14 = for %10 = %2 to %3 step 1 carry(%11 = %4, %12 = %5) { yield %12, %11 } store %1[%2], %13 store %1[%3], %14",
+     {8, 2, 0, 0}},
     /* no trips: the inits */
-    { "%12 = for %10 = %5 to %2 step 1 carry(%11 = %4) { yield %10 } store %1[%2], %12", { 2, 0, 0, 0 } },
-    { "%12 = for %10 = %2 to %5 step 3 carry(%11 = %2) { yield %10 } store %1[%2], %12", { 6, 0, 0, 0 } },
+    {"%12 = for %10 = %5 to %2 step 1 carry(%11 = %4) { yield %10 } store %1[%2], %12", {2, 0, 0, 0}},
+    {"%12 = for %10 = %2 to %5 step 3 carry(%11 = %2) { yield %10 } store %1[%2], %12", {6, 0, 0, 0}},
     /* while i * i < 20 */
-    { "%13, %14 = for %10 = %2 to %5 step 1 carry(%11 = %6, %12 = %2) while { %15 = add index %10, %3 %16 = mul index %15, %15 "
-      "%17 = const index 20 %18 = lt bool %16, %17 yield %18, %15 } store %1[%2], %14", { 5, 0, 0, 0 } },
-    { "%13 = for %10 = %2 to %5 step 1 carry(%11 = %7) while { yield %6 } %14 = convert i64 %13 store %1[%2], %14", { 0, 0, 0, 0 } },
+    {"%13, %14 = for %10 = %2 to %5 step 1 carry(%11 = %6, %12 = %2) while { %15 = add index %10, %3 %16 = mul index %15, %15 "
+     "%17 = const index 20 %18 = lt bool %16, %17 yield %18, %15 } store %1[%2], %14",
+     {5, 0, 0, 0}},
+    {"%13 = for %10 = %2 to %5 step 1 carry(%11 = %7) while { yield %6 } %14 = convert i64 %13 store %1[%2], %14",
+     {0, 0, 0, 0}},
     /* a loop that would step past the largest index ends */
-    { "%10 = const index 9223372036854775806 %11 = const index 9223372036854775807 %14 = for %12 = %10 to %11 step 5 "
-      "carry(%13 = %2) { %15 = add index %13, %3 yield %15 } store %1[%2], %14", { 1, 0, 0, 0 } },
+    {"%10 = const index 9223372036854775806 %11 = const index 9223372036854775807 %14 = for %12 = %10 to %11 step 5 "
+     "carry(%13 = %2) { %15 = add index %13, %3 yield %15 } store %1[%2], %14",
+     {1, 0, 0, 0}},
     /* carried buffers alternate */
-    { "%10 = local buffer i64 1 store %10[%2], %5 %13, %14 = for %11 = %2 to %3 step 1 carry(%12 = %0, %15 = %10) "
-      "{ yield %15, %12 } %16 = load i64 %13[%2] %17 = load i64 %14[%2] store %1[%2], %16 store %1[%3], %17", { 8, 10, 0, 0 } },
-    { "%10 = if %6 { yield %4 } else { yield %5 } %11 = if %7 { yield %4 } else { yield %5 } store %1[%2], %10 store %1[%3], %11",
-      { 2, 8, 0, 0 } },
-    { "if %7 { store %1[%2], %4 } else { store %1[%3], %4 } if %7 { store %1[%4], %4 }", { 0, 2, 0, 0 } },
-    { "check %6 code -9 node 1 \"x\" store %1[%2], %4", { 2, 0, 0, 0 } },
+    {"%10 = local buffer i64 1 store %10[%2], %5 %13, %14 = for %11 = %2 to %3 step 1 carry(%12 = %0, %15 = %10) "
+     "{ yield %15, %12 } %16 = load i64 %13[%2] %17 = load i64 %14[%2] store %1[%2], %16 store %1[%3], %17",
+     {8, 10, 0, 0}},
+    {"%10 = if %6 { yield %4 } else { yield %5 } %11 = if %7 { yield %4 } else { yield %5 } store %1[%2], %10 store %1[%3], %11",
+     {2, 8, 0, 0}},
+    {"if %7 { store %1[%2], %4 } else { store %1[%3], %4 } if %7 { store %1[%4], %4 }", {0, 2, 0, 0}},
+    {"check %6 code -9 node 1 \"x\" store %1[%2], %4", {2, 0, 0, 0}},
     /* undefined lanes may be moved and masked away */
-    { "%10 = local buffer i64 4 store %10[%3], %4 %11 = load i64x4 %10[%2] %12 = extract i64 %11 lane 1 store %1[%2], %12",
-      { 2, 0, 0, 0 } },
-    { "%10 = local buffer i64 4 store %10[%2], %4 %11 = load i64x4 %10[%2] %12 = iota i64x4 %13 = const i64x4 0 "
-      "%14 = eq boolx4 %12, %13 %15 = select i64x4 %14, %11, %12 store %1[%2], %15", { 2, 1, 2, 3 } },
-    { "%10 = local buffer i64 4 store %10[%2], %4 %11 = load i64x4 %10[%2] %12 = iota i64x4 %13 = const i64x4 0 "
-      "%14 = eq boolx4 %12, %13 store %1[%2], %11 mask %14", { 2, 0, 0, 0 } },
-    { "%10 = local buffer i64 4 %11 = local buffer i64 4 %12 = load i64x4 %10[%2] store %11[%2], %12 store %1[%2], %4", { 2, 0, 0, 0 } },
+    {"%10 = local buffer i64 4 store %10[%3], %4 %11 = load i64x4 %10[%2] %12 = extract i64 %11 lane 1 store %1[%2], %12",
+     {2, 0, 0, 0}},
+    {"%10 = local buffer i64 4 store %10[%2], %4 %11 = load i64x4 %10[%2] %12 = iota i64x4 %13 = const i64x4 0 "
+     "%14 = eq boolx4 %12, %13 %15 = select i64x4 %14, %11, %12 store %1[%2], %15",
+     {2, 1, 2, 3}},
+    {"%10 = local buffer i64 4 store %10[%2], %4 %11 = load i64x4 %10[%2] %12 = iota i64x4 %13 = const i64x4 0 "
+     "%14 = eq boolx4 %12, %13 store %1[%2], %11 mask %14",
+     {2, 0, 0, 0}},
+    {"%10 = local buffer i64 4 %11 = local buffer i64 4 %12 = load i64x4 %10[%2] store %11[%2], %12 store %1[%2], %4",
+     {2, 0, 0, 0}},
 };
 
 static void test_good_programs(void **state)
@@ -297,44 +326,53 @@ static void test_good_programs(void **state)
             fail_msg("%s\nin %s", p.r.text, good[i].body);
         for (int k = 0; k < 4; k++)
             if (p.out[k] != good[i].out[k])
-                fail_msg("out[%d] = %lld, not %lld\n%s", k, (long long)p.out[k], (long long)good[i].out[k], good[i].body);
+                fail_msg("out[%d] = %lld, not %lld\n%s", k, (long long)p.out[k], (long long)good[i].out[k],
+                         good[i].body);
     }
 }
 
-static const struct { const char *body; int code; const char *says; } bad[] = {
-    { "%10 = load i64 %0[%5]", -100, "%8 = load: element 8 (lane 0) of a buffer of 8" },
-    { "%10 = const index -1 %11 = load i64 %0[%10]", -100, "element -1" },
-    { "%10 = const index 5 %11 = load i64x4 %0[%10]", -100, "element 8 (lane 3)" },
-    { "%10 = const index 9223372036854775807 %11 = load i64x2 %0[%10]", -100, "of a buffer of 8" },
-    { "%10 = const index 9223372036854775807 %11 = loads i64x4 %0[%5] stride %10", -100, "of a buffer of 8" },
-    { "%10 = loads i64x4 %0[%4] stride %4", -100, "element 8" },
-    { "%10 = const i64x4 8 %11 = gather i64x4 %0[%10]", -100, "element 8" },
-    { "%10 = const index 16 store %1[%10], %10", -100, "element 16" },
-    { "%10 = const i64x4 -1 scatter %1[%10], %10", -100, "element -1" },
-    { "%10 = load i64x2 %0[%3] align 16", -100, "not aligned to 16" },
-    { "%10 = const index 4 %11 = offset buffer i64 %0, %10 %12 = load i64 %11[%2]", -100, "not aligned to 8" },
-    { "%10 = const index 65 %11 = offset buffer i64 %0, %10", -100, "byte 65 of a buffer of 64" },
-    { "%10 = const index 60 %11 = offset buffer i8 %0, %10 %12 = const index 4 %13 = load i8 %11[%12]", -100, "of a buffer of 4" },
-    { "%10 = div index %3, %2", -100, "divisor" },
-    { "%10 = rem index %3, %2", -100, "divisor" },
-    { "%10 = const index -3 %11 = floordiv index %3, %10", -100, "divisor" },
-    { "%10 = iota i64x4 %11 = const i64x4 1 %12 = div i64x4 %11, %10", -100, "divisor" },
-    { "check %7 code -9 node 12 \"index out of range\"", -9, "index out of range" },
-    { "%10 = const boolx4 1 %11 = insert boolx4 %10, %7 lane 2 check %11 code -2 node 1 \"shape\"", -2, "shape" },
-    { "%10 = local buffer i64 4 %11 = load i64 %10[%2] store %1[%2], %11", -100, "lane 0 of the stored value is undefined" },
-    { "%10 = local buffer i64 4 store %10[%2], %2 %11 = load i64x2 %10[%2] store %1[%2], %11", -100, "lane 1" },
-    { "%10 = local buffer i64 4 %11 = load i64 %10[%2] %12 = mul i64 %11, %2 store %1[%2], %12", -100, "undefined" },
-    { "%10 = local buffer i64 4 %11 = load i64 %10[%2] %12 = load i64 %0[%11]", -100, "used as index" },
-    { "%10 = local buffer i64 4 %11 = load i64 %10[%2] for %12 = %2 to %11 step 1 { }", -100, "used as bound" },
-    { "%10 = local buffer i64 4 %11 = load i64 %10[%2] call @f(%11)", -100, "used as argument" },
-    { "%10 = local buffer bool 4 %11 = load bool %10[%2] if %11 { }", -100, "used as condition" },
-    { "%10 = local buffer bool 4 %11 = load bool %10[%2] check %11 code -9 node 0 \"\"", -100, "used as condition" },
-    { "%10 = local buffer bool 4 %11 = load boolx4 %10[%2] %12 = load i64x4 %0[%2] mask %11", -100, "used as mask" },
-    { "%10 = local buffer i8 8 %11 = const i8 1 store %10[%2], %11 %12 = offset buffer i64 %10, %2 %13 = load i64 %12[%2] "
-      "store %1[%2], %13", -100, "undefined" },     /* seven of its eight bytes */
-    { "%10 = local buffer i64 4 %11 = load i64x4 %10[%2] %12 = hreduce i64 add %11 store %1[%2], %12", -100, "undefined" },
-    { "call @f()", -100, "nobody to call" },
-    { "launch @k() count %2 grain 0 node 0", -100, "nobody to launch" },
+static const struct {
+    const char *body;
+    int code;
+    const char *says;
+} bad[] = {
+    {"%10 = load i64 %0[%5]", -100, "%8 = load: element 8 (lane 0) of a buffer of 8"},
+    {"%10 = const index -1 %11 = load i64 %0[%10]", -100, "element -1"},
+    {"%10 = const index 5 %11 = load i64x4 %0[%10]", -100, "element 8 (lane 3)"},
+    {"%10 = const index 9223372036854775807 %11 = load i64x2 %0[%10]", -100, "of a buffer of 8"},
+    {"%10 = const index 9223372036854775807 %11 = loads i64x4 %0[%5] stride %10", -100, "of a buffer of 8"},
+    {"%10 = loads i64x4 %0[%4] stride %4", -100, "element 8"},
+    {"%10 = const i64x4 8 %11 = gather i64x4 %0[%10]", -100, "element 8"},
+    {"%10 = const index 16 store %1[%10], %10", -100, "element 16"},
+    {"%10 = const i64x4 -1 scatter %1[%10], %10", -100, "element -1"},
+    {"%10 = load i64x2 %0[%3] align 16", -100, "not aligned to 16"},
+    {"%10 = const index 4 %11 = offset buffer i64 %0, %10 %12 = load i64 %11[%2]", -100, "not aligned to 8"},
+    {"%10 = const index 65 %11 = offset buffer i64 %0, %10", -100, "byte 65 of a buffer of 64"},
+    {"%10 = const index 60 %11 = offset buffer i8 %0, %10 %12 = const index 4 %13 = load i8 %11[%12]", -100,
+     "of a buffer of 4"},
+    {"%10 = div index %3, %2", -100, "divisor"},
+    {"%10 = rem index %3, %2", -100, "divisor"},
+    {"%10 = const index -3 %11 = floordiv index %3, %10", -100, "divisor"},
+    {"%10 = iota i64x4 %11 = const i64x4 1 %12 = div i64x4 %11, %10", -100, "divisor"},
+    {"check %7 code -9 node 12 \"index out of range\"", -9, "index out of range"},
+    {"%10 = const boolx4 1 %11 = insert boolx4 %10, %7 lane 2 check %11 code -2 node 1 \"shape\"", -2, "shape"},
+    {"%10 = local buffer i64 4 %11 = load i64 %10[%2] store %1[%2], %11", -100,
+     "lane 0 of the stored value is undefined"},
+    {"%10 = local buffer i64 4 store %10[%2], %2 %11 = load i64x2 %10[%2] store %1[%2], %11", -100, "lane 1"},
+    {"%10 = local buffer i64 4 %11 = load i64 %10[%2] %12 = mul i64 %11, %2 store %1[%2], %12", -100, "undefined"},
+    {"%10 = local buffer i64 4 %11 = load i64 %10[%2] %12 = load i64 %0[%11]", -100, "used as index"},
+    {"%10 = local buffer i64 4 %11 = load i64 %10[%2] for %12 = %2 to %11 step 1 { }", -100, "used as bound"},
+    {"%10 = local buffer i64 4 %11 = load i64 %10[%2] call @f(%11)", -100, "used as argument"},
+    {"%10 = local buffer bool 4 %11 = load bool %10[%2] if %11 { }", -100, "used as condition"},
+    {"%10 = local buffer bool 4 %11 = load bool %10[%2] check %11 code -9 node 0 \"\"", -100, "used as condition"},
+    {"%10 = local buffer bool 4 %11 = load boolx4 %10[%2] %12 = load i64x4 %0[%2] mask %11", -100, "used as mask"},
+    {"%10 = local buffer i8 8 %11 = const i8 1 store %10[%2], %11 %12 = offset buffer i64 %10, %2 %13 = load i64 %12[%2] "
+     "store %1[%2], %13",
+     -100, "undefined"}, /* seven of its eight bytes */
+    {"%10 = local buffer i64 4 %11 = load i64x4 %10[%2] %12 = hreduce i64 add %11 store %1[%2], %12", -100,
+     "undefined"},
+    {"call @f()", -100, "nobody to call"},
+    {"launch @k() count %2 grain 0 node 0", -100, "nobody to launch"},
 };
 
 static void test_bad_programs(void **state)
@@ -352,8 +390,8 @@ static void test_parallel_range(void **state)
 {
     struct lfunc *f = loops_load(*state, "kernel @k { arg %0 : buffer i64 out arg %1 : index %2 = const index 2 "
                                          "parallel %3 = %2 to %1 { store %0[%3], %3 } }");
-    int64_t out[10] = { 0 };
-    struct linterp_arg args[] = { { .buffer = { out, sizeof out } }, { .index = 8 } };
+    int64_t out[10] = {0};
+    struct linterp_arg args[] = {{.buffer = {out, sizeof out}}, {.index = 8}};
     assert_int_equal(lf_interpret(f, args, 0, 5, NULL).code, 0);
     assert_true(out[1] == 0 && out[2] == 2 && out[4] == 4 && out[5] == 0);
     assert_int_equal(lf_interpret(f, args, 5, 100, NULL).code, 0);
@@ -363,11 +401,12 @@ static void test_parallel_range(void **state)
 /* What one index left in a local is undefined to the next. */
 static void test_locals_are_forgotten(void **state)
 {
-    struct lfunc *f = loops_load(*state,
+    struct lfunc *f = loops_load(
+        *state,
         "kernel @k { arg %0 : buffer i64 out arg %1 : index %2 = const index 0 %3 = local buffer i64 1 "
         "parallel %4 = %2 to %1 { %5 = eq bool %4, %2 if %5 { store %3[%2], %4 } %6 = load i64 %3[%2] store %0[%4], %6 } }");
     int64_t out[2];
-    struct linterp_arg args[] = { { .buffer = { out, sizeof out } }, { .index = 2 } };
+    struct linterp_arg args[] = {{.buffer = {out, sizeof out}}, {.index = 2}};
     assert_int_equal(lf_interpret(f, args, 0, 1, NULL).code, 0);
     assert_int_equal(lf_interpret(f, args, 0, 2, NULL).code, -100);
 }
@@ -376,7 +415,7 @@ static void test_argument_alignment(void **state)
 {
     struct lfunc *f = loops_load(*state, "plan @p { arg %0 : buffer i64 in align 64 }");
     _Alignas(64) int64_t data[16];
-    struct linterp_arg arg = { .buffer = { data, sizeof data } };
+    struct linterp_arg arg = {.buffer = {data, sizeof data}};
     assert_int_equal(lf_interpret(f, &arg, 0, 0, NULL).code, 0);
     arg.buffer.data = data + 1;
     assert_int_equal(lf_interpret(f, &arg, 0, 0, NULL).code, -100);
@@ -384,7 +423,14 @@ static void test_argument_alignment(void **state)
 
 /* ---- programs and their host -------------------------------------------------------------------------------------------------- */
 
-struct host_log { int launches, calls; int64_t count, index; int64_t segment[4]; int launch_code; int64_t call_result; bool fail; };
+struct host_log {
+    int launches, calls;
+    int64_t count, index;
+    int64_t segment[4];
+    int launch_code;
+    int64_t call_result;
+    bool fail;
+};
 
 static int log_launch(void *user, const char *kernel, const struct linterp_arg *args, uint32_t n, int64_t count)
 {
@@ -405,33 +451,37 @@ static int64_t log_call(void *user, const char *name, const struct linterp_arg *
     (void)args, (void)n;
     log->calls++;
     *failed = log->fail;
-    return strcmp(name, "mcc_rt_segment") == 0 && log->call_result == 0 ? (int64_t)(uintptr_t)log->segment : log->call_result;
+    return strcmp(name, "mcc_rt_segment") == 0 && log->call_result == 0 ? (int64_t)(uintptr_t)log->segment
+                                                                        : log->call_result;
 }
 
 static struct plan_run run_hosted(struct context *ctx, const char *body, struct host_log *log)
 {
-    struct linterp_host host = { log, log_launch, log_call };
+    struct linterp_host host = {log, log_launch, log_call};
     return run_plan(ctx, body, &host);
 }
 
 static void test_launch(void **state)
 {
-    struct host_log log = { 0 };
+    struct host_log log = {0};
     struct plan_run p = run_hosted(*state, "launch @k7(%1, %4) count %5 grain 10 node 3", &log);
     assert_int_equal(p.r.code, 0);
     assert_true(log.launches == 1 && log.count == 8 && log.index == 2 && p.out[0] == 99);
     /* what a launch writes into a local counts as defined */
-    p = run_hosted(*state, "%10 = local buffer i64 2 launch @k7(%10, %4) count %5 grain 0 node 3 %11 = load i64 %10[%2] "
-                           "store %1[%2], %11", &log);
+    p = run_hosted(*state,
+                   "%10 = local buffer i64 2 launch @k7(%10, %4) count %5 grain 0 node 3 %11 = load i64 %10[%2] "
+                   "store %1[%2], %11",
+                   &log);
     assert_true(p.r.code == 0 && p.out[0] == 99);
     log.launch_code = -9;
-    p = run_hosted(*state, "launch @k7(%1, %4) count %5 grain 10 node 3 launch @k7(%1, %4) count %5 grain 10 node 4", &log);
+    p = run_hosted(*state, "launch @k7(%1, %4) count %5 grain 10 node 3 launch @k7(%1, %4) count %5 grain 10 node 4",
+                   &log);
     assert_true(p.r.code == -9 && p.r.node == 3 && log.launches == 3);
 }
 
 static void test_call(void **state)
 {
-    struct host_log log = { .call_result = -5 };
+    struct host_log log = {.call_result = -5};
     struct plan_run p = run_hosted(*state, "%10 = call @f(%2) store %1[%2], %10", &log);
     assert_true(p.r.code == 0 && p.out[0] == -5);
     p = run_hosted(*state, "%10 = call @f(%2) mayfail store %1[%2], %10", &log);
@@ -444,12 +494,17 @@ static void test_call(void **state)
 /* Segments have the size that was asked for. */
 static void test_segments(void **state)
 {
-    struct host_log log = { 0 };
-    struct plan_run p = run_hosted(*state, "%10 = const index 32 %11 = call @mcc_rt_segment(%10) mayfail "
-                                           "%12 = address buffer i64 %11 store %12[%4], %5 %13 = load i64 %12[%4] store %1[%2], %13", &log);
+    struct host_log log = {0};
+    struct plan_run p = run_hosted(
+        *state,
+        "%10 = const index 32 %11 = call @mcc_rt_segment(%10) mayfail "
+        "%12 = address buffer i64 %11 store %12[%4], %5 %13 = load i64 %12[%4] store %1[%2], %13",
+        &log);
     assert_true(p.r.code == 0 && p.out[0] == 8 && log.segment[2] == 8);
-    p = run_hosted(*state, "%10 = const index 32 %11 = call @mcc_rt_segment(%10) mayfail "
-                           "%12 = address buffer i64 %11 %14 = const index 4 store %12[%14], %5", &log);
+    p = run_hosted(*state,
+                   "%10 = const index 32 %11 = call @mcc_rt_segment(%10) mayfail "
+                   "%12 = address buffer i64 %11 %14 = const index 4 store %12[%14], %5",
+                   &log);
     assert_int_equal(p.r.code, -100);
 }
 
@@ -458,10 +513,24 @@ static void test_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_i8), TEST(test_i16), TEST(test_i32), TEST(test_u8), TEST(test_u16), TEST(test_u32), TEST(test_i64),
-        TEST(test_bool), TEST(test_f32), TEST(test_f64), TEST(test_good_programs), TEST(test_bad_programs),
-        TEST(test_parallel_range), TEST(test_locals_are_forgotten), TEST(test_argument_alignment), TEST(test_launch),
-        TEST(test_call), TEST(test_segments),
+        TEST(test_i8),
+        TEST(test_i16),
+        TEST(test_i32),
+        TEST(test_u8),
+        TEST(test_u16),
+        TEST(test_u32),
+        TEST(test_i64),
+        TEST(test_bool),
+        TEST(test_f32),
+        TEST(test_f64),
+        TEST(test_good_programs),
+        TEST(test_bad_programs),
+        TEST(test_parallel_range),
+        TEST(test_locals_are_forgotten),
+        TEST(test_argument_alignment),
+        TEST(test_launch),
+        TEST(test_call),
+        TEST(test_segments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

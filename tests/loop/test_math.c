@@ -14,23 +14,23 @@ enum { LANES = 64 };
 /* y = op(x, x2) over n elements, n a multiple of the lanes */
 static struct lfunc *math_kernel(struct context *ctx, enum op op, enum elem elem, uint32_t lanes, uint32_t n_in)
 {
-    struct ltype v = { elem, lanes }, buffer = { elem, 0 }, index = { ELEM_I64, 1 };
+    struct ltype v = {elem, lanes}, buffer = {elem, 0}, index = {ELEM_I64, 1};
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_KERNEL, "math");
     lval x = lf_arg(f, buffer, LARG_IN, 0, NULL), x2 = lf_arg(f, buffer, LARG_IN, 0, NULL);
     lval y = lf_arg(f, buffer, LARG_OUT, 0, NULL), n = lf_arg(f, index, 0, 0, NULL);
-    lblock body = { 1 }, inner = lf_block(f);
+    lblock body = {1}, inner = lf_block(f);
     lval zero = lf_op(f, body, L_CONST, index, NULL, 0), width = lf_op(f, body, L_CONST, index, NULL, 0);
     f->blocks.data[1].stmts.data[1].imm = lanes;
     lval i = lf_value(f, index);
     VEC_PUSH(&ctx->session, &f->blocks.data[inner.i].params, i);
-    lval at = lf_op(f, inner, L_MUL, index, (lval[]){ i, width }, 2), in[2];
-    in[0] = lf_op(f, inner, L_LOAD, v, (lval[]){ x, at }, 2);
-    in[1] = lf_op(f, inner, L_LOAD, v, (lval[]){ x2, at }, 2);
+    lval at = lf_op(f, inner, L_MUL, index, (lval[]){i, width}, 2), in[2];
+    in[0] = lf_op(f, inner, L_LOAD, v, (lval[]){x, at}, 2);
+    in[1] = lf_op(f, inner, L_LOAD, v, (lval[]){x2, at}, 2);
     lval r = lf_math(f, inner, op, v, in, n_in);
     assert_int_not_equal(r.i, 0);
-    lf_op(f, inner, L_STORE, v, (lval[]){ y, at, r }, 3);
+    lf_op(f, inner, L_STORE, v, (lval[]){y, at, r}, 3);
     struct lstmt *s = lf_stmt(f, body, L_PARALLEL);
-    s->in = lf_lvals(f, (lval[]){ zero, n }, 2);
+    s->in = lf_lvals(f, (lval[]){zero, n}, 2);
     s->n_in = 2;
     s->block[0] = inner;
     if (!lf_finish(f))
@@ -41,8 +41,10 @@ static struct lfunc *math_kernel(struct context *ctx, enum op op, enum elem elem
 static void run(const struct lfunc *f, const void *x, const void *x2, void *y, size_t n, size_t size, uint32_t lanes)
 {
     int64_t bytes = (int64_t)(n * size);
-    struct linterp_arg args[] = { { .buffer = { (void *)(uintptr_t)x, bytes } }, { .buffer = { (void *)(uintptr_t)x2, bytes } },
-                                  { .buffer = { y, bytes } }, { .index = (int64_t)(n / lanes) } };
+    struct linterp_arg args[] = {{.buffer = {(void *)(uintptr_t)x, bytes}},
+                                 {.buffer = {(void *)(uintptr_t)x2, bytes}},
+                                 {.buffer = {y, bytes}},
+                                 {.index = (int64_t)(n / lanes)}};
     struct linterp_result r = lf_interpret(f, args, 0, (int64_t)(n / lanes), NULL);
     if (r.code)
         fail_msg("%s", r.text);
@@ -55,11 +57,16 @@ static double sigmoid(double x)
     return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
 }
 
-static const struct { enum op op; double (*reference)(double); double ulps; } unary_f32[] = {
-    { OP_EXP, exp, 1 }, { OP_EXPM1, expm1, 1.5 }, { OP_LOG, log, 1 }, { OP_LOG1P, log1p, 1 }, { OP_TANH, tanh, 1.5 },
-    { OP_SIGMOID, sigmoid, 2.5 }, { OP_ERF, erf, 2 }, { OP_SIN, sin, 1.6 }, { OP_COS, cos, 1.6 }, { OP_TAN, tan, 0.501 },
-    { OP_ASIN, asin, 0.501 }, { OP_ACOS, acos, 0.501 }, { OP_ATAN, atan, 0.501 }, { OP_SINH, sinh, 0.501 },
-    { OP_COSH, cosh, 0.501 }, { OP_ASINH, asinh, 0.501 }, { OP_ACOSH, acosh, 0.501 }, { OP_ATANH, atanh, 0.501 },
+static const struct {
+    enum op op;
+    double (*reference)(double);
+    double ulps;
+} unary_f32[] = {
+    {OP_EXP, exp, 1},         {OP_EXPM1, expm1, 1.5},     {OP_LOG, log, 1},       {OP_LOG1P, log1p, 1},
+    {OP_TANH, tanh, 1.5},     {OP_SIGMOID, sigmoid, 2.5}, {OP_ERF, erf, 2},       {OP_SIN, sin, 1.6},
+    {OP_COS, cos, 1.6},       {OP_TAN, tan, 0.501},       {OP_ASIN, asin, 0.501}, {OP_ACOS, acos, 0.501},
+    {OP_ATAN, atan, 0.501},   {OP_SINH, sinh, 0.501},     {OP_COSH, cosh, 0.501}, {OP_ASINH, asinh, 0.501},
+    {OP_ACOSH, acosh, 0.501}, {OP_ATANH, atanh, 0.501},
 };
 
 /* Infinity stands for 2^128 when the other side is finite. */
@@ -108,7 +115,7 @@ static void check_unary_f32(struct context *ctx, size_t row, uint64_t stride)
 
 static void test_unary_f32(void **state)
 {
-    uint64_t stride = getenv("MCC_EXHAUSTIVE") ? 1 : 40009;   /* a prime: every exponent, all kinds of significands */
+    uint64_t stride = getenv("MCC_EXHAUSTIVE") ? 1 : 40009; /* a prime: every exponent, all kinds of significands */
     for (size_t row = 0; row < COUNT_OF(unary_f32); row++)
         check_unary_f32(*state, row, stride);
 }
@@ -120,11 +127,16 @@ static long double sigmoidl(long double x)
     return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
 }
 
-static const struct { enum op op; long double (*reference)(long double); double ulps; } unary_f64[] = {
-    { OP_EXP, expl, 1 }, { OP_EXPM1, expm1l, 2 }, { OP_LOG, logl, 1 }, { OP_LOG1P, log1pl, 1 }, { OP_TANH, tanhl, 3 },
-    { OP_SIGMOID, sigmoidl, 2.5 }, { OP_ERF, erfl, 2 }, { OP_SIN, sinl, 1 }, { OP_COS, cosl, 1 }, { OP_TAN, tanl, 2.5 },
-    { OP_ASIN, asinl, 2.5 }, { OP_ACOS, acosl, 2 }, { OP_ATAN, atanl, 2.5 }, { OP_SINH, sinhl, 3 },
-    { OP_COSH, coshl, 2 }, { OP_ASINH, asinhl, 2.5 }, { OP_ACOSH, acoshl, 3 }, { OP_ATANH, atanhl, 2.5 },
+static const struct {
+    enum op op;
+    long double (*reference)(long double);
+    double ulps;
+} unary_f64[] = {
+    {OP_EXP, expl, 1},     {OP_EXPM1, expm1l, 2},       {OP_LOG, logl, 1},     {OP_LOG1P, log1pl, 1},
+    {OP_TANH, tanhl, 3},   {OP_SIGMOID, sigmoidl, 2.5}, {OP_ERF, erfl, 2},     {OP_SIN, sinl, 1},
+    {OP_COS, cosl, 1},     {OP_TAN, tanl, 2.5},         {OP_ASIN, asinl, 2.5}, {OP_ACOS, acosl, 2},
+    {OP_ATAN, atanl, 2.5}, {OP_SINH, sinhl, 3},         {OP_COSH, coshl, 2},   {OP_ASINH, asinhl, 2.5},
+    {OP_ACOSH, acoshl, 3}, {OP_ATANH, atanhl, 2.5},
 };
 
 static double ulps_f64(double got, long double want)
@@ -153,7 +165,7 @@ static uint64_t next_random(uint64_t *s)
 /* Any bits, and numbers evenly spread over (-r, r) for several r. */
 static double sample_f64(uint64_t *s, size_t i)
 {
-    static const double spread[] = { 0, 1500, 40, 2.5, 0x1p22 };
+    static const double spread[] = {0, 1500, 40, 2.5, 0x1p22};
     uint64_t bits = next_random(s);
     double x;
     memcpy(&x, &bits, sizeof x);
@@ -185,16 +197,45 @@ static void check_unary_f64(struct context *ctx, size_t row)
 static void test_unary_f64(void **state)
 {
     if (LDBL_MANT_DIG < 64)
-        skip();   /* no better reference */
+        skip(); /* no better reference */
     for (size_t row = 0; row < COUNT_OF(unary_f64); row++)
         check_unary_f64(*state, row);
 }
 
 /* ---- two operands --------------------------------------------------------------------------------------------------- */
 
-static const double corners[] = { 0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, INFINITY, -INFINITY, NAN, 1e10, -1e10,
-                                  1e-10, -1e-10, 0x1p53, 0x1p-1060, 0x1p1000, -0x1p1000, 4503599627370497.0, -7, 1e300, -1e-300,
-                                  0x1p-126, 0x1p127, 100, -100, 0.9999999, 1.0000001 };
+static const double corners[] = {0,
+                                 -0.0,
+                                 1,
+                                 -1,
+                                 2,
+                                 -2,
+                                 3,
+                                 -3,
+                                 0.5,
+                                 -0.5,
+                                 1.5,
+                                 INFINITY,
+                                 -INFINITY,
+                                 NAN,
+                                 1e10,
+                                 -1e10,
+                                 1e-10,
+                                 -1e-10,
+                                 0x1p53,
+                                 0x1p-1060,
+                                 0x1p1000,
+                                 -0x1p1000,
+                                 4503599627370497.0,
+                                 -7,
+                                 1e300,
+                                 -1e-300,
+                                 0x1p-126,
+                                 0x1p127,
+                                 100,
+                                 -100,
+                                 0.9999999,
+                                 1.0000001};
 enum { CORNERS = COUNT_OF(corners), PAIRS = 1 << 14 };
 
 static void sample_pair(uint64_t *s, size_t i, double *a, double *b)
@@ -202,7 +243,7 @@ static void sample_pair(uint64_t *s, size_t i, double *a, double *b)
     if (i < (size_t)CORNERS * CORNERS) {
         *a = corners[i / CORNERS];
         *b = corners[i % CORNERS];
-    } else if (i % 3 == 0) {   /* moderate powers, quotients near one */
+    } else if (i % 3 == 0) { /* moderate powers, quotients near one */
         *a = exp2(sample_f64(s, 3));
         *b = sample_f64(s, i % 2 ? 2 : 3);
     } else if (i % 3 == 1) {
@@ -251,7 +292,7 @@ static void test_atan2(void **state)
 /* One lane, odd numbers of lanes and neighbours far from pi give the same bits as 64 lanes. */
 static void test_lanes_are_independent(void **state)
 {
-    static const uint32_t widths[] = { 1, 4, 16 };
+    static const uint32_t widths[] = {1, 4, 16};
     enum { N = 256 };
     float x[N], y[N], z[N];
     for (size_t row = 0; row < COUNT_OF(unary_f32); row++) {
@@ -270,11 +311,11 @@ static void test_others_have_no_expansion(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_KERNEL, "none");
-    lval x = lf_value(f, (struct ltype){ ELEM_F32, 4 });
-    assert_int_equal(lf_math(f, (lblock){ 1 }, OP_ADD, (struct ltype){ ELEM_F32, 4 }, (lval[]){ x, x }, 2).i, 0);
-    assert_int_equal(lf_math(f, (lblock){ 1 }, OP_EXP, (struct ltype){ ELEM_F16, 4 }, &x, 1).i, 0);
-    assert_int_equal(lf_math(f, (lblock){ 1 }, OP_POW, (struct ltype){ ELEM_I32, 4 }, (lval[]){ x, x }, 2).i, 0);
-    assert_int_equal(lf_math(f, (lblock){ 1 }, OP_EXP, (struct ltype){ ELEM_F32, 4 }, (lval[]){ x, x }, 2).i, 0);
+    lval x = lf_value(f, (struct ltype){ELEM_F32, 4});
+    assert_int_equal(lf_math(f, (lblock){1}, OP_ADD, (struct ltype){ELEM_F32, 4}, (lval[]){x, x}, 2).i, 0);
+    assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F16, 4}, &x, 1).i, 0);
+    assert_int_equal(lf_math(f, (lblock){1}, OP_POW, (struct ltype){ELEM_I32, 4}, (lval[]){x, x}, 2).i, 0);
+    assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F32, 4}, (lval[]){x, x}, 2).i, 0);
 }
 
 int main(void)

@@ -11,24 +11,31 @@ static void expect(struct context *ctx, const char *before, const char *after)
     assert_string_equal(loops_print(ctx, f), loops_print(ctx, loops_load(ctx, after)));
 }
 
-#define HEAD "kernel @k {\n  arg %0 : buffer f32 in\n  arg %1 : buffer f32 out\n  arg %2 : index\n" \
-             "  %3 = const index 0\n  parallel %4 = %3 to %2 {\n"
+#define HEAD                                                                               \
+    "kernel @k {\n  arg %0 : buffer f32 in\n  arg %1 : buffer f32 out\n  arg %2 : index\n" \
+    "  %3 = const index 0\n  parallel %4 = %3 to %2 {\n"
 #define TAIL "  }\n}\n"
 
 static void test_equal_statements_are_one(void **state)
 {
-    expect(*state,
-           HEAD "    %5 = add index %4, %2\n    %6 = add index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL,
-           HEAD "    %5 = add index %4, %2\n    %7 = load f32 %0[%5]\n    store %1[%5], %7\n" TAIL);
-    expect(*state,   /* different constants, and operands in an order that matters */
-           HEAD "    %5 = sub index %4, %2\n    %6 = sub index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL,
-           HEAD "    %5 = sub index %4, %2\n    %6 = sub index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL);
+    expect(
+        *state,
+        HEAD
+        "    %5 = add index %4, %2\n    %6 = add index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL,
+        HEAD "    %5 = add index %4, %2\n    %7 = load f32 %0[%5]\n    store %1[%5], %7\n" TAIL);
+    expect(
+        *state,   /* different constants, and operands in an order that matters */
+        HEAD
+        "    %5 = sub index %4, %2\n    %6 = sub index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL,
+        HEAD
+        "    %5 = sub index %4, %2\n    %6 = sub index %2, %4\n    %7 = load f32 %0[%5]\n    store %1[%6], %7\n" TAIL);
 }
 
 static void test_unused_statements_go(void **state)
 {
     expect(*state,
-           HEAD "    %5 = add index %4, %2\n    %6 = mul index %5, %5\n    %8 = load f32 %0[%6]\n    %7 = load f32 %0[%4]\n"
+           HEAD
+           "    %5 = add index %4, %2\n    %6 = mul index %5, %5\n    %8 = load f32 %0[%6]\n    %7 = load f32 %0[%4]\n"
            "    store %1[%4], %7\n" TAIL,
            HEAD "    %7 = load f32 %0[%4]\n    store %1[%4], %7\n" TAIL);
 }
@@ -36,10 +43,12 @@ static void test_unused_statements_go(void **state)
 /* A load is not the load before a store, and what one block has computed is not there in the next. */
 static void test_memory_and_blocks(void **state)
 {
-    const char *loads = HEAD "    %5 = load f32 %1[%4]\n    store %1[%3], %5\n    %6 = load f32 %1[%4]\n    store %1[%4], %6\n" TAIL;
-    const char *blocks = HEAD "    %5 = lt bool %4, %2\n    if %5 {\n      %6 = add index %4, %2\n      %7 = load f32 %0[%6]\n"
-                         "      store %1[%4], %7\n    }\n    if %5 {\n      %8 = add index %4, %2\n      %9 = load f32 %0[%8]\n"
-                         "      store %1[%3], %9\n    }\n" TAIL;
+    const char *loads = HEAD
+        "    %5 = load f32 %1[%4]\n    store %1[%3], %5\n    %6 = load f32 %1[%4]\n    store %1[%4], %6\n" TAIL;
+    const char *blocks = HEAD
+        "    %5 = lt bool %4, %2\n    if %5 {\n      %6 = add index %4, %2\n      %7 = load f32 %0[%6]\n"
+        "      store %1[%4], %7\n    }\n    if %5 {\n      %8 = add index %4, %2\n      %9 = load f32 %0[%8]\n"
+        "      store %1[%3], %9\n    }\n" TAIL;
     expect(*state, loads, loads);
     expect(*state, blocks, blocks);
 }
@@ -47,13 +56,15 @@ static void test_memory_and_blocks(void **state)
 static void test_loops(void **state)
 {
     const char *kept = HEAD "    %5 = const f32 0x0p+0\n    %6 = const index 4\n"
-                       "    %10 = for %7 = %3 to %6 step 1 carry(%8 = %5) {\n      %9 = load f32 %0[%7]\n"
-                       "      %11 = add f32 %8, %9\n      yield %11\n    }\n    store %1[%4], %10\n" TAIL;
+                            "    %10 = for %7 = %3 to %6 step 1 carry(%8 = %5) {\n      %9 = load f32 %0[%7]\n"
+                            "      %11 = add f32 %8, %9\n      yield %11\n    }\n    store %1[%4], %10\n" TAIL;
     expect(*state, kept, kept);
-    expect(*state,   /* nobody wants its result */
-           HEAD "    %5 = const f32 0x0p+0\n    %6 = const index 4\n    %10 = for %7 = %3 to %6 step 1 carry(%8 = %5) {\n"
-           "      %9 = load f32 %0[%7]\n      %11 = add f32 %8, %9\n      yield %11\n    }\n    store %1[%4], %5\n" TAIL,
-           HEAD "    %5 = const f32 0x0p+0\n    store %1[%4], %5\n" TAIL);
+    expect(
+        *state,   /* nobody wants its result */
+        HEAD
+        "    %5 = const f32 0x0p+0\n    %6 = const index 4\n    %10 = for %7 = %3 to %6 step 1 carry(%8 = %5) {\n"
+        "      %9 = load f32 %0[%7]\n      %11 = add f32 %8, %9\n      yield %11\n    }\n    store %1[%4], %5\n" TAIL,
+        HEAD "    %5 = const f32 0x0p+0\n    store %1[%4], %5\n" TAIL);
 }
 
 static void test_checks_stay(void **state)

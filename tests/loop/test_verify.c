@@ -4,110 +4,113 @@
 #include <string.h>
 
 /* Bodies of a kernel with these arguments and constants; P opens the parallel loop over %11. */
-#define HEAD \
-    "kernel @k { arg %0 : buffer f32 in arg %1 : buffer f32 out arg %2 : index arg %3 : buffer i8 in out " \
+#define HEAD                                                                                                         \
+    "kernel @k { arg %0 : buffer f32 in arg %1 : buffer f32 out arg %2 : index arg %3 : buffer i8 in out "           \
     "%4 = const index 0 %5 = const bool 1 %6 = const f32 1 %7 = const f32x4 1 %8 = const i32 1 %9 = const boolx4 1 " \
     "%10 = const i64x4 0 "
 #define P "parallel %11 = %4 to %2 { "
 #define END " } }"
 
-static const struct { int rule; const char *text; } broken[] = {
-    { 1, HEAD P "%20 = add f32 %6" END },
-    { 1, HEAD P "%20 = fma f32 %6, %6, %6, %6" END },
-    { 1, HEAD P "%20 = load f32 %0[%4] %21 = select f32 %5, %6" END },
-    { 2, HEAD P "if %5 { %20 = neg f32 %6 } %21 = neg f32 %20" END },
-    { 2, HEAD P "for %20 = %4 to %2 step 1 { } store %1[%20], %6" END },
-    { 4, "plan @p { arg %0 : f32 }" },
-    { 4, "plan @p { arg %0 : buffer f32 align 3 }" },
-    { 4, "plan @p { arg %0 : buffer string }" },
-    { 5, HEAD P "%20 = add f32 %6, %8" END },
-    { 5, HEAD P "%20 = add f32 %7, %7" END },
-    { 5, HEAD P "%20 = add bool %5, %5" END },
-    { 5, HEAD P "%20 = and f32 %6, %6" END },
-    { 5, HEAD P "%20 = sqrt i32 %8" END },
-    { 5, HEAD P "%20 = floordiv f32 %6, %6" END },
-    { 5, HEAD P "%20 = minnum i32 %8, %8" END },
-    { 5, HEAD P "%20 = const f16 1 %21 = add f16 %20, %20" END },
-    { 5, HEAD P "%20 = const i4 1 %21 = add i4 %20, %20" END },
-    { 5, HEAD P "%20 = iota f32x4" END },
-    { 6, HEAD P "%20 = const i8 128" END },
-    { 6, HEAD P "%20 = const u8 -1" END },
-    { 6, HEAD P "%20 = const i4 8" END },
-    { 6, HEAD P "%20 = const bool 2" END },
-    { 6, HEAD P "%20 = const f32 0x1.0000001p+0" END },
-    { 7, HEAD P "%20 = lt f32 %6, %6" END },
-    { 7, HEAD P "%20 = lt boolx2 %7, %7" END },
-    { 7, HEAD P "%20 = lt bool %5, %5" END },
-    { 7, HEAD P "%20 = select f32 %8, %6, %6" END },
-    { 7, HEAD P "%20 = select f32 %9, %6, %6" END },
-    { 7, HEAD P "%20 = select f32 %5, %6, %8" END },
-    { 8, HEAD P "%20 = convert f32x2 %7" END },
-    { 8, HEAD P "%20 = convert i32 %6 round \"sideways\"" END },
-    { 8, HEAD P "%20 = bitcast f64 %6" END },
-    { 8, HEAD P "%20 = bitcast u8 %5" END },
-    { 9, HEAD P "%20 = splat f32x4 %7" END },
-    { 9, HEAD P "%20 = extract f32 %7 lane 4" END },
-    { 9, HEAD P "%20 = extract f32 %7 lane -1" END },
-    { 9, HEAD P "%20 = extract i32 %7 lane 0" END },
-    { 9, HEAD P "%20 = insert f32x4 %7, %8 lane 0" END },
-    { 9, HEAD P "%20 = shuffle f32x2 %7, %7 [0, 8]" END },
-    { 9, HEAD P "%20 = shuffle f32x3 %7, %7 [0, 1]" END },
-    { 9, HEAD P "%20 = hreduce f32 sub %7" END },
-    { 9, HEAD P "%20 = hreduce f32 and %7" END },
-    { 9, HEAD P "%20 = const f32x3 1 %21 = hreduce f32 add %20" END },
-    { 10, HEAD P "%20 = load f32 %6[%4]" END },
-    { 10, HEAD P "%20 = load i32 %0[%4]" END },
-    { 10, HEAD P "%20 = load f32 %0[%8]" END },
-    { 10, HEAD P "%20 = load f32x4 %0[%4] mask %5" END },
-    { 10, HEAD P "%20 = load f32 %0[%4] align 48" END },
-    { 10, HEAD P "%20 = loads f32x4 %0[%4] stride %8" END },
-    { 10, HEAD P "%20 = gather f32x4 %0[%4]" END },
-    { 10, HEAD P "store %1[%4], %8" END },
-    { 10, HEAD P "scatter %1[%10], %6" END },
-    { 10, HEAD P "%20 = offset buffer f32 %0, %8" END },
-    { 10, HEAD P "%20 = offset f32 %0, %4" END },
-    { 10, HEAD P "prefetch %0, %8" END },
-    { 10, HEAD P "prefetch2 %6, %4" END },
-    { 11, HEAD P "store %0[%4], %6" END },
-    { 11, HEAD P "%20 = offset buffer f32 %0, %4 store %20[%4], %6" END },
-    { 11, HEAD P "%20 = load f32 %1[%4] invariant" END },
-    { 11, HEAD P "%20 = local buffer f32 4 %21 = load f32 %20[%4] invariant" END },
-    { 12, HEAD P "for %20 = %4 to %8 step 1 { }" END },
-    { 12, HEAD P "for %20 = %4 to %2 step 0 { }" END },
-    { 12, HEAD P "%21 = for %20 = %4 to %2 step 1 { yield %6 }" END },
-    { 12, HEAD P "for %20 = %4 to %2 step 1 carry(%21 = %6) { yield %6 }" END },
-    { 12, HEAD P "%22 = for %20 = %4 to %2 step 1 carry(%21 = %6) while { yield %6 }" END },
-    { 12, HEAD P "for %20 = %4 to %2 step 1 while { }" END },
-    { 12, HEAD P "for %20 = %4 to %2 step 1 unroll { }" END },
-    { 12, HEAD P "%21 = const index 5000 for %20 = %4 to %21 step 1 unroll { }" END },
-    { 13, HEAD "}" },
-    { 13, HEAD P "} parallel %12 = %4 to %2 { " END },
-    { 13, HEAD P "parallel %12 = %4 to %2 { } " END },
-    { 13, HEAD P "} %20 = neg f32 %6 }" },
-    { 13, HEAD "store %1[%4], %6 " P END },
-    { 13, "program @p { arg %0 : index parallel %1 = %0 to %0 { } }" },
-    { 14, HEAD P "if %9 { }" END },
-    { 15, HEAD P "%20 = if %5 { yield %6 }" END },
-    { 15, HEAD P "%20 = if %5 { yield %6 } else { yield %8 }" END },
-    { 15, HEAD P "if %5 { yield %6 }" END },
-    { 15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { yield %8 }" END },
-    { 15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { }" END },
-    { 15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { yield %6 yield %6 }" END },
-    { 15, HEAD P "yield %6" END },
-    { 16, HEAD P "check %6 code -9 node 0 \"x\"" END },
-    { 16, HEAD P "check %5 code 0 node 0 \"x\"" END },
-    { 17, HEAD P "call @f(%6)" END },
-    { 17, HEAD P "call @\"\"()" END },
-    { 17, HEAD P "launch @k7(%0) count %4 grain 0 node 0" END },
-    { 17, "program @p { arg %0 : buffer f32 launch @k7() count %0 grain 0 node 0 }" },
-    { 17, "program @p { arg %0 : index launch @k7() count %0 grain -1 node 0 }" },
-    { 17, "plan @p { arg %0 : index launch @k7() count %0 grain 1 node 0 }" },
-    { 18, HEAD P "%20 = local buffer f32 0" END },
-    { 18, HEAD P "%20 = local f32 4" END },
-    { 18, HEAD P "if %5 { %20 = local buffer f32 4 }" END },
-    { 18, HEAD P "%20 = address buffer f32 %4" END },
-    { 18, "program @p { %0 = local buffer u8 65537 }" },
-    { 18, "program @p { %0 = const bool 1 if %0 { %1 = local buffer u8 4 } }" },
+static const struct {
+    int rule;
+    const char *text;
+} broken[] = {
+    {1, HEAD P "%20 = add f32 %6" END},
+    {1, HEAD P "%20 = fma f32 %6, %6, %6, %6" END},
+    {1, HEAD P "%20 = load f32 %0[%4] %21 = select f32 %5, %6" END},
+    {2, HEAD P "if %5 { %20 = neg f32 %6 } %21 = neg f32 %20" END},
+    {2, HEAD P "for %20 = %4 to %2 step 1 { } store %1[%20], %6" END},
+    {4, "plan @p { arg %0 : f32 }"},
+    {4, "plan @p { arg %0 : buffer f32 align 3 }"},
+    {4, "plan @p { arg %0 : buffer string }"},
+    {5, HEAD P "%20 = add f32 %6, %8" END},
+    {5, HEAD P "%20 = add f32 %7, %7" END},
+    {5, HEAD P "%20 = add bool %5, %5" END},
+    {5, HEAD P "%20 = and f32 %6, %6" END},
+    {5, HEAD P "%20 = sqrt i32 %8" END},
+    {5, HEAD P "%20 = floordiv f32 %6, %6" END},
+    {5, HEAD P "%20 = minnum i32 %8, %8" END},
+    {5, HEAD P "%20 = const f16 1 %21 = add f16 %20, %20" END},
+    {5, HEAD P "%20 = const i4 1 %21 = add i4 %20, %20" END},
+    {5, HEAD P "%20 = iota f32x4" END},
+    {6, HEAD P "%20 = const i8 128" END},
+    {6, HEAD P "%20 = const u8 -1" END},
+    {6, HEAD P "%20 = const i4 8" END},
+    {6, HEAD P "%20 = const bool 2" END},
+    {6, HEAD P "%20 = const f32 0x1.0000001p+0" END},
+    {7, HEAD P "%20 = lt f32 %6, %6" END},
+    {7, HEAD P "%20 = lt boolx2 %7, %7" END},
+    {7, HEAD P "%20 = lt bool %5, %5" END},
+    {7, HEAD P "%20 = select f32 %8, %6, %6" END},
+    {7, HEAD P "%20 = select f32 %9, %6, %6" END},
+    {7, HEAD P "%20 = select f32 %5, %6, %8" END},
+    {8, HEAD P "%20 = convert f32x2 %7" END},
+    {8, HEAD P "%20 = convert i32 %6 round \"sideways\"" END},
+    {8, HEAD P "%20 = bitcast f64 %6" END},
+    {8, HEAD P "%20 = bitcast u8 %5" END},
+    {9, HEAD P "%20 = splat f32x4 %7" END},
+    {9, HEAD P "%20 = extract f32 %7 lane 4" END},
+    {9, HEAD P "%20 = extract f32 %7 lane -1" END},
+    {9, HEAD P "%20 = extract i32 %7 lane 0" END},
+    {9, HEAD P "%20 = insert f32x4 %7, %8 lane 0" END},
+    {9, HEAD P "%20 = shuffle f32x2 %7, %7 [0, 8]" END},
+    {9, HEAD P "%20 = shuffle f32x3 %7, %7 [0, 1]" END},
+    {9, HEAD P "%20 = hreduce f32 sub %7" END},
+    {9, HEAD P "%20 = hreduce f32 and %7" END},
+    {9, HEAD P "%20 = const f32x3 1 %21 = hreduce f32 add %20" END},
+    {10, HEAD P "%20 = load f32 %6[%4]" END},
+    {10, HEAD P "%20 = load i32 %0[%4]" END},
+    {10, HEAD P "%20 = load f32 %0[%8]" END},
+    {10, HEAD P "%20 = load f32x4 %0[%4] mask %5" END},
+    {10, HEAD P "%20 = load f32 %0[%4] align 48" END},
+    {10, HEAD P "%20 = loads f32x4 %0[%4] stride %8" END},
+    {10, HEAD P "%20 = gather f32x4 %0[%4]" END},
+    {10, HEAD P "store %1[%4], %8" END},
+    {10, HEAD P "scatter %1[%10], %6" END},
+    {10, HEAD P "%20 = offset buffer f32 %0, %8" END},
+    {10, HEAD P "%20 = offset f32 %0, %4" END},
+    {10, HEAD P "prefetch %0, %8" END},
+    {10, HEAD P "prefetch2 %6, %4" END},
+    {11, HEAD P "store %0[%4], %6" END},
+    {11, HEAD P "%20 = offset buffer f32 %0, %4 store %20[%4], %6" END},
+    {11, HEAD P "%20 = load f32 %1[%4] invariant" END},
+    {11, HEAD P "%20 = local buffer f32 4 %21 = load f32 %20[%4] invariant" END},
+    {12, HEAD P "for %20 = %4 to %8 step 1 { }" END},
+    {12, HEAD P "for %20 = %4 to %2 step 0 { }" END},
+    {12, HEAD P "%21 = for %20 = %4 to %2 step 1 { yield %6 }" END},
+    {12, HEAD P "for %20 = %4 to %2 step 1 carry(%21 = %6) { yield %6 }" END},
+    {12, HEAD P "%22 = for %20 = %4 to %2 step 1 carry(%21 = %6) while { yield %6 }" END},
+    {12, HEAD P "for %20 = %4 to %2 step 1 while { }" END},
+    {12, HEAD P "for %20 = %4 to %2 step 1 unroll { }" END},
+    {12, HEAD P "%21 = const index 5000 for %20 = %4 to %21 step 1 unroll { }" END},
+    {13, HEAD "}"},
+    {13, HEAD P "} parallel %12 = %4 to %2 { " END},
+    {13, HEAD P "parallel %12 = %4 to %2 { } " END},
+    {13, HEAD P "} %20 = neg f32 %6 }"},
+    {13, HEAD "store %1[%4], %6 " P END},
+    {13, "program @p { arg %0 : index parallel %1 = %0 to %0 { } }"},
+    {14, HEAD P "if %9 { }" END},
+    {15, HEAD P "%20 = if %5 { yield %6 }" END},
+    {15, HEAD P "%20 = if %5 { yield %6 } else { yield %8 }" END},
+    {15, HEAD P "if %5 { yield %6 }" END},
+    {15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { yield %8 }" END},
+    {15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { }" END},
+    {15, HEAD P "%21 = for %20 = %4 to %2 step 1 carry(%22 = %6) { yield %6 yield %6 }" END},
+    {15, HEAD P "yield %6" END},
+    {16, HEAD P "check %6 code -9 node 0 \"x\"" END},
+    {16, HEAD P "check %5 code 0 node 0 \"x\"" END},
+    {17, HEAD P "call @f(%6)" END},
+    {17, HEAD P "call @\"\"()" END},
+    {17, HEAD P "launch @k7(%0) count %4 grain 0 node 0" END},
+    {17, "program @p { arg %0 : buffer f32 launch @k7() count %0 grain 0 node 0 }"},
+    {17, "program @p { arg %0 : index launch @k7() count %0 grain -1 node 0 }"},
+    {17, "plan @p { arg %0 : index launch @k7() count %0 grain 1 node 0 }"},
+    {18, HEAD P "%20 = local buffer f32 0" END},
+    {18, HEAD P "%20 = local f32 4" END},
+    {18, HEAD P "if %5 { %20 = local buffer f32 4 }" END},
+    {18, HEAD P "%20 = address buffer f32 %4" END},
+    {18, "program @p { %0 = local buffer u8 65537 }"},
+    {18, "program @p { %0 = const bool 1 if %0 { %1 = local buffer u8 4 } }"},
 };
 
 static void expect_rule(struct context *ctx, struct lfunc *f, int rule, const char *text)
@@ -155,10 +158,10 @@ static void test_blocks_form_a_tree(void **state)
     s->block[1] = s->block[0];
     expect_rule(ctx, f, 3, "a block used twice");
     f = with_if(ctx, &s);
-    s->block[0] = (lblock){ 1 };
+    s->block[0] = (lblock){1};
     expect_rule(ctx, f, 3, "the body inside itself");
     f = with_if(ctx, &s);
-    s->block[0] = (lblock){ 1000 };
+    s->block[0] = (lblock){1000};
     expect_rule(ctx, f, 3, "no such block");
     f = with_if(ctx, &s);
     f->blocks.data[1].stmts.data[0].block[0] = lf_block(f);
@@ -172,10 +175,10 @@ static void test_values_are_defined_once(void **state)
     f->blocks.data[1].stmts.data[1].out[0] = f->blocks.data[1].stmts.data[0].out[0];
     expect_rule(ctx, f, 2, "one value, two definitions");
     f = loops_load(ctx, "plan @p { %0 = const index 1 }");
-    f->blocks.data[1].stmts.data[0].out[0] = (lval){ 77 };
+    f->blocks.data[1].stmts.data[0].out[0] = (lval){77};
     lf_verify(f);   /* must survive */
     f = loops_load(ctx, "plan @p { %0 = const index 1 %1 = neg index %0 }");
-    f->blocks.data[1].stmts.data[1].in[0] = (lval){ 77 };
+    f->blocks.data[1].stmts.data[1].in[0] = (lval){77};
     expect_rule(ctx, f, 2, "no such operand");
 }
 
@@ -183,8 +186,8 @@ static void test_depth_is_bounded(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PROGRAM, "deep");
-    lval c = lf_op(f, (lblock){ 1 }, L_CONST, (struct ltype){ ELEM_BOOL, 1 }, NULL, 0);
-    lblock b = { 1 };
+    lval c = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_BOOL, 1}, NULL, 0);
+    lblock b = {1};
     for (int i = 0; i < 1000; i++) {
         lblock inner = lf_block(f);
         struct lstmt *s = lf_stmt(f, b, L_IF);
@@ -201,7 +204,7 @@ static void test_unknown_statement(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PROGRAM, "odd");
-    lf_stmt(f, (lblock){ 1 }, L_CONST)->op = L_COUNT;
+    lf_stmt(f, (lblock){1}, L_CONST)->op = L_COUNT;
     expect_rule(ctx, f, 1, "no such operation");
     assert_non_null(loops_print(ctx, f));
 }

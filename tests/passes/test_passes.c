@@ -29,8 +29,8 @@
 enum { FILES_MOST = 1000, OTHERS = 2, PATH_MOST = 300, LINES_MOST = 4000 };
 
 struct sample {
-    const char *head;            /* lines before `run` */
-    const char *from, *options;  /* of the line `from`; NULL: none */
+    const char *head; /* lines before `run` */
+    const char *from, *options; /* of the line `from`; NULL: none */
     const char *pass;
     const char *in, *out;
 };
@@ -62,11 +62,13 @@ static void write_whole(const char *path, const char *text)
 
 static bool sample_read(struct arena *arena, const char *path, struct sample *s)
 {
-    const char *text = read_whole(arena, path), *run = text ? strstr(text, "\nrun ") : NULL, *end = run ? strchr(run + 1, '\n') : NULL;
+    const char *text = read_whole(arena, path), *run = text ? strstr(text, "\nrun ") : NULL,
+               *end = run ? strchr(run + 1, '\n') : NULL;
     if (!end)
         return false;
     const char *ruler = strstr(end, "\n" RULER), *from = strstr(text, "\nfrom ");
-    *s = (struct sample){.head = arena_strndup(arena, text, (size_t)(run + 1 - text)), .pass = arena_strndup(arena, run + 5, (size_t)(end - run - 5))};
+    *s = (struct sample){.head = arena_strndup(arena, text, (size_t)(run + 1 - text)),
+                         .pass = arena_strndup(arena, run + 5, (size_t)(end - run - 5))};
     s->in = ruler ? arena_strndup(arena, end + 1, (size_t)(ruler - end)) : "";
     s->out = ruler ? ruler + 1 + strlen(RULER) : "";
     if (from && from < run) {
@@ -106,7 +108,8 @@ static const char *make_input(struct context *ctx, const struct sample *s)
     struct stage_cost cost;
     if (!graph)
         return NULL;
-    struct compilation *c = compilation_of(ctx, arena_printf(&ctx->session, "%smodule 1%s\nfacts legal\n", graph, s->options));
+    struct compilation *c = compilation_of(
+        ctx, arena_printf(&ctx->session, "%smodule 1%s\nfacts legal\n", graph, s->options));
     const char *end = stage_find(s->pass) ? s->pass : "sizes";
     for (const struct stage *stage = stage_find("merge-constants"); c && strcmp(stage->name, end) != 0; stage++)
         if (!stage_run(c, stage, &cost))
@@ -116,7 +119,10 @@ static const char *make_input(struct context *ctx, const struct sample *s)
 
 /* ---- what has changed ------------------------------------------------------------------------------------------------------- */
 
-struct lines { const char *line[LINES_MOST]; uint32_t n; };
+struct lines {
+    const char *line[LINES_MOST];
+    uint32_t n;
+};
 static void split(struct arena *arena, const char *text, struct lines *out)
 {
     for (out->n = 0; *text && out->n < LINES_MOST; text += *text == '\n') {
@@ -134,8 +140,9 @@ static void difference(struct arena *arena, const char *was, const char *now, st
     uint32_t w = b->n + 1, *same = NEW_ARRAY(arena, uint32_t, (size_t)(a->n + 1) * w), i = 0, j = 0;
     for (uint32_t x = a->n; x-- > 0;)
         for (uint32_t y = b->n; y-- > 0;)
-            same[x * w + y] = !strcmp(a->line[x], b->line[y])               ? same[(x + 1) * w + y + 1] + 1
-                              : same[(x + 1) * w + y] >= same[x * w + y + 1] ? same[(x + 1) * w + y] : same[x * w + y + 1];
+            same[x * w + y] = !strcmp(a->line[x], b->line[y])                ? same[(x + 1) * w + y + 1] + 1
+                              : same[(x + 1) * w + y] >= same[x * w + y + 1] ? same[(x + 1) * w + y]
+                                                                             : same[x * w + y + 1];
     while (i < a->n || j < b->n) {
         if (i < a->n && j < b->n && !strcmp(a->line[i], b->line[j])) {
             i++;
@@ -237,7 +244,8 @@ static void find_files(const char *folder)
         if (!ends_in(e->d_name, ".txt"))
             continue;
         snprintf(paths[n_tests], PATH_MOST, "%.120s/%.120s", path, e->d_name);
-        tests[n_tests] = (struct CMUnitTest){.name = paths[n_tests] + strlen(FOLDER) + 1, .test_func = test_file, .initial_state = paths[n_tests]};
+        tests[n_tests] = (struct CMUnitTest){
+            .name = paths[n_tests] + strlen(FOLDER) + 1, .test_func = test_file, .initial_state = paths[n_tests]};
         n_tests++;
     }
     if (dir)
@@ -268,7 +276,8 @@ static void test_kernel_of_and_attention(void **state)
         attention_begin(c->module);
         assert_false(module_verify(c->module));
         assert_int_equal(ctx->diags.n, 2);
-        found = strstr(ctx->diags.data[0].text, "module invariant 9:") && strstr(ctx->diags.data[1].text, "module invariant 13:");
+        found = strstr(ctx->diags.data[0].text, "module invariant 9:") &&
+                strstr(ctx->diags.data[1].text, "module invariant 13:");
     }
     assert_true(found);
     context_free(ctx);

@@ -43,9 +43,18 @@ static bool matches(const struct span *t, const char *text)
 
 static void test_match(void **state)
 {
-    static const struct { const char *pattern, *yes, *no; } cases[] = {
-        {"", "", "a"}, {"a(b|c)*d", "abcbd", "abcb"}, {"[^a]", "\xc3\xa9", "\xc3"}, {".", "\xf0\x9f\x98\x80", "\n"}, {"\\bab\\b", "ab", "abab"},
-        {"(?i)straSSe", "STRasse", "strase"}, {"x{2,3}", "xxx", "xxxx"}, {"(?m)a$\nb", "a\nb", "ab"}, {"[\\w-]+@x\\.y", "a-b@x.y", "@x.y"},
+    static const struct {
+        const char *pattern, *yes, *no;
+    } cases[] = {
+        {"", "", "a"},
+        {"a(b|c)*d", "abcbd", "abcb"},
+        {"[^a]", "\xc3\xa9", "\xc3"},
+        {".", "\xf0\x9f\x98\x80", "\n"},
+        {"\\bab\\b", "ab", "abab"},
+        {"(?i)straSSe", "STRasse", "strase"},
+        {"x{2,3}", "xxx", "xxxx"},
+        {"(?m)a$\nb", "a\nb", "ab"},
+        {"[\\w-]+@x\\.y", "a-b@x.y", "@x.y"},
     };
     struct context *ctx = context_bare();
     struct regex_error error;
@@ -91,10 +100,28 @@ static void check(struct context *ctx, const char *pattern, size_t n)
 
 static void test_drawn(void **state)
 {
-    static const char *const words[] = {"a", "b", "(", "(?:", "(?i)", "(?P<n>", ")", ")", "[", "[^", "]", "[:alpha:]",
-                                        "-", "|", "*", "+", "?", "{2}", "{1,", "3}", "{9,}", "{1000}", "\\",
-                                        "\\d", "\\W", "\\b", "\\x{", "\\x41", "}", "^", "$", ".", "\xc3\xa9",
-                                                                  "\xf0\x9f\x98\x80", "\xff", "(?", ":", "<", ",", "\\p", "0", "\n", "\\Q"};
+    static const char *const words[] = {"a",        "b",
+                                        "(",        "(?:",
+                                        "(?i)",     "(?P<n>",
+                                        ")",        ")",
+                                        "[",        "[^",
+                                        "]",        "[:alpha:]",
+                                        "-",        "|",
+                                        "*",        "+",
+                                        "?",        "{2}",
+                                        "{1,",      "3}",
+                                        "{9,}",     "{1000}",
+                                        "\\",       "\\d",
+                                        "\\W",      "\\b",
+                                        "\\x{",     "\\x41",
+                                        "}",        "^",
+                                        "$",        ".",
+                                        "\xc3\xa9", "\xf0\x9f\x98\x80",
+                                        "\xff",     "(?",
+                                        ":",        "<",
+                                        ",",        "\\p",
+                                        "0",        "\n",
+                                        "\\Q"};
     struct context *ctx = context_bare();
     uint64_t seed = 7;
     (void)state;
@@ -107,7 +134,7 @@ static void test_drawn(void **state)
             memcpy(pattern + n, word, strlen(word));
             n += strlen(word);
         }
-        char *exact = malloc(n);   /* so that a byte read behind its end is found */
+        char *exact = malloc(n); /* so that a byte read behind its end is found */
         assert_non_null(exact);
         memcpy(exact, pattern, n);
         check(ctx, exact, n);
@@ -132,8 +159,23 @@ static void check_many(struct context *ctx, const char *part, size_t n, const ch
 static void test_hostile(void **state)
 {
     struct context *ctx = context_bare();
-    static const char *const parts[] = {"(", "(?:", "[", "[[:", "[^", "a*", "(a*)*", "(((){10}){10}){10}", "a|",
-                                        "(?i)", ".*", ".{9}", "[\xc3\xa9-\xe4\xb8\xad]?", "\\b*a?", "[^a]{3}|", "{", "\\"};
+    static const char *const parts[] = {"(",
+                                        "(?:",
+                                        "[",
+                                        "[[:",
+                                        "[^",
+                                        "a*",
+                                        "(a*)*",
+                                        "(((){10}){10}){10}",
+                                        "a|",
+                                        "(?i)",
+                                        ".*",
+                                        ".{9}",
+                                        "[\xc3\xa9-\xe4\xb8\xad]?",
+                                        "\\b*a?",
+                                        "[^a]{3}|",
+                                        "{",
+                                        "\\"};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(parts); i++) {
         check_many(ctx, parts[i], 65536 / strlen(parts[i]), "");
@@ -146,7 +188,7 @@ static void test_hostile(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_match), cmocka_unit_test(test_memory), cmocka_unit_test(test_drawn),
-                                       cmocka_unit_test(test_hostile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_match), cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_drawn), cmocka_unit_test(test_hostile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,11 +50,11 @@ static void pair_program(const int64_t *args, int64_t begin, int64_t end, char *
     int64_t n = args[7];
     (void)begin, (void)end, (void)scratch;
     for (int64_t i = 0; i < knob_repeats; i++)
-        if (mcc_rt_launch(run, pair_scale, (int64_t[]){ args[0], args[1], args[2] }, n, 0, knob_ns))
+        if (mcc_rt_launch(run, pair_scale, (int64_t[]){args[0], args[1], args[2]}, n, 0, knob_ns))
             return;
     if (knob_hook)
         knob_hook();
-    if (mcc_rt_launch(run, pair_sum, (int64_t[]){ args[2], args[4] }, n, 1, knob_ns))
+    if (mcc_rt_launch(run, pair_sum, (int64_t[]){args[2], args[4]}, n, 1, knob_ns))
         return;
     if (n > 0)
         memcpy(POINTER(void, args[3]), POINTER(void, args[4]), (size_t)n * sizeof(float));
@@ -68,49 +68,88 @@ static void pair_plan(const int64_t *args, int64_t begin, int64_t end, char *scr
     (void)begin, (void)end, (void)scratch;
     if (dims[0] == 13)
         mcc_rt_fail(run, MCC_E_SHAPE, 2, "N must not be 13", 0);
-    int64_t made[] = { dims[0], 4 * dims[0], dims[0], 4, dims[0] };
+    int64_t made[] = {dims[0], 4 * dims[0], dims[0], 4, dims[0]};
     memcpy(out, made, sizeof made);
 }
 
-static const mcc_dim pair_rows[] = { { -1, 0, 0, NULL }, { 4, 0, 0, NULL } };
+static const mcc_dim pair_rows[] = {{-1, 0, 0, NULL}, {4, 0, 0, NULL}};
 static const mcc_port pair_in[] = {
-    { "x", pair_rows, 2, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
-    { "y", pair_rows, 2, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
+    {"x", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"y", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
 };
 static const mcc_port pair_out[] = {
-    { "z", pair_rows, 2, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
-    { "s", pair_rows, 1, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
+    {"z", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"s", pair_rows, 1, {kDLFloat, 32, 1}, 0, {0, 0}},
 };
-static const mcc_symbol pair_sym[] = { { "N", 0, 4096, 1, { 0, 0 } } };
+static const mcc_symbol pair_sym[] = {{"N", 0, 4096, 1, {0, 0}}};
 static const mcc_node pair_nodes[] = {
-    { "", "", "", 0, 0, 1, 0 },
-    { "scale", "Mul", "", 0, 0, 1, 0 },
-    { "total", "ReduceSum", "", 0, 0, 1, 0 },
+    {"", "", "", 0, 0, 1, 0},
+    {"scale", "Mul", "", 0, 0, 1, 0},
+    {"total", "ReduceSum", "", 0, 0, 1, 0},
 };
 static const mcc_api pair_api = {
-    .abi = MCC_ABI, .n_in = 2, .n_out = 2, .n_sym = 1, .n_node = 3, .size = sizeof(mcc_api), .name = "pair",
-    .compiler = "", .target = "", .features = "", .meta = "", .in = pair_in, .out = pair_out, .sym = pair_sym,
-    .node = pair_nodes, .open = mcc_rt_open, .close = mcc_rt_close, .plan = mcc_rt_plan, .ctx_new = mcc_rt_ctx_new,
-    .ctx_free = mcc_rt_ctx_free, .run = mcc_rt_run_api, .run_dlpack = mcc_rt_run_dlpack, .cancel = mcc_rt_cancel,
-    .run_values = mcc_rt_run_values, .value_release = mcc_rt_value_release,
+    .abi = MCC_ABI,
+    .n_in = 2,
+    .n_out = 2,
+    .n_sym = 1,
+    .n_node = 3,
+    .size = sizeof(mcc_api),
+    .name = "pair",
+    .compiler = "",
+    .target = "",
+    .features = "",
+    .meta = "",
+    .in = pair_in,
+    .out = pair_out,
+    .sym = pair_sym,
+    .node = pair_nodes,
+    .open = mcc_rt_open,
+    .close = mcc_rt_close,
+    .plan = mcc_rt_plan,
+    .ctx_new = mcc_rt_ctx_new,
+    .ctx_free = mcc_rt_ctx_free,
+    .run = mcc_rt_run_api,
+    .run_dlpack = mcc_rt_run_dlpack,
+    .cancel = mcc_rt_cancel,
+    .run_values = mcc_rt_run_values,
+    .value_release = mcc_rt_value_release,
 };
 static const struct mcc_rt_variant pair_variants[] = {
-    { "impossible", (uint64_t)1 << 63, pair_program, NULL },
-    { "any", 0, pair_program, NULL },
+    {"impossible", (uint64_t)1 << 63, pair_program, NULL},
+    {"any", 0, pair_program, NULL},
 };
-static const struct mcc_rt_kernel pair_kernels[] = { { "scale", 1, 0, 0 }, { "total", 2, 0, 0 } };
+static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0}, {"total", 2, 0, 0}};
 struct mcc_rt_desc pair_desc = {
-    .api = &pair_api, .n_sym = 1, .n_out_dims = 3, .n_in_dims = 4, .n_variants = 2, .plan = pair_plan,
-    .variants = pair_variants, .scratch_bytes = 16, .kernels = pair_kernels, .n_kernels = 2,
+    .api = &pair_api,
+    .n_sym = 1,
+    .n_out_dims = 3,
+    .n_in_dims = 4,
+    .n_variants = 2,
+    .plan = pair_plan,
+    .variants = pair_variants,
+    .scratch_bytes = 16,
+    .kernels = pair_kernels,
+    .n_kernels = 2,
 };
 
 /* What the runtime itself would open. */
 const struct mcc_rt_desc mcc_rt_model = {
-    .api = &pair_api, .n_sym = 1, .n_out_dims = 3, .n_in_dims = 4, .n_variants = 2, .plan = pair_plan,
-    .variants = pair_variants, .scratch_bytes = 16, .kernels = pair_kernels, .n_kernels = 2,
+    .api = &pair_api,
+    .n_sym = 1,
+    .n_out_dims = 3,
+    .n_in_dims = 4,
+    .n_variants = 2,
+    .plan = pair_plan,
+    .variants = pair_variants,
+    .scratch_bytes = 16,
+    .kernels = pair_kernels,
+    .n_kernels = 2,
 };
 
-const mcc_api *mcc_query(uint32_t abi) { return abi == MCC_ABI ? &pair_api : NULL; }
+const mcc_api *mcc_query(uint32_t abi)
+{
+    return abi == MCC_ABI ? &pair_api : NULL;
+}
 
 /* ---- pick ------------------------------------------------------------------------------------------------------ */
 
@@ -145,31 +184,45 @@ static void pick_plan(const int64_t *args, int64_t begin, int64_t end, char *scr
 {
     const int64_t *dims = POINTER(const int64_t, args[0]);
     (void)begin, (void)end, (void)scratch, (void)run;
-    int64_t made[] = { dims[0], 0, -1, 2 };
+    int64_t made[] = {dims[0], 0, -1, 2};
     memcpy(POINTER(int64_t, args[1]), made, sizeof made);
 }
 
-static const mcc_dim pick_m[] = { { -1, 0, 0, NULL } }, pick_two[] = { { 2, 0, 0, NULL } };
-static const mcc_dim pick_unknown[] = { { -1, -1, 0, NULL } };
+static const mcc_dim pick_m[] = {{-1, 0, 0, NULL}}, pick_two[] = {{2, 0, 0, NULL}};
+static const mcc_dim pick_unknown[] = {{-1, -1, 0, NULL}};
 static const mcc_port pick_in[] = {
-    { "v", pick_m, 1, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
-    { "names", pick_two, 1, { kDLOpaqueHandle, 128, 1 }, MCC_PORT_STRING, { 0, 0 } },
-    { "list", NULL, -1, { kDLFloat, 32, 1 }, MCC_PORT_SEQUENCE, { 0, 0 } },
+    {"v", pick_m, 1, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"names", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, {0, 0}},
+    {"list", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, {0, 0}},
 };
 static const mcc_port pick_out[] = {
-    { "hits", pick_unknown, 1, { kDLInt, 64, 1 }, MCC_PORT_DYNAMIC, { 0, 0 } },
-    { "last", pick_two, 1, { kDLOpaqueHandle, 128, 1 }, MCC_PORT_STRING, { 0, 0 } },
-    { "longer", NULL, -1, { kDLFloat, 32, 1 }, MCC_PORT_SEQUENCE, { 0, 0 } },
-    { "sum", NULL, 0, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
+    {"hits", pick_unknown, 1, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, {0, 0}},
+    {"last", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, {0, 0}},
+    {"longer", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, {0, 0}},
+    {"sum", NULL, 0, {kDLFloat, 32, 1}, 0, {0, 0}},
 };
-static const mcc_symbol pick_sym[] = { { "M", 1, 0, 0, { 0, 0 } } };
+static const mcc_symbol pick_sym[] = {{"M", 1, 0, 0, {0, 0}}};
 static const mcc_api pick_api = {
-    .abi = MCC_ABI, .n_in = 3, .n_out = 4, .n_sym = 1, .n_node = 3, .size = sizeof(mcc_api), .name = "pick",
-    .in = pick_in, .out = pick_out, .sym = pick_sym, .node = pair_nodes,
+    .abi = MCC_ABI,
+    .n_in = 3,
+    .n_out = 4,
+    .n_sym = 1,
+    .n_node = 3,
+    .size = sizeof(mcc_api),
+    .name = "pick",
+    .in = pick_in,
+    .out = pick_out,
+    .sym = pick_sym,
+    .node = pair_nodes,
 };
-static const struct mcc_rt_variant pick_variants[] = { { "any", 0, pick_program, NULL } };
+static const struct mcc_rt_variant pick_variants[] = {{"any", 0, pick_program, NULL}};
 struct mcc_rt_desc pick_desc = {
-    .api = &pick_api, .n_sym = 1, .n_out_dims = 2, .n_in_dims = 2, .n_variants = 1, .plan = pick_plan,
+    .api = &pick_api,
+    .n_sym = 1,
+    .n_out_dims = 2,
+    .n_in_dims = 2,
+    .n_variants = 1,
+    .plan = pick_plan,
     .variants = pick_variants,
 };
 
@@ -179,7 +232,7 @@ struct mcc_rt_desc pick_desc = {
 static void loose_program(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
 {
     struct mcc_rt_value *a = POINTER(struct mcc_rt_value, args[0]);
-    int64_t count = mcc_rt_nonzero_count(run, RT_ELEM_F32, a->data, a->n), dims[2] = { a->rank, count };
+    int64_t count = mcc_rt_nonzero_count(run, RT_ELEM_F32, a->data, a->n), dims[2] = {a->rank, count};
     (void)begin, (void)end, (void)scratch;
     int64_t hits = mcc_rt_segment(run, a->rank * count * 8);
     if (hits < 0)
@@ -192,19 +245,29 @@ static void loose_program(const int64_t *args, int64_t begin, int64_t end, char 
 static void loose_plan(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
 {
     (void)begin, (void)end, (void)scratch, (void)run;
-    memcpy(POINTER(int64_t, args[1]), ((int64_t[]){ 0, -1, -1 }), 24);
+    memcpy(POINTER(int64_t, args[1]), ((int64_t[]){0, -1, -1}), 24);
 }
 
-static const mcc_dim loose_dims[] = { { -1, -1, 0, NULL }, { -1, -1, 0, NULL } };
-static const mcc_port loose_in[] = { { "a", NULL, -1, { kDLFloat, 32, 1 }, 0, { 0, 0 } } };
+static const mcc_dim loose_dims[] = {{-1, -1, 0, NULL}, {-1, -1, 0, NULL}};
+static const mcc_port loose_in[] = {{"a", NULL, -1, {kDLFloat, 32, 1}, 0, {0, 0}}};
 static const mcc_port loose_out[] = {
-    { "hits", loose_dims, 2, { kDLInt, 64, 1 }, MCC_PORT_DYNAMIC, { 0, 0 } },
-    { "b", NULL, -1, { kDLFloat, 32, 1 }, 0, { 0, 0 } },
+    {"hits", loose_dims, 2, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, {0, 0}},
+    {"b", NULL, -1, {kDLFloat, 32, 1}, 0, {0, 0}},
 };
 static const mcc_api loose_api = {
-    .abi = MCC_ABI, .n_in = 1, .n_out = 2, .size = sizeof(mcc_api), .name = "loose", .in = loose_in, .out = loose_out,
+    .abi = MCC_ABI,
+    .n_in = 1,
+    .n_out = 2,
+    .size = sizeof(mcc_api),
+    .name = "loose",
+    .in = loose_in,
+    .out = loose_out,
 };
-static const struct mcc_rt_variant loose_variants[] = { { "any", 0, loose_program, NULL } };
+static const struct mcc_rt_variant loose_variants[] = {{"any", 0, loose_program, NULL}};
 struct mcc_rt_desc loose_desc = {
-    .api = &loose_api, .n_out_dims = 2, .n_variants = 1, .plan = loose_plan, .variants = loose_variants,
+    .api = &loose_api,
+    .n_out_dims = 2,
+    .n_variants = 1,
+    .plan = loose_plan,
+    .variants = loose_variants,
 };

@@ -29,8 +29,7 @@ struct feed {
 
 static DLTensor tensor_of(void *data, int32_t ndim, int64_t *shape)
 {
-    return (DLTensor){ .data = data, .device = { kDLCPU, 0 }, .ndim = ndim, .dtype = { kDLFloat, 32, 1 },
-                       .shape = shape };
+    return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = ndim, .dtype = {kDLFloat, 32, 1}, .shape = shape};
 }
 
 static void feed_init(struct feed *f, int64_t rows)
@@ -65,7 +64,12 @@ static void feed_check(const struct feed *f)
     assert_true(f->z[4 * f->dims[0]] == 0 && f->s[f->dims[0]] == 0);
 }
 
-struct fixture { mcc_model *model; mcc_ctx *ctx; struct feed feed; mcc_error error; };
+struct fixture {
+    mcc_model *model;
+    mcc_ctx *ctx;
+    struct feed feed;
+    mcc_error error;
+};
 
 static int setup(void **state)
 {
@@ -88,7 +92,10 @@ static int teardown(void **state)
     return 0;
 }
 
-static int run(struct fixture *f) { return mcc_rt_run_api(f->ctx, f->feed.in, f->feed.out, &f->error); }
+static int run(struct fixture *f)
+{
+    return mcc_rt_run_api(f->ctx, f->feed.in, f->feed.out, &f->error);
+}
 
 /* The run fails with `code` and a text that has `word`; the context works afterwards. */
 static void refused(struct fixture *f, int code, const char *word)
@@ -151,7 +158,7 @@ static void test_null_and_types(void **state)
 static void test_strides(void **state)
 {
     struct fixture *f = *state;
-    int64_t columns[2] = { 1, ROWS }, zero[2] = { 0, 1 }, back[2] = { -4, 1 }, far[2] = { INT64_MAX / 2, 1 };
+    int64_t columns[2] = {1, ROWS}, zero[2] = {0, 1}, back[2] = {-4, 1}, far[2] = {INT64_MAX / 2, 1};
     float by_column[ROWS * 4];
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < 4; j++)
@@ -201,7 +208,7 @@ static void test_overlap(void **state)
     refused(f, MCC_E_ARG, "'z' overlaps input 'y'");
     f->feed.ts.data = f->feed.z + 31;
     refused(f, MCC_E_ARG, "'s' overlaps output 'z'");
-    int64_t small[2] = { ROWS - 1, 4 };
+    int64_t small[2] = {ROWS - 1, 4};
     f->feed.tz.shape = small;
     refused(f, MCC_E_SHAPE, "'z': dim 0 is 7");
 }
@@ -213,7 +220,7 @@ static void test_shapes(void **state)
     feed_init(&f->feed, 0);
     f->feed.tx.data = f->feed.ty.data = f->feed.tz.data = f->feed.ts.data = NULL;
     assert_int_equal(run(f), MCC_OK);
-    int64_t other[2] = { 5, 4 }, wide[2] = { ROWS, 5 }, huge[2] = { INT64_MAX, 4 }, less[2] = { -1, 4 };
+    int64_t other[2] = {5, 4}, wide[2] = {ROWS, 5}, huge[2] = {INT64_MAX, 4}, less[2] = {-1, 4};
     feed_init(&f->feed, ROWS);
     f->feed.ty.shape = other;
     refused(f, MCC_E_SHAPE, "('N') is 5, but 8 in input 'x'");
@@ -223,7 +230,7 @@ static void test_shapes(void **state)
     refused(f, MCC_E_SHAPE, "goes from 0 to 4096");
     f->feed.tx.shape = f->feed.ty.shape = less;
     refused(f, MCC_E_SHAPE, "negative");
-    int64_t thirteen[2] = { 13, 4 };
+    int64_t thirteen[2] = {13, 4};
     f->feed.tx.shape = f->feed.ty.shape = thirteen;
     refused(f, MCC_E_SHAPE, "node 'total' (ReduceSum): N must not be 13");
 }
@@ -231,13 +238,13 @@ static void test_shapes(void **state)
 static void test_plan(void **state)
 {
     struct fixture *f = *state;
-    int64_t z[2] = { 0, 0 }, s[1] = { 0 };
-    int64_t *shapes[2] = { z, s };
+    int64_t z[2] = {0, 0}, s[1] = {0};
+    int64_t *shapes[2] = {z, s};
     size_t bytes = 0, more = 0;
     f->feed.tx.data = f->feed.ty.data = NULL;
     assert_int_equal(mcc_rt_plan(f->model, f->feed.in, shapes, &bytes, &f->error), MCC_OK);
     assert_true(z[0] == ROWS && z[1] == 4 && s[0] == ROWS && bytes > 0);
-    int64_t columns[2] = { 1, ROWS };
+    int64_t columns[2] = {1, ROWS};
     f->feed.tx.strides = columns;
     assert_int_equal(mcc_rt_plan(f->model, f->feed.in, NULL, &more, NULL), MCC_OK);
     assert_int_equal(more - bytes, ROWS * 16);
@@ -248,7 +255,9 @@ static void test_plan(void **state)
 }
 
 /* Counts and limits the host's memory. */
-struct memory { int64_t calls, bytes, fail_at; };
+struct memory {
+    int64_t calls, bytes, fail_at;
+};
 
 static void *counted_alloc(void *user, size_t bytes, size_t align)
 {
@@ -267,14 +276,14 @@ static void counted_release(void *user, void *p, size_t bytes)
 
 static mcc_host counted_host(struct memory *m)
 {
-    return (mcc_host){ .size = sizeof(mcc_host), .user = m, .threads = 1, .alloc = counted_alloc,
-                       .release = counted_release };
+    return (mcc_host){
+        .size = sizeof(mcc_host), .user = m, .threads = 1, .alloc = counted_alloc, .release = counted_release};
 }
 
 static void test_caller_memory(void **state)
 {
     struct fixture *f = *state;
-    struct memory memory = { 0, 0, -1 };
+    struct memory memory = {0, 0, -1};
     mcc_host host = counted_host(&memory);
     mcc_model *model;
     mcc_ctx *ctx;
@@ -289,8 +298,8 @@ static void test_caller_memory(void **state)
         assert_int_equal(mcc_rt_run_api(ctx, f->feed.in, f->feed.out, &f->error), MCC_OK);
     feed_check(&f->feed);
     assert_int_equal(memory.calls, calls);
-    float big[64 * 4] = { 0 }, z[64 * 4], s[64];
-    int64_t dims[2] = { 64, 4 };
+    float big[64 * 4] = {0}, z[64 * 4], s[64];
+    int64_t dims[2] = {64, 4};
     f->feed.tx = f->feed.ty = tensor_of(big, 2, dims);
     f->feed.tz = tensor_of(z, 2, dims);
     f->feed.ts = tensor_of(s, 1, dims);
@@ -309,11 +318,11 @@ static void test_out_of_memory(void **state)
     struct fixture *f = *state;
     int passed = 0;
     for (int64_t at = 0; at < 40 && !passed; at++) {
-        struct memory memory = { 0, 0, at };
+        struct memory memory = {0, 0, at};
         mcc_host host = counted_host(&memory);
         mcc_model *model = NULL;
         mcc_ctx *ctx = NULL;
-        DLManagedTensorVersioned *out[2] = { NULL, NULL };
+        DLManagedTensorVersioned *out[2] = {NULL, NULL};
         size_t bytes;
         int code = mcc_rt_open(&host, &model, &f->error);
         if (!code)
@@ -373,7 +382,7 @@ static void test_open(void **state)
 {
     struct fixture *f = *state;
     mcc_model *model;
-    mcc_host host = { .size = sizeof host, .flags = 1 };
+    mcc_host host = {.size = sizeof host, .flags = 1};
     assert_int_equal(mcc_rt_open(&host, &model, &f->error), MCC_E_CPU);
     assert_non_null(strstr(f->error.text, "impossible"));
     host.flags = 3;
@@ -406,7 +415,10 @@ static void hook_busy(void)
     pthread_join(thread, NULL);
 }
 
-static void hook_cancel(void) { mcc_rt_cancel(hooked->ctx); }
+static void hook_cancel(void)
+{
+    mcc_rt_cancel(hooked->ctx);
+}
 
 /* R14 */
 static void test_busy_and_cancel(void **state)
@@ -444,7 +456,12 @@ static void test_fp_state(void **state)
 #endif
 }
 
-struct events { int n; uint32_t node[8]; int end[8]; uint64_t last; };
+struct events {
+    int n;
+    uint32_t node[8];
+    int end[8];
+    uint64_t last;
+};
 
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
@@ -458,8 +475,8 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 static void test_events(void **state)
 {
     struct fixture *f = *state;
-    struct events events = { 0 };
-    mcc_host host = { .size = sizeof host, .user = &events, .event = on_event };
+    struct events events = {0};
+    mcc_host host = {.size = sizeof host, .user = &events, .event = on_event};
     mcc_model *model;
     mcc_ctx *ctx;
     assert_int_equal(mcc_rt_open(&host, &model, NULL), MCC_OK);
@@ -480,7 +497,7 @@ static void test_many_opens(void **state)
     close(before);
     knob_ns = 100000;
     for (int i = 0; i < 300; i++) {
-        mcc_host host = { .size = sizeof host, .threads = 3 };
+        mcc_host host = {.size = sizeof host, .threads = 3};
         mcc_model *model;
         mcc_ctx *ctx;
         assert_int_equal(mcc_rt_open(&host, &model, NULL), MCC_OK);
@@ -498,9 +515,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_run), TEST(test_null_and_types), TEST(test_strides), TEST(test_overlap), TEST(test_shapes),
-        TEST(test_plan), TEST(test_caller_memory), TEST(test_out_of_memory), TEST(test_dlpack), TEST(test_closed),
-        TEST(test_open), TEST(test_busy_and_cancel), TEST(test_fp_state), TEST(test_events), TEST(test_many_opens),
+        TEST(test_run),      TEST(test_null_and_types), TEST(test_strides),       TEST(test_overlap),
+        TEST(test_shapes),   TEST(test_plan),           TEST(test_caller_memory), TEST(test_out_of_memory),
+        TEST(test_dlpack),   TEST(test_closed),         TEST(test_open),          TEST(test_busy_and_cancel),
+        TEST(test_fp_state), TEST(test_events),         TEST(test_many_opens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

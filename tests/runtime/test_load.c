@@ -25,12 +25,12 @@
 
 static char folder[] = "/tmp/mcc-test-load-XXXXXX";
 static char good_path[64], bad_path[64];
-static unsigned char *good;      /* the sealed artifact */
+static unsigned char *good; /* the sealed artifact */
 static size_t good_size, note_at;
 
 static void write_file(const char *path, const void *data, size_t size)
 {
-    unlink(path);   /* a new inode, as a compiler's rename would give */
+    unlink(path); /* a new inode, as a compiler's rename would give */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(data, 1, size, f), size);
@@ -51,9 +51,10 @@ static void compile(const char *path, const char *options)
 {
     char command[512];
     const char *cc = getenv("CC");
-    snprintf(command, sizeof command,
-             "%s -std=c11 -D_GNU_SOURCE -O1 -shared -fPIC -I. %s tests/runtime/models.c tests/runtime/runtime_all.c -o %s",
-             cc && *cc ? cc : "cc", options, path);
+    snprintf(
+        command, sizeof command,
+        "%s -std=c11 -D_GNU_SOURCE -O1 -shared -fPIC -I. %s tests/runtime/models.c tests/runtime/runtime_all.c -o %s",
+        cc && *cc ? cc : "cc", options, path);
     assert_int_equal(system(command), 0);
 }
 
@@ -95,18 +96,18 @@ static int clean(void **state)
 
 static void check_api(const mcc_api *api, mcc_model *model)
 {
-    float x[8] = { 1, 2, 3, 4 }, y[8] = { 10, 20, 30, 40 }, z[8], s[2];
-    int64_t dims[2] = { 2, 4 };
+    float x[8] = {1, 2, 3, 4}, y[8] = {10, 20, 30, 40}, z[8], s[2];
+    int64_t dims[2] = {2, 4};
     DLTensor t[4];
-    void *data[] = { x, y, z, s };
+    void *data[] = {x, y, z, s};
     for (int i = 0; i < 4; i++)
-        t[i] = (DLTensor){ .data = data[i], .device = { kDLCPU, 0 }, .ndim = i == 3 ? 1 : 2, .dtype = { kDLFloat, 32, 1 },
-                           .shape = dims };
+        t[i] = (DLTensor){
+            .data = data[i], .device = {kDLCPU, 0}, .ndim = i == 3 ? 1 : 2, .dtype = {kDLFloat, 32, 1}, .shape = dims};
     mcc_ctx *ctx;
     mcc_error error;
     assert_int_equal(api->ctx_new(model, NULL, 0, &ctx, &error), MCC_OK);
-    assert_int_equal(api->run(ctx, (const DLTensor *const[]){ &t[0], &t[1] }, (DLTensor *const[]){ &t[2], &t[3] },
-                              &error), MCC_OK);
+    assert_int_equal(api->run(ctx, (const DLTensor *const[]){&t[0], &t[1]}, (DLTensor *const[]){&t[2], &t[3]}, &error),
+                     MCC_OK);
     assert_true(z[3] == 48 && z[7] == 0 && s[0] == 120 && s[1] == 0);
     api->ctx_free(ctx);
 }
@@ -119,7 +120,7 @@ static void check_runs(const mcc_lib *lib)
 static void check_refused(const char *path, const char *word)
 {
     mcc_lib *lib = (mcc_lib *)1;
-    mcc_error error = { 0 };
+    mcc_error error = {0};
     int code = mcc_load(path, NULL, &lib, &error);
     assert_int_equal(code, MCC_E_IO);
     assert_null(lib);
@@ -143,7 +144,7 @@ static void test_loads(void **state)
     check_runs(lib);
     mcc_unload(lib);
     mcc_unload(NULL);
-    mcc_host host = { .size = sizeof host, .flags = 1 };
+    mcc_host host = {.size = sizeof host, .flags = 1};
     assert_int_equal(mcc_load(good_path, &host, &lib, &error), MCC_E_CPU);
     assert_int_equal(mcc_load(good_path, NULL, NULL, &error), MCC_E_ARG);
     assert_int_equal(mcc_load(NULL, NULL, &lib, NULL), MCC_E_ARG);
@@ -172,10 +173,10 @@ static void test_foreign(void **state)
     Elf64_Ehdr *head = (Elf64_Ehdr *)(void *)copy;
     struct mcc_note *note = (struct mcc_note *)(void *)(copy + note_at);
     (void)state;
-#define CASE(change, word) \
+#define CASE(change, word)         \
     memcpy(copy, good, good_size); \
-    change; \
-    seal(copy, good_size); \
+    change;                        \
+    seal(copy, good_size);         \
     bad_file(copy, good_size, word)
     CASE(head->e_machine = EM_S390, "another kind of machine");
     CASE(head->e_ident[EI_CLASS] = ELFCLASS32, "another kind of machine");
@@ -289,7 +290,10 @@ static size_t entry_count(const char *path)
     closedir(entries);
     return n;
 }
-static size_t descriptor_count(void) { return entry_count("/proc/self/fd"); }
+static size_t descriptor_count(void)
+{
+    return entry_count("/proc/self/fd");
+}
 
 static const char *loaded_as(const mcc_lib *lib)
 {
@@ -310,7 +314,7 @@ static void test_names(void **state)
     snprintf(link, sizeof link, "%s/link.so", folder);
     snprintf(name, sizeof name, "%s/$ORIGIN.so", folder);
     assert_int_equal(symlink("good.so", link), 0);
-    const char *const paths[] = { good_path, link };
+    const char *const paths[] = {good_path, link};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mcc_load(paths[i], NULL, &lib, NULL), MCC_OK);
         assert_true(strncmp(loaded_as(lib), folder, strlen(folder)) == 0 && !strstr(loaded_as(lib), "link"));
@@ -320,7 +324,7 @@ static void test_names(void **state)
         mcc_unload(lib);
     }
     unlink(link);
-    write_file(name, good, good_size);      /* dlopen would put a folder in the place of $ORIGIN */
+    write_file(name, good, good_size); /* dlopen would put a folder in the place of $ORIGIN */
     assert_int_equal(mcc_load(name, NULL, &lib, NULL), MCC_OK);
     unlink(name);
     char process[40];
@@ -405,7 +409,7 @@ static void test_reason(void **state)
         n += snprintf(deep + n, sizeof deep - (size_t)n, "/.");
     snprintf(deep + n, sizeof deep - (size_t)n, "/bad.so");
     write_file(bad_path, copy, good_size);
-    const char *const paths[] = { bad_path, deep };
+    const char *const paths[] = {bad_path, deep};
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mcc_load(paths[i], NULL, &lib, &error), MCC_E_IO);
         if (!strstr(error.text, "libX.so.6") || !strstr(error.text, "No such file") || !strstr(error.text, "bad.so: "))
@@ -424,7 +428,7 @@ static void test_threads_apart(void **state)
     snprintf(path, sizeof path, "%s/apart.so", folder);
     for (int with = 1; with >= 0; with--) {
         mcc_model *model;
-        mcc_host host = { .size = sizeof host, .threads = 4 };
+        mcc_host host = {.size = sizeof host, .threads = 4};
         compile(path, with ? "-Dpthread_create=no_create -Dpthread_join=no_join"
                            : "-Dpthread_create=no_create -Dpthread_join=no_join -Ddlopen=no_dlopen -Ddlsym=no_dlsym");
         void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -432,7 +436,7 @@ static void test_threads_apart(void **state)
         const mcc_api *(*query)(uint32_t);
         *(void **)&query = dlsym(library, "mcc_query");
         int64_t *knob = dlsym(library, "knob_ns");
-        *knob = 1 << 30;                /* every launch is worth threads */
+        *knob = 1 << 30; /* every launch is worth threads */
         assert_int_equal(query(MCC_ABI)->open(&host, &model, NULL), MCC_OK);
         check_api(query(MCC_ABI), model);
         assert_int_equal(entry_count("/proc/self/task") > before, with);
@@ -446,10 +450,10 @@ static void test_threads_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loads), cmocka_unit_test(test_no_artifact), cmocka_unit_test(test_foreign),
-        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_memory_file), cmocka_unit_test(test_replaced),
-        cmocka_unit_test(test_reason), cmocka_unit_test(test_threads_apart),
+        cmocka_unit_test(test_loads),     cmocka_unit_test(test_no_artifact),   cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_truncated), cmocka_unit_test(test_flipped),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_names),     cmocka_unit_test(test_memory_file),   cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_reason),    cmocka_unit_test(test_threads_apart),
     };
     return cmocka_run_group_tests(tests, build, clean);
 }

@@ -45,7 +45,7 @@ static double draw(uint64_t *seed)
 
 static int64_t parse(int64_t elem, const char *text, void *out)
 {
-    const struct rt_string s = { text, strlen(text) };
+    const struct rt_string s = {text, strlen(text)};
     return mcc_rt_str_parse(&ctx->run, 0, elem, &s, 1, out);
 }
 
@@ -68,7 +68,7 @@ static void test_writes(void **state)
 
 static void test_reads(void **state)
 {
-    static const char *const forms[] = { "%.17g", "%.25e", "%.3f", "%.9e", " %.6E\n", "+%.40f" };
+    static const char *const forms[] = {"%.17g", "%.25e", "%.3f", "%.9e", " %.6E\n", "+%.40f"};
     uint64_t seed = 7;
     (void)state;
     for (int i = 0; i < 20000; i++) {
@@ -103,10 +103,22 @@ static void test_reads_ties(void **state)
 
 static void test_forms(void **state)
 {
-    static const char *const bad[] = { "", " ", "abc", "1.5abc", "--1", "1 2", ".", "e5", "1e", "0x10", "nan(1)", "1,5", "infin" };
-    static const struct { const char *text; int64_t want; } integers[] = {
-        { "9223372036854775807", INT64_MAX }, { "-9223372036854775808", INT64_MIN }, { " +17\t", 17 }, { "-2.99", -2 },
-        { "1e3", 1000 }, { "12345e-3", 12 }, { ".5", 0 }, { "0", 0 }, { "00012", 12 }, { "-0", 0 },
+    static const char *const bad[] = {"",   " ",  "abc",  "1.5abc", "--1", "1 2",  ".",
+                                      "e5", "1e", "0x10", "nan(1)", "1,5", "infin"};
+    static const struct {
+        const char *text;
+        int64_t want;
+    } integers[] = {
+        {"9223372036854775807", INT64_MAX},
+        {"-9223372036854775808", INT64_MIN},
+        {" +17\t", 17},
+        {"-2.99", -2},
+        {"1e3", 1000},
+        {"12345e-3", 12},
+        {".5", 0},
+        {"0", 0},
+        {"00012", 12},
+        {"-0", 0},
     };
     double f;
     int64_t i;
@@ -137,7 +149,10 @@ static void test_forms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes), cmocka_unit_test(test_reads), cmocka_unit_test(test_reads_ties), cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_reads_ties),
+        cmocka_unit_test(test_forms),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -31,7 +31,7 @@ struct job {
 
 static void job_open(struct job *job, const mcc_host *host, mcc_model *shared)
 {
-    *job = (struct job){ .dims = { ROWS, 4 } };
+    *job = (struct job){.dims = {ROWS, 4}};
     float *block = calloc(ROWS * 13, sizeof *block);
     job->x = block;
     job->y = block + ROWS * 4;
@@ -41,10 +41,13 @@ static void job_open(struct job *job, const mcc_host *host, mcc_model *shared)
         job->x[i] = (float)(i % 977) / 7;
         job->y[i] = (float)(i % 613) / 3;
     }
-    void *data[] = { job->x, job->y, job->z, job->s };
+    void *data[] = {job->x, job->y, job->z, job->s};
     for (int i = 0; i < 4; i++)
-        job->tensors[i] = (DLTensor){ .data = data[i], .device = { kDLCPU, 0 }, .ndim = i == 3 ? 1 : 2,
-                                      .dtype = { kDLFloat, 32, 1 }, .shape = job->dims };
+        job->tensors[i] = (DLTensor){.data = data[i],
+                                     .device = {kDLCPU, 0},
+                                     .ndim = i == 3 ? 1 : 2,
+                                     .dtype = {kDLFloat, 32, 1},
+                                     .shape = job->dims};
     job->in[0] = &job->tensors[0];
     job->in[1] = &job->tensors[1];
     job->out[0] = &job->tensors[2];
@@ -83,7 +86,7 @@ static int setup(void **state)
 static void reference(float *result)
 {
     struct job job;
-    mcc_host host = { .size = sizeof host, .threads = 1 };
+    mcc_host host = {.size = sizeof host, .threads = 1};
     job_open(&job, &host, NULL);
     assert_int_equal(job_run(&job), MCC_OK);
     memcpy(result, job.z, ROWS * 5 * sizeof *result);
@@ -97,7 +100,7 @@ static void test_thread_counts(void **state)
     reference(expected);
     for (uint32_t threads = 1; threads <= 4; threads++) {
         struct job job;
-        mcc_host host = { .size = sizeof host, .threads = threads };
+        mcc_host host = {.size = sizeof host, .threads = threads};
         job_open(&job, &host, NULL);
         for (int i = 0; i < 20; i++) {
             assert_int_equal(job_run(&job), MCC_OK);
@@ -111,11 +114,11 @@ static void test_thread_counts(void **state)
 static void test_sleep(void **state)
 {
     struct job job;
-    mcc_host host = { .size = sizeof host, .threads = 3 };
+    mcc_host host = {.size = sizeof host, .threads = 3};
     (void)state;
     job_open(&job, &host, NULL);
     for (int i = 0; i < 20; i++) {
-        nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+        nanosleep(&(struct timespec){0, 300000}, NULL);
         assert_int_equal(job_run(&job), MCC_OK);
     }
     job_close(&job, true);
@@ -126,7 +129,7 @@ static void test_failure(void **state)
     (void)state;
     for (uint32_t threads = 1; threads <= 4; threads++) {
         struct job job;
-        mcc_host host = { .size = sizeof host, .threads = threads };
+        mcc_host host = {.size = sizeof host, .threads = threads};
         job_open(&job, &host, NULL);
         for (int i = 0; i < 50; i++) {
             for (int row = 700; row < ROWS; row += 37)
@@ -161,7 +164,7 @@ static void test_concurrent_contexts(void **state)
     enum { THREADS = 6 };
     struct job jobs[THREADS];
     pthread_t threads[THREADS];
-    mcc_host host = { .size = sizeof host, .threads = 3 };
+    mcc_host host = {.size = sizeof host, .threads = 3};
     (void)state;
     for (int i = 0; i < THREADS; i++)
         job_open(&jobs[i], &host, i ? jobs[0].model : NULL);
@@ -192,13 +195,13 @@ static void test_cancel(void **state)
     for (uint32_t threads = 1; threads <= 3; threads += 2) {
         struct job job;
         pthread_t thread;
-        mcc_host host = { .size = sizeof host, .threads = threads };
+        mcc_host host = {.size = sizeof host, .threads = threads};
         job_open(&job, &host, NULL);
         knob_repeats = 10000000;
         run_ended = false;
         pthread_create(&thread, NULL, run_once, &job);
         while (!__atomic_load_n(&run_ended, __ATOMIC_ACQUIRE)) {
-            nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+            nanosleep(&(struct timespec){0, 2000000}, NULL);
             mcc_rt_cancel(job.ctx);
         }
         pthread_join(thread, NULL);
@@ -211,7 +214,11 @@ static void test_cancel(void **state)
 
 /* ---- the host's parallel -------------------------------------------------------------------------------------- */
 
-struct part { void (*body)(void *, size_t); void *arg; size_t i; };
+struct part {
+    void (*body)(void *, size_t);
+    void *arg;
+    size_t i;
+};
 
 static void *part_main(void *arg)
 {
@@ -227,7 +234,7 @@ static void parallel_threads(void *user, size_t n, void (*body)(void *, size_t),
     ++*(int *)user;
     assert_true(n <= 16);
     for (size_t i = 0; i < n; i++) {
-        parts[i] = (struct part){ body, arg, i };
+        parts[i] = (struct part){body, arg, i};
         pthread_create(&threads[i], NULL, part_main, &parts[i]);
     }
     for (size_t i = 0; i < n; i++)
@@ -250,8 +257,10 @@ static void test_host_parallel(void **state)
     reference(expected);
     for (int kind = 0; kind < 2; kind++) {
         struct job job;
-        mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4,
-                          .parallel = kind ? parallel_backwards : parallel_threads };
+        mcc_host host = {.size = sizeof host,
+                         .user = &calls,
+                         .threads = 4,
+                         .parallel = kind ? parallel_backwards : parallel_threads};
         job_open(&job, &host, NULL);
         for (int i = 0; i < 10; i++) {
             assert_int_equal(job_run(&job), MCC_OK);
@@ -265,7 +274,9 @@ static void test_host_parallel(void **state)
 
 /* ---- place ----------------------------------------------------------------------------------------------------- */
 
-static struct { int64_t begin, end; } seen[ROWS];
+static struct {
+    int64_t begin, end;
+} seen[ROWS];
 static int n_seen;
 
 static void see_chunk(int64_t begin, int64_t end)
@@ -280,7 +291,7 @@ static void test_homes(void **state)
 {
     struct job job;
     int calls = 0;
-    mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards };
+    mcc_host host = {.size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards};
     (void)state;
     job_open(&job, &host, NULL);
     knob_repeats = 1;
@@ -302,7 +313,7 @@ static void test_failure_order(void **state)
 {
     struct job job;
     int calls = 0;
-    mcc_host host = { .size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards };
+    mcc_host host = {.size = sizeof host, .user = &calls, .threads = 4, .parallel = parallel_backwards};
     (void)state;
     job_open(&job, &host, NULL);
     knob_repeats = 1;
@@ -340,10 +351,10 @@ static void test_fork(void **state)
 {
     struct job job, other;
     pthread_t thread;
-    mcc_host host = { .size = sizeof host, .threads = 3 };
+    mcc_host host = {.size = sizeof host, .threads = 3};
     (void)state;
 #if defined(__SANITIZE_THREAD__)
-    skip();   /* the sanitizer does not support threads in a fork's child */
+    skip(); /* the sanitizer does not support threads in a fork's child */
 #endif
     job_open(&job, &host, NULL);
     job_open(&other, &host, job.model);
@@ -352,7 +363,7 @@ static void test_fork(void **state)
     assert_int_equal(run_in_child(&job), 0);
     knob_repeats = 300;
     pthread_create(&thread, NULL, run_once, &other);
-    nanosleep(&(struct timespec){ 0, 2000000 }, NULL);
+    nanosleep(&(struct timespec){0, 2000000}, NULL);
     int status = run_in_child(&job);
     pthread_join(thread, NULL);
     assert_int_equal(status, 0);
@@ -391,10 +402,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_thread_counts, setup), cmocka_unit_test_setup(test_sleep, setup),
-        cmocka_unit_test_setup(test_failure, setup), cmocka_unit_test_setup(test_concurrent_contexts, setup),
-        cmocka_unit_test_setup(test_cancel, setup), cmocka_unit_test_setup(test_host_parallel, setup),
-        cmocka_unit_test_setup(test_homes, setup), cmocka_unit_test_setup(test_failure_order, setup),
-        cmocka_unit_test_setup(test_fork, setup), cmocka_unit_test_setup(test_overhead, setup),
+        cmocka_unit_test_setup(test_failure, setup),       cmocka_unit_test_setup(test_concurrent_contexts, setup),
+        cmocka_unit_test_setup(test_cancel, setup),        cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_homes, setup),         cmocka_unit_test_setup(test_failure_order, setup),
+        cmocka_unit_test_setup(test_fork, setup),          cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

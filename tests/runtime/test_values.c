@@ -16,13 +16,17 @@
 
 static DLTensor tensor_of(void *data, int32_t ndim, int64_t *shape)
 {
-    return (DLTensor){ .data = data, .device = { kDLCPU, 0 }, .ndim = ndim, .dtype = { kDLFloat, 32, 1 },
-                       .shape = shape };
+    return (DLTensor){.data = data, .device = {kDLCPU, 0}, .ndim = ndim, .dtype = {kDLFloat, 32, 1}, .shape = shape};
 }
 
-static mcc_value value_of(DLTensor *tensor) { return (mcc_value){ .kind = MCC_TENSOR, .present = 1, .tensor = tensor }; }
+static mcc_value value_of(DLTensor *tensor)
+{
+    return (mcc_value){.kind = MCC_TENSOR, .present = 1, .tensor = tensor};
+}
 
-struct memory { int64_t calls, bytes, fail_at; };
+struct memory {
+    int64_t calls, bytes, fail_at;
+};
 
 static void *counted_alloc(void *user, size_t bytes, size_t align)
 {
@@ -51,11 +55,18 @@ struct pick {
 
 static void pick_init(struct pick *p)
 {
-    *p = (struct pick){ .v = { 0, 5, 0, 7 }, .e0 = { 1, 2 }, .e1 = { 9, 8, 7 }, .names = { { "one", 3 }, { "zwei", 4 } },
-                        .m = { 4 }, .two = { 2 }, .n0 = { 2 }, .n1 = { 2 }, .step = { 2 } };
+    *p = (struct pick){.v = {0, 5, 0, 7},
+                       .e0 = {1, 2},
+                       .e1 = {9, 8, 7},
+                       .names = {{"one", 3}, {"zwei", 4}},
+                       .m = {4},
+                       .two = {2},
+                       .n0 = {2},
+                       .n1 = {2},
+                       .step = {2}};
     p->tv = tensor_of(p->v, 1, p->m);
     p->tn = tensor_of(p->names, 1, p->two);
-    p->tn.dtype = (DLDataType){ kDLOpaqueHandle, 128, 1 };
+    p->tn.dtype = (DLDataType){kDLOpaqueHandle, 128, 1};
     p->t0 = tensor_of(p->e0, 1, p->n0);
     p->t1 = tensor_of(p->e1, 1, p->n1);   /* 9, 7 */
     p->t1.strides = p->step;
@@ -63,28 +74,28 @@ static void pick_init(struct pick *p)
     p->list[1] = value_of(&p->t1);
     p->in[0] = value_of(&p->tv);
     p->in[1] = value_of(&p->tn);
-    p->in[2] = (mcc_value){ .kind = MCC_SEQUENCE, .present = 1, .n = 2, .item = p->list };
+    p->in[2] = (mcc_value){.kind = MCC_SEQUENCE, .present = 1, .n = 2, .item = p->list};
 }
 
 static void pick_check(const struct pick *p)
 {
     const mcc_value *out = p->out;
     assert_true(out[0].kind == MCC_TENSOR && out[0].tensor->ndim == 1 && out[0].tensor->shape[0] == 2);
-    assert_memory_equal(out[0].tensor->data, ((int64_t[]){ 1, 3 }), 16);
+    assert_memory_equal(out[0].tensor->data, ((int64_t[]){1, 3}), 16);
     const struct rt_string *last = out[1].tensor->data;
     assert_true(last[0].bytes == 4 && memcmp(last[0].utf8, "zwei", 4) == 0 && last[0].utf8 != p->names[1].utf8);
     assert_true(last[1].bytes == 3 && memcmp(last[1].utf8, "one", 3) == 0);
     assert_true(out[2].kind == MCC_SEQUENCE && out[2].n == 3);
     assert_memory_equal(out[2].item[0].tensor->data, p->v, 16);
     assert_true(out[2].item[1].tensor->shape[0] == 2 && out[2].item[2].tensor->strides == NULL);
-    assert_memory_equal(out[2].item[2].tensor->data, ((float[]){ 9, 7 }), 8);
+    assert_memory_equal(out[2].item[2].tensor->data, ((float[]){9, 7}), 8);
     assert_true(*(float *)out[3].tensor->data == 3 && out[3].tensor->ndim == 0);
 }
 
 static void test_values(void **state)
 {
-    struct memory memory = { 0, 0, -1 };
-    mcc_host host = { .size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release };
+    struct memory memory = {0, 0, -1};
+    mcc_host host = {.size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release};
     mcc_model *model;
     mcc_ctx *ctx;
     mcc_error error;
@@ -122,17 +133,17 @@ static void test_values_refused(void **state)
     assert_int_equal(rt_open_desc(&pick_desc, NULL, &model, &error), MCC_OK);
     assert_int_equal(mcc_rt_ctx_new(model, NULL, 0, &ctx, &error), MCC_OK);
     pick_init(&p);
-    const DLTensor *in[3] = { &p.tv, &p.tn, &p.t0 };
-    DLTensor *out[4] = { &p.tv, &p.tv, &p.tv, &p.tv };
+    const DLTensor *in[3] = {&p.tv, &p.tn, &p.t0};
+    DLTensor *out[4] = {&p.tv, &p.tv, &p.tv, &p.tv};
     DLManagedTensorVersioned *managed[4];
     assert_int_equal(mcc_rt_run_api(ctx, in, out, &error), MCC_E_ARG);
     assert_non_null(strstr(error.text, "'names' is no plain tensor: only run_values"));
     assert_int_equal(mcc_rt_run_dlpack(ctx, in, managed, &error), MCC_E_ARG);
-#define REFUSED(change, code, word) \
-    pick_init(&p); \
-    change; \
+#define REFUSED(change, code, word)                                      \
+    pick_init(&p);                                                       \
+    change;                                                              \
     assert_int_equal(mcc_rt_run_values(ctx, p.in, p.out, &error), code); \
-    assert_non_null(strstr(error.text, word)); \
+    assert_non_null(strstr(error.text, word));                           \
     assert_true(p.out[0].tensor == NULL && p.out[2].item == NULL)
     REFUSED(p.in[2].kind = MCC_OPTIONAL, MCC_E_ARG, "'list': a value of kind 2");
     REFUSED(p.in[0].kind = MCC_SEQUENCE, MCC_E_ARG, "'v': a tensor");
@@ -157,8 +168,8 @@ static void test_out_of_memory(void **state)
     bool passed = false;
     (void)state;
     for (int64_t at = 0; at < 60 && !passed; at++) {
-        struct memory memory = { 0, 0, at };
-        mcc_host host = { .size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release };
+        struct memory memory = {0, 0, at};
+        mcc_host host = {.size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release};
         mcc_model *model;
         mcc_ctx *ctx = NULL;
         struct pick p;
@@ -183,11 +194,11 @@ static void test_out_of_memory(void **state)
 
 static void test_dynamic(void **state)
 {
-    float a[] = { 0, 1, 2, 0, 0, 3 };
-    int64_t dims[2] = { 2, 3 }, got[2] = { 0, 0 }, *shapes[2] = { got, NULL };
+    float a[] = {0, 1, 2, 0, 0, 3};
+    int64_t dims[2] = {2, 3}, got[2] = {0, 0}, *shapes[2] = {got, NULL};
     DLTensor t = tensor_of(a, 2, dims);
-    const DLTensor *in[1] = { &t };
-    DLTensor *none[2] = { &t, &t };
+    const DLTensor *in[1] = {&t};
+    DLTensor *none[2] = {&t, &t};
     DLManagedTensorVersioned *out[2];
     mcc_model *model;
     mcc_ctx *ctx;
@@ -222,11 +233,11 @@ static void test_dynamic(void **state)
 static void test_dynamic_in_caller_memory(void **state)
 {
     float a[64];
-    int64_t dims[1] = { 64 };
+    int64_t dims[1] = {64};
     DLTensor t = tensor_of(a, 1, dims);
-    const DLTensor *in[1] = { &t };
+    const DLTensor *in[1] = {&t};
     DLManagedTensorVersioned *out[2];
-    mcc_host host = { .size = sizeof host, .threads = 1 };
+    mcc_host host = {.size = sizeof host, .threads = 1};
     mcc_model *model;
     mcc_ctx *ctx;
     size_t bytes;
@@ -258,7 +269,7 @@ static void test_sequences(void **state)
     mcc_model *model;
     mcc_ctx *ctx;
     float x[12];
-    int64_t dims[2] = { 3, 4 }, by_two = 2, parts[2] = { 1, 3 }, wrong[2] = { 1, 1 };
+    int64_t dims[2] = {3, 4}, by_two = 2, parts[2] = {1, 3}, wrong[2] = {1, 1};
     (void)state;
     for (int i = 0; i < 12; i++)
         x[i] = (float)i;
@@ -323,13 +334,13 @@ static void sidecar_init(struct sidecar *s)
     s->desc.sidecar_head = HEAD;
     s->desc.sidecar_head_hash = rt_hash(s->file, HEAD);
     s->desc.weights_hash = rt_hash(s->file + HEAD, WEIGHTS);
-    s->host = (mcc_host){ .size = sizeof s->host, .flags = MCC_HOST_VERIFY_WEIGHTS };
+    s->host = (mcc_host){.size = sizeof s->host, .flags = MCC_HOST_VERIFY_WEIGHTS};
 }
 
 static void opens(const struct sidecar *s, int code, const char *word)
 {
     mcc_model *model;
-    mcc_error error = { 0 };
+    mcc_error error = {0};
     assert_int_equal(rt_open_desc(&s->desc, &s->host, &model, &error), code);
     if (!strstr(error.text, word))
         fail_msg("'%s' lacks '%s'", error.text, word);
@@ -386,7 +397,7 @@ static void test_sidecar_in_memory(void **state)
 /* Beside the library, which here is the test program: found by the address of the description. */
 static void test_sidecar_beside(void **state)
 {
-    static struct sidecar s = { .desc = { .n_sym = 99 } };   /* in the file's data, as in an artifact */
+    static struct sidecar s = {.desc = {.n_sym = 99}}; /* in the file's data, as in an artifact */
     struct sidecar on_stack;
     char own[4096];
     (void)state;
@@ -406,16 +417,21 @@ static void test_sidecar_beside(void **state)
     unlink(own);
     assert_int_equal(code, MCC_OK);
     mcc_rt_close(model);
-    sidecar_init(&on_stack);   /* in no file */
+    sidecar_init(&on_stack); /* in no file */
     opens(&on_stack, MCC_E_IO, "cannot tell where the library is");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_values_refused), cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_dynamic), cmocka_unit_test(test_dynamic_in_caller_memory),
-        cmocka_unit_test(test_sequences), cmocka_unit_test(test_sidecar_file), cmocka_unit_test(test_sidecar_in_memory),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_values_refused),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_dynamic),
+        cmocka_unit_test(test_dynamic_in_caller_memory),
+        cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_sidecar_file),
+        cmocka_unit_test(test_sidecar_in_memory),
         cmocka_unit_test(test_sidecar_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,7 @@
 
 static struct ltype int_type(const struct math *m)
 {
-    return (struct ltype){ m->t.elem == ELEM_F32 ? ELEM_I32 : ELEM_I64, m->t.lanes };
+    return (struct ltype){m->t.elem == ELEM_F32 ? ELEM_I32 : ELEM_I64, m->t.lanes};
 }
 
 static lval constant(struct math *m, struct ltype t, int64_t i, double f)
@@ -32,22 +32,22 @@ lval m_un(struct math *m, enum lop op, lval a)
 
 lval m_bin(struct math *m, enum lop op, lval a, lval b)
 {
-    return lf_op(m->f, m->b, op, lf_type(m->f, a), (lval[]){ a, b }, 2);
+    return lf_op(m->f, m->b, op, lf_type(m->f, a), (lval[]){a, b}, 2);
 }
 
 lval m_fma(struct math *m, lval a, lval b, lval c)
 {
-    return lf_op(m->f, m->b, L_FMA, lf_type(m->f, a), (lval[]){ a, b, c }, 3);
+    return lf_op(m->f, m->b, L_FMA, lf_type(m->f, a), (lval[]){a, b, c}, 3);
 }
 
 lval m_cmp(struct math *m, enum lop op, lval a, lval b)
 {
-    return lf_op(m->f, m->b, op, (struct ltype){ ELEM_BOOL, lf_type(m->f, a).lanes }, (lval[]){ a, b }, 2);
+    return lf_op(m->f, m->b, op, (struct ltype){ELEM_BOOL, lf_type(m->f, a).lanes}, (lval[]){a, b}, 2);
 }
 
 lval m_sel(struct math *m, lval cond, lval then, lval otherwise)
 {
-    return lf_op(m->f, m->b, L_SELECT, lf_type(m->f, then), (lval[]){ cond, then, otherwise }, 3);
+    return lf_op(m->f, m->b, L_SELECT, lf_type(m->f, then), (lval[]){cond, then, otherwise}, 3);
 }
 
 lval m_bits(struct math *m, lval a)
@@ -67,7 +67,7 @@ lval m_shift(struct math *m, enum lop op, lval a, int64_t amount)
 
 lval m_convert(struct math *m, lval a, enum elem to)
 {
-    return lf_op(m->f, m->b, L_CONVERT, (struct ltype){ to, m->t.lanes }, &a, 1);
+    return lf_op(m->f, m->b, L_CONVERT, (struct ltype){to, m->t.lanes}, &a, 1);
 }
 
 lval m_horner(struct math *m, lval x, const double *c, uint32_t n)

@@ -20,21 +20,51 @@ struct exp_consts {
     uint32_t n, n_short;
     const double *q, *q_short;
 };
-static const double short_f32[] = { 0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555858p-5, 0x1.123deap-7, 0x1.6ac81ep-10 };
-static const double q_f32[] = { 0x1p-1, 0x1.555556p-3, 0x1.55549ep-5, 0x1.11101cp-7, 0x1.6d84b6p-10, 0x1.a2a57ep-13 };
-static const double q_f64[] = {
-    0x1p-1, 0x1.5555555555555p-3, 0x1.5555555555543p-5, 0x1.11111111118b1p-7, 0x1.6c16c16bfab8bp-10,
-    0x1.a01a019de47acp-13, 0x1.a01a02ef660f3p-16, 0x1.71de2d989bc13p-19, 0x1.27e0a4ece18d3p-22, 0x1.aef85f2a706b9p-26,
-    0x1.27e91d8f56aacp-29
-};
-static const struct exp_consts consts_f32 = {
-    23, 127, 0x1.8p23, -104, 89, -20, 88.75, 0x1p-26, 20, 0x1.62e4p-1, 0x1.7f7d1cp-20, 64,
-    COUNT_OF(q_f32), COUNT_OF(short_f32), q_f32, short_f32
-};
-static const struct exp_consts consts_f64 = {
-    52, 1023, 0x1.8p52, -746, 710, -45, 709.8, 0x1p-56, 44, 0x1.62e42feep-1, 0x1.a39ef35793c76p-33, 512,
-    COUNT_OF(q_f64), COUNT_OF(q_f64), q_f64, q_f64
-};
+static const double short_f32[] = {0x1.fffffcp-2, 0x1.55548cp-3, 0x1.555858p-5, 0x1.123deap-7, 0x1.6ac81ep-10};
+static const double q_f32[] = {0x1p-1, 0x1.555556p-3, 0x1.55549ep-5, 0x1.11101cp-7, 0x1.6d84b6p-10, 0x1.a2a57ep-13};
+static const double q_f64[] = {0x1p-1,
+                               0x1.5555555555555p-3,
+                               0x1.5555555555543p-5,
+                               0x1.11111111118b1p-7,
+                               0x1.6c16c16bfab8bp-10,
+                               0x1.a01a019de47acp-13,
+                               0x1.a01a02ef660f3p-16,
+                               0x1.71de2d989bc13p-19,
+                               0x1.27e0a4ece18d3p-22,
+                               0x1.aef85f2a706b9p-26,
+                               0x1.27e91d8f56aacp-29};
+static const struct exp_consts consts_f32 = {23,
+                                             127,
+                                             0x1.8p23,
+                                             -104,
+                                             89,
+                                             -20,
+                                             88.75,
+                                             0x1p-26,
+                                             20,
+                                             0x1.62e4p-1,
+                                             0x1.7f7d1cp-20,
+                                             64,
+                                             COUNT_OF(q_f32),
+                                             COUNT_OF(short_f32),
+                                             q_f32,
+                                             short_f32};
+static const struct exp_consts consts_f64 = {52,
+                                             1023,
+                                             0x1.8p52,
+                                             -746,
+                                             710,
+                                             -45,
+                                             709.8,
+                                             0x1p-56,
+                                             44,
+                                             0x1.62e42feep-1,
+                                             0x1.a39ef35793c76p-33,
+                                             512,
+                                             COUNT_OF(q_f64),
+                                             COUNT_OF(q_f64),
+                                             q_f64,
+                                             q_f64};
 
 static const struct exp_consts *consts_of(const struct math *m)
 {
@@ -78,12 +108,14 @@ static lval power_of(struct math *m, lval bits)        /* 2^n for an integer who
 }
 
 /* scale = 2^(n + power) and p = exp(r) - 1 of a clamped x whose n lies within the normal exponents. */
-struct parts { lval scale, p; };
+struct parts {
+    lval scale, p;
+};
 
 static struct parts exp_parts(struct math *m, lval x, int power)
 {
-    lval bits, p = reduced_expm1(m, reduce(m, x, (lval){ 0 }, consts_of(m)->bias + power, &bits));
-    return (struct parts){ power_of(m, bits), p };
+    lval bits, p = reduced_expm1(m, reduce(m, x, (lval){0}, consts_of(m)->bias + power, &bits));
+    return (struct parts){power_of(m, bits), p};
 }
 
 /* 2^n in two factors of about equal size, for bits of reduce with twice the bias. */
@@ -108,7 +140,7 @@ lval math_exp_scaled(struct math *m, lval x, lval low, int power)
 
 lval math_exp(struct math *m, lval x)
 {
-    return math_exp_scaled(m, x, (lval){ 0 }, 0);
+    return math_exp_scaled(m, x, (lval){0}, 0);
 }
 
 lval math_expm1(struct math *m, lval x)
@@ -126,7 +158,7 @@ lval math_expm1(struct math *m, lval x)
  * 1 + 2^n + 2^n p is rounded once. */
 lval math_tanh(struct math *m, lval x)
 {
-    static const double q[] = { -0x1.55553ep-2, 0x1.1109c6p-3, -0x1.b89b82p-5, 0x1.54c72ap-6, -0x1.828d68p-8 };
+    static const double q[] = {-0x1.55553ep-2, 0x1.1109c6p-3, -0x1.b89b82p-5, 0x1.54c72ap-6, -0x1.828d68p-8};
     lval a = m_un(m, L_ABS, x), one = m_const(m, 1), two = m_const(m, 2);
     struct parts k = exp_parts(m, m_bin(m, L_MINNUM, m_const(m, consts_of(m)->tanh_high), m_add(m, a, a)), 0);
     lval d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), t;
@@ -152,7 +184,7 @@ lval math_sigmoid(struct math *m, lval x)
     lval bits, unit = m_const(m, ldexp(1, -k->far));
     lval y = m_bin(m, L_MINNUM, m_const(m, k->tanh_high), x);
     y = m_un(m, L_NEG, m_bin(m, L_MAXNUM, m_const(m, k->low), y));
-    lval e = reduced_exp(m, reduce(m, y, (lval){ 0 }, k->bias - k->far, &bits));
+    lval e = reduced_exp(m, reduce(m, y, (lval){0}, k->bias - k->far, &bits));
     return m_div(m, unit, m_fma(m, power_of(m, bits), e, unit));
 }
 
@@ -161,9 +193,9 @@ lval math_sigmoid(struct math *m, lval x)
  * 1 / sqrt pi comes in two parts. */
 lval math_erf_f32(struct math *m, lval x)
 {
-    static const double q[] = { -0x1.f7ac92p-26, 0x1.45f264p-3, -0x1.92667p-4, -0x1.602afep-5, 0x1.1dd94p-6, 0x1.73b382p-8,
-                                -0x1.4389p-14, -0x1.77dd62p-9, 0x1.5fbd84p-10, -0x1.0a4e84p-12, 0x1.09d33cp-16,
-                                0x1.497e5cp-20, -0x1.5ca16p-23 };
+    static const double q[] = {-0x1.f7ac92p-26, 0x1.45f264p-3,  -0x1.92667p-4,  -0x1.602afep-5, 0x1.1dd94p-6,
+                               0x1.73b382p-8,   -0x1.4389p-14,  -0x1.77dd62p-9, 0x1.5fbd84p-10, -0x1.0a4e84p-12,
+                               0x1.09d33cp-16,  0x1.497e5cp-20, -0x1.5ca16p-23};
     lval t = m_bin(m, L_MINNUM, m_const(m, 3.935), m_un(m, L_ABS, x));
     lval low = m_mul(m, t, m_horner(m, t, q, COUNT_OF(q)));
     lval p = m_fma(m, t, m_const(m, 0x1.20dd76p-1), low);
@@ -174,17 +206,16 @@ lval math_erf_f32(struct math *m, lval x)
  * mapping of Shepherd & Laframboise 1981). */
 lval math_erf_f64(struct math *m, lval x)
 {
-    static const double p[] = {
-        0x1.20dd750429b6dp+0, -0x1.812746b0379e6p-2, 0x1.ce2f21a042b20p-4, -0x1.b82ce3128498cp-6, 0x1.565bcd0db0053p-8,
-        -0x1.c02db3d8e573cp-11, 0x1.f9a321a03506dp-14, -0x1.f4d1df27393c9p-17, 0x1.b9def0aef3191p-20,
-        -0x1.5f1d2e9e9c4edp-23, 0x1.f7a3b8569951ap-27, -0x1.3869a45ed596cp-30, 0x1.05769814e2afbp-34
-    };
-    static const double g[] = {
-        0x1.43cc6f6c9672dp+0, -0x1.f52c5d7e22167p-4, -0x1.959ac16f879c8p-4, 0x1.42d379986df78p-3,
-        -0x1.a5c0c8a6b9905p-4, 0x1.0c6092cc4a5dep-5, 0x1.e89555297edeap-11, -0x1.1f2e8d8dc18c4p-8,
-        0x1.01dfe3de7e608p-11, 0x1.4af4d8ae557e9p-11, -0x1.86f6b0af29b18p-14, -0x1.096258a4a7eb0p-13,
-        -0x1.d5d78b13dc363p-17, 0x1.bcfe1163a13f1p-18
-    };
+    static const double p[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e6p-2,  0x1.ce2f21a042b20p-4,
+                               -0x1.b82ce3128498cp-6,  0x1.565bcd0db0053p-8,   -0x1.c02db3d8e573cp-11,
+                               0x1.f9a321a03506dp-14,  -0x1.f4d1df27393c9p-17, 0x1.b9def0aef3191p-20,
+                               -0x1.5f1d2e9e9c4edp-23, 0x1.f7a3b8569951ap-27,  -0x1.3869a45ed596cp-30,
+                               0x1.05769814e2afbp-34};
+    static const double g[] = {0x1.43cc6f6c9672dp+0,   -0x1.f52c5d7e22167p-4,  -0x1.959ac16f879c8p-4,
+                               0x1.42d379986df78p-3,   -0x1.a5c0c8a6b9905p-4,  0x1.0c6092cc4a5dep-5,
+                               0x1.e89555297edeap-11,  -0x1.1f2e8d8dc18c4p-8,  0x1.01dfe3de7e608p-11,
+                               0x1.4af4d8ae557e9p-11,  -0x1.86f6b0af29b18p-14, -0x1.096258a4a7eb0p-13,
+                               -0x1.d5d78b13dc363p-17, 0x1.bcfe1163a13f1p-18};
     lval t = m_bin(m, L_MINNUM, m_const(m, 6), m_un(m, L_ABS, x));
     lval z = m_mul(m, t, t);
     lval small = m_mul(m, t, m_horner(m, z, p, COUNT_OF(p)));

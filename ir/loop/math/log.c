@@ -8,10 +8,10 @@
 
 #include <math.h>
 
-static const double log_q[] = { -0x1.fffff8p-2, 0x1.55555p-2, -0x1.000430p-2, 0x1.99a48cp-3, -0x1.5425ecp-3, 0x1.22641ep-3,
-                                -0x1.0f35fap-3, 0x1.08a452p-3, -0x1.3923dap-4 };
-static const double log_r[] = { 0x1.5555555555555p-1, 0x1.9999999999e00p-2, 0x1.249249242b314p-2, 0x1.c71c725910b0bp-3,
-                                0x1.745cde2f9d0acp-3, 0x1.3b20ac98bbda7p-3, 0x1.0f5cb175e9b83p-3, 0x1.0f63e9d5e8135p-3 };
+static const double log_q[] = {-0x1.fffff8p-2, 0x1.55555p-2,   -0x1.000430p-2, 0x1.99a48cp-3, -0x1.5425ecp-3,
+                               0x1.22641ep-3,  -0x1.0f35fap-3, 0x1.08a452p-3,  -0x1.3923dap-4};
+static const double log_r[] = {0x1.5555555555555p-1, 0x1.9999999999e00p-2, 0x1.249249242b314p-2, 0x1.c71c725910b0bp-3,
+                               0x1.745cde2f9d0acp-3, 0x1.3b20ac98bbda7p-3, 0x1.0f5cb175e9b83p-3, 0x1.0f63e9d5e8135p-3};
 static const double ln2_high_f32 = 0x1.62e4p-1, ln2_low_f32 = 0x1.7f7d1cp-20;
 static const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
 
@@ -69,7 +69,7 @@ lval math_log(struct math *m, lval x)
     lval tiny = m_cmp(m, L_LT, x, m_const(m, single ? 0x1p-126 : 0x1p-1022));
     lval scaled = m_sel(m, tiny, m_mulc(m, x, single ? 0x1p23 : 0x1p54), x);
     split(m, scaled, tiny, single ? 23 : 54, &f, &k);
-    return log_ends(m, x, combine(m, f, k, (lval){ 0 }));
+    return log_ends(m, x, combine(m, f, k, (lval){0}));
 }
 
 /* log(1 + x) = log(u) + (what rounding u = 1 + x lost) / u */
@@ -80,7 +80,7 @@ lval math_log1p(struct math *m, lval x)
     lval lost_small = m_sub(m, x, m_addc(m, u, -1));
     lval lost_large = m_sub(m, one, m_sub(m, u, x));
     lval lost = m_sel(m, m_cmp(m, L_LT, one, x), lost_large, lost_small);
-    split(m, u, (lval){ 0 }, 0, &f, &k);
+    split(m, u, (lval){0}, 0, &f, &k);
     lval r = log_ends(m, u, combine(m, f, k, m_div(m, lost, u)));
     lval tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, m->t.elem == ELEM_F32 ? 0x1p-26 : 0x1p-56));
     return m_sel(m, tiny, x, r);
@@ -119,18 +119,20 @@ lval math_atanh(struct math *m, lval x)
 /* ---- pow -------------------------------------------------------------------------------------------------------------- */
 
 /* An unevaluated sum. Products are exact by splitting (Dekker 1971), for targets without fused multiplication. */
-struct pair { lval high, low; };
+struct pair {
+    lval high, low;
+};
 
-static struct pair quick_sum(struct math *m, lval a, lval b)     /* |a| >= |b| */
+static struct pair quick_sum(struct math *m, lval a, lval b) /* |a| >= |b| */
 {
     lval s = m_add(m, a, b);
-    return (struct pair){ s, m_sub(m, b, m_sub(m, s, a)) };
+    return (struct pair){s, m_sub(m, b, m_sub(m, s, a))};
 }
 
 static struct pair halves(struct math *m, lval a)
 {
     lval high = m_float(m, m_bin(m, L_AND, m_bits(m, a), m_int(m, -(INT64_C(1) << 27))));
-    return (struct pair){ high, m_sub(m, a, high) };
+    return (struct pair){high, m_sub(m, a, high)};
 }
 
 static struct pair product(struct math *m, lval a, lval b)
@@ -140,7 +142,7 @@ static struct pair product(struct math *m, lval a, lval b)
     lval e = m_sub(m, m_mul(m, x.high, y.high), p);
     e = m_add(m, e, m_mul(m, x.high, y.low));
     e = m_add(m, e, m_mul(m, x.low, y.high));
-    return (struct pair){ p, m_add(m, e, m_mul(m, x.low, y.low)) };
+    return (struct pair){p, m_add(m, e, m_mul(m, x.low, y.low))};
 }
 
 static struct pair pair_mul(struct math *m, struct pair a, struct pair b)
@@ -158,12 +160,12 @@ static struct pair log_pair(struct math *m, lval f, lval k)
     lval s_high = m_div(m, f, d.high);
     struct pair back = product(m, s_high, d.high);
     lval rest = m_sub(m, m_sub(m, f, back.high), m_add(m, back.low, m_mul(m, s_high, d.low)));
-    struct pair s = { s_high, m_div(m, rest, d.high) };
+    struct pair s = {s_high, m_div(m, rest, d.high)};
     struct pair z = pair_mul(m, s, s);
     lval tail = m_mul(m, z.high, m_horner(m, z.high, log_r + 1, COUNT_OF(log_r) - 1));
     struct pair c = quick_sum(m, m_const(m, log_r[0]), m_addc(m, tail, 0x1.5555555555555p-55));
     struct pair cubic = pair_mul(m, pair_mul(m, s, z), c);
-    struct pair base = { m_add(m, s.high, s.high), m_add(m, s.low, s.low) };
+    struct pair base = {m_add(m, s.high, s.high), m_add(m, s.low, s.low)};
     struct pair l = quick_sum(m, base.high, cubic.high);
     l.low = m_add(m, l.low, m_add(m, base.low, cubic.low));
     /* ln 2 in three parts: k times the first two is exact. */
@@ -178,8 +180,8 @@ static lval pow_inside(struct math *m, lval x, lval y, bool precise)
 {
     lval f, k;
     if (!precise) {
-        split(m, x, (lval){ 0 }, 0, &f, &k);
-        return math_exp(m, m_mul(m, y, combine(m, f, k, (lval){ 0 })));
+        split(m, x, (lval){0}, 0, &f, &k);
+        return math_exp(m, m_mul(m, y, combine(m, f, k, (lval){0})));
     }
     lval tiny = m_cmp(m, L_LT, x, m_const(m, 0x1p-1022));
     split(m, m_sel(m, tiny, m_mulc(m, x, 0x1p54), x), tiny, 54, &f, &k);

@@ -7,17 +7,33 @@
 typedef lval unary_fn(struct math *, lval);
 typedef lval binary_fn(struct math *, lval, lval, bool precise);
 
-static lval sin_f32(struct math *m, lval x) { return math_sincos_f32(m, x, 0); }
-static lval cos_f32(struct math *m, lval x) { return math_sincos_f32(m, x, 1); }
-static lval sin_f64(struct math *m, lval x) { return math_sincos_f64(m, x, 0); }
-static lval cos_f64(struct math *m, lval x) { return math_sincos_f64(m, x, 1); }
+static lval sin_f32(struct math *m, lval x)
+{
+    return math_sincos_f32(m, x, 0);
+}
+static lval cos_f32(struct math *m, lval x)
+{
+    return math_sincos_f32(m, x, 1);
+}
+static lval sin_f64(struct math *m, lval x)
+{
+    return math_sincos_f64(m, x, 0);
+}
+static lval cos_f64(struct math *m, lval x)
+{
+    return math_sincos_f64(m, x, 1);
+}
 static lval atan2_f64(struct math *m, lval y, lval x, bool precise)
 {
     (void)precise;
     return math_atan2(m, y, x);
 }
 
-static const struct { unary_fn *f32, *f64; binary_fn *two; } functions[OP_COUNT] = {     /* f32 NULL: through f64 */
+static const struct {
+    unary_fn *f32, *f64;
+    binary_fn *two;
+} functions[OP_COUNT] = {
+                                                                                         /* f32 NULL: through f64 */
 #define NONE {0}
 #define MATH1(for_f32, for_f64) {.f32 = for_f32, .f64 = for_f64}
 #define MATH2(for_f64) {.two = for_f64}
@@ -32,17 +48,17 @@ bool lf_math_is_long(enum op op)
 
 lval lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lval *in, uint32_t n_in)
 {
-    struct math m = { f, b, t };
+    struct math m = {f, b, t};
     if ((t.elem != ELEM_F32 && t.elem != ELEM_F64) || t.lanes == 0 || op >= OP_COUNT)
-        return (lval){ 0 };
+        return (lval){0};
     binary_fn *two = functions[op].two;
     if ((!two && !functions[op].f64) || n_in != (two ? 2 : 1))
-        return (lval){ 0 };
+        return (lval){0};
     if (t.elem == ELEM_F64)
         return two ? two(&m, in[0], in[1], true) : functions[op].f64(&m, in[0]);
     if (functions[op].f32)
         return functions[op].f32(&m, in[0]);
-    lval x = m_convert(&m, in[0], ELEM_F64), y = two ? m_convert(&m, in[1], ELEM_F64) : (lval){ 0 };
+    lval x = m_convert(&m, in[0], ELEM_F64), y = two ? m_convert(&m, in[1], ELEM_F64) : (lval){0};
     m.t.elem = ELEM_F64;
     lval r = two ? two(&m, x, y, false) : functions[op].f64(&m, x);
     return m_convert(&m, r, ELEM_F32);

@@ -8,7 +8,7 @@
 #include "ir/loop/math/math.h"
 
 static const double two_over_pi = 0x1.45f306dc9c883p-1;
-static const double pio2_parts[4] = { 0x1.921fb544p+0, 0x1.0b4611a6p-34, 0x1.3198a2ep-69, 0x1.b839a252049c1p-104 };
+static const double pio2_parts[4] = {0x1.921fb544p+0, 0x1.0b4611a6p-34, 0x1.3198a2ep-69, 0x1.b839a252049c1p-104};
 static const double near_limit = 0x1p20;
 
 static void two_sum(struct math *m, lval a, lval b, lval *s, lval *error)
@@ -80,8 +80,8 @@ static struct reduced finish_far(struct math *m, const lval *parts, uint32_t n)
 /* x holds at most 24 significant bits, |x| < 2^128: seven chunks of 29 bits reach 2^-60 below the point. */
 static struct reduced reduce_far_f32(struct math *m, lval x)
 {
-    static const double chunks[] = { 0x1.45f306dp-1, 0x1.9391054p-30, 0x1.4fe13abp-59, 0x1.d1f534dp-88, 0x1.b81b6c5p-117,
-                                     0x1.5993c43p-148, 0x1.2083fccp-177 };
+    static const double chunks[] = {0x1.45f306dp-1,   0x1.9391054p-30,  0x1.4fe13abp-59, 0x1.d1f534dp-88,
+                                    0x1.b81b6c5p-117, 0x1.5993c43p-148, 0x1.2083fccp-177};
     lval parts[COUNT_OF(chunks)];
     for (uint32_t i = 0; i < COUNT_OF(chunks); i++)
         parts[i] = product_mod_4(m, x, m_const(m, chunks[i]));
@@ -98,8 +98,7 @@ static void pick_digits(struct math *m, lval start, lval *window)
         0xc561b7, 0x246e3a, 0x424dd2, 0xe00649, 0x2eea09, 0xd1921c, 0xfe1deb, 0x1cb129, 0xa73ee8, 0x8235f5,
         0x2ebb44, 0x84e99c, 0x7026b4, 0x5f7e41, 0x3991d6, 0x398353, 0x39f49c, 0x845f8b, 0xbdf928, 0x3b1ff8,
         0x97ffde, 0x05980f, 0xef2f11, 0x8b5a0a, 0x6d1f6d, 0x367ecf, 0x27cb09, 0xb74f46, 0x3f669e, 0x5fea2d,
-        0x7527ba, 0xc7ebe5, 0xf17b3d, 0x0739f7, 0x8a5292, 0xea6bfb, 0x5fb11f, 0x8d5d08, 0x560330
-    };
+        0x7527ba, 0xc7ebe5, 0xf17b3d, 0x0739f7, 0x8a5292, 0xea6bfb, 0x5fb11f, 0x8d5d08, 0x560330};
     lval pool[WINDOW + (1 << SHIFTS)];
     for (int i = 0; i < WINDOW + (1 << SHIFTS); i++)
         pool[i] = i <= DIGITS ? m_const(m, i < DIGITS ? digits[i] : 0) : pool[DIGITS];
@@ -119,7 +118,7 @@ static struct reduced reduce_far_f64(struct math *m, lval x)
 {
     lval exponent = m_bin(m, L_AND, m_shift(m, L_SHR, m_bits(m, x), 52), m_int(m, 0x7ff));
     lval over = m_bin(m, L_MAX, m_bin(m, L_SUB, exponent, m_int(m, 1075 + 2)), m_int(m, 0));
-    lval start = m_shift(m, L_SHR, m_bin(m, L_MUL, over, m_int(m, 2731)), 16);      /* over / 24, for over < 1000 */
+    lval start = m_shift(m, L_SHR, m_bin(m, L_MUL, over, m_int(m, 2731)), 16); /* over / 24, for over < 1000 */
     lval down = m_bin(m, L_SUB, m_int(m, 1023), m_bin(m, L_MUL, start, m_int(m, 24)));
     lval a, b, window[WINDOW], parts[2 * WINDOW];
     pick_digits(m, start, window);
@@ -136,7 +135,7 @@ static struct reduced reduce_far_f64(struct math *m, lval x)
 
 static void yield_reduced(struct math *m, struct reduced r)
 {
-    lval *in = lf_lvals(m->f, (lval[]){ r.high, r.low, r.quadrant }, 3);
+    lval *in = lf_lvals(m->f, (lval[]){r.high, r.low, r.quadrant}, 3);
     struct lstmt *s = lf_stmt(m->f, m->b, L_YIELD);
     s->in = in;
     s->n_in = 3;
@@ -149,7 +148,7 @@ struct reduced math_reduce(struct math *m, lval x, bool for_f32)
     struct math far = *m, stay = *m;
     lval any = is_far;
     if (m->t.lanes > 1) {
-        lf_op(m->f, m->b, L_HREDUCE, (struct ltype){ ELEM_BOOL, 1 }, &is_far, 1);
+        lf_op(m->f, m->b, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &is_far, 1);
         struct lblk *blk = &m->f->blocks.data[m->b.i];
         struct lstmt *s = &blk->stmts.data[blk->stmts.n - 1];
         s->imm = L_OR;
@@ -163,8 +162,8 @@ struct reduced math_reduce(struct math *m, lval x, bool for_f32)
     r.quadrant = m_sel(&far, is_far, r.quadrant, near.quadrant);
     yield_reduced(&far, r);
     yield_reduced(&stay, near);
-    r = (struct reduced){ lf_value(m->f, m->t), lf_value(m->f, m->t), lf_value(m->f, m->t) };
-    lval *out = lf_lvals(m->f, (lval[]){ r.high, r.low, r.quadrant }, 3), *in = lf_lvals(m->f, &any, 1);
+    r = (struct reduced){lf_value(m->f, m->t), lf_value(m->f, m->t), lf_value(m->f, m->t)};
+    lval *out = lf_lvals(m->f, (lval[]){r.high, r.low, r.quadrant}, 3), *in = lf_lvals(m->f, &any, 1);
     struct lstmt *s = lf_stmt(m->f, m->b, L_IF);
     s->type = m->t;
     s->in = in;

@@ -7,12 +7,12 @@
 
 static const double pio2_high = 0x1.921fb54442d18p+0, pio2_low = 0x1.1a62633145c06p-54;
 
-static const double sin_f32[] = { -0x1.555546p-3, 0x1.11076p-7, -0x1.994e5cp-13 };
-static const double cos_f32[] = { 0x1.55554ap-5, -0x1.6c0c8ap-10, 0x1.9a020cp-16 };
-static const double sin_f64[] = { -0x1.5555555555549p-3, 0x1.111111110f87ap-7, -0x1.a01a019c1190ep-13,
-                                  0x1.71de3577b0324p-19, -0x1.ae5e663602d6ap-26, 0x1.5d92ffc3481d4p-33 };
-static const double cos_f64[] = { 0x1.555555555554cp-5, -0x1.6c16c16c1517ep-10, 0x1.a01a019cb1be2p-16,
-                                  -0x1.27e4f809f0d9dp-22, 0x1.1ee9ebe949ed3p-29, -0x1.8fae9c7fafb19p-37 };
+static const double sin_f32[] = {-0x1.555546p-3, 0x1.11076p-7, -0x1.994e5cp-13};
+static const double cos_f32[] = {0x1.55554ap-5, -0x1.6c0c8ap-10, 0x1.9a020cp-16};
+static const double sin_f64[] = {-0x1.5555555555549p-3, 0x1.111111110f87ap-7,   -0x1.a01a019c1190ep-13,
+                                 0x1.71de3577b0324p-19, -0x1.ae5e663602d6ap-26, 0x1.5d92ffc3481d4p-33};
+static const double cos_f64[] = {0x1.555555555554cp-5,   -0x1.6c16c16c1517ep-10, 0x1.a01a019cb1be2p-16,
+                                 -0x1.27e4f809f0d9dp-22, 0x1.1ee9ebe949ed3p-29,  -0x1.8fae9c7fafb19p-37};
 
 /* Integer bits of quadrant + quarter; m is the f64 builder. */
 static lval quadrant_bits(struct math *m, lval quadrant, int quarter)
@@ -31,7 +31,7 @@ static lval by_quadrant(struct math *m, lval bits, lval sine, lval cosine)
 
 lval math_sincos_f32(struct math *m, lval x, int quarter)
 {
-    struct math wide = { m->f, m->b, { ELEM_F64, m->t.lanes } };
+    struct math wide = {m->f, m->b, {ELEM_F64, m->t.lanes}};
     struct reduced r = math_reduce(&wide, m_convert(m, x, ELEM_F64), true);
     lval bits = m_convert(m, quadrant_bits(&wide, r.quadrant, quarter), ELEM_I32);
     lval h = m_convert(m, r.high, ELEM_F32);
@@ -87,17 +87,16 @@ lval math_tan(struct math *m, lval x)
 /* atan of t in [0, infinity]: t, (t - 1) / (t + 1) or -1 / t lies within tan(pi/8) of 0. */
 static lval atan_positive(struct math *m, lval t)
 {
-    static const double p[] = {
-        -0x1.5555555555555p-2, 0x1.9999999999970p-3, -0x1.2492492490a6cp-3, 0x1.c71c71c61003cp-4,
-        -0x1.745d1712f39ebp-4, 0x1.3b13ab0603e3bp-4, -0x1.11108daaddf58p-4, 0x1.e1d2b6cecbf91p-5,
-        -0x1.ae89b39585b46p-5, 0x1.817e670774631p-5, -0x1.4c3aeb5bd101ep-5, 0x1.e54bb14955e40p-6, -0x1.a993a83cc89e7p-7
-    };
+    static const double p[] = {-0x1.5555555555555p-2, 0x1.9999999999970p-3, -0x1.2492492490a6cp-3, 0x1.c71c71c61003cp-4,
+                               -0x1.745d1712f39ebp-4, 0x1.3b13ab0603e3bp-4, -0x1.11108daaddf58p-4, 0x1.e1d2b6cecbf91p-5,
+                               -0x1.ae89b39585b46p-5, 0x1.817e670774631p-5, -0x1.4c3aeb5bd101ep-5, 0x1.e54bb14955e40p-6,
+                               -0x1.a993a83cc89e7p-7};
     lval zero = m_const(m, 0), one = m_const(m, 1), two = m_const(m, 2);
     lval large = m_cmp(m, L_LT, m_const(m, 0x1.3504f333f9de6p+1), t);
     lval middle = m_cmp(m, L_LT, m_const(m, 0x1.a827999fcef32p-2), t);
     lval numerator = m_sel(m, large, m_const(m, -1), m_sel(m, middle, m_addc(m, t, -1), t));
     lval denominator = m_sel(m, large, t, m_sel(m, middle, m_add(m, t, one), one));
-    lval eighths = m_sel(m, large, two, m_sel(m, middle, one, zero));     /* the angle is this many pi/4 more */
+    lval eighths = m_sel(m, large, two, m_sel(m, middle, one, zero)); /* the angle is this many pi/4 more */
     lval a = m_div(m, numerator, denominator);
     lval z = m_mul(m, a, a);
     lval tail = m_mul(m, m_mul(m, a, z), m_horner(m, z, p, COUNT_OF(p)));
@@ -128,16 +127,17 @@ lval math_atan2(struct math *m, lval y, lval x)
 }
 
 /* asin(t) for t <= 1/2 is s + tail with z = t^2; above, with s = sqrt z, z = (1 - t) / 2, it is pi/2 - 2 (s + tail). */
-struct half_asin { lval t, is_large, s, tail; };
+struct half_asin {
+    lval t, is_large, s, tail;
+};
 
 static struct half_asin asin_parts(struct math *m, lval x)
 {
-    static const double p[] = {
-        0x1.5555555555553p-3, 0x1.3333333333a67p-4, 0x1.6db6db6d464d9p-5, 0x1.f1c71ca9456e6p-6, 0x1.6e8b9acf9496cp-6,
-        0x1.1c4f88492b632p-6, 0x1.c9809097a7517p-7, 0x1.7ba751d8608c0p-7, 0x1.36ad32809ccc9p-7, 0x1.48745b335f80bp-7,
-        0x1.4d338b6838cdap-11, 0x1.986fe2e964c80p-6, -0x1.ae9cf0bc7b54fp-6, 0x1.143da87dbd60bp-5
-    };
-    struct half_asin h = { .t = m_un(m, L_ABS, x) };
+    static const double p[] = {0x1.5555555555553p-3,  0x1.3333333333a67p-4, 0x1.6db6db6d464d9p-5,  0x1.f1c71ca9456e6p-6,
+                               0x1.6e8b9acf9496cp-6,  0x1.1c4f88492b632p-6, 0x1.c9809097a7517p-7,  0x1.7ba751d8608c0p-7,
+                               0x1.36ad32809ccc9p-7,  0x1.48745b335f80bp-7, 0x1.4d338b6838cdap-11, 0x1.986fe2e964c80p-6,
+                               -0x1.ae9cf0bc7b54fp-6, 0x1.143da87dbd60bp-5};
+    struct half_asin h = {.t = m_un(m, L_ABS, x)};
     h.is_large = m_cmp(m, L_LT, m_const(m, 0.5), h.t);
     lval z = m_sel(m, h.is_large, m_mulc(m, m_sub(m, m_const(m, 1), h.t), 0.5), m_mul(m, h.t, h.t));
     h.s = m_sel(m, h.is_large, m_un(m, L_SQRT, z), h.t);
@@ -175,12 +175,12 @@ lval math_sinh(struct math *m, lval x)
     lval t = m_un(m, L_ABS, x);
     lval e = math_expm1(m, t);
     lval small = m_mulc(m, m_add(m, e, m_div(m, e, m_addc(m, e, 1))), 0.5);
-    lval large = math_exp_scaled(m, t, (lval){ 0 }, -1);
+    lval large = math_exp_scaled(m, t, (lval){0}, -1);
     return m_copysign(m, m_sel(m, m_cmp(m, L_LT, m_const(m, 22), t), large, small), x);
 }
 
 lval math_cosh(struct math *m, lval x)
 {
-    lval half = math_exp_scaled(m, m_un(m, L_ABS, x), (lval){ 0 }, -1);
+    lval half = math_exp_scaled(m, m_un(m, L_ABS, x), (lval){0}, -1);
     return m_add(m, half, m_div(m, m_const(m, 0.25), half));
 }

@@ -10,10 +10,23 @@ static bool attn_init(struct attn *t, struct em *em)
     if (!attention_shape(&em->site, &shape))
         return false;
     const struct attention *a = em->k->form.attention;
-    *t = (struct attn){.em = em, .s = s, .a = a, .scores = shape.scores, .values = shape.values, .of_row = shape.of_row, .of_key = shape.of_key,
-                       .of_p = shape.of_p, .of_v = shape.of_v, .row_operand = shape.scores->in[a->rows_of],
-                       .key_operand = shape.scores->in[1 - a->rows_of], .rows = shape.rows, .keys = shape.keys, .size = shape.size,
-                       .columns = shape.columns, .line = attention_line(s), .nv = s->nv};
+    *t = (struct attn){.em = em,
+                       .s = s,
+                       .a = a,
+                       .scores = shape.scores,
+                       .values = shape.values,
+                       .of_row = shape.of_row,
+                       .of_key = shape.of_key,
+                       .of_p = shape.of_p,
+                       .of_v = shape.of_v,
+                       .row_operand = shape.scores->in[a->rows_of],
+                       .key_operand = shape.scores->in[1 - a->rows_of],
+                       .rows = shape.rows,
+                       .keys = shape.keys,
+                       .size = shape.size,
+                       .columns = shape.columns,
+                       .line = attention_line(s),
+                       .nv = s->nv};
     return true;
 }
 
@@ -59,8 +72,10 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
         if (!ex_is_const(x, base, &(int64_t){0}))
             base = em_pin(em, base, 0, top);
         bool full = whole || (known && (j + 1 < nv || rows % lanes == 0));
-        t->row[j] = !full && known && rows < lanes ? em_tail(em, base, behind, t->s->lanes)
-                    : ex_add(x, base, em_lane(em, t->s->lanes, full ? (lval){0} : em_tail_mask(em, behind, t->s->lanes)));
+        t->row[j] = !full && known && rows < lanes
+                        ? em_tail(em, base, behind, t->s->lanes)
+                        : ex_add(x, base,
+                                 em_lane(em, t->s->lanes, full ? (lval){0} : em_tail_mask(em, behind, t->s->lanes)));
     }
     attn_turn(t);
     if (t->s->span) {

@@ -22,29 +22,29 @@ struct attn {
     const struct attention_schedule *s;
     const struct attention *a;
     const struct node *scores, *values;
-    struct dot_dims of_row, of_key, of_p, of_v;    /* operands of the scores by what they are free in; of the results */
+    struct dot_dims of_row, of_key, of_p, of_v; /* operands of the scores by what they are free in; of the results */
     value_id row_operand, key_operand;
     expr_id rows, keys;
-    int64_t size, columns;           /* contracted and free extents of the two contractions */
-    int64_t line;                    /* elements of a line of Q and Z */
-    int64_t nv;                      /* vectors of rows: of a block; later of the block at hand */
+    int64_t size, columns; /* contracted and free extents of the two contractions */
+    int64_t line; /* elements of a line of Q and Z */
+    int64_t nv; /* vectors of rows: of a block; later of the block at hand */
     lval q, z, m, l, c, o;
     /* of the block and span at hand */
-    expr_id batch[RANK_MAX];         /* leading indices of the result */
-    expr_id row0, here;              /* first row, number of rows */
-    expr_id row[ATTENTION_VECTORS];  /* with lanes */
+    expr_id batch[RANK_MAX]; /* leading indices of the result */
+    expr_id row0, here; /* first row, number of rows */
+    expr_id row[ATTENTION_VECTORS]; /* with lanes */
     expr_id key0, n_keys;
     /* of the register tile's columns: the number of their first vector; lanes and index of each */
     expr_id column0, column[MAX_COLUMNS];
     uint32_t n_columns, column_lanes[MAX_COLUMNS];
 };
 
-void attn_turn(struct attn *);       /* fills Q */
-void attn_begin(struct attn *);      /* M, L and O before the first of several spans */
-void attn_scores(struct attn *);     /* Z, M of the span; C where there are several */
-void attn_terms(struct attn *);      /* exponentials in Z, L */
-void attn_values(struct attn *);     /* Z times values: results, or O where there are several spans */
-void attn_end(struct attn *);        /* results from O */
+void attn_turn(struct attn *); /* fills Q */
+void attn_begin(struct attn *); /* M, L and O before the first of several spans */
+void attn_scores(struct attn *); /* Z, M of the span; C where there are several */
+void attn_terms(struct attn *); /* exponentials in Z, L */
+void attn_values(struct attn *); /* Z times values: results, or O where there are several spans */
+void attn_end(struct attn *); /* results from O */
 
 /* Elements of a row of results in t->o. */
 int64_t attn_row_line(const struct attn *);

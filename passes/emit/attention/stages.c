@@ -5,14 +5,20 @@
 
 enum { MAX_SQUARE = 16 };
 
-static struct ltype vector_of(const struct attn *t) { return (struct ltype){ELEM_F32, t->s->lanes}; }
+static struct ltype vector_of(const struct attn *t)
+{
+    return (struct ltype){ELEM_F32, t->s->lanes};
+}
 
 static expr_id at_line(const struct attn *t, expr_id line, int64_t j)
 {
     return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->s->lanes);
 }
 
-static expr_id at_vector(const struct attn *t, int64_t j) { return ex_const(t->em->x, j * t->s->lanes); }
+static expr_id at_vector(const struct attn *t, int64_t j)
+{
+    return ex_const(t->em->x, j * t->s->lanes);
+}
 
 /* ---- points ------------------------------------------------------------------------------------------------------------------ */
 
@@ -107,7 +113,9 @@ static void turn_squares(struct attn *t, int64_t squares)
 
 void attn_turn(struct attn *t)
 {
-    int64_t squares = t->s->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract ? t->size / t->s->lanes : 0;
+    int64_t squares = t->s->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract
+                          ? t->size / t->s->lanes
+                          : 0;
     if (squares)
         turn_squares(t, squares);
     if (squares * t->s->lanes < t->size)
@@ -116,14 +124,18 @@ void attn_turn(struct attn *t)
 
 /* ---- several spans ------------------------------------------------------------------------------------------------------------- */
 
-int64_t attn_row_line(const struct attn *t) { return (t->columns + t->s->lanes - 1) / t->s->lanes * t->s->lanes; }
+int64_t attn_row_line(const struct attn *t)
+{
+    return (t->columns + t->s->lanes - 1) / t->s->lanes * t->s->lanes;
+}
 
 void attn_begin(struct attn *t)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lval zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0), low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
+    lval zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0),
+         low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++) {
         em_scratch_store(em, t->m, at_vector(t, j), low);
         em_scratch_store(em, t->l, at_vector(t, j), zero);
@@ -136,7 +148,12 @@ void attn_begin(struct attn *t)
 /* ---- scores ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Element d of the rows and of the keys from `key` on. */
-struct score_step { struct attn *t; expr_id key, d; uint32_t count; lval q[ATTENTION_VECTORS], k; };
+struct score_step {
+    struct attn *t;
+    expr_id key, d;
+    uint32_t count;
+    lval q[ATTENTION_VECTORS], k;
+};
 
 static bool score_operands(void *user, uint32_t i, uint32_t j, lval in[2])
 {
@@ -186,7 +203,8 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < n; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
-    em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step, &(struct score_step){.t = t, .key = key, .count = count});
+    em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step,
+                 &(struct score_step){.t = t, .key = key, .count = count});
     for (int64_t j = 0; j < t->nv; j++) {
         lval most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
         for (uint32_t i = 0; i < count; i++) {
@@ -225,7 +243,8 @@ static lval term_value(struct attn *t, value_id v, lval z, lval most)
 static void raise_maximum(struct attn *t)
 {
     struct em *em = t->em;
-    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         lval before = em_scratch_load(em, t->m, at_vector(t, j), t->s->lanes);
         lval most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes));
@@ -255,7 +274,8 @@ static lval maximum(struct attn *t, int64_t j)
     lval most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
     if (!t->s->span)
         return most;
-    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0), zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
 }
 
@@ -275,7 +295,8 @@ static void sum_store(struct attn *t, int64_t j, lval sum)
         em_scratch_store(em, t->c, at_vector(t, j), factor_of_sum(t, sum));
         return;
     }
-    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes), em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes), sum};
+    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes),
+                  em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes), sum};
     em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, vector_of(t), in, 3));
 }
 
@@ -310,7 +331,10 @@ void attn_terms(struct attn *t)
 
 /* ---- results -------------------------------------------------------------------------------------------------------------------------- */
 
-static lval factor_of(struct attn *t, expr_id row) { return em_scratch_load(t->em, t->c, row, 1); }
+static lval factor_of(struct attn *t, expr_id row)
+{
+    return em_scratch_load(t->em, t->c, row, 1);
+}
 
 static expr_id at_result(const struct attn *t, expr_id row, uint32_t c)
 {
@@ -330,7 +354,12 @@ static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)
 }
 
 /* A key, its vectors of columns, and the probability of the row at hand. */
-struct value_step { struct attn *t; expr_id row, key; uint32_t count; lval v[MAX_COLUMNS], p; };
+struct value_step {
+    struct attn *t;
+    expr_id row, key;
+    uint32_t count;
+    lval v[MAX_COLUMNS], p;
+};
 
 static bool value_operands(void *user, uint32_t i, uint32_t c, lval in[2])
 {
@@ -377,7 +406,8 @@ static void value_tile(void *user, expr_id row, uint32_t count)
             acc[i] = em_op2(em, L_MUL, before, em_splat(em, factor_of(t, ex_addc(x, row, i / nc)), lanes));
         }
     }
-    em_tile_loop(em, ex_const(x, 0), t->n_keys, n, acc, value_step, &(struct value_step){.t = t, .row = row, .count = count});
+    em_tile_loop(em, ex_const(x, 0), t->n_keys, n, acc, value_step,
+                 &(struct value_step){.t = t, .row = row, .count = count});
     for (uint32_t i = 0; i < n; i++)
         if (t->s->span)
             em_scratch_store(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), acc[i]);
@@ -400,7 +430,8 @@ static void end_tile(void *user, expr_id row, uint32_t count)
 static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, em_tile_fn *fn)
 {
     t->column0 = first;
-    t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes, t->column, t->column_lanes);
+    t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes,
+                             t->column, t->column_lanes);
     em_tiles(t->em, t->here, t->s->pr, fn, t);
 }
 
@@ -420,7 +451,10 @@ static void all_columns(struct attn *t, em_tile_fn *fn)
         column_group(t, ex_const(x, groups * t->s->pc), more, rest, fn);
 }
 
-void attn_values(struct attn *t) { all_columns(t, value_tile); }
+void attn_values(struct attn *t)
+{
+    all_columns(t, value_tile);
+}
 
 void attn_end(struct attn *t)
 {
@@ -428,8 +462,9 @@ void attn_end(struct attn *t)
     for (int64_t j = 0; j < t->nv; j++) {
         lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes);
         lval by = factor_of_sum(t, sum);
-        if (ex_lo(em->x, t->keys) < 1)   /* no key at all: no terms, and the result is 0 */
-            by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))), em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);
+        if (ex_lo(em->x, t->keys) < 1) /* no key at all: no terms, and the result is 0 */
+            by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))),
+                           em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);
         em_scratch_store(em, t->c, at_vector(t, j), by);
     }
     all_columns(t, end_tile);

@@ -32,7 +32,8 @@ static lval scaled_sum(struct em *em, struct ltype t, const double *c, const lva
     return sum;
 }
 
-void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct ltype t, lval g[3][3], winograd_put *put, void *user)
+void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct ltype t, lval g[3][3],
+                           winograd_put *put, void *user)
 {
     for (uint32_t a = 0; a < f->alpha; a++) {
         lval row[3];
@@ -125,7 +126,8 @@ static lval floats_at(struct lfunc *f, lval base, uint64_t bytes)
     return lf_op(f, (lblock){1}, L_OFFSET, (struct ltype){ELEM_F32, 0}, in, 2);
 }
 
-static void launch(struct module *m, struct lfunc *f, lval weights, lval constants, const struct prepared *p, const char *kernel)
+static void launch(struct module *m, struct lfunc *f, lval weights, lval constants, const struct prepared *p,
+                   const char *kernel)
 {
     const struct winograd_form *form = winograd_form(p->winograd);
     lval in[9] = {floats_at(f, weights, m->weights.data[m->storage[p->value.i].buffer].offset),

@@ -22,7 +22,8 @@ static expr_id weight_at(const struct wino *w, const struct product *p, expr_id 
 static expr_id next_slice(const struct wino *w, const struct product *p)
 {
     struct exprs *x = w->em->x;
-    expr_id slices = ex_const(x, w->icv / w->s->slice), after = ex_addc(x, p->slice, 1), wrap = ex_div(x, after, slices);
+    expr_id slices = ex_const(x, w->icv / w->s->slice), after = ex_addc(x, p->slice, 1),
+            wrap = ex_div(x, after, slices);
     expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
     return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->s->lanes));
 }
@@ -32,12 +33,15 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
 static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
-    int64_t tiles = w->s->chunk / w->s->mr, channels = w->s->slice * w->s->lanes, turns = w->points * tiles * w->s->slice;
+    int64_t tiles = w->s->chunk / w->s->mr, channels = w->s->slice * w->s->lanes,
+            turns = w->points * tiles * w->s->slice;
     int64_t taps = 9 - w->s->early, each = (taps * p->nr * channels + turns - 1) / turns;
-    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->s->slice), vec), three = ex_const(x, 3);
+    expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->s->slice), vec),
+            three = ex_const(x, 3);
     for (int64_t i = 0; i < each; i++) {
         expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
-        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->s->early), oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->s->lanes);
+        expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->s->early),
+                oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->s->lanes);
         expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
@@ -53,15 +57,22 @@ static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, 
     struct exprs *x = w->em->x;
     expr_id step = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane), zero = ex_const(x, 0);
     if (w->s->near)
-        em_prefetch(w->em, L_PREFETCH, w->v, ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), lane), 4));
+        em_prefetch(w->em, L_PREFETCH, w->v,
+                    ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), lane), 4));
     if (!w->s->near_sums)
         return;
-    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero), ex_mulc(x, ex_addc(x, step, w->s->mr * w->s->nr), w->s->lanes));
+    expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero),
+                       ex_mulc(x, ex_addc(x, step, w->s->mr * w->s->nr), w->s->lanes));
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
 /* The channel at hand, and its weights of each vector of the tile. */
-struct product_step { struct wino *w; const struct product *p; expr_id vec, lane; lval a, b[EM_POINTS]; };
+struct product_step {
+    struct wino *w;
+    const struct product *p;
+    expr_id vec, lane;
+    lval a, b[EM_POINTS];
+};
 
 static bool product_operands(void *user, uint32_t i, uint32_t j, lval in[2])
 {
@@ -69,7 +80,9 @@ static bool product_operands(void *user, uint32_t i, uint32_t j, lval in[2])
     struct wino *w = s->w;
     struct exprs *x = w->em->x;
     if (j == 0)
-        s->a = em_scratch_load(w->em, w->v, ex_add(x, wino_v_at(w, s->p->slice, s->p->point, s->p->block, s->vec, ex_const(x, i)), s->lane), 1);
+        s->a = em_scratch_load(
+            w->em, w->v,
+            ex_add(x, wino_v_at(w, s->p->slice, s->p->point, s->p->block, s->vec, ex_const(x, i)), s->lane), 1);
     in[0] = s->a;
     in[1] = s->b[j];
     return true;
@@ -90,7 +103,8 @@ static void product_step(void *user, expr_id lane, lval *acc)
 static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
 {
     struct exprs *x = w->em->x;
-    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step, &(struct product_step){.w = w, .p = p, .vec = vec});
+    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step,
+                 &(struct product_step){.w = w, .p = p, .vec = vec});
 }
 
 static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)

@@ -12,7 +12,8 @@ typedef lval load_fn(struct wino *, uint32_t row, uint32_t column);
 typedef void store_fn(struct wino *, uint32_t row, uint32_t column, lval);
 
 /* Value `number` of a straight-line program whose operands are already in val, or come from load. */
-static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t number, lval *val, load_fn *load, uint32_t column)
+static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t number, lval *val, load_fn *load,
+                       uint32_t column)
 {
     struct em *em = w->em;
     if (val[number].i)
@@ -93,7 +94,8 @@ static lval input_load(struct wino *w, uint32_t row, uint32_t column)
     struct exprs *x = em->x;
     uint32_t c;
     const expr_id *lo = node_exprs(w->n, "lo", &c);
-    expr_id at[4] = {w->image, w->lane, ex_sub(x, ex_addc(x, w->y0, row), lo[0]), ex_sub(x, ex_addc(x, w->x0, column), lo[1])};
+    expr_id at[4] = {w->image, w->lane, ex_sub(x, ex_addc(x, w->y0, row), lo[0]),
+                     ex_sub(x, ex_addc(x, w->x0, column), lo[1])};
     expr_id cond = ex_const(x, 1);
     for (int32_t d = 0; d < 2; d++)
         if (!em_halo_covers(em, w->n, d, w->f->m))
@@ -153,7 +155,7 @@ static expr_id is_inner(struct wino *w, bool *none)
         expr_id size = value_type(em->g, w->n->in[0])->dims[2 + d], first = ex_sub(x, from[d], lo[d]);
         inner = ex_and(x, inner, ex_and(x, ex_le(x, ex_const(x, 0), first), ex_le(x, ex_addc(x, first, alpha), size)));
         if (ex_is_const(x, lo[d], &low) && ex_is_const(x, size, &n))
-            *none |= (low + m - 1) / m * m - low + alpha > n;      /* the first tile below whose start there is no padding */
+            *none |= (low + m - 1) / m * m - low + alpha > n; /* the first tile below whose start there is no padding */
     }
     return inner;
 }
@@ -216,7 +218,11 @@ void wino_input(struct wino *w, expr_id blocks)
 
 /* ---- weights ------------------------------------------------------------------------------------------------------------- */
 
-struct weight_put { struct wino *w; expr_id at; int64_t stride; };
+struct weight_put {
+    struct wino *w;
+    expr_id at;
+    int64_t stride;
+};
 static void weight_store(void *user, uint32_t point, lval v)
 {
     const struct weight_put *to = user;
@@ -237,11 +243,14 @@ void wino_weights(struct wino *w, const struct product *p)
     expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
-            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->s->lanes);
+            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]),
+                                      w->s->lanes);
     for (int64_t tap = 0; tap < w->s->early; tap++) {
-        expr_id next = ex_add(x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+        expr_id next = ex_add(
+            x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
-        em_prefetch(em, L_PREFETCH2, w->weights, ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
+        em_prefetch(em, L_PREFETCH2, w->weights,
+                    ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
     }
     expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->s->lanes));
     struct weight_put to = {w, at, winograd_u_stride(w->s, p->nr)};
@@ -310,13 +319,15 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     const struct storage *s = &em->m->storage[em->k->outs.data[0].i];
     int64_t m = w->f->m, rows = w->s->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
     if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
-        return;     /* lanes do not share a line */
+        return; /* lanes do not share a line */
     expr_id first = ex_mulc(x, p->point, share), last = ex_min(x, ex_addc(x, first, share), ex_const(x, rows));
-    expr_id item = em_for_begin(em, &l, first, last, 1, NULL, 0), row = ex_mod(x, item, ex_const(x, m)), vec = ex_div(x, item, ex_const(x, m));
+    expr_id item = em_for_begin(em, &l, first, last, 1, NULL, 0), row = ex_mod(x, item, ex_const(x, m)),
+            vec = ex_div(x, item, ex_const(x, m));
     tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
     vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
     for (int64_t column = 0; column < m; column++) {
-        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->s->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+        expr_id to[RANK_MAX],
+            at[4] = {w->image, ex_mulc(x, vec, w->s->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
         tile_domain(em, at, to);
         em_prefetch_out(em, to);
     }

@@ -7,6 +7,7 @@
 
 /* The alpha^2 points of U = G g G', given g[column][row], in order through put; registers are of type t. */
 typedef void winograd_put(void *user, uint32_t point, lval);
-void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lval g[3][3], winograd_put *, void *user);
+void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lval g[3][3], winograd_put *,
+                           void *user);
 
 #endif

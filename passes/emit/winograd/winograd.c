@@ -16,8 +16,18 @@ static void wino_init(struct wino *w, struct em *em)
     const struct winograd_schedule *s = &em->schedule->winograd;
     struct winograd_shape shape;
     winograd_shape(&em->site, &shape);
-    *w = (struct wino){.em = em, .s = s, .n = graph_node(em->g, em->k->anchor), .f = shape.form, .ic = shape.ic, .oc = shape.oc,
-                       .icv = shape.icv, .ocv = shape.ocv, .points = shape.points, .th = shape.th, .tw = shape.tw, .tiles = shape.tiles};
+    *w = (struct wino){.em = em,
+                       .s = s,
+                       .n = graph_node(em->g, em->k->anchor),
+                       .f = shape.form,
+                       .ic = shape.ic,
+                       .oc = shape.oc,
+                       .icv = shape.icv,
+                       .ocv = shape.ocv,
+                       .points = shape.points,
+                       .th = shape.th,
+                       .tw = shape.tw,
+                       .tiles = shape.tiles};
 }
 
 /* ---- places --------------------------------------------------------------------------------------------------------------- */
@@ -57,13 +67,17 @@ static expr_id column_weights(const struct wino *w, expr_id at, int64_t nr)
     return ex_addc(x, ex_mulc(x, number, each), before * w->points * winograd_u_stride(w->s, e.small + 1));
 }
 
-struct columns { struct wino *w; expr_id blocks; };
+struct columns {
+    struct wino *w;
+    expr_id blocks;
+};
 
 static void products_and_output(void *user, expr_id at, uint32_t nr)
 {
     struct wino *w = ((struct columns *)user)->w;
     expr_id blocks = ((struct columns *)user)->blocks, zero = ex_const(w->em->x, 0);
-    struct product p = {.vector = at, .nr = nr, .u = w->s->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
+    struct product p = {
+        .vector = at, .nr = nr, .u = w->s->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
     wino_products(w, &p, blocks);
     wino_output(w, p.vector, p.nr, blocks);
 }
@@ -71,7 +85,9 @@ static void products_and_output(void *user, expr_id at, uint32_t nr)
 static void only_weights(void *user, expr_id at, uint32_t nr)
 {
     struct wino *w = ((struct columns *)user)->w;
-    wino_weights(w, &(struct product){.vector = at, .nr = nr, .u = column_weights(w, at, nr), .slice = ex_const(w->em->x, 0), .first = true});
+    wino_weights(
+        w, &(struct product){
+               .vector = at, .nr = nr, .u = column_weights(w, at, nr), .slice = ex_const(w->em->x, 0), .first = true});
 }
 
 /* All output channels of the group. */
@@ -116,7 +132,8 @@ bool emit_winograd(struct em *em)
     struct exprs *x = em->x;
     wino_init(&w, em);
     expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.s->chunk));
-    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.s->group), {0}}, {0, ex_ceildiv(x, chunks, ex_const(x, w.s->span)), {0}}};
+    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.s->group), {0}},
+                            {0, ex_ceildiv(x, chunks, ex_const(x, w.s->span)), {0}}};
     w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (w.s->source != WEIGHTS_BY_KERNEL) {

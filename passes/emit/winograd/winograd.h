@@ -19,26 +19,37 @@ struct wino {
     const struct winograd_schedule *s;
     const struct node *n;
     const struct winograd_form *f;
-    int64_t ic, oc, icv, ocv;        /* channels, vectors of them */
-    int64_t points;                  /* alpha^2 */
-    expr_id th, tw, tiles;           /* per image; in all */
-    expr_id first, here;             /* of the chunk at hand */
-    expr_id group0;                  /* first vector of its output channels */
-    lval v, m, u, weights;           /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
-    int64_t stride[4];               /* of the plain weights */
+    int64_t ic, oc, icv, ocv; /* channels, vectors of them */
+    int64_t points; /* alpha^2 */
+    expr_id th, tw, tiles; /* per image; in all */
+    expr_id first, here; /* of the chunk at hand */
+    expr_id group0; /* first vector of its output channels */
+    lval v, m, u, weights; /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
+    int64_t stride[4]; /* of the plain weights */
     /* of the tile at hand: its place, its number in its block */
-    expr_id image, y0, x0, block, tile, part, vec, lane;     /* operand: vector vec of slice `part`; result: vec of the register tile */
+    expr_id image, y0, x0, block, tile, part, vec,
+        lane; /* operand: vector vec of slice `part`; result: vec of the register tile */
     struct em_if row;
     bool row_open;
 };
 
 /* The register tiles at hand: vectors of output channels from `vector` of the group on; the slice of input channels;
  * where in w->u their weights begin, if the kernel derives them. */
-struct product { expr_id point, vector, block, slice, next, u; int64_t nr; bool first; };
+struct product {
+    expr_id point, vector, block, slice, next, u;
+    int64_t nr;
+    bool first;
+};
 
 /* Elements between points. */
-static inline int64_t wino_v_stride(const struct wino *w) { return (w->s->chunk * w->s->slice | 1) * w->s->lanes; }
-static inline int64_t wino_m_stride(const struct wino *w) { return (w->s->chunk * w->s->nr | 1) * w->s->lanes; }
+static inline int64_t wino_v_stride(const struct wino *w)
+{
+    return (w->s->chunk * w->s->slice | 1) * w->s->lanes;
+}
+static inline int64_t wino_m_stride(const struct wino *w)
+{
+    return (w->s->chunk * w->s->nr | 1) * w->s->lanes;
+}
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
@@ -47,7 +58,7 @@ expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 
 /* blocks: of the chunk at hand. */
 void wino_input(struct wino *, expr_id blocks);
-void wino_weights(struct wino *, const struct product *);       /* of a slice */
+void wino_weights(struct wino *, const struct product *); /* of a slice */
 void wino_products(struct wino *, struct product *, expr_id blocks);
 void wino_output(struct wino *, expr_id vector, int64_t nr, expr_id blocks);
 /* Asks for the lines that the results of p's block will be stored to: the share of p's point. */

@@ -27,7 +27,7 @@ static void errors_take(struct rule *r, const struct diag_mark *mark, struct sid
         return;
     s->outcome = BROKEN;
     const struct diag *first = s->errors.data;
-    while (first->severity != SEV_ERROR)    /* diag_take promises one */
+    while (first->severity != SEV_ERROR) /* diag_take promises one */
         first++;
     s->where = first->src.i ? first->src : r->node->src;
     s->why = first->text;
@@ -56,12 +56,14 @@ void side_walk(struct rule *r, expr_id cond, bool holds, struct side *s, side_fn
     if (lg->ctx->n_errors != mark.n_errors)
         errors_take(r, &mark, s);
     if (s->outcome == BROKEN)
-        lg->refusals.n = n_refusals;    /* what cannot run need not be served */
+        lg->refusals.n = n_refusals; /* what cannot run need not be served */
 }
 
 struct side side_new(struct builder *b, region_id region, uint32_t n)
 {
-    return (struct side){.region = region, .n = n, .results = NEW_ARRAY(&b->g->arena, struct lowered, n + 1),
+    return (struct side){.region = region,
+                         .n = n,
+                         .results = NEW_ARRAY(&b->g->arena, struct lowered, n + 1),
                          .values = NEW_ARRAY(&b->g->arena, value_id, n + 1)};
 }
 
@@ -132,7 +134,7 @@ bool types_meet(struct rule *r, struct side side[2], uint32_t i)
     return is_common(g, value_type(g, side[0].values[i]), value_type(g, side[1].values[i]));
 }
 
-enum { MERGED_PARTS = 100 };     /* of a dim as a selection; a longer one is a symbol */
+enum { MERGED_PARTS = 100 }; /* of a dim as a selection; a longer one is a symbol */
 
 static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr_id cond, const struct type *a,
                                  const struct type *c)
@@ -200,7 +202,10 @@ enum truth fact_find(const struct legalizer *lg, expr_id cond)
     return UNKNOWN_;
 }
 
-struct way { const struct ways *ways; int k; };
+struct way {
+    const struct ways *ways;
+    int k;
+};
 
 static bool way_walk(struct rule *r, struct side *s, void *data)
 {
@@ -266,7 +271,8 @@ static bool if_inline(struct rule *r, region_id live)
     const struct region *from = graph_get_region(r->lg->from, live);
     bool ok = true;
     if (from->results.n != r->n_out || from->params.n)
-        return rule_bad(r, "the branch has %u inputs and %u outputs, 0 and %u are wanted", from->params.n, from->results.n, r->n_out);
+        return rule_bad(r, "the branch has %u inputs and %u outputs, 0 and %u are wanted", from->params.n,
+                        from->results.n, r->n_out);
     if (inlined_walk(r, live))
         return true;
     for (uint32_t i = 0; i < r->n_out; i++) {
@@ -297,7 +303,10 @@ bool rule_if(struct rule *r)
     if (t == UNKNOWN_) {
         if (region_n_results(r, imported[0]) != n || region_n_results(r, imported[1]) != n)
             return rule_bad(r, "the branches do not have %u outputs", n);
-        struct ways ways = {.cond_value = cond, .cond = e, .walk = branch_walk, .data = {&imported[0], &imported[1]},
+        struct ways ways = {.cond_value = cond,
+                            .cond = e,
+                            .walk = branch_walk,
+                            .data = {&imported[0], &imported[1]},
                             .name = {"the then branch", "the else branch"}};
         return e.i && rule_either(r, &ways);
     }

@@ -17,8 +17,9 @@ bool rule_choose(struct rule *r, expr_id e, int64_t lo, int64_t hi, const char *
     if (!e.i)
         return false;
     if (ex_is_const(ex, e, out))
-        return *out >= lo && *out <= hi ? true : rule_bad(r, "%lld %s, %lld to %lld are possible", (long long)*out, what, (long long)lo,
-                                                          (long long)hi);
+        return *out >= lo && *out <= hi ? true
+                                        : rule_bad(r, "%lld %s, %lld to %lld are possible", (long long)*out, what,
+                                                   (long long)lo, (long long)hi);
     lo = ex_lo(ex, e) > lo ? ex_lo(ex, e) : lo;
     hi = ex_hi(ex, e) < hi ? ex_hi(ex, e) : hi;
     if (lo > hi)
@@ -29,12 +30,13 @@ bool rule_choose(struct rule *r, expr_id e, int64_t lo, int64_t hi, const char *
         if (t == TRUE_)
             return true;
         if (t == UNKNOWN_) {
-            rule_fork(r, is, arena_printf(arena, "%lld %s", (long long)*out, what), arena_printf(arena, "another number of %s", what));
+            rule_fork(r, is, arena_printf(arena, "%lld %s", (long long)*out, what),
+                      arena_printf(arena, "another number of %s", what));
             return false;
         }
     }
-    b_assert(r->b, ex_eq(ex, e, ex_const(ex, hi)), EVAL_SHAPE, "%lld to %lld %s are served where only the run knows their number",
-             (long long)lo, (long long)hi, what);
+    b_assert(r->b, ex_eq(ex, e, ex_const(ex, hi)), EVAL_SHAPE,
+             "%lld to %lld %s are served where only the run knows their number", (long long)lo, (long long)hi, what);
     return true;
 }
 
@@ -56,7 +58,8 @@ bool rule_count(struct rule *r, uint32_t i, const char *what, uint32_t lo, uint3
     return true;
 }
 
-const expr_id *rule_elems(struct rule *r, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi, uint32_t *n)
+const expr_id *rule_elems(struct rule *r, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi,
+                          uint32_t *n)
 {
     if (!rule_count(r, i, what, 0, most, n))
         return NULL;

@@ -32,7 +32,8 @@ bool legalize_region(struct rule *r, region_id region, const struct lowered *par
         return false;
     bool ok = true;
     for (uint32_t i = 0; i < n_results; i++) {
-        results[i] = from->results.data[i].i ? lg->map[from->results.data[i].i] : (struct lowered){.kind = LOWERED_NONE};
+        results[i] = from->results.data[i].i ? lg->map[from->results.data[i].i]
+                                             : (struct lowered){.kind = LOWERED_NONE};
         ok &= results[i].kind != LOWERED_POISON && results[i].kind != LOWERED_NONE;
     }
     return ok;

@@ -5,7 +5,9 @@
 #include "passes/legalize/legalize.h"
 
 /* A region under construction: between the two calls the builder appends to it. It belongs to no node yet. */
-struct nest { region_id outer, inner; };
+struct nest {
+    region_id outer, inner;
+};
 bool nest_begin(struct builder *, struct nest *);
 void nest_end(struct builder *, const struct nest *);
 
@@ -28,11 +30,11 @@ enum truth fact_find(const struct legalizer *, expr_id cond);
 /* One of two ways to a node's n results: appends to the current region. false after a diagnostic. */
 typedef bool way_fn(struct rule *, const void *data, struct lowered *results, uint32_t n);
 struct ways {
-    value_id cond_value;         /* bool, rank 0: way 0 if true, else way 1 */
-    expr_id cond;                /* the same as an expression, not decided */
+    value_id cond_value; /* bool, rank 0: way 0 if true, else way 1 */
+    expr_id cond; /* the same as an expression, not decided */
     way_fn *walk;
-    const void *data[2];         /* for walk */
-    const char *name[2];         /* "the then branch" */
+    const void *data[2]; /* for walk */
+    const char *name[2]; /* "the then branch" */
 };
 /* Sets r's results to those of the way that the run chooses: whatever an If may need (branch.c). */
 bool rule_either(struct rule *, const struct ways *);

@@ -22,7 +22,10 @@ enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4, FORK_LEGAL_F
 /* ---- asking ------------------------------------------------------------------------------------------------------------ */
 
 /* What output `output` is, on all ways: two of the types, and the ranks. */
-struct seen { const struct type *a, *b; int32_t least, most; };
+struct seen {
+    const struct type *a, *b;
+    int32_t least, most;
+};
 
 static void types_seen(const struct graph *g, const struct side *s, uint32_t output, struct seen *seen)
 {
@@ -48,16 +51,21 @@ static bool fork_refuse(struct rule *r, const struct fork *f)
     strbuf_init(&text, r->lg->arena);
     ex_print(g->ctx->exprs, f->ways.cond, &text);
     if (f->again)
-        return rule_refuse(r, "the rank of what follows depends on whether %.60s, and on too much else; fix the operands' sizes with "
-                           "--input", text.data);
+        return rule_refuse(
+            r,
+            "the rank of what follows depends on whether %.60s, and on too much else; fix the operands' sizes with "
+            "--input",
+            text.data);
     for (int k = 0; k < 2; k++)
         types_seen(g, &f->side[k], f->output, &seen);
     bool ranks = seen.a->kind == TYPE_TENSOR && seen.b->kind == TYPE_TENSOR && seen.a->elem == seen.b->elem;
-    const char *is = ranks ? arena_printf(r->lg->arena, "has rank %d %s %d", (int)seen.least, seen.most == seen.least + 1 ? "or" : "to",
-                                          (int)seen.most)
-                           : arena_printf(r->lg->arena, "is %.60s or %.60s", type_text(g, seen.a), type_text(g, seen.b));
-    return rule_refuse(r, "output %u %s, as the predicate (%.60s) decides at run time; fix the dimension that it tests with --input",
-                       f->output + 1, is, text.data);
+    const char *is = ranks
+                         ? arena_printf(r->lg->arena, "has rank %d %s %d", (int)seen.least,
+                                        seen.most == seen.least + 1 ? "or" : "to", (int)seen.most)
+                         : arena_printf(r->lg->arena, "is %.60s or %.60s", type_text(g, seen.a), type_text(g, seen.b));
+    return rule_refuse(
+        r, "output %u %s, as the predicate (%.60s) decides at run time; fix the dimension that it tests with --input",
+        f->output + 1, is, text.data);
 }
 
 /* Is r's node being split already? Its next split is no fork inside of another. */
@@ -83,7 +91,7 @@ bool fork_ask(struct rule *r, struct fork *f)
     f->rule.node = arena_copy(r->lg->arena, r->node, sizeof *r->node);
     r->lg->fork = f;
     for (uint32_t i = 0; i < r->n_out; i++)
-        r->out[i] = (struct lowered){.kind = LOWERED_POISON};    /* nobody reads the results but what fork_walk walks */
+        r->out[i] = (struct lowered){.kind = LOWERED_POISON}; /* nobody reads the results but what fork_walk walks */
     return true;
 }
 
@@ -135,7 +143,12 @@ static bool side_enter(struct fork *f, int k, region_id region, uint32_t next)
     return true;
 }
 
-struct rest { struct fork *fork; int k; region_id region; uint32_t next; };
+struct rest {
+    struct fork *fork;
+    int k;
+    region_id region;
+    uint32_t next;
+};
 
 /* What follows the node in its region, behind way k. */
 static bool rest_walk(struct rule *r, struct side *s, void *data)
@@ -213,8 +226,9 @@ static bool fork_merge(struct fork *f, struct side side[2], region_id region, st
 
 static void rest_remark(struct rule *r, const struct fork *f, const struct side *s, int k)
 {
-    remark_at(r->lg->ctx, r->node->src, "if", "after %s '%.200s' cannot run, so the run checks that it is not chosen: %s",
-              f->ways.name[k], source_name(r->lg, s->where), s->why);
+    remark_at(r->lg->ctx, r->node->src, "if",
+              "after %s '%.200s' cannot run, so the run checks that it is not chosen: %s", f->ways.name[k],
+              source_name(r->lg, s->where), s->why);
 }
 
 /* The regions of forks that were inside of a side which now stands in place. */
@@ -261,7 +275,7 @@ static bool fork_sides(struct fork *f, region_id region, uint32_t next)
     } else {
         sides_report(r, side);
         if (!f->again && side[0].outcome != BROKEN && side[1].outcome != BROKEN)
-            fork_refuse(r, f);    /* what has no lowering may come of the rank */
+            fork_refuse(r, f); /* what has no lowering may come of the rank */
         ok = false;
     }
     for (uint32_t i = 0; !ok && i < n; i++)

@@ -14,19 +14,19 @@ struct side {
     uint32_t n;
     struct lowered *results;
     value_id *values;            /* the same as graph values */
-    struct fork *sub;            /* not NULL: forks again, with results of several ranks, which are those of its sides */
+    struct fork *sub; /* not NULL: forks again, with results of several ranks, which are those of its sides */
     enum outcome outcome;
-    struct diag_list errors;     /* BROKEN: all that was said, */
-    src_id where;                /* the node that cannot run, */
-    const char *why;             /* and the reason */
+    struct diag_list errors; /* BROKEN: all that was said, */
+    src_id where; /* the node that cannot run, */
+    const char *why; /* and the reason */
 };
 
 struct fork {
-    struct rule rule;            /* of the node whose results differ in rank or type */
+    struct rule rule; /* of the node whose results differ in rank or type */
     struct ways ways;
     struct side side[2];
-    uint32_t output;             /* that differs */
-    bool again;                  /* the node itself is walked for each side, too: the sides have no results yet */
+    uint32_t output; /* that differs */
+    bool again; /* the node itself is walked for each side, too: the sides have no results yet */
 };
 
 /* ---- branch.c ------------------------------------------------------------------------------------------------------ */

@@ -55,9 +55,9 @@ static bool loop_empty(struct rule *r, struct loop_lowering *l)
     if (!l->n_scan)
         return true;
     if (!rows) {
-        nest_begin(b, &nest);      /* dropped afterwards: belongs to no node */
-        bool ok = l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, 0)), lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)),
-                          l->carried, &cond, next, next + l->n_carried);
+        nest_begin(b, &nest); /* dropped afterwards: belongs to no node */
+        bool ok = l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, 0)),
+                          lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond, next, next + l->n_carried);
         nest_end(b, &nest);
         rows = ok ? next + l->n_carried : NULL;
     }
@@ -77,7 +77,8 @@ static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_
     struct builder *b = r->b;
     uint32_t width = l->n_carried + l->n_scan + 1, start = b->g->nodes.n;
     int64_t limit = legalize_unroll_limit(r);
-    struct lowered *now = NEW_ARRAY(&b->g->arena, struct lowered, width), cond = lowered_value(b_scalar_i64(b, ELEM_BOOL, 1));
+    struct lowered *now = NEW_ARRAY(&b->g->arena, struct lowered, width),
+                   cond = lowered_value(b_scalar_i64(b, ELEM_BOOL, 1));
     VEC(struct lowered) scans = {0};
     int64_t i = 0;
     memcpy(now, l->carried, l->n_carried * sizeof *now);
@@ -96,7 +97,8 @@ static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_
         for (uint32_t k = 0; k < l->n_scan; k++)
             VEC_PUSH(&b->g->arena, &scans, next[l->n_carried + k]);
         int64_t cost = b->g->nodes.n - start, done = i + 1;
-        if (go && (cost > limit || done > limit || (trips != INT64_MAX && cost / done > limit / (trips > 0 ? trips : 1))))
+        if (go &&
+            (cost > limit || done > limit || (trips != INT64_MAX && cost / done > limit / (trips > 0 ? trips : 1))))
             return NOT_UNROLLED;
     }
     struct lowered *column = NEW_ARRAY(&b->g->arena, struct lowered, i + 1);
@@ -114,7 +116,7 @@ static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_
 struct built {
     struct nest nest;
     value_id cond, *next, *scan;
-    bool (*wide)[RANK_MAX];      /* by carried value and dim: the dim is a symbol of this loop */
+    bool (*wide)[RANK_MAX]; /* by carried value and dim: the dim is a symbol of this loop */
 };
 
 /* The number of an iteration: the loop's own count and the iterations in front of it. That none is below the latter may
@@ -130,7 +132,8 @@ static bool loop_walk(struct rule *r, struct loop_lowering *l, const struct type
 {
     struct builder *b = r->b;
     uint32_t width = l->n_carried + l->n_scan + 1;
-    struct lowered *param = NEW_ARRAY(&b->g->arena, struct lowered, width), *next = NEW_ARRAY(&b->g->arena, struct lowered, width);
+    struct lowered *param = NEW_ARRAY(&b->g->arena, struct lowered, width),
+                   *next = NEW_ARRAY(&b->g->arena, struct lowered, width);
     struct lowered cond;
     const struct type i64 = {.kind = TYPE_TENSOR, .elem = ELEM_I64}, flag = {.kind = TYPE_TENSOR, .elem = ELEM_BOOL};
     nest_begin(b, &out->nest);
@@ -175,7 +178,8 @@ static bool carries(const struct type *from, const struct type *to)
 /* WIDER: dims of carried values that the body changes became symbols, or of what they hold unknown, and the body must be walked
  * again. RETYPED: value *which
  * changes its kind, element type or rank. */
-static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct type *types, const struct built *built, uint32_t *which)
+static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct type *types, const struct built *built,
+                                uint32_t *which)
 {
     struct builder *b = r->b;
     enum settled settled = SETTLED;
@@ -204,7 +208,8 @@ static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct 
     return settled;
 }
 
-static bool scan_types(struct rule *r, struct loop_lowering *l, const struct built *built, expr_id trips, struct type *types)
+static bool scan_types(struct rule *r, struct loop_lowering *l, const struct built *built, expr_id trips,
+                       struct type *types)
 {
     struct builder *b = r->b;
     for (uint32_t i = 0; i < l->n_scan; i++) {
@@ -217,7 +222,9 @@ static bool scan_types(struct rule *r, struct loop_lowering *l, const struct bui
         if (first && first->rank != t.rank)
             return rule_bad(r, "scan output %u changes its rank", i + 1);
         for (int32_t d = 0; d < t.rank; d++)
-            dims[d + 1] = !dim_escapes(b->g, built->nest.inner, t.dims[d], 16) ? t.dims[d] : first ? first->dims[d] : fresh_dim(b, "scan_dim");
+            dims[d + 1] = !dim_escapes(b->g, built->nest.inner, t.dims[d], 16) ? t.dims[d]
+                          : first                                              ? first->dims[d]
+                                                                               : fresh_dim(b, "scan_dim");
         t.dims = dims;
         t.rank++;
         types[i] = t;
@@ -275,24 +282,28 @@ static bool loop_append(struct rule *r, struct loop_lowering *l, const struct bu
 static void retyped_remark(struct rule *r, uint32_t which, const struct type *from, const struct type *to)
 {
     struct graph *g = r->b->g;
-    remark_at(r->lg->ctx, r->node->src, "loop", "carried value %u begins as %.80s and goes on as %.80s: the first iteration stands in "
-              "front of the loop", which + 1, type_text(g, from), type_text(g, to));
+    remark_at(r->lg->ctx, r->node->src, "loop",
+              "carried value %u begins as %.80s and goes on as %.80s: the first iteration stands in "
+              "front of the loop",
+              which + 1, type_text(g, from), type_text(g, to));
 }
 
 /* Was a dim written only to be replaced? One that nobody knows to differ (two symbols, or a symbol and a size) mostly is the same at
  * run time: no reason to compile the body twice. */
 static bool dim_replaced(struct exprs *ex, expr_id before, expr_id after)
 {
-    return before.i != after.i && (ex_is(ex, before, 0) || ex_is(ex, before, 1) || ex_cmp_eq(ex, before, after) == FALSE_);
+    return before.i != after.i &&
+           (ex_is(ex, before, 0) || ex_is(ex, before, 1) || ex_cmp_eq(ex, before, after) == FALSE_);
 }
 
 /* A carried value with a dim that `after` replaces and `later` (NULL: anything) leaves as it is; n_carried: none. */
-static uint32_t dim_settled(struct exprs *ex, const struct loop_lowering *l, const struct type *before, const struct type *after,
-                            const struct type *later)
+static uint32_t dim_settled(struct exprs *ex, const struct loop_lowering *l, const struct type *before,
+                            const struct type *after, const struct type *later)
 {
     for (uint32_t i = 0; i < l->n_carried; i++)
         for (int32_t d = 0; after[i].kind == TYPE_TENSOR && d < after[i].rank; d++)
-            if (dim_replaced(ex, before[i].dims[d], after[i].dims[d]) && (!later || after[i].dims[d].i == later[i].dims[d].i))
+            if (dim_replaced(ex, before[i].dims[d], after[i].dims[d]) &&
+                (!later || after[i].dims[d].i == later[i].dims[d].i))
                 return i;
     return l->n_carried;
 }
@@ -314,7 +325,7 @@ static bool types_after(struct rule *r, struct loop_lowering *l, const struct ty
     if (ctx->n_errors == mark.n_errors)
         diag_drop(ctx, &mark);
     else
-        diag_take(ctx, &mark, &errors);    /* a limit stays */
+        diag_take(ctx, &mark, &errors); /* a limit stays */
     r->lg->refusals.n = n_refusals;
     return ok;
 }
@@ -344,12 +355,13 @@ static bool can_peel(struct rule *r, const struct loop_lowering *l)
 
 /* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
  * *which is such a value. */
-static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const struct type *before, const struct type *wide, const struct built *first,
-                             uint32_t *which)
+static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const struct type *before,
+                             const struct type *wide, const struct built *first, uint32_t *which)
 {
     struct graph *g = r->b->g;
     struct exprs *ex = b_exprs(r->b);
-    struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1), *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
+    struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1),
+                *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
     for (uint32_t i = 0; i < l->n_carried; i++) {
         after[i] = *value_type(g, first->next[i]);
         if (after[i].kind != TYPE_TENSOR)
@@ -387,7 +399,7 @@ static enum core loop_core(struct rule *r, struct loop_lowering *l, uint32_t *wh
         enum settled settled = types_widen(r, l, types, &built, which);
         if (settled == SETTLED)
             return loop_append(r, l, &built, types) ? BUILT : FAILED;
-        diag_drop(r->lg->ctx, &mark);    /* said again by the next walk */
+        diag_drop(r->lg->ctx, &mark); /* said again by the next walk */
         if (settled == WIDER && (round || l->peeled || !begins_otherwise(r, l, before, types, &built, which)))
             continue;
         retyped_remark(r, *which, &before[*which], value_type(b->g, built.next[*which]));
@@ -415,8 +427,8 @@ static bool loop_peel(struct rule *r, struct loop_lowering *l)
     struct exprs *ex = b_exprs(b);
     struct loop_lowering rest = *l;
     struct lowered cond, *next = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1);
-    if (!l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, l->peeled)), lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond,
-                 next, next + l->n_carried))
+    if (!l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, l->peeled)),
+                 lowered_value(b_scalar_i64(b, ELEM_BOOL, 1)), l->carried, &cond, next, next + l->n_carried))
         return false;
     rest.carried = next;
     rest.first = next + l->n_carried;
@@ -436,11 +448,17 @@ static bool loop_peel(struct rule *r, struct loop_lowering *l)
 }
 
 /* after: kinds of the carried values behind the loop, once the way with iterations was walked. */
-struct loop_way { const struct loop_lowering *l; bool starts; enum type_kind *after; };
+struct loop_way {
+    const struct loop_lowering *l;
+    bool starts;
+    enum type_kind *after;
+};
 
 static enum type_kind lowered_kind_of(const struct graph *g, struct lowered v)
 {
-    return v.kind == LOWERED_LIST ? TYPE_SEQUENCE : v.kind == LOWERED_OPTIONAL ? TYPE_OPTIONAL : value_type(g, v.v)->kind;
+    return v.kind == LOWERED_LIST       ? TYPE_SEQUENCE
+           : v.kind == LOWERED_OPTIONAL ? TYPE_OPTIONAL
+                                        : value_type(g, v.v)->kind;
 }
 
 /* Without an iteration: an optional where others give what it holds must hold it. */
@@ -450,7 +468,7 @@ static bool contents_take(struct rule *r, struct loop_lowering *l, const enum ty
         struct lowered *v = &l->carried[i];
         if (after[i] == TYPE_UNKNOWN || after[i] == TYPE_OPTIONAL || lowered_kind_of(r->b->g, *v) != TYPE_OPTIONAL)
             continue;
-        *v = lowered_value(optional_content(r, v->v));    /* loop_core has made a value of it */
+        *v = lowered_value(optional_content(r, v->v)); /* loop_core has made a value of it */
         if (v->kind == LOWERED_POISON)
             return false;
     }
@@ -462,7 +480,7 @@ static bool loop_way(struct rule *r, const void *data, struct lowered *results, 
     const struct loop_way *way = data;
     struct rule inner = *r;
     struct loop_lowering l = *way->l;
-    l.finish = NULL;    /* one fork for one loop */
+    l.finish = NULL; /* one fork for one loop */
     l.carried = arena_copy(&r->b->g->arena, l.carried, (l.n_carried + 1) * sizeof *l.carried);
     l.scan = NEW_ARRAY(&r->b->g->arena, struct lowered, l.n_scan + 1);
     inner.out = results;
@@ -489,11 +507,17 @@ static bool loop_roll(struct rule *r, struct loop_lowering *l)
     if (!starts.i)
         return false;
     if (!l->finish)
-        return rule_refuse(r, "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
-                           "how many there are", which + 1);
+        return rule_refuse(
+            r,
+            "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
+            "how many there are",
+            which + 1);
     enum type_kind *after = NEW_ARRAY(&r->b->g->arena, enum type_kind, l->n_carried + 1);
     const struct loop_way way[2] = {{l, true, after}, {l, false, after}};
-    const struct ways ways = {.cond_value = v_expr(r->b, ELEM_BOOL, starts), .cond = starts, .walk = loop_way, .data = {&way[0], &way[1]},
+    const struct ways ways = {.cond_value = v_expr(r->b, ELEM_BOOL, starts),
+                              .cond = starts,
+                              .walk = loop_way,
+                              .data = {&way[0], &way[1]},
                               .name = {"the case of some iterations", "the case of no iteration"}};
     l->forked = true;
     return ways.cond_value.i && rule_either(r, &ways);

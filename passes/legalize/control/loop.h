@@ -6,8 +6,9 @@
 
 struct loop_lowering;
 /* One iteration: next condition, carried values and scan elements. false after a diagnostic. */
-typedef bool body_fn(struct rule *, struct loop_lowering *, struct lowered iter, struct lowered cond, const struct lowered *carried,
-                     struct lowered *next_cond, struct lowered *next, struct lowered *scan);
+typedef bool body_fn(struct rule *, struct loop_lowering *, struct lowered iter, struct lowered cond,
+                     const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
+                     struct lowered *scan);
 /* Sets the rule's results from what the loop carries and collects. false after a diagnostic. */
 typedef bool finish_fn(struct rule *, const struct loop_lowering *);
 struct loop_lowering {

@@ -24,8 +24,9 @@ static bool is_bool(struct rule *r, struct lowered v)
     return v.kind == LOWERED_VALUE && v_elem(r->b, v.v) == ELEM_BOOL;
 }
 
-static bool onnx_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
-                      struct lowered *next_cond, struct lowered *next, struct lowered *scan)
+static bool onnx_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
+                      const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
+                      struct lowered *scan)
 {
     struct arena *arena = &r->b->g->arena;
     struct lowered *params = NEW_ARRAY(arena, struct lowered, l->n_carried + 2);
@@ -54,7 +55,8 @@ bool rule_loop(struct rule *r)
 {
     struct builder *b = r->b;
     uint32_t n_carried = r->n_in > 2 ? r->n_in - 2 : 0;
-    struct loop_lowering l = {.body = onnx_body, .finish = onnx_finish, .region = rule_region(r, "body"), .n_carried = n_carried};
+    struct loop_lowering l = {
+        .body = onnx_body, .finish = onnx_finish, .region = rule_region(r, "body"), .n_carried = n_carried};
     if (!l.region.i)
         return rule_bad(r, "no body");
     uint32_t results = region_n_results(r, l.region);
@@ -87,8 +89,9 @@ bool rule_loop(struct rule *r)
 
 /* ---- Scan ------------------------------------------------------------------------------------------------------------- */
 
-static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
-                      struct lowered *next_cond, struct lowered *next, struct lowered *scan)
+static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
+                      const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
+                      struct lowered *scan)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
@@ -178,8 +181,11 @@ bool rule_scan(struct rule *r)
     int64_t n_inputs = rule_int(r, "num_scan_inputs", 0);
     if (n_inputs < 1 || n_inputs > r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop_lowering l = {.body = scan_body, .finish = scan_finish, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
-                     .n_carried = r->n_in - (uint32_t)n_inputs};
+    struct loop_lowering l = {.body = scan_body,
+                              .finish = scan_finish,
+                              .region = rule_region(r, "body"),
+                              .n_inputs = (uint32_t)n_inputs,
+                              .n_carried = r->n_in - (uint32_t)n_inputs};
     if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
         return rule_bad(r, "no body, or it has too few outputs");
     l.n_scan = region_n_results(r, l.region) - l.n_carried;
@@ -202,8 +208,10 @@ bool rule_scan_old(struct rule *r)
         return rule_refuse(r, "sequence_lens of version 8");
     if (n_inputs < 1 || n_inputs >= r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop_lowering l = {.body = scan_body, .region = rule_region(r, "body"), .n_inputs = (uint32_t)n_inputs,
-                     .n_carried = r->n_in - 1 - (uint32_t)n_inputs};
+    struct loop_lowering l = {.body = scan_body,
+                              .region = rule_region(r, "body"),
+                              .n_inputs = (uint32_t)n_inputs,
+                              .n_carried = r->n_in - 1 - (uint32_t)n_inputs};
     if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
         return rule_bad(r, "no body, or it has too few outputs");
     l.n_scan = region_n_results(r, l.region) - l.n_carried;
@@ -211,7 +219,8 @@ bool rule_scan_old(struct rule *r)
     l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
     l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     value_id first = rule_in(r, 1);
-    if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 || batches > legalize_unroll_limit(r) || r->n_out > n_out)
+    if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 ||
+        batches > legalize_unroll_limit(r) || r->n_out > n_out)
         return rule_refuse(r, "version 8 with an unknown number of batches");
     value_id *rows = NEW_ARRAY(&b->g->arena, value_id, n_out * (size_t)batches + 1);
     for (int64_t k = 0; k < batches; k++) {
@@ -238,8 +247,9 @@ bool rule_scan_old(struct rule *r)
 
 static bool is_sequence(struct rule *r, uint32_t i)
 {
-    return rule_has(r, i) && (r->arg[i].kind == LOWERED_LIST || (r->arg[i].kind == LOWERED_VALUE &&
-           value_type(r->b->g, r->arg[i].v)->kind == TYPE_SEQUENCE));
+    return rule_has(r, i) &&
+           (r->arg[i].kind == LOWERED_LIST ||
+            (r->arg[i].kind == LOWERED_VALUE && value_type(r->b->g, r->arg[i].v)->kind == TYPE_SEQUENCE));
 }
 
 /* One call of the body on the elements at iter. */
@@ -256,8 +266,9 @@ static bool map_call(struct rule *r, region_id body, value_id iter, struct lower
     return legalize_region(r, body, params, r->n_in, results, r->n_out);
 }
 
-static bool map_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
-                     struct lowered *next_cond, struct lowered *next, struct lowered *scan)
+static bool map_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
+                     const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
+                     struct lowered *scan)
 {
     struct lowered *results = NEW_ARRAY(&r->b->g->arena, struct lowered, r->n_out + 1);
     (void)cond;
@@ -283,7 +294,7 @@ bool sequence_map_loop(struct rule *r, region_id body)
     struct nest nest;
     if (!is_sequence(r, 0))
         return rule_bad(r, "operand 1 is no sequence");
-    nest_begin(b, &nest);      /* only for the element types of the results; belongs to no node */
+    nest_begin(b, &nest); /* only for the element types of the results; belongs to no node */
     bool ok = map_call(r, body, b_scalar_i64(b, ELEM_I64, 0), first);
     nest_end(b, &nest);
     l.carried = NEW_ARRAY(&b->g->arena, struct lowered, r->n_out + 1);
@@ -303,8 +314,9 @@ bool sequence_map_loop(struct rule *r, region_id body)
 
 /* ---- loops made by rules -------------------------------------------------------------------------------------------------- */
 
-static bool counted_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond, const struct lowered *carried,
-                         struct lowered *next_cond, struct lowered *next, struct lowered *scan)
+static bool counted_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
+                         const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
+                         struct lowered *scan)
 {
     uint32_t width = l->n_carried + l->n_scan + 1;
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, width), *out = NEW_ARRAY(&r->b->g->arena, value_id, width);
@@ -322,7 +334,8 @@ static bool counted_body(struct rule *r, struct loop_lowering *l, struct lowered
 bool rule_counted_loop(struct rule *r, const struct counted_loop *c, value_id *carried, value_id *scan)
 {
     struct builder *b = r->b;
-    struct loop_lowering l = {.body = counted_body, .counted = c, .trips = c->trips, .n_carried = c->n_carried, .n_scan = c->n_scan};
+    struct loop_lowering l = {
+        .body = counted_body, .counted = c, .trips = c->trips, .n_carried = c->n_carried, .n_scan = c->n_scan};
     l.trips_value = v_expr(b, ELEM_I64, c->trips);
     l.carried = NEW_ARRAY(&b->g->arena, struct lowered, c->n_carried + 1);
     l.scan = NEW_ARRAY(&b->g->arena, struct lowered, c->n_scan + 1);

@@ -197,7 +197,8 @@ static bool seq_concat_late(struct rule *r, bool new_axis)
         int32_t from = i - (new_axis && i > axis);
         dims[i] = i != axis && item->dims[from].i ? item->dims[from] : fresh_dim(b, "concat_dim");
     }
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("new_axis", new_axis), attr_exprs("dims", dims, (uint32_t)rank)};
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("new_axis", new_axis),
+                           attr_exprs("dims", dims, (uint32_t)rank)};
     return rule_result(r, held_bind(b, b_op(b, OP_SEQ_CONCAT, &seq, 1, attrs, 3), dims, rank));
 }
 
@@ -286,7 +287,8 @@ bool rule_sequence_map(struct rule *r)
     if (!body.i || !is_list(r, 0))
         return body.i ? sequence_map_loop(r, body) : rule_bad(r, "no body");
     uint32_t n = r->arg[0].n;
-    struct lowered *params = NEW_ARRAY(arena, struct lowered, r->n_in + 1), *results = NEW_ARRAY(arena, struct lowered, r->n_out + 1);
+    struct lowered *params = NEW_ARRAY(arena, struct lowered, r->n_in + 1),
+                   *results = NEW_ARRAY(arena, struct lowered, r->n_out + 1);
     struct lowered **columns = NEW_ARRAY(arena, struct lowered *, r->n_out + 1);
     for (uint32_t o = 0; o < r->n_out; o++)
         columns[o] = NEW_ARRAY(arena, struct lowered, n + 1);
@@ -303,8 +305,11 @@ bool rule_sequence_map(struct rule *r)
             columns[o][k] = results[o];
     }
     for (uint32_t o = 0; o < r->n_out; o++)
-        r->out[o] = (struct lowered){.kind = LOWERED_LIST, .items = columns[o], .n = n,
-                                  .elem = n && columns[o][0].kind == LOWERED_VALUE ? v_elem(r->b, columns[o][0].v) : ELEM_NONE};
+        r->out[o] = (struct lowered){.kind = LOWERED_LIST,
+                                     .items = columns[o],
+                                     .n = n,
+                                     .elem = n && columns[o][0].kind == LOWERED_VALUE ? v_elem(r->b, columns[o][0].v)
+                                                                                      : ELEM_NONE};
     return true;
 }
 
@@ -315,8 +320,11 @@ bool rule_optional(struct rule *r)
     const struct attr *type = node_attr(r->node, "type");
     const struct type *t = type && type->kind == ATTR_TYPE ? type->u.type : NULL;
     bool sequence = t && t->kind == TYPE_SEQUENCE;
-    r->out[0] = (struct lowered){.kind = LOWERED_OPTIONAL, .sequence = sequence,
-                              .elem = !t ? ELEM_NONE : sequence ? (t->inner ? t->inner->elem : ELEM_NONE) : t->elem};
+    r->out[0] = (struct lowered){.kind = LOWERED_OPTIONAL,
+                                 .sequence = sequence,
+                                 .elem = !t         ? ELEM_NONE
+                                         : sequence ? (t->inner ? t->inner->elem : ELEM_NONE)
+                                                    : t->elem};
     if (rule_has(r, 0)) {
         r->out[0].items = list_copy(r, r->arg, 1, 0);
         r->out[0].n = 1;
@@ -326,8 +334,7 @@ bool rule_optional(struct rule *r)
 
 static bool is_runtime_optional(const struct rule *r)
 {
-    return rule_has(r, 0) && r->arg[0].kind == LOWERED_VALUE &&
-           value_type(r->b->g, r->arg[0].v)->kind == TYPE_OPTIONAL;
+    return rule_has(r, 0) && r->arg[0].kind == LOWERED_VALUE && value_type(r->b->g, r->arg[0].v)->kind == TYPE_OPTIONAL;
 }
 
 bool rule_optional_has(struct rule *r)

@@ -96,7 +96,8 @@ bool rule_mod(struct rule *r)
     value_id a = rule_in(r, 0), v = rule_in(r, 1);
     bool fmod = rule_int(r, "fmod", 0) != 0;
     if (!fmod && v_is_float(r->b, a)) {
-        warn_at(r->b->g->ctx, r->node->src, "fmod", "fmod is not 1, which ONNX asks for with floating-point operands: the result has the "
+        warn_at(r->b->g->ctx, r->node->src, "fmod",
+                "fmod is not 1, which ONNX asks for with floating-point operands: the result has the "
                 "sign of the dividend all the same");
         fmod = true;
     }
@@ -203,9 +204,12 @@ bool rule_clip(struct rule *r)
 
 static enum elem elem_by_old_name(const char *name)
 {
-    static const struct { const char *name; enum elem elem; } names[] = {
-        {"FLOAT", ELEM_F32}, {"UINT8", ELEM_U8}, {"INT8", ELEM_I8}, {"UINT16", ELEM_U16}, {"INT16", ELEM_I16},
-        {"INT32", ELEM_I32}, {"INT64", ELEM_I64}, {"STRING", ELEM_STR}, {"BOOL", ELEM_BOOL}, {"FLOAT16", ELEM_F16},
+    static const struct {
+        const char *name;
+        enum elem elem;
+    } names[] = {
+        {"FLOAT", ELEM_F32},  {"UINT8", ELEM_U8},   {"INT8", ELEM_I8},    {"UINT16", ELEM_U16}, {"INT16", ELEM_I16},
+        {"INT32", ELEM_I32},  {"INT64", ELEM_I64},  {"STRING", ELEM_STR}, {"BOOL", ELEM_BOOL},  {"FLOAT16", ELEM_F16},
         {"DOUBLE", ELEM_F64}, {"UINT32", ELEM_U32}, {"UINT64", ELEM_U64},
     };
     for (size_t i = 0; i < COUNT_OF(names); i++)
@@ -224,7 +228,7 @@ static bool cast_to(struct rule *r, value_id x, enum elem to)
     if (to == ELEM_STR || v_is_string(b, x))
         return rule_cast_text(r, x, to);
     if (elem_class(to) != 'F' && elem_bits(to) < 8 && to != ELEM_BOOL && v_is_float(b, x))
-        x = b_convert(b, x, ELEM_I32);   /* sub-byte integers keep the low bits, as integers do, and do not saturate */
+        x = b_convert(b, x, ELEM_I32); /* sub-byte integers keep the low bits, as integers do, and do not saturate */
     struct attr attrs[3] = {attr_elem("elem", to), attr_int("saturate", rule_int(r, "saturate", 1))};
     uint32_t n = 1;
     if (elem_class(to) == 'F' && elem_size(to) == 1)

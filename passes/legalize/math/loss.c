@@ -15,7 +15,8 @@ static value_id nll(struct rule *r, value_id x, value_id target, value_id weight
     value_id ignored = {0};
     *weights = (value_id){0};
     for (int32_t i = 0; i < v_rank(b, target) && v_rank(b, x) == v_rank(b, target) + 1; i++)
-        b_assert(b, ex_eq(ex, b_dim(b, target, i), b_dim(b, x, i ? i + 1 : 0)), EVAL_SHAPE, "input and target differ in dimension %d of the target", (int)i);
+        b_assert(b, ex_eq(ex, b_dim(b, target, i), b_dim(b, x, i ? i + 1 : 0)), EVAL_SHAPE,
+                 "input and target differ in dimension %d of the target", (int)i);
     if (weight.i)
         b_assert(b, ex_eq(ex, b_dim(b, weight, 0), b_dim(b, x, 1)), EVAL_SHAPE, "there is not a weight for each class");
     target = b_convert(b, target, ELEM_I64);

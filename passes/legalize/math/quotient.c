@@ -13,7 +13,8 @@ bool rule_erf(struct rule *r)
     value_id x = rule_in(r, 0);
     const struct node *quotient = v_defining(b, x, OP_DIV);
     double c;
-    if (quotient && v_elem(b, x) == ELEM_F32 && v_splat_f64(b, quotient->in[1], &c) && fabs(c) > 0x1p-100 && fabs(c) < 0x1p100)
+    if (quotient && v_elem(b, x) == ELEM_F32 && v_splat_f64(b, quotient->in[1], &c) && fabs(c) > 0x1p-100 &&
+        fabs(c) < 0x1p100)
         x = b_binary_f64(b, OP_MUL, quotient->in[0], 1 / c);
     return rule_result(r, b_unary(b, OP_ERF, x));
 }
@@ -34,7 +35,8 @@ static bool is_repeated(struct builder *b, value_id v, value_id x)
 bool quotient_by_root(struct rule *r, value_id x, value_id root)
 {
     struct builder *b = r->b;
-    if (v_elem(b, x) != ELEM_F32 || v_elem(b, root) != ELEM_F32 || !v_defining(b, root, OP_SQRT) || !is_repeated(b, root, x))
+    if (v_elem(b, x) != ELEM_F32 || v_elem(b, root) != ELEM_F32 || !v_defining(b, root, OP_SQRT) ||
+        !is_repeated(b, root, x))
         return false;
     value_id inverse = b_binary(b, OP_DIV, b_splat_like(b, root, 1), root);
     return rule_result(r, b_binary(b, OP_MUL, x, inverse));

@@ -64,7 +64,8 @@ static bool axes_choose(struct rule *r, struct axes *a, value_id v, int32_t rank
     bool noop = rule_int(r, "noop_with_empty_axes", 0) != 0;
     expr_id n = b_dim(r->b, v, 0), all = ex_const(ex, rank);
     int64_t gone;
-    if (!rule_choose(r, noop ? n : ex_select(ex, ex_eq(ex, n, ex_const(ex, 0)), all, n), noop || rank == 0 ? 0 : 1, rank, "axes", &gone))
+    if (!rule_choose(r, noop ? n : ex_select(ex, ex_eq(ex, n, ex_const(ex, 0)), all, n), noop || rank == 0 ? 0 : 1,
+                     rank, "axes", &gone))
         return false;
     if (gone == rank)
         return axes_are_all(r, a, v, rank);
@@ -210,7 +211,7 @@ bool rule_reduce(struct rule *r)
     value_id wide = v_widen(b, x);
     if (elem_class(e) != 'F' && transcendental)
         wide = b_convert(b, x, ELEM_F64);
-    else if (kind == K_MEAN && elem_class(e) != 'F' && elem_size(e) < 8)    /* a mean fits its type, but its sum may not */
+    else if (kind == K_MEAN && elem_class(e) != 'F' && elem_size(e) < 8) /* a mean fits its type, but its sum may not */
         wide = b_convert(b, x, ELEM_I64);
     return finish(r, b_convert(b, reduce_kind(b, wide, &axes, kind), e), &axes);
 }

@@ -27,7 +27,8 @@ static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool on
         return x;
     expr_id parts = d[rank - 1], one = ex_const(ex, 1), two = ex_const(ex, 2), want = onesided && !inverse ? one : two;
     b_assert(b, ex_or(ex, ex_eq(ex, parts, want), onesided ? ex_const(ex, 0) : ex_eq(ex, parts, one)), EVAL_SHAPE,
-             onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)", want.i == one.i ? 1 : 2);
+             onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)",
+             want.i == one.i ? 1 : 2);
     for (int32_t i = 0; i < rank; i++) {
         lo[i] = hi[i] = ex_const(ex, 0);
         out[i] = d[i];
@@ -53,7 +54,8 @@ static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided
     int32_t rank;
     uint32_t n;
     const expr_id *d = b_dims(b, x, &rank);
-    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d[rank - 1]}, seen = ex_const(ex, 0), out[RANK_MAX];
+    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d[rank - 1]}, seen = ex_const(ex, 0),
+                            out[RANK_MAX];
     if (!rule_axis_mask(r, rule_in(r, 2), rank, mask, &n))
         return false;
     for (int32_t i = 0; i + 1 < rank; i++) {
@@ -187,7 +189,8 @@ bool rule_mel_weight_matrix(struct rule *r)
     value_id up = b_binary(b, OP_SUB, corner[1], corner[0]), down = b_binary(b, OP_SUB, corner[2], corner[1]);
     value_id flat = b_binary(b, OP_EQ, up, zero);
     value_id rise = b_binary(b, OP_DIV, b_binary(b, OP_SUB, bin, corner[0]), b_select(b, flat, one, up));
-    value_id fall = b_binary(b, OP_DIV, b_binary(b, OP_SUB, corner[2], bin), b_select(b, b_binary(b, OP_EQ, down, zero), one, down));
+    value_id fall = b_binary(b, OP_DIV, b_binary(b, OP_SUB, corner[2], bin),
+                             b_select(b, b_binary(b, OP_EQ, down, zero), one, down));
     value_id rising = b_binary(b, OP_AND, b_binary(b, OP_LE, corner[0], bin), b_binary(b, OP_LE, bin, corner[1]));
     value_id falling = b_binary(b, OP_AND, b_binary(b, OP_LE, corner[1], bin), b_binary(b, OP_LT, bin, corner[2]));
     value_id y = b_select(b, rising, b_select(b, flat, one, rise), zero);

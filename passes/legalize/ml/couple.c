@@ -37,7 +37,8 @@ static value_id pairwise(struct builder *b, value_id score, int64_t n, const dou
             sign[j * n + i] = -1;
             more[j * n + i] = 1;
         }
-    value_id x = b_binary(b, OP_ADD, b_binary(b, OP_MUL, score, ml_floats(b, prob_a, pairs)), ml_floats(b, prob_b, pairs));
+    value_id x = b_binary(b, OP_ADD, b_binary(b, OP_MUL, score, ml_floats(b, prob_a, pairs)),
+                          ml_floats(b, prob_b, pairs));
     value_id r = b_unary(b, OP_SIGMOID, b_unary(b, OP_NEG, x));
     r = b_binary_f64(b, OP_MIN, b_binary_f64(b, OP_MAX, r, (float)1e-7), (float)(1 - 1e-7));
     r = b_gather(b, r, b_const(b, ELEM_I64, &square, 1, from), 1);
@@ -47,7 +48,8 @@ static value_id pairwise(struct builder *b, value_id score, int64_t n, const dou
 }
 
 /* A round: every class's probability once, with the products of q brought up to date. */
-static bool couple_round(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next, value_id *scan)
+static bool couple_round(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next,
+                         value_id *scan)
 {
     static const int64_t last[] = {2}, classes[] = {1};
     const struct coupling *c = data;
@@ -58,9 +60,11 @@ static bool couple_round(struct rule *r, void *data, value_id iter, const value_
     value_id pqp = b_reduce(b, b_binary(b, OP_MUL, p, qp), classes, 1, "sum", true);
     value_id error = b_reduce(b, b_unary(b, OP_ABS, b_binary(b, OP_SUB, qp, pqp)), classes, 1, "max", true);
     for (int64_t i = 0; i < c->n; i++) {
-        value_id own = column(b, c->diagonal, 1, i), here = column(b, qp, 1, i), row = b_squeeze(b, column(b, c->q, 1, i), 1);
+        value_id own = column(b, c->diagonal, 1, i), here = column(b, qp, 1, i),
+                 row = b_squeeze(b, column(b, c->q, 1, i), 1);
         value_id d = b_binary(b, OP_DIV, b_binary(b, OP_SUB, pqp, here), own), whole = b_binary_f64(b, OP_ADD, d, 1);
-        value_id by = b_binary(b, OP_MUL, d, b_binary(b, OP_ADD, b_binary(b, OP_MUL, d, own), b_binary_f64(b, OP_MUL, here, 2)));
+        value_id by = b_binary(b, OP_MUL, d,
+                               b_binary(b, OP_ADD, b_binary(b, OP_MUL, d, own), b_binary_f64(b, OP_MUL, here, 2)));
         pqp = b_binary(b, OP_DIV, b_binary(b, OP_DIV, b_binary(b, OP_ADD, pqp, by), whole), whole);
         qp = b_binary(b, OP_DIV, b_binary(b, OP_ADD, qp, b_binary(b, OP_MUL, d, row)), whole);
         p = b_binary(b, OP_DIV, b_binary(b, OP_ADD, p, b_binary(b, OP_MUL, d, c->one[i])), whole);
@@ -76,7 +80,7 @@ value_id svm_probabilities(struct rule *r, value_id score, int64_t n, const doub
     struct coupling c = {.n = n};
     value_id pair = pairwise(b, score, n, prob_a, prob_b);
     int64_t square[2] = {n, n};
-    float *eye = NEW_ARRAY(&b->g->arena, float, n * n);
+    float *eye = NEW_ARRAY(&b->g->arena, float, n *n);
     for (int64_t i = 0; i < n; i++) {
         eye[i * n + i] = 1;
         c.one[i] = list(b, eye + i * n, n);
@@ -86,6 +90,7 @@ value_id svm_probabilities(struct rule *r, value_id score, int64_t n, const doub
                    b_binary(b, OP_MUL, pair, b_transpose(b, pair, turn)));
     expr_id dims[2] = {b_dim(b, score, 0), ex_const(b_exprs(b), n)};
     value_id p = b_splat_f64(b, ELEM_F32, 1 / (float)n, dims, 2);
-    struct counted_loop loop = {.trips = ex_const(b_exprs(b), ROUNDS), .body = couple_round, .data = &c, .n_carried = 1};
+    struct counted_loop loop = {
+        .trips = ex_const(b_exprs(b), ROUNDS), .body = couple_round, .data = &c, .n_carried = 1};
     return p.i && c.q.i && rule_counted_loop(r, &loop, &p, NULL) ? p : (value_id){0};
 }

@@ -76,10 +76,12 @@ static void node_set(struct forest *f, int64_t i, int64_t mode, double limit, in
     bool strict = mode == 1 || mode == 3, differs = mode == 5;
     double end = mode == 1 ? -INFINITY : INFINITY;
     f->branch[i] = branches[mode];
-    f->limit[i] = !strict ? limit : limit == end ? NAN : next_to(f, limit, end);    /* nothing is below -inf: never equal */
+    f->limit[i] = !strict        ? limit
+                  : limit == end ? NAN
+                                 : next_to(f, limit, end); /* nothing is below -inf: never equal */
     f->yes[i] = differs ? no : yes;
     f->no[i] = differs ? yes : no;
-    f->missing[i] = missing && !differs;    /* a NaN differs from every number as it is */
+    f->missing[i] = missing && !differs; /* a NaN differs from every number as it is */
 }
 
 static int number_compare(const void *a, const void *b)
@@ -139,7 +141,8 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
         }
     }
     if (end != f->n)
-        return rule_bad(r, "the nodes are no trees: paths of %lld of %lld go round", (long long)(f->n - end), (long long)f->n);
+        return rule_bad(r, "the nodes are no trees: paths of %lld of %lld go round", (long long)(f->n - end),
+                        (long long)f->n);
     if (f->depth > DEPTH_MAX)
         return rule_refuse(r, "a tree of %lld levels", (long long)f->depth);
     return true;
@@ -147,8 +150,13 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
 
 /* ---- nodes with names: TreeEnsembleClassifier, TreeEnsembleRegressor ------------------------------------------------ */
 
-struct name { int64_t tree, node, at; };
-struct names { struct name *sorted; int64_t n; };
+struct name {
+    int64_t tree, node, at;
+};
+struct names {
+    struct name *sorted;
+    int64_t n;
+};
 
 static int name_compare(const void *a, const void *b)
 {
@@ -174,14 +182,16 @@ static bool names_read(struct rule *r, struct names *names, const int64_t *trees
     qsort(names->sorted, (size_t)names->n, sizeof *names->sorted, name_compare);
     for (int64_t i = 1; i < names->n; i++)
         if (!name_compare(&names->sorted[i - 1], &names->sorted[i]))
-            return rule_bad(r, "tree %lld has two nodes %lld", (long long)names->sorted[i].tree, (long long)names->sorted[i].node);
+            return rule_bad(r, "tree %lld has two nodes %lld", (long long)names->sorted[i].tree,
+                            (long long)names->sorted[i].node);
     return true;
 }
 
 /* The number of a mode, 0 to 5; -1: a leaf; -2: no mode is called this. */
 static int mode_number(const char *mode)
 {
-    static const char *const modes[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"};
+    static const char *const modes[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
+                                        "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
     for (size_t i = 0; i < COUNT_OF(modes); i++)
         if (!strcmp(modes[i], mode))
             return (int)i;
@@ -202,8 +212,8 @@ static bool votes_read(struct rule *r, const struct vote_names *v, const struct 
     for (uint32_t i = 0; i < n; i++) {
         at[i] = node_at(names, trees[i], nodes[i]);
         if (at[i] < 0)
-            return rule_bad(r, "element %u of %s names node %lld of tree %lld: there is none", i, v->nodes, (long long)nodes[i],
-                            (long long)trees[i]);
+            return rule_bad(r, "element %u of %s names node %lld of tree %lld: there is none", i, v->nodes,
+                            (long long)nodes[i], (long long)trees[i]);
     }
     votes->n = n;
     votes->at = at;
@@ -247,7 +257,7 @@ bool forest_read_named(struct rule *r, const struct vote_names *v, enum elem x, 
 /* ---- nodes with numbers: TreeEnsemble ------------------------------------------------------------------------------- */
 
 struct indexed {
-    int64_t n, n_leaves, n_members, spare;     /* spare: the next free node behind the nodes and the leaves */
+    int64_t n, n_leaves, n_members, spare; /* spare: the next free node behind the nodes and the leaves */
     const int64_t *features, *yes, *no, *yes_leaf, *no_leaf, *tracks;
     const double *limit, *members;
     const uint8_t *modes;
@@ -385,11 +395,14 @@ static value_id limits_of(struct builder *b, const struct forest *f)
     return b_const(b, ELEM_F64, &f->n, 1, f->limit);
 }
 
-struct step { value_id feature, limit, yes, no, with[BRANCH_COUNT]; };    /* with: {0} where no node is one */
+struct step {
+    value_id feature, limit, yes, no, with[BRANCH_COUNT];
+}; /* with: {0} where no node is one */
 
 static struct step step_new(struct builder *b, const struct forest *f)
 {
-    struct step s = {table_of(b, f->feature, f->n), limits_of(b, f), table_of(b, f->yes, f->n), table_of(b, f->no, f->n), {{0}}};
+    struct step s = {
+        table_of(b, f->feature, f->n), limits_of(b, f), table_of(b, f->yes, f->n), table_of(b, f->no, f->n), {{0}}};
     bool has[BRANCH_COUNT] = {false};
     for (int64_t i = 0; i < f->n; i++) {
         has[f->branch[i]] |= f->branch[i] != BRANCH_NONE;
@@ -408,11 +421,13 @@ static value_id decision(struct builder *b, const struct step *s, value_id x, va
     for (int k = BRANCH_LE; k < BRANCH_COUNT; k++) {
         if (!s->with[k].i)
             continue;
-        value_id is = b_binary(b, k == BRANCH_EQ ? OP_EQ : OP_LE, k == BRANCH_GE ? limit : x, k == BRANCH_GE ? x : limit);
+        value_id is = b_binary(b, k == BRANCH_EQ ? OP_EQ : OP_LE, k == BRANCH_GE ? limit : x,
+                               k == BRANCH_GE ? x : limit);
         go = go.i ? b_select(b, b_gather(b, s->with[k], at, 0), is, go) : is;
     }
     if (s->with[BRANCH_NONE].i)
-        go = b_binary(b, OP_OR, go, b_binary(b, OP_AND, b_unary(b, OP_ISNAN, x), b_gather(b, s->with[BRANCH_NONE], at, 0)));
+        go = b_binary(b, OP_OR, go,
+                      b_binary(b, OP_AND, b_unary(b, OP_ISNAN, x), b_gather(b, s->with[BRANCH_NONE], at, 0)));
     return go;
 }
 

@@ -11,18 +11,25 @@ enum { FOREST_TABLE_MAX = 1 << 26 };    /* elements of a table */
 enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ, BRANCH_COUNT };
 
 struct forest {
-    int64_t n, n_trees, depth;                 /* nodes, leaves among them; depth: nodes on the longest path */
-    int64_t *feature, *yes, *no, *root;        /* by node; root: by tree. Leaves lead to themselves */
+    int64_t n, n_trees, depth; /* nodes, leaves among them; depth: nodes on the longest path */
+    int64_t *feature, *yes, *no, *root; /* by node; root: by tree. Leaves lead to themselves */
     double *limit;
-    uint8_t *branch, *missing;                 /* missing: a NaN goes where `yes` says, whatever the comparison says */
-    enum elem elem;                            /* limits and features are compared as this */
+    uint8_t *branch, *missing; /* missing: a NaN goes where `yes` says, whatever the comparison says */
+    enum elem elem; /* limits and features are compared as this */
 };
 
 /* Which nodes vote for what: lists of n elements. */
-struct votes { int64_t n; const int64_t *at, *id; const double *weight; enum elem elem; };
+struct votes {
+    int64_t n;
+    const int64_t *at, *id;
+    const double *weight;
+    enum elem elem;
+};
 
 /* Names of the attributes that hold the votes of TreeEnsembleClassifier and TreeEnsembleRegressor. */
-struct vote_names { const char *ids, *trees, *nodes, *weights, *tensor; };
+struct vote_names {
+    const char *ids, *trees, *nodes, *weights, *tensor;
+};
 
 /* Both read and check the node's attributes for an operand of element type x; false after a report. The first is for
  * TreeEnsembleClassifier and TreeEnsembleRegressor, the second for TreeEnsemble. */

@@ -12,10 +12,10 @@ enum { KEYS_MAX = 1 << 16 };
 
 /* A list from the attribute NAME_strings, NAME_int64s, NAME_floats or NAME_tensor. */
 struct listed {
-    enum elem elem;              /* ELEM_NONE: there is none */
+    enum elem elem; /* ELEM_NONE: there is none */
     uint32_t n;
-    const struct span *strings;  /* ELEM_STR */
-    value_id v;                  /* else: rank 1 */
+    const struct span *strings; /* ELEM_STR */
+    value_id v; /* else: rank 1 */
 };
 
 static struct listed list_read(struct rule *r, const char *name)
@@ -36,8 +36,8 @@ static struct listed list_read(struct rule *r, const char *name)
             continue;
         if (t->elem == ELEM_STR)
             return (struct listed){.elem = ELEM_STR, .n = (uint32_t)t->dims[0], .strings = t->bytes.data};
-        return (struct listed){.elem = t->elem, .n = (uint32_t)t->dims[0],
-                               .v = b_const_borrow(b, t->elem, t->dims, t->rank, t->bytes)};
+        return (struct listed){
+            .elem = t->elem, .n = (uint32_t)t->dims[0], .v = b_const_borrow(b, t->elem, t->dims, t->rank, t->bytes)};
     }
     return (struct listed){0};
 }

@@ -60,7 +60,8 @@ bool rule_zip_map(struct rule *r)
         known |= !strcmp(g->metadata.data[i].key, meta.key);
     if (!known) {
         VEC_PUSH(&g->arena, &g->metadata, meta);
-        warn_at(r->lg->ctx, r->node->src, "maps", "maps become the tensor of their numbers, one column a label; the labels are the metadata '%.100s'",
+        warn_at(r->lg->ctx, r->node->src, "maps",
+                "maps become the tensor of their numbers, one column a label; the labels are the metadata '%.100s'",
                 meta.key);
     }
     return rule_result(r, x);

@@ -101,16 +101,19 @@ bool rule_imputer(struct rule *r)
     n = v_is_float(b, x) ? n_floats : n_ints;
     count = n;
     if (!n || (floats && ints) || v_rank(b, x) < 1)
-        return rule_bad(r, "%u imputed_value_floats, %u imputed_value_int64s for %s of rank %d", n_floats, n_ints, elem_name(v_elem(b, x)),
-                        (int)v_rank(b, x));
+        return rule_bad(r, "%u imputed_value_floats, %u imputed_value_int64s for %s of rank %d", n_floats, n_ints,
+                        elem_name(v_elem(b, x)), (int)v_rank(b, x));
     if (count > 1)
-        b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, -1), ex_const(b_exprs(b), count)), EVAL_SHAPE, "there is not a value for each feature");
+        b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, -1), ex_const(b_exprs(b), count)), EVAL_SHAPE,
+                 "there is not a value for each feature");
     if (v_is_float(b, x)) {
         with = b_convert(b, ml_floats(b, floats, count), v_elem(b, x));
-        absent = replaced != replaced ? b_unary(b, OP_ISNAN, x) : b_binary(b, OP_EQ, x, b_splat_like(b, x, (float)replaced));
+        absent = replaced != replaced ? b_unary(b, OP_ISNAN, x)
+                                      : b_binary(b, OP_EQ, x, b_splat_like(b, x, (float)replaced));
     } else {
         with = b_convert(b, b_const(b, ELEM_I64, &count, 1, ints), v_elem(b, x));
-        absent = b_binary(b, OP_EQ, x, b_convert(b, b_scalar_i64(b, ELEM_I64, rule_int(r, "replaced_value_int64", 0)), v_elem(b, x)));
+        absent = b_binary(
+            b, OP_EQ, x, b_convert(b, b_scalar_i64(b, ELEM_I64, rule_int(r, "replaced_value_int64", 0)), v_elem(b, x)));
     }
     return rule_result(r, b_select(b, absent, with, x));
 }
@@ -129,7 +132,8 @@ bool rule_feature_vectorizer(struct rule *r)
         if (!x.i)
             return false;
         x = v_rank(b, x) == 1 ? b_unsqueeze(b, x, 0) : x;
-        expr_id fits = v_rank(b, x) == 2 ? ex_eq(b_exprs(b), b_dim(b, x, 1), ex_const(b_exprs(b), sizes[i])) : (expr_id){0};
+        expr_id fits = v_rank(b, x) == 2 ? ex_eq(b_exprs(b), b_dim(b, x, 1), ex_const(b_exprs(b), sizes[i]))
+                                         : (expr_id){0};
         if (!fits.i || ex_truth(b_exprs(b), fits) == FALSE_)
             return rule_refuse(r, "operand %u is not %lld features wide", i + 1, (long long)sizes[i]);
         b_assert(b, fits, EVAL_SHAPE, "operand %u is not %lld features wide", i + 1, (long long)sizes[i]);
@@ -168,7 +172,8 @@ static value_id probit(struct builder *b, value_id x)
     const double a = 0.147, pi = 3.14159265358979323846;
     value_id e = v_affine(b, b_convert(b, x, ELEM_F64), 2, -1), one = b_splat_like(b, e, 1);
     value_id l = b_unary(b, OP_LOG, b_binary(b, OP_MUL, b_binary(b, OP_SUB, one, e), b_binary(b, OP_ADD, one, e)));
-    value_id u = v_affine(b, l, 0.5, 2 / (pi * a)), under = b_binary(b, OP_SUB, b_binary(b, OP_MUL, u, u), v_affine(b, l, 1 / a, 0));
+    value_id u = v_affine(b, l, 0.5, 2 / (pi * a)),
+             under = b_binary(b, OP_SUB, b_binary(b, OP_MUL, u, u), v_affine(b, l, 1 / a, 0));
     value_id size = b_unary(b, OP_SQRT, b_binary(b, OP_SUB, b_unary(b, OP_SQRT, under), u));
     value_id y = v_affine(b, b_binary(b, OP_MUL, b_unary(b, OP_SIGN, e), size), 1.41421356237309504880, 0);
     return b_convert(b, y, v_elem(b, x));
@@ -178,16 +183,11 @@ value_id ml_post(struct builder *b, value_id scores, enum ml_post post)
 {
     const int64_t last = 1;
     switch (post) {
-    case POST_SOFTMAX:
-        return v_softmax(b, scores, &last, 1, false);
-    case POST_LOGISTIC:
-        return b_unary(b, OP_SIGMOID, scores);
-    case POST_SOFTMAX_ZERO:
-        return softmax_zero(b, scores);
-    case POST_PROBIT:
-        return probit(b, scores);
-    default:
-        return scores;
+    case POST_SOFTMAX: return v_softmax(b, scores, &last, 1, false);
+    case POST_LOGISTIC: return b_unary(b, OP_SIGMOID, scores);
+    case POST_SOFTMAX_ZERO: return softmax_zero(b, scores);
+    case POST_PROBIT: return probit(b, scores);
+    default: return scores;
     }
 }
 

@@ -15,7 +15,11 @@ bool ml_post_read(struct rule *, enum ml_post *);
 value_id ml_post(struct builder *, value_id scores, enum ml_post);
 
 /* Names of classes: integers, or strings where `ints` is NULL. */
-struct ml_labels { uint32_t n; const int64_t *ints; const char *const *strings; };
+struct ml_labels {
+    uint32_t n;
+    const int64_t *ints;
+    const char *const *strings;
+};
 /* From the attribute `ints` or from classlabels_strings; false after a refusal. */
 bool ml_labels_read(struct rule *, const char *ints, struct ml_labels *);
 /* The labels of the classes whose numbers `at` (i64) holds. */

@@ -24,7 +24,8 @@ static bool svm_read(struct rule *r, struct svm *s)
     if (s->kernel == KERNEL_LINEAR)
         return true;
     if (n != 3)
-        return rule_bad(r, "%u kernel_params for kernel %s: gamma, coef0 and degree are needed", n, kernel_names[s->kernel]);
+        return rule_bad(r, "%u kernel_params for kernel %s: gamma, coef0 and degree are needed", n,
+                        kernel_names[s->kernel]);
     s->gamma = params[0];
     s->shift = params[1];
     s->degree = params[2];
@@ -35,9 +36,10 @@ static bool svm_read(struct rule *r, struct svm *s)
 static value_id svm_kernel(struct builder *b, const struct svm *s, value_id x, value_id vectors)
 {
     static const int64_t turn[] = {1, 0}, features[] = {2};
-    if (s->kernel == KERNEL_RBF) {    /* by differences: squares less twice the product would cancel */
+    if (s->kernel == KERNEL_RBF) { /* by differences: squares less twice the product would cancel */
         value_id d = b_binary(b, OP_SUB, b_unsqueeze(b, x, 1), vectors);
-        return b_unary(b, OP_EXP, v_affine(b, b_reduce(b, b_binary(b, OP_MUL, d, d), features, 1, "sum", false), -s->gamma, 0));
+        return b_unary(b, OP_EXP,
+                       v_affine(b, b_reduce(b, b_binary(b, OP_MUL, d, d), features, 1, "sum", false), -s->gamma, 0));
     }
     value_id dot = b_matmul(b, x, vectors.i ? b_transpose(b, vectors, turn) : vectors);
     if (s->kernel == KERNEL_LINEAR)
@@ -59,14 +61,16 @@ bool rule_svm_regressor(struct rule *r)
     if (!x.i || !svm_read(r, &s))
         return false;
     if (!rule_str_is(r, "post_transform", "NONE", "NONE"))
-        return rule_refuse(r, "post_transform \"%.20s\", which ONNX Runtime passes over: with NONE it is taken", rule_str(r, "post_transform", ""));
+        return rule_refuse(r, "post_transform \"%.20s\", which ONNX Runtime passes over: with NONE it is taken",
+                           rule_str(r, "post_transform", ""));
     if (v_rank(b, x) != 2)
         return rule_refuse(r, "input of rank %d", (int)v_rank(b, x));
     if (!n || n_rho != 1 || supports < 0 || (supports && (n != supports || !n_vectors || n_vectors % supports)))
-        return rule_bad(r, "%u coefficients, %lld supports in %u numbers, %u rho", n, (long long)supports, n_vectors, n_rho);
+        return rule_bad(r, "%u coefficients, %lld supports in %u numbers, %u rho", n, (long long)supports, n_vectors,
+                        n_rho);
     int64_t features = supports ? n_vectors / supports : n, grid[2] = {supports, features}, column[2] = {n, 1};
     expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), features)};
-    x = b_reshape(b, x, rows, 2);     /* checks the number of features */
+    x = b_reshape(b, x, rows, 2); /* checks the number of features */
     if (supports)
         x = svm_kernel(b, &s, x, v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
     value_id y = v_affine(b, b_matmul(b, x, v_reshape_i(b, ml_floats(b, c, n), column, 2)), 1, rho[0]);
@@ -110,17 +114,19 @@ static value_id pair_weights(struct builder *b, const struct machines *m, const 
 /* Scores [rows, pairs] -> votes [rows, classes]: of each pair one for i where the score is above 0, else for j. */
 static value_id pair_votes(struct builder *b, const struct machines *m, value_id score)
 {
-    float *w = NEW_ARRAY(&b->g->arena, float, m->pairs * m->classes), *least = NEW_ARRAY(&b->g->arena, float, m->classes);
+    float *w = NEW_ARRAY(&b->g->arena, float, m->pairs * m->classes),
+          *least = NEW_ARRAY(&b->g->arena, float, m->classes);
     int64_t pair = 0;
     for (int64_t i = 0; i < m->classes; i++) {
         for (int64_t j = i + 1; j < m->classes; j++, pair++) {
             w[pair * m->classes + i] = 1;
             w[pair * m->classes + j] = -1;
         }
-        least[i] = (float)i;         /* class i is the second of i pairs */
+        least[i] = (float)i; /* class i is the second of i pairs */
     }
     value_id above = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, score, 0), score), ELEM_F32);
-    return b_binary(b, OP_ADD, b_matmul(b, above, matrix(b, w, m->pairs, m->classes)), b_const(b, ELEM_F32, &m->classes, 1, least));
+    return b_binary(b, OP_ADD, b_matmul(b, above, matrix(b, w, m->pairs, m->classes)),
+                    b_const(b, ELEM_F32, &m->classes, 1, least));
 }
 
 /* The rows of x with n columns; the run checks that there are as many. */
@@ -133,7 +139,9 @@ static value_id rows_of(struct builder *b, value_id x, int64_t n)
 /* The one score s of two classes as two: -s and s, or what ONNX Runtime makes of them. */
 static value_id two_scores(struct builder *b, value_id s, enum ml_post post)
 {
-    value_id both[2] = {post == POST_NONE || post == POST_LOGISTIC ? b_unary(b, OP_NEG, s) : b_binary(b, OP_SUB, b_splat_like(b, s, 1), s), s};
+    value_id both[2] = {post == POST_NONE || post == POST_LOGISTIC ? b_unary(b, OP_NEG, s)
+                                                                   : b_binary(b, OP_SUB, b_splat_like(b, s, 1), s),
+                        s};
     value_id all = b_concat(b, both, 2, 1);
     return post == POST_LOGISTIC ? ml_post(b, all, post) : all;
 }
@@ -159,7 +167,8 @@ static bool linear_machine(struct rule *r, value_id x, const struct ml_labels *l
     value_id at = b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3);
     if (count == 2 && n_rho == 1) {
         value_id most = b_reduce(b, score, classes, 1, "max", false);
-        value_id second = positive ? b_binary(b, OP_LE, b_splat_like(b, most, 0.5), most) : b_binary(b, OP_LT, b_splat_like(b, most, 0), most);
+        value_id second = positive ? b_binary(b, OP_LE, b_splat_like(b, most, 0.5), most)
+                                   : b_binary(b, OP_LT, b_splat_like(b, most, 0), most);
         at = b_select(b, second, b_splat_like(b, at, 1), at);
     }
     rule_out(r, 0, ml_label(r, labels, at));
@@ -183,9 +192,10 @@ static bool machines_read(struct rule *r, struct machines *m, uint32_t n_labels)
             return rule_bad(r, "vectors_per_class holds %lld", (long long)m->per_class[i]);
         m->vectors += m->per_class[i];
     }
-    if (m->classes < 2 || !m->vectors || n_vectors % m->vectors || n != (m->classes - 1) * m->vectors || n_rho != m->pairs || n_labels != n_classes)
-        return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes", (long long)m->vectors, n_vectors, n,
-                        n_rho, n_labels, n_classes);
+    if (m->classes < 2 || !m->vectors || n_vectors % m->vectors || n != (m->classes - 1) * m->vectors ||
+        n_rho != m->pairs || n_labels != n_classes)
+        return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes",
+                        (long long)m->vectors, n_vectors, n, n_rho, n_labels, n_classes);
     if (m->pairs > MOST / m->vectors || m->pairs > MOST / m->classes)
         return rule_refuse(r, "%u classes with %lld vectors", n_classes, (long long)m->vectors);
     return true;
@@ -201,13 +211,17 @@ bool rule_svm_classifier(struct rule *r)
     enum ml_post post;
     uint32_t n, n_vectors, n_prob, n_prob_b, n_rho;
     const double *c = rule_floats(r, "coefficients", &n), *vectors = rule_floats(r, "support_vectors", &n_vectors);
-    const double *rho = rule_floats(r, "rho", &n_rho), *prob_a = rule_floats(r, "prob_a", &n_prob), *prob_b = rule_floats(r, "prob_b", &n_prob_b);
+    const double *rho = rule_floats(r, "rho", &n_rho), *prob_a = rule_floats(r, "prob_a", &n_prob),
+                 *prob_b = rule_floats(r, "prob_b", &n_prob_b);
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
     if (!x.i || !svm_read(r, &s) || !ml_labels_read(r, "classlabels_ints", &labels) || !ml_post_read(r, &post))
         return false;
     if (v_rank(b, x) != 2 || (n_prob && (!n_vectors || labels.n > SVM_PROBABLE)))
-        return rule_refuse(r, "input of rank %d, %u prob_a, %u numbers of support vectors, %u classes: rank 2, and probabilities of at most %d classes with "
-                           "support vectors are taken", (int)v_rank(b, x), n_prob, n_vectors, labels.n, (int)SVM_PROBABLE);
+        return rule_refuse(
+            r,
+            "input of rank %d, %u prob_a, %u numbers of support vectors, %u classes: rank 2, and probabilities of at most %d classes with "
+            "support vectors are taken",
+            (int)v_rank(b, x), n_prob, n_vectors, labels.n, (int)SVM_PROBABLE);
     if (!n_vectors)
         return linear_machine(r, x, &labels, post);
     if (!machines_read(r, &m, labels.n))
@@ -215,9 +229,12 @@ bool rule_svm_classifier(struct rule *r)
     if (n_prob != n_prob_b || (n_prob && n_prob != m.pairs))
         return rule_bad(r, "%u prob_a and %u prob_b for %lld pairs of classes", n_prob, n_prob_b, (long long)m.pairs);
     if (m.classes == 2 && !n_prob && post == POST_PROBIT)
-        return rule_refuse(r, "post_transform \"PROBIT\" of two classes, of which ONNX Runtime makes no numbers: without it they are taken");
+        return rule_refuse(
+            r,
+            "post_transform \"PROBIT\" of two classes, of which ONNX Runtime makes no numbers: without it they are taken");
     int64_t grid[2] = {m.vectors, n_vectors / m.vectors};
-    value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]), v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
+    value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]),
+                               v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
     value_id score = b_binary(b, OP_ADD, b_matmul(b, near, pair_weights(b, &m, c)), ml_floats(b, rho, n_rho));
     value_id votes = pair_votes(b, &m, score);
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};

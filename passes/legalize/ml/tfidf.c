@@ -26,14 +26,17 @@ static bool pool_read(struct rule *r, struct pool *p)
     p->skips = rule_int(r, "max_skip_count", 0);
     if (!p->items || !p->starts || !p->indexes)
         return rule_refuse(r, "no pool of integers");
-    if (p->shortest < 1 || p->longest < p->shortest || p->longest > p->n_starts || p->skips < 0 || p->n_items > POOL_MAX)
-        return rule_bad(r, "n-grams of %lld to %lld elements, %u lengths", (long long)p->shortest, (long long)p->longest, p->n_starts);
+    if (p->shortest < 1 || p->longest < p->shortest || p->longest > p->n_starts || p->skips < 0 ||
+        p->n_items > POOL_MAX)
+        return rule_bad(r, "n-grams of %lld to %lld elements, %u lengths", (long long)p->shortest,
+                        (long long)p->longest, p->n_starts);
     if (p->skips > SKIP_MAX)
         return rule_refuse(r, "max_skip_count %lld", (long long)p->skips);
     int64_t grams = 0;
     for (uint32_t k = 0; k < p->n_starts; k++) {
         int64_t end = k + 1 < p->n_starts ? p->starts[k + 1] : p->n_items;
-        if (p->starts[k] < (k ? p->starts[k - 1] : 0) || end < p->starts[k] || end > p->n_items || (end - p->starts[k]) % (k + 1))
+        if (p->starts[k] < (k ? p->starts[k - 1] : 0) || end < p->starts[k] || end > p->n_items ||
+            (end - p->starts[k]) % (k + 1))
             return rule_bad(r, "ngram_counts does not cut the pool into n-grams");
         grams += (end - p->starts[k]) / (k + 1);
     }
@@ -60,7 +63,7 @@ static value_id matches(struct rule *r, const struct pool *p, value_id x, int64_
         int64_t *column = NEW_ARRAY(&b->g->arena, int64_t, grams);
         for (int64_t g = 0; g < grams; g++)
             column[g] = p->items[first + g * length + k];
-        expr_id start = ex_min(ex, ex_const(ex, k * step), b_dim(b, x, 1));    /* where nothing fits, nothing is read */
+        expr_id start = ex_min(ex, ex_const(ex, k * step), b_dim(b, x, 1)); /* where nothing fits, nothing is read */
         value_id element = b_unsqueeze(b, b_slice_axis(b, x, 1, start, size), 2);
         value_id same = b_binary(b, OP_EQ, element, b_const(b, ELEM_I64, &grams, 1, column));
         all = k ? b_binary(b, OP_AND, all, same) : same;

@@ -6,14 +6,22 @@
 #include <math.h>
 #include <string.h>
 
-enum how { HOW_AVERAGE, HOW_SUM, HOW_MIN, HOW_MAX, HOW_COUNT };    /* in the order of TreeEnsemble's aggregate_function */
+enum how { HOW_AVERAGE, HOW_SUM, HOW_MIN, HOW_MAX, HOW_COUNT }; /* in the order of TreeEnsemble's aggregate_function */
 
-static const struct { const char *name, *monoid; double start; } hows[HOW_COUNT] = {
-    {"AVERAGE", "sum", 0}, {"SUM", "sum", 0}, {"MIN", "min", INFINITY}, {"MAX", "max", -INFINITY},
+static const struct {
+    const char *name, *monoid;
+    double start;
+} hows[HOW_COUNT] = {
+    {"AVERAGE", "sum", 0},
+    {"SUM", "sum", 0},
+    {"MIN", "min", INFINITY},
+    {"MAX", "max", -INFINITY},
 };
 
 /* Votes as tables: weight [nodes, classes], and who has voted, where not every leaf votes for every class. */
-struct ballot { value_id weight, voted; };
+struct ballot {
+    value_id weight, voted;
+};
 
 static bool ballot_read(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, enum how how,
                         enum elem elem, struct ballot *out)
@@ -30,16 +38,18 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
         weight[i] = hows[how].start;
     for (int64_t i = 0; i < v->n; i++) {
         if (v->id[i] < 0 || v->id[i] >= classes)
-            return rule_bad(r, "element %lld of the votes is for number %lld of %lld", (long long)i, (long long)v->id[i],
-                            (long long)classes);
+            return rule_bad(r, "element %lld of the votes is for number %lld of %lld", (long long)i,
+                            (long long)v->id[i], (long long)classes);
         int64_t at = v->at[i] * classes + v->id[i];
-        weight[at] = how == HOW_MIN ? fmin(weight[at], v->weight[i]) : how == HOW_MAX ? fmax(weight[at], v->weight[i])
-                                                                                      : weight[at] + v->weight[i];
+        weight[at] = how == HOW_MIN   ? fmin(weight[at], v->weight[i])
+                     : how == HOW_MAX ? fmax(weight[at], v->weight[i])
+                                      : weight[at] + v->weight[i];
         voted[at] = 1;
     }
     for (int64_t i = 0; i < n; i++)
         all &= voted[i] || f->branch[i / classes] != BRANCH_NONE;
-    value_id table = elem == ELEM_F64 ? b_const(b, ELEM_F64, dims, 2, weight) : v_reshape_i(b, ml_floats(b, weight, n), dims, 2);
+    value_id table = elem == ELEM_F64 ? b_const(b, ELEM_F64, dims, 2, weight)
+                                      : v_reshape_i(b, ml_floats(b, weight, n), dims, 2);
     *out = (struct ballot){table, (value_id){0}};
     if (!all && (how == HOW_MIN || how == HOW_MAX))
         out->voted = b_const(b, ELEM_BOOL, dims, 2, voted);
@@ -48,7 +58,8 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
 
 /* The votes of all trees for each row of x: [rows, classes], f64 where x or the weights are, else f32; 0 for a class that
  * no tree votes for. {0} after a report. */
-static value_id tally(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, enum how how, value_id x)
+static value_id tally(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, enum how how,
+                      value_id x)
 {
     struct builder *b = r->b;
     const int64_t trees = 1;
@@ -62,7 +73,8 @@ static value_id tally(struct rule *r, const struct forest *f, const struct votes
         y = b_binary_f64(b, OP_DIV, y, (double)f->n_trees);
     if (!ballot.voted.i)
         return y;
-    return b_select(b, b_reduce(b, b_gather(b, ballot.voted, leaf, 0), &trees, 1, "or", false), y, b_splat_like(b, y, 0));
+    return b_select(b, b_reduce(b, b_gather(b, ballot.voted, leaf, 0), &trees, 1, "or", false), y,
+                    b_splat_like(b, y, 0));
 }
 
 static value_id add_base(struct builder *b, value_id y, const double *base, int64_t n)
@@ -78,8 +90,8 @@ static bool rank_is_two(struct rule *r, value_id x)
 /* ---- classifier ----------------------------------------------------------------------------------------------------- */
 
 /* Of two classes, where all votes are for one: their sum is the second label's score (docs/numerics.md). */
-static bool classify_one(struct rule *r, const struct forest *f, const struct votes *v, value_id x, const struct ml_labels *labels,
-                         const double *base, uint32_t n_base, enum ml_post post)
+static bool classify_one(struct rule *r, const struct forest *f, const struct votes *v, value_id x,
+                         const struct ml_labels *labels, const double *base, uint32_t n_base, enum ml_post post)
 {
     struct builder *b = r->b;
     bool negative = false, second_votes = v->id[0] == 1, logistic = post == POST_LOGISTIC;
@@ -92,7 +104,7 @@ static bool classify_one(struct rule *r, const struct forest *f, const struct vo
         id[i] = 0;
     }
     struct votes single = {v->n, v->at, id, v->weight, v->elem};
-    value_id s = add_base(b, tally(r, f, &single, 1, HOW_SUM, x), base, n_base);    /* [rows, 1] */
+    value_id s = add_base(b, tally(r, f, &single, 1, HOW_SUM, x), base, n_base); /* [rows, 1] */
     value_id second = b_binary(b, OP_LT, b_splat_like(b, s, negative ? 0 : 0.5), s);
     value_id other = b_binary(b, OP_SUB, b_splat_like(b, s, negative || logistic ? 0 : 1), s);
     value_id both[2] = {second_votes ? b_splat_like(b, s, 0) : other, s}, score = b_concat(b, both, 2, 1);
@@ -105,7 +117,8 @@ static bool classify_one(struct rule *r, const struct forest *f, const struct vo
 
 bool rule_tree_classifier(struct rule *r)
 {
-    static const struct vote_names names = {"class_ids", "class_treeids", "class_nodeids", "class_weights", "class_weights_as_tensor"};
+    static const struct vote_names names = {"class_ids", "class_treeids", "class_nodeids", "class_weights",
+                                            "class_weights_as_tensor"};
     struct builder *b = r->b;
     struct forest f = {0};
     struct votes v = {0};
@@ -133,7 +146,8 @@ bool rule_tree_classifier(struct rule *r)
 
 bool rule_tree_regressor(struct rule *r)
 {
-    static const struct vote_names names = {"target_ids", "target_treeids", "target_nodeids", "target_weights", "target_weights_as_tensor"};
+    static const struct vote_names names = {"target_ids", "target_treeids", "target_nodeids", "target_weights",
+                                            "target_weights_as_tensor"};
     struct builder *b = r->b;
     struct forest f = {0};
     struct votes v = {0};

@@ -75,8 +75,8 @@ static value_id scaled(struct rule *r, value_id scores, expr_id size)
 /* ---- Attention ----------------------------------------------------------------------------------------------------- */
 
 struct attention {
-    value_id q, k, v;        /* 4-d, wide */
-    value_id past;           /* past key or {0} */
+    value_id q, k, v; /* 4-d, wide */
+    value_id past; /* past key or {0} */
     enum elem wide;
 };
 
@@ -263,7 +263,8 @@ static value_id rotary_half(struct builder *b, value_id x, int first, bool inter
     const expr_id *d = b_dims(b, x, &rank);
     if (!d || !interleaved)
         return d ? b_slice_axis(b, x, 3, ex_mulc(ex, half, first), half) : x;
-    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)}, sizes[4] = {d[0], d[1], d[2], half};
+    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
+            sizes[4] = {d[0], d[1], d[2], half};
     static const int64_t steps[] = {1, 1, 1, 2};
     return b_slice(b, x, starts, sizes, steps);
 }
@@ -308,7 +309,8 @@ static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
 {
     struct exprs *ex = b_exprs(b);
     expr_id taps = b_dim(b, w, 2), one = ex_const(ex, 1);
-    expr_id dims[2] = {ex_addc(ex, ex_sub(ex, b_dim(b, padded, 2), taps), 1), taps}, across[4] = {one, b_dim(b, w, 0), one, taps};
+    expr_id dims[2] = {ex_addc(ex, ex_sub(ex, b_dim(b, padded, 2), taps), 1), taps},
+            across[4] = {one, b_dim(b, w, 0), one, taps};
     int64_t last = 3;
     b_assert(b, ex_eq(ex, b_dim(b, w, 1), one), EVAL_SHAPE, "each channel has weights for one");
     value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1));
@@ -340,7 +342,7 @@ bool rule_causal_conv(struct rule *r)
     if (!padded.i)
         return false;
     value_id operands[2] = {v_widen(b, padded), v_widen(b, w)};
-    struct attr attrs[] = {attr_ints("strides", &one, 1), attr_exprs("lo", &zero, 1), attr_exprs("hi", &zero, 1),
+    struct attr attrs[] = {attr_ints("strides", &one, 1),   attr_exprs("lo", &zero, 1), attr_exprs("hi", &zero, 1),
                            attr_ints("dilations", &one, 1), attr_ints("xdil", &one, 1), attr_int("groups", channels)};
     value_id y = known ? b_op(b, OP_CONV, operands, 2, attrs, 6) : depthwise_sums(b, operands[0], operands[1]);
     if (rule_has(r, 2))

@@ -80,8 +80,10 @@ void spatial_warn_empty(struct rule *r, int32_t i, expr_id size, expr_id room, i
     struct exprs *ex = b_exprs(r->b);
     int64_t n, left;
     if (ex_is_const(ex, size, &n) && n > 0 && ex_is_const(ex, room, &left) && left < 0 && left >= -stride)
-        warn_at(r->b->g->ctx, r->node->src, "empty", "dimension %d, of %lld elements, becomes empty: the window is larger by %lld "
-                "than it is with its padding", (int)i + 2, (long long)n, (long long)-left);
+        warn_at(r->b->g->ctx, r->node->src, "empty",
+                "dimension %d, of %lld elements, becomes empty: the window is larger by %lld "
+                "than it is with its padding",
+                (int)i + 2, (long long)n, (long long)-left);
 }
 
 /* The kernel_shape attribute, where given, must agree with the weights. */
@@ -103,8 +105,12 @@ static value_id conv_op(struct builder *b, value_id x, value_id w, const struct 
     value_id in[2] = {x, w};
     uint32_t n = (uint32_t)s->n;
     struct attr attrs[7] = {
-        attr_ints("strides", s->strides, n), attr_exprs("lo", s->lo, n), attr_exprs("hi", s->hi, n),
-        attr_ints("dilations", s->dilations, n), attr_ints("xdil", xdil, n), attr_int("groups", groups),
+        attr_ints("strides", s->strides, n),
+        attr_exprs("lo", s->lo, n),
+        attr_exprs("hi", s->hi, n),
+        attr_ints("dilations", s->dilations, n),
+        attr_ints("xdil", xdil, n),
+        attr_int("groups", groups),
         attr_elem("acc", acc),
     };
     return b_op(b, OP_CONV, in, 2, attrs, acc == ELEM_NONE ? 6 : 7);
@@ -202,7 +208,7 @@ static value_id weights_turn(struct builder *b, value_id w, int64_t groups, int3
 struct deconv {
     struct spatial s;
     int64_t output_padding[RANK_MAX];
-    const int64_t *output_shape;     /* NULL: not given; spatial dims only */
+    const int64_t *output_shape; /* NULL: not given; spatial dims only */
 };
 
 static bool deconv_read(struct rule *r, int32_t n, struct deconv *d)
@@ -211,7 +217,7 @@ static bool deconv_read(struct rule *r, int32_t n, struct deconv *d)
     if (!spatial_read(r, n, &d->s) || !ints_or(r, "output_padding", n, 0, 0, d->output_padding))
         return false;
     d->output_shape = rule_ints(r, "output_shape", &given);
-    if (given == (uint32_t)n + 2) {     /* some exporters give N and C too */
+    if (given == (uint32_t)n + 2) { /* some exporters give N and C too */
         d->output_shape += 2;
         given = (uint32_t)n;
     }
@@ -229,10 +235,12 @@ static void deconv_pads(struct rule *r, struct deconv *d, int32_t i, expr_id siz
     bool same = s->pad == PAD_SAME_UPPER || s->pad == PAD_SAME_LOWER;
     expr_id begin = s->lo[i], end = s->hi[i];
     if (d->output_shape || same) {
-        expr_id whole = ex_add(ex, ex_mulc(ex, ex_addc(ex, size, -1), stride), ex_addc(ex, reach, d->output_padding[i]));
+        expr_id whole = ex_add(ex, ex_mulc(ex, ex_addc(ex, size, -1), stride),
+                               ex_addc(ex, reach, d->output_padding[i]));
         expr_id want = d->output_shape ? ex_const(ex, d->output_shape[i]) : ex_mulc(ex, size, stride);
         expr_id total = ex_sub(ex, whole, want), half = ex_div(ex, total, ex_const(ex, 2));
-        bool upper = s->pad == PAD_SAME_UPPER;    /* in every version: the formula of version 1 contradicts its own auto_pad */
+        bool upper = s->pad ==
+                     PAD_SAME_UPPER; /* in every version: the formula of version 1 contradicts its own auto_pad */
         begin = upper ? half : ex_sub(ex, total, half);
         end = ex_sub(ex, total, begin);
     }

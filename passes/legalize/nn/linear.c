@@ -35,7 +35,8 @@ value_id rule_gemm_wide(struct rule *r, enum elem *e)
         a = v_widen(b, a);
         w = v_widen(b, w);
     }
-    value_id y = b_matmul(b, transposed(b, a, rule_int(r, "transA", 0) != 0), transposed(b, w, rule_int(r, "transB", 0) != 0));
+    value_id y = b_matmul(b, transposed(b, a, rule_int(r, "transA", 0) != 0),
+                          transposed(b, w, rule_int(r, "transB", 0) != 0));
     y = v_affine(b, y, alpha, 0);
     if (rule_has(r, 2) && beta != 0) {
         int32_t rank;
@@ -62,7 +63,11 @@ bool rule_gemm(struct rule *r)
 /* Labels: letters are 0..51, dims of the ellipsis 52 + distance from its right end. A term lists the label of every
  * dim of an operand. */
 enum { LABELS = 52 + RANK_MAX, MAX_TERMS = 16 };
-struct term { value_id v; uint8_t label[RANK_MAX]; int32_t rank; };
+struct term {
+    value_id v;
+    uint8_t label[RANK_MAX];
+    int32_t rank;
+};
 
 static int letter(char c)
 {
@@ -167,12 +172,14 @@ static void term_reduce(struct builder *b, struct term *t, const bool needed[LAB
 
 /* Terms of the same labels, the last one of a summed: lanes lie along what is summed, not along the results. perm: the dims of c in
  * the order of a's. */
-static value_id products_summed(struct builder *b, const struct term *a, const struct term *c, const int64_t *perm, const int64_t *axes, uint32_t n)
+static value_id products_summed(struct builder *b, const struct term *a, const struct term *c, const int64_t *perm,
+                                const int64_t *axes, uint32_t n)
 {
     return b_reduce(b, b_binary(b, OP_MUL, a->v, b_transpose(b, c->v, perm)), axes, n, "sum", false);
 }
 
-static struct term terms_multiply(struct builder *b, const struct term *a, const struct term *c, const bool needed[LABELS])
+static struct term terms_multiply(struct builder *b, const struct term *a, const struct term *c,
+                                  const bool needed[LABELS])
 {
     struct term out = {.rank = 0};
     int64_t batch_a[RANK_MAX], batch_b[RANK_MAX], contract_a[RANK_MAX], contract_b[RANK_MAX], perm[RANK_MAX];
@@ -196,7 +203,8 @@ static struct term terms_multiply(struct builder *b, const struct term *a, const
         if (term_find(a, c->label[i]) < 0)
             out.label[out.rank++] = c->label[i];
     enum elem e = v_elem(b, a->v);
-    if (a->rank == c->rank && nb + nc == (uint32_t)a->rank && nc && contract_a[nc - 1] == a->rank - 1 && (e == ELEM_F32 || e == ELEM_F64)) {
+    if (a->rank == c->rank && nb + nc == (uint32_t)a->rank && nc && contract_a[nc - 1] == a->rank - 1 &&
+        (e == ELEM_F32 || e == ELEM_F64)) {
         out.v = products_summed(b, a, c, perm, contract_a, nc);
         return out;
     }

@@ -27,7 +27,9 @@ static value_id scaled(struct builder *b, value_id y, value_id scale, value_id b
 
 /* ---- BatchNormalization ------------------------------------------------------------------------------------------- */
 
-struct stats { value_id scale, bias, mean, var; };
+struct stats {
+    value_id scale, bias, mean, var;
+};
 
 static value_id batch_apply(struct builder *b, value_id x, const struct stats *s, double eps)
 {
@@ -103,10 +105,11 @@ bool rule_batch_norm(struct rule *r)
     if (!x.i || !s.scale.i || !s.bias.i || !s.mean.i || !s.var.i)
         return false;
     if (r->version < 9 && !rule_int(r, "spatial", 1))
-        return batch_trains(r) ? rule_refuse(r, "training mode with statistics per activation (spatial = 0)") :
-               rule_result(r, b_convert(b, batch_by_place(r, x, &s, eps), v_elem(b, in)));
+        return batch_trains(r) ? rule_refuse(r, "training mode with statistics per activation (spatial = 0)")
+                               : rule_result(r, b_convert(b, batch_by_place(r, x, &s, eps), v_elem(b, in)));
     if (r->version >= 7 && batch_trains(r)) {
-        warn_at(b->g->ctx, r->node->src, "training", "normalises by the statistics of the batch at hand, as in training; networks "
+        warn_at(b->g->ctx, r->node->src, "training",
+                "normalises by the statistics of the batch at hand, as in training; networks "
                 "are meant to be exported in evaluation mode");
         return v_rank(b, x) < 2 ? rule_bad(r, "input of rank %d", (int)v_rank(b, x))
                                 : batch_train(r, x, &s, eps, v_elem(b, in));
@@ -333,11 +336,16 @@ bool rule_dropout(struct rule *r)
         return true;
     }
     if (train_known)
-        warn_at(b->g->ctx, r->node->src, "training", "drops elements at random, as in training; networks are meant to be exported in "
+        warn_at(b->g->ctx, r->node->src, "training",
+                "drops elements at random, as in training; networks are meant to be exported in "
                 "evaluation mode");
     struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
-        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1),
+        attr_elem("elem", ELEM_F64),
+        attr_exprs("dims", dims, (uint32_t)rank),
+        attr_int("axis", 0),
+        attr_str("kind", "uniform"),
+        attr_float("a", 0),
+        attr_float("b", 1),
         attr_float("seed", (double)rule_int(r, "seed", 0)),
     };
     value_id u = b_op(b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
@@ -345,8 +353,9 @@ bool rule_dropout(struct rule *r)
     value_id keep = b_unary(b, OP_NOT, b_binary(b, OP_LT, u, p));
     enum elem e = v_elem(b, x);
     value_id wide = v_widen(b, x);
-    value_id scale = b_convert(b, b_binary(b, OP_DIV, b_scalar_f64(b, ELEM_F64, 1),
-                                           b_binary(b, OP_SUB, b_scalar_f64(b, ELEM_F64, 1), p)), v_elem(b, wide));
+    value_id scale = b_convert(
+        b, b_binary(b, OP_DIV, b_scalar_f64(b, ELEM_F64, 1), b_binary(b, OP_SUB, b_scalar_f64(b, ELEM_F64, 1), p)),
+        v_elem(b, wide));
     value_id kept = b_binary(b, OP_MUL, b_binary(b, OP_MUL, b_convert(b, keep, v_elem(b, wide)), wide), scale);
     value_id y = b_convert(b, kept, e);
     if (!train_known) {

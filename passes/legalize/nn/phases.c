@@ -21,7 +21,10 @@ struct phases {
     bool stacked;
 };
 
-static int64_t div_down(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static int64_t div_down(int64_t a, int64_t b)
+{
+    return a / b - (a % b < 0);
+}
 
 static bool phases_read(struct phases *p)
 {
@@ -30,8 +33,9 @@ static bool phases_read(struct phases *p)
     p->count = 1;
     for (int32_t i = 0; i < p->n; i++) {
         int64_t s = p->s->strides[i], lo, hi;
-        if (!ex_is_const(p->x, p->wd[2 + i], &p->k[i]) || !ex_is_const(p->x, p->s->lo[i], &lo) || !ex_is_const(p->x, p->s->hi[i], &hi) ||
-            p->s->dilations[i] != 1 || s > p->k[i] || s > PHASES_MAX || p->k[i] > INT32_MAX || lo > INT32_MAX || lo < -INT32_MAX)
+        if (!ex_is_const(p->x, p->wd[2 + i], &p->k[i]) || !ex_is_const(p->x, p->s->lo[i], &lo) ||
+            !ex_is_const(p->x, p->s->hi[i], &hi) || p->s->dilations[i] != 1 || s > p->k[i] || s > PHASES_MAX ||
+            p->k[i] > INT32_MAX || lo > INT32_MAX || lo < -INT32_MAX)
             return false;
         p->begin[i] = p->k[i] - 1 - lo;
         p->first[i] = div_down(p->begin[i], s);
@@ -139,8 +143,10 @@ static value_id interleave(struct phases *p, value_id y)
         perm[3 + 2 * i] = 3 + n + i;
         perm[4 + 2 * i] = 2 + i;
         out[2 + i] = ex_mulc(p->x, d[2 + i], s);
-        length[i] = ex_addc(p->x, ex_add(p->x, ex_mulc(p->x, ex_addc(p->x, p->xd[2 + i], -1), s), ex_add(p->x, p->s->lo[i], p->s->hi[i])),
-                            2 - p->k[i]);
+        length[i] = ex_addc(
+            p->x,
+            ex_add(p->x, ex_mulc(p->x, ex_addc(p->x, p->xd[2 + i], -1), s), ex_add(p->x, p->s->lo[i], p->s->hi[i])),
+            2 - p->k[i]);
     }
     y = b_reshape(p->b, b_transpose(p->b, b_reshape(p->b, y, apart, 3 + 2 * n), perm), out, 2 + n);
     for (int32_t i = 0; i < n; i++)

@@ -29,12 +29,14 @@ static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size
     if (ex_is_const(ex, left, &room) && ex_is_const(ex, size, &n)) {
         if (n < 1 || room >= 0 || room <= -2 * stride)
             return;
-        p->s.hi[i] = ex_addc(ex, p->s.hi[i], room > -stride ? -room : -stride - room);    /* one window, else none */
+        p->s.hi[i] = ex_addc(ex, p->s.hi[i], room > -stride ? -room : -stride - room); /* one window, else none */
         p->extended |= room > -stride;
-    } else if (stride > 1 && ex_hi(ex, ex_sub(ex, size, left)) > 1) {   /* else only an empty dim is too small */
+    } else if (stride > 1 && ex_hi(ex, ex_sub(ex, size, left)) > 1) { /* else only an empty dim is too small */
         expr_id none = ex_or(ex, ex_le(ex, ex_const(ex, 0), left), ex_le(ex, left, ex_const(ex, -stride)));
-        b_assert(r->b, ex_or(ex, none, ex_lt(ex, size, ex_const(ex, 1))), EVAL_SHAPE, "dimension %d is smaller than a window: a size that "
-                 "is fixed when compiling gives a partial one", (int)i + 2);
+        b_assert(r->b, ex_or(ex, none, ex_lt(ex, size, ex_const(ex, 1))), EVAL_SHAPE,
+                 "dimension %d is smaller than a window: a size that "
+                 "is fixed when compiling gives a partial one",
+                 (int)i + 2);
     }
 }
 
@@ -59,7 +61,8 @@ static bool pool_read(struct rule *r, value_id x, struct pool *p)
             return rule_bad(r, "kernel_shape holds %lld", (long long)kernel[i]);
         expr_id size = dims[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
         spatial_same(ex, &p->s, i, size, reach);
-        if (p->s.pad == PAD_NOTSET && (ex_cmp_le(ex, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(ex, reach, p->s.hi[i]) == TRUE_))
+        if (p->s.pad == PAD_NOTSET &&
+            (ex_cmp_le(ex, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(ex, reach, p->s.hi[i]) == TRUE_))
             return rule_bad(r, "pads of dimension %d reach as far as the kernel: windows of padding alone", (int)i + 2);
         p->hi_pad[i] = p->s.hi[i];
         p->padded |= !ex_is(ex, p->s.lo[i], 0) || !ex_is(ex, p->s.hi[i], 0);
@@ -70,7 +73,7 @@ static bool pool_read(struct rule *r, value_id x, struct pool *p)
             continue;
         expr_id stride = ex_const(ex, p->s.strides[i]), ahead = ex_add(ex, size, p->s.lo[i]);
         expr_id room = ex_sub(ex, ex_add(ex, ahead, p->s.hi[i]), reach);
-        expr_id last = ex_ceildiv(ex, room, stride);       /* index of the last window */
+        expr_id last = ex_ceildiv(ex, room, stride); /* index of the last window */
         last = ex_min(ex, last, ex_div(ex, ex_addc(ex, ahead, -1), stride));
         expr_id need = ex_sub(ex, ex_add(ex, ex_mulc(ex, last, p->s.strides[i]), reach), ahead);
         p->s.hi[i] = ex_max(ex, need, ex_const(ex, 0));
@@ -83,8 +86,8 @@ static value_id pool_window(struct builder *b, enum op op, value_id x, const str
 {
     uint32_t n = (uint32_t)p->s.n;
     struct attr attrs[] = {
-        attr_ints("kernel", p->kernel, n), attr_ints("strides", p->s.strides, n), attr_exprs("lo", p->s.lo, n),
-        attr_exprs("hi", p->s.hi, n), attr_ints("dilations", p->s.dilations, n), attr_str("monoid", monoid),
+        attr_ints("kernel", p->kernel, n), attr_ints("strides", p->s.strides, n),     attr_exprs("lo", p->s.lo, n),
+        attr_exprs("hi", p->s.hi, n),      attr_ints("dilations", p->s.dilations, n), attr_str("monoid", monoid),
     };
     return b_op(b, op, &x, 1, attrs, op == OP_WINDOW ? 6 : 5);
 }
@@ -130,7 +133,7 @@ static value_id pool_positions(struct builder *b, value_id x, value_id at, bool 
     if (!column_major)
         return b_binary(b, OP_ADD, base, at);
     expr_id after = plane;
-    for (int32_t i = 2; i < rank; i++) {      /* coordinate i of the position, times the sizes before it */
+    for (int32_t i = 2; i < rank; i++) { /* coordinate i of the position, times the sizes before it */
         after = ex_div(ex, after, d[i]);
         value_id coord = b_binary(b, OP_DIV, at, v_expr(b, ELEM_I64, after));
         coord = b_binary(b, OP_MOD, coord, v_expr(b, ELEM_I64, d[i]));
@@ -154,7 +157,8 @@ bool rule_max_pool(struct rule *r)
         return rule_result(r, v_channels_last(b, max_window(b, x, &p)));
     rule_out(r, 0, max_window(b, x, &p));
     if (rule_wants(r, 1))
-        rule_out(r, 1, pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
+        rule_out(r, 1,
+                 pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
     return true;
 }
 
@@ -224,7 +228,7 @@ static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struc
         dims[2 + i] = d[2 + i];
         if (!include)
             continue;
-        expr_id hi = ex_min(ex, p->hi_pad[i], p->s.hi[i]);    /* the padding counts, what ceil_mode adds does not */
+        expr_id hi = ex_min(ex, p->hi_pad[i], p->s.hi[i]); /* the padding counts, what ceil_mode adds does not */
         dims[2 + i] = ex_add(ex, d[2 + i], ex_add(ex, p->s.lo[i], hi));
         counted.s.lo[i] = zero;
         counted.s.hi[i] = ex_sub(ex, p->s.hi[i], hi);

@@ -14,7 +14,10 @@ enum cell { CELL_RNN, CELL_GRU, CELL_LSTM };
 
 /* ---- activations ----------------------------------------------------------------------------------------------- */
 
-struct activation { const char *name; double alpha, beta; };
+struct activation {
+    const char *name;
+    double alpha, beta;
+};
 enum { MAX_ACTIVATIONS = 6 };
 
 static value_id apply(struct rule *r, const struct activation *f, value_id x)
@@ -51,14 +54,19 @@ static value_id apply(struct rule *r, const struct activation *f, value_id x)
 /* alpha and beta are taken from the attributes' lists in order, by the activations that have them. */
 static bool activations_read(struct rule *r, enum cell cell, uint32_t dirs, struct activation *out)
 {
-    static const struct { const char *name; double alpha, beta; int has; } known[] = {
-        {"Affine", 1, 0, 3}, {"LeakyRelu", 0.01, 0, 1}, {"ThresholdedRelu", 1, 0, 1}, {"ScaledTanh", 1, 1, 3},
-        {"HardSigmoid", 0.2, 0.5, 3}, {"Elu", 1, 0, 1},
+    static const struct {
+        const char *name;
+        double alpha, beta;
+        int has;
+    } known[] = {
+        {"Affine", 1, 0, 3},     {"LeakyRelu", 0.01, 0, 1},    {"ThresholdedRelu", 1, 0, 1},
+        {"ScaledTanh", 1, 1, 3}, {"HardSigmoid", 0.2, 0.5, 3}, {"Elu", 1, 0, 1},
     };
     static const char *const usual[][3] = {{"Tanh"}, {"Sigmoid", "Tanh"}, {"Sigmoid", "Tanh", "Tanh"}};
     uint32_t per = (uint32_t)cell + 1, n_alpha, n_beta, at_alpha = 0, at_beta = 0;
     const struct attr *names = node_attr(r->node, "activations");
-    const double *alpha = rule_floats(r, "activation_alpha", &n_alpha), *beta = rule_floats(r, "activation_beta", &n_beta);
+    const double *alpha = rule_floats(r, "activation_alpha", &n_alpha),
+                 *beta = rule_floats(r, "activation_beta", &n_beta);
     if (names && (names->kind != ATTR_STRS || names->n < per * dirs))
         return rule_bad(r, "too few activations");
     for (uint32_t i = 0; i < per * dirs; i++) {
@@ -79,12 +87,12 @@ struct direction {
     enum cell cell;
     const struct activation *act;
     expr_id hidden;
-    value_id projected;          /* [steps, batch, gates * hidden], biases added where that is right */
-    value_id recurrent;          /* [hidden, gates * hidden] */
-    value_id reset_bias;         /* GRU with linear_before_reset: [hidden], else {0} */
-    value_id peephole;           /* LSTM: [3 * hidden], else {0} */
-    value_id lens;               /* i64 [batch, 1], else {0} */
-    double clip;                 /* 0: none */
+    value_id projected; /* [steps, batch, gates * hidden], biases added where that is right */
+    value_id recurrent; /* [hidden, gates * hidden] */
+    value_id reset_bias; /* GRU with linear_before_reset: [hidden], else {0} */
+    value_id peephole; /* LSTM: [3 * hidden], else {0} */
+    value_id lens; /* i64 [batch, 1], else {0} */
+    double clip; /* 0: none */
     bool linear_before_reset, input_forget;
 };
 
@@ -167,7 +175,7 @@ struct layer {
     enum cell cell;
     uint32_t dirs, gates;
     bool reverse, batch_first;
-    value_id x, lens;            /* x: [steps, batch, input] */
+    value_id x, lens; /* x: [steps, batch, input] */
     enum elem narrow;
     expr_id steps, batch, hidden;
     struct activation act[MAX_ACTIVATIONS];
@@ -216,8 +224,8 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     value_id all = of_direction(r, l, 3, k, false), w = gate(b, all, d, 0, (int)l->gates);
     value_id rec = gate(b, all, d, (int)l->gates, (int)l->gates);
     if (all.i)
-        b_assert(b, ex_eq(b_exprs(b), b_count(b, all), ex_mulc(b_exprs(b), l->hidden, 2 * (int64_t)l->gates)), EVAL_SHAPE,
-                 "there are not two biases for each gate");
+        b_assert(b, ex_eq(b_exprs(b), b_count(b, all), ex_mulc(b_exprs(b), l->hidden, 2 * (int64_t)l->gates)),
+                 EVAL_SHAPE, "there are not two biases for each gate");
     if (!all.i || !d->linear_before_reset)
         return all.i ? b_binary(b, OP_ADD, w, rec) : all;
     d->reset_bias = gate(b, rec, d, 2, 1);
@@ -230,7 +238,8 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
 static value_id project(struct builder *b, const struct layer *l, value_id w)
 {
     struct exprs *ex = b_exprs(b);
-    expr_id rows[2] = {ex_mul(ex, l->steps, l->batch), b_dim(b, l->x, 2)}, all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
+    expr_id rows[2] = {ex_mul(ex, l->steps, l->batch), b_dim(b, l->x, 2)},
+            all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
     return b_reshape(b, b_matmul(b, b_reshape(b, l->x, rows, 2), w), all, 3);
 }
 
@@ -259,7 +268,8 @@ static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, val
     state[0] = state_of(r, l, 5, k);
     if (l->cell == CELL_LSTM)
         state[1] = state_of(r, l, 6, k);
-    struct counted_loop loop = {.trips = l->steps, .body = step, .data = &d, .n_carried = l->cell == CELL_LSTM ? 2 : 1, .n_scan = 1};
+    struct counted_loop loop = {
+        .trips = l->steps, .body = step, .data = &d, .n_carried = l->cell == CELL_LSTM ? 2 : 1, .n_scan = 1};
     if (!d.projected.i || !rule_counted_loop(r, &loop, state, y))
         return false;
     if (backwards)
@@ -329,9 +339,9 @@ bool rule_recurrent(struct rule *r)
 /* ---- LinearAttention ---------------------------------------------------------------------------------------------------- */
 
 struct linear_attention {
-    value_id q, k, v, decay, beta;    /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */
-    value_id scale;                   /* rank 0 */
-    int64_t group;                    /* query heads per key head */
+    value_id q, k, v, decay, beta; /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */
+    value_id scale; /* rank 0 */
+    int64_t group; /* query heads per key head */
 };
 
 /* (B, T, H * d) -> [T, B, H, d]. */
@@ -348,11 +358,13 @@ static value_id by_step(struct rule *r, value_id x, int64_t heads)
 }
 
 /* State [B, H, dk, dv]: decays, takes in the step's key and value, is read by the queries. */
-static bool linear_step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next, value_id *scan)
+static bool linear_step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next,
+                        value_id *scan)
 {
     const struct linear_attention *a = data;
     struct builder *b = r->b;
-    value_id s = carried[0], q = b_gather(b, a->q, iter, 0), k = b_gather(b, a->k, iter, 0), v = b_gather(b, a->v, iter, 0);
+    value_id s = carried[0], q = b_gather(b, a->q, iter, 0), k = b_gather(b, a->k, iter, 0),
+             v = b_gather(b, a->v, iter, 0);
     if (a->decay.i)
         s = b_binary(b, OP_MUL, s, b_unsqueeze(b, b_unary(b, OP_EXP, b_gather(b, a->decay, iter, 0)), 3));
     if (a->beta.i) {
@@ -361,7 +373,7 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     }
     s = b_binary(b, OP_ADD, s, b_binary(b, OP_MUL, b_unsqueeze(b, k, 3), b_unsqueeze(b, v, 2)));
     int32_t rank;
-    const expr_id *dq = b_dims(b, q, &rank);      /* [B, Hq, dk] -> [B, Hkv, group, dk] */
+    const expr_id *dq = b_dims(b, q, &rank); /* [B, Hq, dk] -> [B, Hkv, group, dk] */
     if (!dq || !s.i)
         return false;
     expr_id folded[4] = {dq[0], b_dim(b, s, 1), ex_const(b_exprs(b), a->group), dq[2]};
@@ -375,8 +387,10 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
 static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
 {
     struct builder *b = r->b;
-    *a = (struct linear_attention){.q = by_step(r, rule_in(r, 0), hq), .k = by_step(r, rule_in(r, 1), hk),
-                                   .v = by_step(r, rule_in(r, 2), hk), .group = hq / hk};
+    *a = (struct linear_attention){.q = by_step(r, rule_in(r, 0), hq),
+                                   .k = by_step(r, rule_in(r, 1), hk),
+                                   .v = by_step(r, rule_in(r, 2), hk),
+                                   .group = hq / hk};
     if (!a->q.i || !a->k.i || !a->v.i)
         return false;
     double given = rule_float(r, "scale", 0);
@@ -389,7 +403,7 @@ static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, 
     if (gating)
         a->decay = by_step(r, rule_in(r, 4), hk);
     if (delta) {
-        static const int64_t perm[] = {1, 0, 2};      /* (B, T, Hkv or 1) -> [T, B, .., 1] */
+        static const int64_t perm[] = {1, 0, 2}; /* (B, T, Hkv or 1) -> [T, B, .., 1] */
         if (v_rank(b, rule_in(r, 5)) != 3)
             return rule_bad(r, "beta of rank %d", (int)v_rank(b, rule_in(r, 5)));
         a->beta = b_unsqueeze(b, b_transpose(b, b_convert(b, rule_in(r, 5), ELEM_F32), perm), 3);
@@ -413,10 +427,11 @@ bool rule_linear_attention(struct rule *r)
         expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b_exprs(b), hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
         state = b_splat_f64(b, ELEM_F32, 0, dims, 4);
     }
-    struct counted_loop loop = {.trips = b_dim(b, a.q, 0), .body = linear_step, .data = &a, .n_carried = 1, .n_scan = 1};
+    struct counted_loop loop = {
+        .trips = b_dim(b, a.q, 0), .body = linear_step, .data = &a, .n_carried = 1, .n_scan = 1};
     if (!state.i || !rule_counted_loop(r, &loop, &state, &y))
         return false;
-    static const int64_t perm[] = {1, 0, 2, 3};      /* [T, B, Hq, dv] -> (B, T, Hq * dv) */
+    static const int64_t perm[] = {1, 0, 2, 3}; /* [T, B, Hq, dv] -> (B, T, Hq * dv) */
     int32_t rank;
     const expr_id *d = b_dims(b, y, &rank);
     if (!d)

@@ -11,7 +11,9 @@
 #include <string.h>
 
 /* Samples along one axis: [R, bins, samples] lower index, upper index, weight of the upper one, inside or not. */
-struct line { value_id low, high, frac, inside; };
+struct line {
+    value_id low, high, frac, inside;
+};
 
 struct roi {
     int64_t samples;
@@ -38,8 +40,8 @@ static struct line roi_line(struct builder *b, const struct roi *o, int64_t firs
         extent = b_binary_f64(b, OP_MAX, extent, 1);
     value_id bin = b_binary_f64(b, OP_DIV, extent, (double)bins);
     value_id at = b_binary(b, OP_MUL, v_iota(b, ELEM_F32, dims, 3, 1), bin);
-    value_id inner = b_binary_f64(b, OP_DIV, b_binary(b, OP_MUL, v_affine(b, v_iota(b, ELEM_F32, dims, 3, 2), 1, 0.5), bin),
-                                  (double)o->samples);
+    value_id inner = b_binary_f64(
+        b, OP_DIV, b_binary(b, OP_MUL, v_affine(b, v_iota(b, ELEM_F32, dims, 3, 2), 1, 0.5), bin), (double)o->samples);
     value_id pos = b_binary(b, OP_ADD, b_binary(b, OP_ADD, start, at), inner);
     value_id len = v_expr(b, ELEM_F32, size), last = v_expr(b, ELEM_I64, ex_addc(ex, size, -1));
     struct line l;
@@ -69,7 +71,8 @@ static value_id spread(struct builder *b, value_id v, bool is_x)
 }
 
 /* image [N, H, W, C] at (batch, y, x): [R, PH, S, PW, S, C]. */
-static value_id corner(struct builder *b, value_id image, const struct roi *o, value_id y, value_id x, const expr_id *dims)
+static value_id corner(struct builder *b, value_id image, const struct roi *o, value_id y, value_id x,
+                       const expr_id *dims)
 {
     value_id parts[3] = {v_along(b, o->batch, 0, 5), spread(b, y, false), spread(b, x, true)};
     for (int k = 0; k < 3; k++)
@@ -102,9 +105,12 @@ bool rule_roi_align(struct rule *r)
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     int64_t ph = rule_int(r, "output_height", 1), pw = rule_int(r, "output_width", 1);
     bool half = r->version >= 16 && rule_str_is(r, "coordinate_transformation_mode", "half_pixel", "half_pixel");
-    struct roi o = {.samples = rule_int(r, "sampling_ratio", 0), .scale = rule_float(r, "spatial_scale", 1),
-                    .offset = half ? 0.5 : 0, .max = rule_str_is(r, "mode", "avg", "max"),
-                    .rois = b_convert(b, rule_in(r, 1), ELEM_F32), .batch = b_convert(b, rule_in(r, 2), ELEM_I64)};
+    struct roi o = {.samples = rule_int(r, "sampling_ratio", 0),
+                    .scale = rule_float(r, "spatial_scale", 1),
+                    .offset = half ? 0.5 : 0,
+                    .max = rule_str_is(r, "mode", "avg", "max"),
+                    .rois = b_convert(b, rule_in(r, 1), ELEM_F32),
+                    .batch = b_convert(b, rule_in(r, 2), ELEM_I64)};
     static const int64_t last[] = {0, 2, 3, 1}, back[] = {0, 3, 1, 2}, window[] = {2, 4};
     int32_t rank;
     const expr_id *d = b_dims(b, x, &rank);
@@ -129,7 +135,10 @@ bool rule_roi_align(struct rule *r)
 /* ---- MaxRoiPool ---------------------------------------------------------------------------------------------------- */
 
 /* Bins along one axis: [R, bins] first pixel, end, both in the image; the pixels of the largest of them. */
-struct bins { value_id start, end; expr_id largest; };
+struct bins {
+    value_id start, end;
+    expr_id largest;
+};
 
 /* To the nearest integer as i64, halves away from 0. Far beyond any image it stops, so that sums stay exact. */
 static value_id round_away(struct builder *b, value_id x)
@@ -208,7 +217,8 @@ bool rule_max_roi_pool(struct rule *r)
     if (!d || !dr)
         return false;
     if (rank != 4 || rank_r != 2 || ex_cmp_eq(b_exprs(b), dr[1], ex_const(b_exprs(b), 5)) == FALSE_)
-        return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)rank, (int)rank_r);
+        return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)rank,
+                        (int)rank_r);
     if (n != 2 || bins[0] < 1 || bins[1] < 1 || bins[0] > INT32_MAX || bins[1] > INT32_MAX || !(scale > 0))
         return rule_bad(r, "pooled_shape of %u sizes with spatial_scale %g", n, scale);
     struct bins ly = roi_bins(b, rois, 2, scale, bins[0], d[2]), lx = roi_bins(b, rois, 1, scale, bins[1], d[3]);
@@ -217,10 +227,12 @@ bool rule_max_roi_pool(struct rule *r)
         return false;
     struct exprs *ex = b_exprs(b);
     expr_id dims[5] = {dr[0], ex_const(ex, bins[0]), ly.largest, ex_const(ex, bins[1]), lx.largest};
-    value_id all = corner(b, b_transpose(b, x, last), &o, bin_pixels(b, &ly, bins[0]), bin_pixels(b, &lx, bins[1]), dims);
+    value_id all = corner(b, b_transpose(b, x, last), &o, bin_pixels(b, &ly, bins[0]), bin_pixels(b, &lx, bins[1]),
+                          dims);
     value_id y = b_reduce(b, all, window, 2, "max", false);
     value_id some_y = b_binary(b, OP_LT, ly.start, ly.end), some_x = b_binary(b, OP_LT, lx.start, lx.end);
-    value_id some = b_binary(b, OP_AND, b_unsqueeze(b, b_unsqueeze(b, some_y, 2), 3), b_unsqueeze(b, b_unsqueeze(b, some_x, 1), 3));
+    value_id some = b_binary(b, OP_AND, b_unsqueeze(b, b_unsqueeze(b, some_y, 2), 3),
+                             b_unsqueeze(b, b_unsqueeze(b, some_x, 1), 3));
     y = b_select(b, some, y, b_splat_like(b, y, 0));
     return rule_result(r, b_convert(b, y.i ? b_transpose(b, y, back) : y, v_elem(b, in)));
 }

@@ -11,9 +11,18 @@
 #include <math.h>
 #include <string.h>
 
-enum transform { HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_HALF_PIXEL, TF_CROP };
-static const char *const transform_names[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-                                              "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+enum transform {
+    HALF_PIXEL,
+    HALF_PIXEL_SYMMETRIC,
+    PYTORCH_HALF_PIXEL,
+    ALIGN_CORNERS,
+    ASYMMETRIC,
+    TF_HALF_PIXEL,
+    TF_CROP
+};
+static const char *const transform_names[] = {"half_pixel",        "half_pixel_symmetric", "pytorch_half_pixel",
+                                              "align_corners",     "asymmetric",           "tf_half_pixel_for_nn",
+                                              "tf_crop_and_resize"};
 enum method { NEAREST, LINEAR, CUBIC };
 
 struct resize {
@@ -44,7 +53,8 @@ static value_id length(struct builder *b, expr_id e)
 static bool options_read(struct rule *r, struct resize *o)
 {
     const char *mode = rule_str(r, "mode", "nearest");
-    const char *transform = rule_str(r, "coordinate_transformation_mode", r->version >= 11 ? "half_pixel" : "asymmetric");
+    const char *transform = rule_str(r, "coordinate_transformation_mode",
+                                     r->version >= 11 ? "half_pixel" : "asymmetric");
     o->nearest = rule_str(r, "nearest_mode", r->version >= 11 ? "round_prefer_floor" : "floor");
     o->cubic_a = rule_float(r, "cubic_coeff_a", -0.75);
     o->extrapolation = rule_float(r, "extrapolation_value", 0);
@@ -95,21 +105,18 @@ static value_id positions(struct builder *b, const struct resize *o, const struc
     value_id spread = b_binary_f64(b, OP_SUB, real_out, 1);
     value_id half = b_binary_f64(b, OP_SUB, over_scale(b, b_binary_f64(b, OP_ADD, i, 0.5), a->scale), 0.5);
     switch (o->transform) {
-    case HALF_PIXEL:
-        return half;
+    case HALF_PIXEL: return half;
     case HALF_PIXEL_SYMMETRIC: {
         value_id adjust = b_binary(b, OP_DIV, length(b, a->out), real_out);
-        value_id offset = b_binary(b, OP_MUL, b_binary_f64(b, OP_MUL, len, 0.5), b_binary(b, OP_SUB, num(b, 1), adjust));
+        value_id offset = b_binary(b, OP_MUL, b_binary_f64(b, OP_MUL, len, 0.5),
+                                   b_binary(b, OP_SUB, num(b, 1), adjust));
         return b_binary(b, OP_ADD, half, offset);
     }
-    case PYTORCH_HALF_PIXEL:
-        return unless_one(b, length(b, a->out), num(b, 0), half);
+    case PYTORCH_HALF_PIXEL: return unless_one(b, length(b, a->out), num(b, 0), half);
     case ALIGN_CORNERS:
         return unless_one(b, real_out, num(b, 0), b_binary(b, OP_DIV, b_binary(b, OP_MUL, i, last), spread));
-    case ASYMMETRIC:
-        return over_scale(b, i, a->scale);
-    case TF_HALF_PIXEL:
-        return over_scale(b, b_binary_f64(b, OP_ADD, i, 0.5), a->scale);
+    case ASYMMETRIC: return over_scale(b, i, a->scale);
+    case TF_HALF_PIXEL: return over_scale(b, b_binary_f64(b, OP_ADD, i, 0.5), a->scale);
     case TF_CROP: {
         value_id width = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->end, a->start), last);
         value_id many = b_binary(b, OP_DIV, b_binary(b, OP_MUL, i, width), spread);
@@ -187,7 +194,8 @@ static value_id resize_taps(struct builder *b, const struct resize *o, const str
 }
 
 /* Downsampling widens the kernel by 1 / scale: a matrix of weights over the input extended by its edge values. */
-static value_id resize_antialias(struct builder *b, const struct resize *o, const struct axis *a, value_id x, value_id pos)
+static value_id resize_antialias(struct builder *b, const struct resize *o, const struct axis *a, value_id x,
+                                 value_id pos)
 {
     struct exprs *ex = b_exprs(b);
     value_id s = b_binary_f64(b, OP_MIN, a->scale, 1);
@@ -215,7 +223,8 @@ static value_id resize_antialias(struct builder *b, const struct resize *o, cons
     return y.i ? v_move_axis(b, y, rank - 1, a->axis) : y;
 }
 
-static value_id resize_nearest(struct builder *b, const struct resize *o, const struct axis *a, value_id x, value_id pos)
+static value_id resize_nearest(struct builder *b, const struct resize *o, const struct axis *a, value_id x,
+                               value_id pos)
 {
     if (strcmp(o->nearest, "round_prefer_floor") == 0)
         pos = b_unary(b, OP_CEIL, b_binary_f64(b, OP_SUB, pos, 0.5));
@@ -281,7 +290,8 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
 {
     struct builder *b = r->b;
     scales = v_exactly(b, b_convert(b, scales, ELEM_F32), n);
-    if (!scales.i || v_rank(b, scales) != 1 || ex_cmp_eq(b_exprs(b), b_count(b, scales), ex_const(b_exprs(b), n)) == FALSE_)
+    if (!scales.i || v_rank(b, scales) != 1 ||
+        ex_cmp_eq(b_exprs(b), b_count(b, scales), ex_const(b_exprs(b), n)) == FALSE_)
         return scales.i ? rule_bad(r, "the number of scales is not %u", n) : false;
     for (uint32_t i = 0; i < n; i++) {
         value_id s = vector_at(b, scales, i);
@@ -335,7 +345,9 @@ static bool axes_by_sizes(struct rule *r, value_id sizes, struct axis *axes, uin
         return want ? rule_bad(r, "%u sizes for %u axes", given, n) : false;
     for (uint32_t i = 0; i < n; i++) {
         axes[i].out = want[i];
-        axes[i].scale = want[i].i == axes[i].in.i ? num(b, 1) : to_f32(b, b_binary(b, OP_DIV, length(b, want[i]), length(b, axes[i].in)));
+        axes[i].scale = want[i].i == axes[i].in.i
+                            ? num(b, 1)
+                            : to_f32(b, b_binary(b, OP_DIV, length(b, want[i]), length(b, axes[i].in)));
     }
     return strcmp(policy, "stretch") == 0 || axes_keep_ratio(r, axes, n, strcmp(policy, "not_larger") == 0);
 }
@@ -347,7 +359,7 @@ static bool resize_all(struct rule *r, const struct resize *o, value_id in, stru
     value_id x = o->method == NEAREST ? in : elem_class(e) == 'F' ? v_widen(b, in) : b_convert(b, in, ELEM_F32);
     for (uint32_t i = 0; i < n; i++)
         x = resize_axis(b, o, &axes[i], x);
-    if (o->antialias && strchr("IU", elem_class(e)))     /* filters of pictures round; plain interpolation truncates */
+    if (o->antialias && strchr("IU", elem_class(e))) /* filters of pictures round; plain interpolation truncates */
         x = b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, x, 0.5));
     return rule_result(r, b_convert(b, x, e));
 }
@@ -371,7 +383,8 @@ bool rule_resize(struct rule *r)
             return rule_bad(r, "bad axes");
         axes[i].in = d[axes[i].axis];
     }
-    bool scales = rule_has(r, i_scales) && !(ex_is_const(b_exprs(b), b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
+    bool scales = rule_has(r, i_scales) &&
+                  !(ex_is_const(b_exprs(b), b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
     if (!scales && !rule_has(r, 3))
         return rule_bad(r, "neither scales nor sizes");
     if (scales ? !axes_by_scales(r, rule_in(r, i_scales), axes, n) : !axes_by_sizes(r, rule_in(r, 3), axes, n))

@@ -11,8 +11,13 @@ enum { MAX_DIMS = 3, MAX_TAPS = 4 };
 enum padding { PADDING_ZEROS, PADDING_BORDER, PADDING_REFLECTION };
 
 /* One tap in one dim: integer positions as floats, and their weights ({0}: 1). */
-struct tap { value_id pos, weight; };
-struct dim_taps { int n; struct tap tap[MAX_TAPS]; };
+struct tap {
+    value_id pos, weight;
+};
+struct dim_taps {
+    int n;
+    struct tap tap[MAX_TAPS];
+};
 
 static value_id clamp_index(struct builder *b, value_id pos, expr_id size)
 {
@@ -98,15 +103,20 @@ static struct dim_taps cubic_taps(struct builder *b, value_id pos)
     return out;
 }
 
-struct grid { int method; enum padding padding; bool align; };   /* method: taps per dim */
+struct grid {
+    int method;
+    enum padding padding;
+    bool align;
+}; /* method: taps per dim */
 
 static bool grid_read(struct rule *r, struct grid *g)
 {
     const char *mode = rule_str(r, "mode", "linear"), *padding = rule_str(r, "padding_mode", "zeros");
     g->align = rule_int(r, "align_corners", 0) != 0;
     g->method = strcmp(mode, "nearest") == 0 ? 1 : strstr(mode, "linear") ? 2 : strstr(mode, "cubic") ? 4 : 0;
-    g->padding = strcmp(padding, "border") == 0 ? PADDING_BORDER
-               : strcmp(padding, "reflection") == 0 ? PADDING_REFLECTION : PADDING_ZEROS;
+    g->padding = strcmp(padding, "border") == 0       ? PADDING_BORDER
+                 : strcmp(padding, "reflection") == 0 ? PADDING_REFLECTION
+                                                      : PADDING_ZEROS;
     return g->method ? true : rule_bad(r, "mode is \"%.40s\"", mode);
 }
 
@@ -170,7 +180,7 @@ bool rule_grid_sample(struct rule *r)
     expr_id flat_image[3] = {d[0], d[1], pixels}, flat_grid[3] = {dg[0], points, ex_const(ex, dims)};
     expr_id flat_out[3] = {d[0], d[1], points}, out[RANK_MAX] = {d[0], d[1]};
     grid = b_convert(b, b_reshape(b, grid, flat_grid, 3), v_elem(b, x));
-    for (int i = 0; i < dims; i++) {      /* the last coordinate belongs to the first spatial dim */
+    for (int i = 0; i < dims; i++) { /* the last coordinate belongs to the first spatial dim */
         value_id c = b_slice_axis(b, grid, 2, ex_const(ex, dims - 1 - i), ex_const(ex, 1));
         taps[i] = grid_taps(b, &g, b_unsqueeze(b, b_squeeze(b, c, 2), 1), d[2 + i]);
         out[2 + i] = dg[1 + i];
@@ -182,7 +192,8 @@ bool rule_grid_sample(struct rule *r)
 /* ---- AffineGrid --------------------------------------------------------------------------------------------------- */
 
 /* Centres of n pixels in [-1, 1], or with align_corners from -1 to 1; one pixel is in the middle, as in PyTorch. */
-static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align, const expr_id *dims, int32_t rank, int32_t axis)
+static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align, const expr_id *dims, int32_t rank,
+                          int32_t axis)
 {
     struct exprs *ex = b_exprs(b);
     value_id i = v_iota(b, e, dims, rank, axis);
@@ -237,7 +248,7 @@ bool rule_affine_grid(struct rule *r)
     }
     space[dims] = one;
     value_id columns[MAX_DIMS + 1];
-    for (int i = 0; i < dims; i++)     /* x first: the last spatial dim */
+    for (int i = 0; i < dims; i++) /* x first: the last spatial dim */
         columns[i] = grid_line(b, e, size[1 + dims - i], align, space, dims + 1, dims - 1 - i);
     columns[dims] = b_splat_f64(b, e, 1, space, dims + 1);
     expr_id flat[2] = {points, ex_const(ex, dims + 1)};
@@ -262,12 +273,15 @@ static value_id col_place(struct builder *b, const struct spatial *s, int n, int
     return b_binary(b, OP_SUB, at, v_expr(b, ELEM_I64, s->lo[i]));
 }
 
-enum { OPEN_IMAGE_MAX = 4 };     /* spatial dims, where nothing says how many there are */
+enum { OPEN_IMAGE_MAX = 4 }; /* spatial dims, where nothing says how many there are */
 
 /* The number of spatial dims: what any operand or attribute that has one entry for each says. */
 static bool col_dims(struct rule *r, uint32_t *n)
 {
-    static const struct { const char *name; uint32_t each; } lists[] = {{"strides", 1}, {"dilations", 1}, {"pads", 2}};
+    static const struct {
+        const char *name;
+        uint32_t each;
+    } lists[] = {{"strides", 1}, {"dilations", 1}, {"pads", 2}};
     for (uint32_t i = 1; i < 3; i++)
         if (v_count_known(r->b, rule_in(r, i)))
             return rule_count(r, i, "sizes", 1, 1, n);
@@ -280,7 +294,7 @@ static bool col_dims(struct rule *r, uint32_t *n)
     return rule_count(r, 1, "image sizes", 1, OPEN_IMAGE_MAX, n);
 }
 
-enum { PLACE_PARTS = 8 };        /* of the number of places along a dim: products of it with the others stay short */
+enum { PLACE_PARTS = 8 }; /* of the number of places along a dim: products of it with the others stay short */
 
 bool rule_col2im(struct rule *r)
 {
@@ -336,7 +350,7 @@ bool rule_col2im(struct rule *r)
  * columns (N, g, C/g * K, O) meet the weights (g, M/g, C/g * K) in one product. */
 struct deform {
     struct spatial s;
-    const expr_id *x, *w;            /* dims */
+    const expr_id *x, *w; /* dims */
     expr_id taps, points, pixels, out[RANK_MAX];
     int64_t groups, offset_groups;
 };
@@ -348,7 +362,8 @@ static value_id deform_positions(struct builder *b, const struct deform *d, valu
     int n = d->s.n;
     expr_id apart[5] = {d->x[0], ex_const(ex, d->offset_groups), d->taps, ex_const(ex, n), d->points};
     expr_id flat = ex_mul(ex, d->taps, d->points), joined[3] = {d->x[0], apart[1], flat}, dims[2 * MAX_DIMS];
-    value_id moved = b_squeeze(b, b_slice_axis(b, b_reshape(b, offset, apart, 5), 3, ex_const(ex, i), ex_const(ex, 1)), 3);
+    value_id moved = b_squeeze(b, b_slice_axis(b, b_reshape(b, offset, apart, 5), 3, ex_const(ex, i), ex_const(ex, 1)),
+                               3);
     for (int k = 0; k < n; k++) {
         dims[k] = d->w[2 + k];
         dims[n + k] = d->out[k];
@@ -402,7 +417,8 @@ bool rule_deform_conv(struct rule *r)
     struct dim_taps taps[MAX_DIMS];
     if (!offset.i || !deform_read(r, &d, x, w))
         return false;
-    expr_id flat = ex_mul(ex, d.taps, d.points), image[3] = {d.x[0], d.x[1], d.pixels}, columns[3] = {d.x[0], d.x[1], flat};
+    expr_id flat = ex_mul(ex, d.taps, d.points), image[3] = {d.x[0], d.x[1], d.pixels},
+            columns[3] = {d.x[0], d.x[1], flat};
     for (int i = 0; i < d.s.n; i++)
         taps[i] = linear_taps(b, deform_spread(b, &d, deform_positions(b, &d, offset, i), flat));
     value_id col = sample(b, b_reshape(b, x, image, 3), d.x + 2, taps, d.s.n, columns, true);

@@ -29,7 +29,7 @@ static int64_t constant_size(struct builder *b, value_id v)
 /* Which kinds there are among them. */
 static void kinds_of(const uint32_t *bits, int64_t n, bool *subnormal, bool *normal)
 {
-    const uint32_t least = UINT32_C(1) << 24;      /* the smallest normal number, without the sign and shifted by one */
+    const uint32_t least = UINT32_C(1) << 24; /* the smallest normal number, without the sign and shifted by one */
     uint32_t small = 0, large = 0;
     for (int64_t i = 0; i < n; i++) {
         small |= (bits[i] << 1) - 1 < least - 1;

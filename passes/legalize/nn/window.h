@@ -35,7 +35,7 @@ bool conv_by_phases(struct builder *, value_id x, value_id w, const struct spati
 /* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32 (bytes.c).
  * Matrices of rank 2 or more; convolutions of one group. */
 bool rule_is_bytes(struct rule *, value_id x, value_id w);
-bool rule_conv_is_bytes(struct rule *, value_id x, value_id w);     /* one group, a kernel of known extents */
+bool rule_conv_is_bytes(struct rule *, value_id x, value_id w); /* one group, a kernel of known extents */
 value_id rule_matmul_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 /* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in i32,

@@ -91,8 +91,9 @@ static value_id window_sums(struct builder *b, value_id x, value_id w, const str
     for (uint32_t i = 0; i < n; i++)
         if (!ex_is_const(b_exprs(b), b_dim(b, w, 2 + (int32_t)i), &kernel[i]))
             return (value_id){0};
-    struct attr attrs[] = {attr_str("monoid", "sum"), attr_ints("kernel", kernel, n), attr_ints("strides", s->strides, n),
-                           attr_exprs("lo", s->lo, n), attr_exprs("hi", s->hi, n), attr_ints("dilations", s->dilations, n)};
+    struct attr attrs[] = {attr_str("monoid", "sum"),           attr_ints("kernel", kernel, n),
+                           attr_ints("strides", s->strides, n), attr_exprs("lo", s->lo, n),
+                           attr_exprs("hi", s->hi, n),          attr_ints("dilations", s->dilations, n)};
     value_id sum = b_reduce(b, b_convert(b, x, ELEM_I32), &channels, 1, "sum", true);
     return b_op(b, OP_WINDOW, &sum, 1, attrs, 6);
 }

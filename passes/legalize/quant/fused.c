@@ -10,22 +10,45 @@
 /* ---- activations ----------------------------------------------------------------------------------------------------- */
 
 /* An activation and the attributes of its own operator that its parameters are, in order. */
-struct fused_activation { const char *op, *params[2]; };
+struct fused_activation {
+    const char *op, *params[2];
+};
 static const struct fused_activation activations[] = {
-    {"Relu", {0}}, {"Sigmoid", {0}}, {"Tanh", {0}}, {"Softplus", {0}}, {"Softsign", {0}}, {"HardSwish", {0}},
-    {"LeakyRelu", {"alpha"}}, {"Elu", {"alpha"}}, {"Celu", {"alpha"}}, {"ThresholdedRelu", {"alpha"}},
-    {"HardSigmoid", {"alpha", "beta"}}, {"Selu", {"alpha", "gamma"}},
+    {"Relu", {0}},
+    {"Sigmoid", {0}},
+    {"Tanh", {0}},
+    {"Softplus", {0}},
+    {"Softsign", {0}},
+    {"HardSwish", {0}},
+    {"LeakyRelu", {"alpha"}},
+    {"Elu", {"alpha"}},
+    {"Celu", {"alpha"}},
+    {"ThresholdedRelu", {"alpha"}},
+    {"HardSigmoid", {"alpha", "beta"}},
+    {"Selu", {"alpha", "gamma"}},
 };
 
 /* The standard's operator of that name on x: its rule, run in the place of r's node. */
 static value_id operator_run(struct rule *r, const char *op, const struct attr *attrs, uint32_t n, value_id x)
 {
     const struct rule_row *row = row_find("", op, INT32_MAX);
-    struct node node = {.op = OP_IMPORTED, .src = r->node->src, .attr = arena_copy(&r->b->g->arena, attrs, n * sizeof *attrs),
-                        .n_attr = n, .op_type = op, .domain = ""};
+    struct node node = {.op = OP_IMPORTED,
+                        .src = r->node->src,
+                        .attr = arena_copy(&r->b->g->arena, attrs, n * sizeof *attrs),
+                        .n_attr = n,
+                        .op_type = op,
+                        .domain = ""};
     struct lowered arg = lowered_value(x), out = {.kind = LOWERED_NONE};
-    struct rule sub = {.b = r->b, .lg = r->lg, .node = &node, .op = op, .version = INT32_MAX, .param = row->param, .n_in = 1,
-                       .n_out = 1, .arg = &arg, .out = &out};
+    struct rule sub = {.b = r->b,
+                       .lg = r->lg,
+                       .node = &node,
+                       .op = op,
+                       .version = INT32_MAX,
+                       .param = row->param,
+                       .n_in = 1,
+                       .n_out = 1,
+                       .arg = &arg,
+                       .out = &out};
     return x.i && row->rule(&sub) ? out.v : (value_id){0};
 }
 

@@ -37,9 +37,9 @@ static value_id spread(struct rule *r, value_id s, value_id x)
     if (!dims || !sd)
         return (value_id){0};
     int64_t count, at = rule_int(r, "axis", 1);
-    bool several = r->param || r->version >= 13;   /* may there be more than one? */
+    bool several = r->param || r->version >= 13; /* may there be more than one? */
     bool one = rank_s == 1 && !ex_is_const(ex, sd[0], &count) && (!several || at < -rank || at >= rank);
-    if (rank_s == 0 || one || (rank_s == 1 && ex_is(ex, sd[0], 1)))    /* one: no axis for several, so the run checks it */
+    if (rank_s == 0 || one || (rank_s == 1 && ex_is(ex, sd[0], 1))) /* one: no axis for several, so the run checks it */
         return v_scalar(b, s);
     if (!several && rank_s == 1)
         return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
@@ -51,7 +51,7 @@ static value_id spread(struct rule *r, value_id s, value_id x)
         return rule_bad(r, "scale of rank %d for rank %d", (int)rank_s, (int)rank), (value_id){0};
     expr_id wide[RANK_MAX], merged[RANK_MAX], starts[RANK_MAX];
     int64_t ones[RANK_MAX];
-    for (int32_t i = 0; i < rank; i++) {     /* repeat each scale block times, then cut to the size */
+    for (int32_t i = 0; i < rank; i++) { /* repeat each scale block times, then cut to the size */
         wide[i + (i > axis)] = sd[i];
         merged[i] = i == axis ? ex_mulc(ex, sd[i], block) : sd[i];
         starts[i] = ex_const(ex, 0);
@@ -87,9 +87,10 @@ static bool unchanged(struct rule *r, enum elem to)
 {
     const struct quantized *q = r->arg[0].quantized;
     double mine, theirs;
-    return q && elem_bits(to) <= 16 && elem_class(to) != 'F' && v_elem(r->b, q->q) == to && v_elem(r->b, rule_in(r, 1)) == ELEM_F32 &&
-           one_number(r->b, rule_in(r, 1), &mine) && one_number(r->b, q->scale, &theirs) && mine == theirs && fabs(mine) > 1e-30 &&
-           fabs(mine) < 1e30 && same_zero(r->b, rule_in(r, 2), q->zero);
+    return q && elem_bits(to) <= 16 && elem_class(to) != 'F' && v_elem(r->b, q->q) == to &&
+           v_elem(r->b, rule_in(r, 1)) == ELEM_F32 && one_number(r->b, rule_in(r, 1), &mine) &&
+           one_number(r->b, q->scale, &theirs) && mine == theirs && fabs(mine) > 1e-30 && fabs(mine) < 1e30 &&
+           same_zero(r->b, rule_in(r, 2), q->zero);
 }
 
 bool rule_quantize(struct rule *r)
@@ -132,7 +133,8 @@ bool rule_dequantize(struct rule *r)
         return false;
     if (to == ELEM_F32 && v_elem(b, scale) == ELEM_F32 && ints && !rule_int(r, "block_size", 0)) {
         int64_t axis = rule_int(r, "axis", 1), rank = v_rank(b, x);
-        struct quantized q = {x, scale, zero, (int32_t)(axis < 0 ? axis + rank : axis), false};   /* unchecked where there is one scale */
+        struct quantized q = {x, scale, zero, (int32_t)(axis < 0 ? axis + rank : axis),
+                              false}; /* unchecked where there is one scale */
         r->out[0].quantized = arena_copy(&b->g->arena, &q, sizeof q);
     }
     return true;
@@ -141,8 +143,8 @@ bool rule_dequantize(struct rule *r)
 /* Operators that put elements of their first operand elsewhere, and make none. */
 static bool is_move(const struct rule *r)
 {
-    static const char *const names[] = {"Transpose", "Reshape", "Flatten", "Unsqueeze", "Identity", "Slice", "Gather", "DepthToSpace",
-                                        "SpaceToDepth"};
+    static const char *const names[] = {"Transpose", "Reshape", "Flatten",      "Unsqueeze",   "Identity",
+                                        "Slice",     "Gather",  "DepthToSpace", "SpaceToDepth"};
     for (uint32_t i = 0; i < COUNT_OF(names); i++)
         if (strcmp(r->op, names[i]) == 0)
             return r->n_out == 1;
@@ -154,7 +156,8 @@ bool rule_move(struct rule *r, rule_fn *rule)
     struct builder *b = r->b;
     const struct quantized *from = r->n_in ? r->arg[0].quantized : NULL;
     double scale, zero;
-    if (!from || !is_move(r) || !one_number(b, from->scale, &scale) || (from->zero.i && !one_number(b, from->zero, &zero)))
+    if (!from || !is_move(r) || !one_number(b, from->scale, &scale) ||
+        (from->zero.i && !one_number(b, from->zero, &zero)))
         return rule(r);
     struct lowered *arg = NEW_ARRAY(&b->g->arena, struct lowered, r->n_in);
     struct quantized to = *from;
@@ -163,7 +166,7 @@ bool rule_move(struct rule *r, rule_fn *rule)
     struct rule bytes = *r;
     bytes.arg = arg;
     bool ok = rule(&bytes);
-    if (r->lg->fork) {    /* what follows would get bytes: it gets numbers, and asks again */
+    if (r->lg->fork) { /* what follows would get bytes: it gets numbers, and asks again */
         r->lg->fork = NULL;
         return rule(r);
     }
@@ -300,7 +303,7 @@ bool rule_qlinear_conv(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    bool last = rule_int(r, "channels_last", 0) != 0;      /* com.microsoft */
+    bool last = rule_int(r, "channels_last", 0) != 0; /* com.microsoft */
     value_id sum = integer_conv(r, last ? v_channels_first(b, in[0]) : in[0], in[2], in[3], in[5]);
     if (!sum.i)
         return false;
@@ -372,7 +375,8 @@ bool rule_qgemm(struct rule *r)
     value_id sum = integer_matmul(r, x, in[2], w, in[5]);
     if (rule_has(r, 6))
         sum = b_binary(b, OP_ADD, sum, rule_in(r, 6));
-    value_id scale = b_binary(b, OP_MUL, v_affine(b, scale_along(b, in[1], 0, 2), rule_float(r, "alpha", 1), 0), scale_along(b, in[4], 1, 2));
+    value_id scale = b_binary(b, OP_MUL, v_affine(b, scale_along(b, in[1], 0, 2), rule_float(r, "alpha", 1), 0),
+                              scale_along(b, in[4], 1, 2));
     if (rule_has(r, 7))
         return sum.i && rule_result(r, requantize(b, sum, scale, rule_in(r, 7), rule_in(r, 8)));
     return rule_result(r, b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32), scale));
@@ -393,10 +397,12 @@ bool rule_matmul_integer16(struct rule *r)
 static bool scaled_along(struct builder *b, const struct quantized *q, int32_t axis, bool *several)
 {
     int64_t n, zeros = 1;
-    if (!ex_is_const(b_exprs(b), b_count(b, q->scale), &n) || (q->zero.i && !ex_is_const(b_exprs(b), b_count(b, q->zero), &zeros)))
+    if (!ex_is_const(b_exprs(b), b_count(b, q->scale), &n) ||
+        (q->zero.i && !ex_is_const(b_exprs(b), b_count(b, q->zero), &zeros)))
         return false;
     *several = n != 1;
-    return (n == 1 || (v_rank(b, q->scale) == 1 && q->axis == axis)) && (zeros == 1 || (v_rank(b, q->zero) == 1 && zeros == n));
+    return (n == 1 || (v_rank(b, q->scale) == 1 && q->axis == axis)) &&
+           (zeros == 1 || (v_rank(b, q->zero) == 1 && zeros == n));
 }
 
 /* Bytes of which the second, w, has its scales along axis_w, and the first has one. */
@@ -416,7 +422,9 @@ static bool byte_operands(struct rule *r, int32_t axis_w, const struct quantized
 static value_id rescaled(struct builder *b, value_id sum, const struct quantized *q[2], int32_t axis)
 {
     value_id w = scale_along(b, q[1]->scale, axis, v_rank(b, sum));
-    return sum.i ? b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32), b_binary(b, OP_MUL, scale_along(b, q[0]->scale, 0, 1), w)) : sum;
+    return sum.i ? b_binary(b, OP_MUL, b_convert(b, sum, ELEM_F32),
+                            b_binary(b, OP_MUL, scale_along(b, q[0]->scale, 0, 1), w))
+                 : sum;
 }
 
 bool rule_conv_dequantized(struct rule *r, value_id *y)
@@ -431,7 +439,7 @@ bool rule_conv_dequantized(struct rule *r, value_id *y)
 bool rule_matmul_dequantized(struct rule *r, value_id *y)
 {
     const struct quantized *q[2];
-    if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized)    /* byte_operands looks closer */
+    if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized) /* byte_operands looks closer */
         return false;
     int32_t rank_x = v_rank(r->b, r->arg[0].quantized->q), rank_w = v_rank(r->b, r->arg[1].quantized->q);
     if (rank_x < 2 || rank_w != 2 || !byte_operands(r, 1, q))

@@ -13,7 +13,8 @@ static value_id spread(struct rule *r, value_id v, const expr_id *dims, int32_t 
     bool same = from && have == rank;
     for (int32_t i = 0; same && i < rank; i++)
         same = from[i].i == dims[i].i;
-    struct attr attrs[] = {attr_str("fn", "spread"), attr_elem("elem", ELEM_STR), attr_exprs("dims", dims, (uint32_t)rank)};
+    struct attr attrs[] = {attr_str("fn", "spread"), attr_elem("elem", ELEM_STR),
+                           attr_exprs("dims", dims, (uint32_t)rank)};
     return same ? v : b_op(r->b, OP_STRING, &v, 1, attrs, 3);
 }
 
@@ -74,7 +75,8 @@ value_id v_string_find(struct builder *b, value_id x, const struct span *list, u
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
     value_id in[2] = {x, packed(b, list, n)};
-    struct attr attrs[] = {attr_str("fn", "find"), attr_elem("elem", ELEM_I64), attr_exprs("dims", dims, (uint32_t)rank)};
+    struct attr attrs[] = {attr_str("fn", "find"), attr_elem("elem", ELEM_I64),
+                           attr_exprs("dims", dims, (uint32_t)rank)};
     return dims ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
 }
 
@@ -83,7 +85,8 @@ value_id v_string_pick(struct builder *b, value_id x, const struct span *list, u
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
     value_id in[2] = {x, packed(b, list, n)};
-    struct attr attrs[] = {attr_str("fn", "pick"), attr_elem("elem", ELEM_STR), attr_exprs("dims", dims, (uint32_t)rank), attr_int("option", n)};
+    struct attr attrs[] = {attr_str("fn", "pick"), attr_elem("elem", ELEM_STR),
+                           attr_exprs("dims", dims, (uint32_t)rank), attr_int("option", n)};
     return dims ? b_op(b, OP_STRING, in, 2, attrs, 4) : (value_id){0};
 }
 
@@ -129,10 +132,12 @@ bool rule_string_split(struct rule *r)
     memcpy(out, dims, (size_t)rank * sizeof *out);
     out[rank] = width;
     value_id in[3] = {x, packed(b, b_spans(b, &delimiter, 1), 1)};
-    struct attr counts[] = {attr_str("fn", "split_count"), attr_elem("elem", ELEM_I64), attr_exprs("dims", dims, (uint32_t)rank),
-                            attr_expr("count", width), attr_int("option", rule_int(r, "maxsplit", -1))};
+    struct attr counts[] = {attr_str("fn", "split_count"), attr_elem("elem", ELEM_I64),
+                            attr_exprs("dims", dims, (uint32_t)rank), attr_expr("count", width),
+                            attr_int("option", rule_int(r, "maxsplit", -1))};
     in[2] = b_op(b, OP_STRING, in, 2, counts, 5);
-    struct attr pieces[] = {attr_str("fn", "split"), attr_elem("elem", ELEM_STR), attr_exprs("dims", out, (uint32_t)rank + 1),
+    struct attr pieces[] = {attr_str("fn", "split"), attr_elem("elem", ELEM_STR),
+                            attr_exprs("dims", out, (uint32_t)rank + 1),
                             attr_int("option", rule_int(r, "maxsplit", -1))};
     rule_out(r, 0, in[2].i ? b_op(b, OP_STRING, in, 3, pieces, 4) : in[2]);
     rule_out(r, 1, in[2]);
@@ -159,7 +164,8 @@ bool rule_regex_full_match(struct rule *r)
     int64_t size = (int64_t)table.size;
     in[1] = b_const_borrow(b, ELEM_U8, &size, 1, table);
     const expr_id *dims = b_dims(b, in[0], &rank);
-    struct attr attrs[] = {attr_str("fn", "match"), attr_elem("elem", ELEM_BOOL), attr_exprs("dims", dims, (uint32_t)rank)};
+    struct attr attrs[] = {attr_str("fn", "match"), attr_elem("elem", ELEM_BOOL),
+                           attr_exprs("dims", dims, (uint32_t)rank)};
     return dims && rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
 }
 
@@ -169,7 +175,8 @@ bool rule_string_normalizer(struct rule *r)
     struct builder *b = r->b;
     value_id x = rule_strings(r, 0);
     const struct attr *words = node_attr(r->node, "stopwords");
-    bool lower = rule_str_is(r, "case_change_action", "NONE", "LOWER"), upper = rule_str_is(r, "case_change_action", "NONE", "UPPER");
+    bool lower = rule_str_is(r, "case_change_action", "NONE", "LOWER"),
+         upper = rule_str_is(r, "case_change_action", "NONE", "UPPER");
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
     int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
@@ -187,8 +194,13 @@ bool rule_string_normalizer(struct rule *r)
     expr_id left = fresh(r, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
-    struct attr attrs[] = {attr_str("fn", "normalize"), attr_elem("elem", ELEM_STR),
-                           attr_exprs("dims", rank == 1 ? &left : out, (uint32_t)rank), attr_expr("count", left),
-                           attr_int("option", rule_int(r, "is_case_sensitive", 0)), attr_int("mapping", lower ? 1 : upper ? 2 : 0)};
+    struct attr attrs[] = {attr_str("fn", "normalize"),
+                           attr_elem("elem", ELEM_STR),
+                           attr_exprs("dims", rank == 1 ? &left : out, (uint32_t)rank),
+                           attr_expr("count", left),
+                           attr_int("option", rule_int(r, "is_case_sensitive", 0)),
+                           attr_int("mapping", lower   ? 1
+                                               : upper ? 2
+                                                       : 0)};
     return rule_result(r, b_op(b, OP_STRING, in, 3, attrs, 6));
 }

@@ -5,15 +5,11 @@
 static enum elem text_elem(enum elem elem)
 {
     switch (elem_class(elem)) {
-    case 'F':
-        return ELEM_F64;
-    case 'I':
-        return ELEM_I64;
+    case 'F': return ELEM_F64;
+    case 'I': return ELEM_I64;
     case 'U':
-    case 'B':
-        return ELEM_U64;
-    default:
-        return ELEM_NONE;
+    case 'B': return ELEM_U64;
+    default: return ELEM_NONE;
     }
 }
 

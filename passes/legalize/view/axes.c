@@ -3,7 +3,7 @@
  */
 #include "passes/legalize/legalize.h"
 
-enum { BRIEF = 40 };    /* parts of an expression */
+enum { BRIEF = 40 }; /* parts of an expression */
 
 value_id v_axes_padded(struct builder *b, value_id axes, int32_t rank)
 {
@@ -21,8 +21,8 @@ bool rule_axis_mask_open(struct rule *r, value_id axes, int32_t rank, int32_t la
     for (int32_t d = 0; d < rank; d++) {
         mask[d] = ex_const(ex, 0);
         for (uint32_t k = 0; k < *n; k++)
-            mask[d] = ex_or(ex, mask[d], ex_or(ex, ex_eq(ex, e[k], ex_const(ex, d)),
-                                               ex_eq(ex, e[k], ex_const(ex, d - rank))));
+            mask[d] = ex_or(ex, mask[d],
+                            ex_or(ex, ex_eq(ex, e[k], ex_const(ex, d)), ex_eq(ex, e[k], ex_const(ex, d - rank))));
     }
     b_brief_all(r->b, mask, (uint32_t)rank, BRIEF);
     return true;
@@ -33,7 +33,8 @@ bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RA
     return rule_axis_mask_open(r, axes, rank, rank - 1, mask, n);
 }
 
-void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept, expr_id *out)
+void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept,
+                    expr_id *out)
 {
     struct exprs *ex = b_exprs(r->b);
     expr_id before = ex_const(ex, 0);
@@ -49,7 +50,8 @@ void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, in
     b_assert(r->b, ex_eq(ex, before, ex_const(ex, n_kept)), EVAL_VALUE, "axes are named twice");
 }
 
-void rule_dims_spread(struct rule *r, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total, expr_id *out)
+void rule_dims_spread(struct rule *r, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total,
+                      expr_id *out)
 {
     struct exprs *ex = b_exprs(r->b);
     expr_id before = ex_const(ex, 0);

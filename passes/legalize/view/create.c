@@ -39,22 +39,14 @@ bool rule_constant(struct rule *r)
         return rule_bad(r, "no value");
     int64_t n = a->n;
     switch (a->kind) {
-    case ATTR_TENSOR:
-        return rule_result(r, tensor_const(b, a->u.tensor));
-    case ATTR_INT:
-        return rule_result(r, b_scalar_i64(b, ELEM_I64, a->u.i));
-    case ATTR_FLOAT:
-        return rule_result(r, b_scalar_f64(b, ELEM_F32, a->u.f));
-    case ATTR_INTS:
-        return rule_result(r, b_const(b, ELEM_I64, &n, 1, a->u.ints));
-    case ATTR_FLOATS:
-        return rule_result(r, float_list(b, a->u.floats, n));
-    case ATTR_STR:
-        return rule_result(r, string_const(b, &a->u.s, 1, 0));
-    case ATTR_STRS:
-        return rule_result(r, string_const(b, a->u.strs, n, 1));
-    default:
-        return rule_bad(r, "attribute %.60s holds no tensor", a->name);
+    case ATTR_TENSOR: return rule_result(r, tensor_const(b, a->u.tensor));
+    case ATTR_INT: return rule_result(r, b_scalar_i64(b, ELEM_I64, a->u.i));
+    case ATTR_FLOAT: return rule_result(r, b_scalar_f64(b, ELEM_F32, a->u.f));
+    case ATTR_INTS: return rule_result(r, b_const(b, ELEM_I64, &n, 1, a->u.ints));
+    case ATTR_FLOATS: return rule_result(r, float_list(b, a->u.floats, n));
+    case ATTR_STR: return rule_result(r, string_const(b, &a->u.s, 1, 0));
+    case ATTR_STRS: return rule_result(r, string_const(b, a->u.strs, n, 1));
+    default: return rule_bad(r, "attribute %.60s holds no tensor", a->name);
     }
 }
 
@@ -173,7 +165,9 @@ static bool random_fill(struct rule *r, enum elem e, const expr_id *dims, int32_
     if (elem_class(e) != 'F')
         return rule_bad(r, "element type %s", elem_name(e));
     struct attr attrs[6] = {
-        attr_elem("elem", wide), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
+        attr_elem("elem", wide),
+        attr_exprs("dims", dims, (uint32_t)rank),
+        attr_int("axis", 0),
         attr_str("kind", r->param ? "normal" : "uniform"),
         attr_float("a", r->param ? rule_float(r, "mean", 0) : rule_float(r, "low", 0)),
         attr_float("b", r->param ? rule_float(r, "scale", 1) : rule_float(r, "high", 1)),
@@ -209,8 +203,13 @@ bool rule_random_like(struct rule *r)
 static value_id random_units(struct rule *r, const expr_id *dims, int32_t rank)
 {
     struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", 0),
-        attr_str("kind", "uniform"), attr_float("a", 0), attr_float("b", 1), attr_float("seed", rule_float(r, "seed", 0)),
+        attr_elem("elem", ELEM_F64),
+        attr_exprs("dims", dims, (uint32_t)rank),
+        attr_int("axis", 0),
+        attr_str("kind", "uniform"),
+        attr_float("a", 0),
+        attr_float("b", 1),
+        attr_float("seed", rule_float(r, "seed", 0)),
     };
     return b_op(r->b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
 }
@@ -266,8 +265,10 @@ bool rule_multinomial(struct rule *r)
     if (ex_lo(ex, d[1]) < 1)
         b_assert(b, ex_le(ex, one, d[1]), EVAL_SHAPE, "no classes to draw from");
     value_id odds = relative_odds(b, in);
-    struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0), attr_int("reverse", 0)};
-    value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4), whole = b_slice_axis(b, reach, 1, ex_addc(ex, d[1], -1), one);
+    struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0),
+                          attr_int("reverse", 0)};
+    value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4),
+             whole = b_slice_axis(b, reach, 1, ex_addc(ex, d[1], -1), one);
     value_id u = b_binary(b, OP_MUL, random_units(r, dims, 2), whole);
     reach = b_unsqueeze(b, reach, 1);
     value_id drawn = classes_within(b, OP_LE, reach, b_unsqueeze(b, u, 2), e);

@@ -12,8 +12,9 @@ static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t a
     struct builder *b = r->b;
     int32_t rank = v_rank(b, idx);
     int64_t at, n;
-    if (rank > 1 || (rank == 1 && !ex_is(b_exprs(b), b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' || value_is_const(b->g, x) ||
-        !value_const_i64(b->g, idx, &at, 1) || !ex_is_const(b_exprs(b), b_dim(b, x, axis), &n))
+    if (rank > 1 || (rank == 1 && !ex_is(b_exprs(b), b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' ||
+        value_is_const(b->g, x) || !value_const_i64(b->g, idx, &at, 1) ||
+        !ex_is_const(b_exprs(b), b_dim(b, x, axis), &n))
         return (value_id){0};
     at += at < 0 ? n : 0;
     if (at < 0 || at >= n)
@@ -53,7 +54,8 @@ static value_id tuples_of(struct builder *b, value_id idx, int64_t n)
         return idx;
     memcpy(out, dims, (size_t)rank * sizeof *out);
     out[rank - 1] = ex_const(b_exprs(b), n);
-    b_assert(b, ex_eq(b_exprs(b), dims[rank - 1], out[rank - 1]), EVAL_SHAPE, "index tuples do not have %lld elements", (long long)n);
+    b_assert(b, ex_eq(b_exprs(b), dims[rank - 1], out[rank - 1]), EVAL_SHAPE, "index tuples do not have %lld elements",
+             (long long)n);
     return b_reshape(b, idx, out, rank);
 }
 
@@ -76,7 +78,9 @@ bool rule_gather_nd(struct rule *r)
 
 static bool scatter_monoid(struct rule *r, const char **monoid)
 {
-    static const struct { const char *onnx, *core; } names[] = {
+    static const struct {
+        const char *onnx, *core;
+    } names[] = {
         {"none", "set"}, {"add", "sum"}, {"mul", "prod"}, {"max", "max"}, {"min", "min"},
     };
     for (size_t i = 0; i < COUNT_OF(names); i++) {
@@ -93,8 +97,7 @@ bool rule_scatter_elements(struct rule *r)
     value_id in[3] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)};
     int32_t axis;
     const char *monoid;
-    if (!in[0].i || !scatter_monoid(r, &monoid) ||
-        !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
+    if (!in[0].i || !scatter_monoid(r, &monoid) || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
     struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
     return rule_result(r, b_op(r->b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
@@ -129,7 +132,8 @@ bool rule_tensor_scatter(struct rule *r)
         return rule_bad(r, "axis is the batch axis");
     value_id at = v_iota(b, ELEM_I64, dims, rank, axis);
     if (rule_has(r, 2)) {
-        b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims[0]), EVAL_SHAPE, "there is not a write index for each row of the batch");
+        b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims[0]), EVAL_SHAPE,
+                 "there is not a write index for each row of the batch");
         at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, rank));
     }
     if (rule_str_is(r, "mode", "linear", "circular"))
@@ -235,7 +239,8 @@ bool rule_topk(struct rule *r)
     if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), v_rank(b, x), &axis))
         return false;
     expr_id dim = b_dim(b, x, axis);
-    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0)) : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
+    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0))
+                                : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
     if (!k.i)
         return false;
     if (ex_cmp_le(ex, ex_const(ex, 0), k) == FALSE_)
@@ -243,7 +248,8 @@ bool rule_topk(struct rule *r)
     if (ex_cmp_le(ex, k, dim) == FALSE_)
         return rule_bad(r, "k is larger than the dimension");
     b_assert(b, ex_le(ex, k, dim), -9, "k is larger than the dimension");
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1)), attr_expr("count", k)};
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1)),
+                           attr_expr("count", k)};
     if (!b_op_multi(b, OP_SORT, &x, 1, attrs, 3, out, 2))
         return false;
     for (uint32_t i = 0; i < 2; i++)

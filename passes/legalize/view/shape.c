@@ -64,7 +64,7 @@ static expr_id quotient(struct exprs *ex, const expr_id *have, int32_t n_have, c
     return ex_div(ex, up, ex_max(ex, down, ex_const(ex, 1)));
 }
 
-enum { DIM_PARTS = 40 };         /* of a dim that depends on what the run gives: the next shape is made of such dims */
+enum { DIM_PARTS = 40 }; /* of a dim that depends on what the run gives: the next shape is made of such dims */
 
 static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t n, bool allowzero)
 {
@@ -105,7 +105,7 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
             return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
         dims[infer] = quotient(ex, have, rank, rest, n_rest);
-    for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)   /* a run-time -1 */
+    for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++) /* a run-time -1 */
         if (ex_lo(ex, dims[i]) < 0)
             rest[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), ex_const(ex, 1), dims[i]);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)
@@ -225,7 +225,10 @@ static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, b
 }
 
 /* x without the marked dims. */
-struct squeezed { value_id x; bool marked[RANK_MAX]; };
+struct squeezed {
+    value_id x;
+    bool marked[RANK_MAX];
+};
 
 static value_id squeeze_marked(struct builder *b, const struct squeezed *s)
 {
@@ -250,7 +253,9 @@ static bool squeeze_either(struct rule *r, const struct squeezed *s, const expr_
     struct exprs *ex = b_exprs(r->b);
     struct squeezed less = *s;
     less.marked[open] = true;
-    struct ways ways = {.cond = ex_eq(ex, dims[open], ex_const(ex, 1)), .walk = squeeze_way, .data = {&less, s},
+    struct ways ways = {.cond = ex_eq(ex, dims[open], ex_const(ex, 1)),
+                        .walk = squeeze_way,
+                        .data = {&less, s},
                         .name = {arena_printf(&r->b->g->arena, "dim %d = 1", (int)open),
                                  arena_printf(&r->b->g->arena, "dim %d other than 1", (int)open)}};
     ways.cond_value = v_expr(r->b, ELEM_BOOL, ways.cond);
@@ -275,7 +280,8 @@ bool rule_squeeze(struct rule *r)
         return false;
     uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, &open);
     if (n_open > 1)
-        return rule_refuse(r, "the rank depends on whether dimension %d is 1, and on others; give its range with --input", (int)open);
+        return rule_refuse(
+            r, "the rank depends on whether dimension %d is 1, and on others; give its range with --input", (int)open);
     if (n_open)
         return squeeze_either(r, &s, dims, open);
     for (int32_t i = 0; i < rank; i++) {
@@ -356,7 +362,8 @@ static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
         if (!rule_choose(r, ex_max(ex, given, least), rank, open_rank(rank), "dims", &to))
             return NULL;
         value_id both[2] = {b_broadcast(b, b_scalar_i64(b, ELEM_I64, 1), &least, 1), shape};
-        shape = to > rank ? v_exactly(b, shape, (uint32_t)to) : b_slice_axis(b, b_concat(b, both, 2, 0), 0, given, least);
+        shape = to > rank ? v_exactly(b, shape, (uint32_t)to)
+                          : b_slice_axis(b, b_concat(b, both, 2, 0), 0, given, least);
     }
     return b_elems(b, shape, 0, INT32_MAX, n);
 }

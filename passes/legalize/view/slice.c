@@ -9,7 +9,9 @@
 
 /* ---- Slice --------------------------------------------------------------------------------------------------- */
 
-struct cut { expr_id start, end, step; };   /* of one dim, as written: negative values count from the end */
+struct cut {
+    expr_id start, end, step;
+};   /* of one dim, as written: negative values count from the end */
 
 /* A bound far outside means "to the end": symbols must not be compared with it, sums not overflow. */
 static expr_id bound_normalize(struct exprs *ex, expr_id e, expr_id dim)
@@ -84,7 +86,8 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
         /* beyond any dim a longer step makes no difference, and shorter ones cannot overflow */
         steps[d] = steps[d] > STEP_MAX ? STEP_MAX : steps[d] < -STEP_MAX ? -STEP_MAX : steps[d];
         bool forward = steps[d] > 0;
-        cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d], &sizes[d]);
+        cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d],
+                    &sizes[d]);
         starts[d] = b_brief(r->b, starts[d], CUT_PARTS);
         sizes[d] = b_brief(r->b, sizes[d], CUT_PARTS);
     }
@@ -210,7 +213,8 @@ static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr
         plus_hi[d] = ex_max(ex, hi[d], zero);
         starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
         sizes[d] = ex_add(ex, dims[d], ex_add(ex, lo[d], hi[d]));
-        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims[d]) < 1 && (ex_lo(ex, plus_lo[d]) > 0 || ex_lo(ex, plus_hi[d]) > 0))
+        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims[d]) < 1 &&
+            (ex_lo(ex, plus_lo[d]) > 0 || ex_lo(ex, plus_hi[d]) > 0))
             return rule_bad(r, "dimension %d is empty: there is nothing to reflect", (int)d), (value_id){0};
         if (ex_hi(ex, sizes[d]) < 0)
             return rule_bad(r, "more is cropped off dimension %d than it has", (int)d), (value_id){0};
@@ -257,7 +261,7 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
                        expr_id *hi)
 {
     struct exprs *ex = b_exprs(r->b);
-    expr_id times[RANK_MAX], one = ex_const(ex, 1);    /* that the run names each dim */
+    expr_id times[RANK_MAX], one = ex_const(ex, 1); /* that the run names each dim */
     bool seen[RANK_MAX] = {false};
     for (int32_t d = 0; d < rank; d++)
         lo[d] = hi[d] = times[d] = ex_const(ex, 0);
@@ -282,7 +286,8 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
         }
     }
     for (int32_t d = 0; d < rank; d++)
-        b_assert(r->b, ex_le(ex, ex_add(ex, times[d], ex_const(ex, seen[d])), one), EVAL_VALUE, "axis %d is named twice", (int)d);
+        b_assert(r->b, ex_le(ex, ex_add(ex, times[d], ex_const(ex, seen[d])), one), EVAL_VALUE,
+                 "axis %d is named twice", (int)d);
     return true;
 }
 
@@ -302,7 +307,8 @@ static void pad_operands(struct rule *r, int32_t rank, value_id *pads, value_id 
         return;
     }
     expr_id count = b_dim(b, *axes, 0);
-    b_assert(b, ex_eq(ex, b_dim(b, *pads, 0), ex_mulc(ex, count, 2)), EVAL_SHAPE, "there are not two pads for each axis");
+    b_assert(b, ex_eq(ex, b_dim(b, *pads, 0), ex_mulc(ex, count, 2)), EVAL_SHAPE,
+             "there are not two pads for each axis");
     value_id half[2] = {b_slice_axis(b, *pads, 0, ex_const(ex, 0), count), b_slice_axis(b, *pads, 0, count, count)};
     for (int i = 0; i < 2; i++)
         half[i] = v_padded(b, half[i], (uint32_t)rank, 0);
@@ -334,8 +340,7 @@ bool rule_pad(struct rule *r)
         fill = v_scalar(r->b, rule_in(r, 2));
     if (strcmp(mode, "constant") != 0)
         fill = (value_id){0};
-    return pads_place(r, pads, n_axes, axes, rank, lo, hi) &&
-           rule_result(r, pad_signed(r, x, fill, lo, hi, mode));
+    return pads_place(r, pads, n_axes, axes, rank, lo, hi) && rule_result(r, pad_signed(r, x, fill, lo, hi, mode));
 }
 
 /* Centered crop or zero padding to the sizes given for axes; an odd rest goes to the end. */
@@ -359,7 +364,8 @@ bool rule_center_crop_pad(struct rule *r)
         if (!rule_axis(r, axes ? axes[k] : k, rank, &axis))
             return false;
         expr_id grow = ex_sub(ex, want[k], dims[axis]), cut = ex_mulc(ex, grow, -1);
-        expr_id front = ex_select(ex, ex_lt(ex, grow, zero), ex_mulc(ex, ex_div(ex, cut, two), -1), ex_div(ex, grow, two));
+        expr_id front = ex_select(ex, ex_lt(ex, grow, zero), ex_mulc(ex, ex_div(ex, cut, two), -1),
+                                  ex_div(ex, grow, two));
         lo[axis] = front;
         hi[axis] = ex_sub(ex, grow, front);
     }
@@ -372,7 +378,8 @@ bool rule_center_crop_pad(struct rule *r)
 static bool block_fits(struct rule *r, int32_t rank, int64_t size)
 {
     return rank == 4 && size >= 1 && size <= INT32_MAX
-               ? true : rule_bad(r, "input of rank %d, blocksize %lld", (int)rank, (long long)size);
+               ? true
+               : rule_bad(r, "input of rank %d, blocksize %lld", (int)rank, (long long)size);
 }
 
 bool rule_depth_to_space(struct rule *r)
