@@ -215,25 +215,12 @@ def formatter():
     return shutil.which("clang-format-19")
 
 
-def unformatted():
-    """Files from before there was .clang-format: they are out of this check until somebody formats them, and no new ones come."""
-    return set((ROOT / "tests/unformatted.txt").read_text().split())
-
-
-def formatted_files():
-    old = unformatted()
-    return [p for p in sources(".c", ".h") if p.relative_to(ROOT).as_posix() not in old]
-
-
 def check_format(complain):
-    tool, old = formatter(), unformatted()
-    for name in sorted(old):
-        if not (ROOT / name).exists():
-            complain("tests/unformatted.txt", 0, f"there is no {name} any more")
+    tool = formatter()
     if not tool:
         complain(".clang-format", 0, "clang-format-19 is missing: make deps")
         return
-    done = subprocess.run([tool, "--dry-run", *formatted_files()], capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run([tool, "--dry-run", *sources(".c", ".h")], capture_output=True, text=True, cwd=ROOT)
     for name in sorted(set(re.findall(r"^(\S+?):\d+:\d+: warning: code should be clang-formatted", done.stderr, re.M))):
         complain(os.path.relpath(name, ROOT), 0, "not as .clang-format has it: make format")
 
@@ -246,7 +233,7 @@ def mend_space():
             path.write_text(mended)
             print(path.relative_to(ROOT))
     if formatter():
-        subprocess.run([formatter(), "-i", *formatted_files()], check=True)
+        subprocess.run([formatter(), "-i", *sources(".c", ".h")], check=True)
 
 
 def main():

@@ -15,7 +15,7 @@ def mcc_says(mcc, *args):
 
 
 def test_steps(tmp_path):
-    folder = follow("add-a-frontend.md", tmp_path, 6, more=("tests/lint.py", "tests/unformatted.txt", ".clang-format"))
+    folder = follow("add-a-frontend.md", tmp_path, 6, more=("tests/lint.py", ".clang-format"))
     mcc = folder / "build/mcc"
     # A file is known by its first bytes, whatever its name.
     (tmp_path / "net.chain").write_text(NET)
