@@ -101,10 +101,13 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	@mkdir -p $(@D)
 	$(call say,PROTOC,$<)$(PROTOC_C) -I. --c_out=$(BUILD)/gen $<
 
+# What runs once an opening, a shape or a launch that is shared is compiled for size: it is in every artifact.
+RT_SMALL := rt_bind rt_ctx rt_cpu rt_dlpack rt_error rt_open rt_plan rt_pool rt_threads rt_value rt_weights
+
 define rt_rule
 $(BUILD)/rt/$1/%.o: runtime/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call say,RT,$$@)$(CLANG) $(RT_FLAGS_$1) $(RT_FLAGS) -MMD -MP -c -o $$@ $$<
+	$$(call say,RT,$$@)$(CLANG) $(RT_FLAGS_$1) $(RT_FLAGS) $$(if $$(filter $$*,$(RT_SMALL)),-Os) -MMD -MP -c -o $$@ $$<
 endef
 $(foreach a,$(RT_ARCHS),$(eval $(call rt_rule,$a)))
 
