@@ -39,9 +39,9 @@ struct emitter {
     LLVMTypeRef i1, i8, i16, i32, i64, i128, f32, f64, ptr, nothing;
     LLVMValueRef fn, begin, end, scratch, run;
     LLVMValueRef index;            /* what mcc_rt_fail is told: the parallel index, 0 outside */
-    LLVMValueRef *values;          /* by lval.i; NULL: not defined yet */
-    uint64_t *limit;               /* by lval.i: the index is 0 .. limit; RANGE_UNKNOWN: no such thing is known */
-    int64_t *local_offset;         /* by lval.i of the LOCAL; -1: none yet */
+    LLVMValueRef *values;          /* by lreg.i; NULL: not defined yet */
+    uint64_t *limit;               /* by lreg.i: the index is 0 .. limit; RANGE_UNKNOWN: no such thing is known */
+    int64_t *local_offset;         /* by lreg.i of the LOCAL; -1: none yet */
     int64_t local_next;
     LLVMBasicBlockRef entry;       /* where allocas go */
     LLVMBasicBlockRef exit;        /* leaves the function; NULL: none yet */
@@ -75,8 +75,8 @@ LLVMValueRef call_external(struct emitter *, const char *name, LLVMTypeRef resul
 
 #define RANGE_UNKNOWN UINT64_MAX
 void range_learn(struct emitter *, const struct lstmt *);                     /* of a statement's result */
-void range_of_variable(struct emitter *, lval var, lval lo, lval hi);         /* lo <= var < hi */
-bool range_is_natural(const struct emitter *, lval);                          /* 0 or more */
+void range_of_variable(struct emitter *, lreg var, lreg lo, lreg hi);         /* lo <= var < hi */
+bool range_is_natural(const struct emitter *, lreg);                          /* 0 or more */
 
 /* ---- statements ---- */
 

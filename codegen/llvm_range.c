@@ -42,14 +42,14 @@ void range_learn(struct emitter *e, const struct lstmt *s)
     e->limit[s->out[0].i] = r;
 }
 
-void range_of_variable(struct emitter *e, lval var, lval lo, lval hi)
+void range_of_variable(struct emitter *e, lreg var, lreg lo, lreg hi)
 {
     uint64_t end = e->limit[hi.i];
     if (e->limit[lo.i] <= INT64_MAX)
         e->limit[var.i] = end <= INT64_MAX && end > 0 ? end - 1 : INT64_MAX;
 }
 
-bool range_is_natural(const struct emitter *e, lval v)
+bool range_is_natural(const struct emitter *e, lreg v)
 {
     return e->limit[v.i] <= INT64_MAX;
 }

@@ -60,13 +60,13 @@ struct lfunc *lf_new(struct context *ctx, struct arena *arena, enum lrole role, 
     return f;
 }
 
-lval lf_value(struct lfunc *f, struct ltype type)
+lreg lf_value(struct lfunc *f, struct ltype type)
 {
     VEC_PUSH(f->arena, &f->types, type);
-    return (lval){f->types.n - 1};
+    return (lreg){f->types.n - 1};
 }
 
-lval lf_arg(struct lfunc *f, struct ltype type, uint32_t flags, uint32_t align, const char *label)
+lreg lf_arg(struct lfunc *f, struct ltype type, uint32_t flags, uint32_t align, const char *label)
 {
     struct larg arg = {type, flags, align, label ? arena_strdup(f->arena, label) : NULL};
     VEC_PUSH(f->arena, &f->args, arg);
@@ -79,9 +79,9 @@ lblock lf_block(struct lfunc *f)
     return (lblock){f->blocks.n - 1};
 }
 
-lval *lf_lvals(struct lfunc *f, const lval *v, uint32_t n)
+lreg *lf_lregs(struct lfunc *f, const lreg *v, uint32_t n)
 {
-    lval *copy = NEW_ARRAY(f->arena, lval, n ? n : 1);
+    lreg *copy = NEW_ARRAY(f->arena, lreg, n ? n : 1);
     if (n)
         memcpy(copy, v, n * sizeof *v);
     return copy;
@@ -100,13 +100,13 @@ struct lstmt *lf_last(struct lfunc *f, lblock b)
     return &block->stmts.data[block->stmts.n - 1];
 }
 
-lval lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lval *in, uint32_t n_in)
+lreg lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lreg *in, uint32_t n_in)
 {
-    lval *operands = lf_lvals(f, in, n_in);
-    lval *result = NULL;
+    lreg *operands = lf_lregs(f, in, n_in);
+    lreg *result = NULL;
     if (lop_table[op].n_out == 1) {
-        lval v = lf_value(f, type);
-        result = lf_lvals(f, &v, 1);
+        lreg v = lf_value(f, type);
+        result = lf_lregs(f, &v, 1);
     }
     struct lstmt *s = lf_stmt(f, b, op);
     s->type = type;
@@ -114,10 +114,10 @@ lval lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lval
     s->n_in = n_in;
     s->out = result;
     s->n_out = result ? 1 : 0;
-    return result ? *result : (lval){0};
+    return result ? *result : (lreg){0};
 }
 
-struct ltype lf_type(const struct lfunc *f, lval v)
+struct ltype lf_type(const struct lfunc *f, lreg v)
 {
     return v.i < f->types.n ? f->types.data[v.i] : (struct ltype){0};
 }

@@ -32,7 +32,7 @@
 
 typedef struct {
     uint32_t i;
-} lval;      /* 0 = none */
+} lreg;      /* a virtual register: assigned once, by a statement, an argument or a block; 0 = none */
 typedef struct {
     uint32_t i;
 } lblock;    /* 0 = none */
@@ -132,9 +132,9 @@ struct lstmt {
     uint32_t flags;
     uint32_t align; /* LOAD/STORE: bytes known; 0 = element */
     uint32_t n_in;
-    lval *in;
+    lreg *in;
     uint32_t n_out;
-    lval *out;
+    lreg *out;
     int64_t imm;
     double fimm;
     lblock block[2];
@@ -145,7 +145,7 @@ struct lstmt {
 };
 struct lblk {
     VEC(struct lstmt) stmts;
-    VEC(lval) params;
+    VEC(lreg) params;
 };
 
 enum larg_flags { LARG_IN = 1, LARG_OUT = 2, LARG_NOALIAS = 4 };
@@ -170,16 +170,16 @@ struct lfunc {
 /* ---- construction (ir/loop/loop.c) ------------------------------------------------------------------------------ */
 
 struct lfunc *lf_new(struct context *, struct arena *, enum lrole, const char *name);
-lval lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align,
+lreg lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align,
             const char *label); /* in order, before any statement */
 /* Appends to block b a statement with one result (or none, for lanes == 0 types of store-like ops: lf_stmt). */
-lval lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lval *in, uint32_t n_in);
+lreg lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lreg *in, uint32_t n_in);
 struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop); /* zeroed; fill in, valid until the next append to b */
 struct lstmt *lf_last(struct lfunc *, lblock b); /* the one appended last; valid as long */
-lval lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and block params */
+lreg lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and block params */
 lblock lf_block(struct lfunc *);
-lval *lf_lvals(struct lfunc *, const lval *, uint32_t n); /* copy into the arena */
-struct ltype lf_type(const struct lfunc *, lval);
+lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
+struct ltype lf_type(const struct lfunc *, lreg);
 void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
 bool lf_break(
     struct lfunc
@@ -219,7 +219,7 @@ struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_ar
 
 /* Vector math: expands OP_EXP, OP_LOG, OP_TANH, OP_ERF, OP_SIGMOID, OP_SIN ... of f32 or f64 lanes into loop-IR
  * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this op/type. */
-lval lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lval *in, uint32_t n_in);
+lreg lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
 bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
 
 #endif

@@ -17,8 +17,8 @@ struct parser {
     const char *start, *p;
     bool failed;
     uint32_t depth;
-    VEC(uint32_t) map;      /* text number -> lval.i; 0: not seen */
-    VEC(lval) list;         /* operands of the statement being read */
+    VEC(uint32_t) map;      /* text number -> lreg.i; 0: not seen */
+    VEC(lreg) list;         /* operands of the statement being read */
 };
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
@@ -271,17 +271,17 @@ static bool read_number(struct parser *ps, uint32_t **slot)
     return true;
 }
 
-static bool read_value(struct parser *ps, lval *out)
+static bool read_value(struct parser *ps, lreg *out)
 {
     uint32_t *slot;
     if (!read_number(ps, &slot))
         return false;
-    *out = (lval){*slot};
+    *out = (lreg){*slot};
     return *slot != 0 || fail_parse(ps, "this value has no definition above");
 }
 
 /* A value that comes into being here; its type may be set later through f->types. */
-static bool read_new_value(struct parser *ps, struct ltype type, lval *out)
+static bool read_new_value(struct parser *ps, struct ltype type, lreg *out)
 {
     uint32_t *slot;
     if (!read_number(ps, &slot))
@@ -297,7 +297,7 @@ static bool read_new_value(struct parser *ps, struct ltype type, lval *out)
 static bool read_values(struct parser *ps)
 {
     do {
-        lval v;
+        lreg v;
         if (!read_value(ps, &v))
             return false;
         VEC_PUSH(ps->f->arena, &ps->list, v);
@@ -388,7 +388,7 @@ static bool form_hreduce(struct parser *ps, struct lstmt *s)
 
 static bool read_operand(struct parser *ps)
 {
-    lval v;
+    lreg v;
     if (!read_value(ps, &v))
         return false;
     VEC_PUSH(ps->f->arena, &ps->list, v);
@@ -431,7 +431,7 @@ static bool read_body(struct parser *ps, lblock b)
     return ok;
 }
 
-static void add_param(struct parser *ps, lblock b, lval v)
+static void add_param(struct parser *ps, lblock b, lreg v)
 {
     VEC_PUSH(ps->f->arena, &ps->f->blocks.data[b.i].params, v);
 }
@@ -439,14 +439,14 @@ static void add_param(struct parser *ps, lblock b, lval v)
 /* The operand list is copied out first: the body uses ps->list for its own statements. */
 static void keep_operands(struct parser *ps, struct lstmt *s)
 {
-    s->in = lf_lvals(ps->f, ps->list.data, ps->list.n);
+    s->in = lf_lregs(ps->f, ps->list.data, ps->list.n);
     s->n_in = ps->list.n;
     ps->list.n = 0;
 }
 
 static bool form_for(struct parser *ps, struct lstmt *s)
 {
-    lval v;
+    lreg v;
     s->block[0] = lf_block(ps->f);
     if (!read_new_value(ps, (struct ltype){ELEM_I64, 1}, &v))
         return false;
@@ -533,9 +533,9 @@ static bool read_results(struct parser *ps, struct lstmt *s)
     skip(ps);
     if (*ps->p != '%')
         return true;
-    VEC(lval) out = {0};
+    VEC(lreg) out = {0};
     do {
-        lval v;
+        lreg v;
         if (!read_new_value(ps, (struct ltype){0}, &v))
             return false;
         VEC_PUSH(ps->f->arena, &out, v);

@@ -23,7 +23,7 @@ struct numbering {
     uint32_t next;
 };
 
-static void number_value(struct numbering *n, lval v)
+static void number_value(struct numbering *n, lreg v)
 {
     if (v.i < n->f->types.n && n->number[v.i] == UINT32_MAX)
         n->number[v.i] = n->next++;
@@ -56,7 +56,7 @@ uint32_t *loop_numbers(const struct lfunc *f, struct arena *arena)
     struct numbering n = {f, NEW_ARRAY(arena, uint32_t, f->types.n), NEW_ARRAY(arena, bool, f->blocks.n), 0};
     memset(n.number, 0xff, f->types.n * sizeof *n.number);
     for (uint32_t i = 0; i < f->args.n; i++)
-        number_value(&n, (lval){i + 1});
+        number_value(&n, (lreg){i + 1});
     number_block(&n, (lblock){1}, 0);
     return n.number;
 }
@@ -145,7 +145,7 @@ void ltype_print(struct strbuf *out, struct ltype t)
     type_put(&p, t);
 }
 
-static void put_value(struct printer *p, lval v)
+static void put_value(struct printer *p, lreg v)
 {
     if (v.i > 0 && v.i < p->f->types.n && p->number[v.i] != UINT32_MAX) {
         put(p, "%");
@@ -156,7 +156,7 @@ static void put_value(struct printer *p, lval v)
     }
 }
 
-static void put_values(struct printer *p, const lval *v, uint32_t n)
+static void put_values(struct printer *p, const lreg *v, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         put(p, i ? ", " : "");
@@ -326,18 +326,18 @@ static void form_for(struct printer *p, const struct lstmt *s)
     uint32_t n_params = body ? body->params.n : 0;
     put(p, lop_name(s->op));
     put(p, " ");
-    put_value(p, n_params ? body->params.data[0] : (lval){0});
+    put_value(p, n_params ? body->params.data[0] : (lreg){0});
     put(p, " = ");
-    put_value(p, s->n_in > 0 ? s->in[0] : (lval){0});
+    put_value(p, s->n_in > 0 ? s->in[0] : (lreg){0});
     put(p, " to ");
-    put_value(p, s->n_in > 1 ? s->in[1] : (lval){0});
+    put_value(p, s->n_in > 1 ? s->in[1] : (lreg){0});
     if (s->op == L_FOR) {
         put(p, " step ");
         put_i64(p, s->imm);
     }
     for (uint32_t i = 2; i < s->n_in; i++) {
         put(p, i == 2 ? " carry(" : ", ");
-        put_value(p, i - 1 < n_params ? body->params.data[i - 1] : (lval){0});
+        put_value(p, i - 1 < n_params ? body->params.data[i - 1] : (lreg){0});
         put(p, " = ");
         put_value(p, s->in[i]);
     }
@@ -351,7 +351,7 @@ static void form_for(struct printer *p, const struct lstmt *s)
 static void form_if(struct printer *p, const struct lstmt *s)
 {
     put(p, "if ");
-    put_value(p, s->n_in ? s->in[0] : (lval){0});
+    put_value(p, s->n_in ? s->in[0] : (lreg){0});
     put(p, " ");
     put_body(p, s->block[0]);
     if (s->block[1].i && s->block[1].i < p->f->blocks.n && p->f->blocks.data[s->block[1].i].stmts.n) {
@@ -381,7 +381,7 @@ static void form_call(struct printer *p, const struct lstmt *s)
     put(p, ")");
     if (s->op == L_LAUNCH) {
         put(p, " count ");
-        put_value(p, n_args < s->n_in ? s->in[n_args] : (lval){0});
+        put_value(p, n_args < s->n_in ? s->in[n_args] : (lreg){0});
         put(p, " grain ");
         put_i64(p, s->imm);
         suffix_u64(p, " node ", s->node);
@@ -425,7 +425,7 @@ static void print_arg(struct printer *p, uint32_t i)
 {
     const struct larg *a = &p->f->args.data[i];
     put(p, "  arg ");
-    put_value(p, (lval){i + 1});
+    put_value(p, (lreg){i + 1});
     put(p, " : ");
     type_put(p, a->type);
     put(p, a->flags & LARG_IN ? " in" : "");

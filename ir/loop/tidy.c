@@ -19,7 +19,7 @@ struct tidy {
     struct lfunc *f;
     struct arena *arena;
     uint32_t n;                  /* values */
-    lval *same;                  /* by value: the one that it equals, itself if none */
+    lreg *same;                  /* by value: the one that it equals, itself if none */
     bool *live;                  /* by value: used by a statement that stays */
     uint32_t *heads, mask;       /* of chains through known, by key; 0: empty */
     VEC(struct known) known;     /* those of open blocks; [0] unused */
@@ -170,12 +170,12 @@ void lf_tidy(struct lfunc *f)
     struct tidy t = {.f = f,
                      .arena = f->arena,
                      .n = n,
-                     .same = NEW_ARRAY(f->arena, lval, n),
+                     .same = NEW_ARRAY(f->arena, lreg, n),
                      .live = NEW_ARRAY(f->arena, bool, n),
                      .heads = NEW_ARRAY(f->arena, uint32_t, size),
                      .mask = size - 1};
     for (uint32_t v = 0; v < n; v++)
-        t.same[v] = (lval){v};
+        t.same[v] = (lreg){v};
     VEC_PUSH(f->arena, &t.known, (struct known){0});
     merge_block(&t, (lblock){1}, 0);
     sweep_block(&t, (lblock){1}, 0);

@@ -95,7 +95,7 @@ static bool type_legal(struct ltype t)
     return t.lanes <= LANES_MAX && (loop_elem_classes(t.elem) & E_X);
 }
 
-static void define(struct verifier *v, const struct lstmt *s, lval x)
+static void define(struct verifier *v, const struct lstmt *s, lreg x)
 {
     if (x.i == 0 || x.i >= v->f->types.n || v->defined[x.i]) {
         broken(v, s, 2, "a value is defined twice or does not exist");
@@ -260,7 +260,7 @@ static void check_access(struct verifier *v, const struct lstmt *s, struct ltype
     expect(v, s, (s->align & (s->align - 1)) == 0, 10, "alignment is not a power of two");
 }
 
-static const struct larg *root_arg(const struct verifier *v, lval buffer)
+static const struct larg *root_arg(const struct verifier *v, lreg buffer)
 {
     uint32_t root = v->root[buffer.i];
     return root ? &v->f->args.data[root - 1] : NULL;
@@ -310,7 +310,7 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
 
 /* ---- control ------------------------------------------------------------------------------------------------------- */
 
-static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results,
+static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lreg *results,
                         uint32_t n_results);
 
 static bool index_bounds(struct verifier *v, const struct lstmt *s)
@@ -449,7 +449,7 @@ static void check_stmt(struct verifier *v, const struct lstmt *s)
         define(v, s, s->out[i]);
 }
 
-static void check_end(struct verifier *v, const struct lstmt *owner, const struct lblk *blk, const lval *results,
+static void check_end(struct verifier *v, const struct lstmt *owner, const struct lblk *blk, const lreg *results,
                       uint32_t n_results)
 {
     const struct lstmt *last = blk->stmts.n ? &blk->stmts.data[blk->stmts.n - 1] : NULL;
@@ -461,7 +461,7 @@ static void check_end(struct verifier *v, const struct lstmt *owner, const struc
     expect(v, owner, fits, 15, "what a block yields does not match");
 }
 
-static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lval *results,
+static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lreg *results,
                         uint32_t n_results)
 {
     if (b.i == 0 || b.i >= v->f->blocks.n || v->seen_block[b.i] || v->depth > LOOP_DEPTH_MAX) {
@@ -497,7 +497,7 @@ static void check_args(struct verifier *v)
         expect(v, NULL, fits, 4, "an argument is neither a buffer nor an index, or is misaligned");
         if (!fits)
             continue;
-        define(v, NULL, (lval){i + 1});
+        define(v, NULL, (lreg){i + 1});
         v->root[i + 1] = a->type.lanes == 0 ? i + 1 : 0;
     }
 }

@@ -11,26 +11,26 @@
 
 /* ---- lanes --------------------------------------------------------------------------------------------------------- */
 
-lval em_shuffle(struct em *em, lval a, lval b, const uint8_t *from, uint32_t n)
+lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
 {
-    lval in[2] = {a, b};
-    lval v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
+    lreg in[2] = {a, b};
+    lreg v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
     struct lstmt *s = lf_last(em->f, em->level[em_depth(em, in, 2)]);
     s->aux = arena_copy(em->f->arena, from, n);
     s->n_aux = n;
     return v;
 }
 
-static lval inserted(struct em *em, lval v, lval x, uint32_t lane)
+static lreg inserted(struct em *em, lreg v, lreg x, uint32_t lane)
 {
-    lval in[2] = {v, x};
+    lreg in[2] = {v, x};
     v = em_op(em, L_INSERT, lf_type(em->f, v), in, 2);
     lf_last(em->f, em->level[em_depth(em, in, 2)])->imm = lane;
     return v;
 }
 
 /* a0 b0 a1 b1 ... where every item is `size` lanes. */
-static lval interleaved(struct em *em, lval a, lval b, uint32_t size)
+static lreg interleaved(struct em *em, lreg a, lreg b, uint32_t size)
 {
     uint32_t n = lf_type(em->f, a).lanes;
     uint8_t from[256];
@@ -40,7 +40,7 @@ static lval interleaved(struct em *em, lval a, lval b, uint32_t size)
 }
 
 /* A scalar group for all lanes. */
-static lval for_lanes(struct em *em, lval v, uint32_t lanes)
+static lreg for_lanes(struct em *em, lreg v, uint32_t lanes)
 {
     struct ltype t = lf_type(em->f, v);
     struct ltype word = {ELEM_I32, 1};
@@ -75,7 +75,7 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
 
 /* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The groups
  * of weights are whole: zeros were written behind their end. */
-static bool load_whole(struct em *em, const struct group *g, lval *result)
+static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = &em->m->storage[g->v.i];
     if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
@@ -99,7 +99,7 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
     }
     if (em_expr_lanes(em, g->cond) || (lane && ex_truth(em->x, g->cond) != TRUE_))
         return false;
-    lval mask = lane ? lane->mask : (lval){0};
+    lreg mask = lane ? lane->mask : (lreg){0};
     uint32_t lanes = lane ? lane->lanes : 1, n_in = 2;
     if (mask.i) { /* of lanes -> of elements */
         uint8_t from[256];
@@ -109,19 +109,19 @@ static bool load_whole(struct em *em, const struct group *g, lval *result)
     } else if (ex_truth(em->x, g->cond) != TRUE_) {
         mask = em_splat(em, em_cond(em, g->cond), g->size);
     }
-    lval in[3] = {em_buffer(em, g->v), em_index(em, rest), mask};
+    lreg in[3] = {em_buffer(em, g->v), em_index(em, rest), mask};
     n_in += mask.i != 0;
     *result = em_op(em, L_LOAD, (struct ltype){value_type(em->g, g->v)->elem, lanes * g->size}, in, n_in);
     return true;
 }
 
 /* Element j of the group, as memory holds it; zero where it is not wanted. */
-static lval element(struct em *em, const struct group *g, uint32_t j)
+static lreg element(struct em *em, const struct group *g, uint32_t j)
 {
     enum elem e = value_type(em->g, g->v)->elem;
     expr_id idx[RANK_MAX];
     point_at(em, g, j, idx);
-    lval v = em_value(em, g->v, idx, g->cond);
+    lreg v = em_value(em, g->v, idx, g->cond);
     struct ltype t = lf_type(em->f, v);
     if (t.elem != e)
         v = em_op(em, L_CONVERT, (struct ltype){e, t.lanes}, &v, 1);
@@ -130,15 +130,15 @@ static lval element(struct em *em, const struct group *g, uint32_t j)
     return em_select(em, em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0));
 }
 
-static lval put_together(struct em *em, const struct group *g)
+static lreg put_together(struct em *em, const struct group *g)
 {
     enum elem e = value_type(em->g, g->v)->elem;
-    lval part[4];
+    lreg part[4];
     for (uint32_t j = 0; j < g->size; j++)
         part[j] = j < g->valid ? element(em, g, j) : em_const(em, e, 1, 0, 0);
     em_unify(em, part, g->size);
     if (lf_type(em->f, part[0]).lanes == 1) {
-        lval v = em_const(em, e, g->size, 0, 0);
+        lreg v = em_const(em, e, g->size, 0, 0);
         for (uint32_t j = 0; j < g->valid; j++)
             v = inserted(em, v, part[j], j);
         return v;
@@ -150,10 +150,10 @@ static lval put_together(struct em *em, const struct group *g)
 }
 
 /* The groups of v for `lanes` lanes; equal questions get the same register. */
-static lval group_value(struct em *em, const struct group *g)
+static lreg group_value(struct em *em, const struct group *g)
 {
     uint32_t group = 8 * g->lanes + g->valid; /* valid is at least 1 and at most 4 */
-    lval v = em_recall(em, g->v, g->idx, g->cond, group);
+    lreg v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
     if (!load_whole(em, g, &v))
@@ -165,7 +165,7 @@ static lval group_value(struct em *em, const struct group *g)
 }
 
 void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b,
-                  lval in[2])
+                  lreg in[2])
 {
     for (int o = 0; o < 2; o++) {
         struct group g = {.v = n->in[o],

@@ -7,12 +7,12 @@
 
 /* ---- statements ------------------------------------------------------------------------------------------ */
 
-static int depth_of(const struct em *em, lval v)
+static int depth_of(const struct em *em, lreg v)
 {
     return v.i < em->depth.n ? em->depth.data[v.i] : 0;
 }
 
-void em_set_depth(struct em *em, lval v, int depth)
+void em_set_depth(struct em *em, lreg v, int depth)
 {
     while (em->depth.n <= v.i) {
         VEC_PUSH(em->arena, &em->depth, 0);
@@ -22,13 +22,13 @@ void em_set_depth(struct em *em, lval v, int depth)
     em->home.data[v.i] = em->level[depth];
 }
 
-bool em_visible(const struct em *em, lval v)
+bool em_visible(const struct em *em, lreg v)
 {
     int depth = depth_of(em, v);
     return depth == 0 || (depth <= em->top && em->level[depth].i == em->home.data[v.i].i);
 }
 
-int em_depth(const struct em *em, const lval *in, uint32_t n)
+int em_depth(const struct em *em, const lreg *in, uint32_t n)
 {
     int depth = em->floor;
     for (uint32_t i = 0; i < n; i++)
@@ -37,22 +37,22 @@ int em_depth(const struct em *em, const lval *in, uint32_t n)
     return depth;
 }
 
-lval em_op(struct em *em, enum lop op, struct ltype type, const lval *in, uint32_t n)
+lreg em_op(struct em *em, enum lop op, struct ltype type, const lreg *in, uint32_t n)
 {
     int depth = em_depth(em, in, n);
-    lval v = lf_op(em->f, em->level[depth], op, type, in, n);
+    lreg v = lf_op(em->f, em->level[depth], op, type, in, n);
     em_set_depth(em, v, depth);
     return v;
 }
 
-lval em_op1(struct em *em, enum lop op, lval a)
+lreg em_op1(struct em *em, enum lop op, lreg a)
 {
     return em_op(em, op, lf_type(em->f, a), &a, 1);
 }
 
-lval em_op2(struct em *em, enum lop op, lval a, lval b)
+lreg em_op2(struct em *em, enum lop op, lreg a, lreg b)
 {
-    lval in[2] = {a, b};
+    lreg in[2] = {a, b};
     em_unify(em, in, 2);
     struct ltype t = lf_type(em->f, in[0]);
     if (op == L_EQ || op == L_NE || op == L_LT || op == L_LE)
@@ -60,7 +60,7 @@ lval em_op2(struct em *em, enum lop op, lval a, lval b)
     return em_op(em, op, t, in, 2);
 }
 
-lval em_splat(struct em *em, lval v, uint32_t lanes)
+lreg em_splat(struct em *em, lreg v, uint32_t lanes)
 {
     struct ltype t = lf_type(em->f, v);
     if (lanes <= 1 || t.lanes == lanes)
@@ -69,7 +69,7 @@ lval em_splat(struct em *em, lval v, uint32_t lanes)
     return em_op(em, L_SPLAT, t, &v, 1);
 }
 
-void em_unify(struct em *em, lval *v, uint32_t n)
+void em_unify(struct em *em, lreg *v, uint32_t n)
 {
     uint32_t lanes = 1;
     for (uint32_t i = 0; i < n; i++)
@@ -79,20 +79,20 @@ void em_unify(struct em *em, lval *v, uint32_t n)
         v[i] = em_splat(em, v[i], lanes);
 }
 
-lval em_select(struct em *em, lval cond, lval a, lval b)
+lreg em_select(struct em *em, lreg cond, lreg a, lreg b)
 {
-    lval in[3] = {cond, a, b};
+    lreg in[3] = {cond, a, b};
     em_unify(em, in, 3);
     return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
 }
 
-lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
+lreg em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
 {
     struct em_const key = {e, lanes ? lanes : 1, f, elem_class(e) == 'F' ? 0 : i, {0}};
     struct em_const *slot = &em->consts[hash_bytes(&key, offsetof(struct em_const, v)) % COUNT_OF(em->consts)];
     if (slot->v.i && !memcmp(slot, &key, offsetof(struct em_const, v)))
         return slot->v;
-    lval v = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, key.lanes}, NULL, 0);
+    lreg v = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, key.lanes}, NULL, 0);
     *slot = key;
     slot->v = v;
     lf_last(em->f, em->level[0])->fimm = f;
@@ -100,11 +100,11 @@ lval em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
     return v;
 }
 
-void em_check(struct em *em, lval cond, int32_t code, uint32_t node, const char *text)
+void em_check(struct em *em, lreg cond, int32_t code, uint32_t node, const char *text)
 {
     int depth = em_depth(em, &cond, 1);
     struct lstmt *s = lf_stmt(em->f, em->level[depth > 1 ? depth : 1], L_CHECK);
-    s->in = lf_lvals(em->f, &cond, 1);
+    s->in = lf_lregs(em->f, &cond, 1);
     s->n_in = 1;
     s->imm = code;
     s->node = node;
@@ -128,15 +128,15 @@ static expr_id sym_fresh(struct em *em, int64_t lo, int64_t hi, struct em_sym in
     return ex_sym(em->x, info.sym);
 }
 
-expr_id em_lane(struct em *em, uint32_t lanes, lval mask)
+expr_id em_lane(struct em *em, uint32_t lanes, lreg mask)
 {
     return sym_fresh(em, 0, (int64_t)lanes - 1,
                      (struct em_sym){.depth = mask.i ? depth_of(em, mask) : 0, .lanes = lanes, .mask = mask});
 }
 
-lval em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
+lreg em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
 {
-    lval iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
+    lreg iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
     return em_op2(em, L_LT, iota, em_index(em, left));
 }
 
@@ -147,13 +147,13 @@ expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
     bool known = ex_is_const(em->x, left, &n);
     if (known && n == 1)
         return base;
-    lval mask = em_tail_mask(em, left, lanes);
+    lreg mask = em_tail_mask(em, left, lanes);
     expr_id lane = sym_fresh(em, 0, known ? n - 1 : (int64_t)lanes - 1,
                              (struct em_sym){.depth = depth_of(em, mask), .lanes = lanes, .mask = mask});
     return ex_add(em->x, base, lane);
 }
 
-expr_id em_bind(struct em *em, lval index, int64_t lo, int64_t hi)
+expr_id em_bind(struct em *em, lreg index, int64_t lo, int64_t hi)
 {
     uint32_t lanes = lf_type(em->f, index).lanes;
     return sym_fresh(
@@ -164,19 +164,19 @@ expr_id em_bind(struct em *em, lval index, int64_t lo, int64_t hi)
 
 expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
 {
-    lval v = em_index(em, e);
+    lreg v = em_index(em, e);
     return sym_fresh(em, lo, hi, (struct em_sym){.depth = em->top, .var = v});
 }
 
 /* ---- index expressions ------------------------------------------------------------------------------------------ */
 
-static lval index_memo(const struct em *em, expr_id e, uint32_t lanes)
+static lreg index_memo(const struct em *em, expr_id e, uint32_t lanes)
 {
     for (uint32_t i = em->index_memo.n; i > 0; i--)
         if (em->index_memo.data[i - 1].e.i == e.i && em->index_memo.data[i - 1].lanes == lanes &&
             em_visible(em, em->index_memo.data[i - 1].v))
             return em->index_memo.data[i - 1].v;
-    return (lval){0};
+    return (lreg){0};
 }
 
 uint32_t em_expr_lanes(const struct em *em, expr_id e)
@@ -187,7 +187,7 @@ uint32_t em_expr_lanes(const struct em *em, expr_id e)
     return 0;
 }
 
-static lval index_sym(struct em *em, sym_id s, uint32_t lanes)
+static lreg index_sym(struct em *em, sym_id s, uint32_t lanes)
 {
     struct em_sym *info = sym_info(em, s);
     if (!info) {   /* a shape or value symbol that collect() did not see */
@@ -201,21 +201,21 @@ static lval index_sym(struct em *em, sym_id s, uint32_t lanes)
         return info->var;
     if (lanes <= 1)
         return em_const(em, ELEM_I64, 1, 0, 0);
-    lval v = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
+    lreg v = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
     em_set_depth(em, v, 0);
     return v;
 }
 
-static lval index_sum(struct em *em, expr_id e, uint32_t lanes)
+static lreg index_sum(struct em *em, expr_id e, uint32_t lanes)
 {
-    lval sum = {0};
+    lreg sum = {0};
     int64_t c = ex_addend(em->x, e);
     uint32_t n = ex_n_args(em->x, e);
     /* Terms that depend on outer loops first, so that partial sums are hoisted: order by depth of the emitted term. */
-    lval term[64];
+    lreg term[64];
     uint32_t m = n < COUNT_OF(term) ? n : (uint32_t)COUNT_OF(term);
     for (uint32_t i = 0; i < n; i++) {
-        lval t = em_index_lanes(em, ex_arg(em->x, e, i), lanes);
+        lreg t = em_index_lanes(em, ex_arg(em->x, e, i), lanes);
         int64_t coef = ex_coef(em->x, e, i);
         if (coef != 1)
             t = em_op2(em, L_MUL, t, em_const(em, ELEM_I64, 1, 0, coef));
@@ -226,23 +226,23 @@ static lval index_sum(struct em *em, expr_id e, uint32_t lanes)
     }
     for (uint32_t i = 1; i < m; i++)
         for (uint32_t j = i; j > 0 && depth_of(em, term[j]) < depth_of(em, term[j - 1]); j--) {
-            lval t = term[j];
+            lreg t = term[j];
             term[j] = term[j - 1];
             term[j - 1] = t;
         }
     for (uint32_t i = 0; i < m; i++)
         sum = sum.i ? em_op2(em, L_ADD, sum, term[i]) : term[i];
     if (c != 0 || !sum.i) {
-        lval k = em_const(em, ELEM_I64, 1, 0, c);
+        lreg k = em_const(em, ELEM_I64, 1, 0, c);
         sum = sum.i ? em_op2(em, L_ADD, sum, k) : k;
     }
     return sum;
 }
 
-static lval index_new(struct em *em, expr_id e, uint32_t lanes)
+static lreg index_new(struct em *em, expr_id e, uint32_t lanes)
 {
     int64_t c;
-    lval a, b;
+    lreg a, b;
     if (ex_is_const(em->x, e, &c))
         return em_const(em, ELEM_I64, lanes, 0, c);
     switch (ex_kind(em->x, e)) {
@@ -254,7 +254,7 @@ static lval index_new(struct em *em, expr_id e, uint32_t lanes)
             a = em_op2(em, L_MUL, a, em_index_lanes(em, ex_arg(em->x, e, i), lanes));
         return a;
     case EX_SELECT: {
-        lval in[3] = {em_cond(em, ex_arg(em->x, e, 0)), em_index_lanes(em, ex_arg(em->x, e, 1), lanes),
+        lreg in[3] = {em_cond(em, ex_arg(em->x, e, 0)), em_index_lanes(em, ex_arg(em->x, e, 1), lanes),
                       em_index_lanes(em, ex_arg(em->x, e, 2), lanes)};
         em_unify(em, in + 1, 2);
         struct ltype t = lf_type(em->f, in[1]);
@@ -269,7 +269,7 @@ static lval index_new(struct em *em, expr_id e, uint32_t lanes)
     case EX_EQ:
     case EX_AND:
     case EX_NOT: {
-        lval p = em_cond(em, e);
+        lreg p = em_cond(em, e);
         struct ltype t = {ELEM_I64, lf_type(em->f, p).lanes};
         return em_splat(em, em_op(em, L_CONVERT, t, &p, 1), lanes);
     }
@@ -285,11 +285,11 @@ static lval index_new(struct em *em, expr_id e, uint32_t lanes)
     }
 }
 
-lval em_index_lanes(struct em *em, expr_id e, uint32_t lanes)
+lreg em_index_lanes(struct em *em, expr_id e, uint32_t lanes)
 {
     if (lanes > 1 && !em_expr_lanes(em, e))
         return em_splat(em, em_index_lanes(em, e, 1), lanes);
-    lval v = index_memo(em, e, lanes);
+    lreg v = index_memo(em, e, lanes);
     if (v.i)
         return v;
     v = em_splat(em, index_new(em, e, lanes), lanes);
@@ -297,12 +297,12 @@ lval em_index_lanes(struct em *em, expr_id e, uint32_t lanes)
     return v;
 }
 
-lval em_index(struct em *em, expr_id e)
+lreg em_index(struct em *em, expr_id e)
 {
     return em_index_lanes(em, e, 1);
 }
 
-lval em_cond(struct em *em, expr_id e)
+lreg em_cond(struct em *em, expr_id e)
 {
     int64_t c;
     uint32_t lanes = em_expr_lanes(em, e);
@@ -312,16 +312,16 @@ lval em_cond(struct em *em, expr_id e)
     if (kind == EX_NOT) {
         return em_op1(em, L_NOT, em_cond(em, ex_arg(em->x, e, 0)));
     } else if (kind == EX_AND) {
-        lval p = em_cond(em, ex_arg(em->x, e, 0));
+        lreg p = em_cond(em, ex_arg(em->x, e, 0));
         for (uint32_t i = 1; i < ex_n_args(em->x, e); i++)
             p = em_op2(em, L_AND, p, em_cond(em, ex_arg(em->x, e, i)));
         return p;
     } else if (kind == EX_LT || kind == EX_EQ) {
-        lval a = em_index_lanes(em, ex_arg(em->x, e, 0), lanes ? lanes : 1);
-        lval b = em_index_lanes(em, ex_arg(em->x, e, 1), lanes ? lanes : 1);
+        lreg a = em_index_lanes(em, ex_arg(em->x, e, 0), lanes ? lanes : 1);
+        lreg b = em_index_lanes(em, ex_arg(em->x, e, 1), lanes ? lanes : 1);
         return em_op2(em, kind == EX_LT ? L_LT : L_EQ, a, b);
     }
-    lval v = em_index_lanes(em, e, lanes ? lanes : 1);
+    lreg v = em_index_lanes(em, e, lanes ? lanes : 1);
     return em_op2(em, L_NE, v, em_const(em, ELEM_I64, 1, 0, 0));
 }
 
@@ -334,7 +334,7 @@ static void level_push(struct em *em, lblock b)
     em->level[++em->top] = b;
 }
 
-expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lval *inits,
+expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lreg *inits,
                      uint32_t n)
 {
     int64_t a, b;
@@ -371,7 +371,7 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
     return var;
 }
 
-void em_for_end(struct em *em, struct em_for *l, const lval *yields, lval *results)
+void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *results)
 {
     if (l->trivial) {
         if (l->n_carry)
@@ -380,21 +380,21 @@ void em_for_end(struct em *em, struct em_for *l, const lval *yields, lval *resul
     }
     if (l->n_carry) {
         struct lstmt *y = lf_stmt(em->f, em->level[em->top], L_YIELD);
-        y->in = lf_lvals(em->f, yields, l->n_carry);
+        y->in = lf_lregs(em->f, yields, l->n_carry);
         y->n_in = l->n_carry;
     }
     em->top = l->parent;
     em->floor = l->floor;
-    lval in[EM_POINTS + 2] = {em_index(em, l->lo), em_index(em, l->hi)};
+    lreg in[EM_POINTS + 2] = {em_index(em, l->lo), em_index(em, l->hi)};
     for (uint32_t i = 0; i < l->n_carry; i++) {
         in[i + 2] = l->inits[i];
         results[i] = lf_value(em->f, lf_type(em->f, l->inits[i]));
         em_set_depth(em, results[i], em->top);
     }
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_FOR);
-    s->in = lf_lvals(em->f, in, l->n_carry + 2);
+    s->in = lf_lregs(em->f, in, l->n_carry + 2);
     s->n_in = l->n_carry + 2;
-    s->out = l->n_carry ? lf_lvals(em->f, results, l->n_carry) : NULL;
+    s->out = l->n_carry ? lf_lregs(em->f, results, l->n_carry) : NULL;
     s->n_out = l->n_carry;
     s->imm = l->step;
     s->block[0] = l->body;
@@ -419,14 +419,14 @@ expr_id em_parallel_begin(struct em *em, struct em_for *l, expr_id count)
 void em_parallel_end(struct em *em, struct em_for *l)
 {
     em->top = l->parent;
-    lval in[2] = {em_index(em, l->lo), em_index(em, l->hi)};
+    lreg in[2] = {em_index(em, l->lo), em_index(em, l->hi)};
     struct lstmt *s = lf_stmt(em->f, em->level[0], L_PARALLEL);
-    s->in = lf_lvals(em->f, in, 2);
+    s->in = lf_lregs(em->f, in, 2);
     s->n_in = 2;
     s->block[0] = l->body;
 }
 
-void em_if_begin(struct em *em, struct em_if *l, lval cond)
+void em_if_begin(struct em *em, struct em_if *l, lreg cond)
 {
     l->block = lf_block(em->f);
     l->parent = em->top;
@@ -441,7 +441,7 @@ void em_if_end(struct em *em, struct em_if *l)
     em->top = l->parent;
     em->floor = l->floor;
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_IF);
-    s->in = lf_lvals(em->f, &l->cond, 1);
+    s->in = lf_lregs(em->f, &l->cond, 1);
     s->n_in = 1;
     s->block[0] = l->block;
 }
@@ -575,7 +575,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
     collect(em);
     for (uint32_t i = 0; i < em->args.n; i++) {
         struct karg a = em->args.data[i];
-        lval v;
+        lreg v;
         if (a.value.i) {
             bool out = false;
             for (uint32_t j = 0; j < k->outs.n; j++)
@@ -588,30 +588,30 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
             v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
             VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
         }
-        VEC_PUSH(em->arena, &em->arg_lval, v);
+        VEC_PUSH(em->arena, &em->arg_lreg, v);
     }
     em_locals_begin(em);
     return true;
 }
 
-lval em_buffer(struct em *em, value_id v)
+lreg em_buffer(struct em *em, value_id v)
 {
     for (uint32_t i = 0; i < em->args.n; i++)
         if (em->args.data[i].value.i == v.i)
-            return em->arg_lval.data[i];
+            return em->arg_lreg.data[i];
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s: value %u is not an argument", em->f->name, v.i);
-    return (lval){1};
+    return (lreg){1};
 }
 
-lval em_prepared(struct em *em)
+lreg em_prepared(struct em *em)
 {
     for (uint32_t i = 0; i < em->args.n; i++)
         if (em->args.data[i].prepared)
-            return em->arg_lval.data[i];
+            return em->arg_lreg.data[i];
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
-    return (lval){1};
+    return (lreg){1};
 }
 
 /* Does the kernel compute the node that is to come out wrong? */

@@ -15,10 +15,10 @@ enum { EM_LEVELS = 48, EM_POINTS = 64, AHEAD_MOST = 4 };
 struct em_sym {
     sym_id sym;
     int depth;
-    lval var;                /* scalar index, or the vector of indices (vector) */
+    lreg var;                /* scalar index, or the vector of indices (vector) */
     uint32_t lanes;          /* 0: scalar */
     bool vector;             /* var holds an arbitrary vector (a gathered index) */
-    lval mask;               /* lanes that exist; {0}: all */
+    lreg mask;               /* lanes that exist; {0}: all */
 };
 struct em_memo {
     uint64_t key;
@@ -26,14 +26,14 @@ struct em_memo {
     expr_id *idx;
     expr_id cond;
     uint32_t group;
-    lval result;
+    lreg result;
 };
 struct em_const {
     enum elem elem;
     uint32_t lanes;
     double f;
     int64_t i;
-    lval v;
+    lreg v;
 };
 struct em_point {
     const expr_id *idx;
@@ -62,28 +62,28 @@ struct em {
     lblock level[EM_LEVELS];
     int top; /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
-    VEC(int) depth; /* by lval.i */
-    VEC(lblock) home; /* by lval.i: the block that defines it; {0}: the body */
+    VEC(int) depth; /* by lreg.i */
+    VEC(lblock) home; /* by lreg.i: the block that defines it; {0}: the body */
     int floor; /* level of the innermost open conditional: nothing moves out of it */
     struct em_memo *memo; /* open addressing */
     uint32_t memo_cap, memo_n;
     VEC(struct em_index_memo {
         expr_id e;
         uint32_t lanes;
-        lval v;
+        lreg v;
     })
     index_memo;
     struct em_const consts[128]; /* a cache by hash: constants are placed at level 0 */
     VEC(struct karg) args;
-    VEC(lval) arg_lval;
+    VEC(lreg) arg_lreg;
     value_id anchor; /* while the epilogue of one point is evaluated: the anchor's result ... */
-    lval anchor_value; /* ... and its value there */
+    lreg anchor_value; /* ... and its value there */
     expr_id cond; /* of the elementwise value at hand: where it is wanted at all ... */
     struct em_point at; /* ... and its point */
     struct em_ahead ahead; /* while a contraction's points are emitted */
     struct em_local *locals; /* one for each of the kernel's locals (emit/local.c) */
     struct { /* of kernel.form.staged, from em_stage_fill or em_stage_rows on */
-        lval buffer;
+        lreg buffer;
         struct storage storage;
         int level;
         int64_t most;
@@ -99,29 +99,29 @@ bool em_begin(struct em *, const struct site *, const struct schedule *, const c
 bool em_finish(struct em *); /* verifies, prints into kernel.text */
 
 /* statements with depth */
-lval em_op(struct em *, enum lop, struct ltype, const lval *in, uint32_t n);
-lval em_op1(struct em *, enum lop, lval);
-lval em_op2(struct em *, enum lop, lval, lval);
-lval em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
-int em_depth(const struct em *, const lval *, uint32_t n); /* level at which a statement over these is placed */
-void em_set_depth(struct em *, lval, int depth); /* defined in the block now open at that level */
-bool em_visible(const struct em *, lval); /* its block is still open */
-lval em_splat(struct em *, lval, uint32_t lanes); /* no-op when it has them */
-void em_unify(struct em *, lval *v, uint32_t n); /* splats scalars to the widest */
-lval em_select(struct em *, lval cond, lval a, lval b); /* cond ? a : b, lane by lane */
-lval em_shuffle(struct em *, lval a, lval b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
-void em_check(struct em *, lval cond, int32_t code, uint32_t node, const char *text);
+lreg em_op(struct em *, enum lop, struct ltype, const lreg *in, uint32_t n);
+lreg em_op1(struct em *, enum lop, lreg);
+lreg em_op2(struct em *, enum lop, lreg, lreg);
+lreg em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
+int em_depth(const struct em *, const lreg *, uint32_t n); /* level at which a statement over these is placed */
+void em_set_depth(struct em *, lreg, int depth); /* defined in the block now open at that level */
+bool em_visible(const struct em *, lreg); /* its block is still open */
+lreg em_splat(struct em *, lreg, uint32_t lanes); /* no-op when it has them */
+void em_unify(struct em *, lreg *v, uint32_t n); /* splats scalars to the widest */
+lreg em_select(struct em *, lreg cond, lreg a, lreg b); /* cond ? a : b, lane by lane */
+lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
+void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */
-lval em_index(struct em *, expr_id); /* lanes count as 0 */
-lval em_index_lanes(struct em *, expr_id, uint32_t lanes);
-lval em_cond(struct em *, expr_id); /* bool, or boolxN when it depends on a lane */
+lreg em_index(struct em *, expr_id); /* lanes count as 0 */
+lreg em_index_lanes(struct em *, expr_id, uint32_t lanes);
+lreg em_cond(struct em *, expr_id); /* bool, or boolxN when it depends on a lane */
 uint32_t em_expr_lanes(const struct em *, expr_id); /* 0: scalar */
-expr_id em_lane(struct em *, uint32_t lanes, lval mask); /* a fresh lane symbol */
+expr_id em_lane(struct em *, uint32_t lanes, lreg mask); /* a fresh lane symbol */
 /* base + lane for the last `left` < lanes points of a dim: masked, or a scalar when there is but one. */
 expr_id em_tail(struct em *, expr_id base, expr_id left, uint32_t lanes);
-lval em_tail_mask(struct em *, expr_id left, uint32_t lanes);
-expr_id em_bind(struct em *, lval index, int64_t lo, int64_t hi); /* a symbol for a computed index */
+lreg em_tail_mask(struct em *, expr_id left, uint32_t lanes);
+expr_id em_bind(struct em *, lreg index, int64_t lo, int64_t hi); /* a symbol for a computed index */
 
 /* loops */
 struct em_for {
@@ -130,20 +130,20 @@ struct em_for {
     int parent, floor; /* levels outside */
     expr_id lo, hi;
     int64_t step;
-    lval var, inits[EM_POINTS], params[EM_POINTS];
+    lreg var, inits[EM_POINTS], params[EM_POINTS];
     bool trivial; /* one trip: no loop is made */
 };
 /* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried values. */
-expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lval *inits, uint32_t n);
-void em_for_end(struct em *, struct em_for *, const lval *yields, lval *results);
+expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lreg *inits, uint32_t n);
+void em_for_end(struct em *, struct em_for *, const lreg *yields, lreg *results);
 expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
 void em_parallel_end(struct em *, struct em_for *);
 struct em_if {
     lblock block;
     int parent, floor;
-    lval cond;
+    lreg cond;
 };
-void em_if_begin(struct em *, struct em_if *, lval cond);
+void em_if_begin(struct em *, struct em_if *, lreg cond);
 void em_if_end(struct em *, struct em_if *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
@@ -159,29 +159,29 @@ void em_weave_next(struct em *, struct em_weave *);
 void em_weave_end(struct em *, struct em_weave *, uint32_t most); /* so many at a time */
 
 /* values */
-lval em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
-lval em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from what was kept */
-lval em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
-lval em_load_memory(struct em *, value_id, const expr_id *idx); /* as memory has it ... */
-lval em_to_register(struct em *, lval, enum elem); /* ... and as registers do */
-lval em_load_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);
-void em_store_at(struct em *, lval buffer, const struct storage *, enum elem, const expr_id *idx, lval);
-void em_store(struct em *, value_id, const expr_id *idx, lval);
-void em_store_out(struct em *, const expr_id *idx, lval); /* at a point of the kernel's domain */
+lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
+lreg em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from what was kept */
+lreg em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
+lreg em_load_memory(struct em *, value_id, const expr_id *idx); /* as memory has it ... */
+lreg em_to_register(struct em *, lreg, enum elem); /* ... and as registers do */
+lreg em_load_at(struct em *, lreg buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);
+void em_store_at(struct em *, lreg buffer, const struct storage *, enum elem, const expr_id *idx, lreg);
+void em_store(struct em *, value_id, const expr_id *idx, lreg);
+void em_store_out(struct em *, const expr_id *idx, lreg); /* at a point of the kernel's domain */
 void em_prefetch_out(struct em *, const expr_id *idx); /* prefetches the line where that will be, to L2 */
-lval em_map(struct em *, const struct node *, const lval *in); /* scalar function on registers */
+lreg em_map(struct em *, const struct node *, const lreg *in); /* scalar function on registers */
 expr_id em_bytes(struct em *, value_id,
                  const expr_id *idx); /* the address of an element in bytes, as em_prefetch takes it */
-void em_prefetch(struct em *, enum lop near_or_far, lval buffer,
+void em_prefetch(struct em *, enum lop near_or_far, lreg buffer,
                  expr_id bytes); /* L_PREFETCH or L_PREFETCH2, here and now */
-lval em_buffer(struct em *, value_id);
+lreg em_buffer(struct em *, value_id);
 
 /* values kept for the length of a row */
 void em_locals_begin(struct em *);
 bool em_local_ride(struct em *, value_id, const int64_t *axes, uint32_t n_axes);
 bool em_local_rides(struct em *, value_id);
 void em_local_ride_end(struct em *, value_id);
-bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lval *result);
+bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lreg *result);
 
 /* The operand that the kernel computes for itself (emit/stage.c): its points first .. first + count - 1 (at most `most`) of the
  * image that `point` names, all channels, are in scratch from here on, and em_value reads them there. Points of an image
@@ -191,29 +191,29 @@ void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id cou
  * NULL: all. */
 void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
                    const expr_id *channels);
-lval em_stage_value(struct em *, const expr_id *idx, expr_id cond);
+lreg em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have theirs. */
 void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
  * ended before one that loads is opened. */
-lval em_scratch(struct em *, enum elem, int64_t elements);
-lval em_prepared(struct em *); /* the kernel's open-time constant */
-lval em_scratch_load(struct em *, lval buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
-void em_scratch_store(struct em *, lval buffer, expr_id element, lval);
+lreg em_scratch(struct em *, enum elem, int64_t elements);
+lreg em_prepared(struct em *); /* the kernel's open-time constant */
+lreg em_scratch_load(struct em *, lreg buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
+void em_scratch_store(struct em *, lreg buffer, expr_id element, lreg);
 
 /* An index that memory holds, as a symbol: negative ones count from the end, out of range fails the run. */
-expr_id em_loaded_index(struct em *, const struct node *, lval index, struct em_point of_index, expr_id dim,
+expr_id em_loaded_index(struct em *, const struct node *, lreg index, struct em_point of_index, expr_id dim,
                         expr_id cond);
 /* Which lanes of a point exist, where a tail leaves some out; {0}: all. */
-lval em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
+lreg em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
-lval em_load_fresh(struct em *, value_id, const expr_id *idx);
+lreg em_load_fresh(struct em *, value_id, const expr_id *idx);
 
 /* What was computed before for this value, point and condition and is still visible; {0}: nothing. group 0: the element there, else any
  * number that says what of the elements from there on (emit/dot.c). */
-lval em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
-void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lval);
+lreg em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
+void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lreg);
 /* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o], of
  * which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
 struct em_group {
@@ -222,12 +222,12 @@ struct em_group {
     uint32_t size, valid, lanes;
 };
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
-                  lval in[2]);
+                  lreg in[2]);
 
 /* reductions: the anchor's value at n points at once, sharing what they share */
-void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lval *acc);
+void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lreg *acc);
 /* one point, lanes along the innermost reduced dim when that is where memory is contiguous */
-lval em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
+lreg em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
 enum lop em_monoid(const char *monoid, enum elem);
 /* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
  * even with the number of results rounded up to a multiple of `tile`? */

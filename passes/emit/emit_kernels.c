@@ -37,7 +37,7 @@ expr_id em_vector_lanes(struct em *em, expr_id n, uint32_t lanes, expr_id vector
 {
     expr_id base = ex_mulc(em->x, vector, lanes);
     bool whole = ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, lanes)), 0);
-    lval mask = whole ? (lval){0} : em_tail_mask(em, ex_sub(em->x, n, base), lanes);
+    lreg mask = whole ? (lreg){0} : em_tail_mask(em, ex_sub(em->x, n, base), lanes);
     return ex_add(em->x, base, em_lane(em, lanes, mask));
 }
 
@@ -49,7 +49,7 @@ void em_vectors(struct em *em, expr_id first, expr_id n, uint32_t lanes, vector_
     if (!ex_is_const(em->x, full, &c) || c > 0) {
         struct em_for l;
         expr_id t = em_for_begin(em, &l, zero, full, 1, NULL, 0);
-        fn(em, user, ex_add(em->x, first, ex_add(em->x, ex_mulc(em->x, t, lanes), em_lane(em, lanes, (lval){0}))));
+        fn(em, user, ex_add(em->x, first, ex_add(em->x, ex_mulc(em->x, t, lanes), em_lane(em, lanes, (lreg){0}))));
         em_for_end(em, &l, NULL, NULL);
     }
     if (ex_is(em->x, rest, 0))

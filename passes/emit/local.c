@@ -10,7 +10,7 @@ struct em_local {
     value_id value;
     uint32_t inner; /* dims that address the buffer; the others are the row */
     struct storage storage;
-    lval buffer;
+    lreg buffer;
     bool filling, full;
     bool riding; /* the reduction at hand passes every point once, and stores what it computes */
     bool partial; /* ... but some of its points only under a condition */
@@ -67,7 +67,7 @@ static int row_depth(const struct em *em, const struct em_local *l, const expr_i
 
 static void fill_point(struct em *em, struct em_local *l, expr_id *idx)
 {
-    lval v = em_compute(em, l->value, idx, ex_const(em->x, 1));
+    lreg v = em_compute(em, l->value, idx, ex_const(em->x, 1));
     em_store_at(em, l->buffer, &l->storage, lf_type(em->f, l->buffer).elem, idx, v);
 }
 
@@ -92,7 +92,7 @@ static void fill_loops(struct em *em, struct em_local *l, int32_t d, int32_t las
     ex_is_const(em->x, t->dims[d], &n);
     if (n / lanes) {
         expr_id i = em_for_begin(em, &loop, zero, ex_const(em->x, n / lanes), 1, NULL, 0);
-        idx[d] = ex_add(em->x, ex_mulc(em->x, i, lanes), em_lane(em, lanes, (lval){0}));
+        idx[d] = ex_add(em->x, ex_mulc(em->x, i, lanes), em_lane(em, lanes, (lreg){0}));
         fill_point(em, l, idx);
         em_for_end(em, &loop, NULL, NULL);
     }
@@ -170,11 +170,11 @@ void em_local_ride_end(struct em *em, value_id v)
     l->full = !l->partial;
 }
 
-static lval ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id cond)
+static lreg ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id cond)
 {
     l->partial |= ex_truth(em->x, cond) != TRUE_;
     l->filling = true; /* the value itself, not from the buffer */
-    lval v = em_compute(em, l->value, idx, cond);
+    lreg v = em_compute(em, l->value, idx, cond);
     l->filling = false;
     memcpy(l->row, idx, (size_t)l->storage.rank * sizeof *idx);
     em_store_at(em, l->buffer, &l->storage, lf_type(em->f, l->buffer).elem, idx, v);
@@ -182,7 +182,7 @@ static lval ride(struct em *em, struct em_local *l, const expr_id *idx, expr_id 
 }
 
 /* Is v one of them, and can it be had from its buffer at this point? */
-bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond, lval *result)
+bool em_local_value(struct em *em, value_id v, const expr_id *idx, expr_id cond, lreg *result)
 {
     struct em_local *l = local_of(em, v);
     if (!l || l->filling)

@@ -2,9 +2,9 @@
  * the table; the rest are short functions; transcendentals are ir/loop/math/math.c. */
 #include "passes/emit/emit.h"
 
-typedef lval map_fn(struct em *, const struct node *, const lval *in, struct ltype);
+typedef lreg map_fn(struct em *, const struct node *, const lreg *in, struct ltype);
 
-static lval f_const(struct em *em, struct ltype t, double f)
+static lreg f_const(struct em *em, struct ltype t, double f)
 {
     return em_const(em, t.elem, t.lanes, f, (int64_t)f);
 }
@@ -14,10 +14,10 @@ static bool is_float(struct ltype t)
     return t.elem == ELEM_F32 || t.elem == ELEM_F64;
 }
 
-static lval map_math(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_math(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     bool wide = !is_float(t);
-    lval x[2] = {in[0], n->n_in > 1 ? in[1] : (lval){0}};
+    lreg x[2] = {in[0], n->n_in > 1 ? in[1] : (lreg){0}};
     struct ltype mt = t;
     if (wide) {
         mt.elem = ELEM_F64;
@@ -25,7 +25,7 @@ static lval map_math(struct em *em, const struct node *n, const lval *in, struct
             x[k] = em_op(em, L_CONVERT, mt, &x[k], 1);
     }
     int depth = em_depth(em, x, n->n_in);
-    lval r = lf_math(em->f, em->level[depth], n->op, mt, x, n->n_in);
+    lreg r = lf_math(em->f, em->level[depth], n->op, mt, x, n->n_in);
     if (!r.i) {
         em->failed = true;
         error_internal(em->m->ctx, n->src, "%s of %s has no expansion", op_name(n->op), elem_name(t.elem));
@@ -37,9 +37,9 @@ static lval map_math(struct em *em, const struct node *n, const lval *in, struct
 
 /* Integer powers wrap: squares and products over the exponent's bits, straight on for small constant exponents. Negative
  * ones give 0 but for bases 1 and -1. */
-static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
+static lreg int_power_const(struct em *em, lreg base, int64_t e, struct ltype t)
 {
-    lval r = em_const(em, t.elem, t.lanes, 1, 1);
+    lreg r = em_const(em, t.elem, t.lanes, 1, 1);
     for (bool first = true; e > 0; e >>= 1) {
         if (e & 1) {
             r = first ? base : em_op2(em, L_MUL, r, base);
@@ -51,24 +51,24 @@ static lval int_power_const(struct em *em, lval base, int64_t e, struct ltype t)
     return r;
 }
 
-static lval int_power(struct em *em, lval base, lval e, struct ltype t)
+static lreg int_power(struct em *em, lreg base, lreg e, struct ltype t)
 {
-    lval one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0),
+    lreg one = em_const(em, t.elem, t.lanes, 1, 1), zero = em_const(em, t.elem, t.lanes, 0, 0),
          carry[3] = {one, base, e}, out[3];
     struct em_for l;
     em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, elem_bits(t.elem)), 1, carry, 3);
-    lval odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
+    lreg odd = em_op2(em, L_EQ, em_op2(em, L_AND, l.params[2], one), one);
     carry[0] = em_select(em, odd, em_op2(em, L_MUL, l.params[0], l.params[1]), l.params[0]);
     carry[1] = em_op2(em, L_MUL, l.params[1], l.params[1]);
     carry[2] = em_op2(em, L_SHR, l.params[2], one);
     em_for_end(em, &l, carry, out);
     if (elem_class(t.elem) == 'U')
         return out[0];
-    lval unit = em_op2(em, L_EQ, em_op1(em, L_ABS, base), one);
+    lreg unit = em_op2(em, L_EQ, em_op1(em, L_ABS, base), one);
     return em_select(em, em_op2(em, L_LT, e, zero), em_select(em, unit, out[0], zero), out[0]);
 }
 
-static lval map_pow(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_pow(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     int64_t e = -1;
     if (is_float(t))
@@ -78,35 +78,35 @@ static lval map_pow(struct em *em, const struct node *n, const lval *in, struct 
     return int_power(em, in[0], in[1], t);
 }
 
-static lval map_sign(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_sign(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     (void)n;
-    lval zero = f_const(em, t, 0), one = f_const(em, t, 1);
-    lval pos = em_op2(em, L_LT, zero, in[0]);
+    lreg zero = f_const(em, t, 0), one = f_const(em, t, 1);
+    lreg pos = em_op2(em, L_LT, zero, in[0]);
     if (elem_class(t.elem) == 'U')
         return em_select(em, pos, one, zero);
-    lval r = em_select(em, pos, one, em_select(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
+    lreg r = em_select(em, pos, one, em_select(em, em_op2(em, L_LT, in[0], zero), f_const(em, t, -1), zero));
     return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r; /* NaN stays */
 }
 
-static lval map_isnan(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_isnan(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     (void)n;
     (void)t;
     return em_op2(em, L_NE, in[0], in[0]);
 }
 
-static lval map_isinf(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_isinf(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     (void)n;
     return em_op2(em, L_EQ, em_op1(em, L_ABS, in[0]), f_const(em, t, __builtin_inf()));
 }
 
 /* Lanes past the end of a row hold zeros: they must not fail a divisor check. */
-static lval divisor_checked(struct em *em, const struct node *n, lval d, struct ltype t)
+static lreg divisor_checked(struct em *em, const struct node *n, lreg d, struct ltype t)
 {
-    lval ok = em_op2(em, L_NE, d, em_const(em, t.elem, 1, 0, 0));
-    lval valid = ok, live = {0};
+    lreg ok = em_op2(em, L_NE, d, em_const(em, t.elem, 1, 0, 0));
+    lreg valid = ok, live = {0};
     if (t.lanes > 1)
         live = em_lanes_live(em, em->at.idx, em->at.rank);
     if (live.i)
@@ -117,48 +117,48 @@ static lval divisor_checked(struct em *em, const struct node *n, lval d, struct 
     return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
 }
 
-static lval map_div(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_div(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     if (is_float(t))
         return em_op2(em, L_DIV, in[0], in[1]);
     return em_op2(em, L_DIV, in[0], divisor_checked(em, n, in[1], t));
 }
 
-static lval map_rem(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_rem(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
-    lval d = is_float(t) ? in[1] : divisor_checked(em, n, in[1], t);
+    lreg d = is_float(t) ? in[1] : divisor_checked(em, n, in[1], t);
     return em_op2(em, L_REM, in[0], d);
 }
 
 /* Remainder with the divisor's sign: the truncated one, moved by a divisor where the signs differ. */
-static lval map_mod(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_mod(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
-    lval r = map_rem(em, n, in, t);
+    lreg r = map_rem(em, n, in, t);
     if (elem_class(t.elem) == 'U')
         return r;
-    lval zero = em_const(em, t.elem, t.lanes, 0, 0);
-    lval differ = em_op2(em, L_XOR, em_op2(em, L_LT, r, zero), em_op2(em, L_LT, in[1], zero));
-    lval move = em_op2(em, L_AND, differ, em_op2(em, L_NE, r, zero));
+    lreg zero = em_const(em, t.elem, t.lanes, 0, 0);
+    lreg differ = em_op2(em, L_XOR, em_op2(em, L_LT, r, zero), em_op2(em, L_LT, in[1], zero));
+    lreg move = em_op2(em, L_AND, differ, em_op2(em, L_NE, r, zero));
     return em_select(em, move, em_op2(em, L_ADD, r, in[1]), r);
 }
 
-static lval map_select(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_select(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     (void)n;
     (void)t;
     return em_select(em, in[0], in[1], in[2]);
 }
 
-static lval map_convert(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_convert(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     enum elem to = value_type(em->g, n->out[0])->elem;
-    lval v = in[0];
+    lreg v = in[0];
     (void)t;
     if (register_elem(to) == to && lf_type(em->f, v).elem == to)
         return v;
     uint32_t lanes = lf_type(em->f, v).lanes;
     int64_t saturate = node_int(n, "saturate", 1);
-    lval r = em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
+    lreg r = em_op(em, L_CONVERT, (struct ltype){to, lanes}, &v, 1);
     struct lstmt *s = lf_last(em->f, em->level[em_depth(em, &r, 1)]);
     s->imm = saturate;
     const char *round = node_str(n, "round", "even");
@@ -167,10 +167,10 @@ static lval map_convert(struct em *em, const struct node *n, const lval *in, str
     return r;
 }
 
-static lval map_bitcast(struct em *em, const struct node *n, const lval *in, struct ltype t)
+static lreg map_bitcast(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {
     enum elem from = value_type(em->g, n->in[0])->elem, to = value_type(em->g, n->out[0])->elem;
-    lval v = in[0];
+    lreg v = in[0];
     (void)t;
     uint32_t lanes = lf_type(em->f, v).lanes;
     if (register_elem(from) != from)
@@ -197,7 +197,7 @@ static const struct map_row rows[OP_COUNT] = {
 };
 
 /* Small floats are kept as f32 in registers, but rounded at every node's result (docs/numerics.md). */
-static lval round_to(struct em *em, lval v, enum elem e)
+static lreg round_to(struct em *em, lreg v, enum elem e)
 {
     enum elem reg = register_elem(e);
     if (reg == e)
@@ -208,16 +208,16 @@ static lval round_to(struct em *em, lval v, enum elem e)
     return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
 }
 
-lval em_map(struct em *em, const struct node *n, const lval *operands)
+lreg em_map(struct em *em, const struct node *n, const lreg *operands)
 {
-    lval in[3] = {{0}};
+    lreg in[3] = {{0}};
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
         in[k] = operands[k];
     em_unify(em, in, n->n_in < 3 ? n->n_in : 3);
     struct ltype t = lf_type(em->f, in[0]);
     const struct map_row *row = &rows[n->op];
     enum elem out = value_type(em->g, n->out[0])->elem;
-    lval r;
+    lreg r;
     if (row->fn) {
         r = row->fn(em, n, in, t);
     } else {

@@ -33,7 +33,7 @@ static int64_t int_extreme(enum elem e, bool max)
     return max ? top : -top - 1;
 }
 
-lval reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, uint32_t lanes)
+lreg reduction_identity(struct em *em, enum lop op, enum elem acc, enum elem e, uint32_t lanes)
 {
     bool fl = elem_class(acc) == 'F';
     switch (op) {
@@ -69,7 +69,7 @@ static void unroll_dims(struct em *em, struct reduction *r)
 
 /* ---- the loops -------------------------------------------------------------------------------------------------------- */
 
-static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc);
+static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc);
 
 /* A piece of one dim's loop: indices (base + i) * every + first for i in [0, n). */
 struct run {
@@ -85,7 +85,7 @@ struct range_step {
     struct run run;
 };
 
-static void range_step(void *user, expr_id i, lval *acc)
+static void range_step(void *user, expr_id i, lreg *acc)
 {
     const struct range_step *s = user;
     struct exprs *x = s->em->x;
@@ -93,13 +93,13 @@ static void range_step(void *user, expr_id i, lval *acc)
     nest(s->em, s->r, s->d + 1, s->k, acc);
 }
 
-static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, struct run run, expr_id n)
+static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, struct run run, expr_id n)
 {
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});
 }
 
 /* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */
-static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *acc, expr_id base, int64_t extent,
+static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *acc, expr_id base, int64_t extent,
                         bool unroll)
 {
     uint32_t d = r->n_dims - 1;
@@ -113,7 +113,7 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *ac
     } else if (whole) {
         struct em_for l;
         expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
-        lval inner[EM_POINTS];
+        lreg inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         k[d] = ex_add(em->x, base, ex_mulc(em->x, i, r->group));
         reduction_step(em, r, k, inner);
@@ -127,7 +127,7 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lval *ac
 }
 
 /* The innermost dim by groups: over the blocks in which it is stored, or in one run. */
-static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *acc)
+static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
 {
     const struct rdim *dim = &r->dim[r->n_dims - 1];
     expr_id zero = ex_const(em->x, 0);
@@ -139,7 +139,7 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lval *a
     }
     struct em_for l;
     expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), 1, acc, r->n_acc);
-    lval inner[EM_POINTS];
+    lreg inner[EM_POINTS];
     memcpy(inner, l.params, r->n_acc * sizeof *inner);
     nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, true);
     em_for_end(em, &l, inner, acc);
@@ -180,7 +180,7 @@ static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
 
 /* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
  * rest. */
-static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, int64_t n, int64_t every,
+static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, int64_t n, int64_t every,
                         int64_t first)
 {
     const struct channel_order *o = &r->dim[d].order;
@@ -194,7 +194,7 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
     if (whole) {
         struct em_for l;
         expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
-        lval inner[EM_POINTS];
+        lreg inner[EM_POINTS];
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         expr_id base = ex_add(em->x, begin, ex_addc(em->x, ex_mulc(em->x, b, o->block), lead));
         prefetch_block(em, r, d, ex_addc(em->x, ex_mulc(em->x, ex_addc(em->x, base, o->block), every), first));
@@ -206,7 +206,7 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
                    ex_const(em->x, rest));
 }
 
-static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc)
+static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
 {
     if (d == r->n_dims && r->row.dim >= 0) {
         reduction_row(em, r, k, acc);
@@ -289,7 +289,7 @@ static uint32_t point_lanes(const struct em *em, const expr_id *p, int32_t rank)
     return 1;
 }
 
-static lval finish_acc(struct em *em, const struct node *n, lval v)
+static lreg finish_acc(struct em *em, const struct node *n, lreg v)
 {
     enum elem e = value_type(em->g, n->out[0])->elem, reg = register_elem(e);
     uint32_t lanes = lf_type(em->f, v).lanes;
@@ -300,11 +300,11 @@ static lval finish_acc(struct em *em, const struct node *n, lval v)
 }
 
 void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
-                      lval *out)
+                      lreg *out)
 {
     struct reduction r;
     expr_id k[REDUCED_MOST];
-    lval acc[EM_POINTS];
+    lreg acc[EM_POINTS];
     reduction_init(em, &r, n, n_points, points, cond);
     unroll_dims(em, &r);
     bool arg = r.n_acc != n_points;
@@ -325,7 +325,7 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
 }
 
 void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points,
-                    const struct cut *cut, expr_id from, int64_t count, lval *acc)
+                    const struct cut *cut, expr_id from, int64_t count, lreg *acc)
 {
     struct reduction r;
     expr_id k[REDUCED_MOST];
@@ -338,15 +338,15 @@ void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr
 
 /* ---- lanes along the innermost reduced dim --------------------------------------------------------------------------- */
 
-static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lval *acc, uint32_t unroll,
+static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,
                              uint32_t lanes)
 {
     int64_t n = 0;
     bool fixed = ex_is_const(em->x, r->dim[d].extent, &n);
     expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
     expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
-    expr_id lane = em_lane(em, lanes, (lval){0});
-    lval inner[SUMS_MOST];
+    expr_id lane = em_lane(em, lanes, (lreg){0});
+    lreg inner[SUMS_MOST];
     struct em_for l;
     int64_t g = 0;
     if (!ex_is_const(em->x, groups, &g) || g > 0) {
@@ -374,14 +374,14 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
         return;
     expr_id done = ex_mulc(em->x, vectors, lanes);
     expr_id left = ex_sub(em->x, r->dim[d].extent, done);
-    lval mask = em_tail_mask(em, left, lanes);
+    lreg mask = em_tail_mask(em, left, lanes);
     k[d] = em_tail(em, done, left, lanes);
-    lval whole = acc[0], next = acc[0];
+    lreg whole = acc[0], next = acc[0];
     reduction_step(em, r, k, &next);
     acc[0] = em_select(em, mask, next, whole);
 }
 
-static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lval *acc, uint32_t unroll,
+static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, uint32_t unroll,
                             uint32_t lanes)
 {
     if (d + 1 == r->n_dims) {
@@ -389,7 +389,7 @@ static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr
         return;
     }
     struct em_for l;
-    lval inner[SUMS_MOST];
+    lreg inner[SUMS_MOST];
     k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, unroll);
     memcpy(inner, l.params, unroll * sizeof *inner);
     horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
@@ -425,9 +425,9 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
         bool foreign;
         if (ex_truth(em->x, part) == TRUE_ || !shares_symbols(em, part, idx, rank, &foreign))
             continue;
-        lval c = em_cond(em, part);
+        lreg c = em_cond(em, part);
         if (foreign) {
-            lval any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
+            lreg any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
             lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
             c = any;
             part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
@@ -440,7 +440,7 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
 }
 
 /* The loop runs at the depth of the point's symbols: deeper levels that are open stay open, and come after it. */
-lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     struct reduction r;
     expr_id k[REDUCED_MOST],
@@ -457,14 +457,14 @@ lval em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
     int top = em->top;
     memcpy(saved, em->level, sizeof saved);
     em->top = depth < top ? depth : top;
-    lval result;
+    lreg result;
     bool lanes_taken = point_lanes(em, idx, rank) > 1;
     if (lanes_taken || !schedule_of(em, n)->lanes) {
         em_reduce_points(em, n, 1, points, cond, &result);
     } else {
         reduction_init(em, &r, n, 1, points, cond);
         uint32_t lanes = r.s->lanes, unroll = r.s->sums;
-        lval acc[SUMS_MOST];
+        lreg acc[SUMS_MOST];
         for (uint32_t u = 0; u < unroll; u++)
             acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
         uint32_t n_axes;

@@ -22,16 +22,16 @@ struct reduction {
 
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
 void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *,
-                    expr_id from, int64_t n, lval *acc);
+                    expr_id from, int64_t n, lreg *acc);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
-void reduction_step(struct em *, struct reduction *, const expr_id *k, lval *acc);
+void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);
 /* Its parts: asks for panels early; the operands of one point. */
 void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
-void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lval *acc);
+void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lreg *acc);
 /* Steps for all taps of r->row at once (emit/row.c); the other dims' indices are in k. */
-void reduction_row(struct em *, struct reduction *, expr_id *k, lval *acc);
+void reduction_row(struct em *, struct reduction *, expr_id *k, lreg *acc);
 /* What an accumulator of element type acc starts from, for a result of type e. */
-lval reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
+lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 
 #endif

@@ -24,7 +24,7 @@ struct visit {
     int64_t place, tap;
 };   /* row: the first point of it */
 
-void reduction_row(struct em *em, struct reduction *r, expr_id *k, lval *acc)
+void reduction_row(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
 {
     struct visit visits[EM_POINTS * ROW_TAPS_MOST];
     uint32_t n = 0, row = 0;

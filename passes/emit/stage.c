@@ -35,7 +35,7 @@ static void fill_points(struct em *em, expr_id *idx, const void *arg)
     expr_id at = ex_add(x, range[0], em_for_begin(em, &l, ex_const(x, 0), range[1], 1, NULL, 0));
     idx[t->rank - 2] = ex_div(x, at, t->dims[t->rank - 1]);
     idx[t->rank - 1] = ex_mod(x, at, t->dims[t->rank - 1]);
-    lval v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
+    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
     em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -87,7 +87,7 @@ static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *
     if (channels / lanes) {
         struct em_for l;
         expr_id vector = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, channels / lanes), 1, NULL, 0);
-        idx[1] = ex_add(x, ex_mulc(x, vector, lanes), em_lane(em, (uint32_t)lanes, (lval){0}));
+        idx[1] = ex_add(x, ex_mulc(x, vector, lanes), em_lane(em, (uint32_t)lanes, (lreg){0}));
         fn(em, idx, arg);
         em_for_end(em, &l, NULL, NULL);
     }
@@ -141,12 +141,12 @@ static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
     struct em_if iff;
     expr_id inside = em_inside(em, idx[2], t->dims[2]);
     bool always = ex_truth(x, inside) == TRUE_;
-    lval cond = always ? (lval){0} : em_cond(em, inside);
+    lreg cond = always ? (lreg){0} : em_cond(em, inside);
     if (!always)
         em_if_begin(em, &iff, cond);
     zeros(em, idx, -r->left, 0);
     idx[3] = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, r->columns), 1, NULL, 0);
-    lval v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
+    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
     em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
     em_for_end(em, &l, NULL, NULL);
     zeros(em, idx, r->columns, r->width - r->left);
@@ -201,12 +201,12 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
     em->stage.rows = true;
 }
 
-lval em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
+lreg em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
 {
     int floor = em->floor;
     if (em->floor < em->stage.level) /* not above the loops that fill it */
         em->floor = em->stage.level;
-    lval v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx,
+    lreg v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx,
                         cond);
     em->floor = floor;
     return v;

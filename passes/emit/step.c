@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static lval to_acc(struct em *em, lval v, enum elem acc)
+static lreg to_acc(struct em *em, lreg v, enum elem acc)
 {
     struct ltype t = lf_type(em->f, v);
     if (t.elem == acc)
@@ -84,7 +84,7 @@ static void operand_b_point(const struct em *em, const struct node *n, const exp
 }
 
 static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
-                          lval in[2])
+                          lreg in[2])
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
@@ -129,7 +129,7 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
 }
 
 static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
-                         lval in[2])
+                         lreg in[2])
 {
     const struct node *n = r->n;
     expr_id at[2][RANK_MAX];
@@ -154,10 +154,10 @@ struct contraction_step {
     struct reduction *r;
     const expr_id *k;
     uint32_t first;
-    lval *acc;
+    lreg *acc;
 };
 
-static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lval in[2])
+static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lreg in[2])
 {
     const struct contraction_step *s = user;
     const expr_id *p = s->r->points[s->first + row];
@@ -168,7 +168,7 @@ static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lval
 }
 
 static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n,
-                             lval *acc)
+                             lreg *acc)
 {
     struct contraction_step s = {em, r, k, first, acc + first};
     em_tile_step(em, r->group > 1 ? L_DOT : L_FMA, n, 1, contraction_operands, &s, acc + first);
@@ -189,7 +189,7 @@ static void reduce_operand_point(struct em *em, const struct node *n, const expr
 }
 
 /* Operand value and validity of window tap k at output point p. */
-static lval window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at,
+static lreg window_operand(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, expr_id *at,
                            expr_id *cond)
 {
     const struct node *n = r->n;
@@ -207,10 +207,10 @@ static lval window_operand(struct em *em, struct reduction *r, const expr_id *p,
     return em_value(em, n->in[0], at, *cond);
 }
 
-static lval step_window(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc)
+static lreg step_window(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lreg acc)
 {
     expr_id at[RANK_MAX], cond;
-    lval v = to_acc(em, window_operand(em, r, p, k, at, &cond), r->acc);
+    lreg v = to_acc(em, window_operand(em, r, p, k, at, &cond), r->acc);
     enum truth t = ex_truth(em->x, cond);
     if (t == FALSE_)
         return acc;
@@ -221,12 +221,12 @@ static lval step_window(struct em *em, struct reduction *r, const expr_id *p, co
 }
 
 /* Argument reductions: (best value, its index or -1). NaN beats everything. */
-static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lval acc[2])
+static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lreg acc[2])
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]);
     expr_id at[RANK_MAX], cond = r->cond, index = k[0];
-    lval v;
+    lreg v;
     bool max = true, last = false;
     if (n->op == OP_ARGREDUCE) {
         reduce_operand_point(em, n, p, k, at);
@@ -239,11 +239,11 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
                              (int32_t)r->n_dims);
     }
     v = to_acc(em, v, r->acc);
-    lval best = acc[0];
-    lval take = last ? (max ? em_op2(em, L_LE, best, v) : em_op2(em, L_LE, v, best))
+    lreg best = acc[0];
+    lreg take = last ? (max ? em_op2(em, L_LE, best, v) : em_op2(em, L_LE, v, best))
                      : (max ? em_op2(em, L_LT, best, v) : em_op2(em, L_LT, v, best));
     if (elem_class(r->acc) == 'F') {
-        lval nan = em_op2(em, L_NE, v, v);
+        lreg nan = em_op2(em, L_NE, v, v);
         if (!last)
             nan = em_op2(em, L_AND, nan, em_op2(em, L_EQ, best, best));
         else
@@ -316,7 +316,7 @@ void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
         prefetch_near(em, r, k);
 }
 
-void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lval *acc)
+void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lreg *acc)
 {
     expr_id at[RANK_MAX];
     switch (r->n->op) {
@@ -331,7 +331,7 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
     }
 }
 
-void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lval *acc)
+void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lreg *acc)
 {
     reduction_ahead(em, r, k);
     if (r->n->op == OP_CONV || r->n->op == OP_DOT) {

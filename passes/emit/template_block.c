@@ -23,7 +23,7 @@ static uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_
 }
 
 bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t n, expr_id *const *points,
-                lval *acc)
+                lreg *acc)
 {
     expr_id place[EM_POINTS];
     for (uint32_t i = 0; i < n; i++) {

@@ -25,11 +25,11 @@ bool emit_scan(struct em *em)
     for (uint32_t i = 0; i < n_loops; i++)
         idx[loops[i].dim] = loops[i].dim == s->vec ? em_vector_lanes(em, t->dims[s->vec], s->lanes, loops[i].var)
                                                    : loops[i].var;
-    lval init = em_const(em, register_elem(t->elem), s->lanes, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
+    lreg init = em_const(em, register_elem(t->elem), s->lanes, !strcmp(monoid, "prod"), !strcmp(monoid, "prod")), last;
     expr_id i = em_for_begin(em, &l, zero, t->dims[axis], 1, &init, 1);
     idx[axis] = reverse ? ex_sub(em->x, ex_addc(em->x, t->dims[axis], -1), i) : i;
-    lval before = l.params[0];
-    lval x = em_splat(em, em_value(em, n->in[0], idx, one), s->lanes),
+    lreg before = l.params[0];
+    lreg x = em_splat(em, em_value(em, n->in[0], idx, one), s->lanes),
          after = em_op2(em, em_monoid(monoid, register_elem(t->elem)), before, x);
     em_store(em, em->k->outs.data[0], idx, exclusive ? before : after);
     em_for_end(em, &l, &after, &last);
@@ -98,9 +98,9 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
         for (int32_t d = (int32_t)depth; d < x->rank; d++)
             at[d] = idx[q - 1 + d - depth];
     }
-    lval v = em_value(em, n->in[2], idx, one);
+    lreg v = em_value(em, n->in[2], idx, one);
     if (strcmp(monoid, "set")) {
-        lval old = em_load_fresh(em, out, at);
+        lreg old = em_load_fresh(em, out, at);
         v = em_splat(em, v, lf_type(em->f, old).lanes);
         v = em_op2(em, em_monoid(monoid, register_elem(x->elem)), old, v);
     }
@@ -170,7 +170,7 @@ bool emit_halo(struct em *em)
     idx[0] = loops[0].var;
     expr_id base = ex_mulc(em->x, loops[1].var, lanes);
     /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
-    lval mask = blocked ? (lval){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
+    lreg mask = blocked ? (lreg){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
     idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
     halo_fill(em, v, 2, idx, false);
     em_parallel_end(em, &par);

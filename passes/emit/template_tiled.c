@@ -15,7 +15,7 @@ void tile_domain(struct em *em, const expr_id *point, expr_id at[RANK_MAX])
     }
 }
 
-lval tile_store(struct em *em, const expr_id *point, lval result)
+lreg tile_store(struct em *em, const expr_id *point, lreg result)
 {
     expr_id at[RANK_MAX];
     value_id domain = em->k->domain, anchor = graph_node(em->g, em->k->anchor)->out[0];
@@ -58,20 +58,20 @@ static void partial_end(struct em *em, struct tiling *t)
 }
 
 /* n stored values of the row, pairwise. */
-static void partial_add(struct em *em, struct tiling *t, lval *v, uint32_t n)
+static void partial_add(struct em *em, struct tiling *t, lreg *v, uint32_t n)
 {
     for (uint32_t step = 1; step < n; step *= 2)
         for (uint32_t i = 0; i + step < n; i += 2 * step)
             v[i] = em_op2(em, t->combine, v[i], v[i + step]);
     expr_id zero = ex_const(em->x, 0);
-    lval sum = em_scratch_load(em, t->partial, zero, lf_type(em->f, v[0]).lanes);
+    lreg sum = em_scratch_load(em, t->partial, zero, lf_type(em->f, v[0]).lanes);
     em_scratch_store(em, t->partial, zero, em_op2(em, t->combine, sum, v[0]));
 }
 
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS];
-    lval acc[EM_POINTS];
+    lreg acc[EM_POINTS];
     struct em_weave w;
     uint32_t n = 0;
     expr_id cond = ex_const(em->x, 1);
@@ -220,7 +220,7 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     }
     if (!ex_is_const(em->x, t->t->dims[t->s->vec], &n)) {
         expr_id base = ex_mulc(em->x, block, t->s->lanes);
-        lval mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->s->vec], base), t->s->lanes);
+        lreg mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->s->vec], base), t->s->lanes);
         t->piece[0] = ex_add(em->x, base, em_lane(em, t->s->lanes, mask));
         t->n_pieces = 1;
         tile_rows(em, t);

@@ -17,7 +17,7 @@ expr_id em_vector_lanes(struct em *, expr_id n, uint32_t lanes, expr_id vector);
 typedef void vector_fn(struct em *, void *user, expr_id points);
 void em_vectors(struct em *, expr_id first, expr_id n, uint32_t lanes, vector_fn *, void *user);
 /* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
-lval tile_store(struct em *, const expr_id *point, lval result);
+lreg tile_store(struct em *, const expr_id *point, lreg result);
 /* Where the kernel's domain has a point of the anchor's result. */
 void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
 

@@ -49,7 +49,7 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
 {
     struct exprs *x = em->x;
     for (uint32_t v = 0; v < vectors; v++) {
-        piece[v] = ex_addc(x, ex_add(x, base, em_lane(em, lanes, (lval){0})), (int64_t)v * lanes);
+        piece[v] = ex_addc(x, ex_add(x, base, em_lane(em, lanes, (lreg){0})), (int64_t)v * lanes);
         of[v] = lanes;
     }
     if (!rest)
@@ -57,18 +57,18 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
     uint32_t w = 1;
     while (w < rest)
         w *= 2;
-    lval mask = w == rest ? (lval){0} : em_tail_mask(em, ex_const(x, rest), w);
+    lreg mask = w == rest ? (lreg){0} : em_tail_mask(em, ex_const(x, rest), w);
     piece[vectors] = ex_addc(x, w == 1 ? base : ex_add(x, base, em_lane(em, w, mask)), (int64_t)vectors * lanes);
     of[vectors] = w;
     return vectors + 1;
 }
 
 void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands, void *user,
-                  lval *acc)
+                  lreg *acc)
 {
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t j = 0; j < vectors; j++) {
-            lval *sum = &acc[i * vectors + j], in[3];
+            lreg *sum = &acc[i * vectors + j], in[3];
             if (!operands(user, i, j, in))
                 continue;
             in[2] = *sum;
@@ -78,10 +78,10 @@ void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, e
         }
 }
 
-void em_tile_loop(struct em *em, expr_id lo, expr_id hi, uint32_t n, lval *acc, em_step_fn *fn, void *user)
+void em_tile_loop(struct em *em, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *fn, void *user)
 {
     struct em_for l;
-    lval inner[EM_POINTS];
+    lreg inner[EM_POINTS];
     expr_id i = em_for_begin(em, &l, lo, hi, 1, acc, n);
     memcpy(inner, l.params, n * sizeof *inner);
     fn(user, i, inner);

@@ -21,11 +21,11 @@ uint32_t em_pieces(struct em *, expr_id base, uint32_t vectors, uint32_t rest, u
                    uint32_t *of);
 
 /* The two operands at a row and a vector of the tile; false: nothing is added there. */
-typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lval in[2]);
+typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lreg in[2]);
 /* One step of the micro-kernel: acc[row * vectors + vector] plus the product of the operands there. op: L_FMA, or L_DOT of groups. */
-void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user, lval *acc);
+void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user, lreg *acc);
 /* Steps lo .. hi - 1 in a loop that carries the n sums of acc. */
-typedef void em_step_fn(void *user, expr_id step, lval *acc);
-void em_tile_loop(struct em *, expr_id lo, expr_id hi, uint32_t n, lval *acc, em_step_fn *, void *user);
+typedef void em_step_fn(void *user, expr_id step, lreg *acc);
+void em_tile_loop(struct em *, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *, void *user);
 
 #endif

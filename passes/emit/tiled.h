@@ -19,12 +19,12 @@ struct tiling {
     int64_t lines; /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
     expr_id line; /* ... the one at hand */
     expr_id row0; /* of a flat tile: its number */
-    lval partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
+    lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
     struct { /* where the reduced dim is done in blocks (s->cut) */
         int64_t points; /* that a parallel index does at each, ... */
-        lval sums; /* ... and scratch for their sums between two */
+        lreg sums; /* ... and scratch for their sums between two */
         expr_id from; /* of the block at hand: its first index, ... */
         int64_t n; /* ... how many, ... */
         bool last; /* ... and whether the sums are then complete */
@@ -54,7 +54,7 @@ void block_begin(struct em *, struct tiling *);
 /* The whole parallel index. */
 void block_vectors(struct em *, struct tiling *, expr_id block);
 /* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
-bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lval *acc);
+bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lreg *acc);
 
 /* Which panels the steps prefetch: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
 void ahead_begin(struct em *, const struct tiling *);

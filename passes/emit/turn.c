@@ -33,7 +33,7 @@ struct turn turn_open(const struct em *em, const struct turn_schedule *s, int32_
 /* ---- squares -------------------------------------------------------------------------------------------------------- */
 
 /* Every part of 16 bytes of a and b: their lower (upper) elements in turn. */
-static lval interleave(struct em *em, lval a, lval b, uint32_t columns, bool upper)
+static lreg interleave(struct em *em, lreg a, lreg b, uint32_t columns, bool upper)
 {
     uint8_t from[TURN_LANES_MOST];
     uint32_t n = lf_type(em->f, a).lanes;
@@ -43,9 +43,9 @@ static lval interleave(struct em *em, lval a, lval b, uint32_t columns, bool upp
 }
 
 /* v[r] holds rows r, r + columns ... of a square side by side; afterwards v[c] is column c. */
-static void turn_square(struct em *em, lval *v, uint32_t columns)
+static void turn_square(struct em *em, lreg *v, uint32_t columns)
 {
-    lval next[TURN_COLUMNS_MOST];
+    lreg next[TURN_COLUMNS_MOST];
     for (uint32_t step = 1; step < columns; step *= 2) {
         for (uint32_t i = 0; i < columns; i++)
             next[i] = interleave(em, v[i / 2], v[i / 2 + columns / 2], columns, i % 2);
@@ -54,7 +54,7 @@ static void turn_square(struct em *em, lval *v, uint32_t columns)
 }
 
 /* a and b side by side. */
-static lval joined(struct em *em, lval a, lval b)
+static lreg joined(struct em *em, lreg a, lreg b)
 {
     uint8_t from[TURN_LANES_MOST];
     uint32_t n = 2 * lf_type(em->f, a).lanes;
@@ -64,11 +64,11 @@ static lval joined(struct em *em, lval a, lval b)
 }
 
 /* Rows first, first + step ... of a square, `count` of them, a power of two, side by side. */
-static lval load_rows(struct em *em, const struct turn *t, const struct turned_load *l, struct axes a, uint32_t first,
+static lreg load_rows(struct em *em, const struct turn *t, const struct turned_load *l, struct axes a, uint32_t first,
                       uint32_t count)
 {
     if (count > 1) {
-        lval low = load_rows(em, t, l, a, first, count / 2);
+        lreg low = load_rows(em, t, l, a, first, count / 2);
         return joined(em, low, load_rows(em, t, l, a, first + count / 2 * t->s->columns, count / 2));
     }
     expr_id at[RANK_MAX], row = ex_const(em->x, first);
@@ -80,7 +80,7 @@ static lval load_rows(struct em *em, const struct turn *t, const struct turned_l
 /* Loads the square of one operand; what it is at each column is remembered as the operand's value there. */
 static void load_square(struct em *em, const struct turn *t, const struct turned_load *l, struct axes a)
 {
-    lval v[TURN_COLUMNS_MOST];
+    lreg v[TURN_COLUMNS_MOST];
     const struct type *type = value_type(em->g, l->value);
     for (uint32_t r = 0; r < t->s->columns; r++)
         v[r] = load_rows(em, t, l, a, r, t->s->lanes / t->s->columns);
@@ -98,7 +98,7 @@ static void emit_square(struct em *em, const struct turn *t, expr_id first_vec, 
 {
     struct exprs *x = em->x;
     struct turned_load loads[TURNED_MOST];
-    expr_id lane = em_lane(em, t->s->lanes, (lval){0}), column = em_lane(em, t->s->columns, (lval){0});
+    expr_id lane = em_lane(em, t->s->lanes, (lreg){0}), column = em_lane(em, t->s->columns, (lreg){0});
     struct axes axes = {ex_as_sym(x, lane), ex_as_sym(x, column)};
     idx[t->vec] = ex_add(x, first_vec, lane);
     idx[t->source] = ex_add(x, first_source, column);

@@ -26,10 +26,10 @@ enum { LANES_MOST = 128 };
 struct reach {
     enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how;
     uint32_t lanes;
-    lval index, stride, mask;
+    lreg index, stride, mask;
 };
 
-static lval mask_and(struct em *em, lval a, lval b)
+static lreg mask_and(struct em *em, lreg a, lreg b)
 {
     return !a.i ? b : !b.i ? a : em_op2(em, L_AND, a, b);
 }
@@ -65,14 +65,14 @@ static struct reach reach_address(struct em *em, expr_id addr, expr_id cond)
 }
 
 /* Converts between what memory holds and what registers hold. */
-lval em_to_register(struct em *em, lval v, enum elem e)
+lreg em_to_register(struct em *em, lreg v, enum elem e)
 {
     if (register_elem(e) == e)
         return v;
     return em_op(em, L_CONVERT, (struct ltype){register_elem(e), lf_type(em->f, v).lanes}, &v, 1);
 }
 
-static lval to_mem(struct em *em, lval v, enum elem e)
+static lreg to_mem(struct em *em, lreg v, enum elem e)
 {
     if (register_elem(e) == e)
         return v;
@@ -80,10 +80,10 @@ static lval to_mem(struct em *em, lval v, enum elem e)
 }
 
 /* fresh: at the current level, whatever its operands depend on. */
-static lval load_reached(struct em *em, lval buffer, enum elem e, const struct reach *r, bool fresh)
+static lreg load_reached(struct em *em, lreg buffer, enum elem e, const struct reach *r, bool fresh)
 {
     static const enum lop op[] = {L_LOAD, L_LOAD, L_LOADS, L_GATHER};
-    lval in[4] = {buffer, r->index};
+    lreg in[4] = {buffer, r->index};
     uint32_t n = 2;
     if (r->how == REACH_STRIDE)
         in[n++] = r->stride;
@@ -91,7 +91,7 @@ static lval load_reached(struct em *em, lval buffer, enum elem e, const struct r
         in[n++] = r->mask;
     if (!fresh)
         return em_op(em, op[r->how], (struct ltype){e, r->lanes}, in, n);
-    lval value = lf_op(em->f, em->level[em->top], op[r->how], (struct ltype){e, r->lanes}, in, n);
+    lreg value = lf_op(em->f, em->level[em->top], op[r->how], (struct ltype){e, r->lanes}, in, n);
     em_set_depth(em, value, em->top);
     return value;
 }
@@ -127,7 +127,7 @@ static expr_id near_lanes(struct em *em, expr_id addr, uint8_t *from, uint32_t *
     return ex_addc(em->x, first, least);
 }
 
-lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
+lreg em_load_at(struct em *em, lreg buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
     expr_id addr = storage_address(em->x, s, idx), first = {0};
     uint8_t from[LANES_MOST];
@@ -137,36 +137,36 @@ lval em_load_at(struct em *em, lval buffer, const struct storage *s, enum elem e
         first = near_lanes(em, addr, from, &lanes, &span);
     if (first.i) {
         struct reach r = {span > 1 ? REACH_LANES : REACH_SCALAR, (uint32_t)span, em_index(em, first), {0}, {0}};
-        lval v = load_reached(em, buffer, e, &r, false);
+        lreg v = load_reached(em, buffer, e, &r, false);
         return em_to_register(em, span > 1 ? em_shuffle(em, v, v, from, lanes) : em_splat(em, v, lanes), e);
     }
     struct reach r = reach_address(em, addr, cond);
     return em_to_register(em, load_reached(em, buffer, e, &r, false), e);
 }
 
-lval em_load_memory(struct em *em, value_id v, const expr_id *idx)
+lreg em_load_memory(struct em *em, value_id v, const expr_id *idx)
 {
     struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
     return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r, false);
 }
 
-lval em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+lreg em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     return em_load_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, cond);
 }
 
-lval em_load_fresh(struct em *em, value_id v, const expr_id *idx)
+lreg em_load_fresh(struct em *em, value_id v, const expr_id *idx)
 {
     enum elem e = value_type(em->g, v)->elem;
     struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
     return em_to_register(em, load_reached(em, em_buffer(em, v), e, &r, true), e);
 }
 
-void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem e, const expr_id *idx, lval value)
+void em_store_at(struct em *em, lreg buffer, const struct storage *s, enum elem e, const expr_id *idx, lreg value)
 {
     static const enum lop op[] = {L_STORE, L_STORE, L_STORES, L_SCATTER};
     struct reach r = reach_address(em, storage_address(em->x, s, idx), ex_const(em->x, 1));
-    lval in[5] = {buffer, r.index};
+    lreg in[5] = {buffer, r.index};
     uint32_t n = 2;
     value = em_splat(em, to_mem(em, value, e), r.lanes);
     if (r.how == REACH_STRIDE)
@@ -175,11 +175,11 @@ void em_store_at(struct em *em, lval buffer, const struct storage *s, enum elem 
     if (r.mask.i)
         in[n++] = r.mask;
     struct lstmt *st = lf_stmt(em->f, em->level[em->top], op[r.how]);
-    st->in = lf_lvals(em->f, in, n);
+    st->in = lf_lregs(em->f, in, n);
     st->n_in = n;
 }
 
-void em_store(struct em *em, value_id v, const expr_id *idx, lval value)
+void em_store(struct em *em, value_id v, const expr_id *idx, lreg value)
 {
     em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
@@ -189,36 +189,36 @@ expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
     return ex_mulc(em->x, storage_address(em->x, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
 }
 
-void em_prefetch(struct em *em, enum lop near_or_far, lval buffer, expr_id bytes)
+void em_prefetch(struct em *em, enum lop near_or_far, lreg buffer, expr_id bytes)
 {
-    lval in[2] = {buffer, em_index(em, bytes)};
+    lreg in[2] = {buffer, em_index(em, bytes)};
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], near_or_far);
-    s->in = lf_lvals(em->f, in, 2);
+    s->in = lf_lregs(em->f, in, 2);
     s->n_in = 2;
 }
 
-lval em_scratch(struct em *em, enum elem e, int64_t elements)
+lreg em_scratch(struct em *em, enum elem e, int64_t elements)
 {
     struct ltype t = {e, 0};
-    lval buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
+    lreg buffer = lf_op(em->f, em->level[0], L_LOCAL, t, NULL, 0);
     lf_last(em->f, em->level[0])->imm = elements > 0 ? elements : 1;
     em_set_depth(em, buffer, 0);
     return buffer;
 }
 
-lval em_scratch_load(struct em *em, lval buffer, expr_id element, uint32_t lanes)
+lreg em_scratch_load(struct em *em, lreg buffer, expr_id element, uint32_t lanes)
 {
-    lval in[2] = {buffer, em_index(em, element)};
-    lval v = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){lf_type(em->f, buffer).elem, lanes}, in, 2);
+    lreg in[2] = {buffer, em_index(em, element)};
+    lreg v = lf_op(em->f, em->level[em->top], L_LOAD, (struct ltype){lf_type(em->f, buffer).elem, lanes}, in, 2);
     em_set_depth(em, v, em->top);
     return v;
 }
 
-void em_scratch_store(struct em *em, lval buffer, expr_id element, lval value)
+void em_scratch_store(struct em *em, lreg buffer, expr_id element, lreg value)
 {
-    lval in[3] = {buffer, em_index(em, element), value};
+    lreg in[3] = {buffer, em_index(em, element), value};
     struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_STORE);
-    s->in = lf_lvals(em->f, in, 3);
+    s->in = lf_lregs(em->f, in, 3);
     s->n_in = 3;
 }
 
@@ -238,7 +238,7 @@ static void out_point(struct em *em, const expr_id *idx, expr_id *at)
     }
 }
 
-void em_store_out(struct em *em, const expr_id *idx, lval value)
+void em_store_out(struct em *em, const expr_id *idx, lreg value)
 {
     expr_id at[RANK_MAX];
     out_point(em, idx, at);
@@ -274,7 +274,7 @@ static struct em_memo *memo_slot(struct em *em, uint64_t key, value_id v, const 
     }
 }
 
-void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group, lval result)
+void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group, lreg result)
 {
     if (em->memo_n * 2 >= em->memo_cap) {
         struct em_memo *old = em->memo;
@@ -293,22 +293,22 @@ void em_remember(struct em *em, value_id v, const expr_id *idx, expr_id cond, ui
                           cond, group, result};
 }
 
-lval em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
+lreg em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
 {
-    lval r = memo_slot(em, memo_key(em, v, idx, cond, group), v, idx, cond, group)->result;
-    return r.i && em_visible(em, r) ? r : (lval){0};
+    lreg r = memo_slot(em, memo_key(em, v, idx, cond, group), v, idx, cond, group)->result;
+    return r.i && em_visible(em, r) ? r : (lreg){0};
 }
 
 /* ---- computed values --------------------------------------------------------------------------------------------------- */
 
-static lval zero_of(struct em *em, value_id v)
+static lreg zero_of(struct em *em, value_id v)
 {
     return em_const(em, register_elem(value_type(em->g, v)->elem), 1, 0, 0);
 }
 
-static lval select_cond(struct em *em, expr_id c, lval a, lval b)
+static lreg select_cond(struct em *em, expr_id c, lreg a, lreg b)
 {
-    lval p = em_cond(em, c), in[3] = {p, a, b};
+    lreg p = em_cond(em, c), in[3] = {p, a, b};
     em_unify(em, in + 1, 2);
     uint32_t lanes = lf_type(em->f, in[1]).lanes;
     if (lf_type(em->f, p).lanes > lanes) {
@@ -319,17 +319,17 @@ static lval select_cond(struct em *em, expr_id c, lval a, lval b)
     return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
 }
 
-static lval view_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+static lreg view_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     expr_id at[RANK_MAX], c;
-    lval result = {0};
+    lreg result = {0};
     if (n->op == OP_CONCAT) {
         for (uint32_t k = n->n_in; k > 0; k--) {
             view_index(em->g, n, k - 1, idx, at, &c);
             enum truth t = ex_truth(em->x, c);
             if (t == FALSE_)
                 continue;
-            lval v = em_value(em, n->in[k - 1], at, t == TRUE_ ? cond : ex_and(em->x, cond, c));
+            lreg v = em_value(em, n->in[k - 1], at, t == TRUE_ ? cond : ex_and(em->x, cond, c));
             result = result.i && t != TRUE_ ? select_cond(em, c, v, result) : v;
             if (t == TRUE_)
                 break;
@@ -340,15 +340,15 @@ static lval view_value(struct em *em, const struct node *n, const expr_id *idx, 
     enum truth t = ex_truth(em->x, c);
     if (n->op != OP_PAD || t == TRUE_)
         return em_value(em, n->in[0], at, cond);
-    lval fill = n->n_in > 1 ? em_value(em, n->in[1], at, ex_const(em->x, 1)) : zero_of(em, n->out[0]);
+    lreg fill = n->n_in > 1 ? em_value(em, n->in[1], at, ex_const(em->x, 1)) : zero_of(em, n->out[0]);
     if (t == FALSE_)
         return fill;
     return select_cond(em, c, em_value(em, n->in[0], at, ex_and(em->x, cond, c)), fill);
 }
 
-lval em_lanes_live(struct em *em, const expr_id *idx, int32_t rank)
+lreg em_lanes_live(struct em *em, const expr_id *idx, int32_t rank)
 {
-    lval live = {0};
+    lreg live = {0};
     for (uint32_t s = 0; s < em->syms.n; s++) {
         const struct em_sym *sym = &em->syms.data[s];
         bool used = false;
@@ -361,22 +361,22 @@ lval em_lanes_live(struct em *em, const expr_id *idx, int32_t rank)
 }
 
 /* An index that memory holds: negative ones count from the end, out of range fails the run. */
-expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_point at, expr_id dim, expr_id cond)
+expr_id em_loaded_index(struct em *em, const struct node *n, lreg i, struct em_point at, expr_id dim, expr_id cond)
 {
     struct ltype t = {ELEM_I64, lf_type(em->f, i).lanes};
     if (lf_type(em->f, i).elem != ELEM_I64)
         i = em_op(em, L_CONVERT, t, &i, 1);
-    lval size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0), live = {0};
+    lreg size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0), live = {0};
     if (t.lanes > 1)
         live = em_lanes_live(em, at.idx, at.rank);
-    lval in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
+    lreg in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
     em_unify(em, in + 1, 2);
     i = em_op(em, L_SELECT, t, in, 3);
-    lval last = em_op2(em, L_SUB, size, em_const(em, ELEM_I64, 1, 0, 1));
+    lreg last = em_op2(em, L_SUB, size, em_const(em, ELEM_I64, 1, 0, 1));
     if (node_int(n, "clamp", 0)) {
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
     } else {
-        lval ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
+        lreg ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
         if (ex_truth(em->x, cond) != TRUE_)
             ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
         if (live.i) /* lanes past the end hold nothing */
@@ -392,7 +392,7 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lval i, struct em_p
     return bound;
 }
 
-static lval index_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+static lreg index_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     const struct type *t = value_type(em->g, n->in[0]), *of_index = value_type(em->g, n->in[1]);
     struct index_access a;
@@ -400,7 +400,7 @@ static lval index_value(struct em *em, const struct node *n, const expr_id *idx,
     for (int32_t j = 0; j < a.n; j++) {
         if (a.component >= 0)
             a.index[a.component] = ex_const(em->x, j);
-        lval i = em_value(em, n->in[1], a.index, cond);
+        lreg i = em_value(em, n->in[1], a.index, cond);
         a.at[a.dim + j] = em_loaded_index(em, n, i, (struct em_point){a.index, of_index->rank}, t->dims[a.dim + j],
                                           cond);
     }
@@ -409,16 +409,16 @@ static lval index_value(struct em *em, const struct node *n, const expr_id *idx,
 
 /* ---- functions of the point alone ------------------------------------------------------------------------------------ */
 
-static lval iota_value(struct em *em, const struct node *n, const expr_id *idx)
+static lreg iota_value(struct em *em, const struct node *n, const expr_id *idx)
 {
     enum elem to = register_elem(value_type(em->g, n->out[0])->elem);
     expr_id e = idx[node_int(n, "axis", 0)];
     uint32_t lanes = em_expr_lanes(em, e);
-    lval v = em_index_lanes(em, e, lanes ? lanes : 1);
+    lreg v = em_index_lanes(em, e, lanes ? lanes : 1);
     return to == ELEM_I64 ? v : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, v).lanes}, &v, 1);
 }
 
-static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
+static lreg exprs_value(struct em *em, const struct node *n, const expr_id *idx)
 {
     const struct type *t = value_type(em->g, n->out[0]);
     uint32_t count;
@@ -427,20 +427,20 @@ static lval exprs_value(struct em *em, const struct node *n, const expr_id *idx)
     for (uint32_t i = 1; i < count; i++)
         v = ex_select(em->x, ex_eq(em->x, flat, ex_const(em->x, i)), e[i], v);
     uint32_t lanes = em_expr_lanes(em, v);
-    lval r = em_index_lanes(em, v, lanes ? lanes : 1);
+    lreg r = em_index_lanes(em, v, lanes ? lanes : 1);
     enum elem to = register_elem(t->elem);
     return to == ELEM_I64 ? r : em_op(em, L_CONVERT, (struct ltype){to, lf_type(em->f, r).lanes}, &r, 1);
 }
 
-typedef lval point_fn(struct em *, const struct node *, const expr_id *idx);
+typedef lreg point_fn(struct em *, const struct node *, const expr_id *idx);
 static point_fn *const points[OP_COUNT] = {
 #define POINT(id, name, infer, eval, lattice, read, value, attrs) [OP_##id] = value,
 #include "ir/ops/ops.def"
 };
 
-static lval map_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+static lreg map_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
-    lval in[3];
+    lreg in[3];
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
         in[k] = em_value(em, n->in[k], idx, cond);
     em->cond = cond;
@@ -449,7 +449,7 @@ static lval map_value(struct em *em, const struct node *n, const expr_id *idx, e
 }
 
 enum { MAX_NESTING = 600 };
-lval em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+lreg em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
     switch (op_shape(n->op)) {
@@ -465,13 +465,13 @@ lval em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     return zero_of(em, v);
 }
 
-lval em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
+lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     double f = 0;
     int64_t i = 0;
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
-    lval r = em_recall(em, v, idx, cond, 0);
+    lreg r = em_recall(em, v, idx, cond, 0);
     if (r.i && !(em->k->locals.n && em_local_rides(em, v))) /* a ride has to store each point */
         return r;
     if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {

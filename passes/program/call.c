@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct axis_split {
-    lval outer, n, inner;
+    lreg outer, n, inner;
 };
 
 static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
@@ -18,23 +18,23 @@ static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
     return s;
 }
 
-static lval operand(struct prog *p, value_id v)
+static lreg operand(struct prog *p, value_id v)
 {
     return prog_buffer(p, v, value_type(p->g, v)->elem);
 }
 
-static lval elem_code(struct prog *p, value_id v)
+static lreg elem_code(struct prog *p, value_id v)
 {
     return prog_const(p, (int64_t)value_type(p->g, v)->elem);
 }
 
-static lval null_pointer(struct prog *p)
+static lreg null_pointer(struct prog *p)
 {
     return prog_const(p, 0);
 }
 
 /* Memory for result r: its buffer, or none when nobody reads it and none was made before the call. */
-static lval result(struct prog *p, const struct node *n, uint32_t r)
+static lreg result(struct prog *p, const struct node *n, uint32_t r)
 {
     const struct value *v = graph_value(p->g, n->out[r]);
     if (v->n_uses == 0 && !p->pointer[n->out[r].i].i)
@@ -46,7 +46,7 @@ static void call_sort(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", 0);
     struct axis_split s = split_axis(p, n->in[0], axis);
-    lval in[9] = {elem_code(p, n->in[0]),
+    lreg in[9] = {elem_code(p, n->in[0]),
                   operand(p, n->in[0]),
                   result(p, n, 0),
                   result(p, n, 1),
@@ -58,7 +58,7 @@ static void call_sort(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_sort", in, 9, true);
 }
 
-static void bind_count(struct prog *p, const struct node *n, lval count)
+static void bind_count(struct prog *p, const struct node *n, lreg count)
 {
     sym_id s = ex_as_sym(p->x, node_expr(n, "count"));
     if (s.i)
@@ -68,15 +68,15 @@ static void bind_count(struct prog *p, const struct node *n, lval count)
 static void call_nonzero(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
-    lval elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
-    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
-    lval ask[3] = {elem, src, total};
-    lval count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
+    lreg elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
+    lreg total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    lreg ask[3] = {elem, src, total};
+    lreg count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
     bind_count(p, n, count);
     if (graph_value(p->g, n->out[0])->n_uses == 0)   /* only the count is wanted */
         return;
     prog_place(p, n->out[0]);
-    lval in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
+    lreg in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
     prog_call(p, "mcc_rt_nonzero", in, 6, false);
 }
 
@@ -85,17 +85,17 @@ static void call_unique(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", -1);
     const struct type *t = value_type(p->g, n->in[0]);
-    lval total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    lreg total = prog_index(p, shape_count(p->x, t->dims, t->rank));
     struct axis_split s = {prog_const(p, 1), total, prog_const(p, 1)};
     if (axis >= 0)
         s = split_axis(p, n->in[0], axis);
-    lval eight = prog_const(p, 8), in_bytes[2] = {total, prog_const(p, elem_size(t->elem))}, n_bytes[2] = {s.n, eight};
+    lreg eight = prog_const(p, 8), in_bytes[2] = {total, prog_const(p, elem_size(t->elem))}, n_bytes[2] = {s.n, eight};
     struct ltype index = {ELEM_I64, 1};
     for (uint32_t r = 0; r < 4; r++)
         if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses &&
             late_type(p->x, value_type(p->g, n->out[r])))
             p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
-    lval in[10] = {elem_code(p, n->in[0]),
+    lreg in[10] = {elem_code(p, n->in[0]),
                    operand(p, n->in[0]),
                    s.outer,
                    s.n,
@@ -111,12 +111,12 @@ static void call_unique(struct prog *p, const struct node *n)
 static void call_nms(struct prog *p, const struct node *n)
 {
     const struct type *boxes = value_type(p->g, n->in[0]), *scores = value_type(p->g, n->in[1]);
-    lval classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]),
+    lreg classes = prog_index(p, scores->dims[1]), count = prog_index(p, boxes->dims[1]),
          batches = prog_index(p, boxes->dims[0]);
     expr_id rows = ex_mul(p->x, ex_mul(p->x, boxes->dims[0], scores->dims[1]), boxes->dims[1]);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
-    lval in[10] = {operand(p, n->in[0]),
+    lreg in[10] = {operand(p, n->in[0]),
                    operand(p, n->in[1]),
                    batches,
                    count,
@@ -135,7 +135,7 @@ static void call_dft(struct prog *p, const struct node *n)
     int64_t axis = node_int(n, "axis", 1);
     expr_id inner = shape_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
-    lval in[13] = {elem_code(p, n->in[0]),
+    lreg in[13] = {elem_code(p, n->in[0]),
                    operand(p, n->in[0]),
                    result(p, n, 0),
                    prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)),
@@ -153,7 +153,7 @@ static void call_dft(struct prog *p, const struct node *n)
 static void call_det(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
-    lval in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+    lreg in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
                   prog_index(p, shape_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
     prog_call(p, "mcc_rt_det", in, 5, true);
 }
@@ -169,7 +169,7 @@ static void call_rng(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->out[0]);
     double seed = node_float(n, "seed", 0);
-    lval in[7] = {elem_code(p, n->out[0]),
+    lreg in[7] = {elem_code(p, n->out[0]),
                   result(p, n, 0),
                   prog_index(p, shape_count(p->x, t->dims, t->rank)),
                   prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
@@ -184,13 +184,13 @@ static void call_rng(struct prog *p, const struct node *n)
 enum { STRING_BYTES = 16 };
 
 /* Constant strings lie packed as bytes (rt_ops.h): a list of them in memory of the run. */
-static lval string_list(struct prog *p, value_id packed)
+static lreg string_list(struct prog *p, value_id packed)
 {
-    lval in = operand(p, packed), at = prog_call(p, "mcc_rt_str_list", &in, 1, true);
+    lreg in = operand(p, packed), at = prog_call(p, "mcc_rt_str_list", &in, 1, true);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
 
-static lval operand_count(struct prog *p, value_id v)
+static lreg operand_count(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
     return prog_index(p, shape_count(p->x, t->dims, t->rank));
@@ -199,60 +199,60 @@ static lval operand_count(struct prog *p, value_id v)
 static void string_spread(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
-    lval in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x),
+    lreg in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x),
                   result(p, n, 0),      prog_const(p, y->rank), prog_dims(p, y)};
     prog_call(p, "mcc_rt_str_spread", in, 6, false);
 }
 
 static void string_equal(struct prog *p, const struct node *n)
 {
-    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    lreg in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
     prog_call(p, "mcc_rt_str_equal", in, 4, false);
 }
 
 static void string_find(struct prog *p, const struct node *n)
 {
-    lval in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
+    lreg in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
     prog_call(p, "mcc_rt_str_find", in, 4, false);
 }
 
 static void string_pick(struct prog *p, const struct node *n)
 {
-    lval in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+    lreg in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
                   prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
     prog_call(p, "mcc_rt_str_pick", in, 5, true);
 }
 
 static void string_match(struct prog *p, const struct node *n)
 {
-    lval in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
+    lreg in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
     prog_call(p, "mcc_rt_str_match", in, 4, false);
 }
 
 /* The type of the numbers is the operand's or the result's: f64, i64 or u64. */
 static void string_format(struct prog *p, const struct node *n)
 {
-    lval in[4] = {elem_code(p, n->in[0]), operand(p, n->in[0]), operand_count(p, n->in[0]), result(p, n, 0)};
+    lreg in[4] = {elem_code(p, n->in[0]), operand(p, n->in[0]), operand_count(p, n->in[0]), result(p, n, 0)};
     prog_call(p, "mcc_rt_str_format", in, 4, true);
 }
 
 static void string_parse(struct prog *p, const struct node *n)
 {
-    lval in[5] = {prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]), operand_count(p, n->in[0]),
+    lreg in[5] = {prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]), operand_count(p, n->in[0]),
                   result(p, n, 0)};
     prog_call(p, "mcc_rt_str_parse", in, 5, true);
 }
 
 static void string_concat(struct prog *p, const struct node *n)
 {
-    lval in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
+    lreg in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
     prog_call(p, "mcc_rt_str_concat", in, 4, true);
 }
 
 /* Counts of the pieces; their largest becomes a dim of what `split` gives. */
 static void string_split_count(struct prog *p, const struct node *n)
 {
-    lval in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+    lreg in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
                   prog_const(p, node_int(n, "option", -1)), result(p, n, 0)};
     bind_count(p, n, prog_call(p, "mcc_rt_str_split_count", in, 5, false));
 }
@@ -260,7 +260,7 @@ static void string_split_count(struct prog *p, const struct node *n)
 static void string_split(struct prog *p, const struct node *n)
 {
     const struct type *y = value_type(p->g, n->out[0]);
-    lval in[6] = {operand(p, n->in[0]),
+    lreg in[6] = {operand(p, n->in[0]),
                   operand_count(p, n->in[0]),
                   string_list(p, n->in[1]),
                   prog_const(p, node_int(n, "option", -1)),
@@ -273,11 +273,11 @@ static void string_split(struct prog *p, const struct node *n)
 static void string_normalize(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]);
-    lval count = operand_count(p, n->in[0]);
+    lreg count = operand_count(p, n->in[0]);
     expr_id room = ex_addc(p->x, shape_count(p->x, x->dims, x->rank), 1);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
-    lval in[7] = {operand(p, n->in[0]),
+    lreg in[7] = {operand(p, n->in[0]),
                   count,
                   prog_const(p, node_int(n, "mapping", 0)),
                   string_list(p, n->in[1]),

@@ -17,15 +17,15 @@ static lblock enter(struct prog *p, lblock b)
     return old;
 }
 
-static lval value_bytes(struct prog *p, value_id v)
+static lreg value_bytes(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
     return prog_index(p, ex_mulc(p->x, shape_count(p->x, t->dims, t->rank), elem_size(t->elem)));
 }
 
-static lval to_bool(struct prog *p, lval v)
+static lreg to_bool(struct prog *p, lreg v)
 {
-    lval in[2] = {v, prog_const(p, 0)};
+    lreg in[2] = {v, prog_const(p, 0)};
     return prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, in, 2);
 }
 
@@ -36,7 +36,7 @@ static lval to_bool(struct prog *p, lval v)
 enum travel { FIXED, SLOT, HANDLE };
 struct if_result {
     enum travel how;
-    lval slot;
+    lreg slot;
 };
 
 static enum travel if_travel(const struct prog *p, value_id v)
@@ -49,7 +49,7 @@ static lblock if_branch(struct prog *p, const struct node *n, int b, const struc
     const struct region *region = graph_get_region(p->g, n->region[b]);
     uint32_t bound = p->syms.n;
     lblock block = lf_block(p->f), old = enter(p, block);
-    VEC(lval) yield = {0};
+    VEC(lreg) yield = {0};
     for (uint32_t r = 0; r < n->n_out; r++) {
         value_id v = region->results.data[r];
         if (result[r].how == FIXED)
@@ -76,7 +76,7 @@ static lblock if_branch(struct prog *p, const struct node *n, int b, const struc
     return block;
 }
 
-static void if_receive(struct prog *p, const struct node *n, const struct if_result *result, const lval *yielded)
+static void if_receive(struct prog *p, const struct node *n, const struct if_result *result, const lreg *yielded)
 {
     for (uint32_t r = 0; r < n->n_out; r++) {
         const struct type *t = value_type(p->g, n->out[r]);
@@ -93,7 +93,7 @@ static void if_receive(struct prog *p, const struct node *n, const struct if_res
 static void control_if(struct prog *p, struct kernel *k)
 {
     const struct node *n = graph_node(p->g, k->anchor);
-    lval cond = to_bool(p, prog_load(p, n->in[0], 0));
+    lreg cond = to_bool(p, prog_load(p, n->in[0], 0));
     struct if_result *result = NEW_ARRAY(p->arena, struct if_result, n->n_out + 1);
     uint32_t n_yield = 0;
     for (uint32_t r = 0; r < n->n_out; r++) {
@@ -105,12 +105,12 @@ static void control_if(struct prog *p, struct kernel *k)
                                            : 0;
     }
     lblock block[2] = {if_branch(p, n, 0, result), if_branch(p, n, 1, result)};
-    lval *yielded = NEW_ARRAY(p->arena, lval, n_yield + 1);
+    lreg *yielded = NEW_ARRAY(p->arena, lreg, n_yield + 1);
     for (uint32_t i = 0; i < n_yield; i++)
         yielded[i] = lf_value(p->f, INDEX);
     struct lstmt *s = lf_stmt(p->f, p->block, L_IF);
     s->type = INDEX;
-    s->in = lf_lvals(p->f, &cond, 1);
+    s->in = lf_lregs(p->f, &cond, 1);
     s->n_in = 1;
     s->out = yielded;
     s->n_out = n_yield;
@@ -128,8 +128,8 @@ static void control_if(struct prog *p, struct kernel *k)
  *   HANDLE  the address
  * and per scan output whose rows' dims only the body knows: the dims of a row. */
 struct frame {
-    VEC(lval) init;
-    lval *param, *yield, *out;
+    VEC(lreg) init;
+    lreg *param, *yield, *out;
 };
 struct carried {
     enum travel how;
@@ -139,7 +139,7 @@ struct carried {
 struct scan {
     bool late, known;
     uint32_t at;
-    lval slot;
+    lreg slot;
     value_id row, out;
 };
 struct looper {
@@ -151,15 +151,15 @@ struct looper {
     struct scan *scan;
 };
 
-static void carry(struct prog *p, struct looper *l, lval v)
+static void carry(struct prog *p, struct looper *l, lreg v)
 {
     VEC_PUSH(p->arena, &l->f.init, v);
 }
 
 /* v's place in the workspace; {0}: it has none there. */
-static lval own_place(struct prog *p, value_id v)
+static lreg own_place(struct prog *p, value_id v)
 {
-    return p->m->storage[v.i].place == PLACE_ARENA && !p->pointer[v.i].i ? prog_buffer(p, v, ELEM_U8) : (lval){0};
+    return p->m->storage[v.i].place == PLACE_ARENA && !p->pointer[v.i].i ? prog_buffer(p, v, ELEM_U8) : (lreg){0};
 }
 
 static void carried_init(struct prog *p, struct looper *l, uint32_t c)
@@ -177,11 +177,11 @@ static void carried_init(struct prog *p, struct looper *l, uint32_t c)
         return;
     }
     bool same = type_same_shape(t, param) && type_same_shape(param, value_type(p->g, v->next));
-    lval bytes = value_bytes(p, v->init);
+    lreg bytes = value_bytes(p, v->init);
     v->how = same ? FIXED : SLOT;
     carry(p, l, prog_buffer(p, v->init, ELEM_U8));
     for (int i = 0; i < 2; i++) {
-        lval own = same ? own_place(p, i ? v->next : v->param) : (lval){0};
+        lreg own = same ? own_place(p, i ? v->next : v->param) : (lreg){0};
         carry(p, l, own.i ? own : same ? prog_memory(p, bytes) : prog_slot(p));
     }
     for (int32_t d = 0; !same && d < t->rank; d++)
@@ -211,9 +211,9 @@ static void scan_init(struct prog *p, struct looper *l, uint32_t i)
 }
 
 /* Parameters and results are wired to this trip's places. */
-static void loop_enter(struct prog *p, struct looper *l, lval iter)
+static void loop_enter(struct prog *p, struct looper *l, lreg iter)
 {
-    const lval *param = l->f.param;
+    const lreg *param = l->f.param;
     prog_store_scalar(p, l->body->params.data[0], iter);
     prog_store_scalar(p, l->body->params.data[1], param[0]);
     for (uint32_t c = 0; c < l->n_carried; c++) {
@@ -233,7 +233,7 @@ static void loop_enter(struct prog *p, struct looper *l, lval iter)
     }
     for (uint32_t i = 0; i < l->n_scan; i++) {
         const struct scan *s = &l->scan[i];
-        lval at[2] = {iter, {0}}, row[2];
+        lreg at[2] = {iter, {0}}, row[2];
         if (!s->known) {
             p->grow[s->row.i] = (struct prog_grow){.slot = s->slot, .trip = iter};
             continue;
@@ -249,8 +249,8 @@ static void loop_enter(struct prog *p, struct looper *l, lval iter)
 
 static void carried_yield(struct prog *p, struct looper *l, const struct carried *v)
 {
-    const lval *q = &l->f.param[v->at];
-    lval *y = &l->f.yield[v->at];
+    const lreg *q = &l->f.param[v->at];
+    lreg *y = &l->f.yield[v->at];
     const struct type *t = value_type(p->g, v->next);
     if (v->how == HANDLE) {
         y[0] = prog_handle(p, v->next);
@@ -264,14 +264,14 @@ static void carried_yield(struct prog *p, struct looper *l, const struct carried
 }
 
 /* Every trip's row has the dims of the first. */
-static void scan_yield(struct prog *p, struct looper *l, const struct scan *s, lval iter)
+static void scan_yield(struct prog *p, struct looper *l, const struct scan *s, lreg iter)
 {
     const struct type *t = value_type(p->g, s->row);
     struct ltype flag = {ELEM_BOOL, 1};
     for (int32_t d = 0; s->late && d < t->rank; d++) {
-        lval dim = prog_index(p, t->dims[d]), first[2] = {iter, prog_const(p, 0)},
+        lreg dim = prog_index(p, t->dims[d]), first[2] = {iter, prog_const(p, 0)},
              same[2] = {dim, l->f.param[s->at + (uint32_t)d]};
-        lval either[2] = {prog_op(p, L_EQ, flag, first, 2), prog_op(p, L_EQ, flag, same, 2)};
+        lreg either[2] = {prog_op(p, L_EQ, flag, first, 2), prog_op(p, L_EQ, flag, same, 2)};
         prog_check(p, prog_op(p, L_OR, flag, either, 2), -2, l->n->src.i,
                    "a scan output changes its shape from trip to trip");
         l->f.yield[s->at + (uint32_t)d] = dim;
@@ -281,7 +281,7 @@ static void scan_yield(struct prog *p, struct looper *l, const struct scan *s, l
 static lblock loop_body(struct prog *p, struct looper *l)
 {
     lblock body = lf_block(p->f);
-    lval iter = lf_value(p->f, INDEX);
+    lreg iter = lf_value(p->f, INDEX);
     uint32_t bound = p->syms.n, n = l->f.init.n;
     VEC_PUSH(p->f->arena, &p->f->blocks.data[body.i].params, iter);
     for (uint32_t i = 0; i < n; i++) {
@@ -294,7 +294,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
     prog_region(p, l->n->region[0]);
     if (!p->failed) {
         l->f.yield[0] = to_bool(p, prog_load(p, l->body->results.data[0], 0));
-        lval add[2] = {l->f.param[1], prog_const(p, 1)};
+        lreg add[2] = {l->f.param[1], prog_const(p, 1)};
         l->f.yield[1] = prog_op(p, L_ADD, INDEX, add, 2);
         for (uint32_t c = 0; c < l->n_carried; c++)
             carried_yield(p, l, &l->carried[c]);
@@ -302,7 +302,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
             scan_yield(p, l, &l->scan[i], iter);
         prog_call(p, "mcc_rt_poll", NULL, 0, true);
         struct lstmt *y = lf_stmt(p->f, p->block, L_YIELD);
-        y->in = lf_lvals(p->f, l->f.yield, n);
+        y->in = lf_lregs(p->f, l->f.yield, n);
         y->n_in = n;
     }
     p->loops--;
@@ -313,7 +313,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
 
 static void loop_receive(struct prog *p, struct looper *l)
 {
-    const lval *out = l->f.out;
+    const lreg *out = l->f.out;
     expr_id trips = node_expr(l->n, "trips");
     if (trips.i)
         prog_bind_dim(p, trips, out[1], l->n->src.i);
@@ -339,16 +339,16 @@ static void loop_receive(struct prog *p, struct looper *l)
 }
 
 /* After a loop that ran elsewhere: which of the three places holds the last of each carried value. */
-static void loop_results(struct prog *p, struct looper *l, lval trips)
+static void loop_results(struct prog *p, struct looper *l, lreg trips)
 {
     struct ltype flag = {ELEM_BOOL, 1};
-    lval one = prog_const(p, 1), zero = prog_const(p, 0), and[2] = {trips, one}, some[2] = {zero, trips};
-    lval odd = to_bool(p, prog_op(p, L_AND, INDEX, and, 2)), any = prog_op(p, L_LT, flag, some, 2);
+    lreg one = prog_const(p, 1), zero = prog_const(p, 0), and[2] = {trips, one}, some[2] = {zero, trips};
+    lreg odd = to_bool(p, prog_op(p, L_AND, INDEX, and, 2)), any = prog_op(p, L_LT, flag, some, 2);
     l->f.out[1] = trips;
     for (uint32_t c = 0; c < l->n_carried; c++) {
         const struct carried *v = &l->carried[c];
-        const lval *place = &l->f.init.data[v->at];
-        lval last[3] = {odd, place[1], place[2]}, in[3] = {any, {0}, place[0]};
+        const lreg *place = &l->f.init.data[v->at];
+        lreg last[3] = {odd, place[1], place[2]}, in[3] = {any, {0}, place[0]};
         in[1] = prog_op(p, L_SELECT, lf_type(p->f, place[1]), last, 3);
         l->f.out[v->at] = prog_op(p, L_SELECT, lf_type(p->f, place[0]), in, 3);
     }
@@ -373,9 +373,9 @@ static void loop_begin(struct prog *p, struct looper *l)
         carried_init(p, l, c);
     for (uint32_t i = 0; i < l->n_scan; i++)
         scan_init(p, l, i);
-    l->f.param = NEW_ARRAY(p->arena, lval, l->f.init.n);
-    l->f.yield = NEW_ARRAY(p->arena, lval, l->f.init.n);
-    l->f.out = NEW_ARRAY(p->arena, lval, l->f.init.n);
+    l->f.param = NEW_ARRAY(p->arena, lreg, l->f.init.n);
+    l->f.yield = NEW_ARRAY(p->arena, lreg, l->f.init.n);
+    l->f.out = NEW_ARRAY(p->arena, lreg, l->f.init.n);
 }
 
 static void control_loop(struct prog *p, struct kernel *k)
@@ -389,15 +389,15 @@ static void control_loop(struct prog *p, struct kernel *k)
     l->n_scan = n->n_out - l->n_carried;
     l->carried = NEW_ARRAY(p->arena, struct carried, l->n_carried + 1);
     l->scan = NEW_ARRAY(p->arena, struct scan, l->n_scan + 1);
-    lval trips = node_int(n, "forever", 0) ? prog_const(p, INT64_MAX) : prog_load(p, n->in[0], 0);
-    lval clamp[2] = {trips, prog_const(p, 0)};
+    lreg trips = node_int(n, "forever", 0) ? prog_const(p, INT64_MAX) : prog_load(p, n->in[0], 0);
+    lreg clamp[2] = {trips, prog_const(p, 0)};
     trips = prog_op(p, L_MAX, INDEX, clamp, 2);
     loop_begin(p, l);
     lblock body = p->failed ? (lblock){0} : loop_body(p, l);
     if (p->failed)
         return;
     uint32_t n_carry = l->f.init.n;
-    lval *in = NEW_ARRAY(p->arena, lval, n_carry + 2);
+    lreg *in = NEW_ARRAY(p->arena, lreg, n_carry + 2);
     in[0] = prog_const(p, 0);
     in[1] = trips;
     for (uint32_t i = 0; i < n_carry; i++) {
@@ -407,12 +407,12 @@ static void control_loop(struct prog *p, struct kernel *k)
     struct lstmt s = {.op = L_FOR,
                       .in = in,
                       .n_in = n_carry + 2,
-                      .out = lf_lvals(p->f, l->f.out, n_carry),
+                      .out = lf_lregs(p->f, l->f.out, n_carry),
                       .n_out = n_carry,
                       .imm = 1,
                       .flags = L_FLAG_WHILE,
                       .block = {body}};
-    lval ran = loop_is_fixed(l) ? prog_loop_kernel(p, k, &s) : (lval){0};
+    lreg ran = loop_is_fixed(l) ? prog_loop_kernel(p, k, &s) : (lreg){0};
     if (ran.i)
         loop_results(p, l, ran);
     else
@@ -425,8 +425,8 @@ static void control_loop(struct prog *p, struct kernel *k)
 static void control_assert(struct prog *p, struct kernel *k)
 {
     const struct node *n = graph_node(p->g, k->anchor);
-    lval in[2] = {prog_index(p, node_expr(n, "cond")), prog_const(p, 0)};
-    lval ok = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, in, 2);
+    lreg in[2] = {prog_index(p, node_expr(n, "cond")), prog_const(p, 0)};
+    lreg ok = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, in, 2);
     prog_check(p, ok, (int32_t)node_int(n, "code", -2), n->src.i, node_str(n, "text", "assertion failed"));
 }
 

@@ -26,19 +26,19 @@ struct outline {
     const struct lstmt **def; /* by value of the program up to n_def: what defines it */
     uint32_t n_def;
     bool *inside, *taken; /* by value of the program: defined in the loop; among outer */
-    VEC(lval) outer; /* what the loop needs from around it, in order of use */
-    VEC(lval) passed; /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
+    VEC(lreg) outer; /* what the loop needs from around it, in order of use */
+    VEC(lreg) passed; /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
     VEC(struct kernel *) kernels; /* launched inside, in order */
     VEC(struct about) about;
     size_t text;
     int64_t ns;
     uint64_t flops, bytes;
-    lval guard; /* of the program: the launches are small; {0}: they are */
+    lreg guard; /* of the program: the launches are small; {0}: they are */
 };
 /* Values of a function that is being copied, and what stands for them. */
 struct scope {
     const struct lfunc *from;
-    lval *map;
+    lreg *map;
 };
 
 /* ---- what the loop is made of --------------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static void define_block(struct outline *o, const struct lfunc *f, lblock b)
             o->def[blk->stmts.data[i].out[r].i] = &blk->stmts.data[i];
 }
 
-static void need(struct outline *o, lval v)
+static void need(struct outline *o, lreg v)
 {
     if (o->inside[v.i] || o->taken[v.i])
         return;
@@ -83,8 +83,8 @@ static bool launch_small(struct outline *o, const struct kernel *k)
     if (late_expr(p->x, k->count))
         return false;
     o->ns += ns;
-    lval in[2] = {prog_index(p, k->count), prog_const(p, (RATE_SERIAL_NS - 1) / ns)};
-    lval small = prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), both[2] = {o->guard, small};
+    lreg in[2] = {prog_index(p, k->count), prog_const(p, (RATE_SERIAL_NS - 1) / ns)};
+    lreg small = prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), both[2] = {o->guard, small};
     o->guard = o->guard.i ? prog_op(p, L_AND, (struct ltype){ELEM_BOOL, 1}, both, 2) : small;
     return true;
 }
@@ -124,7 +124,7 @@ static bool take_block(struct outline *o, lblock b)
 
 /* ---- copying ------------------------------------------------------------------------------------------------------------ */
 
-static struct about *about(struct outline *o, lval v)
+static struct about *about(struct outline *o, lreg v)
 {
     while (o->about.n <= v.i)
         VEC_PUSH(o->p->arena, &o->about, (struct about){0});
@@ -162,15 +162,15 @@ static void append(struct outline *o, lblock to, struct lstmt s, struct ltype t)
     VEC_PUSH(o->f->arena, &o->f->blocks.data[fixed ? 1 : to.i].stmts, s);
 }
 
-static lval index_op(struct outline *o, lblock to, enum lop op, int64_t imm, const lval *in, uint32_t n)
+static lreg index_op(struct outline *o, lblock to, enum lop op, int64_t imm, const lreg *in, uint32_t n)
 {
-    lval r = lf_value(o->f, INDEX);
+    lreg r = lf_value(o->f, INDEX);
     append(o, to,
            (struct lstmt){.op = op,
                           .type = INDEX,
-                          .in = lf_lvals(o->f, in, n),
+                          .in = lf_lregs(o->f, in, n),
                           .n_in = n,
-                          .out = lf_lvals(o->f, &r, 1),
+                          .out = lf_lregs(o->f, &r, 1),
                           .n_out = 1,
                           .imm = imm},
            INDEX);
@@ -182,7 +182,7 @@ static lblock clone_body(struct outline *o, const struct scope *from, lblock blo
     lblock made = lf_block(o->f);
     const struct lblk *old = &from->from->blocks.data[block.i];
     for (uint32_t i = 0; i < old->params.n; i++) {
-        lval v = lf_value(o->f, lf_type(from->from, old->params.data[i]));
+        lreg v = lf_value(o->f, lf_type(from->from, old->params.data[i]));
         from->map[old->params.data[i].i] = v;
         VEC_PUSH(o->f->arena, &o->f->blocks.data[made.i].params, v);
     }
@@ -193,8 +193,8 @@ static lblock clone_body(struct outline *o, const struct scope *from, lblock blo
 static void clone_stmt(struct outline *o, const struct scope *from, const struct lstmt *old, lblock to)
 {
     struct lstmt s = *old;
-    s.in = NEW_ARRAY(o->f->arena, lval, s.n_in + 1);
-    s.out = NEW_ARRAY(o->f->arena, lval, s.n_out + 1);
+    s.in = NEW_ARRAY(o->f->arena, lreg, s.n_in + 1);
+    s.out = NEW_ARRAY(o->f->arena, lreg, s.n_out + 1);
     for (uint32_t i = 0; i < s.n_in; i++)
         s.in[i] = from->map[old->in[i].i];
     if (s.flags & L_FLAG_INVARIANT) { /* other kernels of the loop may write it */
@@ -211,14 +211,14 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
 }
 
 /* The parallel loop of an inlined kernel: over what its own bounds and the launch's count leave. */
-static void clone_parallel(struct outline *o, const struct scope *from, const struct lstmt *old, lval count, lblock to)
+static void clone_parallel(struct outline *o, const struct scope *from, const struct lstmt *old, lreg count, lblock to)
 {
-    lval zero = index_op(o, to, L_CONST, 0, NULL, 0);
-    lval low[2] = {from->map[old->in[0].i], zero}, high[2] = {from->map[old->in[1].i], count}, in[2];
+    lreg zero = index_op(o, to, L_CONST, 0, NULL, 0);
+    lreg low[2] = {from->map[old->in[0].i], zero}, high[2] = {from->map[old->in[1].i], count}, in[2];
     in[0] = index_op(o, to, L_MAX, 0, low, 2);
     in[1] = index_op(o, to, L_MIN, 0, high, 2);
     lblock body = clone_body(o, from, old->block[0]);
-    append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lvals(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}},
+    append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lregs(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}},
            INDEX);
 }
 
@@ -232,7 +232,7 @@ static void clone_launch(struct outline *o, const struct scope *caller, const st
         error_internal(p->m->ctx, (src_id){0}, "the kernel %s does not fit its launch", launch->name);
         return;
     }
-    struct scope from = {f, NEW_ARRAY(p->arena, lval, f->types.n)};
+    struct scope from = {f, NEW_ARRAY(p->arena, lreg, f->types.n)};
     for (uint32_t i = 0; i < f->args.n; i++)
         from.map[i + 1] = caller->map[launch->in[i].i];
     for (uint32_t i = 0; i < f->nodes.n; i++) {
@@ -265,7 +265,7 @@ static void clone_block(struct outline *o, const struct scope *from, lblock bloc
 /* ---- the kernel ----------------------------------------------------------------------------------------------------------- */
 
 /* May the run write what this buffer of the program was cut from? */
-static bool is_written(const struct outline *o, lval v)
+static bool is_written(const struct outline *o, lreg v)
 {
     const struct lfunc *f = o->p->f;
     while (v.i > f->args.n && v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_OFFSET)
@@ -278,13 +278,13 @@ static bool pass_outer(struct outline *o)
 {
     struct prog *p = o->p;
     for (uint32_t i = 0; i < o->outer.n; i++) {
-        lval v = o->outer.data[i];
+        lreg v = o->outer.data[i];
         struct ltype t = lf_type(p->f, v);
         if (t.lanes > 1 || (t.lanes == 1 && elem_class(t.elem) == 'F'))
             return false;
         bool constant = v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_CONST;
         VEC_PUSH(p->arena, &o->passed,
-                 constant                             ? (lval){0}
+                 constant                             ? (lreg){0}
                  : t.lanes == 0 || t.elem == ELEM_I64 ? v
                                                       : prog_op(p, L_CONVERT, INDEX, &v, 1));
     }
@@ -299,12 +299,12 @@ static void make_arguments(struct outline *o, const struct scope *from)
         if (!o->passed.data[i].i)
             continue;
         uint32_t flags = t.lanes ? 0 : is_written(o, o->outer.data[i]) ? LARG_IN | LARG_OUT : LARG_IN;
-        lval v = lf_arg(o->f, t.lanes ? INDEX : t, flags, 0, NULL);
+        lreg v = lf_arg(o->f, t.lanes ? INDEX : t, flags, 0, NULL);
         *about(o, v) = (struct about){true, t.lanes ? 0 : o->f->args.n};
         from->map[o->outer.data[i].i] = v;
     }
     for (uint32_t i = 0; i < o->outer.n; i++) {
-        lval *v = &from->map[o->outer.data[i].i];
+        lreg *v = &from->map[o->outer.data[i].i];
         struct ltype t = lf_type(o->p->f, o->outer.data[i]);
         if (!v->i)
             clone_stmt(o, from, o->def[o->outer.data[i].i], (lblock){1});
@@ -331,15 +331,15 @@ static void finish_kernel(struct outline *o)
 }
 
 /* One parallel index: the loop, and then the number of its trips into cell. */
-static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
+static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
 {
     struct prog *p = o->p;
     o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL,
                   arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
-    struct scope from = {p->f, NEW_ARRAY(p->arena, lval, p->f->types.n)};
+    struct scope from = {p->f, NEW_ARRAY(p->arena, lreg, p->f->types.n)};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
-    lval param = lf_value(o->f, INDEX), bounds[2], store[3];
+    lreg param = lf_value(o->f, INDEX), bounds[2], store[3];
     VEC_PUSH(o->f->arena, &o->f->blocks.data[once.i].params, param);
     clone_stmt(o, &from, loop, once);
     bounds[0] = index_op(o, once, L_CONST, 0, NULL, 0);
@@ -349,7 +349,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
     store[2] = from.map[loop->out[1].i];
     lf_op(o->f, once, L_STORE, INDEX, store, 3);
     struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL);
-    all->in = lf_lvals(o->f, bounds, 2);
+    all->in = lf_lregs(o->f, bounds, 2);
     all->n_in = 2;
     all->block[0] = once;
     if (p->failed)
@@ -363,10 +363,10 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lval cell)
 
 /* ---- in the program --------------------------------------------------------------------------------------------------------- */
 
-static lval launch(struct outline *o, lval cell)
+static lreg launch(struct outline *o, lreg cell)
 {
     struct prog *p = o->p;
-    VEC(lval) in = {0};
+    VEC(lreg) in = {0};
     for (uint32_t i = 0; i < o->outer.n; i++)
         if (o->passed.data[i].i)
             VEC_PUSH(p->arena, &in, o->passed.data[i]);
@@ -377,66 +377,66 @@ static lval launch(struct outline *o, lval cell)
     s->n_in = in.n;
     s->imm = p->m->grain_ns ? p->m->grain_ns : o->k->ns;
     s->node = graph_node(p->g, o->k->anchor)->src.i;
-    lval at[2] = {cell, prog_const(p, 0)};
+    lreg at[2] = {cell, prog_const(p, 0)};
     return prog_op(p, L_LOAD, INDEX, at, 2);
 }
 
-static lblock yielding(struct outline *o, const struct lstmt *loop, lval cell)
+static lblock yielding(struct outline *o, const struct lstmt *loop, lreg cell)
 {
     struct prog *p = o->p;
     lblock block = lf_block(p->f), old = p->block;
     p->block = block;
-    lval trips = loop ? loop->out[1] : launch(o, cell);
+    lreg trips = loop ? loop->out[1] : launch(o, cell);
     if (loop)
         *lf_stmt(p->f, block, L_FOR) = *loop;
     struct lstmt *y = lf_stmt(p->f, block, L_YIELD);
-    y->in = lf_lvals(p->f, &trips, 1);
+    y->in = lf_lregs(p->f, &trips, 1);
     y->n_in = 1;
     p->block = old;
     return block;
 }
 
 /* The launch, or, where a guard asks, either that or the loop as it was. */
-static lval place(struct outline *o, const struct lstmt *loop, lval cell)
+static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
 {
     struct prog *p = o->p;
     if (!o->guard.i)
         return launch(o, cell);
     lblock block[2] = {yielding(o, NULL, cell), yielding(o, loop, cell)};
-    lval trips = lf_value(p->f, INDEX);
+    lreg trips = lf_value(p->f, INDEX);
     struct lstmt *s = lf_stmt(p->f, p->block, L_IF);
     s->type = INDEX;
-    s->in = lf_lvals(p->f, &o->guard, 1);
+    s->in = lf_lregs(p->f, &o->guard, 1);
     s->n_in = 1;
-    s->out = lf_lvals(p->f, &trips, 1);
+    s->out = lf_lregs(p->f, &trips, 1);
     s->n_out = 1;
     s->block[0] = block[0];
     s->block[1] = block[1];
     return trips;
 }
 
-lval prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
+lreg prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
 {
     struct outline o = {.p = p, .k = k};
     if (p->m->opt_level == 0) /* a second opinion for the tests */
-        return (lval){0};
+        return (lreg){0};
     o.inside = NEW_ARRAY(p->arena, bool, p->f->types.n);
     o.taken = NEW_ARRAY(p->arena, bool, p->f->types.n);
     for (uint32_t i = 0; i < loop->n_in; i++)
         need(&o, loop->in[i]);
     if (!take_block(&o, loop->block[0]) || !o.kernels.n)
-        return (lval){0};
-    lval cell = prog_local(p, 1);
+        return (lreg){0};
+    lreg cell = prog_local(p, 1);
     VEC_PUSH(p->arena, &o.outer, cell);
     o.n_def = p->f->types.n;
     o.def = NEW_ARRAY(p->arena, const struct lstmt *, o.n_def);
     for (uint32_t b = 1; b < p->f->blocks.n; b++)
         define_block(&o, p->f, (lblock){b});
     if (!pass_outer(&o))
-        return (lval){0};
+        return (lreg){0};
     if (!make_kernel(&o, loop, cell)) {
         p->failed = true;
-        return (lval){0};
+        return (lreg){0};
     }
     for (uint32_t i = 0; !o.guard.i && i < o.kernels.n; i++)
         o.kernels.data[i]->text = NULL; /* nobody else launches them */

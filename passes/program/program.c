@@ -10,21 +10,21 @@
 
 static const struct ltype INDEX = {ELEM_I64, 1};
 
-lval prog_op(struct prog *p, enum lop op, struct ltype t, const lval *in, uint32_t n)
+lreg prog_op(struct prog *p, enum lop op, struct ltype t, const lreg *in, uint32_t n)
 {
     return lf_op(p->f, p->block, op, t, in, n);
 }
 
-lval prog_const(struct prog *p, int64_t c)
+lreg prog_const(struct prog *p, int64_t c)
 {
-    lval v = lf_op(p->f, p->block, L_CONST, INDEX, NULL, 0);
+    lreg v = lf_op(p->f, p->block, L_CONST, INDEX, NULL, 0);
     lf_last(p->f, p->block)->imm = c;
     return v;
 }
 
-static lval op2(struct prog *p, enum lop op, lval a, lval b)
+static lreg op2(struct prog *p, enum lop op, lreg a, lreg b)
 {
-    lval in[2] = {a, b};
+    lreg in[2] = {a, b};
     struct ltype t = lf_type(p->f, a);
     if (op == L_LT || op == L_LE || op == L_EQ || op == L_NE)
         t.elem = ELEM_BOOL;
@@ -39,12 +39,12 @@ bool prog_refuse(struct prog *p, node_id n, const char *why)
 
 /* ---- index expressions ------------------------------------------------------------------------------------ */
 
-void prog_bind(struct prog *p, sym_id s, lval v)
+void prog_bind(struct prog *p, sym_id s, lreg v)
 {
     VEC_PUSH(p->arena, &p->syms, ((struct prog_sym){s, v}));
 }
 
-static lval sym_lval(struct prog *p, sym_id s)
+static lreg sym_lreg(struct prog *p, sym_id s)
 {
     for (uint32_t i = p->syms.n; i > 0; i--)
         if (p->syms.data[i - 1].sym.i == s.i)
@@ -54,13 +54,13 @@ static lval sym_lval(struct prog *p, sym_id s)
     return prog_const(p, 0);
 }
 
-static lval index_cond(struct prog *p, expr_id e)
+static lreg index_cond(struct prog *p, expr_id e)
 {
-    lval v = prog_index(p, e);
+    lreg v = prog_index(p, e);
     return op2(p, L_NE, v, prog_const(p, 0));
 }
 
-lval prog_index(struct prog *p, expr_id e)
+lreg prog_index(struct prog *p, expr_id e)
 {
     int64_t c;
     if (ex_is_const(p->x, e, &c))
@@ -71,9 +71,9 @@ lval prog_index(struct prog *p, expr_id e)
         [EX_PROD] = L_MUL, [EX_DIV] = L_FLOORDIV, [EX_MOD] = L_FLOORMOD, [EX_MIN] = L_MIN,
         [EX_MAX] = L_MAX,  [EX_LT] = L_LT,        [EX_EQ] = L_EQ,        [EX_AND] = L_MUL};
     if (kind == EX_SYM)
-        return sym_lval(p, ex_as_sym(p->x, e));
+        return sym_lreg(p, ex_as_sym(p->x, e));
     if (kind == EX_SUM) {
-        lval sum = prog_const(p, ex_addend(p->x, e));
+        lreg sum = prog_const(p, ex_addend(p->x, e));
         for (uint32_t i = 0; i < n; i++)
             sum = op2(p, L_ADD, sum,
                       op2(p, L_MUL, prog_index(p, ex_arg(p->x, e, i)), prog_const(p, ex_coef(p->x, e, i))));
@@ -82,11 +82,11 @@ lval prog_index(struct prog *p, expr_id e)
     if (kind == EX_NOT)
         return op2(p, L_SUB, prog_const(p, 1), prog_index(p, ex_arg(p->x, e, 0)));
     if (kind == EX_SELECT) {
-        lval in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
+        lreg in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
                       prog_index(p, ex_arg(p->x, e, 2))};
         return prog_op(p, L_SELECT, INDEX, in, 3);
     }
-    lval v = prog_index(p, ex_arg(p->x, e, 0));
+    lreg v = prog_index(p, ex_arg(p->x, e, 0));
     for (uint32_t i = 1; i < n; i++)
         v = op2(p, binary[kind], v, prog_index(p, ex_arg(p->x, e, i)));
     if (kind == EX_LT || kind == EX_EQ)
@@ -96,56 +96,56 @@ lval prog_index(struct prog *p, expr_id e)
 
 /* ---- memory ------------------------------------------------------------------------------------------------- */
 
-lval prog_call(struct prog *p, const char *name, const lval *in, uint32_t n, bool may_fail)
+lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, bool may_fail)
 {
-    lval r = lf_value(p->f, INDEX);
+    lreg r = lf_value(p->f, INDEX);
     struct lstmt *s = lf_stmt(p->f, p->block, L_CALL);
     s->type = INDEX;
     s->name = name;
-    s->in = lf_lvals(p->f, in, n);
+    s->in = lf_lregs(p->f, in, n);
     s->n_in = n;
-    s->out = lf_lvals(p->f, &r, 1);
+    s->out = lf_lregs(p->f, &r, 1);
     s->n_out = 1;
     s->flags = may_fail ? L_FLAG_MAYFAIL : 0;
     return r;
 }
 
-lval prog_slot(struct prog *p)
+lreg prog_slot(struct prog *p)
 {
-    lval slot = prog_local(p, 2);
+    lreg slot = prog_local(p, 2);
     lblock here = p->block;
     p->block = (lblock){1};   /* what is under construction here comes after it */
     for (int64_t i = 0; i < 2; i++) {
-        lval in[3] = {slot, prog_const(p, i), prog_const(p, 0)};
+        lreg in[3] = {slot, prog_const(p, i), prog_const(p, 0)};
         lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
     }
     p->block = here;
     return slot;
 }
 
-lval prog_grow(struct prog *p, lval slot, lval bytes, lval keep)
+lreg prog_grow(struct prog *p, lreg slot, lreg bytes, lreg keep)
 {
-    lval in[3] = {slot, bytes, keep}, at = prog_call(p, "mcc_rt_grow", in, 3, true);
+    lreg in[3] = {slot, bytes, keep}, at = prog_call(p, "mcc_rt_grow", in, 3, true);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
 
-lval prog_memory(struct prog *p, lval bytes)
+lreg prog_memory(struct prog *p, lreg bytes)
 {
     if (p->loops)
         return prog_grow(p, prog_slot(p), bytes, prog_const(p, 0));
-    lval at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
+    lreg at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
 
-static lval offset(struct prog *p, lval base, expr_id bytes, enum elem e)
+static lreg offset(struct prog *p, lreg base, expr_id bytes, enum elem e)
 {
-    lval in[2] = {base, prog_index(p, bytes)};
+    lreg in[2] = {base, prog_index(p, bytes)};
     if (elem_size(e) > 8)   /* strings: only passed on */
         e = ELEM_U8;
     return prog_op(p, L_OFFSET, (struct ltype){e, 0}, in, 2);
 }
 
-lval prog_buffer(struct prog *p, value_id v, enum elem e)
+lreg prog_buffer(struct prog *p, value_id v, enum elem e)
 {
     if (p->m->storage[v.i].place == PLACE_NONE && !p->pointer[v.i].i)
         v = view_plain(p->g, v);
@@ -166,18 +166,18 @@ lval prog_buffer(struct prog *p, value_id v, enum elem e)
     return p->arena_base;
 }
 
-lval prog_load(struct prog *p, value_id v, int64_t element)
+lreg prog_load(struct prog *p, value_id v, int64_t element)
 {
     enum elem e = value_type(p->g, v)->elem;
-    lval in[2] = {prog_buffer(p, v, e), prog_const(p, element)};
-    lval r = prog_op(p, L_LOAD, (struct ltype){e, 1}, in, 2);
+    lreg in[2] = {prog_buffer(p, v, e), prog_const(p, element)};
+    lreg r = prog_op(p, L_LOAD, (struct ltype){e, 1}, in, 2);
     return e == ELEM_I64 ? r : prog_op(p, L_CONVERT, INDEX, &r, 1);
 }
 
-void prog_check(struct prog *p, lval cond, int32_t code, uint32_t node, const char *text)
+void prog_check(struct prog *p, lreg cond, int32_t code, uint32_t node, const char *text)
 {
     struct lstmt *s = lf_stmt(p->f, p->block, L_CHECK);
-    s->in = lf_lvals(p->f, &cond, 1);
+    s->in = lf_lregs(p->f, &cond, 1);
     s->n_in = 1;
     s->imm = code;
     s->node = node;
@@ -194,7 +194,7 @@ void prog_bind_elements(struct prog *p, value_id v)
         const struct symbol *s = sym_get(p->x, id);
         if (s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
             continue;
-        lval e = prog_load(p, v, s->elem);
+        lreg e = prog_load(p, v, s->elem);
         const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo,
                                         (long long)s->hi);
         if (s->lo != INT64_MIN)
@@ -206,9 +206,9 @@ void prog_bind_elements(struct prog *p, value_id v)
 }
 
 /* Row `trip` of what a loop collects. */
-static lval grow_row(struct prog *p, struct prog_grow g, lval bytes)
+static lreg grow_row(struct prog *p, struct prog_grow g, lreg bytes)
 {
-    lval before[2] = {bytes, g.trip}, at[2];
+    lreg before[2] = {bytes, g.trip}, at[2];
     before[0] = prog_op(p, L_MUL, INDEX, before, 2);
     before[1] = bytes;
     at[0] = prog_grow(p, g.slot, prog_op(p, L_ADD, INDEX, before, 2), before[0]);
@@ -222,14 +222,14 @@ void prog_place(struct prog *p, value_id v)
     struct prog_grow g = p->grow[v.i];
     if (p->pointer[v.i].i || (s->place != PLACE_SEGMENT && !g.slot.i))
         return;
-    lval bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
+    lreg bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
     p->pointer[v.i] = g.trip.i   ? grow_row(p, g, bytes)
                       : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0))
                                  : prog_memory(p, bytes);
 }
 
 /* Transformed weights: among the open-time constants, or in the file. */
-static lval prepared_at(struct prog *p, const struct prepared *c)
+static lreg prepared_at(struct prog *p, const struct prepared *c)
 {
     uint64_t at = c->stored ? p->m->weights.data[c->weight].offset : c->offset;
     return offset(p, c->stored ? p->weights_base : p->constants_base, ex_const(p->x, (int64_t)at), ELEM_F32);
@@ -237,7 +237,7 @@ static lval prepared_at(struct prog *p, const struct prepared *c)
 
 static void launch(struct prog *p, struct kernel *k)
 {
-    lval args[256];
+    lreg args[256];
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->outs.n; i++)
         prog_place(p, k->outs.data[i]);
@@ -253,12 +253,12 @@ static void launch(struct prog *p, struct kernel *k)
         args[n++] = a.start.i    ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
                     : a.value.i  ? prog_buffer(p, a.value, e)
                     : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
-                                 : sym_lval(p, a.sym);
+                                 : sym_lreg(p, a.sym);
     }
     args[n++] = prog_index(p, k->count);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
     s->name = k->name;
-    s->in = lf_lvals(p->f, args, n);
+    s->in = lf_lregs(p->f, args, n);
     s->n_in = n;
     s->imm = p->m->grain_ns ? p->m->grain_ns : k->ns;
     s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
@@ -272,7 +272,7 @@ static void declare_output(struct prog *p, value_id v)
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
         if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT || prog_is_handle(t))
             continue;
-        lval in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
+        lreg in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
         prog_call(p, "mcc_rt_output", in, 4, true);
     }
 }
@@ -321,14 +321,14 @@ static bool is_packed(const struct prog *p, value_id v)
     return t->kind == TYPE_TENSOR && elem_bits(t->elem) > 0 && elem_bits(t->elem) < 8;
 }
 
-static void ports_unpack(struct prog *p, lval *packed)
+static void ports_unpack(struct prog *p, lreg *packed)
 {
     for (uint32_t k = 0; k < p->g->inputs.n; k++) {
         const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
         if (!is_packed(p, p->g->inputs.data[k].value))
             continue;
-        lval n = prog_index(p, shape_count(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
-        lval in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
+        lreg n = prog_index(p, shape_count(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
+        lreg in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
         prog_call(p, "mcc_rt_unpack", in, 5, false);
         p->in[k] = bytes;
     }
@@ -342,13 +342,13 @@ static void ports_unpack(struct prog *p, lval *packed)
     }
 }
 
-static void ports_pack(struct prog *p, const lval *packed)
+static void ports_pack(struct prog *p, const lreg *packed)
 {
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
         const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
         if (!packed[k].i)
             continue;
-        lval in[4] = {p->out[k], packed[k], prog_index(p, shape_count(p->x, t->dims, t->rank)),
+        lreg in[4] = {p->out[k], packed[k], prog_index(p, shape_count(p->x, t->dims, t->rank)),
                       prog_const(p, elem_bits(t->elem))};
         prog_call(p, "mcc_rt_pack", in, 4, false);
     }
@@ -359,10 +359,10 @@ static bool program(struct module *m, const char *suffix)
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
     struct ltype bytes = {ELEM_U8, 0};
     p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
-    p.in = NEW_ARRAY(m->arena, lval, m->g->inputs.n + 1);
-    p.out = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
-    p.pointer = NEW_ARRAY(m->arena, lval, m->n_values);
-    p.handle = NEW_ARRAY(m->arena, lval, m->n_values);
+    p.in = NEW_ARRAY(m->arena, lreg, m->g->inputs.n + 1);
+    p.out = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
+    p.pointer = NEW_ARRAY(m->arena, lreg, m->n_values);
+    p.handle = NEW_ARRAY(m->arena, lreg, m->n_values);
     p.grow = NEW_ARRAY(m->arena, struct prog_grow, m->n_values);
     for (uint32_t k = 0; k < m->g->inputs.n; k++) {
         value_id v = m->g->inputs.data[k].value;
@@ -377,7 +377,7 @@ static bool program(struct module *m, const char *suffix)
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
     p.constants_base = lf_arg(p.f, bytes, LARG_IN, 64, "constants");
     bind_shape_symbols(&p);
-    lval *packed = NEW_ARRAY(m->arena, lval, m->g->outputs.n + 1);
+    lreg *packed = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
     ports_unpack(&p, packed);
     for (uint32_t k = 0; k < m->g->inputs.n; k++)
         prog_bind_elements(&p, m->g->inputs.data[k].value);
@@ -391,7 +391,7 @@ static bool program(struct module *m, const char *suffix)
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------ */
 
-static void plan_bind(struct prog *p, lval dims)
+static void plan_bind(struct prog *p, lreg dims)
 {
     uint32_t at = 0;
     for (uint32_t k = 0; k < p->g->inputs.n; k++) {
@@ -403,13 +403,13 @@ static void plan_bind(struct prog *p, lval dims)
                 bound |= p->syms.data[i].sym.i == s.i;
             if (bound)
                 continue;
-            lval in[2] = {dims, prog_const(p, at)};
+            lreg in[2] = {dims, prog_const(p, at)};
             prog_bind(p, s, prog_op(p, L_LOAD, INDEX, in, 2));
         }
     }
 }
 
-static void plan_check(struct prog *p, lval dims)
+static void plan_check(struct prog *p, lreg dims)
 {
     uint32_t at = 0;
     for (uint32_t k = 0; k < p->g->inputs.n; k++) {
@@ -423,16 +423,16 @@ static void plan_check(struct prog *p, lval dims)
             strbuf_init(&text, p->arena);
             strbuf_printf(&text, "input '%.64s': dim %d is not ", port->name, d);
             ex_print(p->x, t->dims[d], &text);
-            lval in[2] = {dims, prog_const(p, at)};
-            lval have = prog_op(p, L_LOAD, INDEX, in, 2);
+            lreg in[2] = {dims, prog_const(p, at)};
+            lreg have = prog_op(p, L_LOAD, INDEX, in, 2);
             prog_check(p, op2(p, L_EQ, have, prog_index(p, t->dims[d])), -2, 0, text.data);
         }
     }
 }
 
-static void plan_store(struct prog *p, lval out, uint32_t *at, lval v)
+static void plan_store(struct prog *p, lreg out, uint32_t *at, lreg v)
 {
-    lval in[3] = {out, prog_const(p, (*at)++), v};
+    lreg in[3] = {out, prog_const(p, (*at)++), v};
     lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
 }
 
@@ -441,8 +441,8 @@ static bool plan(struct module *m, const char *name)
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .block = {1}};
     uint32_t at = 0;
     p.f = lf_new(m->ctx, m->arena, LROLE_PLAN, name);
-    lval dims = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_IN, 0, "dims");
-    lval out = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_OUT, 0, "out");
+    lreg dims = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_IN, 0, "dims");
+    lreg out = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_OUT, 0, "out");
     plan_bind(&p, dims);
     plan_check(&p, dims);
     for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
@@ -451,7 +451,7 @@ static bool plan(struct module *m, const char *name)
             bound |= p.syms.data[j].sym.i == s.i;
         if (!bound)
             prog_bind(&p, s, prog_const(&p, 0));
-        plan_store(&p, out, &at, sym_lval(&p, s));
+        plan_store(&p, out, &at, sym_lreg(&p, s));
     }
     plan_store(&p, out, &at, prog_index(&p, m->arena_bytes));
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {

@@ -17,48 +17,48 @@ bool prog_is_handle(const struct type *t)
 
 enum { LOCAL_MAX = 48 << 10 }; /* of the program's scratch; past it, memory of the run */
 
-static lval local_far(struct prog *p, int64_t words)
+static lreg local_far(struct prog *p, int64_t words)
 {
     lblock here = p->block;
     p->block = (lblock){1};
-    lval bytes = prog_const(p, 8 * words), at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
-    lval buffer = prog_op(p, L_ADDRESS, (struct ltype){ELEM_I64, 0}, &at, 1);
+    lreg bytes = prog_const(p, 8 * words), at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
+    lreg buffer = prog_op(p, L_ADDRESS, (struct ltype){ELEM_I64, 0}, &at, 1);
     p->block = here;
     return buffer;
 }
 
-lval prog_local(struct prog *p, int64_t words)
+lreg prog_local(struct prog *p, int64_t words)
 {
     p->local_bytes += (8 * words + 63) / 64 * 64 + 64;
     if (p->local_bytes > LOCAL_MAX)
         return local_far(p, words ? words : 1);
-    lval buffer = lf_value(p->f, (struct ltype){ELEM_I64, 0});
+    lreg buffer = lf_value(p->f, (struct ltype){ELEM_I64, 0});
     struct lstmt *local = lf_stmt(p->f, (lblock){1}, L_LOCAL);
     local->type = (struct ltype){ELEM_I64, 0};
     local->imm = words ? words : 1;
-    local->out = lf_lvals(p->f, &buffer, 1);
+    local->out = lf_lregs(p->f, &buffer, 1);
     local->n_out = 1;
     return buffer;
 }
 
-lval prog_dims(struct prog *p, const struct type *t)
+lreg prog_dims(struct prog *p, const struct type *t)
 {
-    lval dims = prog_local(p, t->rank);
+    lreg dims = prog_local(p, t->rank);
     for (int32_t d = 0; d < t->rank; d++) {
-        lval in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
+        lreg in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
         lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
     }
     return dims;
 }
 
-static void check_equal(struct prog *p, expr_id e, lval have, uint32_t node)
+static void check_equal(struct prog *p, expr_id e, lreg have, uint32_t node)
 {
-    lval in[2] = {have, prog_index(p, e)};
+    lreg in[2] = {have, prog_index(p, e)};
     prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node,
                "a tensor has another shape than the graph says");
 }
 
-void prog_bind_dim(struct prog *p, expr_id e, lval have, uint32_t node)
+void prog_bind_dim(struct prog *p, expr_id e, lreg have, uint32_t node)
 {
     sym_id s = ex_as_sym(p->x, e);
     bool bound = !s.i || sym_get(p->x, s)->kind != SYM_VALUE;
@@ -69,7 +69,7 @@ void prog_bind_dim(struct prog *p, expr_id e, lval have, uint32_t node)
         return;
     }
     if (sym_get(p->x, s)->hi != INT64_MAX) {
-        lval in[2] = {have, prog_const(p, sym_get(p->x, s)->hi)};
+        lreg in[2] = {have, prog_const(p, sym_get(p->x, s)->hi)};
         prog_check(p, prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node, "a tensor's dim is too large");
     }
     prog_bind(p, s, have);
@@ -77,7 +77,7 @@ void prog_bind_dim(struct prog *p, expr_id e, lval have, uint32_t node)
 
 /* ---- tensors out and in -------------------------------------------------------------------------------------------- */
 
-lval prog_handle(struct prog *p, value_id v)
+lreg prog_handle(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
     while (prog_is_handle(t) && !p->handle[v.i].i && value_op(p->g, v) == OP_IDENTITY)
@@ -89,35 +89,35 @@ lval prog_handle(struct prog *p, value_id v)
         error_internal(p->m->ctx, (src_id){0}, "value %u has no address", v.i);
         return prog_const(p, 0);
     }
-    lval in[4] = {prog_const(p, (int64_t)t->elem), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
+    lreg in[4] = {prog_const(p, (int64_t)t->elem), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
     return prog_call(p, "mcc_rt_tensor", in, 4, true);
 }
 
 /* Result r of n is the runtime's value at this address. */
-static void receive(struct prog *p, const struct node *n, uint32_t r, lval address)
+static void receive(struct prog *p, const struct node *n, uint32_t r, lreg address)
 {
     const struct type *t = value_type(p->g, n->out[r]);
     if (prog_is_handle(t)) {
         p->handle[n->out[r].i] = address;
         return;
     }
-    lval rank[2] = {prog_call(p, "mcc_rt_value_rank", &address, 1, false), prog_const(p, t->rank)};
+    lreg rank[2] = {prog_call(p, "mcc_rt_value_rank", &address, 1, false), prog_const(p, t->rank)};
     prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, rank, 2), -2, n->src.i,
                "a tensor has another rank than the graph says");
     for (int32_t d = 0; d < t->rank; d++) {
-        lval in[2] = {address, prog_const(p, d)};
+        lreg in[2] = {address, prog_const(p, d)};
         prog_bind_dim(p, t->dims[d], prog_call(p, "mcc_rt_value_dim", in, 2, false), n->src.i);
     }
-    lval data = prog_call(p, "mcc_rt_value_data", &address, 1, false);
+    lreg data = prog_call(p, "mcc_rt_value_data", &address, 1, false);
     p->pointer[n->out[r].i] = prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &data, 1);
 }
 
-void prog_store_scalar(struct prog *p, value_id v, lval x)
+void prog_store_scalar(struct prog *p, value_id v, lreg x)
 {
     enum elem e = value_type(p->g, v)->elem;
-    lval in[3] = {prog_buffer(p, v, e), prog_const(p, 0), x};
+    lreg in[3] = {prog_buffer(p, v, e), prog_const(p, 0), x};
     if (e == ELEM_BOOL && lf_type(p->f, x).elem != e) {
-        lval ne[2] = {x, prog_const(p, 0)};
+        lreg ne[2] = {x, prog_const(p, 0)};
         in[2] = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, ne, 2);
     } else if (lf_type(p->f, x).elem != e) {
         in[2] = prog_op(p, L_CONVERT, (struct ltype){e, 1}, &x, 1);
@@ -127,17 +127,17 @@ void prog_store_scalar(struct prog *p, value_id v, lval x)
 
 /* ---- operators -------------------------------------------------------------------------------------------------------- */
 
-static lval node_const(struct prog *p, const struct node *n)
+static lreg node_const(struct prog *p, const struct node *n)
 {
     return prog_const(p, n->src.i);
 }
 
 void call_seq_make(struct prog *p, const struct node *n)
 {
-    lval elem = prog_const(p, (int64_t)node_elem(n, "elem"));
-    lval seq = prog_call(p, "mcc_rt_seq_new", &elem, 1, true);
+    lreg elem = prog_const(p, (int64_t)node_elem(n, "elem"));
+    lreg seq = prog_call(p, "mcc_rt_seq_new", &elem, 1, true);
     for (uint32_t k = 0; k < n->n_in; k++) {
-        lval in[2] = {seq, prog_handle(p, n->in[k])};
+        lreg in[2] = {seq, prog_handle(p, n->in[k])};
         seq = prog_call(p, "mcc_rt_seq_append", in, 2, true);
     }
     receive(p, n, 0, seq);
@@ -145,7 +145,7 @@ void call_seq_make(struct prog *p, const struct node *n)
 
 void call_seq_insert(struct prog *p, const struct node *n)
 {
-    lval in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_handle(p, n->in[1])};
+    lreg in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_handle(p, n->in[1])};
     if (n->n_in < 3) {
         receive(p, n, 0, prog_call(p, "mcc_rt_seq_append", in + 1, 2, true));
         return;
@@ -156,33 +156,33 @@ void call_seq_insert(struct prog *p, const struct node *n)
 
 void call_seq_erase(struct prog *p, const struct node *n)
 {
-    lval in[3] = {node_const(p, n), prog_handle(p, n->in[0]),
+    lreg in[3] = {node_const(p, n), prog_handle(p, n->in[0]),
                   n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)};
     receive(p, n, 0, prog_call(p, "mcc_rt_seq_erase", in, 3, true));
 }
 
 void call_seq_at(struct prog *p, const struct node *n)
 {
-    lval in[3] = {node_const(p, n), prog_handle(p, n->in[0]), prog_load(p, n->in[1], 0)};
+    lreg in[3] = {node_const(p, n), prog_handle(p, n->in[0]), prog_load(p, n->in[1], 0)};
     receive(p, n, 0, prog_call(p, "mcc_rt_seq_at", in, 3, true));
 }
 
 void call_seq_length(struct prog *p, const struct node *n)
 {
-    lval in = prog_handle(p, n->in[0]);
+    lreg in = prog_handle(p, n->in[0]);
     prog_store_scalar(p, n->out[0], prog_call(p, "mcc_rt_seq_length", &in, 1, false));
 }
 
 void call_seq_concat(struct prog *p, const struct node *n)
 {
-    lval in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_const(p, node_int(n, "axis", 0)),
+    lreg in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_const(p, node_int(n, "axis", 0)),
                   prog_const(p, node_int(n, "new_axis", 0))};
     receive(p, n, 0, prog_call(p, "mcc_rt_seq_concat", in, 4, true));
 }
 
 void call_seq_split(struct prog *p, const struct node *n)
 {
-    lval in[6] = {node_const(p, n),
+    lreg in[6] = {node_const(p, n),
                   prog_handle(p, n->in[0]),
                   prog_const(p, 0),
                   prog_const(p, -1),
@@ -206,19 +206,19 @@ void call_opt_make(struct prog *p, const struct node *n)
     const struct type *t = value_type(p->g, n->out[0]);
     while (t->kind != TYPE_TENSOR && t->inner)
         t = t->inner;
-    lval in[2] = {prog_const(p, (int64_t)t->elem), n->n_in ? prog_handle(p, n->in[0]) : prog_const(p, 0)};
+    lreg in[2] = {prog_const(p, (int64_t)t->elem), n->n_in ? prog_handle(p, n->in[0]) : prog_const(p, 0)};
     receive(p, n, 0, prog_call(p, "mcc_rt_opt_new", in, 2, true));
 }
 
 void call_opt_get(struct prog *p, const struct node *n)
 {
-    lval in[2] = {node_const(p, n), prog_handle(p, n->in[0])};
+    lreg in[2] = {node_const(p, n), prog_handle(p, n->in[0])};
     receive(p, n, 0, prog_call(p, "mcc_rt_opt_get", in, 2, true));
 }
 
 void call_opt_has(struct prog *p, const struct node *n)
 {
-    lval in = prog_handle(p, n->in[0]);
+    lreg in = prog_handle(p, n->in[0]);
     prog_store_scalar(p, n->out[0], prog_call(p, "mcc_rt_opt_has", &in, 1, false));
 }
 
@@ -239,7 +239,7 @@ void prog_output_handles(struct prog *p)
                      "a sequence of elements narrower than a byte is not supported as an output");
             return;
         }
-        lval in[2] = {prog_const(p, k), prog_handle(p, v)};
+        lreg in[2] = {prog_const(p, k), prog_handle(p, v)};
         prog_call(p, "mcc_rt_output_value", in, 2, true);
     }
 }

@@ -104,7 +104,7 @@ static void random_element(struct suite *s, enum elem elem, unsigned char *to)
     memcpy(to, &bits, size);
 }
 
-lval case_buffer(struct suite *s, struct kernel_case *k, enum elem elem, uint32_t flags, int64_t n)
+lreg case_buffer(struct suite *s, struct kernel_case *k, enum elem elem, uint32_t flags, int64_t n)
 {
     uint32_t size = elem_size(elem);
     unsigned char *data = arena_alloc(&s->ctx->session, (size_t)n * size + 64);
@@ -115,49 +115,49 @@ lval case_buffer(struct suite *s, struct kernel_case *k, enum elem elem, uint32_
     return lf_arg(k->f, (struct ltype){elem, 0}, flags | LARG_NOALIAS, 64, NULL);
 }
 
-lval case_index(struct kernel_case *k, int64_t value)
+lreg case_index(struct kernel_case *k, int64_t value)
 {
     k->arg[k->f->args.n] = (struct case_arg){NULL, 0, value};
     return lf_arg(k->f, TINDEX, 0, 0, NULL);
 }
 
-struct build case_parallel(struct kernel_case *k, lval *i)
+struct build case_parallel(struct kernel_case *k, lreg *i)
 {
     struct build body = {k->f, {1}};
-    lval count = case_index(k, k->count), in[2] = {index_of(body, 0), count};
+    lreg count = case_index(k, k->count), in[2] = {index_of(body, 0), count};
     lblock inner = lf_block(k->f);
     *i = lf_value(k->f, TINDEX);
     VEC_PUSH(k->f->arena, &k->f->blocks.data[inner.i].params, *i);
     struct lstmt *p = lf_stmt(k->f, (lblock){1}, L_PARALLEL);
-    p->in = lf_lvals(k->f, in, 2);
+    p->in = lf_lregs(k->f, in, 2);
     p->n_in = 2;
     p->block[0] = inner;
     return (struct build){k->f, inner};
 }
 
-lval op1(struct build b, enum lop op, struct ltype t, lval x)
+lreg op1(struct build b, enum lop op, struct ltype t, lreg x)
 {
     return lf_op(b.f, b.b, op, t, &x, 1);
 }
 
-lval op2(struct build b, enum lop op, struct ltype t, lval x, lval y)
+lreg op2(struct build b, enum lop op, struct ltype t, lreg x, lreg y)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){x, y}, 2);
+    return lf_op(b.f, b.b, op, t, (lreg[]){x, y}, 2);
 }
 
-lval op3(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z)
+lreg op3(struct build b, enum lop op, struct ltype t, lreg x, lreg y, lreg z)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){x, y, z}, 3);
+    return lf_op(b.f, b.b, op, t, (lreg[]){x, y, z}, 3);
 }
 
-lval op4(struct build b, enum lop op, struct ltype t, lval x, lval y, lval z, lval w)
+lreg op4(struct build b, enum lop op, struct ltype t, lreg x, lreg y, lreg z, lreg w)
 {
-    return lf_op(b.f, b.b, op, t, (lval[]){x, y, z, w}, 4);
+    return lf_op(b.f, b.b, op, t, (lreg[]){x, y, z, w}, 4);
 }
 
-lval number(struct build b, struct ltype t, int64_t value)
+lreg number(struct build b, struct ltype t, int64_t value)
 {
-    lval v = lf_op(b.f, b.b, L_CONST, t, NULL, 0);
+    lreg v = lf_op(b.f, b.b, L_CONST, t, NULL, 0);
     struct lblk *blk = &b.f->blocks.data[b.b.i];
     struct lstmt *s = &blk->stmts.data[blk->stmts.n - 1];
     if (elem_class(t.elem) == 'F')
@@ -167,22 +167,22 @@ lval number(struct build b, struct ltype t, int64_t value)
     return v;
 }
 
-lval index_of(struct build b, int64_t value)
+lreg index_of(struct build b, int64_t value)
 {
     return number(b, TINDEX, value);
 }
 
-lval load(struct build b, struct ltype t, lval buffer, lval at)
+lreg load(struct build b, struct ltype t, lreg buffer, lreg at)
 {
     return op2(b, L_LOAD, t, buffer, at);
 }
 
-void store(struct build b, lval buffer, lval at, lval value)
+void store(struct build b, lreg buffer, lreg at, lreg value)
 {
     op3(b, L_STORE, (struct ltype){0}, buffer, at, value);
 }
 
-void store_masked(struct build b, lval buffer, lval at, lval value, lval mask)
+void store_masked(struct build b, lreg buffer, lreg at, lreg value, lreg mask)
 {
     op4(b, L_STORE, (struct ltype){0}, buffer, at, value, mask);
 }

@@ -41,23 +41,23 @@ uint64_t suite_random(struct suite *);
 struct kernel_case *case_new(struct suite *, const char *name);
 /* Arguments, in order; values %1, %2, ... A buffer gets n elements: random ones with the type's extremes, or, for out,
  * bytes that the kernel has to overwrite. */
-lval case_buffer(struct suite *, struct kernel_case *, enum elem, uint32_t flags, int64_t n);
-lval case_index(struct kernel_case *, int64_t value);
+lreg case_buffer(struct suite *, struct kernel_case *, enum elem, uint32_t flags, int64_t n);
+lreg case_index(struct kernel_case *, int64_t value);
 /* Appends `parallel i = 0 to count` (argument count) to the body; its block, and the variable. */
-struct build case_parallel(struct kernel_case *, lval *i);
+struct build case_parallel(struct kernel_case *, lreg *i);
 
 /* Where bytes between elements of the interpreted and the compiled run differ, prints and fails the test. */
 void suite_run(struct suite *);
 
-lval op1(struct build, enum lop, struct ltype, lval);
-lval op2(struct build, enum lop, struct ltype, lval, lval);
-lval op3(struct build, enum lop, struct ltype, lval, lval, lval);
-lval op4(struct build, enum lop, struct ltype, lval, lval, lval, lval);
-lval number(struct build, struct ltype, int64_t);
-lval index_of(struct build, int64_t);
-lval load(struct build, struct ltype, lval buffer, lval at);
-void store(struct build, lval buffer, lval at, lval value);
-void store_masked(struct build, lval buffer, lval at, lval value, lval mask);
+lreg op1(struct build, enum lop, struct ltype, lreg);
+lreg op2(struct build, enum lop, struct ltype, lreg, lreg);
+lreg op3(struct build, enum lop, struct ltype, lreg, lreg, lreg);
+lreg op4(struct build, enum lop, struct ltype, lreg, lreg, lreg, lreg);
+lreg number(struct build, struct ltype, int64_t);
+lreg index_of(struct build, int64_t);
+lreg load(struct build, struct ltype, lreg buffer, lreg at);
+void store(struct build, lreg buffer, lreg at, lreg value);
+void store_masked(struct build, lreg buffer, lreg at, lreg value, lreg mask);
 
 #define T(e, n) ((struct ltype){ELEM_##e, n})
 #define TINDEX T(I64, 1)

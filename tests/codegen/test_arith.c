@@ -18,7 +18,7 @@ static const uint32_t widths[] = {1, 4, 8, 16};
 /* Three operand buffers, an output of n_ops results per index, an output of predicates. */
 struct frame {
     struct build b;
-    lval a, x, y, z, out, flags, i, count;
+    lreg a, x, y, z, out, flags, i, count;
     uint32_t n;
     struct ltype t, p;
 };
@@ -30,31 +30,31 @@ static struct frame frame_new(struct suite *s, enum elem elem, uint32_t lanes, u
     snprintf(name, sizeof name, "%s_%u_%u", elem_name(elem), lanes, s->cases.n);
     struct kernel_case *k = case_new(s, name);
     k->count = COUNT;
-    lval in[3];
+    lreg in[3];
     for (int j = 0; j < 3; j++)
         in[j] = case_buffer(s, k, elem, LARG_IN, (int64_t)COUNT * lanes);
     f.out = case_buffer(s, k, elem, LARG_OUT, (int64_t)n_ops * COUNT * lanes);
     f.flags = case_buffer(s, k, ELEM_BOOL, LARG_OUT, (int64_t)n_ops * COUNT * lanes);
     f.b = case_parallel(k, &f.i);
-    lval at = op2(f.b, L_MUL, TINDEX, f.i, index_of(f.b, lanes));
+    lreg at = op2(f.b, L_MUL, TINDEX, f.i, index_of(f.b, lanes));
     f.x = load(f.b, f.t, in[0], at);
     f.y = load(f.b, f.t, in[1], at);
     f.z = load(f.b, f.t, in[2], at);
     return f;
 }
 
-static lval next_place(struct frame *f)
+static lreg next_place(struct frame *f)
 {
-    lval base = index_of(f->b, (int64_t)f->n++ * COUNT * f->t.lanes);
+    lreg base = index_of(f->b, (int64_t)f->n++ * COUNT * f->t.lanes);
     return op2(f->b, L_ADD, TINDEX, base, op2(f->b, L_MUL, TINDEX, f->i, index_of(f->b, f->t.lanes)));
 }
 
-static void put(struct frame *f, lval v)
+static void put(struct frame *f, lreg v)
 {
     store(f->b, f->out, next_place(f), v);
 }
 
-static void put_flag(struct frame *f, lval v)
+static void put_flag(struct frame *f, lreg v)
 {
     store(f->b, f->flags, next_place(f), v);
 }
@@ -92,9 +92,9 @@ static void test_floats(void **state)
 
 static void divisions(struct frame *f)
 {
-    lval zero = number(f->b, f->t, 0), one = number(f->b, f->t, 1), seven = number(f->b, f->t, 7);
-    lval d = op3(f->b, L_SELECT, f->t, op2(f->b, L_EQ, f->p, f->y, zero), one, f->y);
-    lval positive = op2(f->b, L_MAX, f->t, f->y, one);
+    lreg zero = number(f->b, f->t, 0), one = number(f->b, f->t, 1), seven = number(f->b, f->t, 7);
+    lreg d = op3(f->b, L_SELECT, f->t, op2(f->b, L_EQ, f->p, f->y, zero), one, f->y);
+    lreg positive = op2(f->b, L_MAX, f->t, f->y, one);
     put(f, op2(f->b, L_DIV, f->t, f->x, d));
     put(f, op2(f->b, L_REM, f->t, f->x, d));
     put(f, op2(f->b, L_FLOORDIV, f->t, f->x, positive));
@@ -139,20 +139,20 @@ static void test_dots(void **state)
         uint32_t n = lanes[w], elements = 4 * n * COUNT;
         snprintf(name, sizeof name, "dot_%u", n);
         struct kernel_case *k = case_new(s, name);
-        lval a = case_buffer(s, k, ELEM_U8, LARG_IN, elements), b = case_buffer(s, k, ELEM_I8, LARG_IN, elements), i;
-        lval c = case_buffer(s, k, ELEM_I32, LARG_IN, n * COUNT), d = case_buffer(s, k, ELEM_I16, LARG_IN, n * COUNT);
-        lval whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
+        lreg a = case_buffer(s, k, ELEM_U8, LARG_IN, elements), b = case_buffer(s, k, ELEM_I8, LARG_IN, elements), i;
+        lreg c = case_buffer(s, k, ELEM_I32, LARG_IN, n * COUNT), d = case_buffer(s, k, ELEM_I16, LARG_IN, n * COUNT);
+        lreg whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
              real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
         k->count = COUNT;
         struct build f = case_parallel(k, &i);
         struct ltype word = {ELEM_I32, n}, single = {ELEM_F32, n}, half = {ELEM_BF16, 2 * n};
-        lval at = op2(f, L_MUL, TINDEX, i, index_of(f, n)), four = op2(f, L_MUL, TINDEX, i, index_of(f, 4 * n));
+        lreg at = op2(f, L_MUL, TINDEX, i, index_of(f, n)), four = op2(f, L_MUL, TINDEX, i, index_of(f, 4 * n));
         store(f, whole, at,
               op3(f, L_DOT, word, load(f, (struct ltype){ELEM_U8, 4 * n}, a, four),
                   load(f, (struct ltype){ELEM_I8, 4 * n}, b, four), load(f, word, c, at)));
-        lval x = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_U8, 2 * n}, a, four));
-        lval y = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_I8, 2 * n}, b, four));
-        lval z = op1(f, L_CONVERT, single, load(f, (struct ltype){ELEM_I16, n}, d, at));
+        lreg x = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_U8, 2 * n}, a, four));
+        lreg y = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_I8, 2 * n}, b, four));
+        lreg z = op1(f, L_CONVERT, single, load(f, (struct ltype){ELEM_I16, n}, d, at));
         store(f, real, at, op3(f, L_DOT, single, x, y, z));
     }
     suite_run(s);
@@ -165,7 +165,7 @@ static struct lstmt *last(struct build b)
     return &blk->stmts.data[blk->stmts.n - 1];
 }
 
-static lval with_imm(struct build b, lval v, int64_t imm)
+static lreg with_imm(struct build b, lreg v, int64_t imm)
 {
     last(b)->imm = imm;
     return v;
@@ -177,7 +177,7 @@ static void shapes(struct frame *f, bool is_float)
     static const enum lop whole[] = {L_ADD, L_MUL, L_MIN, L_MAX, L_AND, L_OR};
     struct ltype scalar = {f->t.elem, 1};
     uint32_t lanes = f->t.lanes;
-    lval first = with_imm(f->b, op1(f->b, L_EXTRACT, scalar, f->x), lanes - 1);
+    lreg first = with_imm(f->b, op1(f->b, L_EXTRACT, scalar, f->x), lanes - 1);
     put(f, op1(f->b, L_SPLAT, f->t, first));
     put(f, with_imm(f->b, op2(f->b, L_INSERT, f->t, f->y, first), lanes / 2));
     for (size_t i = 0; i < (is_float ? 4 : COUNT_OF(whole)); i++)
@@ -185,7 +185,7 @@ static void shapes(struct frame *f, bool is_float)
     uint8_t *list = arena_alloc(f->b.f->arena, lanes);
     for (uint32_t i = 0; i < lanes; i++)
         list[i] = (uint8_t)(i * 7 % (2 * lanes));
-    lval v = op2(f->b, L_SHUFFLE, f->t, f->x, f->y);
+    lreg v = op2(f->b, L_SHUFFLE, f->t, f->x, f->y);
     last(f->b)->aux = list;
     last(f->b)->n_aux = lanes;
     put(f, v);
@@ -224,8 +224,8 @@ static void test_bools(void **state)
             put(&f, op2(f.b, two[i], f.t, f.x, f.y));
         put(&f, op1(f.b, L_NOT, f.t, f.x));
         put(&f, op3(f.b, L_SELECT, f.t, f.x, f.y, f.z));
-        lval all = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_AND);
-        lval any = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_OR);
+        lreg all = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_AND);
+        lreg any = widths[w] == 1 ? f.x : with_imm(f.b, op1(f.b, L_HREDUCE, T(BOOL, 1), f.x), L_OR);
         put(&f, op1(f.b, L_SPLAT, f.t, all));
         put(&f, op1(f.b, L_SPLAT, f.t, any));
     }
@@ -246,7 +246,7 @@ static void test_bitcast(void **state)
         for (size_t w = 0; w < COUNT_OF(widths); w++) {
             struct frame f = frame_new(s, pairs[i][0], widths[w], 2);
             struct ltype other = {pairs[i][1], widths[w]};
-            lval v = op1(f.b, L_BITCAST, other, f.x);
+            lreg v = op1(f.b, L_BITCAST, other, f.x);
             v = op2(f.b, L_XOR, other, v, number(f.b, other, 1));
             put(&f, op1(f.b, L_BITCAST, f.t, v));
         }

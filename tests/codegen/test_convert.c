@@ -20,23 +20,23 @@ static bool fits_register(enum elem elem)
 
 static void add_conversion(struct suite *s, enum elem from, uint32_t lanes, bool saturate)
 {
-    lval out[ELEM_COUNT], i;
+    lreg out[ELEM_COUNT], i;
     char name[64];
     snprintf(name, sizeof name, "from_%s_%u%s", elem_name(from), lanes, saturate ? "_saturate" : "");
     struct kernel_case *k = case_new(s, name);
     k->count = COUNT;
-    lval in = case_buffer(s, k, from, LARG_IN, (int64_t)COUNT * lanes);
+    lreg in = case_buffer(s, k, from, LARG_IN, (int64_t)COUNT * lanes);
     for (uint32_t to = 1; to < ELEM_COUNT; to++)
         if (fits_register((enum elem)to))
             out[to] = case_buffer(s, k, (enum elem)to, LARG_OUT, (int64_t)COUNT * lanes);
     struct build b = case_parallel(k, &i);
-    lval at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
-    lval x = load(b, (struct ltype){from, lanes}, in, at);
+    lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
+    lreg x = load(b, (struct ltype){from, lanes}, in, at);
     for (uint32_t to = 1; to < ELEM_COUNT; to++) {
         if (!fits_register((enum elem)to))
             continue;
         bool tiny = elem_class((enum elem)to) == 'F' && elem_bits((enum elem)to) <= 8;
-        lval y = op1(b, L_CONVERT, (struct ltype){(enum elem)to, lanes}, x);
+        lreg y = op1(b, L_CONVERT, (struct ltype){(enum elem)to, lanes}, x);
         struct lblk *blk = &b.f->blocks.data[b.b.i];
         blk->stmts.data[blk->stmts.n - 1].imm = saturate && tiny;
         store(b, out[to], at, y);
@@ -63,14 +63,14 @@ static void test_e8m0(void **state)
     struct suite *s = suite_new();
     (void)state;
     for (size_t r = 0; r < COUNT_OF(roundings); r++) {
-        lval i;
+        lreg i;
         struct kernel_case *k = case_new(s, roundings[r]);
         k->count = 512;
-        lval in = case_buffer(s, k, ELEM_F32, LARG_IN, 8 * 512);
-        lval out = case_buffer(s, k, ELEM_F8E8M0, LARG_OUT, 8 * 512);
+        lreg in = case_buffer(s, k, ELEM_F32, LARG_IN, 8 * 512);
+        lreg out = case_buffer(s, k, ELEM_F8E8M0, LARG_OUT, 8 * 512);
         struct build b = case_parallel(k, &i);
-        lval at = op2(b, L_MUL, TINDEX, i, index_of(b, 8));
-        lval y = op1(b, L_CONVERT, T(F8E8M0, 8), load(b, T(F32, 8), in, at));
+        lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, 8));
+        lreg y = op1(b, L_CONVERT, T(F8E8M0, 8), load(b, T(F32, 8), in, at));
         struct lblk *blk = &b.f->blocks.data[b.b.i];
         blk->stmts.data[blk->stmts.n - 1].name = roundings[r];
         blk->stmts.data[blk->stmts.n - 1].imm = r % 2;
@@ -87,22 +87,22 @@ static void test_every_half(void **state)
     struct suite *s = suite_new();
     (void)state;
     for (size_t h = 0; h < COUNT_OF(halves); h++) {
-        lval i;
+        lreg i;
         struct kernel_case *k = case_new(s, elem_name(halves[h]));
         k->count = 65536 / 8;
-        lval in = case_buffer(s, k, halves[h], LARG_IN, 65536);
+        lreg in = case_buffer(s, k, halves[h], LARG_IN, 65536);
         for (uint32_t v = 0; v < 65536; v++)
             ((uint16_t *)k->arg[0].data)[v] = (uint16_t)v;
-        lval wide = case_buffer(s, k, ELEM_F32, LARG_OUT, 65536), back = case_buffer(s, k, halves[h], LARG_OUT, 65536);
-        lval near = case_buffer(s, k, halves[h], LARG_OUT, 65536);
+        lreg wide = case_buffer(s, k, ELEM_F32, LARG_OUT, 65536), back = case_buffer(s, k, halves[h], LARG_OUT, 65536);
+        lreg near = case_buffer(s, k, halves[h], LARG_OUT, 65536);
         struct build b = case_parallel(k, &i);
-        lval at = op2(b, L_MUL, TINDEX, i, index_of(b, 8));
-        lval x = op1(b, L_CONVERT, T(F32, 8), load(b, (struct ltype){halves[h], 8}, in, at));
+        lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, 8));
+        lreg x = op1(b, L_CONVERT, T(F32, 8), load(b, (struct ltype){halves[h], 8}, in, at));
         store(b, wide, at, x);
         store(b, back, at, op1(b, L_CONVERT, (struct ltype){halves[h], 8}, x));
         /* between two neighbours: the ties, and just beside them */
-        lval bits = op1(b, L_BITCAST, T(I32, 8), x), step = number(b, T(I32, 8), h == 0 ? 0x1001 : 0x7fff);
-        lval y = op1(b, L_BITCAST, T(F32, 8), op2(b, L_ADD, T(I32, 8), bits, step));
+        lreg bits = op1(b, L_BITCAST, T(I32, 8), x), step = number(b, T(I32, 8), h == 0 ? 0x1001 : 0x7fff);
+        lreg y = op1(b, L_BITCAST, T(F32, 8), op2(b, L_ADD, T(I32, 8), bits, step));
         store(b, near, at, op1(b, L_CONVERT, (struct ltype){halves[h], 8}, y));
     }
     suite_run(s);

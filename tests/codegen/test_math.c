@@ -35,7 +35,7 @@ static void add_case(struct suite *s, enum op op, uint32_t n_in, enum elem elem,
 {
     char name[64];
     struct ltype t = {elem, lanes};
-    lval in[2], i;
+    lreg in[2], i;
     snprintf(name, sizeof name, "%s_%s_%u", op_name(op), elem_name(elem), lanes);
     struct kernel_case *k = case_new(s, name);
     k->count = COUNT;
@@ -44,12 +44,12 @@ static void add_case(struct suite *s, enum op op, uint32_t n_in, enum elem elem,
         in[j] = case_buffer(s, k, elem, LARG_IN, COUNT * lanes);
         tame(k, j, elem);
     }
-    lval out = case_buffer(s, k, elem, LARG_OUT, COUNT * lanes);
+    lreg out = case_buffer(s, k, elem, LARG_OUT, COUNT * lanes);
     struct build b = case_parallel(k, &i);
-    lval at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
+    lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
     for (uint32_t j = 0; j < 2; j++)
         in[j] = load(b, t, in[j], at);
-    lval r = lf_math(b.f, b.b, op, t, in, n_in);
+    lreg r = lf_math(b.f, b.b, op, t, in, n_in);
     assert_int_not_equal(r.i, 0);
     store(b, out, at, r);
 }

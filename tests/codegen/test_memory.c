@@ -15,36 +15,36 @@
 static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
 {
     char name[64];
-    lval i;
+    lreg i;
     struct ltype t = {elem, lanes}, p = {ELEM_BOOL, lanes}, v64 = {ELEM_I64, lanes}, none = {0};
     int64_t count = 20, n = count * lanes;
     snprintf(name, sizeof name, "access_%s_%u", elem_name(elem), lanes);
     struct kernel_case *k = case_new(s, name);
     k->count = count;
-    lval in = case_buffer(s, k, elem, LARG_IN, 3 * n), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
+    lreg in = case_buffer(s, k, elem, LARG_IN, 3 * n), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
     for (int64_t j = 0; j < n; j++)      /* any byte that is not zero is true */
         ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j % 3 ? j * 37 : 0);
-    lval places = case_buffer(s, k, ELEM_I64, LARG_IN, n);
+    lreg places = case_buffer(s, k, ELEM_I64, LARG_IN, n);
     for (int64_t j = 0; j < n; j++)
         ((int64_t *)k->arg[2].data)[j] = (j * 7919 + 13) % (3 * n);
-    lval out[6];
+    lreg out[6];
     for (int j = 0; j < 6; j++)
         out[j] = case_buffer(s, k, elem, LARG_OUT, 3 * n);
-    lval flags = case_buffer(s, k, ELEM_BOOL, LARG_OUT, n), stride = case_index(k, 2);
+    lreg flags = case_buffer(s, k, ELEM_BOOL, LARG_OUT, n), stride = case_index(k, 2);
     struct build b = case_parallel(k, &i);
-    lval at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), two = index_of(b, 2), three = index_of(b, 3);
-    lval at2 = op2(b, L_MUL, TINDEX, at, two), at3 = op2(b, L_MUL, TINDEX, at, three);
-    lval mask = load(b, p, masks, at), place = load(b, v64, places, at), x = load(b, t, in, at);
+    lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)), two = index_of(b, 2), three = index_of(b, 3);
+    lreg at2 = op2(b, L_MUL, TINDEX, at, two), at3 = op2(b, L_MUL, TINDEX, at, three);
+    lreg mask = load(b, p, masks, at), place = load(b, v64, places, at), x = load(b, t, in, at);
     store(b, flags, at, mask);
     op2(b, L_PREFETCH, none, in, op2(b, L_MUL, TINDEX, at, index_of(b, 1 << 20)));   /* anywhere: nothing happens */
     op2(b, L_PREFETCH2, none, places, at);
     store(b, out[0], at, op3(b, L_LOAD, t, in, at, mask));
     store_masked(b, out[1], at, x, mask);
-    lval far = op3(b, L_LOADS, t, in, at3, three), far_masked = op4(b, L_LOADS, t, in, at2, stride, mask);
+    lreg far = op3(b, L_LOADS, t, in, at3, three), far_masked = op4(b, L_LOADS, t, in, at2, stride, mask);
     op4(b, L_STORES, none, out[2], at2, stride, far);
-    lval in5[5] = {out[3], at3, three, far_masked, mask};
+    lreg in5[5] = {out[3], at3, three, far_masked, mask};
     lf_op(b.f, b.b, L_STORES, none, in5, 5);
-    lval picked = op2(b, L_GATHER, t, in, place), picked_masked = op3(b, L_GATHER, t, in, place, mask);
+    lreg picked = op2(b, L_GATHER, t, in, place), picked_masked = op3(b, L_GATHER, t, in, place, mask);
     store(b, out[4], at, picked);
     if (lanes > 1) {
         op3(b, L_SCATTER, none, out[5], place, picked_masked);
@@ -58,18 +58,18 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
 static void add_steps(struct suite *s, enum elem elem, uint32_t lanes, int64_t step)
 {
     char name[64];
-    lval i;
+    lreg i;
     struct ltype t = {elem, lanes}, p = {ELEM_BOOL, lanes};
     int64_t count = 20, n = count * lanes;
     snprintf(name, sizeof name, "steps_%s_%u_%d", elem_name(elem), lanes, (int)step);
     struct kernel_case *k = case_new(s, name);
     k->count = count;
-    lval in = case_buffer(s, k, elem, LARG_IN, step * (n - 1) + 1), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
+    lreg in = case_buffer(s, k, elem, LARG_IN, step * (n - 1) + 1), masks = case_buffer(s, k, ELEM_BOOL, LARG_IN, n);
     for (int64_t j = 0; j < n; j++)
         ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j * 29 % 5 > 1);
-    lval all = case_buffer(s, k, elem, LARG_OUT, n), some = case_buffer(s, k, elem, LARG_OUT, n);
+    lreg all = case_buffer(s, k, elem, LARG_OUT, n), some = case_buffer(s, k, elem, LARG_OUT, n);
     struct build b = case_parallel(k, &i);
-    lval by = index_of(b, step), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)),
+    lreg by = index_of(b, step), at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes)),
          first = op2(b, L_MUL, TINDEX, at, by);
     store(b, all, at, op3(b, L_LOADS, t, in, first, by));
     store(b, some, at, op4(b, L_LOADS, t, in, first, by, load(b, p, masks, at)));

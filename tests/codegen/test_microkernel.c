@@ -21,25 +21,25 @@ struct tile {
 static struct kernel_case *add_tile(struct suite *s, const char *name, struct tile t, int64_t depth)
 {
     struct ltype vector = {ELEM_F32, t.lanes}, scalar = T(F32, 1);
-    lval carried[64], in[66], out[64], yields[64], panel[8], i, at;
+    lreg carried[64], in[66], out[64], yields[64], panel[8], i, at;
     uint32_t n = t.rows * t.panels, width = t.panels * t.lanes;
     struct kernel_case *k = case_new(s, name);
     k->unfused = true;
-    lval a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth);
-    lval w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
-    lval c = case_buffer(s, k, ELEM_F32, LARG_OUT, t.rows * width);
+    lreg a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth);
+    lreg w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
+    lreg c = case_buffer(s, k, ELEM_F32, LARG_OUT, t.rows * width);
     for (int64_t j = 0; j < t.rows * depth; j++)
         ((float *)k->arg[0].data)[j] = (float)(j % 13) - 6;
     for (int64_t j = 0; j < width * depth; j++)
         ((float *)k->arg[1].data)[j] = (float)(j % 17) - 8;
-    lval d = case_index(k, depth);
+    lreg d = case_index(k, depth);
     struct build b = case_parallel(k, &i);
     in[0] = i;
     in[1] = d;
     lblock body = lf_block(b.f);
     struct build inner = {b.f, body};
-    lval var = lf_value(b.f, TINDEX), zero = number(b, vector, 0);
-    lval slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
+    lreg var = lf_value(b.f, TINDEX), zero = number(b, vector, 0);
+    lreg slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
     VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, var);
     for (uint32_t j = 0; j < n; j++) {
         carried[j] = lf_value(b.f, vector);
@@ -47,16 +47,16 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
         in[j + 2] = zero;
         out[j] = lf_value(b.f, vector);
     }
-    lval row[64];
+    lreg row[64];
     for (uint32_t r = 0; r < t.rows; r++)
         row[r] = op2(b, L_MUL, TINDEX, d, index_of(b, r));
     for (uint32_t p = 0; p < t.panels; p++)
         panel[p] = op2(b, L_MUL, TINDEX, slice, index_of(b, p));
     struct lstmt *loop = lf_stmt(b.f, b.b, L_FOR);
     loop->imm = 1;
-    loop->in = lf_lvals(b.f, in, n + 2);
+    loop->in = lf_lregs(b.f, in, n + 2);
     loop->n_in = n + 2;
-    loop->out = lf_lvals(b.f, out, n);
+    loop->out = lf_lregs(b.f, out, n);
     loop->n_out = n;
     loop->block[0] = body;
     at = op2(inner, L_MUL, TINDEX, var, index_of(inner, t.lanes));
@@ -66,7 +66,7 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
         blk->stmts.data[blk->stmts.n - 1].align = 4 * t.lanes;
     }
     for (uint32_t r = 0; r < t.rows; r++) {
-        lval x = load(inner, scalar, a, op2(inner, L_ADD, TINDEX, row[r], var));
+        lreg x = load(inner, scalar, a, op2(inner, L_ADD, TINDEX, row[r], var));
         x = op1(inner, L_SPLAT, vector, x);
         for (uint32_t p = 0; p < t.panels; p++)
             yields[r * t.panels + p] = op3(inner, L_FMA, vector, x, panel[p], carried[r * t.panels + p]);

@@ -16,21 +16,21 @@ static struct lfunc *math_kernel(struct context *ctx, enum op op, enum elem elem
 {
     struct ltype v = {elem, lanes}, buffer = {elem, 0}, index = {ELEM_I64, 1};
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_KERNEL, "math");
-    lval x = lf_arg(f, buffer, LARG_IN, 0, NULL), x2 = lf_arg(f, buffer, LARG_IN, 0, NULL);
-    lval y = lf_arg(f, buffer, LARG_OUT, 0, NULL), n = lf_arg(f, index, 0, 0, NULL);
+    lreg x = lf_arg(f, buffer, LARG_IN, 0, NULL), x2 = lf_arg(f, buffer, LARG_IN, 0, NULL);
+    lreg y = lf_arg(f, buffer, LARG_OUT, 0, NULL), n = lf_arg(f, index, 0, 0, NULL);
     lblock body = {1}, inner = lf_block(f);
-    lval zero = lf_op(f, body, L_CONST, index, NULL, 0), width = lf_op(f, body, L_CONST, index, NULL, 0);
+    lreg zero = lf_op(f, body, L_CONST, index, NULL, 0), width = lf_op(f, body, L_CONST, index, NULL, 0);
     f->blocks.data[1].stmts.data[1].imm = lanes;
-    lval i = lf_value(f, index);
+    lreg i = lf_value(f, index);
     VEC_PUSH(&ctx->session, &f->blocks.data[inner.i].params, i);
-    lval at = lf_op(f, inner, L_MUL, index, (lval[]){i, width}, 2), in[2];
-    in[0] = lf_op(f, inner, L_LOAD, v, (lval[]){x, at}, 2);
-    in[1] = lf_op(f, inner, L_LOAD, v, (lval[]){x2, at}, 2);
-    lval r = lf_math(f, inner, op, v, in, n_in);
+    lreg at = lf_op(f, inner, L_MUL, index, (lreg[]){i, width}, 2), in[2];
+    in[0] = lf_op(f, inner, L_LOAD, v, (lreg[]){x, at}, 2);
+    in[1] = lf_op(f, inner, L_LOAD, v, (lreg[]){x2, at}, 2);
+    lreg r = lf_math(f, inner, op, v, in, n_in);
     assert_int_not_equal(r.i, 0);
-    lf_op(f, inner, L_STORE, v, (lval[]){y, at, r}, 3);
+    lf_op(f, inner, L_STORE, v, (lreg[]){y, at, r}, 3);
     struct lstmt *s = lf_stmt(f, body, L_PARALLEL);
-    s->in = lf_lvals(f, (lval[]){zero, n}, 2);
+    s->in = lf_lregs(f, (lreg[]){zero, n}, 2);
     s->n_in = 2;
     s->block[0] = inner;
     if (!lf_finish(f))
@@ -311,11 +311,11 @@ static void test_others_have_no_expansion(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_KERNEL, "none");
-    lval x = lf_value(f, (struct ltype){ELEM_F32, 4});
-    assert_int_equal(lf_math(f, (lblock){1}, OP_ADD, (struct ltype){ELEM_F32, 4}, (lval[]){x, x}, 2).i, 0);
+    lreg x = lf_value(f, (struct ltype){ELEM_F32, 4});
+    assert_int_equal(lf_math(f, (lblock){1}, OP_ADD, (struct ltype){ELEM_F32, 4}, (lreg[]){x, x}, 2).i, 0);
     assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F16, 4}, &x, 1).i, 0);
-    assert_int_equal(lf_math(f, (lblock){1}, OP_POW, (struct ltype){ELEM_I32, 4}, (lval[]){x, x}, 2).i, 0);
-    assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F32, 4}, (lval[]){x, x}, 2).i, 0);
+    assert_int_equal(lf_math(f, (lblock){1}, OP_POW, (struct ltype){ELEM_I32, 4}, (lreg[]){x, x}, 2).i, 0);
+    assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F32, 4}, (lreg[]){x, x}, 2).i, 0);
 }
 
 int main(void)

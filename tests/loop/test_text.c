@@ -179,9 +179,9 @@ static void test_numbering_ignores_construction_order(void **state)
     char *text[2];
     for (int swapped = 0; swapped < 2; swapped++) {
         struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PLAN, "p");
-        lval unused = swapped ? lf_value(f, index) : (lval){0};
-        lval c = lf_op(f, (lblock){1}, L_CONST, index, NULL, 0);
-        lf_op(f, (lblock){1}, L_ADD, index, (lval[]){c, c}, 2);
+        lreg unused = swapped ? lf_value(f, index) : (lreg){0};
+        lreg c = lf_op(f, (lblock){1}, L_CONST, index, NULL, 0);
+        lf_op(f, (lblock){1}, L_ADD, index, (lreg[]){c, c}, 2);
         (void)unused;
         assert_true(lf_finish(f));
         text[swapped] = loops_print(ctx, f);

@@ -175,10 +175,10 @@ static void test_values_are_defined_once(void **state)
     f->blocks.data[1].stmts.data[1].out[0] = f->blocks.data[1].stmts.data[0].out[0];
     expect_rule(ctx, f, 2, "one value, two definitions");
     f = loops_load(ctx, "plan @p { %0 = const index 1 }");
-    f->blocks.data[1].stmts.data[0].out[0] = (lval){77};
+    f->blocks.data[1].stmts.data[0].out[0] = (lreg){77};
     lf_verify(f);   /* must survive */
     f = loops_load(ctx, "plan @p { %0 = const index 1 %1 = neg index %0 }");
-    f->blocks.data[1].stmts.data[1].in[0] = (lval){77};
+    f->blocks.data[1].stmts.data[1].in[0] = (lreg){77};
     expect_rule(ctx, f, 2, "no such operand");
 }
 
@@ -186,12 +186,12 @@ static void test_depth_is_bounded(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PROGRAM, "deep");
-    lval c = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_BOOL, 1}, NULL, 0);
+    lreg c = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_BOOL, 1}, NULL, 0);
     lblock b = {1};
     for (int i = 0; i < 1000; i++) {
         lblock inner = lf_block(f);
         struct lstmt *s = lf_stmt(f, b, L_IF);
-        s->in = lf_lvals(f, &c, 1);
+        s->in = lf_lregs(f, &c, 1);
         s->n_in = 1;
         s->block[0] = inner;
         b = inner;

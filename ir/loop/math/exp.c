@@ -72,12 +72,12 @@ static const struct exp_consts *consts_of(const struct math *m)
 }
 
 /* *bits: an integer whose low bits are n + plus. Returns r (+ low when given). */
-static lval reduce(struct math *m, lval x, lval low, int plus, lval *bits)
+static lreg reduce(struct math *m, lreg x, lreg low, int plus, lreg *bits)
 {
     const struct exp_consts *k = consts_of(m);
-    lval t = m_fma(m, x, m_const(m, 0x1.71547652b82fep+0), m_const(m, k->magic + plus));
-    lval n = m_addc(m, t, -k->magic - plus);
-    lval r = m_fma(m, n, m_const(m, -k->ln2_high), x);
+    lreg t = m_fma(m, x, m_const(m, 0x1.71547652b82fep+0), m_const(m, k->magic + plus));
+    lreg n = m_addc(m, t, -k->magic - plus);
+    lreg r = m_fma(m, n, m_const(m, -k->ln2_high), x);
     if (low.i)
         r = m_add(m, r, m_fma(m, n, m_const(m, -k->ln2_low), low));
     else
@@ -87,89 +87,89 @@ static lval reduce(struct math *m, lval x, lval low, int plus, lval *bits)
 }
 
 /* exp(r) - 1 */
-static lval reduced_expm1(struct math *m, lval r)
+static lreg reduced_expm1(struct math *m, lreg r)
 {
     const struct exp_consts *k = consts_of(m);
-    lval q = m_horner(m, r, k->q, k->n);
+    lreg q = m_horner(m, r, k->q, k->n);
     return m_fma(m, m_mul(m, r, r), q, r);
 }
 
 /* exp(r), relative to itself */
-static lval reduced_exp(struct math *m, lval r)
+static lreg reduced_exp(struct math *m, lreg r)
 {
     const struct exp_consts *k = consts_of(m);
-    lval one = m_const(m, 1), q = m_horner(m, r, k->q_short, k->n_short);
+    lreg one = m_const(m, 1), q = m_horner(m, r, k->q_short, k->n_short);
     return m_fma(m, m_fma(m, q, r, one), r, one);
 }
 
-static lval power_of(struct math *m, lval bits)        /* 2^n for an integer whose low bits are n + bias */
+static lreg power_of(struct math *m, lreg bits)        /* 2^n for an integer whose low bits are n + bias */
 {
     return m_float(m, m_shift(m, L_SHL, bits, consts_of(m)->mantissa));
 }
 
 /* scale = 2^(n + power) and p = exp(r) - 1 of a clamped x whose n lies within the normal exponents. */
 struct parts {
-    lval scale, p;
+    lreg scale, p;
 };
 
-static struct parts exp_parts(struct math *m, lval x, int power)
+static struct parts exp_parts(struct math *m, lreg x, int power)
 {
-    lval bits, p = reduced_expm1(m, reduce(m, x, (lval){0}, consts_of(m)->bias + power, &bits));
+    lreg bits, p = reduced_expm1(m, reduce(m, x, (lreg){0}, consts_of(m)->bias + power, &bits));
     return (struct parts){power_of(m, bits), p};
 }
 
 /* 2^n in two factors of about equal size, for bits of reduce with twice the bias. */
-static void two_factors(struct math *m, lval bits, lval *a, lval *b)
+static void two_factors(struct math *m, lreg bits, lreg *a, lreg *b)
 {
-    lval half = m_shift(m, L_SHR, bits, 1);
+    lreg half = m_shift(m, L_SHR, bits, 1);
     *a = power_of(m, half);
     *b = power_of(m, m_bin(m, L_SUB, bits, half));
 }
 
 /* The last product alone rounds, overflows or becomes denormal. */
-lval math_exp_scaled(struct math *m, lval x, lval low, int power)
+lreg math_exp_scaled(struct math *m, lreg x, lreg low, int power)
 {
     const struct exp_consts *k = consts_of(m);
-    lval bits, a, b;
+    lreg bits, a, b;
     x = m_bin(m, L_MINNUM, m_const(m, k->high + (power < 0 ? 1 : 0)), x);
     x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
-    lval e = reduced_exp(m, reduce(m, x, low, 2 * k->bias + power, &bits));
+    lreg e = reduced_exp(m, reduce(m, x, low, 2 * k->bias + power, &bits));
     two_factors(m, bits, &a, &b);
     return m_mul(m, m_mul(m, e, b), a);
 }
 
-lval math_exp(struct math *m, lval x)
+lreg math_exp(struct math *m, lreg x)
 {
-    return math_exp_scaled(m, x, (lval){0}, 0);
+    return math_exp_scaled(m, x, (lreg){0}, 0);
 }
 
-lval math_expm1(struct math *m, lval x)
+lreg math_expm1(struct math *m, lreg x)
 {
     const struct exp_consts *k = consts_of(m);
-    lval c = m_bin(m, L_MINNUM, m_const(m, k->expm1_high), x);
+    lreg c = m_bin(m, L_MINNUM, m_const(m, k->expm1_high), x);
     c = m_bin(m, L_MAXNUM, m_const(m, k->expm1_low), c);
     struct parts e = exp_parts(m, c, -1);
-    lval half = m_fma(m, e.scale, e.p, m_addc(m, e.scale, -0.5));
-    lval tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, k->expm1_tiny));
+    lreg half = m_fma(m, e.scale, e.p, m_addc(m, e.scale, -0.5));
+    lreg tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, k->expm1_tiny));
     return m_sel(m, tiny, x, m_add(m, half, half));
 }
 
 /* tanh |x| = 1 - 2 / (1 + exp 2|x|), near 0 an odd polynomial (f32) or expm1(2|x|) / (1 + exp 2|x|). The denominator
  * 1 + 2^n + 2^n p is rounded once. */
-lval math_tanh(struct math *m, lval x)
+lreg math_tanh(struct math *m, lreg x)
 {
     static const double q[] = {-0x1.55553ep-2, 0x1.1109c6p-3, -0x1.b89b82p-5, 0x1.54c72ap-6, -0x1.828d68p-8};
-    lval a = m_un(m, L_ABS, x), one = m_const(m, 1), two = m_const(m, 2);
+    lreg a = m_un(m, L_ABS, x), one = m_const(m, 1), two = m_const(m, 2);
     struct parts k = exp_parts(m, m_bin(m, L_MINNUM, m_const(m, consts_of(m)->tanh_high), m_add(m, a, a)), 0);
-    lval d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), t;
+    lreg d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), t;
     if (m->t.elem == ELEM_F32) {
-        lval z = m_mul(m, a, a);
-        lval small = m_fma(m, m_mul(m, a, z), m_horner(m, z, q, COUNT_OF(q)), a);
+        lreg z = m_mul(m, a, a);
+        lreg small = m_fma(m, m_mul(m, a, z), m_horner(m, z, q, COUNT_OF(q)), a);
         t = m_sub(m, one, m_div(m, two, d));
         t = m_sel(m, m_cmp(m, L_LT, a, m_const(m, 0.6)), small, t);
     } else {
-        lval small = m_cmp(m, L_LT, a, m_const(m, 0.55));
-        lval e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
+        lreg small = m_cmp(m, L_LT, a, m_const(m, 0.55));
+        lreg e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
         t = m_div(m, m_sel(m, small, e, two), d);
         t = m_sel(m, small, t, m_sub(m, one, t));
     }
@@ -178,33 +178,33 @@ lval math_tanh(struct math *m, lval x)
 
 /* 1 / (1 + exp(-x)), both sides of the quotient divided by a power of two: nothing overflows, and the division alone makes
  * denormals. Where x is clamped above, the result has long been 1. */
-lval math_sigmoid(struct math *m, lval x)
+lreg math_sigmoid(struct math *m, lreg x)
 {
     const struct exp_consts *k = consts_of(m);
-    lval bits, unit = m_const(m, ldexp(1, -k->far));
-    lval y = m_bin(m, L_MINNUM, m_const(m, k->tanh_high), x);
+    lreg bits, unit = m_const(m, ldexp(1, -k->far));
+    lreg y = m_bin(m, L_MINNUM, m_const(m, k->tanh_high), x);
     y = m_un(m, L_NEG, m_bin(m, L_MAXNUM, m_const(m, k->low), y));
-    lval e = reduced_exp(m, reduce(m, y, (lval){0}, k->bias - k->far, &bits));
+    lreg e = reduced_exp(m, reduce(m, y, (lreg){0}, k->bias - k->far, &bits));
     return m_div(m, unit, m_fma(m, power_of(m, bits), e, unit));
 }
 
 /* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf rounds
  * to 1; the weight of the fit is the error's effect on the result. Squaring halves the errors where p nears 1. p'(0) =
  * 1 / sqrt pi comes in two parts. */
-lval math_erf_f32(struct math *m, lval x)
+lreg math_erf_f32(struct math *m, lreg x)
 {
     static const double q[] = {-0x1.f7ac92p-26, 0x1.45f264p-3,  -0x1.92667p-4,  -0x1.602afep-5, 0x1.1dd94p-6,
                                0x1.73b382p-8,   -0x1.4389p-14,  -0x1.77dd62p-9, 0x1.5fbd84p-10, -0x1.0a4e84p-12,
                                0x1.09d33cp-16,  0x1.497e5cp-20, -0x1.5ca16p-23};
-    lval t = m_bin(m, L_MINNUM, m_const(m, 3.935), m_un(m, L_ABS, x));
-    lval low = m_mul(m, t, m_horner(m, t, q, COUNT_OF(q)));
-    lval p = m_fma(m, t, m_const(m, 0x1.20dd76p-1), low);
+    lreg t = m_bin(m, L_MINNUM, m_const(m, 3.935), m_un(m, L_ABS, x));
+    lreg low = m_mul(m, t, m_horner(m, t, q, COUNT_OF(q)));
+    lreg p = m_fma(m, t, m_const(m, 0x1.20dd76p-1), low);
     return m_copysign(m, m_fma(m, m_un(m, L_NEG, p), p, m_add(m, p, p)), x);
 }
 
 /* |x| < 1: x p(x^2). Beyond: 1 - exp(-x^2) g(u) / (1 + 2x), u = (x - 2.5) / (x + 2.5), g minimax on [1, 6] in u (the
  * mapping of Shepherd & Laframboise 1981). */
-lval math_erf_f64(struct math *m, lval x)
+lreg math_erf_f64(struct math *m, lreg x)
 {
     static const double p[] = {0x1.20dd750429b6dp+0,   -0x1.812746b0379e6p-2,  0x1.ce2f21a042b20p-4,
                                -0x1.b82ce3128498cp-6,  0x1.565bcd0db0053p-8,   -0x1.c02db3d8e573cp-11,
@@ -216,13 +216,13 @@ lval math_erf_f64(struct math *m, lval x)
                                0x1.e89555297edeap-11,  -0x1.1f2e8d8dc18c4p-8,  0x1.01dfe3de7e608p-11,
                                0x1.4af4d8ae557e9p-11,  -0x1.86f6b0af29b18p-14, -0x1.096258a4a7eb0p-13,
                                -0x1.d5d78b13dc363p-17, 0x1.bcfe1163a13f1p-18};
-    lval t = m_bin(m, L_MINNUM, m_const(m, 6), m_un(m, L_ABS, x));
-    lval z = m_mul(m, t, t);
-    lval small = m_mul(m, t, m_horner(m, z, p, COUNT_OF(p)));
-    lval u = m_div(m, m_addc(m, t, -2.5), m_addc(m, t, 2.5));
-    lval tail = m_mul(m, math_exp(m, m_un(m, L_NEG, z)), m_horner(m, u, g, COUNT_OF(g)));
-    lval one = m_const(m, 1);
+    lreg t = m_bin(m, L_MINNUM, m_const(m, 6), m_un(m, L_ABS, x));
+    lreg z = m_mul(m, t, t);
+    lreg small = m_mul(m, t, m_horner(m, z, p, COUNT_OF(p)));
+    lreg u = m_div(m, m_addc(m, t, -2.5), m_addc(m, t, 2.5));
+    lreg tail = m_mul(m, math_exp(m, m_un(m, L_NEG, z)), m_horner(m, u, g, COUNT_OF(g)));
+    lreg one = m_const(m, 1);
     tail = m_div(m, tail, m_fma(m, t, m_const(m, 2), one));
-    lval r = m_sel(m, m_cmp(m, L_LT, t, one), small, m_sub(m, one, tail));
+    lreg r = m_sel(m, m_cmp(m, L_LT, t, one), small, m_sub(m, one, tail));
     return m_copysign(m, m_un(m, L_ABS, r), x);
 }

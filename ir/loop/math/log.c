@@ -16,19 +16,19 @@ static const double ln2_high_f32 = 0x1.62e4p-1, ln2_low_f32 = 0x1.7f7d1cp-20;
 static const double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
 
 /* Splits positive normal x; scale_back is taken off k for lanes where `scaled` holds (pass {0}: none). */
-static void split(struct math *m, lval x, lval scaled, int scale_back, lval *f, lval *k)
+static void split(struct math *m, lreg x, lreg scaled, int scale_back, lreg *f, lreg *k)
 {
     bool single = m->t.elem == ELEM_F32;
     int mantissa = single ? 23 : 52;
-    lval bits = m_bits(m, x);
-    lval above = m_bin(m, L_SUB, bits, m_int(m, single ? 0x3f3504f3 : INT64_C(0x3fe6a09e667f3bcd)));
-    lval e = m_shift(m, L_SHR, above, mantissa);
-    lval fraction = m_float(m, m_bin(m, L_SUB, bits, m_shift(m, L_SHL, e, mantissa)));
+    lreg bits = m_bits(m, x);
+    lreg above = m_bin(m, L_SUB, bits, m_int(m, single ? 0x3f3504f3 : INT64_C(0x3fe6a09e667f3bcd)));
+    lreg e = m_shift(m, L_SHR, above, mantissa);
+    lreg fraction = m_float(m, m_bin(m, L_SUB, bits, m_shift(m, L_SHL, e, mantissa)));
     *f = m_addc(m, fraction, -1);
     if (single) {
         *k = m_convert(m, e, ELEM_F32);
     } else {   /* few targets convert 64-bit integers quickly: put them into the low bits of 1.5 * 2^52 */
-        lval t = m_float(m, m_bin(m, L_ADD, e, m_int(m, INT64_C(0x4338000000000000))));
+        lreg t = m_float(m, m_bin(m, L_ADD, e, m_int(m, INT64_C(0x4338000000000000))));
         *k = m_addc(m, t, -0x1.8p52);
     }
     if (scaled.i)
@@ -36,83 +36,83 @@ static void split(struct math *m, lval x, lval scaled, int scale_back, lval *f, 
 }
 
 /* k ln 2 + log(1 + f) + c, |c| tiny */
-static lval combine(struct math *m, lval f, lval k, lval c)
+static lreg combine(struct math *m, lreg f, lreg k, lreg c)
 {
     if (m->t.elem == ELEM_F32) {
-        lval t = m_mul(m, m_mul(m, f, f), m_horner(m, f, log_q, COUNT_OF(log_q)));
+        lreg t = m_mul(m, m_mul(m, f, f), m_horner(m, f, log_q, COUNT_OF(log_q)));
         t = m_fma(m, k, m_const(m, ln2_low_f32), c.i ? m_add(m, t, c) : t);
         return m_fma(m, k, m_const(m, ln2_high_f32), m_add(m, f, t));
     }
-    lval s = m_div(m, f, m_addc(m, f, 2));
-    lval z = m_mul(m, s, s);
-    lval r = m_mul(m, z, m_horner(m, z, log_r, COUNT_OF(log_r)));
-    lval half = m_mul(m, m_mulc(m, f, 0.5), f);
-    lval low = m_mulc(m, k, ln2_low);
+    lreg s = m_div(m, f, m_addc(m, f, 2));
+    lreg z = m_mul(m, s, s);
+    lreg r = m_mul(m, z, m_horner(m, z, log_r, COUNT_OF(log_r)));
+    lreg half = m_mul(m, m_mulc(m, f, 0.5), f);
+    lreg low = m_mulc(m, k, ln2_low);
     low = m_fma(m, s, m_add(m, half, r), c.i ? m_add(m, low, c) : low);
-    lval t = m_sub(m, m_sub(m, half, low), f);
+    lreg t = m_sub(m, m_sub(m, half, low), f);
     return m_sub(m, m_mulc(m, k, ln2_high), t);
 }
 
 /* Zero gives -infinity, negative numbers and NaN a NaN, infinity itself. */
-static lval log_ends(struct math *m, lval x, lval r)
+static lreg log_ends(struct math *m, lreg x, lreg r)
 {
-    lval zero = m_const(m, 0), inf = m_const(m, INFINITY);
-    lval outside = m_sel(m, m_cmp(m, L_EQ, x, zero), m_const(m, -INFINITY), m_const(m, NAN));
+    lreg zero = m_const(m, 0), inf = m_const(m, INFINITY);
+    lreg outside = m_sel(m, m_cmp(m, L_EQ, x, zero), m_const(m, -INFINITY), m_const(m, NAN));
     r = m_sel(m, m_cmp(m, L_LT, zero, x), r, outside);
     return m_sel(m, m_cmp(m, L_EQ, x, inf), inf, r);
 }
 
-lval math_log(struct math *m, lval x)
+lreg math_log(struct math *m, lreg x)
 {
     bool single = m->t.elem == ELEM_F32;
-    lval f, k;
-    lval tiny = m_cmp(m, L_LT, x, m_const(m, single ? 0x1p-126 : 0x1p-1022));
-    lval scaled = m_sel(m, tiny, m_mulc(m, x, single ? 0x1p23 : 0x1p54), x);
+    lreg f, k;
+    lreg tiny = m_cmp(m, L_LT, x, m_const(m, single ? 0x1p-126 : 0x1p-1022));
+    lreg scaled = m_sel(m, tiny, m_mulc(m, x, single ? 0x1p23 : 0x1p54), x);
     split(m, scaled, tiny, single ? 23 : 54, &f, &k);
-    return log_ends(m, x, combine(m, f, k, (lval){0}));
+    return log_ends(m, x, combine(m, f, k, (lreg){0}));
 }
 
 /* log(1 + x) = log(u) + (what rounding u = 1 + x lost) / u */
-lval math_log1p(struct math *m, lval x)
+lreg math_log1p(struct math *m, lreg x)
 {
-    lval f, k, one = m_const(m, 1);
-    lval u = m_add(m, x, one);
-    lval lost_small = m_sub(m, x, m_addc(m, u, -1));
-    lval lost_large = m_sub(m, one, m_sub(m, u, x));
-    lval lost = m_sel(m, m_cmp(m, L_LT, one, x), lost_large, lost_small);
-    split(m, u, (lval){0}, 0, &f, &k);
-    lval r = log_ends(m, u, combine(m, f, k, m_div(m, lost, u)));
-    lval tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, m->t.elem == ELEM_F32 ? 0x1p-26 : 0x1p-56));
+    lreg f, k, one = m_const(m, 1);
+    lreg u = m_add(m, x, one);
+    lreg lost_small = m_sub(m, x, m_addc(m, u, -1));
+    lreg lost_large = m_sub(m, one, m_sub(m, u, x));
+    lreg lost = m_sel(m, m_cmp(m, L_LT, one, x), lost_large, lost_small);
+    split(m, u, (lreg){0}, 0, &f, &k);
+    lreg r = log_ends(m, u, combine(m, f, k, m_div(m, lost, u)));
+    lreg tiny = m_cmp(m, L_LT, m_un(m, L_ABS, x), m_const(m, m->t.elem == ELEM_F32 ? 0x1p-26 : 0x1p-56));
     return m_sel(m, tiny, x, r);
 }
 
-lval math_asinh(struct math *m, lval x)
+lreg math_asinh(struct math *m, lreg x)
 {
-    lval t = m_un(m, L_ABS, x), one = m_const(m, 1);
-    lval z = m_mul(m, t, t);
-    lval root = m_un(m, L_SQRT, m_add(m, z, one));
-    lval small = m_add(m, t, m_div(m, z, m_add(m, root, one)));
-    lval is_large = m_cmp(m, L_LT, m_const(m, 0x1p28), t);      /* there 2 t is as good, and t^2 may overflow */
-    lval argument = m_sel(m, is_large, m_addc(m, t, -1), small);
-    lval r = math_log1p(m, argument);
+    lreg t = m_un(m, L_ABS, x), one = m_const(m, 1);
+    lreg z = m_mul(m, t, t);
+    lreg root = m_un(m, L_SQRT, m_add(m, z, one));
+    lreg small = m_add(m, t, m_div(m, z, m_add(m, root, one)));
+    lreg is_large = m_cmp(m, L_LT, m_const(m, 0x1p28), t);      /* there 2 t is as good, and t^2 may overflow */
+    lreg argument = m_sel(m, is_large, m_addc(m, t, -1), small);
+    lreg r = math_log1p(m, argument);
     r = m_sel(m, is_large, m_addc(m, r, 0x1.62e42fefa39efp-1), r);
     return m_copysign(m, r, x);
 }
 
-lval math_acosh(struct math *m, lval x)
+lreg math_acosh(struct math *m, lreg x)
 {
-    lval t = m_addc(m, x, -1);
-    lval small = m_add(m, t, m_un(m, L_SQRT, m_mul(m, t, m_addc(m, t, 2))));
-    lval is_large = m_cmp(m, L_LT, m_const(m, 0x1p28), x);
-    lval r = math_log1p(m, m_sel(m, is_large, t, small));
+    lreg t = m_addc(m, x, -1);
+    lreg small = m_add(m, t, m_un(m, L_SQRT, m_mul(m, t, m_addc(m, t, 2))));
+    lreg is_large = m_cmp(m, L_LT, m_const(m, 0x1p28), x);
+    lreg r = math_log1p(m, m_sel(m, is_large, t, small));
     r = m_sel(m, is_large, m_addc(m, r, 0x1.62e42fefa39efp-1), r);
     return m_sel(m, m_cmp(m, L_LT, x, m_const(m, 1)), m_const(m, NAN), r);
 }
 
-lval math_atanh(struct math *m, lval x)
+lreg math_atanh(struct math *m, lreg x)
 {
-    lval t = m_un(m, L_ABS, x);
-    lval ratio = m_div(m, m_add(m, t, t), m_sub(m, m_const(m, 1), t));
+    lreg t = m_un(m, L_ABS, x);
+    lreg ratio = m_div(m, m_add(m, t, t), m_sub(m, m_const(m, 1), t));
     return m_copysign(m, m_mulc(m, math_log1p(m, ratio), 0.5), x);
 }
 
@@ -120,26 +120,26 @@ lval math_atanh(struct math *m, lval x)
 
 /* An unevaluated sum. Products are exact by splitting (Dekker 1971), for targets without fused multiplication. */
 struct pair {
-    lval high, low;
+    lreg high, low;
 };
 
-static struct pair quick_sum(struct math *m, lval a, lval b) /* |a| >= |b| */
+static struct pair quick_sum(struct math *m, lreg a, lreg b) /* |a| >= |b| */
 {
-    lval s = m_add(m, a, b);
+    lreg s = m_add(m, a, b);
     return (struct pair){s, m_sub(m, b, m_sub(m, s, a))};
 }
 
-static struct pair halves(struct math *m, lval a)
+static struct pair halves(struct math *m, lreg a)
 {
-    lval high = m_float(m, m_bin(m, L_AND, m_bits(m, a), m_int(m, -(INT64_C(1) << 27))));
+    lreg high = m_float(m, m_bin(m, L_AND, m_bits(m, a), m_int(m, -(INT64_C(1) << 27))));
     return (struct pair){high, m_sub(m, a, high)};
 }
 
-static struct pair product(struct math *m, lval a, lval b)
+static struct pair product(struct math *m, lreg a, lreg b)
 {
     struct pair x = halves(m, a), y = halves(m, b);
-    lval p = m_mul(m, a, b);
-    lval e = m_sub(m, m_mul(m, x.high, y.high), p);
+    lreg p = m_mul(m, a, b);
+    lreg e = m_sub(m, m_mul(m, x.high, y.high), p);
     e = m_add(m, e, m_mul(m, x.high, y.low));
     e = m_add(m, e, m_mul(m, x.low, y.high));
     return (struct pair){p, m_add(m, e, m_mul(m, x.low, y.low))};
@@ -148,70 +148,70 @@ static struct pair product(struct math *m, lval a, lval b)
 static struct pair pair_mul(struct math *m, struct pair a, struct pair b)
 {
     struct pair p = product(m, a.high, b.high);
-    lval cross = m_add(m, m_mul(m, a.high, b.low), m_mul(m, a.low, b.high));
+    lreg cross = m_add(m, m_mul(m, a.high, b.low), m_mul(m, a.low, b.high));
     return quick_sum(m, p.high, m_add(m, p.low, cross));
 }
 
 /* log x = k ln 2 + 2 s + s^3 (2/3 + ...), everything before the dots in pairs: relative error below 2^-64. */
-static struct pair log_pair(struct math *m, lval f, lval k)
+static struct pair log_pair(struct math *m, lreg f, lreg k)
 {
-    lval two = m_const(m, 2);
+    lreg two = m_const(m, 2);
     struct pair d = quick_sum(m, two, f);
-    lval s_high = m_div(m, f, d.high);
+    lreg s_high = m_div(m, f, d.high);
     struct pair back = product(m, s_high, d.high);
-    lval rest = m_sub(m, m_sub(m, f, back.high), m_add(m, back.low, m_mul(m, s_high, d.low)));
+    lreg rest = m_sub(m, m_sub(m, f, back.high), m_add(m, back.low, m_mul(m, s_high, d.low)));
     struct pair s = {s_high, m_div(m, rest, d.high)};
     struct pair z = pair_mul(m, s, s);
-    lval tail = m_mul(m, z.high, m_horner(m, z.high, log_r + 1, COUNT_OF(log_r) - 1));
+    lreg tail = m_mul(m, z.high, m_horner(m, z.high, log_r + 1, COUNT_OF(log_r) - 1));
     struct pair c = quick_sum(m, m_const(m, log_r[0]), m_addc(m, tail, 0x1.5555555555555p-55));
     struct pair cubic = pair_mul(m, pair_mul(m, s, z), c);
     struct pair base = {m_add(m, s.high, s.high), m_add(m, s.low, s.low)};
     struct pair l = quick_sum(m, base.high, cubic.high);
     l.low = m_add(m, l.low, m_add(m, base.low, cubic.low));
     /* ln 2 in three parts: k times the first two is exact. */
-    lval a = m_mulc(m, k, ln2_high), b = m_mulc(m, k, 0x1.a39ef3579p-33), e = m_mulc(m, k, 0x1.e3b39803f2f6bp-72);
+    lreg a = m_mulc(m, k, ln2_high), b = m_mulc(m, k, 0x1.a39ef3579p-33), e = m_mulc(m, k, 0x1.e3b39803f2f6bp-72);
     struct pair r = quick_sum(m, m_sel(m, m_cmp(m, L_EQ, k, m_const(m, 0)), l.high, a),
                               m_sel(m, m_cmp(m, L_EQ, k, m_const(m, 0)), m_const(m, 0), l.high));
     return quick_sum(m, r.high, m_add(m, m_add(m, r.low, b), m_add(m, l.low, e)));
 }
 
 /* |x| is finite and not zero */
-static lval pow_inside(struct math *m, lval x, lval y, bool precise)
+static lreg pow_inside(struct math *m, lreg x, lreg y, bool precise)
 {
-    lval f, k;
+    lreg f, k;
     if (!precise) {
-        split(m, x, (lval){0}, 0, &f, &k);
-        return math_exp(m, m_mul(m, y, combine(m, f, k, (lval){0})));
+        split(m, x, (lreg){0}, 0, &f, &k);
+        return math_exp(m, m_mul(m, y, combine(m, f, k, (lreg){0})));
     }
-    lval tiny = m_cmp(m, L_LT, x, m_const(m, 0x1p-1022));
+    lreg tiny = m_cmp(m, L_LT, x, m_const(m, 0x1p-1022));
     split(m, m_sel(m, tiny, m_mulc(m, x, 0x1p54), x), tiny, 54, &f, &k);
     struct pair l = log_pair(m, f, k);
     /* Past 2^64 every power of a number that is not 1 is 0 or infinity; and y L must not overflow to NaN. */
     y = m_bin(m, L_MINNUM, m_const(m, 0x1p64), y);
     y = m_bin(m, L_MAXNUM, m_const(m, -0x1p64), y);
     struct pair p = product(m, y, l.high);
-    lval low = m_fma(m, y, l.low, p.low);
-    lval far = m_cmp(m, L_LT, m_const(m, 800), m_un(m, L_ABS, p.high));
+    lreg low = m_fma(m, y, l.low, p.low);
+    lreg far = m_cmp(m, L_LT, m_const(m, 800), m_un(m, L_ABS, p.high));
     return math_exp_scaled(m, p.high, m_sel(m, far, m_const(m, 0), low), 0);
 }
 
-lval math_pow(struct math *m, lval x, lval y, bool precise)
+lreg math_pow(struct math *m, lreg x, lreg y, bool precise)
 {
-    lval zero = m_const(m, 0), one = m_const(m, 1), inf = m_const(m, INFINITY), nan = m_const(m, NAN);
-    lval a = m_un(m, L_ABS, x);
-    lval y_negative = m_cmp(m, L_LT, y, zero);
-    lval whole = m_cmp(m, L_EQ, m_un(m, L_TRUNC, y), y);
-    lval half = m_mulc(m, y, 0.5);
-    lval odd = m_bin(m, L_AND, whole, m_cmp(m, L_NE, m_un(m, L_TRUNC, half), half));
+    lreg zero = m_const(m, 0), one = m_const(m, 1), inf = m_const(m, INFINITY), nan = m_const(m, NAN);
+    lreg a = m_un(m, L_ABS, x);
+    lreg y_negative = m_cmp(m, L_LT, y, zero);
+    lreg whole = m_cmp(m, L_EQ, m_un(m, L_TRUNC, y), y);
+    lreg half = m_mulc(m, y, 0.5);
+    lreg odd = m_bin(m, L_AND, whole, m_cmp(m, L_NE, m_un(m, L_TRUNC, half), half));
 
-    lval r = pow_inside(m, a, y, precise);
+    lreg r = pow_inside(m, a, y, precise);
     r = m_sel(m, m_cmp(m, L_EQ, a, zero), m_sel(m, y_negative, inf, zero), r);
     r = m_sel(m, m_cmp(m, L_EQ, a, inf), m_sel(m, y_negative, zero, inf), r);
     r = m_sel(m, m_cmp(m, L_EQ, a, one), one, r);
-    lval finite_negative = m_bin(m, L_AND, m_cmp(m, L_LT, x, zero), m_cmp(m, L_LT, a, inf));
+    lreg finite_negative = m_bin(m, L_AND, m_cmp(m, L_LT, x, zero), m_cmp(m, L_LT, a, inf));
     r = m_sel(m, m_bin(m, L_AND, finite_negative, m_un(m, L_NOT, whole)), nan, r);
     r = m_sel(m, odd, m_copysign(m, r, x), r);
     r = m_sel(m, m_bin(m, L_OR, m_is_nan(m, x), m_is_nan(m, y)), m_add(m, x, y), r);
-    lval is_one = m_bin(m, L_OR, m_cmp(m, L_EQ, y, zero), m_cmp(m, L_EQ, x, one));
+    lreg is_one = m_bin(m, L_OR, m_cmp(m, L_EQ, y, zero), m_cmp(m, L_EQ, x, one));
     return m_sel(m, is_one, one, r);
 }

@@ -4,26 +4,26 @@
  */
 #include "ir/loop/math/math.h"
 
-typedef lval unary_fn(struct math *, lval);
-typedef lval binary_fn(struct math *, lval, lval, bool precise);
+typedef lreg unary_fn(struct math *, lreg);
+typedef lreg binary_fn(struct math *, lreg, lreg, bool precise);
 
-static lval sin_f32(struct math *m, lval x)
+static lreg sin_f32(struct math *m, lreg x)
 {
     return math_sincos_f32(m, x, 0);
 }
-static lval cos_f32(struct math *m, lval x)
+static lreg cos_f32(struct math *m, lreg x)
 {
     return math_sincos_f32(m, x, 1);
 }
-static lval sin_f64(struct math *m, lval x)
+static lreg sin_f64(struct math *m, lreg x)
 {
     return math_sincos_f64(m, x, 0);
 }
-static lval cos_f64(struct math *m, lval x)
+static lreg cos_f64(struct math *m, lreg x)
 {
     return math_sincos_f64(m, x, 1);
 }
-static lval atan2_f64(struct math *m, lval y, lval x, bool precise)
+static lreg atan2_f64(struct math *m, lreg y, lreg x, bool precise)
 {
     (void)precise;
     return math_atan2(m, y, x);
@@ -46,20 +46,20 @@ bool lf_math_is_long(enum op op)
     return op < OP_COUNT && (functions[op].two || (functions[op].f64 && !functions[op].f32));
 }
 
-lval lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lval *in, uint32_t n_in)
+lreg lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)
 {
     struct math m = {f, b, t};
     if ((t.elem != ELEM_F32 && t.elem != ELEM_F64) || t.lanes == 0 || op >= OP_COUNT)
-        return (lval){0};
+        return (lreg){0};
     binary_fn *two = functions[op].two;
     if ((!two && !functions[op].f64) || n_in != (two ? 2 : 1))
-        return (lval){0};
+        return (lreg){0};
     if (t.elem == ELEM_F64)
         return two ? two(&m, in[0], in[1], true) : functions[op].f64(&m, in[0]);
     if (functions[op].f32)
         return functions[op].f32(&m, in[0]);
-    lval x = m_convert(&m, in[0], ELEM_F64), y = two ? m_convert(&m, in[1], ELEM_F64) : (lval){0};
+    lreg x = m_convert(&m, in[0], ELEM_F64), y = two ? m_convert(&m, in[1], ELEM_F64) : (lreg){0};
     m.t.elem = ELEM_F64;
-    lval r = two ? two(&m, x, y, false) : functions[op].f64(&m, x);
+    lreg r = two ? two(&m, x, y, false) : functions[op].f64(&m, x);
     return m_convert(&m, r, ELEM_F32);
 }

@@ -75,7 +75,7 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
         t->row[j] = !full && known && rows < lanes
                         ? em_tail(em, base, behind, t->s->lanes)
                         : ex_add(x, base,
-                                 em_lane(em, t->s->lanes, full ? (lval){0} : em_tail_mask(em, behind, t->s->lanes)));
+                                 em_lane(em, t->s->lanes, full ? (lreg){0} : em_tail_mask(em, behind, t->s->lanes)));
     }
     attn_turn(t);
     if (t->s->span) {

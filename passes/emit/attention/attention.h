@@ -28,7 +28,7 @@ struct attn {
     int64_t size, columns; /* contracted and free extents of the two contractions */
     int64_t line; /* elements of a line of Q and Z */
     int64_t nv; /* vectors of rows: of a block; later of the block at hand */
-    lval q, z, m, l, c, o;
+    lreg q, z, m, l, c, o;
     /* of the block and span at hand */
     expr_id batch[RANK_MAX]; /* leading indices of the result */
     expr_id row0, here; /* first row, number of rows */

@@ -56,7 +56,7 @@ static void turn_lines(struct attn *t, int64_t first)
     expr_id idx[RANK_MAX], d = em_for_begin(em, &l, ex_const(x, first), ex_const(x, t->size), 1, NULL, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         operand_point(t, true, t->row[j], ex_const(x, 0), d, idx);
-        lval v = em_value(em, t->row_operand, idx, ex_const(x, 1));
+        lreg v = em_value(em, t->row_operand, idx, ex_const(x, 1));
         em_scratch_store(em, t->q, at_line(t, d, j), em_splat(em, v, t->s->lanes));
     }
     em_for_end(em, &l, NULL, NULL);
@@ -64,7 +64,7 @@ static void turn_lines(struct attn *t, int64_t first)
 
 /* Two rows of a square change places in half of their lanes: of a and b, whose numbers differ in `bit`, the lower keeps the lanes
  * without that bit and takes b's of these, and so on. */
-static lval exchange(struct attn *t, lval a, lval b, uint32_t bit, bool upper)
+static lreg exchange(struct attn *t, lreg a, lreg b, uint32_t bit, bool upper)
 {
     uint8_t from[MAX_SQUARE];
     for (uint32_t i = 0; i < t->s->lanes; i++)
@@ -73,9 +73,9 @@ static lval exchange(struct attn *t, lval a, lval b, uint32_t bit, bool upper)
 }
 
 /* A square of lanes x lanes, rows in registers, turned: log2(lanes) exchanges of blocks twice as large each time. */
-static void turn_square(struct attn *t, lval *v)
+static void turn_square(struct attn *t, lreg *v)
 {
-    lval next[MAX_SQUARE];
+    lreg next[MAX_SQUARE];
     for (uint32_t bit = 1; bit < t->s->lanes; bit *= 2) {
         for (uint32_t i = 0; i < t->s->lanes; i++)
             next[i] = i & bit ? exchange(t, v[i & ~bit], v[i], bit, true) : exchange(t, v[i], v[i | bit], bit, false);
@@ -90,7 +90,7 @@ static void turn_squares(struct attn *t, int64_t squares)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l, in;
-    lval v[MAX_SQUARE];
+    lreg v[MAX_SQUARE];
     expr_id idx[RANK_MAX], zero = ex_const(x, 0), last = ex_addc(x, t->rows, -1);
     int64_t most = ex_hi(x, last);
     expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), 1, NULL, 0);
@@ -99,7 +99,7 @@ static void turn_squares(struct attn *t, int64_t squares)
     for (uint32_t i = 0; i < t->s->lanes; i++)
         row[i] = em_pin(em, ex_min(x, ex_addc(x, first, i), last), 0, most < 0 ? INT64_MAX : most);
     expr_id block = em_for_begin(em, &in, zero, ex_const(x, squares), 1, NULL, 0), d = ex_mulc(x, block, t->s->lanes);
-    expr_id lane = ex_add(x, d, em_lane(em, t->s->lanes, (lval){0}));
+    expr_id lane = ex_add(x, d, em_lane(em, t->s->lanes, (lreg){0}));
     for (uint32_t i = 0; i < t->s->lanes; i++) {
         operand_point(t, true, row[i], zero, lane, idx);
         v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->s->lanes);
@@ -134,7 +134,7 @@ void attn_begin(struct attn *t)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lval zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0),
+    lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0),
          low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++) {
         em_scratch_store(em, t->m, at_vector(t, j), low);
@@ -152,10 +152,10 @@ struct score_step {
     struct attn *t;
     expr_id key, d;
     uint32_t count;
-    lval q[ATTENTION_VECTORS], k;
+    lreg q[ATTENTION_VECTORS], k;
 };
 
-static bool score_operands(void *user, uint32_t i, uint32_t j, lval in[2])
+static bool score_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
 {
     struct score_step *s = user;
     struct em *em = s->t->em;
@@ -169,7 +169,7 @@ static bool score_operands(void *user, uint32_t i, uint32_t j, lval in[2])
     return true;
 }
 
-static void score_step(void *user, expr_id d, lval *acc)
+static void score_step(void *user, expr_id d, lreg *acc)
 {
     struct score_step *s = user;
     struct attn *t = s->t;
@@ -180,14 +180,14 @@ static void score_step(void *user, expr_id d, lval *acc)
 }
 
 /* What z is at a row and a key, of which the score is known. */
-static lval z_value(struct attn *t, expr_id row, expr_id key, lval score)
+static lreg z_value(struct attn *t, expr_id row, expr_id key, lreg score)
 {
     struct em *em = t->em;
     expr_id idx[RANK_MAX];
     z_point(t, row, key, idx);
     em->anchor = t->scores->out[0];
     em->anchor_value = score;
-    lval z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->s->lanes);
+    lreg z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->s->lanes);
     em->anchor = (value_id){0};
     return z;
 }
@@ -198,7 +198,7 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     struct attn *t = user;
     struct em *em = t->em;
     struct exprs *x = em->x;
-    lval acc[EM_POINTS];
+    lreg acc[EM_POINTS];
     uint32_t n = count * (uint32_t)t->nv;
     expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < n; i++)
@@ -206,9 +206,9 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step,
                  &(struct score_step){.t = t, .key = key, .count = count});
     for (int64_t j = 0; j < t->nv; j++) {
-        lval most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
+        lreg most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
         for (uint32_t i = 0; i < count; i++) {
-            lval z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
+            lreg z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
             em_scratch_store(em, t->z, at_line(t, ex_addc(x, at, i), j), z);
             most = em_op2(em, L_MAX, most, z);
         }
@@ -217,11 +217,11 @@ static void score_tile(void *user, expr_id at, uint32_t count)
 }
 
 /* A node between z, the maximum and the terms of the softmax, on registers. */
-static lval term_value(struct attn *t, value_id v, lval z, lval most)
+static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
 {
     struct em *em = t->em;
     double f = 0;
-    lval in[3];
+    lreg in[3];
     if (v.i == t->a->z.i)
         return z;
     if (v.i == t->a->max.i)
@@ -243,12 +243,12 @@ static lval term_value(struct attn *t, value_id v, lval z, lval most)
 static void raise_maximum(struct attn *t)
 {
     struct em *em = t->em;
-    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
          zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
-        lval before = em_scratch_load(em, t->m, at_vector(t, j), t->s->lanes);
-        lval most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes));
-        lval factor = term_value(t, t->a->terms, before, em_select(em, em_op2(em, L_EQ, most, low), zero, most));
+        lreg before = em_scratch_load(em, t->m, at_vector(t, j), t->s->lanes);
+        lreg most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes));
+        lreg factor = term_value(t, t->a->terms, before, em_select(em, em_op2(em, L_EQ, most, low), zero, most));
         em_scratch_store(em, t->m, at_vector(t, j), most);
         em_scratch_store(em, t->c, at_vector(t, j), factor);
     }
@@ -257,7 +257,7 @@ static void raise_maximum(struct attn *t)
 void attn_scores(struct attn *t)
 {
     struct em *em = t->em;
-    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
+    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
         em_scratch_store(em, t->c, at_vector(t, j), low);
     em_tiles(em, t->n_keys, t->s->mr, score_tile, t);
@@ -268,18 +268,18 @@ void attn_scores(struct attn *t)
 /* ---- softmax ------------------------------------------------------------------------------------------------------------------------ */
 
 /* What is subtracted from the scores of vector j. */
-static lval maximum(struct attn *t, int64_t j)
+static lreg maximum(struct attn *t, int64_t j)
 {
     struct em *em = t->em;
-    lval most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
+    lreg most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
     if (!t->s->span)
         return most;
-    lval low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
          zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
 }
 
-static lval factor_of_sum(struct attn *t, lval sum)
+static lreg factor_of_sum(struct attn *t, lreg sum)
 {
     struct em *em = t->em;
     if (t->a->least_sum > 0)
@@ -288,14 +288,14 @@ static lval factor_of_sum(struct attn *t, lval sum)
 }
 
 /* The sum of vector j's terms: into L, or where all are known, what the results are multiplied by into C. */
-static void sum_store(struct attn *t, int64_t j, lval sum)
+static void sum_store(struct attn *t, int64_t j, lreg sum)
 {
     struct em *em = t->em;
     if (!t->s->span) {
         em_scratch_store(em, t->c, at_vector(t, j), factor_of_sum(t, sum));
         return;
     }
-    lval in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes),
+    lreg in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes),
                   em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes), sum};
     em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, vector_of(t), in, 3));
 }
@@ -306,14 +306,14 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lval most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
+    lreg most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
     for (uint32_t i = 0; i < n; i++) {
         most[i] = maximum(t, j + i);
         sum[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
     expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {
-        lval e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->s->lanes), most[i]);
+        lreg e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->s->lanes), most[i]);
         em_scratch_store(em, t->z, at_line(t, key, j + i), e);
         inner[i] = em_op2(em, L_ADD, l.params[i], e);
     }
@@ -331,7 +331,7 @@ void attn_terms(struct attn *t)
 
 /* ---- results -------------------------------------------------------------------------------------------------------------------------- */
 
-static lval factor_of(struct attn *t, expr_id row)
+static lreg factor_of(struct attn *t, expr_id row)
 {
     return em_scratch_load(t->em, t->c, row, 1);
 }
@@ -342,11 +342,11 @@ static expr_id at_result(const struct attn *t, expr_id row, uint32_t c)
     return ex_add(x, ex_mulc(x, row, attn_row_line(t)), ex_mulc(x, ex_addc(x, t->column0, c), t->s->lanes));
 }
 
-static void result_store(struct attn *t, expr_id row, uint32_t c, lval sum)
+static void result_store(struct attn *t, expr_id row, uint32_t c, lreg sum)
 {
     struct em *em = t->em;
     expr_id idx[RANK_MAX];
-    lval by = em_splat(em, factor_of(t, row), t->column_lanes[c]);
+    lreg by = em_splat(em, factor_of(t, row), t->column_lanes[c]);
     memcpy(idx, t->batch, t->of_p.n_batch * sizeof *idx);
     idx[t->of_p.n_batch] = ex_add(em->x, t->row0, row);
     idx[t->of_p.n_batch + 1] = t->column[c];
@@ -358,10 +358,10 @@ struct value_step {
     struct attn *t;
     expr_id row, key;
     uint32_t count;
-    lval v[MAX_COLUMNS], p;
+    lreg v[MAX_COLUMNS], p;
 };
 
-static bool value_operands(void *user, uint32_t i, uint32_t c, lval in[2])
+static bool value_operands(void *user, uint32_t i, uint32_t c, lreg in[2])
 {
     struct value_step *s = user;
     struct attn *t = s->t;
@@ -373,7 +373,7 @@ static bool value_operands(void *user, uint32_t i, uint32_t c, lval in[2])
     return true;
 }
 
-static void value_step(void *user, expr_id key, lval *acc)
+static void value_step(void *user, expr_id key, lreg *acc)
 {
     struct value_step *s = user;
     struct attn *t = s->t;
@@ -396,13 +396,13 @@ static void value_tile(void *user, expr_id row, uint32_t count)
     struct attn *t = user;
     struct em *em = t->em;
     struct exprs *x = em->x;
-    lval acc[EM_POINTS];
+    lreg acc[EM_POINTS];
     uint32_t nc = t->n_columns, n = count * nc;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t lanes = t->column_lanes[i % nc];
         acc[i] = em_const(em, ELEM_F32, lanes, 0, 0);
         if (t->s->span) {
-            lval before = em_scratch_load(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), lanes);
+            lreg before = em_scratch_load(em, t->o, at_result(t, ex_addc(x, row, i / nc), i % nc), lanes);
             acc[i] = em_op2(em, L_MUL, before, em_splat(em, factor_of(t, ex_addc(x, row, i / nc)), lanes));
         }
     }
@@ -460,8 +460,8 @@ void attn_end(struct attn *t)
 {
     struct em *em = t->em;
     for (int64_t j = 0; j < t->nv; j++) {
-        lval sum = em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes);
-        lval by = factor_of_sum(t, sum);
+        lreg sum = em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes);
+        lreg by = factor_of_sum(t, sum);
         if (ex_lo(em->x, t->keys) < 1) /* no key at all: no terms, and the result is 0 */
             by = em_select(em, em_cond(em, ex_eq(em->x, t->keys, ex_const(em->x, 0))),
                            em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);

@@ -13,30 +13,30 @@ struct derive {
     struct em *em;
     const struct winograd_form *f;
     uint32_t lanes;
-    lval w, u;
+    lreg w, u;
     expr_id ic, blocks, stride[4];   /* arguments */
     expr_id block, channel;          /* at hand */
     int64_t sub;
 };
 
-static lval scaled_sum(struct em *em, struct ltype t, const double *c, const lval *v)
+static lreg scaled_sum(struct em *em, struct ltype t, const double *c, const lreg *v)
 {
-    lval sum = {0};
+    lreg sum = {0};
     for (int i = 0; i < 3; i++) {
         if (c[i] == 0)
             continue;
         double k = t.elem == ELEM_F32 ? (double)(float)c[i] : c[i];
-        lval in[3] = {v[i], em_const(em, t.elem, t.lanes, k, 0), sum};
+        lreg in[3] = {v[i], em_const(em, t.elem, t.lanes, k, 0), sum};
         sum = sum.i ? em_op(em, L_FMA, t, in, 3) : c[i] == 1 ? v[i] : em_op(em, L_MUL, t, in, 2);
     }
     return sum;
 }
 
-void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct ltype t, lval g[3][3],
+void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct ltype t, lreg g[3][3],
                            winograd_put *put, void *user)
 {
     for (uint32_t a = 0; a < f->alpha; a++) {
-        lval row[3];
+        lreg row[3];
         for (int c = 0; c < 3; c++)
             row[c] = scaled_sum(em, t, f->g[a], g[c]);
         for (uint32_t b = 0; b < f->alpha; b++)
@@ -44,7 +44,7 @@ void emit_winograd_weights(struct em *em, const struct winograd_form *f, struct 
     }
 }
 
-static void derive_put(void *user, uint32_t point, lval v)
+static void derive_put(void *user, uint32_t point, lreg v)
 {
     struct derive *d = user;
     struct exprs *x = d->em->x;
@@ -59,13 +59,13 @@ static void derive_lanes(struct derive *d, int64_t sub)
     struct em *em = d->em;
     struct exprs *x = em->x;
     struct ltype wide = {ELEM_F64, d->lanes};
-    lval g[3][3];
+    lreg g[3][3];
     expr_id from = ex_add(x, ex_mul(x, d->block, d->stride[0]), ex_mul(x, d->channel, d->stride[3]));
     d->sub = sub;
     for (int64_t r = 0; r < 3; r++)
         for (int64_t c = 0; c < 3; c++) {
             expr_id at = ex_add(x, ex_mulc(x, d->stride[1], r), ex_mulc(x, d->stride[2], c));
-            lval v = em_scratch_load(em, d->w, ex_addc(x, ex_add(x, from, at), sub), d->lanes);
+            lreg v = em_scratch_load(em, d->w, ex_addc(x, ex_add(x, from, at), sub), d->lanes);
             g[c][r] = em_op(em, L_CONVERT, wide, &v, 1);
         }
     emit_winograd_weights(em, d->f, wide, g, derive_put, d);
@@ -113,31 +113,31 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
 
 /* ---- the function --------------------------------------------------------------------------------------------------- */
 
-static lval index_const(struct lfunc *f, int64_t c)
+static lreg index_const(struct lfunc *f, int64_t c)
 {
-    lval v = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_I64, 1}, NULL, 0);
+    lreg v = lf_op(f, (lblock){1}, L_CONST, (struct ltype){ELEM_I64, 1}, NULL, 0);
     lf_last(f, (lblock){1})->imm = c;
     return v;
 }
 
-static lval floats_at(struct lfunc *f, lval base, uint64_t bytes)
+static lreg floats_at(struct lfunc *f, lreg base, uint64_t bytes)
 {
-    lval in[2] = {base, index_const(f, (int64_t)bytes)};
+    lreg in[2] = {base, index_const(f, (int64_t)bytes)};
     return lf_op(f, (lblock){1}, L_OFFSET, (struct ltype){ELEM_F32, 0}, in, 2);
 }
 
-static void launch(struct module *m, struct lfunc *f, lval weights, lval constants, const struct prepared *p,
+static void launch(struct module *m, struct lfunc *f, lreg weights, lreg constants, const struct prepared *p,
                    const char *kernel)
 {
     const struct winograd_form *form = winograd_form(p->winograd);
-    lval in[9] = {floats_at(f, weights, m->weights.data[m->storage[p->value.i].buffer].offset),
+    lreg in[9] = {floats_at(f, weights, m->weights.data[m->storage[p->value.i].buffer].offset),
                   floats_at(f, constants, p->offset), index_const(f, p->ic), index_const(f, p->blocks)};
     for (int i = 0; i < 4; i++)
         in[4 + i] = index_const(f, p->stride[i]);
     in[8] = index_const(f, p->blocks * ((p->ic + CHANNELS - 1) / CHANNELS));
     struct lstmt *s = lf_stmt(f, (lblock){1}, L_LAUNCH);
     s->name = kernel;
-    s->in = lf_lvals(f, in, 9);
+    s->in = lf_lregs(f, in, 9);
     s->n_in = 9;
     s->imm = (int64_t)form->alpha * form->alpha * NS_PER_POINT;
 }
@@ -151,8 +151,8 @@ bool emit_prepare(struct module *m, const struct machine *mach, const char *suff
     if (!m->prepared_bytes)
         return true;
     m->prepare = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "prepare%s", suffix));
-    lval weights = lf_arg(m->prepare, bytes, LARG_IN, 64, "weights");
-    lval constants = lf_arg(m->prepare, bytes, LARG_IN | LARG_OUT, 64, "constants");
+    lreg weights = lf_arg(m->prepare, bytes, LARG_IN, 64, "weights");
+    lreg constants = lf_arg(m->prepare, bytes, LARG_IN | LARG_OUT, 64, "constants");
     for (uint32_t i = 0; i < m->prepared.n; i++) {
         const struct prepared *p = &m->prepared.data[i];
         if (p->stored)

@@ -71,10 +71,10 @@ struct product_step {
     struct wino *w;
     const struct product *p;
     expr_id vec, lane;
-    lval a, b[EM_POINTS];
+    lreg a, b[EM_POINTS];
 };
 
-static bool product_operands(void *user, uint32_t i, uint32_t j, lval in[2])
+static bool product_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
 {
     struct product_step *s = user;
     struct wino *w = s->w;
@@ -88,7 +88,7 @@ static bool product_operands(void *user, uint32_t i, uint32_t j, lval in[2])
     return true;
 }
 
-static void product_step(void *user, expr_id lane, lval *acc)
+static void product_step(void *user, expr_id lane, lreg *acc)
 {
     struct product_step *s = user;
     struct wino *w = s->w;
@@ -100,7 +100,7 @@ static void product_step(void *user, expr_id lane, lval *acc)
 }
 
 /* Input channels of vector vec, the first n of them. */
-static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lval *acc)
+static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lreg *acc)
 {
     struct exprs *x = w->em->x;
     em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step,
@@ -117,7 +117,7 @@ static void product_tile(struct wino *w, const struct product *p)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lval acc[EM_POINTS], inner[EM_POINTS];
+    lreg acc[EM_POINTS], inner[EM_POINTS];
     uint32_t count = (uint32_t)(w->s->mr * p->nr);
     int64_t rest = w->ic % w->s->lanes, whole = w->s->slice - (rest != 0);
     for (uint32_t i = 0; i < count; i++)

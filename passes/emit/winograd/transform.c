@@ -8,11 +8,11 @@
 
 /* ---- two dims ------------------------------------------------------------------------------------------------------------ */
 
-typedef lval load_fn(struct wino *, uint32_t row, uint32_t column);
-typedef void store_fn(struct wino *, uint32_t row, uint32_t column, lval);
+typedef lreg load_fn(struct wino *, uint32_t row, uint32_t column);
+typedef void store_fn(struct wino *, uint32_t row, uint32_t column, lreg);
 
 /* Value `number` of a straight-line program whose operands are already in val, or come from load. */
-static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t number, lval *val, load_fn *load,
+static lreg side_value(struct wino *w, const struct winograd_side *s, uint32_t number, lreg *val, load_fn *load,
                        uint32_t column)
 {
     struct em *em = w->em;
@@ -21,10 +21,10 @@ static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t n
     if (number < s->n_in)
         return val[number] = load(w, number, column);
     const struct winograd_step *step = &s->steps[number - s->n_in];
-    lval a = side_value(w, s, step->a, val, load, column), b = side_value(w, s, step->b, val, load, column);
+    lreg a = side_value(w, s, step->a, val, load, column), b = side_value(w, s, step->b, val, load, column);
     if (step->c == 1 || step->c == -1)
         return val[number] = em_op2(em, step->c == 1 ? L_ADD : L_SUB, a, b);
-    lval in[3] = {b, em_const(em, ELEM_F32, w->s->lanes, step->c, 0), a};
+    lreg in[3] = {b, em_const(em, ELEM_F32, w->s->lanes, step->c, 0), a};
     return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->s->lanes}, in, 3);
 }
 
@@ -32,15 +32,15 @@ static lval side_value(struct wino *w, const struct winograd_side *s, uint32_t n
 static void transform(struct wino *w, const struct winograd_side *s, uint32_t group, load_fn *load, store_fn *store)
 {
     for (uint32_t first = 0; first < s->n_out; first += group) {
-        lval mid[WINOGRAD_ALPHA_MAX][WINOGRAD_ALPHA_MAX];
+        lreg mid[WINOGRAD_ALPHA_MAX][WINOGRAD_ALPHA_MAX];
         uint32_t n = s->n_out - first < group ? s->n_out - first : group;
         for (uint32_t j = 0; j < s->n_in; j++) {
-            lval val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
+            lreg val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
             for (uint32_t i = 0; i < n; i++)
                 mid[i][j] = side_value(w, s, s->out[first + i], val, load, j);
         }
         for (uint32_t i = 0; i < n; i++) {
-            lval val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
+            lreg val[WINOGRAD_ALPHA_MAX + WINOGRAD_STEPS_MAX] = {{0}};
             memcpy(val, mid[i], s->n_in * sizeof *val);
             for (uint32_t j = 0; j < s->n_out; j++)
                 store(w, first + i, j, side_value(w, s, s->out[j], val, load, j));
@@ -82,13 +82,13 @@ static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
 {
     struct em *em = w->em;
     expr_id base = ex_mulc(em->x, vec, w->s->lanes);
-    lval mask = {0};
+    lreg mask = {0};
     if (channels % w->s->lanes)
         mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->s->lanes);
     w->lane = ex_add(em->x, base, em_lane(em, w->s->lanes, mask));
 }
 
-static lval input_load(struct wino *w, uint32_t row, uint32_t column)
+static lreg input_load(struct wino *w, uint32_t row, uint32_t column)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
@@ -118,7 +118,7 @@ static void mapped_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[
 }
 
 /* All of the tile lies in the image. */
-static lval mapped_load(struct wino *w, uint32_t row, uint32_t column)
+static lreg mapped_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id at[4];
     mapped_at(w, row, column, at);
@@ -126,7 +126,7 @@ static lval mapped_load(struct wino *w, uint32_t row, uint32_t column)
 }
 
 /* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not used. */
-static lval mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
+static lreg mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
@@ -137,7 +137,7 @@ static lval mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
         cond = ex_and(x, cond, em_inside(em, at[d], size));
         at[d] = ex_max(x, zero, ex_min(x, at[d], ex_addc(x, size, -1)));
     }
-    lval v = em_value(em, w->n->in[0], at, ex_const(x, 1));
+    lreg v = em_value(em, w->n->in[0], at, ex_const(x, 1));
     return em_select(em, em_cond(em, cond), em_splat(em, v, w->s->lanes), em_const(em, ELEM_F32, 1, 0, 0));
 }
 
@@ -160,7 +160,7 @@ static expr_id is_inner(struct wino *w, bool *none)
     return inner;
 }
 
-static void input_store(struct wino *w, uint32_t row, uint32_t column, lval v)
+static void input_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
     em_scratch_store(w->em, w->v, wino_v_at(w, w->part, point, w->block, w->vec, w->tile), v);
@@ -186,7 +186,7 @@ static void input_mapped(struct wino *w)
         input_tile(w, mapped_load_border);
         return;
     }
-    lval cond = em_cond(em, inner);
+    lreg cond = em_cond(em, inner);
     em_if_begin(em, &iff, cond);
     input_tile(w, mapped_load);
     em_if_end(em, &iff);
@@ -223,7 +223,7 @@ struct weight_put {
     expr_id at;
     int64_t stride;
 };
-static void weight_store(void *user, uint32_t point, lval v)
+static void weight_store(void *user, uint32_t point, lreg v)
 {
     const struct weight_put *to = user;
     const struct wino *w = to->w;
@@ -235,7 +235,7 @@ void wino_weights(struct wino *w, const struct product *p)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for c, v;
-    lval g[3][3];
+    lreg g[3][3];
     int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
     expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, ex_const(x, p->nr), 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
@@ -261,14 +261,14 @@ void wino_weights(struct wino *w, const struct product *p)
 
 /* ---- tiles of the result --------------------------------------------------------------------------------------------------- */
 
-static lval output_load(struct wino *w, uint32_t row, uint32_t column)
+static lreg output_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
     return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->s->lanes);
 }
 
 /* Results past the image's edge exist in the last tiles only: rows and columns are tested where it is not known. */
-static void output_store(struct wino *w, uint32_t row, uint32_t column, lval v)
+static void output_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;

@@ -6,8 +6,8 @@
 #include "passes/schedule/winograd.h"
 
 /* The alpha^2 points of U = G g G', given g[column][row], in order through put; registers are of type t. */
-typedef void winograd_put(void *user, uint32_t point, lval);
-void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lval g[3][3], winograd_put *,
+typedef void winograd_put(void *user, uint32_t point, lreg);
+void emit_winograd_weights(struct em *, const struct winograd_form *, struct ltype t, lreg g[3][3], winograd_put *,
                            void *user);
 
 #endif
