@@ -120,50 +120,50 @@ void options_reference(struct strbuf *out)
     }
 }
 
+static void config_list(struct strbuf *out, const char *name, const struct text_list *list)
+{
+    strbuf_printf(out, list->items.n ? "%s:\n" : "%s: []\n", name);
+    for (uint32_t k = 0; k < list->items.n; k++) {
+        strbuf_printf(out, "  - ");
+        strbuf_quoted(out, list->items.data[k]);
+        strbuf_printf(out, "\n");
+    }
+}
+
+/* A text that is not given has no value to write: its line is a comment. */
+static void config_text(struct strbuf *out, const struct option *def, const char *text)
+{
+    if (!text) {
+        strbuf_printf(out, "# %s: %s\n", def->name, def->meta);
+        return;
+    }
+    strbuf_printf(out, "%s: ", def->name);
+    strbuf_quoted(out, text);
+    strbuf_printf(out, "\n");
+}
+
 void options_print_config(struct strbuf *out, const struct options *o)
 {
-    struct options preset;
-    options_init(&preset);
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
-        const void *field = (const char *)o + def->offset, *initial = (const char *)&preset + def->offset;
-        if (!strchr(def->where, 'F'))
+        const void *field = (const char *)o + def->offset;
+        bool again = false;      /* another name of an option that has its line */
+        for (uint32_t k = 0; k < i; k++)
+            again |= option_table[k].offset == def->offset && strchr(option_table[k].where, 'F');
+        if (!strchr(def->where, 'F') || again)
             continue;
-        const char *text = def->kind == OPTION_TEXT || def->kind == OPTION_ONE_OF ? *(const char *const *)field : NULL;
-        const struct text_list *list = field;
         switch (def->kind) {
-        case OPTION_FLAG:
-            if (*(const bool *)field)
-                strbuf_printf(out, "%s: true\n", def->name);
-            break;
+        case OPTION_FLAG: strbuf_printf(out, "%s: %s\n", def->name, *(const bool *)field ? "true" : "false"); break;
         case OPTION_TEXT:
-        case OPTION_ONE_OF:
-            if (text && (def->kind == OPTION_TEXT || strcmp(text, def->preset_text) != 0)) {
-                strbuf_printf(out, "%s: ", def->name);
-                strbuf_quoted(out, text);
-                strbuf_printf(out, "\n");
-            }
-            break;
-        case OPTION_LIST:
-            if (list->items.n)
-                strbuf_printf(out, "%s:\n", def->name);
-            for (uint32_t k = 0; k < list->items.n; k++) {
-                strbuf_printf(out, "  - ");
-                strbuf_quoted(out, list->items.data[k]);
-                strbuf_printf(out, "\n");
-            }
-            break;
+        case OPTION_ONE_OF: config_text(out, def, *(const char *const *)field); break;
+        case OPTION_LIST: config_list(out, def->name, field); break;
         case OPTION_INT:
         case OPTION_SIZE:
-            if (memcmp(field, initial, def->size) != 0)
-                strbuf_printf(out, "%s: %lld\n", def->name,
-                              def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
-                                                           : (long long)*(const int64_t *)field);
+            strbuf_printf(out, "%s: %lld\n", def->name,
+                          def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
+                                                       : (long long)*(const int64_t *)field);
             break;
-        case OPTION_REAL:
-            if (memcmp(field, initial, def->size) != 0)
-                strbuf_printf(out, "%s: %.17g\n", def->name, *(const double *)field);
-            break;
+        case OPTION_REAL: strbuf_printf(out, "%s: %.17g\n", def->name, *(const double *)field); break;
         }
     }
 }

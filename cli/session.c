@@ -118,7 +118,19 @@ bool session_feed(struct session *s, bool random)
     return true;
 }
 
-void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *out)
+/* An extent that is computed: as it is where that reads well, else by a number that stands with it in *extents. */
+static void put_expression(const char *expr, struct strbuf *extents, uint32_t *n, struct strbuf *out)
+{
+    enum { READS_WELL = 24 };
+    if (strlen(expr) <= READS_WELL && !strchr(expr, '(')) {
+        strbuf_printf(out, "%s", expr);
+        return;
+    }
+    strbuf_printf(out, "?%u", ++*n);
+    strbuf_printf(extents, "extent   ?%u: %s\n", *n, expr);
+}
+
+void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *extents, uint32_t *n, struct strbuf *out)
 {
     static const struct {
         uint64_t flag;
@@ -142,15 +154,16 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *out)
             strbuf_printf(out, "%lld", (long long)dim->extent);
         else if (dim->extent == -1 && dim->symbol >= 0)
             strbuf_printf(out, "%s", api->sym[dim->symbol].name);
+        else if (dim->expr && *dim->expr)
+            put_expression(dim->expr, extents, n, out);
         else
-            strbuf_printf(out, "%s", dim->expr && *dim->expr ? dim->expr : "?");
+            strbuf_printf(out, "?");
     }
     strbuf_printf(out, "]");
 }
 
-void session_node(const struct session *s, const mcc_node *node, struct strbuf *out)
+void node_describe(const mcc_api *api, const mcc_node *node, struct strbuf *out)
 {
-    const mcc_api *api = s->api;
     strbuf_escaped(out, node->name, 200);
     strbuf_printf(out, " (%s", node->op);
     uint32_t shown = 0;

@@ -5,9 +5,10 @@
 #include <string.h>
 
 static const struct elf_machine machines[] = {
-    {"x86_64", EM_X86_64, 0, R_X86_64_64, 0x1000, "elf_x86_64"},
-    {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, 0x10000, "aarch64linux"},
-    {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, 0x1000, "elf64lriscv"},
+    {"x86_64", EM_X86_64, 0, R_X86_64_64, R_X86_64_RELATIVE, 0x1000, "elf_x86_64"},
+    {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, R_AARCH64_RELATIVE, 0x10000, "aarch64linux"},
+    {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, R_RISCV_RELATIVE, 0x1000,
+     "elf64lriscv"},
 };
 
 const struct elf_machine *elf_machine(const char *triple)
@@ -18,6 +19,27 @@ const struct elf_machine *elf_machine(const char *triple)
             return &machines[i];
     }
     return NULL;
+}
+
+const struct elf_machine *elf_machine_by_number(uint16_t number)
+{
+    for (size_t i = 0; i < COUNT_OF(machines); i++)
+        if (machines[i].machine == number)
+            return &machines[i];
+    return NULL;
+}
+
+uint16_t elf_machine_here(void)
+{
+#if defined(__x86_64__)
+    return EM_X86_64;
+#elif defined(__aarch64__)
+    return EM_AARCH64;
+#elif defined(__riscv)
+    return EM_RISCV;
+#else
+    return EM_NONE;
+#endif
 }
 
 static void pad(struct strbuf *b, size_t align)

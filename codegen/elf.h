@@ -14,12 +14,15 @@ struct elf_machine {
     const char *arch;          /* first component of the triple, as in rt_objects */
     uint16_t machine;
     uint32_t flags;            /* e_flags */
-    uint32_t abs64;            /* relocation type of a 64-bit address */
+    uint32_t abs64, relative;  /* relocation types: a 64-bit address; one from the load address */
     uint64_t page;             /* largest page size of its Linux kernels */
     const char *emulation;     /* of the linker */
 };
 /* By triple; NULL: not one of ours. */
 const struct elf_machine *elf_machine(const char *triple);
+/* By the number in an ELF header; NULL: not one of ours. That of this machine; EM_NONE: not one of ours. */
+const struct elf_machine *elf_machine_by_number(uint16_t number);
+uint16_t elf_machine_here(void);
 
 enum elf_section { ELF_RODATA = 1, ELF_RELRO, ELF_WEIGHTS, ELF_SECTIONS };
 

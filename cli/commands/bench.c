@@ -172,7 +172,7 @@ static void print_kernels(struct session *s, struct profile *p)
                       (double)k->calls / p->runs);
         if (shared)
             strbuf_printf(&text, "%4.0f%%  ", 100 * chunks_idle(&p->chunks, k->node, k->all));
-        session_node(s, node, &text);
+        node_describe(s->api, node, &text);
         strbuf_printf(&text, "\n");
     }
     if (left)

@@ -1,29 +1,31 @@
-/* mcc inspect: what an artifact is, from its table, its note and its section table; nothing is run. A network instead of an
- * artifact is inspect_model.c's. */
-#include <errno.h>
-#include <fcntl.h>
+/* mcc inspect: what an artifact is, read from the file, so for any CPU and linked or not. Only the workspace is asked of its
+ * code, where this machine can run it. A network instead of an artifact is inspect_model.c's. */
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/commands/inspect.h"
 
-static void print_ports(const struct session *s, const char *title, const mcc_port *ports, uint32_t n,
-                        struct strbuf *out)
+static void print_ports(const mcc_api *api, struct strbuf *out)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        strbuf_printf(out, "%-8s ", title);
-        strbuf_escaped(out, ports[i].name, 200);
+    struct strbuf extents;
+    uint32_t n = 0;
+    strbuf_init(&extents, out->arena);
+    for (uint32_t i = 0; i < api->n_in + api->n_out; i++) {
+        const mcc_port *port = i < api->n_in ? &api->in[i] : &api->out[i - api->n_in];
+        strbuf_printf(out, "%-8s ", i < api->n_in ? "input" : "output");
+        strbuf_escaped(out, port->name, 200);
         strbuf_printf(out, ": ");
-        port_describe(s->api, &ports[i], out);
-        strbuf_printf(out, ports[i].flags & MCC_PORT_DYNAMIC ? ", the data decides its shape\n" : "\n");
+        port_describe(api, port, &extents, &n, out);
+        strbuf_printf(out, port->flags & MCC_PORT_DYNAMIC ? ", the data decides its shape\n" : "\n");
     }
+    strbuf_append(out, extents.data, extents.n);
 }
 
-static void print_symbols(const struct session *s, struct strbuf *out)
+static void print_symbols(const mcc_api *api, struct strbuf *out)
 {
-    for (uint32_t i = 0; i < s->api->n_sym; i++) {
-        const mcc_symbol *sym = &s->api->sym[i];
+    for (uint32_t i = 0; i < api->n_sym; i++) {
+        const mcc_symbol *sym = &api->sym[i];
         strbuf_printf(out, "symbol   ");
         strbuf_escaped(out, sym->name, 200);
         strbuf_printf(out, ": %lld..", (long long)sym->min);
@@ -35,17 +37,51 @@ static void print_symbols(const struct session *s, struct strbuf *out)
     }
 }
 
-static void print_nodes(const struct session *s, struct strbuf *out)
+/* The functions of a node's kernels by their names in symbol table and debugger, those of all variants as one: "k3 k4". */
+static void print_functions(const struct artifact_file *a, const uint32_t *first, const uint32_t *next, uint32_t node,
+                            struct strbuf *out)
 {
-    for (uint32_t i = 0; i < s->api->n_node; i++) {
-        const mcc_node *node = &s->api->node[i];
+    enum { FUNCTIONS_SHOWN = 8 };
+    const char *shown[FUNCTIONS_SHOWN];
+    uint32_t n = 0;
+    for (uint32_t k = first[node]; k; k = next[k]) {
+        const char *name = a->desc.kernels[k - 1].name;
+        uint32_t seen = 0, length = (uint32_t)strcspn(name, "_");
+        while (seen < n && (strncmp(shown[seen], name, length) != 0 || shown[seen][length] != '_'))
+            seen++;
+        if (seen < n)
+            continue;
+        if (n == FUNCTIONS_SHOWN) {
+            strbuf_printf(out, " ...");
+            break;
+        }
+        shown[n++] = name;
+        strbuf_printf(out, n == 1 ? ": " : " ");
+        strbuf_escaped(out, arena_strndup(out->arena, name, length), 40);
+    }
+}
+
+static void print_nodes(const struct artifact_file *a, struct strbuf *out)
+{
+    uint32_t *first = NEW_ARRAY(out->arena, uint32_t, a->api.n_node + 1);
+    uint32_t *next = NEW_ARRAY(out->arena, uint32_t, a->desc.n_kernels + 1);
+    for (uint32_t k = a->desc.n_kernels; k > 0; k--)
+        if (a->desc.kernels[k - 1].node < a->api.n_node) {
+            next[k] = first[a->desc.kernels[k - 1].node];
+            first[a->desc.kernels[k - 1].node] = k;
+        }
+    for (uint32_t i = 0; i < a->api.n_node; i++) {
+        const mcc_node *node = &a->api.node[i];
         if (!node->kernels)
             continue;
         strbuf_printf(out, "kernel   ");
-        session_node(s, node, out);
+        node_describe(&a->api, node, out);
         strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)node->flops,
                       (unsigned long long)node->bytes);
-        strbuf_printf(out, node->kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)node->kernels);
+        if (node->kernels > 1)
+            strbuf_printf(out, ", %llu kernels", (unsigned long long)node->kernels);
+        print_functions(a, first, next, i, out);
+        strbuf_printf(out, "\n");
     }
 }
 
@@ -85,61 +121,71 @@ static void print_meta(const char *meta, struct strbuf *out)
     }
 }
 
-static bool inspect(struct session *s)
+/* What cannot be asked of the code here is left out, with a word why. */
+static bool print_workspace(struct context *ctx, struct options *o, const struct artifact_file *a, struct strbuf *out)
+{
+    struct session s = {0};
+    mcc_error error = {0};
+    mcc_host host = {.size = sizeof host, .threads = 1};
+    if (!a->runs_here) {
+        strbuf_printf(out, "plan     only where it can run: %s\n",
+                      a->note.sealed ? "it is for another machine" : "it is not linked yet");
+        return true;
+    }
+    mcc_lib *lib = NULL;
+    if (mcc_load(o->files.items.data[0], &host, &lib, &error) == MCC_E_CPU) {
+        strbuf_printf(out, "plan     only where it can run: %s\n", error.text);
+        return true;
+    }
+    mcc_unload(lib);
+    bool good = session_open(&s, ctx, o, o->files.items.data[0], &host) && print_plan(&s, out);
+    session_close(&s);
+    return good;
+}
+
+static bool inspect(struct context *ctx, struct options *o)
 {
     struct strbuf out;
-    struct sizes sizes;
-    const mcc_api *api = s->api;
-    strbuf_init(&out, &s->ctx->session);
-    if (!sizes_read(s, s->ctx->model_path, &sizes))
-        return error_env(s->ctx, "cannot read the file: %s", strerror(errno));
+    struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
+    const mcc_api *api = &a->api;
+    strbuf_init(&out, &ctx->session);
+    if (!artifact_read(ctx, o->files.items.data[0], o->verify, a))
+        return false;
     strbuf_printf(&out, "name     ");
     strbuf_escaped(&out, api->name, 200);
-    strbuf_printf(&out, "\ncompiler %s\ntarget   %s\n", api->compiler, api->target);
-    sizes_print(api, &sizes, &out);
-    print_ports(s, "input", api->in, api->n_in, &out);
-    print_ports(s, "output", api->out, api->n_out, &out);
-    print_symbols(s, &out);
-    if (!print_plan(s, &out))
+    strbuf_printf(&out, "\ncompiler ");
+    strbuf_escaped(&out, api->compiler, 200);
+    strbuf_printf(&out, "\ntarget   ");
+    strbuf_escaped(&out, api->target, 200);
+    strbuf_printf(&out, "\n");
+    sizes_print(api, &a->sizes, a->note.sealed, &out);
+    print_ports(api, &out);
+    print_symbols(api, &out);
+    if (!print_workspace(ctx, o, a, &out))
         return false;
-    print_nodes(s, &out);
+    print_nodes(a, &out);
     print_meta(api->meta, &out);
-    if (s->options->verify)
+    if (o->verify)
         strbuf_printf(&out, "verified the hash of the weights\n");
     terminal_print(&out);
     return true;
 }
 
-/* Is the file a network rather than an artifact? By its name where that says so, else by its first bytes. */
+/* By its first bytes; what is no artifact and has not the name of one is taken for a network, whose importer says what is wrong. */
 static bool is_network(const char *path)
 {
-    static const char elf[4] = "\177ELF";
-    char head[4] = "";
     size_t n = strlen(path);
-    if (format_by_suffix(path))
-        return true;
-    if (n > 3 && strcmp(path + n - 3, ".so") == 0)
-        return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool read_it = fd >= 0 && read(fd, head, sizeof head) == (ssize_t)sizeof head;
-    if (fd >= 0)
-        close(fd);
-    return read_it && memcmp(head, elf, sizeof elf) != 0;
+    return artifact_kind(path) == ARTIFACT_NONE && (n < 3 || strcmp(path + n - 3, ".so") != 0);
 }
 
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
     if (is_network(o->files.items.data[0]))
         return inspect_model(ctx, o, o->files.items.data[0]);
-    if (o->output || o->profile) {
+    if (o->output || o->profile)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                  "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
-        return ctx->fail;
-    }
-    struct session s;
-    mcc_host host = {.size = sizeof host, .threads = 1, .flags = o->verify ? MCC_HOST_VERIFY_WEIGHTS : 0};
-    if (session_open(&s, ctx, o, o->files.items.data[0], &host))
-        (void)inspect(&s);
-    session_close(&s);
+    else
+        (void)inspect(ctx, o);
     return ctx->fail;
 }

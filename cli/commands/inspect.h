@@ -3,19 +3,12 @@
 #ifndef MCC_CLI_INSPECT_H
 #define MCC_CLI_INSPECT_H
 
+#include "cli/artifact.h"
 #include "cli/backend.h"
 #include "cli/commands/bench.h"
 
-enum { VARIANTS_MAX = 256 };
-
-/* Bytes of an artifact's file by what they are; the code of variants apart from that of the runtime. */
-struct sizes {
-    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, headers;
-};
-/* Reads the section table of the file that `s` has loaded; false where it is not readable any more. */
-bool sizes_read(struct session *, const char *path, struct sizes *out);
-/* The table: a line for each part with its share of the file. */
-void sizes_print(const mcc_api *, const struct sizes *, struct strbuf *out);
+/* The table: a line for each part with its share of the file. sealed: the padding of weights is known. */
+void sizes_print(const mcc_api *, const struct sizes *, bool sealed, struct strbuf *out);
 
 /* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
 enum fail inspect_model(struct context *, struct options *, const char *model);

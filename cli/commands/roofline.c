@@ -60,7 +60,7 @@ void roofline_print(struct session *s, struct profile *p, const struct calibrati
                       (k->ns - row[i].limit) / 1e3, total > 0 ? 100 * k->ns / total : 0, (double)node->flops / each,
                       (double)node->bytes / each, 100 * row[i].limit / ns, row[i].memory ? "memory" : "fma",
                       (double)k->calls / p->runs);
-        session_node(s, node, &text);
+        node_describe(s->api, node, &text);
         strbuf_printf(&text, "\n");
     }
     strbuf_printf(&text, "%10.2f %10.2f %5.1f%% %27.0f%%  all kernels\n", total / 1e3, (total - limits) / 1e3, 100.0,

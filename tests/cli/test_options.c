@@ -257,6 +257,16 @@ static void test_print_config(void **state)
     strbuf_init(&text, &f->ctx->session);
     assert_true(parse(f, 'C', "-O1 --input=x:f32[n] --limit-rank=4 --stats"));
     options_print_config(&text, &f->options);
+    for (uint32_t i = 0; i < option_count; i++) {
+        bool first = true;
+        for (uint32_t k = 0; k < i; k++)
+            first &= option_table[k].offset != option_table[i].offset;
+        char line[100];
+        snprintf(line, sizeof line, "%s:", option_table[i].name);
+        assert_true(!first || !strchr(option_table[i].where, 'F') || strstr(text.data, line));
+    }
+    assert_non_null(strstr(text.data, "ferror-limit: 20\n"));
+    assert_non_null(strstr(text.data, "# march: CPU\n"));
     options_init(&f->options);
     assert_true(load(f, text.data, text.n));
     assert_int_equal(f->options.level, 1);

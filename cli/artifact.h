@@ -1,0 +1,35 @@
+/* An artifact as a file: its table is read from a shared object, an object or an archive for whatever CPU, and nothing of it is
+ * loaded or run. */
+#ifndef MCC_CLI_ARTIFACT_H
+#define MCC_CLI_ARTIFACT_H
+
+#include "ir/base/base.h"
+#include "runtime/mcc.h"
+#include "runtime/mcc_note.h"
+#include "runtime/rt.h"
+
+enum { VARIANTS_MAX = 256 };
+
+/* Bytes of the file by what they are; the code of variants apart from that of the runtime. */
+struct sizes {
+    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, headers;
+};
+
+struct artifact_file {
+    mcc_api api; /* as in mcc.h, in memory of the compiler; the functions are NULL */
+    struct mcc_rt_desc desc; /* n_kernels rows of kernels, weights_file; other pointers are NULL */
+    struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
+    struct sizes sizes;
+    bool runs_here; /* a shared object for this machine's architecture */
+    uint64_t weights_at; /* in the file */
+};
+
+enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_ARCHIVE };
+/* By the first bytes of the file. */
+enum artifact_kind artifact_kind(const char *path);
+
+/* Reads the file, whose every offset is checked; weights: also checks the hash over them, and over the sidecar's. False after
+ * a diagnostic. */
+bool artifact_read(struct context *, const char *path, bool weights, struct artifact_file *out);
+
+#endif
