@@ -45,13 +45,19 @@ bool module_begin(struct compilation *c)
                   : !strcmp(o->winograd, "auto")              ? 6
                                                               : (uint32_t)(o->winograd[0] - '0');
     m->winograd_weights = winograd_source(o->winograd_weights);
+    m->precision = !strcmp(o->precision, "bf16")  ? PRECISION_BF16
+                   : !strcmp(o->precision, "f16") ? PRECISION_F16
+                                                  : PRECISION_F32;
     m->broken = o->break_kernel;
     if (o->stats) {
         m->report = NEW(&c->ctx->session, struct strbuf);
         strbuf_init(m->report, &c->ctx->session);
     }
     c->module = m;
-    return choices_read(c);
+    if (!choices_read(c))
+        return false;
+    m->pairs = is_narrowed(m) && targets_pair(c->ctx, o);
+    return true;
 }
 
 void print_module(const struct compilation *c, struct strbuf *out)

@@ -18,6 +18,7 @@ static const struct key {
     [CHOOSE_SPLIT] = {"split", "a number of parts", NULL, 1},
     [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 1},
     [CHOOSE_STORE] = {"store", "yes", "|yes", 1},
+    [CHOOSE_PRECISION] = {"precision", "f32, bf16 or f16", "f32|bf16|f16", 1},
 };
 
 /* The number of the word in a list; -1: none of them. */
@@ -72,7 +73,7 @@ static bool choice_read(struct compilation *c, const char *text)
         return true;
     }
     return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "--choose '%s': the keys are tile, winograd, chunk, split, layout and store", text);
+                    "--choose '%s': the keys are tile, winograd, chunk, split, layout, store and precision", text);
 }
 
 bool choices_read(struct compilation *c)

@@ -9,6 +9,8 @@
 
 /* What makes a graph of the core operators whole, constants included. */
 #define LAST_OF_GRAPH "settle-constants"
+/* What rounds more than the file says, where options ask for it. */
+#define LAST_OF_ROUNDING "narrow-products"
 
 /* ---- the graph's stages ---------------------------------------------------------------------------------------- */
 
@@ -165,6 +167,8 @@ enum fail compile_keep(struct compilation *c, const char *model, const char *las
 
 struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)
 {
-    struct compilation c = {.ctx = ctx, .options = o, .report = report, .last = LAST_OF_GRAPH};
+    bool rounds = strcmp(o->precision, "f32") != 0 || o->choices.items.n;
+    struct compilation c = {
+        .ctx = ctx, .options = o, .report = report, .last = rounds ? LAST_OF_ROUNDING : LAST_OF_GRAPH};
     return compile_guarded(&c, model) == FAIL_NONE ? c.graph : NULL;
 }

@@ -19,8 +19,8 @@ struct config_place {
 };
 
 struct options {
-    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention, *prefix,
-        *config, *schedules;
+    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
+        *precision, *prefix, *config, *schedules;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *format, *weights;
     struct text_list against;

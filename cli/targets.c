@@ -159,16 +159,30 @@ static bool has_use(const struct module *m, const struct target_row *t)
     return false;
 }
 
-bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
+/* used: does the network compute with the element types that the row's features are for? */
+static bool is_asked(struct context *ctx, const struct options *o, const struct target_row *t, bool used)
 {
     const char *arch = wanted_arch(o), *list = o->variants ? o->variants : o->march;
     if (strcmp(arch, t->arch) != 0)
         return false;
     if (!list || !strcmp(list, "all"))
-        return t->standard || has_use(m, t);
+        return t->standard || used;
     if (!strcmp(list, "native"))
-        return is_native(m->ctx, t, arch);
+        return is_native(ctx, t, arch);
     return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
+}
+
+bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
+{
+    return is_asked(m->ctx, o, t, has_use(m, t));
+}
+
+bool targets_pair(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].machine.dot_bf16 && is_asked(ctx, o, &target_rows[i], true))
+            return true;
+    return false;
 }
 
 bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)

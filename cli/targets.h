@@ -20,6 +20,8 @@ struct variant {
 bool targets_check(struct context *, const struct options *);
 /* Do the options ask for the row's code, or the module, where they leave it open? */
 bool target_wanted(const struct options *, const struct module *, const struct target_row *);
+/* May there be code with products of pairs of bf16, if the network has use for them? */
+bool targets_pair(struct context *, const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
 bool variant_init(struct variant *, struct context *, const struct target_row *, const char *mattr);
 

@@ -120,12 +120,23 @@ struct function_text {
     int64_t local_bytes;
 };
 
+/* The type to which the operands of contractions are rounded. */
+enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 };
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
- * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1. */
-enum choice_key { CHOOSE_TILE, CHOOSE_WINOGRAD, CHOOSE_CHUNK, CHOOSE_SPLIT, CHOOSE_LAYOUT, CHOOSE_STORE };
+ * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum precision. */
+enum choice_key {
+    CHOOSE_TILE,
+    CHOOSE_WINOGRAD,
+    CHOOSE_CHUNK,
+    CHOOSE_SPLIT,
+    CHOOSE_LAYOUT,
+    CHOOSE_STORE,
+    CHOOSE_PRECISION,
+    CHOOSE_LAST = CHOOSE_PRECISION
+};
 struct choice {
     const char *text, *node;
     enum choice_key key;
@@ -190,6 +201,8 @@ struct module {
     enum winograd_source
         winograd_weights; /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
     bool attention; /* as one kernel, where that is possible */
+    enum precision precision; /* of contractions, but for nodes that a choice names */
+    bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
@@ -246,6 +259,8 @@ bool module_verify_text(struct module *);
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.form.staged, and
  * kernel.form.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
+/* graph/narrow_products.c: is any contraction to be rounded? */
+bool is_narrowed(const struct module *);
 /* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one whose results a
  * contraction makes; false: it makes none, or another has its scores. attention_begin: there are none yet, in the graph as it is. */
 const struct attention *attention_of_values(const struct module *, node_id);

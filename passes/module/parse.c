@@ -179,7 +179,7 @@ static bool read_options(struct reader *r)
 {
     struct module *m = r->m;
     int64_t level;
-    uint32_t layout, source;
+    uint32_t layout, source, precision;
     if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
         !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") ||
         !read_u32(r, &m->winograd) || !expect(r, "weights") ||
@@ -190,6 +190,12 @@ static bool read_options(struct reader *r)
     m->winograd_weights = (enum winograd_source)source;
     m->attention = accept(r, "attention");
     m->always = accept(r, "always");
+    if (accept(r, "precision")) {
+        if (!read_choice(r, precision_words, PRECISION_F16 + 1, &precision))
+            return false;
+        m->precision = (enum precision)precision;
+    }
+    m->pairs = accept(r, "pairs");
     return true;
 }
 
@@ -201,7 +207,7 @@ static bool read_told(struct reader *r)
     c.node = text_unquote(r->m->arena, &r->p, NULL);
     if (!c.node)
         return fail(r, "expected a quoted name");
-    if (!read_choice(r, choice_words, CHOOSE_STORE + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
+    if (!read_choice(r, choice_words, CHOOSE_LAST + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
         !read_u32(r, &c.n[2]))
         return false;
     c.key = (enum choice_key)key;

@@ -18,7 +18,9 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
-const char *const choice_words[CHOOSE_STORE + 1] = {"tile", "winograd", "chunk", "split", "layout", "store"};
+const char *const precision_words[PRECISION_F16 + 1] = {"f32", "bf16", "f16"};
+const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
+                                                   "layout", "store",    "precision"};
 
 const char *kernel_kind_name(enum kernel_kind k)
 {
@@ -253,8 +255,11 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s\n", m->opt_level, layout_words[m->layout],
-        m->winograd, source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
+    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s", m->opt_level, layout_words[m->layout], m->winograd,
+        source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
+    if (m->precision)
+        PUT(p, " precision %s", precision_words[m->precision]);
+    PUT(p, "%s\n", m->pairs ? " pairs" : "");
     for (uint32_t i = 0; i < m->choices.n; i++) {
         const struct choice *c = &m->choices.data[i];
         PUT(p, "choose ");

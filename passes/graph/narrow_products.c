@@ -1,0 +1,267 @@
+/* narrow-products: operands of contractions rounded to bf16 or f16 (--precision, --choose NODE:precision=).
+ *
+ *   conv(x, w)     ->     conv(convert(x, bf16), convert(w, bf16)) summed in f32
+ *
+ * The graph says all of it, so the interpreter computes what kernels do. A value is narrowed where it is made, in front of the views
+ * that contractions read it through, and everybody else then reads the narrow one too: it is stored once, in half the bytes. Not so
+ * where a contraction that stays in f32 reads it, or where it is a result of its region.
+ *
+ * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else operands are
+ * widened again: a computed one right behind its rounding, so that loops find f32 in memory, a constant in the loads of its panels.
+ * Depthwise and grouped convolutions, products of which only the run knows how long they are, and attention stay in f32.
+ */
+#include "passes/graph/find_attention.h"
+#include "passes/module/choices.h"
+#include "passes/module/module.h"
+
+#include <string.h>
+
+/* What becomes of a value that existed at the start. */
+struct fate {
+    enum elem narrow; /* wanted in this type; ELEM_NONE: not */
+    bool push; /* ... in memory: its views are narrow, too */
+    bool exact; /* wanted as it is */
+    bool rounded; /* everybody reads what has been narrow */
+    value_id made; /* the narrow one */
+};
+/* An operand of a contraction that is narrowed. */
+struct operand {
+    node_id node;
+    uint32_t k;
+    value_id value;
+    enum elem elem;
+    bool wide; /* narrow in memory at most */
+};
+struct narrower {
+    struct module *m;
+    struct graph *g;
+    struct fate *fate; /* by value */
+    uint32_t n_values;
+    VEC(struct operand) operands;
+    VEC(value_id) stack;
+};
+
+bool is_narrowed(const struct module *m)
+{
+    bool some = m->precision != PRECISION_F32;
+    for (uint32_t i = 0; i < m->choices.n; i++)
+        some |= m->choices.data[i].key == CHOOSE_PRECISION;
+    return some;
+}
+
+/* ---- which ones ---------------------------------------------------------------------------------------------------- */
+
+static bool is_view(const struct graph *g, value_id v)
+{
+    return graph_value(g, v)->def.i && op_shape(value_op(g, v)) == SHAPE_VIEW;
+}
+
+/* A contraction of f32 with at least two products in each sum, which only whole groups of channels are part of. */
+static bool is_candidate(const struct module *m, const struct node *n)
+{
+    int64_t extent;
+    uint32_t count;
+    if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || value_is_const(m->g, n->out[0]) ||
+        (n->op == OP_CONV && node_int(n, "groups", 1) != 1))
+        return false;
+    const struct type *b = value_type(m->g, n->in[1]);
+    if (value_type(m->g, n->in[0])->elem != ELEM_F32 || b->elem != ELEM_F32 ||
+        value_type(m->g, n->out[0])->elem != ELEM_F32)
+        return false;
+    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
+    if (contract && !count)
+        return false;
+    return ex_is_const(m->ctx->exprs, b->dims[contract ? contract[count - 1] : 1], &extent) && extent > 1;
+}
+
+static enum elem elem_wanted(const struct module *m, node_id id)
+{
+    static const enum elem elems[] = {
+        [PRECISION_F32] = ELEM_NONE, [PRECISION_BF16] = ELEM_BF16, [PRECISION_F16] = ELEM_F16};
+    const struct node *n = graph_node(m->g, id);
+    if (!is_candidate(m, n) || attention_of_scores(m, id) || attention_of_values(m, id))
+        return ELEM_NONE;
+    const struct choice *told = choice_of_node(m, id, CHOOSE_PRECISION);
+    return elems[told ? (enum precision)told->n[0] : m->precision];
+}
+
+/* v and, through its views, what it is made of are wanted: exact (elem NONE), or narrow. */
+static void want(struct narrower *w, value_id v, enum elem elem, bool push)
+{
+    VEC_PUSH(w->m->arena, &w->stack, v);
+    while (w->stack.n) {
+        v = w->stack.data[--w->stack.n];
+        struct fate *f = &w->fate[v.i];
+        bool exact = !elem || (f->narrow && f->narrow != elem),
+             seen = exact ? f->exact : f->narrow == elem && (f->push || !push);
+        if (seen || value_type(w->g, v)->elem != ELEM_F32)
+            continue;
+        f->exact |= exact;
+        if (!exact) {
+            f->narrow = elem;
+            f->push |= push;
+        }
+        const struct node *n = is_view(w->g, v) ? graph_node(w->g, graph_value(w->g, v)->def) : NULL;
+        for (uint32_t k = 0; n && k < n->n_in; k++)
+            VEC_PUSH(w->m->arena, &w->stack, n->in[k]);
+    }
+}
+
+static void find_operands(struct narrower *w)
+{
+    for (uint32_t i = 1; i < w->g->nodes.n; i++) {
+        const struct node *n = graph_node(w->g, (node_id){i});
+        if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
+            continue;
+        enum elem elem = elem_wanted(w->m, (node_id){i});
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            bool wide = elem != ELEM_BF16 || !w->m->pairs, push = !wide || value_is_const(w->g, n->in[k]);
+            if (elem)
+                VEC_PUSH(w->m->arena, &w->operands, ((struct operand){{i}, k, n->in[k], elem, wide}));
+            want(w, n->in[k], elem, push);
+        }
+    }
+    for (uint32_t r = 1; r < w->g->regions.n; r++) {
+        const struct region *region = graph_get_region(w->g, (region_id){r});
+        for (uint32_t i = 0; i < region->results.n; i++)
+            if (region->results.data[i].i && value_type(w->g, region->results.data[i])->kind == TYPE_TENSOR)
+                want(w, region->results.data[i], ELEM_NONE, false);
+    }
+}
+
+/* ---- the new graph --------------------------------------------------------------------------------------------------- */
+
+static value_id convert_before(struct graph *g, node_id where, value_id v, enum elem elem, src_id src)
+{
+    struct type t = *value_type(g, v);
+    struct attr attr = attr_elem("elem", elem);
+    t.elem = elem;
+    node_id id = graph_insert_before(g, where, OP_CONVERT, src, &v, 1, &attr, 1, &t, 1);
+    return graph_node(g, id)->out[0];
+}
+
+/* The narrow form of operand v, which may have been replaced by that one widened; {0}: there is none. */
+static value_id narrow_of(const struct narrower *w, value_id v, enum elem elem)
+{
+    value_id made = v.i < w->n_values ? w->fate[v.i].made : graph_node(w->g, graph_value(w->g, v)->def)->in[0];
+    return made.i && value_type(w->g, made)->elem == elem ? made : (value_id){0};
+}
+
+/* The view that makes v, of the narrow values behind it; {0}: they are not all narrow. */
+static value_id view_before(struct narrower *w, node_id where, value_id v)
+{
+    const struct fate *f = &w->fate[v.i];
+    if (!f->push || !is_view(w->g, v))
+        return (value_id){0};
+    const struct node n = *graph_node(w->g, graph_value(w->g, v)->def);
+    struct type t = *value_type(w->g, v);
+    value_id *in = NEW_ARRAY(w->m->arena, value_id, n.n_in);
+    t.elem = f->narrow;
+    for (uint32_t k = 0; k < n.n_in; k++) {
+        in[k] = narrow_of(w, n.in[k], f->narrow);
+        if (!in[k].i)
+            return (value_id){0};
+    }
+    node_id id = graph_insert_before(w->g, where, n.op, n.src, in, n.n_in, n.attr, n.n_attr, &t, 1);
+    return graph_node(w->g, id)->out[0];
+}
+
+/* Is v, as it is now, a narrow value widened? */
+static bool is_rounded(const struct narrower *w, value_id v)
+{
+    if (v.i < w->n_values)
+        return w->fate[v.i].rounded;
+    return value_op(w->g, v) == OP_CONVERT;
+}
+
+/* v narrow, and wide again for its other readers, in front of the node `where`. */
+static void narrow_value(struct narrower *w, value_id v, node_id where)
+{
+    struct fate *f = &w->fate[v.i];
+    src_id src = graph_node(w->g, graph_value(w->g, v)->def.i ? graph_value(w->g, v)->def : where)->src;
+    if (!f->narrow)
+        return;
+    if (is_view(w->g, v) && !f->push) {
+        const struct node *n = graph_node(w->g, graph_value(w->g, v)->def);
+        f->rounded = true;
+        for (uint32_t k = 0; k < n->n_in; k++)
+            f->rounded &= is_rounded(w, n->in[k]);
+        return;
+    }
+    f->made = view_before(w, where, v);
+    bool pushed = f->made.i;
+    if (!pushed)
+        f->made = convert_before(w->g, where, v, f->narrow, src);
+    if (f->exact)
+        return;
+    f->rounded = true;
+    value_id wide = convert_before(w->g, where, f->made, ELEM_F32, src);
+    graph_replace_uses(w->g, v, wide);
+    if (!pushed)
+        graph_set_operand(w->g, graph_value(w->g, f->made)->def, 0, v);
+}
+
+/* The values that region r makes, each behind its node: a narrowed value is read by a node that comes later. */
+static void narrow_region(struct narrower *w, region_id r)
+{
+    for (uint32_t i = 0; i < graph_get_region(w->g, r)->params.n && graph_get_region(w->g, r)->nodes.n; i++)
+        if (graph_get_region(w->g, r)->params.data[i].i < w->n_values)
+            narrow_value(w, graph_get_region(w->g, r)->params.data[i], graph_get_region(w->g, r)->nodes.data[0]);
+    for (uint32_t i = 0; i + 1 < graph_get_region(w->g, r)->nodes.n; i++) {
+        node_id id = graph_get_region(w->g, r)->nodes.data[i], next = graph_get_region(w->g, r)->nodes.data[i + 1];
+        for (uint32_t k = 0; k < graph_node(w->g, id)->n_out; k++)
+            if (graph_node(w->g, id)->out[k].i < w->n_values)
+                narrow_value(w, graph_node(w->g, id)->out[k], next);
+    }
+}
+
+static void sum_in_f32(struct graph *g, node_id id)
+{
+    struct node *n = graph_node(g, id);
+    if (node_attr(n, "acc"))
+        return;
+    struct attr *attr = arena_alloc_array(&g->arena, n->n_attr + 1, sizeof *attr);
+    memcpy(attr, n->attr, n->n_attr * sizeof *attr);
+    attr[n->n_attr] = attr_elem("acc", ELEM_F32);
+    n->attr = attr;
+    n->n_attr++;
+}
+
+static void set_operand(struct narrower *w, const struct operand *o)
+{
+    const struct fate *f = &w->fate[o->value.i];
+    src_id src = graph_node(w->g, o->node)->src;
+    bool narrow = f->narrow == o->elem && f->made.i;
+    value_id v = graph_node(w->g, o->node)->in[o->k];
+    if (o->wide && f->rounded)
+        return;
+    v = narrow ? f->made : convert_before(w->g, o->node, v, o->elem, src);
+    if (o->wide)
+        v = convert_before(w->g, o->node, v, ELEM_F32, src);
+    else
+        sum_in_f32(w->g, o->node);
+    graph_set_operand(w->g, o->node, o->k, v);
+}
+
+bool narrow_products(struct module *m)
+{
+    struct narrower w = {.m = m, .g = m->g, .n_values = m->g->values.n};
+    w.fate = NEW_ARRAY(m->arena, struct fate, w.n_values);
+    find_attention(m); /* of the graph as it is, whether kernels will have it or not */
+    find_operands(&w);
+    uint32_t deepest = 0;
+    for (uint32_t depth = 0; depth <= deepest; depth++)
+        for (uint32_t r = 1; r < m->g->regions.n; r++) {
+            const struct region *region = graph_get_region(m->g, (region_id){r});
+            if (region->depth > deepest)
+                deepest = region->depth;
+            if (region->depth == depth && (r == 1 || region->owner.i))
+                narrow_region(&w, (region_id){r});
+        }
+    for (uint32_t i = 0; i < w.operands.n; i++)
+        set_operand(&w, &w.operands.data[i]);
+    m->attention_of = NULL;
+    m->n_attention_nodes = 0;
+    graph_sweep(m->g);
+    return true;
+}

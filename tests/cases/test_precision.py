@@ -1,0 +1,130 @@
+"""--precision and --choose NODE:precision=: operands of contractions rounded to bf16 or f16, sums in f32, on every variant; constants in
+that width in the file."""
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import helper as h
+
+from support import cpu
+from support.artifact import Artifact
+from support.tool import mcc, save, value
+
+N = h.make_node
+TYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+RNG = np.random.default_rng(14)
+
+
+def drawn(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def conv(x, w, stride=1, pad=0):
+    x = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("nchwij,ocij->nohw", windows, w.astype(np.float64))
+
+
+# inputs, constants, nodes, the result of operands that are rounded
+CASES = {
+    "pointwise": ({"x": (1, 32, 9, 7)}, {"w": (48, 32, 1, 1)}, [N("Conv", ["x", "w"], ["y"])], lambda x, w: conv(x, w)),
+    "3 x 3": ({"x": (2, 16, 10, 12)}, {"w": (32, 16, 3, 3)}, [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], lambda x, w: conv(x, w, 1, 1)),
+    "3 x 3, odd channels": ({"x": (1, 19, 8, 9)}, {"w": (21, 19, 3, 3)}, [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)],
+                            lambda x, w: conv(x, w, 1, 1)),
+    "colours": ({"x": (1, 3, 22, 22)}, {"w": (16, 3, 5, 5)}, [N("Conv", ["x", "w"], ["y"], strides=[2, 2])], lambda x, w: conv(x, w, 2)),
+    "row": ({"x": (1, 96)}, {"w": (96, 80)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+    "rows": ({"x": (37, 101)}, {"w": (101, 70)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+    "turned": ({"x": (13, 64)}, {"w": (50, 64)}, [N("Gemm", ["x", "w"], ["y"], transB=1)], lambda x, w: x @ w.T),
+    "batches": ({"x": (3, 20, 24), "w": (3, 24, 40)}, {}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+    "open rows": ({"x": ("n", 40)}, {"w": (40, 33)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+}
+
+
+def variants():
+    """Options, and the number of the variant to run: of one CPU each, and all in one artifact, which share what is stored."""
+    names = [o.removeprefix("-march=") for o in cpu.levels()]
+    if {"avx512_bf16", "avx512_vnni"} <= cpu.flags():
+        names.append("x86-64-v4-bf16")
+    shared = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3", "x86-64-v2"]
+    return [(f"-march={n}", 1) for n in names] + [(f"--variants={','.join(shared)}", shared.index(n) + 1) for n in names]
+
+
+def build(folder, case):
+    inputs, constants, nodes, _ = CASES[case]
+    return save(folder / "net.onnx", nodes, [value(k, s) for k, s in inputs.items()], [h.make_empty_tensor_value_info("y")],
+                {k: drawn(*s) for k, s in constants.items()})
+
+
+def weights_of(path):
+    import onnx
+    return {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
+
+
+@pytest.mark.parametrize("precision", TYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_operands_are_rounded(tmp_path, case, precision):
+    path = build(tmp_path, case)
+    inputs, _, _, reference = CASES[case]
+    feeds = {k: drawn(*(7 if d == "n" else d for d in s)) for k, s in inputs.items()}
+    operands = feeds | weights_of(path)
+    exact, want = (reference(*[operands[k].astype(t).astype(np.float64) for k in ("x", "w")]) for t in (np.float32, TYPES[precision]))
+    scale = np.abs(want).max()
+    assert np.abs(exact - want).max() > 1e-4 * scale   # the rounding is seen
+    for k, a in feeds.items():
+        np.save(tmp_path / f"{k}.npy", a)
+    done = mcc("eval", path, f"--precision={precision}", "-o", tmp_path / "eval", *(f"-i{k}={tmp_path / k}.npy" for k in feeds))
+    assert done.returncode == 0, done.stderr
+    assert np.abs(np.load(tmp_path / "eval/y.npy") - want).max() < 1e-6 * scale
+    for option, number in variants():
+        output = tmp_path / f"{option.partition('=')[2]}.so"
+        if not output.exists():
+            done = mcc(path, "-o", output, f"--precision={precision}", option)
+            assert done.returncode == 0, done.stderr
+        with Artifact(output, flags=number) as a:
+            got = a.run(list(feeds.values()))[0]
+        assert np.abs(got - want).max() < 2e-6 * scale, (option, number)
+
+
+def chain(path):
+    """Two convolutions with a residual sum, and a product behind them."""
+    nodes = [N("Conv", ["x", "u"], ["a"], "first", pads=[1] * 4), N("Relu", ["a"], ["b"]), N("Conv", ["b", "v"], ["c"], "second", pads=[1] * 4),
+             N("Add", ["b", "c"], ["d"]), N("GlobalAveragePool", ["d"], ["e"]), N("Flatten", ["e"], ["f"]), N("Gemm", ["f", "w"], ["y"], "last")]
+    return save(path, nodes, [value("x", [1, 16, 14, 14])], [value("y", [1, 1024])],
+                {"u": drawn(64, 16, 3, 3), "v": drawn(64, 64, 3, 3) / 16, "w": drawn(64, 1024)})
+
+
+def run(tmp_path, path, *options):
+    output = tmp_path / f"net{len(list(tmp_path.iterdir()))}.so"   # a path of its own: the loader keeps what it has loaded
+    done = mcc(path, "-o", output, "-march=native", *options)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    with Artifact(output) as a:
+        return a.run([np.sin(np.arange(16 * 196, dtype=np.float32)).reshape(1, 16, 14, 14)])[0], output.stat().st_size
+
+
+def test_a_network(tmp_path):
+    path = chain(tmp_path / "net.onnx")
+    exact, bytes_ = run(tmp_path, path)
+    weights = (64 * 16 * 9 + 64 * 64 * 9 + 64 * 1024) * 4
+    for precision in TYPES:
+        got, half = run(tmp_path, path, f"--precision={precision}")
+        error = np.abs(got - exact).max() / np.abs(exact).max()
+        assert 1e-5 < error < (1e-2 if precision == "bf16" else 2e-3)
+        assert bytes_ - half > 0.45 * weights
+    assert mcc("diff", path, "--precision=bf16", "-march=native", "--tolerance=0.0001").returncode == 0
+
+
+def test_a_node(tmp_path):
+    path = chain(tmp_path / "net.onnx")
+    exact, whole = run(tmp_path, path)
+    none, _ = run(tmp_path, path, "--precision=bf16", *(f"--choose={n}:precision=f32" for n in ("first", "second", "last")))
+    assert np.abs(none - exact).max() < 1e-5 * np.abs(exact).max()
+    last, part = run(tmp_path, path, "--choose=last:precision=bf16")
+    assert 1e-5 < np.abs(last - exact).max() / np.abs(exact).max() < 1e-2
+    assert whole - part > 0.45 * 4 * 64 * 1024
+    (tmp_path / "mcc.yaml").write_text("precision: f32\nchoose: ['last:precision=bf16']\n")
+    assert np.array_equal(run(tmp_path, path, f"--config={tmp_path / 'mcc.yaml'}")[0], last)
+
+
+def test_what_is_no_contraction_is_named(tmp_path):
+    path = save(tmp_path / "net.onnx", [N("Relu", ["x"], ["y"], "relu")], [value("x", [3])], [value("y", [3])])
+    done = mcc(path, "-o", tmp_path / "net.so", "--choose=relu:precision=bf16")
+    assert done.returncode == 0 and "no kernel of 'relu' has this choice" in done.stderr
