@@ -151,7 +151,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms bench-threads
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -219,6 +219,10 @@ bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
 	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
+
+# What mcc inspect --threads says of two threads beside what they take; NETS="resnet50 bert", ROUNDS=9.
+bench-threads: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/threads.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
 
 # The README's picture of what make bench RESULTS=docs/ratios.json has measured; matplotlib from PyPI.
 chart: $(BUILD)/chart/done
@@ -345,6 +349,7 @@ help:
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
+	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'

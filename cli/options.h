@@ -22,7 +22,7 @@ struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
         *precision, *prefix, *config, *schedules;
     const char *depend_file;
-    const char *stop_after, *worker, *cache, *profile, *trace, *format, *weights;
+    const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
     struct text_list against;
     double tolerance;
     const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;

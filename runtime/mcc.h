@@ -211,6 +211,9 @@ typedef struct {
     size_t weights_size;
     /* After each part of a kernel, on the thread that ran it, from several threads at once; thread 0 called run. */
     void (*chunk)(void *user, uint32_t node, uint32_t thread, uint64_t from_ns, uint64_t to_ns);
+    /* Before each kernel, on the thread that called run: how many parts it can be cut into at most, and what one is estimated to
+     * take. kernel numbers the kernels of the artifact. */
+    void (*launch)(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns);
 } mcc_host;
 
 typedef struct mcc_api {

@@ -9,6 +9,7 @@
 
 #include "runtime/mcc.h"
 #include "runtime/rt.h"
+#include "runtime/rt_share.h"
 
 #include <stdbool.h>
 
@@ -26,26 +27,21 @@ struct rt_threads {
 struct rt_threads rt_threads_find(void);              /* rt_threads.c */
 void *rt_threads_none(void);
 
-/* One launch: indices [0, count) in units. */
+/* One launch: indices [0, count). */
 struct rt_job {
     mcc_rt_fn *fn;
     const int64_t *args;
     struct mcc_rt_run *run;
-    int64_t count, unit;               /* indices, in all and of a unit */
-    uint32_t units, most;              /* in all; that one claim takes */
+    int64_t count;
+    struct rt_cut cut;
     uint32_t kernel;
-};
-/* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one (atomic). */
-struct rt_homes {
-    uint64_t *range;
-    uint32_t stride, n; /* words from one to the next; threads */
 };
 
 /* Threads that wait for work (rt_pool.c). One job at a time; it stays for whoever has claimed units of it. */
 struct rt_pool {
     _Alignas(64) uint32_t done; /* units finished; futex of the caller */
     uint32_t caller_waits;
-    uint32_t most; /* job.most, for those who have not claimed yet */
+    uint32_t most; /* job.cut.most, for those who have not claimed yet */
     struct rt_homes homes; /* for the threads asked for; fewer may have started */
     struct rt_job job;
     _Alignas(64) uint32_t epoch; /* counts jobs; futex of idle workers */
@@ -67,7 +63,7 @@ struct mcc_model {
     const struct mcc_rt_desc *desc;
     const mcc_api *api;
     mcc_host host; /* the caller's, as far as its size reached; rest zero */
-    bool seen; /* launches are told to the host: event or chunk */
+    bool seen; /* launches are told to the host: event, chunk or launch */
     const struct mcc_rt_variant *variant;
     const unsigned char *weights;
     void *map; /* sidecar mapped by open; NULL: not ours */

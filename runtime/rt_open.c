@@ -102,7 +102,7 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
         rt_model_drop(model);
         return code;
     }
-    model->seen = model->host.event || model->host.chunk;
+    model->seen = model->host.event || model->host.chunk || model->host.launch;
     *result = model;
     return MCC_OK;
 }

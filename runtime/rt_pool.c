@@ -16,13 +16,8 @@
 #include "runtime/rt_sys.h"
 
 enum {
-    SERIAL_NS = 10000,         /* less work than this is not worth waking anybody: a futex round trip is 5 to 10 us */
-    CHUNK_NS = 30000,          /* long against a claim (0.1 us), short against a preemption */
-    CHUNK_MIN_NS = 3000,
     POLL_NS = 200000,          /* a run alone looks for cancel this often */
-    CHUNKS_PER_THREAD = 4,     /* at least, for balance, where CHUNK_MIN_NS allows */
     SPIN_NS = 50000,           /* before sleeping: as long as two chunks */
-    UNITS_MAX = 1 << 30,       /* of a launch */
     HOME_WORDS = 8             /* a cache line for each home of the pool */
 };
 
@@ -50,56 +45,6 @@ static bool has_stopped(const struct mcc_rt_run *run)
 
 /* ---- ranges: claiming ------------------------------------------------------------------------------------------- */
 
-/* A launch in units of a few indices, so that both ends of a range fit one word. */
-static void job_cut(struct rt_job *job, int64_t chunk)
-{
-    job->unit = job->count / UNITS_MAX + 1;
-    job->units = (uint32_t)((job->count - 1) / job->unit + 1);
-    job->most = (uint32_t)((chunk - 1) / job->unit + 1);
-}
-
-static uint64_t *home_at(const struct rt_homes *homes, uint32_t i)
-{
-    return homes->range + (size_t)i * homes->stride;
-}
-
-/* Gives each of the first n threads its range of the job. */
-static void homes_fill(const struct rt_homes *homes, uint32_t n, const struct rt_job *job)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t begin = (uint64_t)job->units * i / n, end = (uint64_t)job->units * (i + 1) / n;
-        __atomic_store_n(home_at(homes, i), begin | end << 32, __ATOMIC_RELEASE);
-    }
-}
-
-/* A chunk of at most `most` units from the front or from the back of a range: begin and end in one word, or 0 when
- * nothing is left. Whoever changes the word owns the units of the job that is current then, even if the thread had read
- * the word during an earlier job; as long as units are owned the job's fields stay. */
-static uint64_t claim(uint64_t *range, uint32_t most, bool back)
-{
-    uint64_t old = __atomic_load_n(range, __ATOMIC_RELAXED), left, taken;
-    do {
-        uint32_t begin = (uint32_t)old, end = (uint32_t)(old >> 32);
-        if (begin >= end)
-            return 0;
-        uint32_t cut = end - begin <= most ? (back ? begin : end) : back ? end - most : begin + most;
-        left = back ? begin | (uint64_t)cut << 32 : cut | (uint64_t)end << 32;
-        taken = back ? cut | (uint64_t)end << 32 : begin | (uint64_t)cut << 32;
-    } while (!__atomic_compare_exchange_n(range, &old, left, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
-    return taken;
-}
-
-/* Of thread `self`'s home, else of the nearest that has some left. */
-static uint64_t claim_near(const struct rt_homes *homes, uint32_t self, uint32_t most)
-{
-    uint64_t taken = claim(home_at(homes, self), most, false);
-    for (uint32_t i = self + 1; taken == 0 && i < homes->n; i++)
-        taken = claim(home_at(homes, i), most, true);
-    for (uint32_t i = self; taken == 0 && i-- > 0;)
-        taken = claim(home_at(homes, i), most, true);
-    return taken;
-}
-
 /* Need unit `begin`, and what follows it, no longer be done? After a failure the units below the failing index still are: one of
  * them may fail too, and the smallest index is reported whatever the number of threads. */
 static bool is_moot(const struct rt_job *job, uint32_t begin)
@@ -107,7 +52,7 @@ static bool is_moot(const struct rt_job *job, uint32_t begin)
     if (__atomic_load_n(&job->run->stop, __ATOMIC_ACQUIRE) == 0)
         return false;
     return __atomic_load_n(&job->run->code, __ATOMIC_RELAXED) == 0 ||
-           begin * job->unit > __atomic_load_n(&job->run->index, __ATOMIC_RELAXED);
+           begin * job->cut.unit > __atomic_load_n(&job->run->index, __ATOMIC_RELAXED);
 }
 
 /* Claims, for a thread that owns units of the job, the ranges of which nothing need be done; how many units. */
@@ -115,9 +60,9 @@ static uint32_t claim_moot(const struct rt_homes *homes, const struct rt_job *jo
 {
     uint32_t units = 0;
     for (uint32_t i = 0; i < homes->n; i++) {
-        if (!is_moot(job, (uint32_t)__atomic_load_n(home_at(homes, i), __ATOMIC_RELAXED)))
+        if (!is_moot(job, (uint32_t)__atomic_load_n(rt_home(homes, i), __ATOMIC_RELAXED)))
             continue;
-        uint64_t left = __atomic_exchange_n(home_at(homes, i), 0, __ATOMIC_ACQUIRE);
+        uint64_t left = __atomic_exchange_n(rt_home(homes, i), 0, __ATOMIC_ACQUIRE);
         uint32_t begin = (uint32_t)left, end = (uint32_t)(left >> 32);
         units += begin < end ? end - begin : 0;
     }
@@ -147,7 +92,7 @@ static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job
     uint32_t begin = (uint32_t)units, end = (uint32_t)(units >> 32);
     if (is_moot(job, begin))
         return end - begin + claim_moot(homes, job);
-    run_indices(job, begin * job->unit, end < job->units ? end * job->unit : job->count, thread);
+    run_indices(job, begin * job->cut.unit, end < job->cut.units ? end * job->cut.unit : job->count, thread);
     return end - begin;
 }
 
@@ -156,9 +101,9 @@ static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job
 static void work(struct rt_pool *pool, uint32_t thread)
 {
     uint64_t taken;
-    while ((taken = claim_near(&pool->homes, thread, __atomic_load_n(&pool->most, __ATOMIC_RELAXED))) != 0) {
+    while ((taken = rt_claim_near(&pool->homes, thread, __atomic_load_n(&pool->most, __ATOMIC_RELAXED))) != 0) {
         const struct rt_job *job = &pool->job;
-        uint32_t n = job->units, finished = run_chunk(&pool->homes, job, taken, thread);
+        uint32_t n = job->cut.units, finished = run_chunk(&pool->homes, job, taken, thread);
         /* Pairs with wait_done: either this sees caller_waits or the caller sees the last chunk done. */
         uint32_t before = __atomic_fetch_add(&pool->done, finished, __ATOMIC_SEQ_CST);
         if (before + finished == n && __atomic_load_n(&pool->caller_waits, __ATOMIC_SEQ_CST))
@@ -241,7 +186,7 @@ static void start_workers(struct mcc_model *model)
     pool->workers = rt_alloc(model, n * sizeof *pool->workers);
     pool->homes = (struct rt_homes){rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads};
     for (uint32_t i = 0; pool->homes.range && i < model->threads; i++)
-        *home_at(&pool->homes, i) = 0;
+        *rt_home(&pool->homes, i) = 0;
     uint64_t all = ~(uint64_t)0 & ~((uint64_t)3 << 31), saved = 0;
     long masked = rt_syscall(SYS_sigmask, 2 /* SIG_SETMASK */, (long)&all, (long)&saved, 8, 0, 0);
     for (uint32_t i = 0; pool->workers && pool->homes.range && i < n; i++) {
@@ -299,16 +244,6 @@ void rt_pool_close(struct mcc_model *model)
 
 /* ---- launches --------------------------------------------------------------------------------------------------------- */
 
-static int64_t chunk_size(int64_t count, int64_t ns, uint32_t threads)
-{
-    int64_t chunk = CHUNK_NS / ns, balanced = count / (threads * CHUNKS_PER_THREAD), least = CHUNK_MIN_NS / ns;
-    if (chunk > balanced)
-        chunk = balanced;
-    if (chunk < least)
-        chunk = least;
-    return chunk < 1 ? 1 : chunk;
-}
-
 static void launch_alone(const struct rt_job *job, int64_t ns)
 {
     int64_t chunk = POLL_NS / ns + 1;
@@ -322,16 +257,16 @@ static void launch_alone(const struct rt_job *job, int64_t ns)
 /* The caller owns the pool. Fields first, then the ranges make them visible to whoever claims. */
 static void launch_pool(struct rt_pool *pool, const struct rt_job *job)
 {
-    uint32_t threads = pool->n_workers + 1, chunks = (job->units - 1) / job->most + 1;
+    uint32_t threads = pool->n_workers + 1, chunks = (job->cut.units - 1) / job->cut.most + 1;
     pool->job = *job;
-    __atomic_store_n(&pool->most, job->most, __ATOMIC_RELAXED);
+    __atomic_store_n(&pool->most, job->cut.most, __ATOMIC_RELAXED);
     __atomic_store_n(&pool->done, 0, __ATOMIC_RELAXED);
-    homes_fill(&pool->homes, threads, job);
+    rt_homes_fill(&pool->homes, threads, job->cut.units);
     __atomic_fetch_add(&pool->epoch, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
         rt_futex_wake(&pool->epoch, chunks - 1 < pool->n_workers ? chunks - 1 : pool->n_workers);
     work(pool, 0);
-    wait_done(pool, job->units);
+    wait_done(pool, job->cut.units);
     __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
 }
 
@@ -348,7 +283,7 @@ static void host_body(void *arg, size_t i)
     if (i >= host->homes.n)
         return;
     struct rt_fp fp = rt_fp_enter();
-    while ((taken = claim_near(&host->homes, (uint32_t)i, host->job.most)) != 0)
+    while ((taken = rt_claim_near(&host->homes, (uint32_t)i, host->job.cut.most)) != 0)
         run_chunk(&host->homes, &host->job, taken, (uint32_t)i);
     rt_fp_leave(fp);
 }
@@ -357,9 +292,9 @@ static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
 {
     const mcc_host *host = &run->model->host;
     uint64_t range[RT_THREADS_MAX];
-    uint32_t chunks = (job->units - 1) / job->most + 1, n = chunks < run->threads ? chunks : run->threads;
+    uint32_t chunks = (job->cut.units - 1) / job->cut.most + 1, n = chunks < run->threads ? chunks : run->threads;
     struct host_job body = {*job, {range, 1, n}};
-    homes_fill(&body.homes, n, job);
+    rt_homes_fill(&body.homes, n, job->cut.units);
     host->parallel(host->user, n, host_body, &body);
 }
 
@@ -367,9 +302,9 @@ static void launch_shared(struct rt_job *job, int64_t ns)
 {
     struct mcc_model *model = job->run->model;
     uint32_t threads = job->run->threads;
-    int64_t chunk = chunk_size(job->count, ns, threads);
+    int64_t chunk = rt_chunk_size(job->count, ns, threads);
     if (threads > 1 && chunk < job->count) {
-        job_cut(job, chunk);
+        job->cut = rt_cut_of(job->count, chunk);
         if (model->host.parallel) {
             launch_host(job->run, job);
             return;
@@ -387,6 +322,8 @@ __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns
 {
     const mcc_host *host = &job->run->model->host;
     uint32_t node = kernel_node(job->run, job->kernel);
+    if (host->launch)
+        host->launch(host->user, node, job->kernel, job->count, ns);
     if (host->event)
         host->event(host->user, node, 0, rt_clock());
     if (large)

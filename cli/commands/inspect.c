@@ -1,5 +1,5 @@
 /* mcc inspect: what an artifact is, read from the file, so for any CPU and linked or not. Only the workspace is asked of its
- * code, where this machine can run it. A network instead of an artifact is inspect_model.c's. */
+ * code, where this machine can run it; --threads runs it (inspect_threads.c). A network instead of an artifact is inspect_model.c's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,7 +126,7 @@ static bool print_workspace(struct context *ctx, struct options *o, const struct
 {
     struct session s = {0};
     mcc_error error = {0};
-    mcc_host host = {.size = sizeof host, .threads = 1};
+    mcc_host host = {.size = sizeof host, .threads = 1, .flags = (uint32_t)o->variant};
     if (!a->runs_here) {
         strbuf_printf(out, "plan     only where it can run: %s\n",
                       a->note.sealed ? "it is for another machine" : "it is not linked yet");
@@ -180,11 +180,18 @@ static bool is_network(const char *path)
 
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
-    if (is_network(o->files.items.data[0]))
+    bool network = is_network(o->files.items.data[0]);
+    if (network && o->bound_threads) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--threads is about a compiled network");
+        return ctx->fail;
+    }
+    if (network)
         return inspect_model(ctx, o, o->files.items.data[0]);
     if (o->output || o->profile)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                  "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
+    else if (o->bound_threads)
+        (void)inspect_threads(ctx, o);
     else
         (void)inspect(ctx, o);
     return ctx->fail;

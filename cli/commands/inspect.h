@@ -13,6 +13,9 @@ void sizes_print(const mcc_api *, const struct sizes *, bool sealed, struct strb
 /* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
 enum fail inspect_model(struct context *, struct options *, const char *model);
 
+/* mcc inspect --threads: the bound on what threads gain, by kernel (inspect_threads.c). */
+enum fail inspect_threads(struct context *, struct options *);
+
 /* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made from an artifact of the same
  * network with the same options; false after a diagnostic. */
 bool profile_read(struct context *, const char *path, const struct art_node *, uint32_t n, double *ns);

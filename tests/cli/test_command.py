@@ -477,6 +477,28 @@ def test_bench_says_which_thread_ran_what(tmp_path):
     assert mcc("bench", tmp_path / "net.so", f"--trace={tmp_path / 'net.so'}").returncode == 2
 
 
+def test_inspect_says_what_limits_threads(tmp_path):
+    """Against what the kernels can be cut into: the product of one row is too small, the convolution is not."""
+    w, v = np.ones((64, 64, 1, 1), np.float32), np.ones((64, 3), np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "big"), helper.make_node("ReduceMean", ["c"], ["m"], "mean", axes=[2, 3], keepdims=0),
+             helper.make_node("MatMul", ["m", "v"], ["y"], "small")]
+    path = save(tmp_path / "m.onnx", nodes, [value("x", [1, 64, 56, 56])], [value("y", [1, 3])],
+                {"w": w, "v": v})
+    assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
+    done = mcc("inspect", tmp_path / "net.so", "--threads=1,2,8")
+    assert done.returncode == 0, done.stderr
+    head, total, *rows = done.stdout.splitlines()
+    assert head.split()[:5] == ["us", "alone", "1x", "2x", "8x"] and "all kernels" in total
+    of = {name: next(r.split() for r in rows if f" {name} " in r) for name in ("big", "small")}
+    assert float(of["big"][1]) == 1 and 1.5 < float(of["big"][2]) <= 2 and 2 < float(of["big"][3]) <= 8
+    assert [float(x) for x in of["small"][1:4]] == [1, 1, 1]
+    alone = sum(float(r.split()[0]) for r in rows)
+    assert abs(alone - float(total.split()[0])) < 0.02 * len(rows)
+    for bad in ("0", "2,1", "1,", "x"):
+        assert mcc("inspect", tmp_path / "net.so", f"--threads={bad}").returncode == 2
+    assert mcc("inspect", path, "--threads=2").returncode == 2
+
+
 def test_metadata_reaches_the_artifact(model, tmp_path):
     proto = onnx.load(model)
     onnx.helper.set_model_props(proto, {"author": "someone", "": "no key", "words": "one\ntwo\nthree", "none": ""})

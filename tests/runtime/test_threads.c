@@ -308,6 +308,33 @@ static void test_homes(void **state)
     job_close(&job, true);
 }
 
+static void see_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns)
+{
+    int64_t *told = user;
+    assert_int_equal(node, kernel + 1);
+    told[0]++;
+    told[1] = count;
+    told[2] = ns;
+}
+
+/* Every launch is told to the host, those that one thread does alone, too. */
+static void test_launches_are_told(void **state)
+{
+    (void)state;
+    for (int64_t ns = 1; ns <= 500; ns += 499) {
+        struct job job;
+        int64_t told[3] = {0};
+        mcc_host host = {.size = sizeof host, .user = told, .threads = 2, .launch = see_launch};
+        knob_ns = ns;
+        job_open(&job, &host, NULL);
+        assert_int_equal(job_run(&job), MCC_OK);
+        assert_int_equal(told[0], knob_repeats + 1);
+        assert_int_equal(told[1], ROWS);
+        assert_int_equal(told[2], ns);
+        job_close(&job, true);
+    }
+}
+
 /* What fails first is not what is reported: rows below it are still run, those above no longer. */
 static void test_failure_order(void **state)
 {
@@ -404,8 +431,9 @@ int main(void)
         cmocka_unit_test_setup(test_thread_counts, setup), cmocka_unit_test_setup(test_sleep, setup),
         cmocka_unit_test_setup(test_failure, setup),       cmocka_unit_test_setup(test_concurrent_contexts, setup),
         cmocka_unit_test_setup(test_cancel, setup),        cmocka_unit_test_setup(test_host_parallel, setup),
-        cmocka_unit_test_setup(test_homes, setup),         cmocka_unit_test_setup(test_failure_order, setup),
-        cmocka_unit_test_setup(test_fork, setup),          cmocka_unit_test_setup(test_overhead, setup),
+        cmocka_unit_test_setup(test_homes, setup),         cmocka_unit_test_setup(test_launches_are_told, setup),
+        cmocka_unit_test_setup(test_failure_order, setup), cmocka_unit_test_setup(test_fork, setup),
+        cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
