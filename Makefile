@@ -180,6 +180,12 @@ check-math: $(BUILD)/tests/codegen/test_math
 conformance: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased
 
+# Failing calls and allocations, DRAWS of each kind (tests/torture).
+DRAWS ?= 2000
+.PHONY: torture
+torture: all $(BUILD)/tests/torture/test_library $(VENV)/bin/pytest
+	@$(TEST_ENV) MCC_DRAWS=$(DRAWS) $(PYTHON) tests/run.py --build $(BUILD) --only tests/torture $(BUILD)/tests/torture/test_library
+
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/real/run.py
 
@@ -344,6 +350,7 @@ help:
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
+	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'

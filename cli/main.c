@@ -76,6 +76,20 @@ static void descriptors_fill(void)
             return;
 }
 
+/* Before main: LLVM's constructors allocate some thousand times, and would abort when memory ends there. */
+static void on_no_memory(void)
+{
+    static const char text[] = "mcc: error: out of memory\n";
+    ssize_t ignored = write(2, text, sizeof text - 1);
+    (void)ignored;
+    _exit(FAIL_LIMIT);
+}
+
+__attribute__((constructor(101))) static void before_constructors(void)
+{
+    lld_on_no_memory(on_no_memory);
+}
+
 /* ---- text ends ------------------------------------------------------------------------------------------------ */
 
 static bool wants_colour(void)

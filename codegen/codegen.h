@@ -49,6 +49,9 @@ void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *,
                      uint32_t n);
 
+/* What to do when operator new or LLVM's allocator fails, in this process; does not return. */
+void lld_on_no_memory(void (*handler)(void));
+
 /* ---- the artifact: table + runtime + objects + weights -------------------------------------------------------- */
 
 struct art_dim {

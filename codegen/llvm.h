@@ -124,7 +124,4 @@ void llvm_start(void);                  /* once in a worker: targets, options, f
 bool machine_has(LLVMTargetMachineRef, const char *feature);          /* "+fma" */
 /* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
 bool lld_link(const char *const *argv, unsigned argc, char **text);
-/* What to do when operator new or LLVM's allocator fails; does not return. */
-void lld_on_no_memory(void (*handler)(void));
-
 #endif

@@ -31,6 +31,7 @@ struct worker {
     pid_t pid;
     int fd;                     /* -1: none */
     bool answered;              /* it has sent something: it is one of ours */
+    int broken;                 /* errno of a failed send or recv; 0: none */
     uint32_t job;               /* index of its job; UINT32_MAX: idle */
     const char *out;            /* what is still to be sent of the job */
     size_t out_left;
@@ -76,6 +77,7 @@ static bool worker_start(struct pool *p, struct worker *w)
     int fd[2];
     w->fd = -1;
     w->job = UINT32_MAX;
+    w->broken = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
         return error_env(p->ctx, "cannot start a worker: %s", strerror(errno));
     /* Above the standard descriptors, so that dup2 in the child cannot overwrite what it still needs. */
@@ -149,6 +151,15 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
         error_env(p->ctx, "the worker '%s' does not start", p->options.self);
         return;
     }
+    /* It ended before it could tell: memory ended while it started, or its connection failed. */
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FAIL_LIMIT) {
+        error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory", job->what);
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == FAIL_ENV) {
+        error_env(p->ctx, "%s: the connection to the worker failed", job->what);
+        return;
+    }
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
         error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of processor time", job->what);
         return;
@@ -201,7 +212,11 @@ static void give_job(struct pool *p, struct worker *w)
 static void worker_lost(struct pool *p, struct worker *w)
 {
     const struct job *job = &p->jobs.data[w->job];
-    report_death(p, job, worker_end(w), NULL, w->answered);
+    int status = worker_end(w);
+    if (w->broken)
+        error_env(p->ctx, "%s: the connection to the worker failed: %s", job->what, strerror(w->broken));
+    else
+        report_death(p, job, status, NULL, w->answered);
     w->job = UINT32_MAX;
     p->ok = false;
 }
@@ -211,8 +226,11 @@ static void worker_send(struct pool *p, struct worker *w)
     ssize_t n = send(w->fd, w->out, w->out_left, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n < 0) {     /* it may have said why before it went: the receiving side finds out */
+    if (n < 0) { /* it may have said why before it went: the receiving side finds out; if it has not gone, it ends */
         w->out_left = 0;
+        if (errno != EPIPE && errno != ECONNRESET)
+            w->broken = errno;
+        shutdown(w->fd, SHUT_WR);
         return;
     }
     w->out += n;
@@ -266,6 +284,8 @@ static bool worker_receive(struct pool *p, struct worker *w)
     ssize_t n = recv(w->fd, to, want, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return true;
+    if (n < 0 && errno != ECONNRESET)
+        w->broken = errno;
     if (n <= 0)
         return false;
     w->got += (size_t)n;
@@ -294,7 +314,10 @@ static void pool_exchange(struct pool *p, bool wait)
         who[n] = w;
         polled[n++] = (struct pollfd){w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0};
     }
-    if (poll(polled, n, wait ? -1 : 0) <= 0)
+    int ready = poll(polled, n, wait ? -1 : 0);
+    if (ready < 0 && errno != EINTR && errno != EAGAIN)
+        p->ok = error_env(p->ctx, "cannot wait for the workers: %s", strerror(errno));
+    if (ready <= 0)
         return;
     for (nfds_t i = 0; i < n; i++) {
         if (polled[i].revents & POLLOUT)

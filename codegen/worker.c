@@ -35,6 +35,12 @@ static bool send_text(enum wire_status status, const char *text)
     return send_result(status, text, strlen(text));
 }
 
+/* A system call failed: memory files are memory. */
+static bool send_failed(void)
+{
+    return send_text(errno == ENOMEM || errno == ENOSPC ? WIRE_NO_MEMORY : WIRE_ENVIRONMENT, strerror(errno));
+}
+
 static void on_fatal(const char *reason)
 {
     send_text(WIRE_FATAL, reason);
@@ -145,10 +151,13 @@ static bool send_product(void)
     struct stat st;
     void *map = MAP_FAILED;
     bool sent;
-    if (fstat(1, &st) == 0 && st.st_size > 0)
-        map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, 1, 0);
-    if (map == MAP_FAILED)
+    if (fstat(1, &st) != 0)
+        return send_failed();
+    if (st.st_size == 0)
         return send_text(WIRE_FATAL, "the linker wrote nothing");
+    map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, 1, 0);
+    if (map == MAP_FAILED)
+        return send_failed();
     sent = send_result(WIRE_OK, map, (size_t)st.st_size);
     munmap(map, (size_t)st.st_size);
     return sent;
@@ -160,7 +169,7 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     for (uint64_t i = LINK_SCRIPT; i < p->n; i++) {
         int fd = memory_file(p->data[i], p->size[i]);
         if (fd < 0)
-            return send_text(errno == ENOMEM || errno == ENOSPC ? WIRE_NO_MEMORY : WIRE_ENVIRONMENT, strerror(errno));
+            return send_failed();
         const char *option = i == LINK_SCRIPT ? "--script=" : i == LINK_VERSIONS ? "--version-script=" : "";
         snprintf(names[i], sizeof names[i], "%s/proc/self/fd/%d", option, fd);
         if (p->size[i] > 0)
@@ -168,7 +177,7 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     }
     int product = memory_file("", 0);
     if (product < 0 || dup2(product, 1) < 0)
-        return send_text(WIRE_ENVIRONMENT, strerror(errno));
+        return send_failed();
     if (!lld_link(argv, n, &text))
         return send_text(WIRE_REFUSED, text ? text : "the linker failed");
     free(text);
@@ -216,16 +225,20 @@ static void set_limits(int64_t memory)
         setrlimit(RLIMIT_AS, &space);
 }
 
+/* FAIL_ENV: the connection failed, and nothing can be told any more; spawn.c reads it from the status. */
 int codegen_worker(void)
 {
-    struct wire_job head;
-    bool started = false, good = true;
+    bool started = false;
     result_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
     if (result_fd < 0)
         return FAIL_ENV;
     LLVMInstallFatalErrorHandler(on_fatal);
     lld_on_no_memory(on_no_memory);
-    while (good && fd_read(0, &head, sizeof head)) {
+    for (;;) {
+        struct wire_job head;
+        errno = 0;
+        if (!fd_read(0, &head, sizeof head))
+            return errno ? FAIL_ENV : FAIL_NONE;
         struct parts p = {NULL, NULL, head.n_parts};
         if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
             return FAIL_USAGE;
@@ -234,8 +247,9 @@ int codegen_worker(void)
             llvm_start();
             started = true;
         }
-        good = read_parts(&p) && run_job(&head, &p);
+        bool good = read_parts(&p) && run_job(&head, &p);
         free_parts(&p);
+        if (!good)
+            return FAIL_ENV;
     }
-    return FAIL_NONE;
 }

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
+from support.terminal import needs_terminal
 from support.tool import DIGITS, MCC, ROOT, dense, mcc, save, value
 
 
@@ -239,6 +240,7 @@ def typed(folder, line):
     return re.findall(r"\[\[ (.*?) *\]\]", said)[-1]
 
 
+@needs_terminal
 @pytest.mark.parametrize("line,whole", [
     ("mcc run out", "mcc run output.so"), ("mcc out", "mcc output.so"), ("mcc run --laz", "mcc run --laz"), ("mcc --layo", "mcc --layout="),
     ("mcc --layout=NC1", "mcc --layout=NC16c"), ("mcc net.onnx --march=nat", "mcc net.onnx --march=native"), ("mcc insp", "mcc inspect"),

@@ -1,0 +1,179 @@
+/* Each allocation and each system call that libmcc and a compiled network make fails once: there is an error of the right
+ * class, or it was not needed; nothing is leaked, neither memory nor descriptors; and the object serves again. Worker
+ * processes are test_torture.py's.
+ */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cli/mccc.h"
+#include "codegen/codegen.h"
+#include "runtime/mcc_load.h"
+#include "tests/torture/shim.h"
+
+static char folder[] = "/tmp/mcc-torture-XXXXXX";
+static char artifact[64];
+
+#if !TORTURE_ABSENT
+
+enum { LONGEST = 100000 };
+
+static int descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+    assert_non_null(dir);
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n;
+}
+
+/* Runs `once` with the first, second, ... call failing until none fails; a status other than 0 is one of `allowed`. */
+static void fail_each(enum torture_kind kind, int (*once)(void), const char *allowed)
+{
+    assert_int_equal(once(), 0);
+    assert_int_equal(once(), 0); /* what libraries keep from a first use is there now */
+    long calls, at = 1, live = torture_live(), failed = 0;
+    int open = descriptors();
+    do {
+        torture_set(kind, at);
+        int status = once();
+        calls = torture_calls();
+        torture_set(TORTURE_NONE, 0);
+        failed += status != 0;
+        if (status && !strchr(allowed, '0' + status))
+            fail_msg("status %d when call %ld fails", status, at);
+        if (torture_live() > live)
+            assert_int_equal(once(), 0); /* what libraries keep until their next use (dlerror) goes now */
+        if (torture_live() > live)
+            fail_msg("%ld blocks leaked when call %ld fails (status %d)", torture_live() - live, at, status);
+        if (descriptors() != open)
+            fail_msg("%d descriptors instead of %d when call %ld fails (status %d)", descriptors(), open, at, status);
+    } while (at++ <= calls && at < LONGEST);
+    assert_true(failed > 0 && at < LONGEST);
+    assert_int_equal(once(), 0);
+    print_message("%ld calls\n", at - 2);
+}
+
+/* What is wrong is worth seeing where nothing was made to fail. */
+static void say(void *user, int kind, const char *text, size_t size)
+{
+    (void)user;
+    if (kind == MCCC_ERROR && torture_calls() == 0)
+        print_error("%.*s", (int)size, text);
+}
+
+static int compile_once(void)
+{
+    mccc *c = mccc_new();
+    int status = 4;
+    if (!c)
+        return status;
+    mccc_on_message(c, say, NULL);
+    status = mccc_set(c, "worker", "/proc/self/exe");
+    status = status ? status : mccc_set(c, "march", "x86-64-v3");
+    status = status ? status : mccc_set(c, "jobs", "1");
+    status = status ? status : mccc_set(c, "cache", "off");
+    status = status ? status : mccc_set(c, "O", "0");
+    status = status ? status : mcc_compile(c, "examples/digits/digits.onnx", artifact);
+    mccc_free(c);
+    return status;
+}
+
+static void test_compile_memory(void **state)
+{
+    (void)state;
+    fail_each(TORTURE_MEMORY, compile_once, "4");
+}
+
+static void test_compile_system(void **state)
+{
+    (void)state;
+    fail_each(TORTURE_SYSTEM, compile_once, "3");
+}
+
+/* Loads, runs twice and closes; the class of the code as the command has it (cli/session.c). */
+static int run_once(void)
+{
+    static float x[64], y[10];
+    int64_t in_shape[4] = {1, 1, 8, 8}, out_shape[2] = {1, 10};
+    DLTensor in = {x, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, in_shape, NULL, 0};
+    DLTensor out = {y, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, out_shape, NULL, 0};
+    const DLTensor *ins[] = {&in};
+    DLTensor *outs[] = {&out};
+    mcc_host host = {.size = sizeof host, .threads = 2};
+    mcc_error error;
+    mcc_lib *lib;
+    mcc_ctx *ctx = NULL;
+    int code = mcc_load(artifact, &host, &lib, &error);
+    if (code == MCC_OK)
+        code = lib->api->ctx_new(lib->model, NULL, 0, &ctx, &error);
+    for (int i = 0; i < 2 && code == MCC_OK; i++)
+        code = lib->api->run(ctx, ins, outs, &error);
+    if (ctx)
+        lib->api->ctx_free(ctx);
+    mcc_unload(lib);
+    return code == MCC_OK ? 0 : code == MCC_E_NOMEM ? 4 : code == MCC_E_IO ? 3 : 5;
+}
+
+static void test_run_memory(void **state)
+{
+    (void)state;
+    fail_each(TORTURE_MEMORY, run_once, "34"); /* dlopen does not say that it was memory */
+}
+
+static void test_run_system(void **state)
+{
+    (void)state;
+    fail_each(TORTURE_SYSTEM, run_once, "34");
+}
+
+#else
+static void absent(void **state)
+{
+    (void)state;
+    skip();
+}
+#endif
+
+static int make_folder(void **state)
+{
+    (void)state;
+    bool made = mkdtemp(folder) != NULL;
+    snprintf(artifact, sizeof artifact, "%s/net.so", folder);
+    return made ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(artifact);
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--worker") == 0)
+        return codegen_worker();
+    static const struct CMUnitTest tests[] = {
+#if !TORTURE_ABSENT
+        cmocka_unit_test(test_compile_memory),
+        cmocka_unit_test(test_compile_system),
+        cmocka_unit_test(test_run_memory),
+        cmocka_unit_test(test_run_system),
+#else
+        cmocka_unit_test(absent),
+#endif
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
