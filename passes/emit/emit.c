@@ -371,6 +371,13 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
     return var;
 }
 
+static void yield_from(struct em *em, lblock block, const lreg *yields, uint32_t n)
+{
+    struct lstmt *y = lf_stmt(em->f, block, L_YIELD);
+    y->in = lf_lregs(em->f, yields, n);
+    y->n_in = n;
+}
+
 void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *results)
 {
     if (l->trivial) {
@@ -378,11 +385,8 @@ void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *resul
             memcpy(results, yields, l->n_carry * sizeof *yields);
         return;
     }
-    if (l->n_carry) {
-        struct lstmt *y = lf_stmt(em->f, em->level[em->top], L_YIELD);
-        y->in = lf_lregs(em->f, yields, l->n_carry);
-        y->n_in = l->n_carry;
-    }
+    if (l->n_carry)
+        yield_from(em, em->level[em->top], yields, l->n_carry);
     em->top = l->parent;
     em->floor = l->floor;
     lreg in[EM_POINTS + 2] = {em_index(em, l->lo), em_index(em, l->hi)};
@@ -436,7 +440,7 @@ void em_if_begin(struct em *em, struct em_if *l, lreg cond)
     em->floor = em->top;
 }
 
-void em_if_end(struct em *em, struct em_if *l)
+static struct lstmt *if_close(struct em *em, struct em_if *l)
 {
     em->top = l->parent;
     em->floor = l->floor;
@@ -444,6 +448,27 @@ void em_if_end(struct em *em, struct em_if *l)
     s->in = lf_lregs(em->f, &l->cond, 1);
     s->n_in = 1;
     s->block[0] = l->block;
+    return s;
+}
+
+void em_if_end(struct em *em, struct em_if *l)
+{
+    if_close(em, l);
+}
+
+void em_if_end_or(struct em *em, struct em_if *l, const lreg *yields, const lreg *otherwise, uint32_t n, lreg *results)
+{
+    lblock rest = lf_block(em->f);
+    yield_from(em, l->block, yields, n);
+    yield_from(em, rest, otherwise, n);
+    struct lstmt *s = if_close(em, l);
+    for (uint32_t i = 0; i < n; i++) {
+        results[i] = lf_value(em->f, lf_type(em->f, yields[i]));
+        em_set_depth(em, results[i], em->top);
+    }
+    s->out = lf_lregs(em->f, results, n);
+    s->n_out = n;
+    s->block[1] = rest;
 }
 
 /* ---- a kernel's frame: arguments first --------------------------------------------------------------------------------- */

@@ -145,6 +145,8 @@ struct em_if {
 };
 void em_if_begin(struct em *, struct em_if *, lreg cond);
 void em_if_end(struct em *, struct em_if *);
+/* The same with n results: yields, or, where the condition is false, otherwise, which were there before. */
+void em_if_end_or(struct em *, struct em_if *, const lreg *yields, const lreg *otherwise, uint32_t n, lreg *results);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 

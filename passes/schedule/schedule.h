@@ -240,10 +240,11 @@ uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_
 
 /* What the constants are laid out for. */
 enum weights_from winograd_weights_from(const struct module *, const struct kernel *);
-/* Elements of U between points, for a register tile of nr vectors; and that a kernel which derives it has at hand. */
-static inline int64_t winograd_u_stride(const struct winograd_schedule *s, int64_t nr)
+/* Elements of U between points, whose register tiles are at most so wide; and that a kernel which derives it has at hand. */
+static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
 {
-    return (s->slice * s->lanes * nr | 1) * s->lanes;
+    struct even columns = even_split(s->group, s->nr);
+    return (s->slice * s->lanes * (columns.small + (columns.large > 0)) | 1) * s->lanes;
 }
 int64_t winograd_held(const struct winograd_schedule *, int64_t points);
 /* Channels of a vector in Winograd's transforms. */

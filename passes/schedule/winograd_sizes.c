@@ -68,11 +68,7 @@ enum weights_from winograd_weights_from(const struct module *m, const struct ker
 
 int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
 {
-    struct even columns = even_split(s->group, s->nr);
-    int64_t one = winograd_u_stride(s, columns.small), more = winograd_u_stride(s, columns.small + 1);
-    return points * (s->resident     ? columns.large * more + (columns.tiles - columns.large) * one
-                     : columns.large ? more
-                                     : one);
+    return points * winograd_u_stride(s) * (s->resident ? even_split(s->group, s->nr).tiles : 1);
 }
 
 void winograd_shape(const struct site *site, struct winograd_shape *w)

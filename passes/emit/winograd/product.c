@@ -11,7 +11,7 @@ static expr_id weight_at(const struct wino *w, const struct product *p, expr_id 
     expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
     if (w->weights.i) {
         expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
-        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s, p->nr))), at);
+        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s))), at);
     }
     expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->s->lanes);
     expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
@@ -24,7 +24,7 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
     struct exprs *x = w->em->x;
     expr_id slices = ex_const(x, w->icv / w->s->slice), after = ex_addc(x, p->slice, 1),
             wrap = ex_div(x, after, slices);
-    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mulc(x, wrap, p->nr));
+    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mul(x, wrap, p->n));
     return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->s->lanes));
 }
 
@@ -112,6 +112,23 @@ static expr_id product_place(const struct wino *w, const struct product *p, int6
     return wino_m_at(w, p->block, p->point, ex_const(w->em->x, j), ex_const(w->em->x, i));
 }
 
+/* What the tile's sums begin with: what the slices before left in M. */
+static void product_sums(struct wino *w, const struct product *p, lreg *acc, uint32_t count)
+{
+    struct em *em = w->em;
+    struct em_if iff;
+    lreg zero[EM_POINTS];
+    expr_id later = ex_lt(em->x, ex_const(em->x, 0), p->slice);
+    for (uint32_t i = 0; i < count; i++)
+        acc[i] = zero[i] = em_const(em, ELEM_F32, w->s->lanes, 0, 0);
+    if (ex_truth(em->x, later) == FALSE_)
+        return;
+    em_if_begin(em, &iff, em_cond(em, later));
+    for (uint32_t i = 0; i < count; i++)
+        acc[i] = em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->s->lanes);
+    em_if_end_or(em, &iff, acc, zero, count, acc);
+}
+
 static void product_tile(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
@@ -120,9 +137,7 @@ static void product_tile(struct wino *w, const struct product *p)
     lreg acc[EM_POINTS], inner[EM_POINTS];
     uint32_t count = (uint32_t)(w->s->mr * p->nr);
     int64_t rest = w->ic % w->s->lanes, whole = w->s->slice - (rest != 0);
-    for (uint32_t i = 0; i < count; i++)
-        acc[i] = p->first ? em_const(em, ELEM_F32, w->s->lanes, 0, 0)
-                          : em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->s->lanes);
+    product_sums(w, p, acc, count);
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
@@ -155,22 +170,28 @@ static void output_ahead(struct wino *w, const struct product *p)
         em_if_end(em, &iff);
 }
 
-static void product_slice(struct wino *w, struct product *p, expr_id blocks)
+/* Every point's products of one slice, by register tiles of nr vectors. */
+struct column_products {
+    struct wino *w;
+    const struct product *p;
+    expr_id blocks;
+};
+
+static void column_products(void *user, expr_id vector, uint32_t nr)
 {
+    const struct column_products *c = user;
+    struct wino *w = c->w;
+    struct product p = *c->p;
     struct em *em = w->em;
-    struct exprs *x = em->x;
     struct em_for l, t;
-    expr_id zero = ex_const(x, 0);
-    if (w->weights.i && !w->s->resident) {
-        p->next = next_slice(w, p);
-        if (!ex_is_const(x, p->next, &(int64_t){0}))
-            p->next = em_pin(em, p->next, 0, INT64_MAX);
-        wino_weights(w, p);
-    }
-    p->point = em_for_begin(em, &l, zero, ex_const(x, w->points), 1, NULL, 0);
-    p->block = em_for_begin(em, &t, zero, blocks, 1, NULL, 0);
-    product_tile(w, p);
-    output_ahead(w, p);
+    expr_id zero = ex_const(em->x, 0);
+    p.vector = vector;
+    p.nr = nr;
+    p.n = ex_const(em->x, nr);
+    p.point = em_for_begin(em, &l, zero, ex_const(em->x, w->points), 1, NULL, 0);
+    p.block = em_for_begin(em, &t, zero, c->blocks, 1, NULL, 0);
+    product_tile(w, &p);
+    output_ahead(w, &p);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &l, NULL, NULL);
 }
@@ -178,13 +199,15 @@ static void product_slice(struct wino *w, struct product *p, expr_id blocks)
 void wino_products(struct wino *w, struct product *p, expr_id blocks)
 {
     struct em *em = w->em;
+    struct exprs *x = em->x;
     struct em_for l;
-    int64_t slices = w->icv / w->s->slice;
-    product_slice(w, p, blocks);
-    if (slices == 1)
-        return;
-    p->first = false;
-    p->slice = em_for_begin(em, &l, ex_const(em->x, 1), ex_const(em->x, slices), 1, NULL, 0);
-    product_slice(w, p, blocks);
+    p->slice = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
+    if (w->weights.i && !w->s->resident) {
+        p->next = next_slice(w, p);
+        if (!ex_is_const(x, p->next, &(int64_t){0}))
+            p->next = em_pin(em, p->next, 0, INT64_MAX);
+        wino_weights(w, p);
+    }
+    em_tile_number(em, &w->columns, p->number, column_products, &(struct column_products){w, p, blocks});
     em_for_end(em, &l, NULL, NULL);
 }

@@ -237,7 +237,7 @@ void wino_weights(struct wino *w, const struct product *p)
     struct em_for c, v;
     lreg g[3][3];
     int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
-    expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, ex_const(x, p->nr), 1, NULL, 0);
+    expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
     expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
     expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
@@ -252,8 +252,8 @@ void wino_weights(struct wino *w, const struct product *p)
         em_prefetch(em, L_PREFETCH2, w->weights,
                     ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
     }
-    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mulc(x, channel, p->nr), j), w->s->lanes));
-    struct weight_put to = {w, at, winograd_u_stride(w->s, p->nr)};
+    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes));
+    struct weight_put to = {w, at, winograd_u_stride(w->s)};
     emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->s->lanes}, g, weight_store, &to);
     em_for_end(em, &c, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
@@ -292,7 +292,7 @@ static void output_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
     }
 }
 
-void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
+void wino_output(struct wino *w, const struct product *p, expr_id blocks)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
@@ -302,8 +302,8 @@ void wino_output(struct wino *w, expr_id vector, int64_t nr, expr_id blocks)
     if (!ex_is_const(x, tiles, &(int64_t){0}))
         tiles = em_pin(em, tiles, 1, w->s->mr);
     tile_at(w, block, em_for_begin(em, &t, zero, tiles, 1, NULL, 0), false);
-    expr_id vec = em_for_begin(em, &v, zero, ex_const(x, nr), 1, NULL, 0);
-    lanes_at(w, ex_add(x, ex_add(x, w->group0, vector), vec), w->oc);
+    expr_id vec = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
+    lanes_at(w, ex_add(x, ex_add(x, w->group0, p->vector), vec), w->oc);
     w->vec = vec;
     transform(w, &w->f->output, w->s->output_rows, output_load, output_store);
     em_for_end(em, &v, NULL, NULL);

@@ -24,6 +24,7 @@ static void wino_init(struct wino *w, struct em *em)
                        .oc = shape.oc,
                        .icv = shape.icv,
                        .ocv = shape.ocv,
+                       .columns = even_split(s->group, s->nr),
                        .points = shape.points,
                        .th = shape.th,
                        .tw = shape.tw,
@@ -57,43 +58,36 @@ expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 
 /* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
 
-/* Where a column's U begins, if that of all of them is resident: columns of one more vector come first. */
-static expr_id column_weights(const struct wino *w, expr_id at, int64_t nr)
+/* Column `number`: the wider ones come first, and the same statements make the weights and the results of both widths. */
+static struct product column(struct wino *w, expr_id number)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    const struct even *e = &w->columns;
+    expr_id zero = ex_const(x, 0), large = ex_const(x, e->large), n = ex_const(x, e->small);
+    if (e->large)
+        n = em_pin(em, ex_addc(x, ex_min(x, ex_const(x, 1), ex_max(x, zero, ex_sub(x, large, number))), e->small),
+                   e->small, e->small + 1);
+    return (struct product){.number = number,
+                            .vector = ex_add(x, ex_mulc(x, number, e->small), ex_min(x, number, large)),
+                            .n = n,
+                            .u = w->s->resident ? ex_mulc(x, number, w->points * winograd_u_stride(w->s)) : zero,
+                            .slice = zero};
+}
+
+/* All output channels of the group: their weights only, or products and results of a chunk. */
+static void columns(struct wino *w, bool only_weights, expr_id blocks)
 {
     struct exprs *x = w->em->x;
-    struct even e = even_split(w->s->group, w->s->nr);
-    int64_t before = nr > e.small ? 0 : e.large, each = w->points * winograd_u_stride(w->s, nr);
-    expr_id number = ex_div(x, ex_addc(x, at, -before * (e.small + 1)), ex_const(x, nr));
-    return ex_addc(x, ex_mulc(x, number, each), before * w->points * winograd_u_stride(w->s, e.small + 1));
-}
-
-struct columns {
-    struct wino *w;
-    expr_id blocks;
-};
-
-static void products_and_output(void *user, expr_id at, uint32_t nr)
-{
-    struct wino *w = ((struct columns *)user)->w;
-    expr_id blocks = ((struct columns *)user)->blocks, zero = ex_const(w->em->x, 0);
-    struct product p = {
-        .vector = at, .nr = nr, .u = w->s->resident ? column_weights(w, at, nr) : zero, .slice = zero, .first = true};
-    wino_products(w, &p, blocks);
-    wino_output(w, p.vector, p.nr, blocks);
-}
-
-static void only_weights(void *user, expr_id at, uint32_t nr)
-{
-    struct wino *w = ((struct columns *)user)->w;
-    wino_weights(
-        w, &(struct product){
-               .vector = at, .nr = nr, .u = column_weights(w, at, nr), .slice = ex_const(w->em->x, 0), .first = true});
-}
-
-/* All output channels of the group. */
-static void columns(struct wino *w, em_tile_fn *fn, expr_id blocks)
-{
-    em_tiles(w->em, ex_const(w->em->x, w->s->group), w->s->nr, fn, &(struct columns){w, blocks});
+    struct em_for l;
+    struct product p = column(w, em_for_begin(w->em, &l, ex_const(x, 0), ex_const(x, w->columns.tiles), 1, NULL, 0));
+    if (only_weights) {
+        wino_weights(w, &p);
+    } else {
+        wino_products(w, &p, blocks);
+        wino_output(w, &p, blocks);
+    }
+    em_for_end(w->em, &l, NULL, NULL);
 }
 
 /* A chunk of tiles from w->first on. */
@@ -106,7 +100,7 @@ static void chunk(struct wino *w)
         w->here = em_pin(em, w->here, 1, w->s->chunk);
     expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
     wino_input(w, blocks);
-    columns(w, products_and_output, blocks);
+    columns(w, false, blocks);
 }
 
 /* The chunks of parallel index `index`. */
@@ -118,7 +112,7 @@ static void chunks_of(struct wino *w, expr_id index)
     expr_id first = ex_mulc(x, index, w->s->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->s->chunk));
     expr_id n = ex_min(x, ex_const(x, w->s->span), ex_sub(x, chunks, first));
     if (w->s->resident)
-        columns(w, only_weights, n);
+        columns(w, true, n);
     expr_id number = em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0);
     w->first = ex_mulc(x, ex_add(x, first, number), w->s->chunk);
     chunk(w);

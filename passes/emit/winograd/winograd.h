@@ -20,6 +20,7 @@ struct wino {
     const struct node *n;
     const struct winograd_form *f;
     int64_t ic, oc, icv, ocv; /* channels, vectors of them */
+    struct even columns; /* of output channels in a group: register tiles of up to two widths */
     int64_t points; /* alpha^2 */
     expr_id th, tw, tiles; /* per image; in all */
     expr_id first, here; /* of the chunk at hand */
@@ -33,12 +34,12 @@ struct wino {
     bool row_open;
 };
 
-/* The register tiles at hand: vectors of output channels from `vector` of the group on; the slice of input channels;
- * where in w->u their weights begin, if the kernel derives them. */
+/* The register tiles at hand: column `number` of the group, n vectors of output channels from `vector` of the group on; the slice of
+ * input channels; where in w->u their weights begin, if the kernel derives them. nr: n, where products are written for it. */
 struct product {
-    expr_id point, vector, block, slice, next, u;
+    expr_id number, vector, n;
+    expr_id point, block, slice, next, u;
     int64_t nr;
-    bool first;
 };
 
 /* Elements between points. */
@@ -60,7 +61,7 @@ expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 void wino_input(struct wino *, expr_id blocks);
 void wino_weights(struct wino *, const struct product *); /* of a slice */
 void wino_products(struct wino *, struct product *, expr_id blocks);
-void wino_output(struct wino *, expr_id vector, int64_t nr, expr_id blocks);
+void wino_output(struct wino *, const struct product *, expr_id blocks);
 /* Asks for the lines that the results of p's block will be stored to: the share of p's point. */
 void wino_output_ahead(struct wino *, const struct product *);
 
