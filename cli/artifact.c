@@ -400,11 +400,15 @@ static int variant_of(const char *features, const char *name)
     return -1;
 }
 
-static void add_section(struct reader *r, const Elf64_Shdr *s, struct sizes *out)
+static void add_section(struct reader *r, uint32_t i, struct sizes *out)
 {
+    const Elf64_Shdr *s = &r->sections[i];
+    bool debug = strncmp(r->names[i], ".debug_", 7) == 0 || strncmp(r->names[i], ".rela.debug_", 12) == 0;
     if (s->sh_type == SHT_NULL || s->sh_type == SHT_NOBITS)
         return;
-    if (s->sh_flags & SHF_EXECINSTR)
+    if (debug)
+        out->debug += s->sh_size;
+    else if (s->sh_flags & SHF_EXECINSTR)
         out->code += s->sh_size;
     else if ((s->sh_flags & SHF_ALLOC) || (r->head.e_type == ET_REL && s->sh_type == SHT_RELA))
         out->tables += s->sh_size;
@@ -420,7 +424,7 @@ static void measure(struct reader *r)
                    r->base;
     for (uint32_t i = 0; i < r->n; i++) {
         if (!is_weights(r, i))
-            add_section(r, &r->sections[i], out);
+            add_section(r, i, out);
         if (strcmp(r->names[i], ".note.mcc") == 0 && r->data[i] && r->sections[i].sh_size >= sizeof r->out->note)
             memcpy(&r->out->note, r->data[i], sizeof r->out->note);
     }
@@ -500,7 +504,7 @@ static bool check_weights(struct reader *r)
                 hash_is(fd, d->sidecar_head, d->weights_size, d->weights_hash);
     if (fd >= 0)
         close(fd);
-    return good || error_env(r->ctx, "'%s' is not there or damaged", path);
+    return good || error_env(r->ctx, fd < 0 ? "'%s' cannot be opened" : "'%s' is damaged, its hash differs", path);
 }
 
 static bool read_all(struct reader *r, bool archive, bool weights)

@@ -12,7 +12,7 @@ enum { VARIANTS_MAX = 256 };
 
 /* Bytes of the file by what they are; the code of variants apart from that of the runtime. */
 struct sizes {
-    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, headers;
+    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, debug, headers;
 };
 
 struct artifact_file {

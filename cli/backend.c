@@ -70,9 +70,44 @@ void print_module(const struct compilation *c, struct strbuf *out)
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 
+enum { DEBUG_GAP = 2 }; /* lines before each function's text in OUTPUT.mcir: none, then the CPU */
+
+/* OUTPUT.mcir, whose lines -g names: the text of every function as the workers have it. */
+static bool debug_write(struct compilation *c)
+{
+    struct strbuf text;
+    if (!c->options->debug)
+        return true;
+    strbuf_init(&text, &c->ctx->session);
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        const struct codegen_unit *u = &c->units.data[i];
+        strbuf_printf(&text, "\n# %s for %s\n", u->symbol, u->target->cpu);
+        strbuf_append(&text, u->text, strlen(u->text));
+    }
+    return side_write(c, arena_printf(&c->ctx->session, "%s.mcir", c->output), text.data, text.n);
+}
+
+/* The folder of the output without links; as it was given where it has no such path. */
+static const char *debug_folder(const struct compilation *c)
+{
+    const char *slash = strrchr(c->output, '/');
+    const char *folder = slash ? arena_strndup(&c->ctx->session, c->output, (size_t)(slash - c->output + 1)) : ".";
+    char *real = realpath(folder, NULL);
+    if (real)
+        folder = arena_strdup(&c->ctx->session, real);
+    free(real);
+    return folder;
+}
+
 static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const char *text)
 {
     struct codegen_unit u = {.target = t, .symbol = symbol, .text = text};
+    if (c->options->debug) {
+        u.line = c->debug_lines + DEBUG_GAP + 1;
+        c->debug_lines += DEBUG_GAP;
+        for (const char *p = text; (p = strchr(p, '\n')); p++)
+            c->debug_lines++;
+    }
     VEC_PUSH(&c->ctx->session, &c->units, u);
 }
 
@@ -260,14 +295,21 @@ static const char *cache_folder(struct context *ctx, const struct options *o)
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
-    return (struct codegen_options){.self = o->worker ? o->worker : o->self,
-                                    .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
-                                    .opt_level = (int)o->level,
-                                    .emit = text_kind(o),
-                                    .worker_memory = o->worker_memory,
-                                    .cache = cache_folder(c->ctx, o),
-                                    .cache_bytes = o->cache_bytes,
-                                    .verbose = o->verbose};
+    const char *slash = c->output ? strrchr(c->output, '/') : NULL;
+    bool debug = o->debug && c->output;
+    return (struct codegen_options){
+        .debug_file = debug ? arena_printf(&c->ctx->session, "%s.mcir", slash ? slash + 1 : c->output) : NULL,
+        .debug_folder = !debug            ? NULL
+                        : o->debug_folder ? o->debug_folder
+                                          : debug_folder(c),
+        .self = o->worker ? o->worker : o->self,
+        .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
+        .opt_level = (int)o->level,
+        .emit = text_kind(o),
+        .worker_memory = o->worker_memory,
+        .cache = cache_folder(c->ctx, o),
+        .cache_bytes = o->cache_bytes,
+        .verbose = o->verbose};
 }
 
 /* Text of all functions; of objects the names, the CPUs that they are for and their sizes. */
@@ -466,6 +508,8 @@ static struct span artifact_meta(struct compilation *c)
 
 bool run_link(struct compilation *c)
 {
+    if (c->output && !debug_write(c))
+        return false;
     if (c->options->assembly || c->options->emit_llvm)
         return !c->output || write_text(c);
     struct codegen_options o = backend_options(c);

@@ -34,6 +34,7 @@ struct compilation {
     VEC(struct codegen_unit) units;  /* functions of all variants, from emit on */
     struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
     uint32_t n_given;
+    uint32_t debug_lines;            /* of the units' texts so far, for -g */
     VEC(struct art_kernel) kernel_rows;
     uint32_t first_rows;             /* of these that belong to the first variant */
     VEC(struct art_variant) variants;

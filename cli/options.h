@@ -21,6 +21,7 @@ struct config_place {
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
         *precision, *prefix, *config, *schedules;
+    const char *debug_folder;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
     struct text_list against;
@@ -31,8 +32,8 @@ struct options {
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
-    bool object, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run, stats,
-        time_passes;
+    bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
+        stats, time_passes;
     bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,
         roofline, calibrate, all;
     const char *self;              /* path of the running program, for workers; main sets it */

@@ -19,6 +19,7 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const struct target *target;
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
+    uint32_t line;            /* its first line in options.debug_file */
     struct span object;       /* result, arena-owned; the units of one module have the same */
     const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
     double began, ended; /* milliseconds of the monotonic clock; 0: an earlier unit's module holds it */
@@ -33,6 +34,7 @@ struct codegen_options {
     const char *cache; /* folder of earlier results (cache.h); NULL: none */
     int64_t cache_bytes; /* that it may hold */
     bool verbose;
+    const char *debug_file, *debug_folder; /* line tables name this file, which holds the units' texts; NULL: none */
 };
 /* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
  * are; codegen_step() waits for nothing. What was begun is finished or ended. */

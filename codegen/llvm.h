@@ -7,6 +7,7 @@
 #define MCC_CODEGEN_LLVM_H
 
 #include <llvm-c/Core.h>
+#include <llvm-c/DebugInfo.h>
 #include <llvm-c/TargetMachine.h>
 
 #include "codegen/codegen.h"
@@ -30,6 +31,12 @@ struct llvm_machine {
     struct llvm_machine *next;
 };
 
+/* Line tables into a text of loop IR (llvm_debug.c); builder NULL: none. */
+struct debug {
+    LLVMDIBuilderRef builder;
+    LLVMMetadataRef file, type, scope;   /* scope: the function being emitted */
+};
+
 struct emitter {
     const struct llvm_machine *machine;
     struct lfunc *f;
@@ -47,6 +54,8 @@ struct emitter {
     LLVMBasicBlockRef exit;        /* leaves the function; NULL: none yet */
     LLVMValueRef launch_args;      /* one array, as long as the longest launch */
     uint32_t launch_max, depth;
+    struct debug debug;
+    uint32_t line;                 /* of the function's text in that of debug; 0: no line tables */
     bool nontemporal;              /* some store was: the function ends with a fence */
     const char *error;             /* sticky */
 };
@@ -101,6 +110,16 @@ LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base,
 void address_sweep(struct emitter *);                                 /* deletes index arithmetic that nothing uses */
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
+/* ---- line tables (llvm_debug.c) ---- */
+
+struct debug_text {
+    const char *file, *folder;     /* file "": no line tables */
+};
+void debug_begin(struct emitter *, const struct debug_text *);
+void debug_function(struct emitter *, const char *symbol); /* what follows is of the function's first line */
+void debug_line(struct emitter *, const struct lstmt *); /* what follows is of the statement */
+void debug_end(struct emitter *);
+
 /* ---- modules ---- */
 
 /* Fills e->module with f as the function `symbol` (llvm_emit.c). False: e->error says why. */
@@ -110,18 +129,20 @@ struct compiled {
     char *data;
     size_t size;
     bool failed;
-};            /* data: malloc'ed; failed: a text why */
+}; /* data: malloc'ed; failed: a text why */
 struct function {
     const char *symbol;
     struct lfunc *f;
+    uint32_t line; /* of its text, for line tables */
 };
 /* n functions, at least one, as one module -> object, assembly or LLVM text (llvm_compile.c). */
-struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct function *, size_t n);
-void llvm_start(void);                  /* once in a worker: targets, options, fatal error handler */
+struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct debug_text *,
+                             const struct function *, size_t n);
+void llvm_start(void); /* once in a worker: targets, options, fatal error handler */
 
 /* ---- C++ behind C (lld.cpp) ---- */
 
-bool machine_has(LLVMTargetMachineRef, const char *feature);          /* "+fma" */
+bool machine_has(LLVMTargetMachineRef, const char *feature); /* "+fma" */
 /* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
 bool lld_link(const char *const *argv, unsigned argc, char **text);
 #endif

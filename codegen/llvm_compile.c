@@ -179,16 +179,20 @@ static struct compiled generate(LLVMModuleRef module, const struct llvm_machine 
     return r;
 }
 
-static struct compiled compile_module(const struct emitter *e, enum emit_kind kind, const struct function *functions,
+static struct compiled compile_module(struct emitter *e, enum emit_kind kind, const struct function *functions,
                                       size_t n)
 {
     char *text = NULL;
     for (size_t i = 0; i < n; i++) {
         struct emitter one = *e;
         one.f = functions[i].f;
-        if (!emit_function(&one, functions[i].symbol))
+        one.line = functions[i].line;
+        if (!emit_function(&one, functions[i].symbol)) {
+            debug_end(e);
             return refuse(one.error);
+        }
     }
+    debug_end(e);
     bool broken = LLVMVerifyModule(e->module, LLVMReturnStatusAction, &text);
     struct compiled r = broken ? refuse(text) : (struct compiled){NULL, 0, false};
     LLVMDisposeMessage(text);
@@ -198,7 +202,7 @@ static struct compiled compile_module(const struct emitter *e, enum emit_kind ki
 }
 
 struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind,
-                             const struct function *functions, size_t n)
+                             const struct debug_text *debug, const struct function *functions, size_t n)
 {
     const char *error = NULL;
     struct llvm_machine *m = machine_get(target, opt_level, &error);
@@ -213,6 +217,7 @@ struct compiled llvm_compile(const struct target *target, int opt_level, enum em
     LLVMSetModuleDataLayout(e.module, layout);
     LLVMDisposeTargetData(layout);
     make_types(&e);
+    debug_begin(&e, debug);
     struct compiled r = compile_module(&e, kind, functions, n);
     LLVMDisposeBuilder(e.b);
     LLVMDisposeModule(e.module);

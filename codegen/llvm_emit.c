@@ -325,6 +325,7 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
 
 static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRef *yields)
 {
+    debug_line(e, s);
     switch (s->op) {
     case L_FOR: emit_for(e, s); return;
     case L_PARALLEL: emit_parallel(e, s); return;
@@ -426,6 +427,7 @@ bool emit_function(struct emitter *e, const char *symbol)
         memset(e->limit, 0xff, n * sizeof *e->limit);     /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
         declare_function(e, symbol);
+        debug_function(e, symbol);
         e->entry = block_new(e);
         LLVMPositionBuilderAtEnd(e->b, e->entry);
         e->index = index_const(e, 0);

@@ -107,8 +107,15 @@ static struct job make_job(struct arena *arena, const struct codegen_options *op
     parts[COMPILE_TRIPLE] = text_part(first->target->triple);
     parts[COMPILE_CPU] = text_part(first->target->cpu);
     parts[COMPILE_FEATURES] = text_part(first->target->features);
+    uint32_t *lines = NEW_ARRAY(arena, uint32_t, b->n);
+    if (options->debug_file) {
+        parts[COMPILE_FILE] = text_part(options->debug_file);
+        parts[COMPILE_FOLDER] = text_part(options->debug_folder);
+        parts[COMPILE_LINES] = (struct span){lines, b->n * sizeof *lines};
+    }
     for (uint32_t i = 0; i < b->n; i++) {
         const struct codegen_unit *u = &units[order[b->first + i]];
+        lines[i] = u->line;
         parts[COMPILE_FUNCTIONS + 2 * i] = text_part(u->symbol);
         parts[COMPILE_FUNCTIONS + 2 * i + 1] = text_part(u->text);
     }

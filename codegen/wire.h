@@ -15,9 +15,10 @@ enum { WIRE_MAGIC = 0x6a63636d, WIRE_PARTS_MAX = 1 << 20 };
 enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
 enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL };
 
-/* Parts of WIRE_COMPILE: triple, CPU, features, then symbol and text of each function. Of WIRE_LINK: linker options, each ended by a NUL;
+/* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the line (uint32_t)
+ * of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: linker options, each ended by a NUL;
  * linker script; version script; then input files. */
-enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_FUNCTIONS };
+enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_FILE, COMPILE_FOLDER, COMPILE_LINES, COMPILE_FUNCTIONS };
 enum { LINK_OPTIONS, LINK_SCRIPT, LINK_VERSIONS, LINK_INPUTS };
 
 struct wire_job {

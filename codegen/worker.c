@@ -94,7 +94,7 @@ static bool parse(struct context *ctx, struct function *function, const char *sy
 {
     jmp_buf unwind;
     ctx->unwind = &unwind;
-    *function = (struct function){symbol, NULL};
+    *function = (struct function){symbol, NULL, 0};
     if (setjmp(unwind) != 0)
         return false;
     function->f = lf_parse(ctx, &ctx->session, &text);
@@ -106,6 +106,8 @@ static bool parse_all(struct context *ctx, struct function *functions, const str
     for (uint64_t i = COMPILE_FUNCTIONS; i < p->n; i += 2)
         if (!parse(ctx, &functions[(i - COMPILE_FUNCTIONS) / 2], p->data[i], p->data[i + 1]))
             return false;
+    for (size_t i = 0; i < p->size[COMPILE_LINES] / sizeof(uint32_t); i++)
+        memcpy(&functions[i].line, p->data[COMPILE_LINES] + i * sizeof(uint32_t), sizeof(uint32_t));
     return true;
 }
 
@@ -113,6 +115,7 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
 {
     struct target t = {p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES]};
     size_t n = (p->n - COMPILE_FUNCTIONS) / 2;
+    const struct debug_text debug = {p->data[COMPILE_FILE], p->data[COMPILE_FOLDER]};
     struct function *functions = calloc(n, sizeof *functions);
     struct context *ctx = context_bare();
     struct compiled c = {NULL, 0, true};
@@ -123,7 +126,7 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
         enum wire_status status = ctx->fail == FAIL_LIMIT ? WIRE_NO_MEMORY : WIRE_REFUSED;
         sent = send_text(status, ctx->diags.n ? ctx->diags.data[0].text : "the loop IR does not parse");
     } else {
-        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, functions, n);
+        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, &debug, functions, n);
         if (!c.data)
             on_no_memory();
         sent = send_result(c.failed ? WIRE_REFUSED : WIRE_OK, c.data, c.size);
@@ -208,7 +211,8 @@ static bool link_job(const struct parts *p)
 
 static bool run_job(const struct wire_job *head, const struct parts *p)
 {
-    if (head->kind == WIRE_COMPILE && p->n > COMPILE_FUNCTIONS && (p->n - COMPILE_FUNCTIONS) % 2 == 0)
+    if (head->kind == WIRE_COMPILE && p->n > COMPILE_FUNCTIONS && (p->n - COMPILE_FUNCTIONS) % 2 == 0 &&
+        p->size[COMPILE_LINES] <= (p->n - COMPILE_FUNCTIONS) / 2 * sizeof(uint32_t))
         return compile_job(head, p);
     if (head->kind == WIRE_LINK && p->n > LINK_INPUTS)
         return link_job(p);

@@ -142,6 +142,7 @@ struct lstmt {
     uint32_t node; /* CHECK, LAUNCH: src_id.i of the source node */
     const uint8_t *aux;
     uint32_t n_aux; /* SHUFFLE */
+    uint32_t line; /* of the text that it was parsed from, from 1; 0: of none */
 };
 struct lblk {
     VEC(struct lstmt) stmts;

@@ -15,6 +15,8 @@ struct parser {
     struct context *ctx;
     struct lfunc *f;
     const char *start, *p;
+    const char *counted;    /* line is that of this place */
+    uint32_t line;
     bool failed;
     uint32_t depth;
     VEC(uint32_t) map;      /* text number -> lreg.i; 0: not seen */
@@ -34,6 +36,14 @@ static bool fail_parse(struct parser *ps, const char *what)
         line += *c == '\n';
     }
     return error_internal(ps->ctx, (src_id){0}, "loop IR, line %u, column %u: %s", line, column, what);
+}
+
+/* The line of the place that the parser has reached. */
+static uint32_t line_now(struct parser *ps)
+{
+    for (; ps->counted < ps->p; ps->counted++)
+        ps->line += *ps->counted == '\n';
+    return ps->line;
 }
 
 static void skip(struct parser *ps)
@@ -549,6 +559,8 @@ static bool parse_stmt(struct parser *ps, lblock b)
 {
     char word[WORD_MAX];
     struct lstmt s = {0};
+    skip(ps);
+    s.line = line_now(ps);
     ps->list.n = 0;
     if (!read_results(ps, &s) || !read_word(ps, word))
         return false;
@@ -631,7 +643,7 @@ static bool parse_head(struct parser *ps)
 
 struct lfunc *lf_parse(struct context *ctx, struct arena *arena, const char **text)
 {
-    struct parser ps = {.ctx = ctx, .start = *text, .p = *text};
+    struct parser ps = {.ctx = ctx, .start = *text, .p = *text, .counted = *text, .line = 1};
     ps.f = lf_new(ctx, arena, LROLE_KERNEL, "");
     bool ok = parse_head(&ps);
     while (ok && take_word(&ps, "arg"))

@@ -138,6 +138,97 @@ def test_frames_at_every_instruction(program, tmp_path):
     assert len(last) >= 40 and all(" main (" in line for line in last[-40:]), said
 
 
+@pytest.fixture(scope="module")
+def lines_of(program):
+    """The same network with -g, and the text that its line tables lead into."""
+    net = program[1].with_name("g.so")
+    done = mcc(net.with_name("net.onnx"), "--variants=v2", "-g", "-o", net)
+    assert done.returncode == 0, done.stderr
+    return net, net.with_name("g.so.mcir").read_text().splitlines()
+
+
+def section(net, name):
+    target = net.with_suffix(".section")
+    subprocess.run(["objcopy", "-O", "binary", "-j", name, net, target], check=True)
+    return target.read_bytes()
+
+
+def test_line_tables_leave_code_alone(program, lines_of):
+    assert section(program[1], ".text") == section(lines_of[0], ".text") and len(section(program[1], ".text")) > 1000
+    text = mcc("inspect", lines_of[0]).stdout
+    assert re.search(r"^bytes +\d{3,5} .*  line tables$", text, re.M) and "line tables" not in mcc("inspect", program[1]).stdout
+
+
+def test_line_tables_name_statements(lines_of):
+    """Every line that code has is one of its own function's; products are at their lines."""
+    net, lines = lines_of
+    kernel = next(name for name in functions(net) if name.endswith(".layers.1.wide.MatMul_"))
+    code = subprocess.run(["objdump", "-dl", "--no-show-raw-insn", net], capture_output=True, text=True, check=True).stdout
+    blocks = dict(re.findall(r"^[0-9a-f]+ <([^>]+)>:\n((?:.+\n)*)", code, re.M))
+    body = blocks[kernel]
+    first = next(i for i, line in enumerate(lines, 1) if line.startswith(f"kernel @{kernel.split('.')[0]} "))
+    last = next(i for i, line in enumerate(lines, 1) if i > first and line == "}")
+    named = re.findall(rf"^{re.escape(str(net))}\.mcir:(\d+)", body, re.M)
+    assert len(named) > 50 and all(first <= int(n) <= last for n in named)
+    at, products = 0, []
+    for line in body.splitlines():
+        place = re.match(r".*\.mcir:(\d+)", line)
+        at = int(place[1]) if place else at
+        if re.search(r"\tmulps ", line):
+            products.append(lines[at - 1])
+    assert len(products) > 4 and all(re.search(r" (fma|mul) ", text) for text in products), products
+
+
+def test_line_tables_of_objects(tmp_path):
+    """An object's lines survive the linker, and the folder is what is asked for."""
+    for suffix in ("o", "a"):
+        done = mcc(DIGITS, "-g", "-fdebug-compilation-dir=/somewhere", "--variants=v2", "-o", tmp_path / f"net.{suffix}")
+        assert done.returncode == 0, done.stderr
+        (tmp_path / "main.c").write_text("const void *mcc_query(unsigned);\nint main(void) { return !mcc_query(1); }\n")
+        subprocess.run(["gcc", tmp_path / "main.c", tmp_path / f"net.{suffix}", "-o", tmp_path / "main", "-lm", "-lpthread"], check=True)
+        code = subprocess.run(["objdump", "-dl", tmp_path / "main"], capture_output=True, text=True).stdout
+        named = re.findall(rf"^/somewhere/net\.{suffix}\.mcir:(\d+)", code, re.M)
+        assert len(set(named)) > 100
+        assert max(map(int, named)) <= len((tmp_path / f"net.{suffix}.mcir").read_text().splitlines())
+
+
+def test_line_tables_are_the_same_again(tmp_path):
+    for folder, jobs in ("a", 1), ("b", 2):
+        (tmp_path / folder).mkdir()
+        assert mcc(DIGITS, "-g", "-fdebug-compilation-dir=.", f"-j{jobs}", "-o", tmp_path / folder / "n.so").returncode == 0
+    assert (tmp_path / "a/n.so").read_bytes() == (tmp_path / "b/n.so").read_bytes()
+    assert (tmp_path / "a/n.so.mcir").read_bytes() == (tmp_path / "b/n.so.mcir").read_bytes()
+
+
+@gdb_only
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_gdb_shows_lines(program, lines_of, tmp_path):
+    main, (net, text) = program[0], lines_of
+    kernel = next(name for name in functions(net) if name.endswith(".layers.1.wide.MatMul_"))
+    keys = tmp_path / "lines"
+    keys.write_text("\n" * 9)
+    said = gdb(main, commands=["break getchar", f"run {net} 1 <{keys}", "delete", f"tbreak '{kernel}'", "continue", *["stepi"] * 30,
+                               "bt", "list", "delete", "continue"], stdin=subprocess.PIPE)
+    assert re.search(rf"^#0 .*{re.escape(kernel)} \(\) at g\.so\.mcir:\d+$", said, re.M), said
+    shown = re.findall(r"^(\d+)\t( .*)$", said, re.M)
+    assert len(shown) >= 10 and all(text[int(n) - 1] == line for n, line in shown), said
+    assert "exited normally" in said and " main (" in said, said
+
+
+@pytest.mark.skipif(not shutil.which("perf"), reason="perf is not installed")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_perf_shows_lines(program, lines_of, tmp_path):
+    """perf script finds the lines that perf annotate prints beside the instructions."""
+    net, text = lines_of
+    done = subprocess.run(["perf", "record", "-q", "-F", "199", "-e", "cpu-clock", "-o", tmp_path / "data", program[0], net, "1"],
+                          input="\n" * 100, capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 and "loaded" not in done.stdout:
+        pytest.skip("perf may not measure here")
+    said = subprocess.run(["perf", "script", "-F", "ip,sym,srcline", "-i", tmp_path / "data"], capture_output=True, text=True, timeout=120).stdout
+    lines = [int(n) for n in re.findall(r"^ +g\.so\.mcir:(\d+)", said, re.M)]
+    assert len(lines) > 10 and any(re.search(" (fma|mul|add|load) ", text[n - 1]) for n in lines), said[:3000]
+
+
 def test_objects_keep_frames_and_names(tmp_path):
     for suffix in ("so", "o"):
         done = mcc(DIGITS, "-o", tmp_path / f"net.{suffix}")
