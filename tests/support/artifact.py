@@ -9,6 +9,8 @@ in numpy, as ml_dtypes has them.
 """
 import ctypes as c
 import itertools
+import pathlib
+import tempfile
 
 import ml_dtypes
 import numpy as np
@@ -213,9 +215,17 @@ def object_of(v):
     return dict(zip((object_of(v.item[i]) for i in range(v.n)), (object_of(v.item[v.n + i]) for i in range(v.n))))
 
 
+def load(path, count=itertools.count()):
+    """The library by a name of its own: dlopen takes a name that it has loaded for the same file, whatever has been written there since."""
+    with tempfile.TemporaryDirectory() as folder:
+        link = pathlib.Path(folder) / f"{next(count)}.so"
+        link.symlink_to(pathlib.Path(path).resolve())
+        return c.CDLL(str(link))
+
+
 class Artifact:
     def __init__(self, path, threads=0, flags=0, event=None, alloc=None, release=None):
-        query = c.CDLL(str(path)).mcc_query
+        query = load(path).mcc_query
         query.restype, query.argtypes = c.POINTER(Api), [c.c_uint32]
         table = query(1)
         if not table:
