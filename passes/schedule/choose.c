@@ -1,7 +1,8 @@
 /* The record of one kernel: its kind, then what the kind's decisions say; and the record in words. */
 #include "passes/schedule/schedule.h"
+#include "passes/schedule/winograd.h"
 
-static enum schedule_kind kind_of(const struct kernel *k)
+enum schedule_kind schedule_kind_of(const struct kernel *k)
 {
     static const enum schedule_kind kinds[] = {
         [KERNEL_MAP] = SCHEDULE_MAP,      [KERNEL_REDUCE] = SCHEDULE_TILED,    [KERNEL_CONTRACT] = SCHEDULE_TILED,
@@ -15,9 +16,23 @@ static enum schedule_kind kind_of(const struct kernel *k)
                                  : kind;
 }
 
+/* What a second result is of, and operands that only one template computes, bind the kernel to its own kind. */
+uint32_t schedule_kinds(const struct site *site)
+{
+    const struct kernel *k = site->k;
+    enum schedule_kind own = schedule_kind_of(k);
+    uint32_t kinds = 1u << own, m = k->form.winograd;
+    bool tiled = own == SCHEDULE_TILED ||
+                 (own == SCHEDULE_WINOGRAD && winograd_weights_from(site->m, k, m) != WEIGHTS_IN_FILE);
+    if (!tiled || k->outs.n != 1)
+        return kinds;
+    kinds |= 1u << SCHEDULE_TILED | 1u << SCHEDULE_MAP;
+    return kinds | (!k->form.staged.i && winograd_serves(site->m, k) ? 1u << SCHEDULE_WINOGRAD : 0);
+}
+
 bool schedule_choose(const struct site *site, struct schedule *out)
 {
-    *out = (struct schedule){.kind = kind_of(site->k)};
+    *out = (struct schedule){.kind = out->kind, .winograd.m = out->winograd.m};
     if (out->kind != SCHEDULE_NONE)
         reduce_choose(site, out);
     switch (out->kind) {

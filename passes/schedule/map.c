@@ -158,6 +158,7 @@ void map_choose(const struct site *site, struct schedule *out)
     split_choose(site, s);
     cuts_choose(site, s);
     map_estimate(site, out);
+    out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }
 
 /* Does a node before number i of the kernel read v? Then its lines are in L1. */
@@ -178,6 +179,10 @@ static int64_t vector_cycles(const struct site *site)
 {
     const struct type *domain = value_type(site->g, site->k->domain);
     int64_t cycles = RATE_MAP_LINE;
+    if (site->k->anchor.i) { /* each point has the loop of a reduction, whose steps read both operands */
+        uint64_t steps = tile_steps(site, graph_node(site->g, site->k->anchor));
+        cycles += (int64_t)(steps < INT32_MAX ? steps : INT32_MAX) * RATE_MAP_LINE;
+    }
     for (uint32_t i = 0; i < site->k->nodes.n; i++) {
         const struct node *n = graph_node(site->g, site->k->nodes.data[i]);
         bool reduces = op_shape(n->op) == SHAPE_REDUCE;

@@ -146,8 +146,14 @@ struct schedule {
     uint64_t flops; /* of the whole kernel, at the least extents */
 };
 
-/* Decides for one kernel, after every value has its storage. False after a diagnostic. */
-bool schedule_choose(const struct site *, struct schedule *);
+/* The kinds that a record of this kernel may be of, as bits 1 << kind, and the one that its storages were made for: contractions and
+ * reductions may be maps whose points each have a loop of their own, and a convolution whose weights lie in panels tiled or, if it is 3 x 3,
+ * Winograd's. */
+uint32_t schedule_kinds(const struct site *);
+enum schedule_kind schedule_kind_of(const struct kernel *);
+/* Decides for one kernel, after every value has its storage, as a kernel of out->kind, one of schedule_kinds (of Winograd: by
+ * out->winograd.m, 0: the best). False after a diagnostic. */
+bool schedule_choose(const struct site *, struct schedule *out);
 /* The estimate anew, after fields have changed. */
 void schedule_estimate(const struct site *, struct schedule *);
 /* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added
@@ -239,7 +245,7 @@ uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_
                       struct turned_load *);
 
 /* What the constants are laid out for. */
-enum weights_from winograd_weights_from(const struct module *, const struct kernel *);
+enum weights_from winograd_weights_from(const struct module *, const struct kernel *, uint32_t m);
 /* Elements of U between points, whose register tiles are at most so wide; and that a kernel which derives it has at hand. */
 static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
 {
@@ -258,7 +264,7 @@ struct winograd_shape {
     expr_id th, tw, tiles; /* tiles of an image's column and row; in all */
     int64_t known_tiles; /* in all; where their number is open: a guess */
 };
-void winograd_shape(const struct site *, struct winograd_shape *);
+void winograd_shape(const struct site *, uint32_t m, struct winograd_shape *);
 
 /* An attention kernel's two contractions. False after a diagnostic. */
 struct attention_shape {
@@ -314,8 +320,9 @@ void tile_estimate(const struct site *, struct tile_schedule *);
 void tile_estimate_index(const struct site *, struct schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? */
 bool tile_fits(const struct site *, const struct tile_schedule *);
-/* Steps of the reduction at one point; guesses where symbolic. */
+/* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
+uint64_t anchor_flops(const struct site *);
 /* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr vectors. */
 int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
 /* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors, parts of a long

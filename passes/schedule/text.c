@@ -7,6 +7,7 @@
  * One table has every field that counts as a decision. A file may leave fields out: they stay what the cost model says.
  */
 #include "passes/schedule/schedule.h"
+#include "passes/schedule/winograd.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -353,6 +354,46 @@ static bool fields_apply(const struct site *site, struct reader *r, const struct
     return true;
 }
 
+/* The names of some kinds. */
+static const char *kinds_words(uint32_t kinds, struct arena *a)
+{
+    const char *words = "";
+    for (uint32_t kind = 0; kind < COUNT_OF(kind_names); kind++)
+        if (kinds >> kind & 1)
+            words = arena_printf(a, "%s%s%s", words, *words ? ", " : "", kind_names[kind]);
+    return words;
+}
+
+/* The record's own winograd.m, which the others follow; as it is where nothing is said of it. */
+static uint32_t told_form(struct reader *r, const struct schedule_told *t, uint32_t form)
+{
+    for (uint32_t k = 0; k < t->fields.n; k++)
+        if (fields[t->fields.data[k].field].at == offsetof(struct schedule, winograd.m)) {
+            form = (uint32_t)t->fields.data[k].value;
+            r->line = t->fields.data[k].line;
+        }
+    return form;
+}
+
+/* The record that the cost model would make of that kind, and of Winograd's by that form. */
+static bool kind_apply(const struct site *site, struct reader *r, const struct schedule_told *t, struct schedule *s)
+{
+    uint32_t own = s->kind == SCHEDULE_WINOGRAD ? s->winograd.m : 0,
+             form = t->kind == SCHEDULE_WINOGRAD ? told_form(r, t, own) : 0;
+    if (t->kind == (int)s->kind && form == own)
+        return true;
+    if (t->kind == SCHEDULE_WINOGRAD && form != own && !winograd_form(form))
+        return wrong(r, "winograd.m is 2, 4 or 6, not", arena_printf(site->m->arena, "%u", form));
+    uint32_t kinds = schedule_kinds(site);
+    if (!(kinds >> t->kind & 1))
+        return wrong(r,
+                     arena_printf(site->m->arena, "the kernel's schedule may be of kind %s, not",
+                                  kinds_words(kinds, site->m->arena)),
+                     kind_names[t->kind]);
+    *s = (struct schedule){.kind = (enum schedule_kind)t->kind, .winograd.m = form};
+    return schedule_choose(site, s);
+}
+
 bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, struct schedule *s)
 {
     struct module *m = site->m;
@@ -362,9 +403,8 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         struct strbuf why;
         if (t->kernel != kernel || strcmp(t->cpu, cpu) != 0)
             continue;
-        if (t->kind != (int)s->kind)
-            return wrong(&r, arena_printf(m->arena, "the kernel's schedule is of kind %s, not", kind_names[s->kind]),
-                         kind_names[t->kind]);
+        if (!kind_apply(site, &r, t, s))
+            return false;
         if (!fields_apply(site, &r, t, false, s))
             return false;
         strbuf_init(&why, m->arena);

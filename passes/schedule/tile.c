@@ -318,7 +318,6 @@ void tile_choose(const struct site *site, struct schedule *out)
         b.n = 1;
     }
     bool contraction = is_contraction(site, n);
-    uint64_t products = tile_steps(site, n);
     const struct step step = step_of(site, n);
     int64_t regs = site->mach->registers, least = INT64_MAX;
     const struct choice *wish = choice_of_kernel(site->m, site->k, CHOOSE_TILE);
@@ -347,11 +346,18 @@ void tile_choose(const struct site *site, struct schedule *out)
         choice_refuse(site->m, wish,
                       arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
                                    site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
+    out->flops = anchor_flops(site);
+    out->tile = c;
+}
+
+uint64_t anchor_flops(const struct site *site)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)extent_least(site->m, t->dims[d]);
-    out->flops = 2 * points * products;
-    out->tile = c;
+    return 2 * points * tile_steps(site, n);
 }
 
 /* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines come from L2

@@ -1,6 +1,7 @@
 /* Is a record possible for this kernel on this CPU?
  *
- *  1. dims, lanes, the form of Winograd and what is staged are those of the kernel: layouts decided them
+ *  0. its kind is one of schedule_kinds, and Winograd's m that of the weights where the file has only those
+ *  1. dims, lanes and what is staged are those of the kernel: layouts decided them
  *  2. every number of points, vectors, tiles is at least 1, and within the extent where that is known
  *  3. a register tile and what it is multiplied with fit the registers
  *  4. a dim of open extent has one vector
@@ -109,8 +110,8 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
 static void winograd(const struct check *c, const struct winograd_schedule *was, const struct winograd_schedule *s)
 {
     struct winograd_shape w;
-    winograd_shape(c->site, &w);
-    say(c, s->m == was->m && s->lanes == was->lanes, "winograd.m and lanes follow from the layout");
+    winograd_shape(c->site, s->m, &w);
+    say(c, s->lanes == was->lanes, "lanes follow from the CPU");
     say(c,
         s->mr >= 1 && s->nr >= 1 && s->mr <= 64 && s->nr <= 64 &&
             s->mr * s->nr + s->nr + 1 <= (int64_t)c->site->mach->registers,
@@ -256,23 +257,25 @@ static void halo(const struct check *c, uint32_t lanes)
 bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf *why)
 {
     struct check c = {site, why};
-    struct schedule was;
-    if (!schedule_choose(site, &was))
+    struct schedule was = {.kind = s->kind, .winograd.m = s->winograd.m};
+    say(&c, schedule_kinds(site) >> s->kind & 1, "the kernel cannot be of that kind");
+    say(&c, s->kind != SCHEDULE_WINOGRAD || winograd_form(s->winograd.m), "winograd.m is 2, 4 or 6");
+    say(&c,
+        s->kind != SCHEDULE_WINOGRAD || s->winograd.m == site->k->form.winograd ||
+            winograd_weights_from(site->m, site->k, site->k->form.winograd) != WEIGHTS_IN_FILE,
+        "the file has the weights of another winograd.m");
+    if (why->n || !schedule_choose(site, &was))
         return false;
-    say(&c, was.kind == s->kind, "the kind follows from the kernel");
-    if (was.kind == s->kind)
-        reductions(&c, &was, s);
-    if (was.kind == s->kind && s->kind == SCHEDULE_TILED)
-        tiled(&c, &was.tile, &s->tile);
-    else if (was.kind == s->kind && s->kind == SCHEDULE_WINOGRAD)
-        winograd(&c, &was.winograd, &s->winograd);
-    else if (was.kind == s->kind && s->kind == SCHEDULE_ATTENTION)
-        attention(&c, &was.attention, &s->attention);
-    else if (was.kind == s->kind && s->kind == SCHEDULE_MAP)
-        map(&c, &s->map);
-    else if (was.kind == s->kind && (s->kind == SCHEDULE_SCAN || s->kind == SCHEDULE_SCATTER))
-        lines(&c, &s->lines);
-    else if (was.kind == s->kind && s->kind == SCHEDULE_HALO)
-        halo(&c, s->halo_lanes);
+    reductions(&c, &was, s);
+    switch (s->kind) {
+    case SCHEDULE_TILED: tiled(&c, &was.tile, &s->tile); break;
+    case SCHEDULE_WINOGRAD: winograd(&c, &was.winograd, &s->winograd); break;
+    case SCHEDULE_ATTENTION: attention(&c, &was.attention, &s->attention); break;
+    case SCHEDULE_MAP: map(&c, &s->map); break;
+    case SCHEDULE_SCAN:
+    case SCHEDULE_SCATTER: lines(&c, &s->lines); break;
+    case SCHEDULE_HALO: halo(&c, s->halo_lanes); break;
+    default: break;
+    }
     return !why->n;
 }

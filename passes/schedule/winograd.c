@@ -98,6 +98,20 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     return products * share + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
 }
 
+/* The m whose cost is the least, and less than `best`; always: the largest. */
+static uint32_t cheapest(const struct conv_shape *s, uint32_t most, double best, bool always)
+{
+    uint32_t form = 0;
+    for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
+        double cost = form_cost(s, &transform_costs[j]);
+        if (transform_costs[j].m > most || (cost >= best && !always))
+            continue;
+        best = cost;
+        form = transform_costs[j].m;
+    }
+    return form;
+}
+
 uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
 {
     struct conv_shape s;
@@ -108,16 +122,21 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
         return told->n[0];
     if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
         return 0;
-    double best = direct_cost(&s);
-    uint32_t form = 0;
-    for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
-        double cost = form_cost(&s, &transform_costs[j]);
-        if (transform_costs[j].m > m->winograd || (cost >= best && !m->always))
-            continue;
-        best = cost;
-        form = transform_costs[j].m;
-    }
-    return form;
+    return cheapest(&s, m->winograd, direct_cost(&s), m->always);
+}
+
+bool winograd_serves(const struct module *m, const struct kernel *k)
+{
+    struct conv_shape s;
+    value_id stored;
+    int64_t stride[4];
+    return is_candidate(m, k, &s) && winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &stored, stride);
+}
+
+uint32_t winograd_best(const struct module *m, const struct kernel *k)
+{
+    struct conv_shape s;
+    return is_candidate(m, k, &s) ? cheapest(&s, UINT32_MAX, INFINITY, false) : 0;
 }
 
 bool choose_winograd(struct module *m)

@@ -37,6 +37,9 @@ const struct winograd_form *winograd_form(uint32_t m);
 
 /* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
 uint32_t winograd_wanted(const struct module *, const struct kernel *);
+/* After constants have their storage: may the kernel's convolution be computed so where nobody planned it, and by which m best? */
+bool winograd_serves(const struct module *, const struct kernel *);
+uint32_t winograd_best(const struct module *, const struct kernel *);
 /* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.form.winograd), before
  * halos are planned: the operand has to reach as far as whole tiles do. */
 /* ---- winograd_weights.c ---- */

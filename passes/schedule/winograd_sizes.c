@@ -59,9 +59,9 @@ uint32_t winograd_lanes(const struct machine *m)
     return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
 }
 
-enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k)
+enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k, uint32_t form)
 {
-    return !k->form.prepared                               ? WEIGHTS_BY_KERNEL
+    return !k->form.prepared || k->form.winograd != form   ? WEIGHTS_BY_KERNEL
            : m->prepared.data[k->form.prepared - 1].stored ? WEIGHTS_IN_FILE
                                                            : WEIGHTS_BY_OPEN;
 }
@@ -71,12 +71,12 @@ int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
     return points * winograd_u_stride(s) * (s->resident ? even_split(s->group, s->nr).tiles : 1);
 }
 
-void winograd_shape(const struct site *site, struct winograd_shape *w)
+void winograd_shape(const struct site *site, uint32_t form, struct winograd_shape *w)
 {
     struct exprs *x = site->x;
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
-    *w = (struct winograd_shape){.form = winograd_form(site->k->form.winograd), .lanes = winograd_lanes(site->mach)};
+    *w = (struct winograd_shape){.form = winograd_form(form), .lanes = winograd_lanes(site->mach)};
     expr_id m = ex_const(x, w->form->m);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
@@ -266,7 +266,7 @@ void winograd_estimate(const struct site *site, struct schedule *out)
 {
     const struct winograd_schedule *s = &out->winograd;
     struct winograd_shape shape, *w = &shape;
-    winograd_shape(site, &shape);
+    winograd_shape(site, s->m, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
     int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle;
     out->ns = RATE_BLOCK_INDEX_NS +
@@ -278,7 +278,10 @@ void winograd_estimate(const struct site *site, struct schedule *out)
 void winograd_sizes(const struct site *site, struct schedule *out)
 {
     struct winograd_shape shape;
-    winograd_shape(site, &shape);
+    uint32_t m = out->winograd.m          ? out->winograd.m
+                 : site->k->form.winograd ? site->k->form.winograd
+                                          : winograd_best(site->m, site->k);
+    winograd_shape(site, m, &shape);
     struct sizing s = {.site = site,
                        .lanes = shape.lanes,
                        .ic = shape.ic,
@@ -289,7 +292,7 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .s = &out->winograd},
                   *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    uint32_t source = winograd_weights_from(site->m, site->k);
+    uint32_t source = winograd_weights_from(site->m, site->k, m);
     w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) &&
                   near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
     out->winograd = (struct winograd_schedule){.m = shape.form->m,

@@ -188,6 +188,50 @@ def test_each_kind(tmp_path, kind, cpu):
     assert taken
 
 
+def head_of(model, node, *flags):
+    return re.search(rf'^(schedule k\d+ "{node}" \S+): \w+$', records(model, *flags), re.M)[1]
+
+
+@pytest.mark.parametrize("node, kind", [("wino", "tiled"), ("wino", "map"), ("strided", "map"), ("depth", "map"), ("mean", "map"), ("down", "map"),
+                                        *(("wino", f"winograd\n  winograd.m {m}") for m in (2, 4, 6))])
+def test_another_kind(model, tmp_path, node, kind):
+    """A kernel may be computed in another way: its own fields then are what the cost model says of that, and read back."""
+    told = tmp_path / "told.txt"
+    told.write_text(f"{head_of(model, node)}: {kind}\n")
+    got = records(model, f"--schedules={told}")
+    assert f"{head_of(model, node)}: {kind.split()[0]}\n" in got and all(l.strip() in re.sub(" +", " ", got) for l in kind.split("\n")[1:])
+    assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
+    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
+    assert done.returncode == 0, done.stderr
+    assert np.allclose(result(tmp_path / "got.so"), result(tmp_path / "want.so"), rtol=1e-4, atol=1e-6)
+    assert (tmp_path / "got.so").read_bytes() != (tmp_path / "want.so").read_bytes() or "winograd" in kind
+    told.write_text(got)
+    assert records(model, f"--schedules={told}") == got
+
+
+def test_winograd_where_nobody_planned_it(model, tmp_path):
+    """Neither the halo nor anything else is made for whole tiles."""
+    told, off = tmp_path / "told.txt", "--choose=wino:winograd=off"
+    head = head_of(model, "wino", off)
+    assert f"{head}: tiled\n" in records(model, off)
+    assert mcc(model, CPU, off, "-o", tmp_path / "want.so").returncode == 0
+    for field in ("", "  winograd.m 2\n", "  winograd.m 6\n", "  winograd.m 4\n  chunk 8\n  tile.tiles 4\n  tile.vectors 2\n"):
+        told.write_text(f"{head}: winograd\n{field}")
+        assert mcc(model, CPU, off, f"--schedules={told}", "-o", tmp_path / "got.so").returncode == 0
+        assert np.allclose(result(tmp_path / "got.so"), result(tmp_path / "want.so"), rtol=1e-4, atol=1e-5)
+
+
+def test_weights_in_the_file_bind_the_kind(model, tmp_path):
+    """The file has U of one form and nothing else."""
+    told, store = tmp_path / "told.txt", "--winograd-weights=store"
+    head, form = head_of(model, "wino", store), int(re.search(r"winograd.m +(\d)", records(model, store))[1])
+    for kind, why in (("tiled", "may be of kind winograd, not 'tiled'"),
+                      (f"winograd\n  winograd.m {6 - form or 2}", "the file has the weights of another winograd.m")):
+        told.write_text(f"{head}: {kind}\n")
+        done = mcc(model, CPU, store, f"--schedules={told}", "-o", tmp_path / "no.so")
+        assert done.returncode == 2 and re.search(rf"told\.txt:\d+: .*{why}", done.stderr), done.stderr
+
+
 def test_weights(model, tmp_path):
     """A kernel may derive the weights that open derives too; what the constants are not laid out for is refused."""
     told, outputs = tmp_path / "told.txt", []
@@ -239,12 +283,16 @@ def test_squares(tmp_path):
     ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
     ("schedule k0 \"nosuch\" x86-64-v3: tiled\n", "computes \"[^\"]*\" here, not"),
     ("HEAD: nosuch\n", "no kind of schedule: ' nosuch'"),
-    ("HEAD: scatter\n", "the kernel's schedule is of kind"),
+    ("HEAD: scatter\n", "the kernel's schedule may be of kind map, tiled, not 'scatter'"),
     ("HEAD: tiled\n  nosuch 1\n", "a schedule of kind tiled has no field 'nosuch'"),
     ("HEAD: tiled\n  tile.columns many\n", "tile.columns takes a number, not 'many'"),
     ("HEAD: tiled\n  tile.flat 2\n", "tile.flat takes a number, not '2'"),
     ("HEAD: tiled\n  tile.columns 28\n  tile.vectors 8\n", "the tile"),
     ("HEAD: tiled\n  lanes 3\n", "follow from the layout"),
+    ("WINO: winograd\n  winograd.m 3\n", r"told\.txt:2: winograd.m is 2, 4 or 6, not '3'"),
+    ("WINO: attention\n", "may be of kind map, tiled, winograd, not 'attention'"),
+    ("HEAD: winograd\n", "may be of kind map, tiled, not 'winograd'"),
+    ("MAP: tiled\n", "may be of kind map, not 'tiled'"),
     ("WINO: winograd\n  resident 1\n  prefetch.taps 3\n", "prefetch.taps is 0 to 9, and 0 where U"),
     ("HEAD: tiled\n  estimate -1\n", "the estimate is negative"),
     ("HEAD: tiled\n  reduce.0.sums 3\n", "reduce.sums are 1, 2, 4 or 8"),

@@ -15,7 +15,7 @@ static void wino_init(struct wino *w, struct em *em)
 {
     const struct winograd_schedule *s = &em->schedule->winograd;
     struct winograd_shape shape;
-    winograd_shape(&em->site, &shape);
+    winograd_shape(&em->site, s->m, &shape);
     *w = (struct wino){.em = em,
                        .s = s,
                        .n = graph_node(em->g, em->k->anchor),
