@@ -33,10 +33,11 @@ OTHERS = [
     ("SimplifiedLayerNormalization", (2, 2), (1, 2), [("A", FLOATS, ""), ("B", FLOATS, "")], "axis:i epsilon:f stash_type:i"),
 ]
 # ONNX Runtime's contributed operators that mcc has rules for; their schemas are asked of the onnxruntime package.
-CONTRIB = """BiasGelu BiasSoftmax DequantizeLinear DynamicQuantizeMatMul FastGelu FusedConv FusedGemm FusedMatMul GatherND Gelu
-MatMulInteger16 MatMulIntegerToFloat NhwcFusedConv NhwcMaxPool Pad QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv
+CONTRIB = """Attention BiasGelu BiasSoftmax DecoderMaskedMultiHeadAttention DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
+EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized GatherND Gelu GroupQueryAttention MatMulInteger16
+MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcFusedConv NhwcMaxPool Pad QAttention QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv
 QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear
-QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
+QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
 
 
 def type_bit(name):

@@ -3,13 +3,12 @@
  * Query heads that share a key head are folded into rows of one product, so keys and values are never repeated.
  * Softcap comes before the mask (ONNX 1.22). f16 computes in f32 and rounds once per result.
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/nn/attention.h"
 
 #include <math.h>
 #include <string.h>
 
-/* (B, L, H * d) -> (B, H, L, d); rank 4 stays as it is. */
-static value_id heads_split(struct rule *r, value_id x, int64_t heads)
+value_id heads_split(struct rule *r, value_id x, int64_t heads)
 {
     struct builder *b = r->b;
     int32_t rank;
@@ -24,8 +23,7 @@ static value_id heads_split(struct rule *r, value_id x, int64_t heads)
     return b_transpose(b, b_reshape(b, x, apart, 4), perm);
 }
 
-/* (B, H, L, d) -> (B, L, H * d). */
-static value_id heads_join(struct builder *b, value_id x)
+value_id heads_join(struct builder *b, value_id x)
 {
     static const int64_t perm[] = {0, 2, 1, 3};
     int32_t rank;
@@ -36,8 +34,7 @@ static value_id heads_join(struct builder *b, value_id x)
     return b_reshape(b, b_transpose(b, x, perm), out, 3);
 }
 
-/* a (B, Hq, L, d) times c (B, Hkv, d, S) or its transpose, Hq a multiple of Hkv; (B, Hq, L, S). */
-static value_id grouped_product(struct rule *r, value_id a, value_id c, bool transpose)
+value_id grouped_product(struct rule *r, value_id a, value_id c, bool transpose)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
@@ -61,8 +58,7 @@ static value_id grouped_product(struct rule *r, value_id a, value_id c, bool tra
     return b_reshape(b, y, out, 4);
 }
 
-/* Times the attribute scale, by default 1 / sqrt(head size). */
-static value_id scaled(struct rule *r, value_id scores, expr_id size)
+value_id scores_scaled(struct rule *r, value_id scores, expr_id size)
 {
     struct builder *b = r->b;
     int64_t n;
@@ -124,7 +120,7 @@ static value_id length_bias(struct builder *b, const struct attention *a, value_
     return b_select(b, inside, b_scalar_f64(b, a->wide, 0), b_scalar_f64(b, a->wide, -INFINITY));
 }
 
-static value_id softcap(struct builder *b, value_id x, double cap)
+value_id scores_capped(struct builder *b, value_id x, double cap)
 {
     return cap > 0 ? b_binary_f64(b, OP_MUL, b_unary(b, OP_TANH, b_binary_f64(b, OP_DIV, x, cap)), cap) : x;
 }
@@ -192,7 +188,7 @@ bool rule_attention(struct rule *r)
         return false;
     enum elem narrow = v_elem(b, rule_in(r, 0));
     value_id scores = grouped_product(r, a.q, a.k, true), bias, shown;
-    scores = softcap(b, scaled(r, scores, b_dim(b, a.q, 3)), rule_float(r, "softcap", 0));
+    scores = scores_capped(b, scores_scaled(r, scores, b_dim(b, a.q, 3)), rule_float(r, "softcap", 0));
     shown = scores;
     bias = attention_bias(r, &a);
     if (bias.i)
@@ -234,7 +230,7 @@ bool rule_flex_attention(struct rule *r)
     enum elem narrow = v_elem(b, q), wide = v_elem(b, v_widen(b, q));
     enum elem precision = rule_elem_attr(r, "softmax_precision", wide);
     value_id scores = grouped_product(r, v_widen(b, q), v_widen(b, k), true);
-    scores = scaled(r, scores, b_dim(b, q, 3));
+    scores = scores_scaled(r, scores, b_dim(b, q, 3));
     scores = modified(r, "score_mod", b_convert(b, b_convert(b, scores, narrow), precision));
     value_id p = modified(r, "prob_mod", scores.i ? v_softmax(b, scores, last, 1, false) : scores);
     value_id y = grouped_product(r, v_widen(b, p), b_convert(b, v, v_elem(b, v_widen(b, p))), false);
@@ -269,25 +265,19 @@ static value_id rotary_half(struct builder *b, value_id x, int first, bool inter
     return b_slice(b, x, starts, sizes, steps);
 }
 
-bool rule_rotary_embedding(struct rule *r)
+value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned)
 {
-    struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    value_id in = rule_in(r, 0), x = v_widen(b, heads_split(r, in, rule_int(r, "num_heads", 0)));
-    bool interleaved = rule_int(r, "interleaved", 0) != 0;
-    value_id cos_cache = rotary_cache(r, 1), sin_cache = rotary_cache(r, 2);
-    if (!x.i || !cos_cache.i || !sin_cache.i)
-        return false;
-    expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0);
-    int64_t partial = rule_int(r, "rotary_embedding_dim", 0);
-    expr_id turned = partial ? ex_const(ex, partial) : size, half = ex_div(ex, turned, ex_const(ex, 2));
+    int32_t rank;
+    if (!x.i || !cosines.i || !sines.i)
+        return (value_id){0};
+    expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0), half = ex_div(ex, turned, ex_const(ex, 2));
     value_id head = b_slice_axis(b, x, 3, zero, turned), tail = b_slice_axis(b, x, 3, turned, ex_sub(ex, size, turned));
     value_id x1 = rotary_half(b, head, 0, interleaved, half), x2 = rotary_half(b, head, 1, interleaved, half);
-    value_id real = b_binary(b, OP_SUB, b_binary(b, OP_MUL, cos_cache, x1), b_binary(b, OP_MUL, sin_cache, x2));
-    value_id imag = b_binary(b, OP_ADD, b_binary(b, OP_MUL, sin_cache, x1), b_binary(b, OP_MUL, cos_cache, x2));
+    value_id real = b_binary(b, OP_SUB, b_binary(b, OP_MUL, cosines, x1), b_binary(b, OP_MUL, sines, x2));
+    value_id imag = b_binary(b, OP_ADD, b_binary(b, OP_MUL, sines, x1), b_binary(b, OP_MUL, cosines, x2));
     value_id parts[2] = {real, imag}, y;
     if (interleaved) {
-        int32_t rank;
         parts[0] = b_unsqueeze(b, real, 4);
         parts[1] = b_unsqueeze(b, imag, 4);
         y = b_reshape(b, b_concat(b, parts, 2, 4), b_dims(b, head, &rank), 4);
@@ -295,8 +285,19 @@ bool rule_rotary_embedding(struct rule *r)
         y = b_concat(b, parts, 2, 3);
     }
     value_id whole[2] = {y, tail};
-    if (!ex_is(ex, ex_sub(ex, size, turned), 0))
-        y = b_concat(b, whole, 2, 3);
+    return ex_is(ex, ex_sub(ex, size, turned), 0) ? y : b_concat(b, whole, 2, 3);
+}
+
+bool rule_rotary_embedding(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, heads_split(r, in, rule_int(r, "num_heads", 0)));
+    value_id cos_cache = rotary_cache(r, 1), sin_cache = rotary_cache(r, 2);
+    if (!x.i || !cos_cache.i || !sin_cache.i)
+        return false;
+    int64_t partial = rule_int(r, "rotary_embedding_dim", 0);
+    expr_id turned = partial ? ex_const(b_exprs(b), partial) : b_dim(b, x, 3);
+    value_id y = heads_turned(b, x, cos_cache, sin_cache, rule_int(r, "interleaved", 0) != 0, turned);
     if (v_rank(b, in) == 3)
         y = heads_join(b, y);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));

@@ -46,6 +46,11 @@ bool rule_matmul_dequantized(struct rule *, value_id *y);
 value_id rule_gemm_wide(struct rule *, enum elem *e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
 void v_quantize_dynamic(struct builder *, value_id x, value_id out[3]);
+/* Each element of s repeated `block` times along axis, cut to `size` there: what scales of blocks are for single elements. The rank
+ * of s is below RANK_MAX. */
+value_id v_blocks_spread(struct builder *, value_id s, int32_t axis, int64_t block, expr_id size);
+/* Bytes along the last axis as the unsigned numbers of `bits` bits in them, the lowest first; `count` of each line. */
+value_id v_unpacked(struct builder *, value_id bytes, int64_t bits, expr_id count);
 /* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);

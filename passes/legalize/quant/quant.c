@@ -26,6 +26,23 @@ static value_id convert_saturating(struct builder *b, value_id x, enum elem e, b
     return x.i ? b_op(b, OP_CONVERT, &x, 1, attrs, 2) : x;
 }
 
+value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t block, expr_id size)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id wide[RANK_MAX + 1], merged[RANK_MAX];
+    int32_t rank;
+    const expr_id *dims = b_dims(b, s, &rank);
+    if (!dims)
+        return (value_id){0};
+    for (int32_t i = 0; i < rank; i++) { /* repeated `block` times, then cut to the size */
+        wide[i + (i > axis)] = dims[i];
+        merged[i] = i == axis ? ex_mulc(ex, dims[i], block) : dims[i];
+    }
+    wide[axis + 1] = ex_const(ex, block);
+    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, rank + 1), merged, rank);
+    return b_slice_axis(b, y, axis, ex_const(ex, 0), size);
+}
+
 /* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it broadcasts against x. */
 static value_id spread(struct rule *r, value_id s, value_id x)
 {
@@ -49,17 +66,7 @@ static value_id spread(struct rule *r, value_id s, value_id x)
         return v_along(b, s, axis, rank);
     if (rank_s != rank || block < 1 || rank >= RANK_MAX)
         return rule_bad(r, "scale of rank %d for rank %d", (int)rank_s, (int)rank), (value_id){0};
-    expr_id wide[RANK_MAX], merged[RANK_MAX], starts[RANK_MAX];
-    int64_t ones[RANK_MAX];
-    for (int32_t i = 0; i < rank; i++) { /* repeat each scale block times, then cut to the size */
-        wide[i + (i > axis)] = sd[i];
-        merged[i] = i == axis ? ex_mulc(ex, sd[i], block) : sd[i];
-        starts[i] = ex_const(ex, 0);
-        ones[i] = 1;
-    }
-    wide[axis + 1] = ex_const(ex, block);
-    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, rank + 1), merged, rank);
-    return b_slice(b, y, starts, dims, ones);
+    return v_blocks_spread(b, s, axis, block, dims[axis]);
 }
 
 /* Is v one number, the same in every run? */

@@ -1,0 +1,21 @@
+/* What the forms of attention share: heads, products of grouped heads, rotary embeddings. */
+#ifndef MCC_PASSES_LEGALIZE_ATTENTION_H
+#define MCC_PASSES_LEGALIZE_ATTENTION_H
+
+#include "passes/legalize/legalize.h"
+
+/* (B, L, H * d) -> (B, H, L, d); rank 4 stays as it is. */
+value_id heads_split(struct rule *, value_id x, int64_t heads);
+/* (B, H, L, d) -> (B, L, H * d). */
+value_id heads_join(struct builder *, value_id x);
+/* a (B, Hq, L, d) times c (B, Hkv, d, S) or its transpose, Hq a multiple of Hkv; (B, Hq, L, S). */
+value_id grouped_product(struct rule *, value_id a, value_id c, bool transpose);
+/* Times the attribute scale, by default 1 / sqrt(head size). */
+value_id scores_scaled(struct rule *, value_id scores, expr_id size);
+/* cap * tanh(x / cap); x where the cap is 0. */
+value_id scores_capped(struct builder *, value_id x, double cap);
+/* The first `turned` elements of each head of x (B, H, L, d) turned by cosines and sines (B or 1, 1, L, turned / 2): pairs are
+ * neighbours where interleaved, else elements of the two halves. */
+value_id heads_turned(struct builder *, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned);
+
+#endif

@@ -1,0 +1,331 @@
+/* com.microsoft GroupQueryAttention: what onnxruntime-genai's models attend by.
+ *
+ * Sequence b of the batch has seqlens_k[b] + 1 tokens with the new ones. Those stand behind its earlier ones, or at the cache's
+ * beginning where the run is a prompt: as many new tokens as there are in all. Present is past with the new rows in their places,
+ * as long as the longer of past and total_sequence_length; rows that no token has are as in past, or 0. Query i sees the keys up to
+ * its own place, of a local window the last ones. Softcap comes before the bias. A quantized cache holds x / scale rounded, by bytes or
+ * by nibbles with 8 added; the new rows, too, are attended to as the cache has them.
+ */
+#include "passes/legalize/nn/attention.h"
+#include "passes/legalize/nn/window.h"
+
+#include <math.h>
+
+enum {
+    IN_QUERY,
+    IN_KEY,
+    IN_VALUE,
+    IN_PAST_KEY,
+    IN_PAST_VALUE,
+    IN_LENGTHS,
+    IN_TOTAL,
+    IN_COS,
+    IN_SIN,
+    IN_POSITIONS,
+    IN_BIAS,
+    IN_SINK,
+    IN_KEY_SCALE,
+    IN_VALUE_SCALE,
+    IN_QUERY_NORM,
+    IN_KEY_NORM
+};
+
+struct grouped {
+    value_id q, k, v; /* (B, heads, L, d), as the file has them */
+    value_id before; /* i64 [B]: tokens of the cache before the new ones */
+    value_id lengths; /* i64 [B]: all tokens */
+    expr_id rows, total, size; /* new tokens, total_sequence_length, head size */
+    int64_t hq, hkv;
+};
+
+/* One of the three parts of a packed query, or an operand of its own, by heads. */
+static value_id part_of(struct rule *r, const struct grouped *a, uint32_t i)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int64_t heads[3] = {a->hq, a->hkv, a->hkv}, first = 0;
+    if (rule_has(r, IN_KEY))
+        return heads_split(r, rule_in(r, i), heads[i]);
+    for (uint32_t k = 0; k < i; k++)
+        first += heads[k];
+    value_id cut = b_slice_axis(b, rule_in(r, 0), 2, ex_mulc(ex, a->size, first), ex_mulc(ex, a->size, heads[i]));
+    return heads_split(r, cut, heads[i]);
+}
+
+/* x / sqrt(mean(x^2) + epsilon) * weight over each head. */
+static value_id head_normed(struct rule *r, value_id x, uint32_t weight)
+{
+    struct builder *b = r->b;
+    static const int64_t last[] = {3};
+    if (!rule_has(r, weight))
+        return x;
+    enum elem e = v_elem(b, x);
+    x = v_widen(b, x);
+    value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), last, 1, true);
+    value_id root = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, rule_float(r, "qk_norm_epsilon", 1e-6)));
+    value_id y = b_binary(b, OP_MUL, b_binary(b, OP_DIV, x, root), v_channels(b, v_widen(b, rule_in(r, weight)), x, 3));
+    return b_convert(b, y, e);
+}
+
+/* Places of the new tokens, i64 (B, L): position_ids, of which a prompt reads the first one only, or behind the earlier ones. */
+static value_id places(struct rule *r, const struct grouped *a)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    expr_id dims[2] = {b_dim(b, a->q, 0), a->rows}, none[2] = {ex_const(ex, 0), ex_const(ex, 0)},
+            one[2] = {ex_const(ex, 1), ex_const(ex, 1)};
+    static const int64_t steps[] = {1, 1};
+    value_id count = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_along(b, a->before, 0, 2));
+    if (!rule_has(r, IN_POSITIONS))
+        return count;
+    value_id given = b_broadcast(b, rule_in(r, IN_POSITIONS), dims, 2);
+    value_id first = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), b_slice(b, given, none, one, steps));
+    expr_id prompt = ex_eq(ex, a->rows, a->total);
+    return b_select(b, v_expr(b, ELEM_BOOL, prompt), first, given);
+}
+
+static bool rotate(struct rule *r, struct grouped *a)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id at = places(r, a), cache[2], *heads[2] = {&a->q, &a->k};
+    bool interleaved = rule_int(r, "rotary_interleaved", 0) != 0;
+    if (!rule_has(r, IN_COS) || !rule_has(r, IN_SIN))
+        return rule_bad(r, "do_rotary without cos_cache and sin_cache");
+    for (uint32_t i = 0; i < 2; i++)
+        cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, IN_COS + i), at, 0), 1));
+    if (!cache[0].i || !cache[1].i)
+        return false;
+    expr_id turned = ex_mulc(ex, b_dim(b, cache[0], 3), 2);
+    for (uint32_t i = 0; i < 2; i++)
+        *heads[i] = b_convert(b, heads_turned(b, v_widen(b, *heads[i]), cache[0], cache[1], interleaved, turned),
+                              v_elem(b, *heads[i]));
+    return a->q.i && a->k.i;
+}
+
+/* ---- quantized caches --------------------------------------------------------------------------------------------------- */
+
+/* The scale of past i, for (B, Hkv, L, d): one number, or one for each channel; {0}: the cache holds what it is given. */
+static value_id cache_scale(struct rule *r, const struct grouped *a, uint32_t i)
+{
+    struct builder *b = r->b;
+    const char *kind = i == IN_PAST_KEY ? "k_quant_type" : "v_quant_type";
+    uint32_t operand = i == IN_PAST_KEY ? IN_KEY_SCALE : IN_VALUE_SCALE;
+    if (rule_str_is(r, kind, "NONE", "NONE"))
+        return (value_id){0};
+    if (rule_str_is(r, kind, "NONE", "PER_TENSOR"))
+        return v_scalar(b, rule_in(r, operand));
+    expr_id dims[4] = {ex_const(b_exprs(b), 1), ex_const(b_exprs(b), a->hkv), ex_const(b_exprs(b), 1), a->size};
+    return b_reshape(b, rule_in(r, operand), dims, 4);
+}
+
+/* Every second element of the last axis, from `first` on. */
+static value_id every_second(struct builder *b, value_id x, int64_t first, expr_id n)
+{
+    static const int64_t steps[] = {1, 1, 1, 2};
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    if (!d)
+        return (value_id){0};
+    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
+            sizes[4] = {d[0], d[1], d[2], n};
+    return b_slice(b, x, starts, sizes, steps);
+}
+
+/* New rows as the cache holds them, of element type e. */
+static value_id packed(struct builder *b, const struct grouped *a, value_id x, value_id scale, enum elem e)
+{
+    if (!scale.i)
+        return x;
+    x = b_binary(b, OP_DIV, v_widen(b, x), scale);
+    if (e == ELEM_F8E4M3FN)
+        return b_convert(b, x, e);
+    x = b_unary(b, OP_ROUND, x);
+    if (e == ELEM_I8)
+        return b_convert(b, x, e);
+    expr_id half = ex_div(b_exprs(b), a->size, ex_const(b_exprs(b), 2));
+    x = b_convert(b, b_binary_f64(b, OP_ADD, b_clamp(b, x, -8, 7), 8), ELEM_U8);
+    value_id high = b_binary_f64(b, OP_MUL, every_second(b, x, 1, half), 16);
+    return b_binary(b, OP_OR, every_second(b, x, 0, half), high);
+}
+
+static value_id unpacked(struct builder *b, const struct grouped *a, value_id x, value_id scale)
+{
+    enum elem e = v_elem(b, x);
+    if (!scale.i || !x.i)
+        return v_widen(b, x);
+    if (e == ELEM_U8)
+        x = b_binary_f64(b, OP_SUB, b_convert(b, v_unpacked(b, x, 4, a->size), ELEM_F32), 8);
+    return b_binary(b, OP_MUL, b_convert(b, x, ELEM_F32), scale);
+}
+
+/* Do the element type of the caches and what the node says of them go together? */
+static bool cache_served(struct rule *r)
+{
+    static const char *const kinds[] = {"k_quant_type", "v_quant_type"};
+    int64_t bits = rule_int(r, "kv_cache_bit_width", 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        enum elem e = v_elem(r->b, rule_in(r, IN_PAST_KEY + i));
+        bool none = rule_str_is(r, kinds[i], "NONE", "NONE");
+        if (!none && !rule_str_is(r, kinds[i], "NONE", "PER_TENSOR") &&
+            !rule_str_is(r, kinds[i], "NONE", "PER_CHANNEL"))
+            return rule_bad(r, "%s \"%.40s\"", kinds[i], rule_str(r, kinds[i], ""));
+        if (!none && (!rule_has(r, IN_PAST_KEY) || !rule_has(r, IN_KEY_SCALE + i)))
+            return rule_refuse(r, "a quantized cache without past or without scales");
+        if (none ? e != v_elem(r->b, rule_in(r, 0)) && e != ELEM_NONE
+                 : e != ELEM_F8E4M3FN && !(e == ELEM_I8 && (bits == 8 || bits == 0)) && !(e == ELEM_U8 && bits == 4))
+            return rule_refuse(r, "a cache of %s, %s, %lld bits", elem_name(e), none ? "not quantized" : "quantized",
+                               (long long)bits);
+    }
+    return true;
+}
+
+/* ---- the cache --------------------------------------------------------------------------------------------------------- */
+
+/* Past (operand i) with the new rows in their places: (B, Hkv, max(past, total), d). */
+static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id past = rule_in(r, i),
+             rows = packed(b, a, i == IN_PAST_KEY ? a->k : a->v, cache_scale(r, a, i), v_elem(b, past));
+    int32_t rank, rank_past;
+    const expr_id *dims = b_dims(b, rows, &rank), *have = b_dims(b, past, &rank_past);
+    if (!dims || !have || rank_past != 4)
+        return have ? rule_bad(r, "past of rank %d", (int)rank_past), (value_id){0} : (value_id){0};
+    expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero};
+    for (int32_t d = 0; d < 4; d++)
+        if (d != 2)
+            b_assert(b, ex_eq(ex, have[d], dims[d]), EVAL_SHAPE,
+                     "past is not of the batch, heads and head size of what is new");
+    hi[2] = ex_max(ex, ex_sub(ex, a->total, have[2]), zero);
+    expr_id room = ex_max(ex, a->total, have[2]), whole[4] = {dims[0], dims[1], room, dims[3]};
+    past = b_pad(b, past, (value_id){0}, lo, hi, "constant");
+    past = b_broadcast(b, past, whole, 4);
+    value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 4, 2), v_along(b, a->before, 0, 4));
+    value_id in[3] = {past, at, rows};
+    struct attr attrs[] = {attr_int("axis", 2), attr_str("monoid", "set")};
+    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+}
+
+/* May query i of sequence b see key j: bool (B, 1, L, total). */
+static value_id sight(struct rule *r, const struct grouped *a)
+{
+    struct builder *b = r->b;
+    int64_t window = rule_int(r, "local_window_size", -1);
+    expr_id dims[2] = {a->rows, a->total};
+    value_id key = v_iota(b, ELEM_I64, dims, 2, 1), row = v_iota(b, ELEM_I64, dims, 2, 0);
+    if (!rule_int(r, "causal", 1))
+        return b_binary(b, OP_LT, key, v_along(b, a->lengths, 0, 4));
+    row = b_binary(b, OP_ADD, row, v_along(b, a->before, 0, 4));
+    value_id seen = b_binary(b, OP_LE, key, row);
+    if (window > 0)
+        seen = b_binary(b, OP_AND, seen, b_binary(b, OP_LT, b_binary_f64(b, OP_SUB, row, (double)window), key));
+    return seen;
+}
+
+/* Softmax of a row with one score more that no value has: sink, 0 or (H), of each head. */
+static value_id softmax_with_sink(struct builder *b, value_id scores, value_id sink)
+{
+    static const int64_t last[] = {3};
+    value_id top = b_binary(b, OP_MAX, b_reduce(b, scores, last, 1, "max", true), sink);
+    value_id e = b_unary(b, OP_EXP, b_binary(b, OP_SUB, scores, top));
+    value_id sum = b_binary(b, OP_ADD, b_reduce(b, e, last, 1, "sum", true),
+                            b_unary(b, OP_EXP, b_binary(b, OP_SUB, sink, top)));
+    return b_binary(b, OP_DIV, e, sum);
+}
+
+static value_id probabilities(struct rule *r, value_id scores)
+{
+    struct builder *b = r->b;
+    static const int64_t last[] = {3};
+    if (rule_has(r, IN_SINK))
+        return softmax_with_sink(b, scores, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4));
+    return rule_int(r, "smooth_softmax", 0) == 1 ? softmax_with_sink(b, scores, b_scalar_f64(b, v_elem(b, scores), 0))
+                                                 : v_softmax(b, scores, last, 1, false);
+}
+
+/* Queries over the first `total` keys. */
+static value_id attended(struct rule *r, const struct grouped *a, value_id k, value_id v)
+{
+    struct builder *b = r->b;
+    expr_id zero = ex_const(b_exprs(b), 0);
+    enum elem narrow = v_elem(b, a->q);
+    value_id q = v_widen(b, a->q);
+    k = unpacked(b, a, b_slice_axis(b, k, 2, zero, a->total), cache_scale(r, a, IN_PAST_KEY));
+    v = unpacked(b, a, b_slice_axis(b, v, 2, zero, a->total), cache_scale(r, a, IN_PAST_VALUE));
+    value_id scores = scores_scaled(r, grouped_product(r, q, k, true), a->size);
+    scores = scores_capped(b, scores, rule_float(r, "softcap", 0));
+    if (rule_has(r, IN_BIAS))
+        scores = b_binary(b, OP_ADD, scores, v_widen(b, rule_in(r, IN_BIAS)));
+    if (!scores.i)
+        return scores;
+    scores = b_select(b, sight(r, a), scores, b_scalar_f64(b, v_elem(b, scores), -INFINITY));
+    value_id p = probabilities(r, scores);
+    if (rule_wants(r, 3))
+        rule_out(r, 3, b_convert(b, rule_int(r, "qk_output", 0) == 1 ? scores : p, narrow));
+    return b_convert(b, heads_join(b, grouped_product(r, p, v, false)), narrow);
+}
+
+/* What has no lowering, with a word each. */
+static bool served(struct rule *r)
+{
+    if (rule_int(r, "sliding_window_cache", 0))
+        return rule_refuse(r, "sliding_window_cache: a cache that forgets; export the model with one of full length");
+    return cache_served(r);
+}
+
+static bool grouped_read(struct rule *r, struct grouped *a)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    *a = (struct grouped){.hq = rule_int(r, "num_heads", 0), .hkv = rule_int(r, "kv_num_heads", 0)};
+    const expr_id *dims = b_dims(b, rule_in(r, IN_QUERY), &rank);
+    if (!dims || !rule_in(r, IN_LENGTHS).i || !rule_in(r, IN_TOTAL).i)
+        return false;
+    if (rank != 3 || a->hq < 1 || a->hkv < 1 || a->hq > INT32_MAX || a->hkv > INT32_MAX || a->hq % a->hkv)
+        return rule_bad(r, "query of rank %d with %lld heads, %lld of keys", (int)rank, (long long)a->hq,
+                        (long long)a->hkv);
+    if (rule_has(r, IN_KEY) != rule_has(r, IN_VALUE) || rule_has(r, IN_PAST_KEY) != rule_has(r, IN_PAST_VALUE))
+        return rule_bad(r, "one of key and value, or of past_key and past_value, is missing");
+    int64_t heads = rule_has(r, IN_KEY) ? a->hq : a->hq + 2 * a->hkv;
+    a->rows = dims[1];
+    a->size = ex_div(ex, dims[2], ex_const(ex, heads));
+    b_assert(b, ex_eq(ex, ex_mulc(ex, a->size, heads), dims[2]), EVAL_SHAPE,
+             "the heads do not divide the width of the query");
+    value_id *parts[3] = {&a->q, &a->k, &a->v};
+    for (uint32_t i = 0; i < 3; i++)
+        if (!(*parts[i] = part_of(r, a, i)).i)
+            return false;
+    b_assert(b, ex_eq(ex, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
+    value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(ex, 1)}, 1);
+    a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, 0, INT32_MAX) : a->rows;
+    b_assert(b, ex_eq(ex, b_count(b, rule_in(r, IN_LENGTHS)), dims[0]), EVAL_SHAPE,
+             "there is not a length for each sequence");
+    value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims, 1);
+    a->lengths = b_binary_f64(b, OP_ADD, b_convert(b, lengths, ELEM_I64), 1);
+    value_id fresh = v_expr(b, ELEM_I64, ex_not(ex, ex_eq(ex, a->rows, a->total)));
+    a->before = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->lengths, v_expr(b, ELEM_I64, a->rows)), fresh);
+    return a->total.i && a->before.i;
+}
+
+bool rule_group_query_attention(struct rule *r)
+{
+    struct grouped a;
+    if (!served(r) || !grouped_read(r, &a))
+        return false;
+    a.q = head_normed(r, a.q, IN_QUERY_NORM);
+    a.k = head_normed(r, a.k, IN_KEY_NORM);
+    if (rule_int(r, "do_rotary", 0) == 1 && !rotate(r, &a))
+        return false;
+    value_id k = a.k, v = a.v;
+    if (rule_has(r, IN_PAST_KEY)) {
+        k = present(r, &a, IN_PAST_KEY);
+        v = present(r, &a, IN_PAST_VALUE);
+    }
+    rule_out(r, 1, k);
+    rule_out(r, 2, v);
+    return rule_result(r, attended(r, &a, k, v));
+}

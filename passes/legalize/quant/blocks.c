@@ -1,0 +1,198 @@
+/* com.microsoft: weights of 2, 4 or 8 bits in blocks that have a scale, and maybe a zero point, each.
+ *
+ * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) * scale; the
+ * products behind are those of f32.
+ */
+#include "passes/legalize/nn/window.h"
+
+value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id count)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, bytes, &rank);
+    value_id parts[8];
+    expr_id wide[RANK_MAX];
+    if (!dims || bits == 8 || rank < 1 || rank >= RANK_MAX)
+        return dims ? b_slice_axis(b, bytes, rank - 1, ex_const(ex, 0), count) : (value_id){0};
+    for (int64_t k = 0; k < 8 / bits; k++) {
+        value_id moved = b_binary(b, OP_SHR, bytes, b_broadcast(b, b_scalar_i64(b, ELEM_U8, k * bits), dims, rank));
+        value_id mask = b_broadcast(b, b_scalar_i64(b, ELEM_U8, (1 << bits) - 1), dims, rank);
+        parts[k] = b_unsqueeze(b, b_binary(b, OP_AND, moved, mask), rank);
+    }
+    for (int32_t i = 0; i < rank; i++)
+        wide[i] = i == rank - 1 ? ex_mulc(ex, dims[i], 8 / bits) : dims[i];
+    value_id all = b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), rank), wide, rank);
+    return b_slice_axis(b, all, rank - 1, ex_const(ex, 0), count);
+}
+
+/* ---- MatMulNBits ------------------------------------------------------------------------------------------------------ */
+
+struct blocks {
+    int64_t k, n, bits, size, count; /* of a column of the weights: count blocks of size elements */
+};
+
+/* Zero points as f32 [n, count], or one number: packed like the weights, or as floats. */
+static value_id zero_points(struct rule *r, const struct blocks *s)
+{
+    struct builder *b = r->b;
+    if (!rule_has(r, 3))
+        return b_scalar_f64(b, ELEM_F32, (double)(1 << (s->bits - 1)));
+    value_id zero = rule_in(r, 3);
+    bool packed = v_elem(b, zero) == ELEM_U8;
+    int64_t dims[2] = {s->n, packed ? (s->count * s->bits + 7) / 8 : s->count};
+    zero = v_reshape_i(b, zero, dims, 2);
+    return b_convert(b, packed ? v_unpacked(b, zero, s->bits, ex_const(b_exprs(b), s->count)) : zero, ELEM_F32);
+}
+
+static bool blocks_read(struct rule *r, struct blocks *s)
+{
+    *s = (struct blocks){rule_int(r, "K", 0), rule_int(r, "N", 0), rule_int(r, "bits", 4), rule_int(r, "block_size", 0),
+                         0};
+    if (s->k < 1 || s->n < 1 || s->k > INT32_MAX || s->n > INT32_MAX || s->size < 16 || s->size > INT32_MAX ||
+        (s->size & (s->size - 1)))
+        return rule_bad(r, "K %lld, N %lld, blocks of %lld", (long long)s->k, (long long)s->n, (long long)s->size);
+    if (s->bits != 2 && s->bits != 4 && s->bits != 8)
+        return rule_refuse(r, "weights of %lld bits", (long long)s->bits);
+    if (rule_has(r, 4))
+        return rule_refuse(r, "g_idx: rows of the weights in another order; ONNX Runtime calls it deprecated");
+    if (rule_int(r, "weight_prepacked", 0))
+        return rule_refuse(r, "weights prepacked for a GPU");
+    s->count = (s->k + s->size - 1) / s->size;
+    return true;
+}
+
+/* Operands A (..., K), B u8 [N, blocks, bytes of one], scales, [zero points, g_idx, bias]. */
+bool rule_matmul_nbits(struct rule *r)
+{
+    static const int64_t turn[] = {1, 0};
+    struct builder *b = r->b;
+    struct blocks s;
+    value_id in = rule_in(r, 0), bytes = rule_in(r, 1), scales = rule_in(r, 2);
+    if (!in.i || !bytes.i || !scales.i || !blocks_read(r, &s))
+        return false;
+    expr_id k = ex_const(b_exprs(b), s.k);
+    int64_t lines[2] = {s.n, s.count * s.size * s.bits / 8}, blocks[2] = {s.n, s.count};
+    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, bytes, lines, 2), s.bits, k), ELEM_F32);
+    value_id zero = zero_points(r, &s), scale = b_convert(b, v_reshape_i(b, scales, blocks, 2), ELEM_F32);
+    if (rule_has(r, 3))
+        zero = v_blocks_spread(b, zero, 1, s.size, k);
+    value_id w = b_binary(b, OP_MUL, b_binary(b, OP_SUB, q, zero), v_blocks_spread(b, scale, 1, s.size, k));
+    value_id y = w.i ? b_matmul(b, v_widen(b, in), b_transpose(b, w, turn)) : w;
+    if (rule_has(r, 5))
+        y = b_binary(b, OP_ADD, y, v_channels(b, v_widen(b, rule_in(r, 5)), y, v_rank(b, y) - 1));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* ---- GatherBlockQuantized --------------------------------------------------------------------------------------------- */
+
+struct table {
+    int64_t bits, block;
+    int32_t rank, gather, quantize; /* axes of the data */
+    value_id row, known; /* the indices, 0 in place of those that no row has; which have one */
+};
+
+/* Data, scales or zero points at the indices. */
+static value_id looked_up(struct builder *b, const struct table *t, value_id x)
+{
+    bool one = x.i && ex_is(b_exprs(b), b_dim(b, x, t->gather), 1); /* scales for all rows */
+    return b_gather(b, x, one ? b_binary_f64(b, OP_MUL, t->row, 0) : t->row, t->gather);
+}
+
+/* (q - zero) * scale; q is f32, blocks are along axis. zero {0}: 0. */
+static value_id dequantized(struct builder *b, const struct table *t, value_id q, value_id scale, value_id zero,
+                            int32_t axis)
+{
+    if (!q.i || !scale.i)
+        return (value_id){0};
+    expr_id size = b_dim(b, q, axis);
+    value_id *both[2] = {&scale, &zero};
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!both[i]->i)
+            continue;
+        *both[i] = b_convert(b, *both[i], ELEM_F32);
+        if (t->block && v_rank(b, *both[i]))
+            *both[i] = v_blocks_spread(b, *both[i], axis, t->block, size);
+    }
+    if (zero.i)
+        q = b_binary(b, OP_SUB, q, zero);
+    return b_binary(b, OP_MUL, q, scale);
+}
+
+/* The indices, and which of them lie in the table: others give zeros. */
+static void rows_read(struct rule *r, struct table *t)
+{
+    struct builder *b = r->b;
+    value_id at = b_convert(b, rule_in(r, 1), ELEM_I64), n = v_expr(b, ELEM_I64, b_dim(b, rule_in(r, 0), t->gather));
+    value_id zero = b_splat_like(b, at, 0);
+    value_id wrapped = b_select(b, b_binary(b, OP_LT, at, zero), b_binary(b, OP_ADD, at, n), at);
+    t->known = b_binary(b, OP_AND, b_binary(b, OP_LE, zero, wrapped), b_binary(b, OP_LT, wrapped, n));
+    t->row = b_select(b, t->known, wrapped, zero);
+}
+
+static bool table_read(struct rule *r, struct table *t)
+{
+    struct builder *b = r->b;
+    value_id data = rule_in(r, 0), scales = rule_in(r, 2);
+    enum elem e = v_elem(b, data);
+    if (!data.i || !scales.i || !rule_in(r, 1).i)
+        return false;
+    *t = (struct table){.bits = e == ELEM_U8 ? rule_int(r, "bits", 4) : 8,
+                        .block = rule_int(r, "block_size", 128),
+                        .rank = v_rank(b, data)};
+    if (!rule_axis(r, rule_int(r, "gather_axis", 0), t->rank, &t->gather) ||
+        !rule_axis(r, rule_int(r, "quantize_axis", 1), t->rank, &t->quantize))
+        return false;
+    if (v_rank(b, scales) != t->rank || (t->bits != 2 && t->bits != 4 && t->bits != 8))
+        return rule_bad(r, "scales of rank %d for data of rank %d, %lld bits", (int)v_rank(b, scales), (int)t->rank,
+                        (long long)t->bits);
+    if (t->block < 0 || t->block > INT32_MAX || (t->block == 0 && elem_class(e) != 'F'))
+        return rule_bad(r, "blocks of %lld", (long long)t->block);
+    if (t->bits < 8 && (t->gather == t->rank - 1 || t->gather == t->quantize))
+        return rule_refuse(r, "packed numbers that are gathered along the axis of the packing or of the blocks");
+    if (t->rank + v_rank(b, rule_in(r, 1)) >= RANK_MAX)
+        return rule_refuse(r, "data of rank %d, indices of rank %d", (int)t->rank, (int)v_rank(b, rule_in(r, 1)));
+    rows_read(r, t);
+    return t->row.i != 0;
+}
+
+/* All numbers of a byte tensor, or of zero points that are packed as it is. */
+static value_id all_unpacked(struct builder *b, const struct table *t, value_id x, expr_id count)
+{
+    return b_convert(b, t->bits < 8 ? v_unpacked(b, x, t->bits, count) : x, ELEM_F32);
+}
+
+/* Operands data, indices, scales, [zero points]. Rows are looked up before they are dequantized, so that the table stays as it is;
+ * along the axis of the blocks all of it is dequantized before. */
+bool rule_gather_block_quantized(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct table t;
+    if (!table_read(r, &t))
+        return false;
+    value_id data = rule_in(r, 0), scale = rule_in(r, 2), zero = {0}, y;
+    int32_t rank_i = v_rank(b, t.row), last = t.rank - 1, axis = t.quantize + (t.quantize > t.gather ? rank_i - 1 : 0);
+    expr_id width = ex_mulc(b_exprs(b), b_dim(b, data, last), 8 / t.bits), scales = b_dim(b, scale, last);
+    enum elem narrow = v_elem(b, scale);
+    if (rule_has(r, 3))
+        zero = rule_in(r, 3);
+    else if (v_elem(b, data) == ELEM_U8)
+        zero = b_scalar_f64(b, ELEM_F32, (double)(1 << (t.bits - 1)));
+    if (t.gather == t.quantize) {
+        y = dequantized(b, &t, b_convert(b, data, ELEM_F32), scale, zero, t.quantize);
+        y = looked_up(b, &t, y);
+    } else {
+        value_id q = all_unpacked(b, &t, looked_up(b, &t, data), width);
+        if (rule_has(r, 3))
+            zero = all_unpacked(b, &t, looked_up(b, &t, zero), scales);
+        y = dequantized(b, &t, q, looked_up(b, &t, scale), zero, axis);
+    }
+    if (!y.i)
+        return false;
+    value_id known = t.known;
+    for (int32_t i = 0; i < t.gather; i++)
+        known = b_unsqueeze(b, known, 0);
+    for (int32_t i = t.gather; i < last; i++)
+        known = b_unsqueeze(b, known, v_rank(b, known));
+    y = b_select(b, known, y, b_splat_like(b, y, 0));
+    return rule_result(r, b_convert(b, y, narrow));
+}

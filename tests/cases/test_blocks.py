@@ -1,0 +1,140 @@
+"""com.microsoft MatMulNBits and GatherBlockQuantized: weights of 2, 4 and 8 bits in blocks, beside ONNX Runtime."""
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+from support.compare import Model, floats
+
+F, MS = np.float32, "com.microsoft"
+
+
+def model(folder, op, feeds, constants, opset=21, **attributes):
+    """One node; feeds: operands in order, None for one left out, TensorProtos for constants of types that numpy lacks."""
+    names = [n if x is not None else "" for n, x in feeds.items()]
+    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), [f"{n}{i}" for i in range(x.ndim - 1)] + [x.shape[-1]])
+              for n, x in feeds.items() if x is not None and n not in constants]
+    stored = [feeds[n] if isinstance(feeds[n], onnx.TensorProto) else numpy_helper.from_array(feeds[n], n) for n in constants]
+    graph = helper.make_graph([helper.make_node(op, names, ["y"], "node", domain=MS, **attributes)], op, inputs,
+                              [helper.make_empty_tensor_value_info("y")], stored)
+    folder = folder / str(len(list(folder.iterdir())))
+    folder.mkdir()
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)], ir_version=10), folder / "net.onnx")
+    return Model(folder, path=folder / "net.onnx")
+
+
+def near(want, got, scale=1e-5):
+    assert want.shape == got.shape and want.dtype == got.dtype, (want.shape, got.shape)
+    far = np.abs(want.astype(F) - got.astype(F)).max(initial=0) / max(np.abs(want.astype(F)).max(initial=0), 1e-30)
+    assert far < scale, far
+
+
+def weights(rng, bits, n, k, block, zeros, dtype=F):
+    count = -(-k // block)
+    return {"b": rng.integers(0, 256, (n, count, block * bits // 8), np.uint8), "s": rng.uniform(0.1, 1, (n, count)).astype(dtype),
+            "z": {"packed": rng.integers(0, 256, (n, -(-count * bits // 8)), np.uint8), "floats": rng.uniform(0, 2**bits, (n, count)).astype(dtype),
+                  None: None}[zeros]}
+
+
+# ---- MatMulNBits
+
+@pytest.mark.parametrize("bits, zeros", [(b, z) for b in (2, 4, 8) for z in (None, "packed", "floats")][:-1])    # of 8 bits without floats there
+@pytest.mark.parametrize("block", [16, 32, 64, 128, 256])
+def test_products(tmp_path, bits, block, zeros):
+    """Whole and broken last blocks, odd numbers of blocks; rows of several ranks; with and without bias."""
+    rng = np.random.default_rng(bits * block)
+    for n, k, bias, rank in [(8, 2 * block, True, 2), (17, 3 * block - 8, False, 3)]:
+        w = weights(rng, bits, n, k, block, zeros)
+        feeds = {"a": floats(*(2, 3, 5)[3 - rank + 1:], k), **w, "g": None, "bias": floats(n) if bias else None}
+        net = model(tmp_path, "MatMulNBits", feeds, [x for x in ("b", "s", "z", "bias") if feeds[x] is not None], K=k, N=n, bits=bits, block_size=block)
+        for rows in (1, 4):
+            a = floats(*(2, rows)[3 - rank:], k, seed=rows)
+            near(net.want([a])[0], net.run([a], "-O2")[0])
+
+
+def test_accuracy_level(tmp_path):
+    """Level 4 lets a program quantize the activations: what is computed stays exact, so the distance to ONNX Runtime is that of its bytes."""
+    rng = np.random.default_rng(1)
+    w = weights(rng, 4, 64, 256, 32, None)
+    net = [model(tmp_path, "MatMulNBits", {"a": floats(2, 256), "b": w["b"], "s": w["s"]}, ["b", "s"], K=256, N=64, bits=4, block_size=32,
+                 accuracy_level=level) for level in (1, 4)]
+    a = floats(3, 256)
+    got = net[1].run([a], "-O2")[0]
+    near(net[0].want([a])[0], got)
+    near(net[1].want([a])[0], got, 3e-2)
+
+
+def test_halves(tmp_path):
+    rng = np.random.default_rng(2)
+    w = weights(rng, 4, 24, 64, 32, "packed", np.float16)
+    net = model(tmp_path, "MatMulNBits", {"a": floats(2, 64).astype(np.float16), **w}, ["b", "s", "z"], K=64, N=24, bits=4, block_size=32)
+    a = floats(3, 64).astype(np.float16)
+    near(net.want([a])[0], net.run([a], "-O2")[0], 2e-3)
+
+
+def test_weights_that_the_run_gives(tmp_path):
+    """Nothing asks for constants."""
+    rng = np.random.default_rng(3)
+    w = weights(rng, 4, 8, 40, 16, "packed")
+    net, a = model(tmp_path, "MatMulNBits", {"a": floats(2, 40), **w}, [], K=40, N=8, bits=4, block_size=16), floats(3, 40)
+    near(net.want([a, *w.values()])[0], net.run([a, *w.values()], "-O2")[0])
+
+
+@pytest.mark.parametrize("more, attributes, text", [({"g": np.zeros(32, np.int32)}, {}, "g_idx"), ({}, {"bits": 3}, "3 bits"),
+                                                    ({}, {"weight_prepacked": 1}, "GPU"), ({}, {"block_size": 24}, "blocks of 24"), ({}, {"K": 0}, "K 0")])
+def test_refused_products(tmp_path, more, attributes, text):
+    w = weights(np.random.default_rng(4), 4, 8, 32, 32, None)
+    feeds = {"a": floats(2, 32), **w, **more}
+    net = model(tmp_path, "MatMulNBits", feeds, ["b", "s", *more], **{"K": 32, "N": 8, "bits": 4, "block_size": 32, **attributes})
+    assert text in net.refused()
+
+
+# ---- GatherBlockQuantized
+
+INDICES = [np.array([[0, 3], [-1, 2]]), np.array([4]), np.array([1, 9, -7])]    # the last: beside the table, zeros
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("index", [np.int64, np.int32])
+def test_rows_of_bytes(tmp_path, bits, zeros, index):
+    rng = np.random.default_rng(bits)
+    for block, width in [(16, 64), (32, 96)]:
+        feeds = {"d": rng.integers(0, 256, (5, width * bits // 8), np.uint8), "i": INDICES[0].astype(index),
+                 "s": rng.standard_normal((5, width // block)).astype(F),
+                 "z": rng.integers(0, 256, (5, -(-width // block * bits // 8)), np.uint8) if zeros else None}
+        constants = ["d", "s"] + ["z"] * zeros
+        net = model(tmp_path, "GatherBlockQuantized", feeds, constants, bits=bits, block_size=block, gather_axis=0, quantize_axis=1)
+        for i in (INDICES[0], INDICES[0][:1]):
+            near(net.want([i.astype(index)])[0], net.run([i.astype(index)], "-O2")[0], 1e-6)
+        net = model(tmp_path, "GatherBlockQuantized", feeds | {"i": INDICES[2].astype(index)}, constants, bits=bits, block_size=block)
+        near(net.want([INDICES[2].astype(index)])[0], net.run([INDICES[2].astype(index)], "-O2")[0], 1e-6)
+
+
+@pytest.mark.parametrize("kind", [T.INT4, T.UINT4])
+@pytest.mark.parametrize("gather, quantize", [(0, 2), (1, 0), (1, 1), (2, 1), (-1, -1)])
+@pytest.mark.parametrize("zeros", [False, True])
+def test_nibbles_along_any_axis(tmp_path, kind, gather, quantize, zeros):
+    rng = np.random.default_rng(quantize + 3)
+    shape, low = [5, 20, 33], -8 if kind == T.INT4 else 0
+    blocks = list(shape)
+    blocks[quantize] = -(-shape[quantize] // 16)
+    packed = lambda name, dims: helper.make_tensor(name, kind, dims, rng.integers(low, low + 16, int(np.prod(dims))).tolist())
+    feeds = {"d": packed("d", shape), "i": INDICES[0], "s": rng.standard_normal(blocks).astype(F), "z": packed("z", blocks) if zeros else None}
+    net = model(tmp_path, "GatherBlockQuantized", feeds, ["d", "s"] + ["z"] * zeros, block_size=16, gather_axis=gather, quantize_axis=quantize)
+    near(net.want([INDICES[0]])[0], net.run([INDICES[0]], "-O2")[0], 1e-6)
+
+
+def test_a_table_stays_packed(tmp_path):
+    """A table of 4 bits takes the file's bytes in the artifact, not those of its numbers in f32."""
+    rng = np.random.default_rng(5)
+    net = model(tmp_path, "GatherBlockQuantized", {"d": rng.integers(0, 256, (4000, 64), np.uint8), "i": INDICES[1],
+                                                   "s": rng.standard_normal((4000, 4)).astype(F)}, ["d", "s"], block_size=32)
+    assert net.compile("-O2").stat().st_size < 4000 * (64 + 16) + 200_000
+
+
+def test_refused_table(tmp_path):
+    net = model(tmp_path, "GatherBlockQuantized", {"d": np.zeros((32, 32), np.uint8), "i": INDICES[1], "s": np.ones((2, 64), F)}, ["d", "s"], bits=4,
+                block_size=16, gather_axis=0, quantize_axis=0)
+    assert "packed numbers" in net.refused()

@@ -1,0 +1,208 @@
+"""com.microsoft GroupQueryAttention with all its operands and attributes, beside ONNX Runtime.
+
+One artifact of open dims serves a set of attributes; it runs prompts, tokens behind a cache, several tokens behind one, caches that have
+room left, and batches of sequences of several lengths. What no sequence of the batch has (rows of outputs behind its end, rows of the
+caches) is not compared: ONNX Runtime leaves it as it comes.
+"""
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+from support.artifact import ModelError
+from support.compare import Model, difference, floats
+
+F, MS = np.float32, "com.microsoft"
+ORDER = ["query", "key", "value", "past_key", "past_value", "seqlens_k", "total", "cos", "sin", "position_ids", "bias", "sink", "k_scale", "v_scale",
+         "q_norm", "k_norm"]
+LONGEST = 32
+# new tokens, tokens of each sequence with them, rows of the cache
+PROMPTS = [(1, [1], 0), (5, [5], 0), (4, [4, 4], 0), (5, [5], 12), (6, [4, 6], 9), (6, [6, 3, 1], 0)]
+STEPS = [(1, [7], 6), (1, [7, 4], 6), (1, [9, 9], 20), (1, [1, 12, 5], 16), (3, [9], 6), (4, [20], 24), (1, [17], 16)]
+
+
+def shaped(rng, *shape):
+    return rng.standard_normal(shape).astype(F)
+
+
+class Grouped:
+    """A model of one node. Which operands it has is told by the names in `has`."""
+
+    def __init__(self, folder, heads=(4, 2), size=16, has=(), packed=False, n_out=3, **attributes):
+        self.hq, self.hkv, self.size, self.has, self.packed = *heads, size, set(has), packed
+        self.rotary, self.kinds = attributes.get("do_rotary", 0), [attributes.get(n) for n in ("k_quant_type", "v_quant_type")]
+        self.nibbles = attributes.get("kv_cache_bit_width") == 4
+        turned = attributes.pop("turned", size)
+        rng = np.random.default_rng(size)
+        self.fixed = {"cos": shaped(rng, LONGEST, turned // 2), "sin": shaped(rng, LONGEST, turned // 2), "sink": shaped(rng, self.hq),
+                      "q_norm": shaped(rng, size), "k_norm": shaped(rng, size)}
+        feeds = self.feed(*STEPS[0], seed=0)
+        names = [n if n in feeds else "" for n in ORDER]
+        open_dims = lambda n, x: [k if n not in ("seqlens_k", "position_ids", "bias") and i == x.ndim - 1 else f"{n}{i}" for i, k in enumerate(x.shape)]
+        inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(feeds[n].dtype), open_dims(n, feeds[n])) for n in names if n]
+        outs = [f"out{i}" for i in range(n_out)]
+        made = helper.make_node("GroupQueryAttention", names, outs, "node", domain=MS, num_heads=self.hq, kv_num_heads=self.hkv, **attributes)
+        graph = helper.make_graph([made], "grouped", inputs, [helper.make_empty_tensor_value_info(o) for o in outs])
+        folder.mkdir(exist_ok=True)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid(MS, 1)], ir_version=10),
+                  folder / "net.onnx")
+        self.model = Model(folder, path=folder / "net.onnx")
+
+    def feed(self, rows, lengths, room, seed):
+        rng, batch, total = np.random.default_rng(seed), len(lengths), max(lengths)
+        f = {}
+        if self.packed:
+            f["query"] = shaped(rng, batch, rows, (self.hq + 2 * self.hkv) * self.size)
+        else:
+            f |= {n: shaped(rng, batch, rows, h * self.size) for n, h in (("query", self.hq), ("key", self.hkv), ("value", self.hkv))}
+        if "no past" not in self.has:
+            f |= {n: shaped(rng, batch, self.hkv, room, self.size) for n in ("past_key", "past_value")}
+        if any(self.kinds):
+            info, last = np.iinfo(np.uint8 if self.nibbles else np.int8), self.size // 2 if self.nibbles else self.size
+            f |= {n: rng.integers(info.min, info.max + 1, (batch, self.hkv, room, last)).astype(info.dtype) for n in ("past_key", "past_value")}
+            step = 0.3 if self.nibbles else 0.02
+            f |= {n: np.array([step], F) if kind == "PER_TENSOR" else np.abs(floats(1, self.hkv, 1, self.size, seed=9)) * F(step) + F(step)
+                  for n, kind in zip(("k_scale", "v_scale"), self.kinds)}
+        f["seqlens_k"] = np.array(lengths, np.int32) - 1
+        f["total"] = np.array(total, np.int32)
+        if self.rotary:
+            f |= {"cos": self.fixed["cos"], "sin": self.fixed["sin"]}
+        if "position_ids" in self.has:
+            first = 0 if rows == total else 3
+            f["position_ids"] = np.arange(first, first + rows, dtype=np.int64)[None].repeat(batch, 0)
+        if "bias" in self.has:
+            f["bias"] = shaped(rng, batch if seed % 2 else 1, self.hq if seed % 3 else 1, rows, total)
+        return f | {n: self.fixed[n] for n in ("sink", "q_norm", "k_norm") if n in self.has}
+
+    def agrees(self, rows, lengths, room, seed=1, flag="-O2", tolerance=(1e-4, 1e-5), want=None):
+        """want: another Grouped's answer to the same, given its operands by that function of ours."""
+        f = self.feed(rows, lengths, room, seed)
+        given = [f[n] for n in ORDER if n in f]
+        got = self.model.run(given, flag)
+        want = want(f) if want else self.model.want(given)
+        prompt = rows == max(lengths)
+        for b, n in enumerate(lengths):
+            mine = min(n, rows) if prompt else rows
+            for w, g, k in zip(want, got, range(4)):
+                assert w.shape == g.shape, f"output {k}: {w.shape} expected, got {g.shape}"
+                cut = (b, slice(mine)) if k == 0 else (b, slice(None), slice(n)) if k < 3 else (b, slice(None), slice(mine), slice(n))
+                if w.dtype.kind in "iu":        # a quotient between two bytes may be rounded to either
+                    w, g = (np.stack([x & 15, x >> 4]).astype(int) if self.nibbles else x.astype(int)[None] for x in (w[cut], g[cut]))
+                    assert np.abs(w - g).max(initial=0) <= 1 and (w != g).mean() < 0.01
+                    continue
+                text = difference(w[cut], g[cut], *tolerance)
+                assert not text, f"{rows} rows, lengths {lengths}, cache of {room}, output {k}, sequence {b}: {text}"
+
+
+def drawn(seed):
+    """A set of attributes and operands."""
+    rng = np.random.default_rng(seed)
+    pick = lambda *of: of[rng.integers(len(of))]
+    hkv, size = pick(1, 2, 3), pick(16, 32, 48)
+    a = {"heads": (hkv * pick(1, 2, 4), hkv), "size": size, "packed": pick(False, True)}
+    has = [n for n in ("bias",) if rng.random() < 0.3]
+    if rng.random() < 0.6:
+        a |= {"do_rotary": 1, "rotary_interleaved": pick(0, 1), "turned": pick(size, size, 16)}
+        has += ["position_ids"] if rng.random() < 0.3 else []
+    if rng.random() < 0.3:
+        a["scale"] = pick(0.3, 1.0)
+    if rng.random() < 0.3:
+        a["softcap"] = pick(2.0, 20.0)
+    if rng.random() < 0.4:
+        a["local_window_size"] = pick(1, 2, 4, 30)
+    if rng.random() < 0.3:
+        a["smooth_softmax"] = 1
+    if rng.random() < 0.2:
+        has += ["sink"]
+    return a | {"has": tuple(has)}
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_drawn(tmp_path, seed):
+    """Ten runs of each of 24 sets."""
+    net, rng = Grouped(tmp_path / "net", **drawn(seed)), np.random.default_rng(seed)
+    shapes = PROMPTS + STEPS
+    for k, i in enumerate(rng.permutation(len(shapes))[:10]):
+        net.agrees(*shapes[i], seed=k)
+
+
+@pytest.mark.parametrize("flag", ["-O0", "-O2"])
+def test_all_at_once(tmp_path, flag):
+    """Also where ONNX Runtime's default for the softmax, the scale and the window do not stand."""
+    net = Grouped(tmp_path / "net", (4, 2), 32, ("bias", "sink", "position_ids"), do_rotary=1, rotary_interleaved=1, turned=16, scale=0.4, softcap=5.0,
+                  local_window_size=3)
+    for shape in PROMPTS + STEPS:
+        net.agrees(*shape, flag=flag)
+
+
+def test_without_past(tmp_path):
+    net = Grouped(tmp_path / "net", (4, 2), 16, ("no past",), do_rotary=1)
+    for shape in [(1, [1], 0), (5, [5], 0), (6, [4, 6], 0)]:
+        net.agrees(*shape)
+
+
+@pytest.mark.parametrize("more", [{}, {"softcap": 3.0}, {"smooth_softmax": 1}])
+def test_both_ways(tmp_path, more):
+    net = Grouped(tmp_path / "net", (4, 2), 16, do_rotary=1, causal=0, **more)
+    for shape in PROMPTS[:4] + STEPS[:5]:
+        net.agrees(*shape)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("kinds", [("PER_TENSOR", "PER_TENSOR"), ("PER_CHANNEL", "PER_CHANNEL")])
+def test_quantized_caches(tmp_path, bits, kinds):
+    net = Grouped(tmp_path / "net", (4, 2), 16, do_rotary=1, k_quant_type=kinds[0], v_quant_type=kinds[1], kv_cache_bit_width=bits)
+    for shape in PROMPTS[:4] + STEPS:
+        net.agrees(*shape, tolerance=(1e-3, 1e-3))
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_scores_as_a_result(tmp_path, kind):
+    """Before the softmax only what a query sees is compared."""
+    net = Grouped(tmp_path / "net", (4, 2), 16, ("bias",), n_out=4, qk_output=kind, softcap=2.0)
+    for rows, lengths, room in [(1, [7], 6), (3, [9], 6), (5, [5], 0)]:
+        f = net.feed(rows, lengths, room, 1)
+        given = [f[n] for n in ORDER if n in f]
+        want, got = net.model.want(given)[3], net.model.run(given, "-O2")[3]
+        seen = np.tri(rows, lengths[0], lengths[0] - rows, dtype=bool)
+        assert want.shape == got.shape and np.allclose(np.where(seen, want, 0), np.where(seen, got, 0), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_norms_of_heads(tmp_path, packed):
+    """ONNX Runtime has no kernel of it for the CPU: it gets normed heads."""
+    more = dict(heads=(4, 2), size=16, packed=packed, do_rotary=1)
+    net, plain = Grouped(tmp_path / "net", has=("q_norm", "k_norm"), qk_norm_epsilon=1e-2, **more), Grouped(tmp_path / "plain", **more)
+
+    def normed(x, heads, weight):
+        by_head = x.reshape(*x.shape[:2], heads, 16)
+        return (by_head / np.sqrt((by_head**2).mean(-1, keepdims=True) + 1e-2) * weight).reshape(x.shape).astype(F)
+
+    def reference(f):
+        g = {n: x for n, x in f.items() if n not in ("q_norm", "k_norm")}
+        if packed:
+            q, k, v = np.split(f["query"], [64, 96], 2)
+            g["query"] = np.concatenate([normed(q, 4, f["q_norm"]), normed(k, 2, f["k_norm"]), v], 2)
+        else:
+            g |= {"query": normed(f["query"], 4, f["q_norm"]), "key": normed(f["key"], 2, f["k_norm"])}
+        return plain.model.want([g[n] for n in ORDER if n in g])
+
+    for shape in PROMPTS[:3] + STEPS[:3]:
+        net.agrees(*shape, want=reference)
+
+
+@pytest.mark.parametrize("attributes, text", [({"sliding_window_cache": 1, "local_window_size": 4}, "sliding_window_cache"),
+                                              ({"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 3}, "3 bits"),
+                                              ({"k_quant_type": "BY_HAND"}, "BY_HAND")])
+def test_refused(tmp_path, attributes, text):
+    assert text in Grouped(tmp_path / "net", **attributes).model.refused()
+
+
+def test_lengths_beyond_the_cache_are_an_error(tmp_path):
+    """A sequence that claims more tokens than total_sequence_length."""
+    net = Grouped(tmp_path / "net", (2, 1), 16)
+    f = net.feed(1, [7], 6, 1)
+    f["seqlens_k"] = np.array([11], np.int32)
+    with pytest.raises(ModelError, match="-9: "):
+        net.model.run([f[n] for n in ORDER if n in f], "-O2")
