@@ -141,6 +141,16 @@ $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 
+# What runs kernels (of tests/codegen) and whole artifacts under qemu-user.
+FOREIGN := kernels artifacts
+FOREIGN_FLAGS := -fuse-ld=lld -std=gnu11 -O1 $(INCLUDE) $(WARN)
+$(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64): $(BUILD)/tests/targets/%-aarch64: tests/targets/%.c runtime/mcc_load.c $(wildcard runtime/*.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CLANG) --target=aarch64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -ldl
+.PHONY: foreign
+foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64)
+$(filter $(BUILD)/tests/codegen/%,$(TESTS)): | $(BUILD)/tests/targets/kernels-aarch64
+
 # Python for the tests that need one: the ONNX suite's data and ONNX Runtime as a reference.
 VENV ?= $(BUILD)/venv
 PYTHON := $(VENV)/bin/python
@@ -153,7 +163,7 @@ TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/
 
 .PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms bench-threads
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
-check: all tests $(VENV)/bin/pytest
+check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
 
 # The C tests alone: no Python packages, no network.
@@ -177,8 +187,10 @@ MATH ?= exp log tanh sigmoid erf
 check-math: $(BUILD)/tests/codegen/test_math
 	@printf '%s\n' $(MATH) | xargs -P 2 -I OP $(BUILD)/tests/codegen/test_math --every OP
 
-conformance: all $(VENV)/bin/pytest
-	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased
+# TARGET=aarch64-linux-gnu: the listed cases under qemu-user; EVERY=10: every tenth.
+conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
+	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py $(if $(TARGET),--target=$(TARGET) $(if $(EVERY),--every=$(EVERY)), \
+	    && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased)
 
 # Failing calls and allocations, DRAWS of each kind (tests/torture).
 DRAWS ?= 2000

@@ -139,24 +139,39 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
+/* The best row that this machine runs; those of one kind of core alone differ in figures that nothing tells of the machine. */
 static bool is_native(struct context *ctx, const struct target_row *t, const char *arch)
 {
     for (uint32_t i = 0; i < target_count; i++)
-        if (cpu_runs(ctx, &target_rows[i]))
-            return strcmp(arch, target_rows[i].arch) == 0 ? &target_rows[i] == t : t->standard;
-    return t->standard;
+        if (target_rows[i].when != TARGET_NAMED && cpu_runs(ctx, &target_rows[i]))
+            return strcmp(arch, target_rows[i].arch) == 0 ? &target_rows[i] == t : t->when == TARGET_ALWAYS;
+    return t->when == TARGET_ALWAYS;
 }
 
-/* Is the row's dot product what a contraction of the module wants? Then the row is made unasked. */
+/* How well the row computes the dot products of the contractions, kind by kind: one number, 0 without any. */
+static uint32_t dots_of(const struct target_row *t, const bool uses[DOT_KINDS])
+{
+    uint32_t grades = 0;
+    for (int k = 0; k < DOT_KINDS; k++)
+        grades = 4 * grades + (uses[k] ? t->machine.dot[k] : 0);
+    return grades;
+}
+
+/* Has the row dot products that a contraction of the module wants, and no lesser row the same? Then the row is made unasked. */
 static bool has_use(const struct module *m, const struct target_row *t)
 {
-    uint32_t group = t->machine.dot_bf16 ? 2 : t->machine.dot_u8 ? 4 : 0;
-    for (uint32_t i = 0; group && i < m->kernels.n; i++) {
+    bool uses[DOT_KINDS] = {false};
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
         node_id anchor = m->kernels.data[i].anchor;
-        if (anchor.i && dot_group(m, graph_node(m->g, anchor)) == group)
-            return true;
+        uint32_t group = anchor.i ? dot_group(m, graph_node(m->g, anchor)) : 1;
+        uses[DOT_U8] |= group == 4;
+        uses[DOT_BF16] |= group == 2;
     }
-    return false;
+    uint32_t grades = dots_of(t, uses);
+    for (const struct target_row *less = t + 1; grades && less < target_rows + target_count; less++)
+        if (less->when != TARGET_NAMED && strcmp(less->arch, t->arch) == 0 && dots_of(less, uses) == grades)
+            return false;
+    return grades != 0;
 }
 
 /* used: does the network compute with the element types that the row's features are for? */
@@ -166,7 +181,7 @@ static bool is_asked(struct context *ctx, const struct options *o, const struct 
     if (strcmp(arch, t->arch) != 0)
         return false;
     if (!list || !strcmp(list, "all"))
-        return t->standard || used;
+        return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);
     if (!strcmp(list, "native"))
         return is_native(ctx, t, arch);
     return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
@@ -180,7 +195,7 @@ bool target_wanted(const struct options *o, const struct module *m, const struct
 bool targets_pair(struct context *ctx, const struct options *o)
 {
     for (uint32_t i = 0; i < target_count; i++)
-        if (target_rows[i].machine.dot_bf16 && is_asked(ctx, o, &target_rows[i], true))
+        if (target_rows[i].machine.dot[DOT_BF16] && is_asked(ctx, o, &target_rows[i], true))
             return true;
     return false;
 }

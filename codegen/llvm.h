@@ -22,7 +22,7 @@ struct llvm_machine {
     enum arch arch;
     bool fma;                      /* fused multiply-add is an instruction */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
-    bool dot_u8, dot_bf16;         /* AVX-512 (or AVX) VNNI, AVX-512 BF16 */
+    uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
     bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
@@ -102,7 +102,8 @@ LLVMValueRef small_to_f32(struct emitter *, LLVMValueRef bits, enum elem from, u
 LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32_t lanes, struct conversion);
 /* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
 LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
-LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* llvm_dot.c: DOT */
+void dot_learn(struct llvm_machine *);                                /* llvm_dot.c: fills in dot_forms */
+LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
 LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base,

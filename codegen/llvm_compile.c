@@ -69,8 +69,7 @@ static void learn_features(struct llvm_machine *m)
     m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
-    m->dot_u8 = x86 && machine_has(m->tm, "+avx512vnni") && machine_has(m->tm, "+avx512vl");
-    m->dot_bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");
+    dot_learn(m);
     m->madd[0] = x86;
     m->madd[1] = x86 && machine_has(m->tm, "+avx2");
     m->madd[2] = x86 && machine_has(m->tm, "+avx512bw");

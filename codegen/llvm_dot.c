@@ -1,11 +1,53 @@
 /* L_DOT: products of bytes (u8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes.
  *
- * Where the machine has the instruction (VNNI, BF16) it is that instruction. Elsewhere the lanes are taken apart as
+ * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart as
  * 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
  * instruction that multiplies bytes directly saturates its sums: never used), or one by one; bf16 is the upper half
  * of an f32. What depends on one operand only is the same value wherever it is used, and selected once.
  */
 #include "codegen/llvm.h"
+
+/* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the elements
+ * themselves rather than words. biased: both operands are signed. a = (a ^ 128) + 128 in signed bytes, so 128 times the sum of b's
+ * bytes is added, which is one value for all that b is multiplied with. */
+struct dot_form {
+    enum arch arch;
+    const char *features[2];
+    enum elem sum;
+    uint32_t lanes;
+    const char *intrinsic;
+    bool typed, biased;
+};
+static const struct dot_form dot_forms[] = {
+#define VNNI ARCH_X86_64, {"+avx512vnni", "+avx512vl"}, ELEM_I32
+#define BF16 ARCH_X86_64, {"+avx512bf16", "+avx512vl"}, ELEM_F32
+#define ARM(feature) ARCH_AARCH64, {feature, "+neon"}
+    {VNNI, 4, "llvm.x86.avx512.vpdpbusd.128", false, false},
+    {VNNI, 8, "llvm.x86.avx512.vpdpbusd.256", false, false},
+    {VNNI, 16, "llvm.x86.avx512.vpdpbusd.512", false, false},
+    {BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", true, false},
+    {BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", true, false},
+    {BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", true, false},
+    {ARM("+i8mm"), ELEM_I32, 2, "llvm.aarch64.neon.usdot", true, false},
+    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usdot", true, false},
+    {ARM("+dotprod"), ELEM_I32, 2, "llvm.aarch64.neon.sdot", true, true},
+    {ARM("+dotprod"), ELEM_I32, 4, "llvm.aarch64.neon.sdot", true, true},
+    {ARM("+bf16"), ELEM_F32, 2, "llvm.aarch64.neon.bfdot", true, false},
+    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfdot", true, false},
+#undef VNNI
+#undef BF16
+#undef ARM
+};
+_Static_assert(COUNT_OF(dot_forms) <= 32, "a bit of llvm_machine.dot_forms for each");
+
+void dot_learn(struct llvm_machine *m)
+{
+    for (uint32_t i = 0; i < COUNT_OF(dot_forms); i++) {
+        const struct dot_form *d = &dot_forms[i];
+        if (d->arch == m->arch && machine_has(m->tm, d->features[0]) && machine_has(m->tm, d->features[1]))
+            m->dot_forms |= 1u << i;
+    }
+}
 
 struct words {
     struct emitter *e;
@@ -57,14 +99,8 @@ static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMVal
 
 static LLVMValueRef dot_bytes(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
 {
-    static const char *const vnni[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
-                                       "llvm.x86.avx512.vpdpbusd.512"};
     LLVMBuilderRef build = w->e->b;
     int size = size_class(w->lanes);
-    if (size >= 0 && w->e->machine->dot_u8) {
-        LLVMValueRef args[3] = {sum, a, b};
-        return call_fixed(w->e, vnni[size], args, 3);
-    }
     if (size >= 0 && w->e->machine->madd[size]) {
         LLVMValueRef pairs = LLVMBuildAdd(build, pair_products(w, a, b, false), pair_products(w, a, b, true), "");
         return LLVMBuildAdd(build, sum, pairs, "");
@@ -88,15 +124,6 @@ static LLVMValueRef half_of(const struct words *w, LLVMValueRef x, bool upper)
 
 static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
 {
-    static const char *const names[] = {"llvm.x86.avx512bf16.dpbf16ps.128", "llvm.x86.avx512bf16.dpbf16ps.256",
-                                        "llvm.x86.avx512bf16.dpbf16ps.512"};
-    int size = size_class(w->lanes);
-    if (size >= 0 && w->e->machine->dot_bf16) {
-        LLVMTypeRef halves = LLVMVectorType(LLVMBFloatTypeInContext(w->e->ctx), 2 * w->lanes);
-        LLVMValueRef args[3] = {sum, LLVMBuildBitCast(w->e->b, a, halves, ""),
-                                LLVMBuildBitCast(w->e->b, b, halves, "")};
-        return call_fixed(w->e, names[size], args, 3);
-    }
     for (int upper = 1; upper >= 0; upper--) {
         LLVMValueRef args[3] = {half_of(w, a, upper), half_of(w, b, upper), sum};
         LLVMTypeRef type = LLVMTypeOf(sum);
@@ -106,11 +133,50 @@ static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueR
     return sum;
 }
 
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static const struct dot_form *form_of(const struct emitter *e, struct ltype sum)
+{
+    for (uint32_t i = 0; i < COUNT_OF(dot_forms); i++)
+        if (e->machine->dot_forms >> i & 1 && dot_forms[i].sum == sum.elem && dot_forms[i].lanes == sum.lanes)
+            return &dot_forms[i];
+    return NULL;
+}
+
+static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, LLVMValueRef sum, LLVMValueRef a,
+                              LLVMValueRef b)
+{
+    struct emitter *e = w->e;
+    LLVMValueRef args[3] = {sum, a, b};
+    if (!d->typed)
+        return call_fixed(e, d->intrinsic, args, 3);
+    LLVMTypeRef element = d->sum == ELEM_F32 ? LLVMBFloatTypeInContext(e->ctx) : e->i8;
+    LLVMTypeRef types[2] = {LLVMTypeOf(sum), LLVMVectorType(element, (d->sum == ELEM_F32 ? 2 : 4) * w->lanes)};
+    for (int o = 1; o < 3; o++)
+        args[o] = LLVMBuildBitCast(e->b, args[o], types[1], "");
+    return call_intrinsic(e, d->intrinsic, types, d->arch == ARCH_AARCH64 ? 2 : 0, args, 3);
+}
+
+static LLVMValueRef dot_instruction(const struct words *w, const struct dot_form *d, LLVMValueRef a, LLVMValueRef b,
+                                    LLVMValueRef sum)
+{
+    LLVMBuilderRef build = w->e->b;
+    if (d->biased) {
+        LLVMValueRef ones = call_form(w, d, count(w, 0), count(w, 0x01010101), b);
+        sum = LLVMBuildAdd(build, sum, shl(w, ones, 7), "");
+        a = LLVMBuildXor(build, a, count(w, (int32_t)0x80808080), "");
+    }
+    return call_form(w, d, sum, a, b);
+}
+
 LLVMValueRef emit_dot(struct emitter *e, const struct lstmt *s)
 {
     struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes};
     LLVMValueRef a = LLVMBuildBitCast(e->b, e->values[s->in[0].i], w.type, "");
     LLVMValueRef b = LLVMBuildBitCast(e->b, e->values[s->in[1].i], w.type, "");
     LLVMValueRef sum = e->values[s->in[2].i];
+    const struct dot_form *d = form_of(e, s->type);
+    if (d)
+        return dot_instruction(&w, d, a, b, sum);
     return s->type.elem == ELEM_F32 ? dot_halves(&w, a, b, sum) : dot_bytes(&w, a, b, sum);
 }

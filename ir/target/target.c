@@ -5,15 +5,17 @@
 #include <string.h>
 
 const struct target_row target_rows[] = {
-#define TARGET(arch, name, standard, triple, cpu, features, dot_u8, dot_bf16, bytes, registers, fma, latency, loads, \
-               l1, l2, l3)                                                                                           \
-    {arch,                                                                                                           \
-     name,                                                                                                           \
-     standard,                                                                                                       \
-     triple,                                                                                                         \
-     cpu,                                                                                                            \
-     features,                                                                                                       \
-     {bytes, registers, fma, latency, loads, l1, l2, l3, dot_u8, dot_bf16}},
+#define ROW(arch, name, when, triple, cpu, features, u8, bf16, lane, bytes, registers, fma, latency, loads, l1, l2, \
+            l3)                                                                                                     \
+    {arch,                                                                                                          \
+     name,                                                                                                          \
+     TARGET_##when,                                                                                                 \
+     triple,                                                                                                        \
+     cpu,                                                                                                           \
+     features,                                                                                                      \
+     {bytes, registers, fma, latency, loads, l1, l2, l3, {u8, bf16}, lane}},
+/* Words that stand for several columns are replaced first. */
+#define TARGET(...) ROW(__VA_ARGS__)
 #include "ir/target/target.def"
 };
 const uint32_t target_count = COUNT_OF(target_rows);
@@ -53,7 +55,9 @@ void target_print(struct strbuf *out)
         snprintf(caches, sizeof caches, "%u, %u, %u", m->l1_kib, m->l2_kib, m->l3_kib);
         strbuf_printf(out, "%-18s %-8s %-6u %-9u %-12s %-5u %-22s %s%s%s%s\n", t->name, t->arch, m->vector_bytes,
                       m->registers, fma, m->loads_per_cycle, caches, t->cpu, *t->features ? " " : "", t->features,
-                      t->standard ? "  (in every artifact)" : "");
+                      t->when == TARGET_ALWAYS   ? "  (in every artifact)"
+                      : t->when == TARGET_OF_USE ? "  (where it is of use)"
+                                                 : "");
     }
     strbuf_printf(
         out,

@@ -4,21 +4,25 @@
 
 #include "ir/base/base.h"
 
+enum dot_kind { DOT_U8, DOT_BF16, DOT_KINDS };   /* u8 by i8 in fours, bf16 in twos */
 struct machine {                 /* what the passes choose by; 0 in a member: unknown */
     uint32_t vector_bytes;       /* 64, 32, 16 */
     uint32_t registers;          /* of vectors */
     uint32_t fma_per_cycle, fma_latency, loads_per_cycle;   /* whole vectors */
     uint32_t l1_kib, l2_kib, l3_kib;                        /* data, one core's share */
-    bool dot_u8, dot_bf16;       /* L_DOT is an instruction */
+    uint8_t dot
+        [DOT_KINDS]; /* L_DOT is one instruction: 2; 1: one and, for each vector of weights, a share of another; 0: not */
+    bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
 };
+enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };
 struct target_row {
     const char *arch, *name;
-    bool standard;               /* in every artifact unless options say otherwise */
-    const char *triple, *cpu, *features;    /* as LLVM names them */
+    enum target_when when; /* it is part of an artifact, unless options say otherwise */
+    const char *triple, *cpu, *features; /* as LLVM names them */
     struct machine machine;
 };
 
-extern const struct target_row target_rows[];   /* best first within an architecture */
+extern const struct target_row target_rows[]; /* best first within an architecture */
 extern const uint32_t target_count;
 
 /* The row of that name; NULL: none. */

@@ -252,7 +252,7 @@ uint64_t tile_steps(const struct site *site, const struct node *n)
 static bool is_emulated(const struct site *site, const struct node *n)
 {
     uint64_t group = dot_group(site->m, n);
-    return group > 1 && !(group == 4 ? site->mach->dot_u8 : site->mach->dot_bf16);
+    return group > 1 && !site->mach->dot[group == 4 ? DOT_U8 : DOT_BF16];
 }
 
 /* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands

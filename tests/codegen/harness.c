@@ -2,6 +2,8 @@
  * keeps it; their addresses come from the file's symbol table. */
 #include "harness.h"
 
+#include "ir/target/target.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
@@ -189,19 +191,18 @@ void store_masked(struct build b, lreg buffer, lreg at, lreg value, lreg mask)
 
 /* ---- compiling ---- */
 
-/* The first four run where the CPU allows; all are compiled and linked, which fails when an object wants a function
- * of a compiler's library. */
+/* The first are run where the CPU allows, those of aarch64 under qemu-user; all are compiled and linked, which fails when an object
+ * wants a function of a compiler's library. Behind these: the rows of target.def for aarch64, each set of features once. */
 struct variant {
     struct target target;
     bool fma;
 };
-static const struct variant variants[] = {
+static const struct variant native_variants[] = {
     {{"x86_64-unknown-linux-gnu", "x86-64-v2", ""}, false},
     {{"x86_64-unknown-linux-gnu", "x86-64-v3", ""}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", ""}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni"}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16"}, true},
-    {{"aarch64-linux-gnu", "generic", ""}, true},
     {{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
 
@@ -269,18 +270,17 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
            codegen_link(s->ctx, &options, &a, OUTPUT_SHARED, path);
 }
 
-/* Addresses of the kernels in the loaded library: its symbol table tells offsets, one known address the base. */
-static void find_kernels(struct suite *s, const char *path, void *lib, mcc_rt_fn **fn)
+/* Where the kernels are in the library, counted from mcc_query, as its symbol table has them. */
+static int64_t *find_kernels(struct suite *s, const char *path)
 {
     struct stat st;
-    Dl_info info;
+    int64_t *at = NEW_ARRAY(&s->ctx->session, int64_t, s->cases.n + 1), query = 0;
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
     assert_int_equal(fstat(fd, &st), 0);
     unsigned char *file = malloc((size_t)st.st_size);
     assert_int_equal(read(fd, file, (size_t)st.st_size), st.st_size);
     close(fd);
-    assert_int_not_equal(dladdr(dlsym(lib, "mcc_query"), &info), 0);
     const Elf64_Ehdr *h = (void *)file;
     const Elf64_Shdr *sec = (void *)(file + h->e_shoff);
     for (uint32_t k = 0; k < h->e_shnum; k++) {
@@ -289,16 +289,21 @@ static void find_kernels(struct suite *s, const char *path, void *lib, mcc_rt_fn
         const Elf64_Sym *sym = (void *)(file + sec[k].sh_offset);
         const char *names = (char *)file + sec[sec[k].sh_link].sh_offset;
         for (uint64_t i = 0; i < sec[k].sh_size / sizeof *sym; i++) {
-            unsigned at;
-            if (sscanf(names + sym[i].st_name, "kernel.%u", &at) != 1 || strstr(names + sym[i].st_name, "index"))
-                continue;
-            void *address = (char *)info.dli_fbase + sym[i].st_value;
-            memcpy(&fn[at], &address, sizeof address);
+            const char *name = names + sym[i].st_name;
+            unsigned which;
+            if (strcmp(name, "mcc_query") == 0)
+                query = (int64_t)sym[i].st_value;
+            else if (sscanf(name, "kernel.%u", &which) == 1 && !strstr(name, "index"))
+                at[which] = (int64_t)sym[i].st_value;
         }
     }
     free(file);
-    for (uint32_t i = 0; i < s->cases.n; i++)
-        assert_non_null((void *)(uintptr_t)fn[i]);
+    assert_int_not_equal(query, 0);
+    for (uint32_t i = 0; i < s->cases.n; i++) {
+        assert_int_not_equal(at[i], 0);
+        at[i] -= query;
+    }
+    return at;
 }
 
 /* ---- running and comparing ---- */
@@ -352,14 +357,20 @@ static void compare(struct suite *s, const struct kernel_case *k, const struct l
     }
 }
 
-static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, const struct variant *v)
+static struct linterp_arg *interpreted(struct suite *s, const struct kernel_case *k)
 {
-    struct linterp_arg *want = copy_args(s, k), *got = copy_args(s, k);
-    int64_t words[CASE_ARGS];
-    unsigned char *scratch = aligned_alloc(64, ((size_t)k->f->local_bytes + 127) & ~(size_t)63);
+    struct linterp_arg *want = copy_args(s, k);
     struct linterp_result r = lf_interpret(k->f, want, 0, k->count, NULL);
     if (r.code)
         fail_msg("%s: interpreter: %d %s", k->f->name, r.code, r.text ? r.text : "");
+    return want;
+}
+
+static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, const struct variant *v)
+{
+    struct linterp_arg *want = interpreted(s, k), *got = copy_args(s, k);
+    int64_t words[CASE_ARGS];
+    unsigned char *scratch = aligned_alloc(64, ((size_t)k->f->local_bytes + 127) & ~(size_t)63);
     for (uint32_t i = 0; i < k->f->args.n; i++)
         words[i] = got[i].buffer.data ? (int64_t)(intptr_t)got[i].buffer.data : got[i].index;
     /* Two chunks, as two threads would claim them. */
@@ -371,25 +382,106 @@ static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, cons
     free(scratch);
 }
 
-static void run_variant(struct suite *s, size_t which)
+static void run_native(struct suite *s, const struct variant *v, const char *path, const int64_t *at)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(lib);
+    char *query = dlsym(lib, "mcc_query");
+    assert_non_null(query);
+    for (uint32_t i = 0; i < s->cases.n; i++) {
+        mcc_rt_fn *fn;
+        char *address = query + at[i];
+        memcpy(&fn, &address, sizeof fn);
+        run_case(s, &s->cases.data[i], fn, v);
+    }
+    dlclose(lib);
+}
+
+/* ---- on another machine: tests/targets/kernels.c under qemu-user ---- */
+
+static void put_word(FILE *out, int64_t w)
+{
+    assert_int_equal(fwrite(&w, sizeof w, 1, out), 1);
+}
+
+static void write_cases(struct suite *s, const char *path, const int64_t *at)
+{
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    put_word(out, s->cases.n);
+    for (uint32_t c = 0; c < s->cases.n; c++) {
+        const struct kernel_case *k = &s->cases.data[c];
+        put_word(out, at[c]);
+        put_word(out, k->count);
+        put_word(out, (int64_t)k->f->local_bytes);
+        put_word(out, k->f->args.n);
+        for (uint32_t i = 0; i < k->f->args.n; i++) {
+            const struct case_arg *a = &k->arg[i];
+            put_word(out, a->data ? a->bytes : -1);
+            if (a->data)
+                assert_int_equal(fwrite(a->data, 1, (size_t)a->bytes, out), a->bytes);
+            else
+                put_word(out, a->index);
+        }
+    }
+    assert_int_equal(fclose(out), 0);
+}
+
+static void read_results(struct suite *s, const char *path, const struct variant *v)
+{
+    FILE *in = fopen(path, "rb");
+    assert_non_null(in);
+    for (uint32_t c = 0; c < s->cases.n; c++) {
+        struct kernel_case *k = &s->cases.data[c];
+        struct linterp_arg *want = interpreted(s, k), *got = copy_args(s, k);
+        for (uint32_t i = 0; i < k->f->args.n; i++)
+            if (k->arg[i].data)
+                assert_int_equal(fread(got[i].buffer.data, 1, (size_t)k->arg[i].bytes, in), k->arg[i].bytes);
+        compare(s, k, want, got, v->target.features, k->unfused && !v->fma);
+    }
+    fclose(in);
+}
+
+static void run_foreign(struct suite *s, const struct variant *v, const char *path, const int64_t *at)
+{
+    char cases[440], results[440], command[2000];
+    const char *build = getenv("MCC_BUILD");
+    snprintf(cases, sizeof cases, "%s.cases", path);
+    snprintf(results, sizeof results, "%s.results", path);
+    write_cases(s, cases, at);
+    snprintf(command, sizeof command,
+             "qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu '%s/tests/targets/kernels-aarch64' '%s' '%s' '%s'",
+             build ? build : "build", path, cases, results);
+    assert_int_equal(system(command), 0);
+    read_results(s, results, v);
+    unlink(cases);
+    unlink(results);
+}
+
+static void run_variant(struct suite *s, const struct variant *v, bool native)
 {
     char path[400];
-    mcc_rt_fn **fn = NEW_ARRAY(&s->ctx->session, mcc_rt_fn *, s->cases.n + 1);
-    static unsigned built;       /* a name of its own: dlopen takes a loaded library for the same */
+    bool foreign = strncmp(v->target.triple, "aarch64", 7) == 0;
+    static unsigned built; /* a name of its own: dlopen takes a loaded library for the same */
     snprintf(path, sizeof path, "%s.%u.so", program_invocation_name, built++);
-    bool ok = compile_suite(s, &variants[which], path);
+    bool ok = compile_suite(s, v, path);
     for (uint32_t i = 0; i < s->ctx->diags.n; i++)
         print_error("%s\n", s->ctx->diags.data[i].text);
     assert_true(ok);
-    if (cpu_runs(which)) {
-        void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        assert_non_null(lib);
-        find_kernels(s, path, lib, fn);
-        for (uint32_t i = 0; i < s->cases.n; i++)
-            run_case(s, &s->cases.data[i], fn[i], &variants[which]);
-        dlclose(lib);
-    }
+    if (native)
+        run_native(s, v, path, find_kernels(s, path));
+    else if (foreign)
+        run_foreign(s, v, path, find_kernels(s, path));
     unlink(path);
+}
+
+static bool is_first_of_its_features(uint32_t row)
+{
+    for (uint32_t i = 0; i < row; i++)
+        if (!strcmp(target_rows[i].triple, target_rows[row].triple) &&
+            !strcmp(target_rows[i].features, target_rows[row].features))
+            return false;
+    return true;
 }
 
 void suite_run(struct suite *s)
@@ -401,6 +493,11 @@ void suite_run(struct suite *s)
     for (uint32_t i = 0; i < s->cases.n; i++)
         if (!lf_finish(s->cases.data[i].f))
             fail_msg("%s: %s", s->cases.data[i].f->name, s->ctx->diags.data[0].text);
-    for (size_t v = 0; v < COUNT_OF(variants); v++)
-        run_variant(s, v);
+    for (size_t v = 0; v < COUNT_OF(native_variants); v++)
+        run_variant(s, &native_variants[v], cpu_runs(v));
+    for (uint32_t i = 0; i < target_count; i++) {
+        const struct target_row *t = &target_rows[i];
+        if (!strcmp(t->arch, "aarch64") && is_first_of_its_features(i))
+            run_variant(s, &(struct variant){{t->triple, t->cpu, t->features}, true}, false);
+    }
 }

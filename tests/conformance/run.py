@@ -4,7 +4,10 @@ official rule. Prints counts by reason; ends with 1 when a case of passing.txt i
 every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
 the cases that pass so are counted alone (passing.py).
 
-usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...']
+--target: the cases of passing.txt for another architecture, under qemu-user, with its best instructions and with its least; one
+in --every is taken.
+
+usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...'] [--target=TRIPLE [--every=N]]
 """
 import argparse
 import collections
@@ -28,23 +31,24 @@ from conformance import suite  # noqa: E402
 from conformance.passing import passing, update  # noqa: E402
 from support import agree  # noqa: E402
 
-COMPILE_SECONDS, RUN_SECONDS = 120, 120
+COMPILE_SECONDS, RUN_SECONDS, EMULATED_SECONDS = 120, 120, 1900
 CLASSES = {1: "refused", 2: "usage", 3: "environment", 4: "limit", 5: "internal error"}
 
 
 class Runner:
-    """A runner.py process that is started again when it dies or hangs."""
+    """A runner.py process that is started again when it dies or hangs. arch: of the artifacts; None: this machine's."""
 
-    def __init__(self):
-        self.process = None
+    def __init__(self, arch):
+        self.process, self.arch = None, [arch] if arch else []
 
     def ask(self, line):
         if self.process is None:
-            self.process = subprocess.Popen([sys.executable, HERE / "runner.py"], stdin=subprocess.PIPE,
+            self.process = subprocess.Popen([sys.executable, HERE / "runner.py", *self.arch], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, text=True)
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
-        ready, _, _ = select.select([self.process.stdout], [], [], RUN_SECONDS)
+        seconds = EMULATED_SECONDS if self.arch else RUN_SECONDS
+        ready, _, _ = select.select([self.process.stdout], [], [], seconds)
         answer = self.process.stdout.readline() if ready else ""
         if answer:
             status, _, text = answer.rstrip("\n").partition("\t")
@@ -52,7 +56,7 @@ class Runner:
         self.process.kill()
         status = self.process.wait()
         self.process = None
-        return ("crashed", f"signal {-status}") if ready else ("hung", f"no answer in {RUN_SECONDS} s")
+        return ("crashed", f"signal {-status}") if ready else ("hung", f"no answer in {seconds} s")
 
 
 local = threading.local()
@@ -74,6 +78,11 @@ def compile_case(mcc, case, flags, model, output):
     return name, text.removeprefix(f"{model}: ")
 
 
+def arch_of(flags):
+    """The architecture that --target names; None: this machine's."""
+    return next((f.split("=")[1].split("-")[0] for f in flags if f.startswith("--target=")), None)
+
+
 def run_case(mcc, case, flags, folder, erased):
     output = os.path.join(folder, case.name.replace("/", "_") + ".so")
     model = suite.erase(onnx.load(case.model), output + ".onnx") if erased else case.model
@@ -83,7 +92,7 @@ def run_case(mcc, case, flags, folder, erased):
     if status != "compiled":
         return case.name, status, text
     if not hasattr(local, "runner"):
-        local.runner = Runner()
+        local.runner = Runner(arch_of(flags))
     status, text = local.runner.ask(f"{case.name}\t{output}")
     os.unlink(output)
     return case.name, status, text
@@ -91,6 +100,8 @@ def run_case(mcc, case, flags, folder, erased):
 
 # One CPU variant: the best of this machine. tests/targets compares the others.
 FLAGS = ("-march=native",)
+# Of an architecture that --target names: the level with the most instructions and that with the fewest.
+LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a")}
 
 
 def run(names, flags=FLAGS, jobs=None, progress=None, erased=False):
@@ -117,6 +128,24 @@ def reason(status, text):
     return f"{status}: {text[:110]}" if status in ("refused", "limit", "internal error", "run error") else status
 
 
+def report(results, way, label):
+    """Prints the counts and what is lost; the names of those that passed, and whether anything is wrong or lost."""
+    by_status = collections.Counter(s for s, _ in results.values())
+    for text, count in collections.Counter(reason(*r) for r in results.values()).most_common(60):
+        print(f"{count:6}  {text}")
+    draws = sum(results.get(n, ("",))[0] == "passed" for n in suite.RANDOM)
+    print(label, ", ".join(f"{n} {s}" for s, n in by_status.most_common()), f"of {len(results)};",
+          f"{draws} of the passed are random draws judged by shape, type and range")
+    passed = sorted(n for n, (s, _) in results.items() if s == "passed")
+    lost = sorted(set(passing(way)) & set(results) - set(passed))
+    for name in lost:
+        print(f"lost: {name}: {': '.join(results[name])}")
+    bad = [n for n, (s, _) in results.items() if s not in ("passed", "refused", "limit")]
+    for name in sorted(bad):
+        print(f"{results[name][0]}: {name}: {results[name][1]}")
+    return passed, bool(bad), bool(lost)
+
+
 def main():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     parser = argparse.ArgumentParser()
@@ -126,31 +155,28 @@ def main():
     parser.add_argument("--details", action="store_true", help="one line for each case that does not pass")
     parser.add_argument("--flags", default=" ".join(FLAGS), help="options for mcc (--flags='-O0 -march=native')")
     parser.add_argument("--erased", action="store_true", help="without the shapes of inputs and outputs")
+    parser.add_argument("--target", help="the listed cases for this machine, under qemu-user")
+    parser.add_argument("--every", type=int, default=1, help="of the cases only every so many")
     args = parser.parse_args()
     way = "compiled-erased" if args.erased else "compiled"
-    names = [n for n in (passing(way) if args.listed else suite.cases()) if args.only in n]
+    listed = args.listed or args.target
+    names = [n for n in (sorted(passing(way)) if listed else suite.cases()) if args.only in n][::args.every]
 
     def show(name, status, text):
         if args.details and status != "passed":
             print(f"{status:14} {name}: {text}", flush=True)
 
+    if args.target:
+        wrong = False
+        for level in LEVELS[arch_of([f"--target={args.target}"])]:
+            results = run(names, [f"--target={args.target}", f"-march={level}"], progress=show, erased=args.erased)
+            wrong |= any(report(results, way, f"{level}:")[1:])
+        return wrong
     results = run(names, args.flags.split(), progress=show, erased=args.erased)
-    by_status = collections.Counter(s for s, _ in results.values())
-    for text, count in collections.Counter(reason(*r) for r in results.values()).most_common(60):
-        print(f"{count:6}  {text}")
-    draws = sum(results.get(n, ("",))[0] == "passed" for n in suite.RANDOM)
-    print("shapes erased:" if args.erased else "in all:", ", ".join(f"{n} {s}" for s, n in by_status.most_common()), f"of {len(results)};",
-          f"{draws} of the passed are random draws judged by shape, type and range")
-    passed = sorted(n for n, (s, _) in results.items() if s == "passed")
-    lost = sorted(set(passing(way)) & set(results) - set(passed))
-    for name in lost:
-        print(f"lost: {name}: {': '.join(results[name])}")
+    passed, bad, lost = report(results, way, "shapes erased:" if args.erased else "in all:")
     if args.update and not args.only:
         update(way, passed)
-    bad = [n for n, (s, _) in results.items() if s not in ("passed", "refused", "limit")]
-    for name in sorted(bad):
-        print(f"{results[name][0]}: {name}: {results[name][1]}")
-    return 1 if bad or (lost and not args.update) else 0
+    return bad or (lost and not args.update)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Runs suite cases that were compiled: reads lines "CASE<tab>ARTIFACT", answers "STATUS<tab>TEXT" for each.
 
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
+
+usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user
 """
 import pathlib
 import sys
@@ -9,15 +11,24 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conformance import suite  # noqa: E402
 from support.artifact import Artifact, ModelError  # noqa: E402
+from support.foreign import Foreign  # noqa: E402
 
 
-def judge(case, artifact):
+def outputs(case, artifact, feeds, machine):
+    if machine:
+        return machine.call(artifact, feeds, suite.optional_inputs(case))
+    with Artifact(artifact, threads=1) as a:
+        if a.api.n_in != len(feeds):
+            raise ValueError(f"{len(feeds)} inputs in the model, {a.api.n_in} in the artifact")
+        return a.call(feeds)
+
+
+def judge(case, artifact, machine):
     feeds, expected = suite.inputs_and_outputs(case)
     try:
-        with Artifact(artifact, threads=1) as a:
-            if a.api.n_in != len(feeds):
-                return "wrong", f"{len(feeds)} inputs in the model, {a.api.n_in} in the artifact"
-            got = a.call(feeds)
+        got = outputs(case, artifact, feeds, machine)
+    except ValueError as e:
+        return "wrong", str(e)
     except ModelError as e:
         return "run error", str(e)
     if len(got) != len(expected):
@@ -30,10 +41,13 @@ def judge(case, artifact):
 
 def main():
     cases = suite.cases()
+    machine = Foreign(sys.argv[1]) if len(sys.argv) > 1 else None
     for line in sys.stdin:
         name, artifact = line.rstrip("\n").split("\t")
         try:
-            status, text = judge(cases[name], artifact)
+            status, text = judge(cases[name], artifact, machine)
+        except (EOFError, TimeoutError) as e:
+            status, text = "crashed", str(e)
         except Exception as e:
             status, text = "harness error", f"{type(e).__name__}: {e}"
         print(status, " ".join(text.split()), sep="\t", flush=True)

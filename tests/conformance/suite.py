@@ -85,6 +85,13 @@ def inputs_and_outputs(case):
     return feeds, outputs
 
 
+def optional_inputs(case):
+    """Numbers of the inputs whose type is an optional."""
+    model = onnx.load(case.model)
+    given = {i.name for i in model.graph.initializer}
+    return {k for k, p in enumerate(p for p in model.graph.input if p.name not in given) if p.type.HasField("optional_type")}
+
+
 def differs(want, got, case):
     """None, or how the two differ."""
     if isinstance(want, list):

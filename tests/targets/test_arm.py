@@ -1,0 +1,122 @@
+"""AArch64 code under qemu-user: every row of target.def, its dot products, and which rows `open` takes on which CPU.
+
+The statements themselves are held against the loop IR's interpreter, row by row, by tests/codegen (harness.c).
+"""
+import re
+
+import numpy as np
+import pytest
+from onnx import TensorProto as T
+from onnx import helper
+
+import ml_dtypes
+from support import mobilenet
+from support.artifact import Artifact, ModelError
+from support.foreign import Foreign
+from support.tool import ROOT, mcc, save, value
+
+TABLE = (ROOT / "ir/target/target.def").read_text()
+ROWS = re.findall(r'^TARGET\("aarch64", "([^"]*)"', TABLE, re.M)
+DOTS = {name: (int(u8), int(bf16)) for name, u8, bf16 in
+        re.findall(r'^TARGET\("aarch64", "([^"]*)", \w+, ARM, (?:\w+|"generic", "[^"]*"), (\d), (\d),', TABLE, re.M)}
+# What a row's dot product of bytes is made of, by its grade; of bf16.
+BYTES, HALVES = {0: None, 1: "sdot", 2: "usdot"}, {0: None, 2: "bfdot"}
+TARGET = "--target=aarch64-linux-gnu"
+CPU_MISSING = -6
+
+
+@pytest.fixture(scope="module")
+def machine():
+    with Foreign("aarch64") as m:
+        yield m
+
+
+def bytes_of(rng, *shape, signed=False):
+    return rng.integers(-128, 128, shape).astype(np.int8) if signed else rng.integers(0, 256, shape).astype(np.uint8)
+
+
+def products(folder):
+    """u8 by i8 in fours, whole and not; the extremes of both are among them."""
+    rng = np.random.default_rng(1)
+    x, w = bytes_of(rng, 9, 66), bytes_of(rng, 66, 37, signed=True)
+    x[0], w[:, 0] = 255, -128
+    save(folder / "m.onnx", [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], [value("x", x.shape, T.UINT8)],
+         [value("y", [9, 37], T.INT32)], {"w": w})
+    return [x], [x.astype(np.int32) @ w.astype(np.int32)]
+
+
+def convolution(folder):
+    rng = np.random.default_rng(2)
+    x, w = bytes_of(rng, 1, 24, 9, 9), bytes_of(rng, 20, 24, 3, 3, signed=True)
+    padded = np.pad(x.astype(np.int32) - 7, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    y = sum(np.einsum("nchw,oc->nohw", padded[:, :, i:i + 9, j:j + 9], w[:, :, i, j].astype(np.int32)) for i in range(3) for j in range(3))
+    save(folder / "m.onnx", [helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], pads=[1] * 4)], [value("x", x.shape, T.UINT8)],
+         [value("y", y.shape, T.INT32)], {"w": w, "z": np.array(7, np.uint8)})
+    return [x], [y]
+
+
+def halves(folder):
+    """Small integers: no order and no rounding shows."""
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(-8, 9, s).astype(ml_dtypes.bfloat16) for s in ((7, 33), (33, 21)))
+    save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Cast", ["h"], ["y"], to=T.FLOAT)],
+         [value("x", x.shape, T.BFLOAT16)], [value("y", [7, 21])], {"w": w})
+    exact = x.astype(np.float32) @ w.astype(np.float32)
+    return [x], [exact.astype(ml_dtypes.bfloat16).astype(np.float32)]
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("network, kind", [(products, 0), (convolution, 0), (halves, 1)], ids=["products", "convolution", "halves"])
+def test_dots(row, network, kind, machine, tmp_path):
+    feeds, wanted = network(tmp_path)
+    for more in (["-S", "-o", tmp_path / "m.s"], ["-o", tmp_path / "m.so"]):
+        done = mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", *more)
+        assert done.returncode == 0, done.stderr
+    text, wants = (tmp_path / "m.s").read_text(), (BYTES, HALVES)[kind][DOTS[row][kind]]
+    said = set(re.findall(r"\t(usdot|sudot|sdot|udot|bfdot)\t", text))
+    assert said <= {wants, "sudot" if wants == "usdot" else wants} and bool(said) == bool(wants), said
+    for got, want in zip(machine.call(tmp_path / "m.so", feeds), wanted):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_levels_are_made_of_use(tmp_path):
+    """An artifact has the levels whose dot products its network needs, and no row that is named after a core."""
+    def variants(network):
+        network(tmp_path)
+        assert mcc(TARGET, tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
+        return mcc("inspect", tmp_path / "m.so").stdout
+    both = variants(products)
+    assert "armv8.6-a-i8mm" in both and "armv8.2-a-dotprod" in both and "armv8-a" in both and "neoverse" not in both, both
+    narrow = variants(halves)
+    assert "armv8.6-a-i8mm" in narrow and "dotprod" not in narrow, narrow
+
+
+@pytest.mark.parametrize("cpu, runs", [("cortex-a57", "armv8-a"), ("neoverse-n1", "armv8.2-a-dotprod"), ("max", "armv8.6-a-i8mm")])
+def test_open_asks_the_cpu(cpu, runs, tmp_path):
+    """A CPU runs the levels up to its own, and refuses those beyond; an artifact with all of them runs everywhere."""
+    feeds, wanted = products(tmp_path)
+    levels = ["armv8-a", "armv8.2-a-dotprod", "armv8.6-a-i8mm"]
+    with Foreign("aarch64", cpu) as machine:
+        for level in [*levels, None]:
+            flags = [f"-march={level}"] if level else []
+            assert mcc(TARGET, *flags, tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
+            if level and levels.index(level) > levels.index(runs):
+                with pytest.raises(ModelError) as refused:
+                    machine.call(tmp_path / "m.so", feeds)
+                assert refused.value.code == CPU_MISSING, refused.value
+            else:
+                np.testing.assert_array_equal(machine.call(tmp_path / "m.so", feeds)[0], wanted[0])
+
+
+@pytest.mark.parametrize("row", ["armv8-a", "armv8.6-a-i8mm", "cortex-a55", "neoverse-v1"])
+def test_mobilenet(row, machine, tmp_path):
+    """mobilenet_v3_small at its full size, within what another order of the sums may change."""
+    nodes, constants = mobilenet.Network("small").build()
+    save(tmp_path / "m.onnx", nodes, [value("x", [1, 3, 224, 224])], [value("y", [1, 1000])], constants, opset=20)
+    assert mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
+    assert mcc("-march=native", tmp_path / "m.onnx", "-o", tmp_path / "native.so").returncode == 0
+    feeds = [np.random.default_rng(4).standard_normal((1, 3, 224, 224)).astype(np.float32)]
+    with Artifact(tmp_path / "native.so") as native:
+        wanted = native.call(feeds)[0]
+    got = machine.call(tmp_path / "m.so", feeds)[0]
+    assert np.abs(got - wanted).max() < 1e-5 * np.abs(wanted).max()
