@@ -103,8 +103,9 @@ bool infer_monoid(struct infer *f, const char *more, enum elem elem)
     static const struct {
         const char *name, *classes;
     } monoids[] = {
-        {"sum", "IUF"}, {"prod", "IUF"}, {"min", "IUF"}, {"max", "IUF"},
-        {"and", "BIU"}, {"or", "BIU"},   {"xor", "BIU"}, {"set", "BIUFCS"},
+#define MONOID(name, op, statement, of_bool, classes) {name, classes},
+#include "ir/ops/monoids.def"
+        {"set", "BIUFCS"}, /* of scatters */
     };
     const char *m = node_str(&f->attrs, "monoid", "");
     for (size_t i = 0; i < COUNT_OF(monoids); i++) {

@@ -374,8 +374,8 @@ enum op monoid_op(const char *m)
         const char *name;
         enum op op;
     } monoids[] = {
-        {"sum", OP_ADD}, {"prod", OP_MUL}, {"min", OP_MIN}, {"max", OP_MAX},
-        {"and", OP_AND}, {"or", OP_OR},    {"xor", OP_XOR},
+#define MONOID(name, op, statement, of_bool, classes) {name, op},
+#include "ir/ops/monoids.def"
     };
     for (size_t i = 0; i < COUNT_OF(monoids); i++)
         if (strcmp(m, monoids[i].name) == 0)

@@ -158,7 +158,7 @@ struct em_weave {
 };
 void em_weave_begin(struct em *, struct em_weave *);
 void em_weave_next(struct em *, struct em_weave *);
-void em_weave_end(struct em *, struct em_weave *, uint32_t most); /* so many at a time */
+void em_weave_end(struct em *, struct em_weave *, const struct tile_schedule *); /* so many at a time */
 
 /* values */
 lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);

@@ -15,8 +15,8 @@ enum lop em_monoid(const char *monoid, enum elem e)
         const char *name;
         enum lop lop, bool_lop;
     } table[] = {
-        {"sum", L_ADD, L_OR},  {"prod", L_MUL, L_AND}, {"min", L_MIN, L_AND}, {"max", L_MAX, L_OR},
-        {"and", L_AND, L_AND}, {"or", L_OR, L_OR},     {"xor", L_XOR, L_XOR},
+#define MONOID(name, op, statement, of_bool, classes) {name, statement, of_bool},
+#include "ir/ops/monoids.def"
     };
     for (uint32_t i = 0; i < COUNT_OF(table); i++)
         if (!strcmp(monoid, table[i].name))

@@ -103,7 +103,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         acc[i] = tile_store(em, points[i], acc[i]);
         em_weave_next(em, &w);
     }
-    em_weave_end(em, &w, t->s->weave);
+    em_weave_end(em, &w, t->s);
     if (partial_node(em) && !em->failed)
         partial_add(em, t, acc, n);
 }

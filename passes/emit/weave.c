@@ -6,8 +6,6 @@
  */
 #include "passes/emit/emit.h"
 
-enum { WEAVE_LEAST = 12 /* statements: shorter chains overlap as they are */ };
-
 void em_weave_begin(struct em *em, struct em_weave *w)
 {
     *w = (struct em_weave){.block = em->level[em->top], .value = em->f->types.n};
@@ -73,12 +71,12 @@ static void weave(struct em *em, const struct em_weave *w, uint32_t first, uint3
         }
 }
 
-void em_weave_end(struct em *em, struct em_weave *w, uint32_t most)
+void em_weave_end(struct em *em, struct em_weave *w, const struct tile_schedule *s)
 {
     uint32_t n = w->n - 1;
-    if (n < 2 || w->at[n] - w->at[0] < n * WEAVE_LEAST)
+    if (n < 2 || w->at[n] - w->at[0] < (uint64_t)n * s->weave_least)
         return;
-    uint32_t groups = (n + most - 1) / most;
+    uint32_t groups = (n + s->weave - 1) / s->weave;
     for (uint32_t g = 0; g < groups; g++)
         weave(em, w, n * g / groups, n * (g + 1) / groups);
 }

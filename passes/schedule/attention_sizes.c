@@ -4,8 +4,6 @@
 
 enum {
     MAX_MR = 14,
-    ATTENTION_VECTORS = 4 /* of rows, at most */,
-    MAX_COLUMNS = 4 /* vectors of columns */,
     POINTS_MOST = 32, /* sums of a register tile: half of what the emitter keeps track of */
     GUESS = 64, /* an extent that only the run knows, for costs */
     SPAN_OPEN = 128,
@@ -55,7 +53,7 @@ static void choose_values(const struct site *site, const struct attention_shape 
     int64_t keys = extent_or_guess(site, t->keys, &known), vectors = (t->columns + s->lanes - 1) / s->lanes,
             best = INT64_MAX;
     const struct machine *m = site->mach;
-    for (int64_t pc = 1; pc <= MAX_COLUMNS && pc <= vectors; pc++)
+    for (int64_t pc = 1; pc <= ATTENTION_COLUMNS && pc <= vectors; pc++)
         for (int64_t pr = 1; pr <= MAX_MR && fits(site, pr, pc); pr++) {
             int64_t rows = s->nv * s->lanes, rest = vectors % pc;
             int64_t cost = vectors / pc * tile_line_cost(m, rows, true, pr, pc, (uint64_t)keys);

@@ -96,7 +96,8 @@ struct tile_schedule {
     bool by_piece; /* ... of the piece's channels only: a depthwise convolution */
     uint32_t stage_lanes; /* channels at a time that fill it */
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
-    uint32_t weave; /* results whose epilogues are computed statement by statement in turn */
+    uint32_t weave,
+        weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so many each */
     struct cut cut; /* the reduced dim that is done in blocks, ... */
     int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
@@ -122,6 +123,10 @@ struct winograd_schedule {
     bool near_sums, results; /* ... of M, where sums go through it; and where the results go */
 };
 
+enum {
+    ATTENTION_VECTORS = 4 /* of rows of a block, at most */,
+    ATTENTION_COLUMNS = 4 /* vectors of columns of a tile */
+};
 struct attention_schedule {
     uint32_t lanes;
     int64_t nv; /* vectors of rows of a block */

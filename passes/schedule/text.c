@@ -89,6 +89,7 @@ static const struct field {
     TILE(stage_lanes, "staged.lanes", INT32, "channels at a time that fill it"),
     TILE(stage_ahead, "prefetch.staged", FLAG, "what the next chunk's is computed from"),
     TILE(weave, "weave", INT32, "results whose epilogues are computed in turn"),
+    TILE(weave_least, "weave.least", INT32, "statements of an epilogue for that; shorter ones stay in order"),
     TILE(block, "reduce.block", INT64,
          "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
     TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),

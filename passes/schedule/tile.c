@@ -12,7 +12,6 @@
 enum {
     STEP = 10 /* to the cycle */,
     CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
-    WEAVE = 4 /* epilogues in turn: more take registers */,
     MAX_TA = 28,
     MAX_SCATTERED = 9,
     MAX_TB = 4,
@@ -305,7 +304,7 @@ void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = WEAVE};
+    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = RATE_WEAVE, .weave_least = RATE_WEAVE_LEAST};
     choose_dims(site, n, &c);
     c.lanes = machine_vector_lanes(
         site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);

@@ -90,6 +90,7 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
     say(c, panels || (!s->near && !s->early), "prefetch.near and prefetch.early are of a stored second operand");
     say(c, s->weave >= 1 && s->weave <= 32, "weave is 1 to 32");
+    say(c, s->weave_least >= 1, "weave.least is at least 1");
     say(c,
         !s->chunk ? s->stage_lanes == was->stage_lanes && !s->stage_ahead
                   : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK &&
@@ -152,9 +153,9 @@ static void attention(const struct check *c, const struct attention_schedule *wa
     int64_t registers = c->site->mach->registers;
     say(c, s->lanes == was->lanes, "lanes follow from the CPU");
     say(c,
-        s->nv >= 1 && s->mr >= 1 && s->nv <= 4 && s->mr <= 32 && s->mr * s->nv <= 32 &&
-            s->mr * s->nv + s->nv + 1 <= registers && s->pr >= 1 && s->pc >= 1 && s->pc <= 4 && s->pr <= 32 &&
-            s->pr * s->pc <= 32 && s->pr * s->pc + s->pc + 1 <= registers,
+        s->nv >= 1 && s->mr >= 1 && s->nv <= ATTENTION_VECTORS && s->mr <= 32 && s->mr * s->nv <= 32 &&
+            s->mr * s->nv + s->nv + 1 <= registers && s->pr >= 1 && s->pc >= 1 && s->pc <= ATTENTION_COLUMNS &&
+            s->pr <= 32 && s->pr * s->pc <= 32 && s->pr * s->pc + s->pc + 1 <= registers,
         "a tile does not fit the registers");
     if (c->why->n)
         return;

@@ -13,7 +13,6 @@
 
 #include <math.h>
 
-enum { MIN_CHANNELS = 16, CHUNK_TILES = 48, SPAN_TILES = 196, MIN_TILES = 16 };
 struct transform_cost {
     uint32_t m;
     double input, output, weights;
@@ -87,12 +86,12 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for each chunk. */
-    double chunks = u > (double)winograd_kept_bytes() ? ceil(tiles / CHUNK_TILES)
-                    : tiles >= WINOGRAD_KEPT_TILES    ? 0
-                                                      : ceil(tiles / SPAN_TILES);
+    double chunks = u > (double)winograd_kept_bytes()   ? ceil(tiles / RATE_WINOGRAD_CHUNK_TILES)
+                    : tiles >= RATE_WINOGRAD_KEPT_TILES ? 0
+                                                        : ceil(tiles / RATE_WINOGRAD_SPAN_TILES);
     double weights = (double)s->ic * blocks_of(s->oc) *
                      (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
-    double held = alpha * alpha * (double)s->ic * 4 * MIN_TILES /
+    double held = alpha * alpha * (double)s->ic * 4 * RATE_WINOGRAD_HELD_TILES /
                   (double)budget(machine_common(), SHARE_L2_ALL); /* transformed operand of a chunk */
     double share = RATE_WINOGRAD_PER_CENT / 100.0 + (held > 1 ? (held - 1) / 4 : 0);
     return products * share + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
@@ -120,7 +119,7 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
         return 0;
     if (told)
         return told->n[0];
-    if (!m->always && (s.ic < MIN_CHANNELS || s.oc < MIN_CHANNELS))
+    if (!m->always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
         return 0;
     return cheapest(&s, m->winograd, direct_cost(&s), m->always);
 }

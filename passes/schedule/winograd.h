@@ -43,9 +43,9 @@ uint32_t winograd_best(const struct module *, const struct kernel *);
 /* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so (kernel.form.winograd), before
  * halos are planned: the operand has to reach as far as whole tiles do. */
 /* ---- winograd_weights.c ---- */
-/* Open derives no larger U, and none that fewer tiles use. */
+/* Open derives no larger U, and none that fewer than RATE_WINOGRAD_KEPT_TILES use; how its kernel is cut (emit/winograd/prepare.c). */
 int64_t winograd_kept_bytes(void);
-enum { WINOGRAD_KEPT_TILES = 400 };
+enum { OPEN_CHANNELS = RATE_WINOGRAD_OPEN_CHANNELS, OPEN_NS = RATE_WINOGRAD_OPEN_NS };
 /* An extent of an image, or what stands for it where only the run knows it. */
 int64_t winograd_extent(const struct module *, expr_id);
 /* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain weights then

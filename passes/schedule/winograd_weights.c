@@ -99,7 +99,7 @@ static bool is_kept(const struct module *m, const struct kernel *k, const struct
     for (int32_t d = 0; d < 2; d++)
         size[d] = (winograd_extent(m, y->dims[2 + d]) + tile - 1) / tile;
     return p->bytes <= (uint64_t)winograd_kept_bytes() &&
-           (double)images * (double)size[0] * (double)size[1] >= WINOGRAD_KEPT_TILES;
+           (double)images * (double)size[0] * (double)size[1] >= RATE_WINOGRAD_KEPT_TILES;
 }
 
 bool prepare_winograd(struct module *m)

@@ -301,6 +301,7 @@ def test_squares(tmp_path):
     ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.unroll is 1 to 1024"),
     ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near and prefetch.early are of a stored second operand"),
     ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
+    ("HEAD: tiled\n  weave.least 0\n", "weave.least is at least 1"),
     ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),
     ("WINO: winograd\n  input.rows 9\n", "input.rows and output.rows are 1 to 8"),
     ("MAP: map\n  kept.0.lanes 12\n", "kept.lanes are a power of two"),

@@ -15,8 +15,6 @@
 #include "passes/emit/templates.h"
 #include "passes/emit/tile.h"
 
-enum { ATTENTION_VECTORS = 4 /* of rows, at most */, MAX_COLUMNS = 4 /* vectors of columns */ };
-
 struct attn {
     struct em *em;
     const struct attention_schedule *s;
@@ -35,8 +33,8 @@ struct attn {
     expr_id row[ATTENTION_VECTORS]; /* with lanes */
     expr_id key0, n_keys;
     /* of the register tile's columns: the number of their first vector; lanes and index of each */
-    expr_id column0, column[MAX_COLUMNS];
-    uint32_t n_columns, column_lanes[MAX_COLUMNS];
+    expr_id column0, column[ATTENTION_COLUMNS];
+    uint32_t n_columns, column_lanes[ATTENTION_COLUMNS];
 };
 
 void attn_turn(struct attn *); /* fills Q */

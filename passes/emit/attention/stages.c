@@ -358,7 +358,7 @@ struct value_step {
     struct attn *t;
     expr_id row, key;
     uint32_t count;
-    lreg v[MAX_COLUMNS], p;
+    lreg v[ATTENTION_COLUMNS], p;
 };
 
 static bool value_operands(void *user, uint32_t i, uint32_t c, lreg in[2])

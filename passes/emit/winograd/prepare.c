@@ -7,8 +7,6 @@
 #include "passes/emit/emit.h"
 #include "passes/emit/winograd/weights.h"
 
-enum { CHANNELS = 16 /* of the input, per parallel index */, NS_PER_POINT = 100 };
-
 struct derive {
     struct em *em;
     const struct winograd_form *f;
@@ -95,11 +93,11 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     d.blocks = index_arg(&em, "blocks", 1);
     for (int i = 0; i < 4; i++)
         d.stride[i] = index_arg(&em, labels[i], 0);
-    expr_id pieces = ex_ceildiv(em.x, d.ic, ex_const(em.x, CHANNELS));
+    expr_id pieces = ex_ceildiv(em.x, d.ic, ex_const(em.x, OPEN_CHANNELS));
     expr_id flat = em_parallel_begin(&em, &par, ex_mul(em.x, d.blocks, pieces));
     d.block = em_pin(&em, ex_div(em.x, flat, pieces), 0, INT64_MAX);
-    expr_id first = ex_mulc(em.x, em_pin(&em, ex_mod(em.x, flat, pieces), 0, INT64_MAX), CHANNELS);
-    d.channel = em_for_begin(&em, &l, first, ex_min(em.x, d.ic, ex_addc(em.x, first, CHANNELS)), 1, NULL, 0);
+    expr_id first = ex_mulc(em.x, em_pin(&em, ex_mod(em.x, flat, pieces), 0, INT64_MAX), OPEN_CHANNELS);
+    d.channel = em_for_begin(&em, &l, first, ex_min(em.x, d.ic, ex_addc(em.x, first, OPEN_CHANNELS)), 1, NULL, 0);
     for (int64_t sub = 0; sub < CHANNEL_BLOCK; sub += d.lanes)
         derive_lanes(&d, sub);
     em_for_end(&em, &l, NULL, NULL);
@@ -134,12 +132,12 @@ static void launch(struct module *m, struct lfunc *f, lreg weights, lreg constan
                   floats_at(f, constants, p->offset), index_const(f, p->ic), index_const(f, p->blocks)};
     for (int i = 0; i < 4; i++)
         in[4 + i] = index_const(f, p->stride[i]);
-    in[8] = index_const(f, p->blocks * ((p->ic + CHANNELS - 1) / CHANNELS));
+    in[8] = index_const(f, p->blocks * ((p->ic + OPEN_CHANNELS - 1) / OPEN_CHANNELS));
     struct lstmt *s = lf_stmt(f, (lblock){1}, L_LAUNCH);
     s->name = kernel;
     s->in = lf_lregs(f, in, 9);
     s->n_in = 9;
-    s->imm = (int64_t)form->alpha * form->alpha * NS_PER_POINT;
+    s->imm = (int64_t)form->alpha * form->alpha * OPEN_NS;
 }
 
 bool emit_prepare(struct module *m, const struct machine *mach, const char *suffix)
