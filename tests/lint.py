@@ -78,6 +78,9 @@ ELSEWHERE = {"net.h", "net.py", "OUTPUT.h", "dlpack.h", "hwcap.h", "Operators.md
 FILE = re.compile(r"(?<![\w./*-])\w[\w/.-]*\.(?:c|h|def|py|cpp|md)\b(?![\w(/.-])")
 
 
+SKIPS = re.compile(r"\bpytest\.(?:skip|xfail|importorskip)\b|\b(?:skipif|skipUnless|skipIf)\(|\bmark\.(?:skip|xfail)\b|(?<![\w.])skip\(\)|@needs_\w+")
+
+
 def sources(*suffixes):
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -212,6 +215,29 @@ def check_head(path, text, complain):
         complain(name, 1, "a file opens with a comment that says what it does")
 
 
+def check_skips(complain):
+    """Every test that skips, or expects to fail, stands in the table of docs/testing.md, and what stands there does."""
+    page = ROOT / "docs/testing.md"
+    if not page.exists():
+        return
+    text = page.read_text()
+    begin = text.index("## What is skipped, and when")
+    end = text.find("\n## ", begin)
+    said = set(re.findall(r"tests/[\w/]+\.(?:c|py)\b", "\n".join(l.split("|")[1] for l in text[begin:end].splitlines() if l.startswith("| `"))))
+    for path in sources(".c", ".py"):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith("tests/") or name.startswith("tests/support/") or path == pathlib.Path(__file__).resolve():
+            continue
+        found = [n for n, line in enumerate(path.read_text().splitlines(), 1) if SKIPS.search(line)]
+        if found and name not in said:
+            complain(name, found[0], "a test that skips or expects to fail: docs/testing.md has a table of them")
+        if not found and name in said:
+            complain("docs/testing.md", 1, f"{name} skips nothing, but stands in the table of what does")
+        said.discard(name)
+    for name in said:
+        complain("docs/testing.md", 1, f"{name} stands in the table of what is skipped, and is not there")
+
+
 def formatter():
     """The one version whose style counts; None: not installed."""
     return shutil.which("clang-format-19")
@@ -252,6 +278,7 @@ def main():
 
     check_layers(complain)
     check_format(complain)
+    check_skips(complain)
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):
         text = path.read_text()
         check_space(path, text, complain)
