@@ -161,7 +161,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms bench-threads
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms bench-threads bench-int8
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -224,6 +224,11 @@ bench-kernels: all $(BUILD)/tests/bench/peaks $(VENV)/bin/pytest
 # Single forms beside ONNX Runtime, in processor time; FORMS="transpose lstm" names parts of them.
 bench-forms: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/forms.py $(FORMS)
+
+# Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
+bench-int8: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/int8.py --threads $(THREADS) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	    $(if $(QUANTIZED),--forms $(QUANTIZED)) $(NETS)
 
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
@@ -369,6 +374,7 @@ help:
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
+	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'

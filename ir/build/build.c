@@ -11,6 +11,14 @@
 /* Above this, a tensor of known elements stays computed rather than becoming a constant or from_exprs. */
 enum { FOLD_ELEMS = 64 };
 
+/* A node where the builder stands. */
+static node_id add(struct builder *b, const struct node *n, const struct type *out, uint32_t n_out)
+{
+    return b->before.i
+               ? graph_insert_before(b->g, b->before, n->op, b->src, n->in, n->n_in, n->attr, n->n_attr, out, n_out)
+               : graph_append(b->g, b->region, n->op, b->src, n->in, n->n_in, n->attr, n->n_attr, out, n_out);
+}
+
 static bool poisoned(const value_id *in, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -48,7 +56,7 @@ void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ..
         return;
     }
     struct attr attrs[] = {attr_expr("cond", cond), attr_int("code", code), attr_str("text", text)};
-    graph_append(g, b->region, OP_ASSERT, b->src, NULL, 0, attrs, 3, NULL, 0);
+    add(b, &(struct node){.op = OP_ASSERT, .attr = attrs, .n_attr = 3}, NULL, 0);
 }
 
 /* ---- what inference could not decide ---------------------------------------------------------------------------- */
@@ -308,8 +316,7 @@ static node_id append(struct builder *b, const struct node *node, const struct t
 {
     if (check_table[node->op])
         check_table[node->op](b, node, out);
-    node_id id = graph_append(b->g, b->region, node->op, b->src, node->in, node->n_in, node->attr, node->n_attr, out,
-                              n_out);
+    node_id id = add(b, node, out, n_out);
     if (op_shape(node->op) == SHAPE_OPAQUE)
         bind_counts(b->g, id);
     return id;
@@ -363,7 +370,7 @@ value_id b_const_borrow(struct builder *b, enum elem elem, const int64_t *dims, 
     struct type t = {0};
     if (!op_infer(b->g, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1))
         return (value_id){0};
-    node_id id = graph_append(b->g, b->region, OP_CONSTANT, b->src, NULL, 0, attrs, 3, &t, 1);
+    node_id id = add(b, &(struct node){.op = OP_CONSTANT, .attr = attrs, .n_attr = 3}, &t, 1);
     value_id v = graph_node(b->g, id)->out[0];
     if (elem == ELEM_I64 || elem == ELEM_I32 || elem == ELEM_BOOL) /* others: on demand */
         lattice_elems(b->g, v);

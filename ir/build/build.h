@@ -17,6 +17,7 @@ struct builder {
     region_id region;
     src_id src;
     region_id whole; /* besides the top region: one in which a check that always fails is an error at once */
+    node_id before; /* in that region: new nodes come before it; {0}: at the end */
 };
 
 value_id b_op(struct builder *, enum op, const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attr);
