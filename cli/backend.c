@@ -275,7 +275,7 @@ static enum emit_kind text_kind(const struct options *o)
     return o->emit_llvm ? EMIT_LLVM : o->assembly || last ? EMIT_ASSEMBLY : EMIT_OBJECT;
 }
 
-/* The folder of compiled modules, or NULL. The user's own one is made where it is not there yet. */
+/* The folder of compiled functions, or NULL. The user's own one is made where it is not there yet. */
 static const char *cache_folder(struct context *ctx, const struct options *o)
 {
     const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"),
@@ -332,18 +332,17 @@ static void report_cached(const struct compilation *c, const struct codegen *g)
     uint32_t found, asked;
     codegen_cached(g, &found, &asked);
     strbuf_init(&text, &c->ctx->session);
-    strbuf_printf(&text, "cache: %u of %u modules\n", found, asked);
+    strbuf_printf(&text, "cache: %u of %u functions\n", found, asked);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }
 
 bool run_codegen(struct compilation *c)
 {
     codegen_give(c);
-    struct codegen *g = c->codegen;
-    c->codegen = NULL;
-    bool ok = codegen_finish(g, c->units.data);
+    bool ok = codegen_finish(c->codegen, c->units.data);
     if (c->options->stats)
-        report_cached(c, g);
+        report_cached(c, c->codegen);
+    c->codegen = NULL;
     return ok;
 }
 

@@ -1,4 +1,4 @@
-/* Results of workers kept on disk: a module that was compiled before is read, not compiled again.
+/* Results of workers kept on disk: a function that was compiled before, for whatever network, is read, not compiled again.
  *
  * A folder of files, one for each job, named by a hash of the job's bytes: the worker's build, target, level and text. The file
  * holds the job itself too, which must agree byte for byte, so a hash that collides is a miss, never another module's code.

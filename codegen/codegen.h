@@ -20,9 +20,9 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
     uint32_t line;            /* its first line in options.debug_file */
-    struct span object;       /* result, arena-owned; the units of one module have the same */
+    struct span object;       /* result, arena-owned */
     const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
-    double began, ended; /* milliseconds of the monotonic clock; 0: an earlier unit's module holds it */
+    double began, ended; /* milliseconds of the monotonic clock; 0: made with an earlier unit, or not now */
     uint32_t worker; /* which one made it */
 };
 struct codegen_options {
@@ -44,7 +44,7 @@ void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, u
 bool codegen_step(struct codegen *); /* false after a diagnostic */
 bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as codegen_objects() */
 void codegen_end(struct codegen *); /* gives up: ends the workers */
-/* Of the jobs so far: how many results came from the cache, and how many were looked for there. */
+/* Of the functions so far: how many came from the cache, and how many were looked for there. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 /* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
  * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */

@@ -81,15 +81,6 @@ static void add_option(struct strbuf *options, const char *option)
     strbuf_append(options, option, strlen(option) + 1);
 }
 
-/* Is the unit's object, which all units of a module have, an earlier one's already? */
-static bool is_repeated(const struct artifact *a, uint32_t i)
-{
-    for (uint32_t k = 0; k < i; k++)
-        if (a->units[k].object.data == a->units[i].object.data)
-            return true;
-    return false;
-}
-
 static struct span own_objects(struct arena *arena, const struct elf_machine *m, const struct artifact *a,
                                struct strbuf *options)
 {
@@ -100,7 +91,7 @@ static struct span own_objects(struct arena *arena, const struct elf_machine *m,
         const struct codegen_unit *same = a->units[i].same;
         if (same)
             add_option(options, arena_printf(arena, "--defsym=%s=%s", a->units[i].symbol, same->symbol));
-        else if (!is_repeated(a, i))
+        else
             members[n++] = a->units[i].object;
     }
     return elf_archive(arena, members, n);
@@ -175,7 +166,7 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
     parts[LINK_OPTIONS] = (struct span){list.data, list.n};
     job.head.kind = WIRE_LINK;
     job.head.n_parts = COUNT_OF(parts);
-    struct pool *pool = pool_new(ctx, arena, options);
+    struct pool *pool = pool_new(ctx, arena, options, NULL, NULL);
     pool_add(pool, &job, 1);
     bool ok = pool_finish(pool);
     *image = pool_job(pool, 0)->result;

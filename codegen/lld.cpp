@@ -1,5 +1,5 @@
-// The C++ that no C interface of LLVM covers: lld as a library, and the question whether a target machine has a
-// feature. Everything else of codegen/ is C.
+// The C++ that no C interface of LLVM covers: lld as a library, code generation that is set up once for many modules, and
+// the question whether a target machine has a feature. Everything else of codegen/ is C.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -7,19 +7,49 @@
 
 #include <lld/Common/Driver.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 LLD_HAS_DRIVER(elf)
 
 extern "C" bool machine_has(LLVMTargetMachineRef tm, const char *feature);
+extern "C" struct generator *generator_new(LLVMTargetMachineRef tm);
+extern "C" const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
 extern "C" bool lld_link(const char *const *argv, unsigned argc, char **text);
 extern "C" void lld_on_no_memory(void (*handler)(void));
 
 bool machine_has(LLVMTargetMachineRef tm, const char *feature)
 {
     return reinterpret_cast<llvm::TargetMachine *>(tm)->getMCSubtargetInfo()->checkFeatures(feature);
+}
+
+struct generator {
+    llvm::SmallVector<char, 0> bytes;
+    llvm::raw_svector_ostream stream{bytes};
+    llvm::legacy::PassManager passes;
+};
+
+generator *generator_new(LLVMTargetMachineRef tm)
+{
+    auto *g = new generator;
+    auto *machine = reinterpret_cast<llvm::TargetMachine *>(tm);
+    if (!machine->addPassesToEmitFile(g->passes, g->stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+        return g;
+    delete g;
+    return nullptr;
+}
+
+const char *generator_run(generator *g, LLVMModuleRef module, size_t *size)
+{
+    g->bytes.clear();
+    g->passes.run(*llvm::unwrap(module));
+    *size = g->bytes.size();
+    return g->bytes.data();
 }
 
 bool lld_link(const char *const *argv, unsigned argc, char **text)

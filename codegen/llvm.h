@@ -19,6 +19,7 @@ struct llvm_machine {
     struct target target;          /* own copies of the strings */
     int opt_level;
     LLVMTargetMachineRef tm;
+    struct generator *generator;   /* of objects, made with the first of them */
     enum arch arch;
     bool fma;                      /* fused multiply-add is an instruction */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
@@ -136,14 +137,19 @@ struct function {
     struct lfunc *f;
     uint32_t line; /* of its text, for line tables */
 };
-/* n functions, at least one, as one module -> object, assembly or LLVM text (llvm_compile.c). */
+/* A function as a module -> object, assembly or LLVM text (llvm_compile.c). */
 struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct debug_text *,
-                             const struct function *, size_t n);
+                             const struct function *);
 void llvm_start(void); /* once in a worker: targets, options, fatal error handler */
 
 /* ---- C++ behind C (lld.cpp) ---- */
 
 bool machine_has(LLVMTargetMachineRef, const char *feature); /* "+fma" */
+/* What makes objects of modules, one after the other: LLVM's passes are set up once, which takes as long as the code of some hundred
+ * instructions. NULL: the target has no object writer. The object's bytes stay until the next one. */
+struct generator;
+struct generator *generator_new(LLVMTargetMachineRef);
+const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
 /* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
 bool lld_link(const char *const *argv, unsigned argc, char **text);
 #endif

@@ -1,4 +1,4 @@
-/* Functions of the loop IR -> one module -> object code, assembly or LLVM text. Worker processes only.
+/* A function of the loop IR -> a module -> object code, assembly or LLVM text. Worker processes only.
  *
  * No IR passes run: the emitted IR has phis, explicit vectors and aligned accesses, which is all that instruction
  * selection wants; a pass pipeline costs several times the code generation and gives nothing. The machine scheduler
@@ -163,12 +163,22 @@ static struct compiled print_module(LLVMModuleRef module)
     return r;
 }
 
-static struct compiled generate(LLVMModuleRef module, const struct llvm_machine *m, enum emit_kind kind)
+static struct compiled make_object(LLVMModuleRef module, struct llvm_machine *m)
+{
+    size_t size;
+    if (!m->generator)
+        m->generator = generator_new(m->tm);
+    if (!m->generator)
+        return refuse("no object writer for this target");
+    const char *data = generator_run(m->generator, module, &size);
+    return copy_out(data, size);
+}
+
+static struct compiled make_assembly(LLVMModuleRef module, const struct llvm_machine *m)
 {
     LLVMMemoryBufferRef buffer = NULL;
     char *text = NULL;
-    LLVMCodeGenFileType type = kind == EMIT_ASSEMBLY ? LLVMAssemblyFile : LLVMObjectFile;
-    if (LLVMTargetMachineEmitToMemoryBuffer(m->tm, module, type, &text, &buffer)) {
+    if (LLVMTargetMachineEmitToMemoryBuffer(m->tm, module, LLVMAssemblyFile, &text, &buffer)) {
         struct compiled r = refuse(text);
         LLVMDisposeMessage(text);
         return r;
@@ -178,38 +188,37 @@ static struct compiled generate(LLVMModuleRef module, const struct llvm_machine 
     return r;
 }
 
-static struct compiled compile_module(struct emitter *e, enum emit_kind kind, const struct function *functions,
-                                      size_t n)
+static struct compiled compile_module(struct emitter *e, struct llvm_machine *m, enum emit_kind kind,
+                                      const char *symbol)
 {
     char *text = NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct emitter one = *e;
-        one.f = functions[i].f;
-        one.line = functions[i].line;
-        if (!emit_function(&one, functions[i].symbol)) {
-            debug_end(e);
-            return refuse(one.error);
-        }
-    }
+    bool ok = emit_function(e, symbol);
     debug_end(e);
+    if (!ok)
+        return refuse(e->error);
     bool broken = LLVMVerifyModule(e->module, LLVMReturnStatusAction, &text);
     struct compiled r = broken ? refuse(text) : (struct compiled){NULL, 0, false};
     LLVMDisposeMessage(text);
     if (broken)
         return r;
-    return kind == EMIT_LLVM ? print_module(e->module) : generate(e->module, e->machine, kind);
+    switch (kind) {
+    case EMIT_LLVM: return print_module(e->module);
+    case EMIT_ASSEMBLY: return make_assembly(e->module, m);
+    default: return make_object(e->module, m);
+    }
 }
 
 struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind,
-                             const struct debug_text *debug, const struct function *functions, size_t n)
+                             const struct debug_text *debug, const struct function *function)
 {
     const char *error = NULL;
     struct llvm_machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
-    struct emitter e = {.machine = m, .ctx = LLVMContextCreate()};
+    struct emitter e = {.machine = m, .f = function->f, .line = function->line, .ctx = LLVMContextCreate()};
     LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
-    e.module = LLVMModuleCreateWithNameInContext(functions[0].symbol, e.ctx);
+    /* The name becomes a symbol of an object. */
+    e.module = LLVMModuleCreateWithNameInContext(kind == EMIT_OBJECT ? "" : function->symbol, e.ctx);
     e.b = LLVMCreateBuilderInContext(e.ctx);
     LLVMSetTarget(e.module, m->target.triple);
     LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(m->tm);
@@ -217,7 +226,7 @@ struct compiled llvm_compile(const struct target *target, int opt_level, enum em
     LLVMDisposeTargetData(layout);
     make_types(&e);
     debug_begin(&e, debug);
-    struct compiled r = compile_module(&e, kind, functions, n);
+    struct compiled r = compile_module(&e, m, kind, function->symbol);
     LLVMDisposeBuilder(e.b);
     LLVMDisposeModule(e.module);
     LLVMContextDispose(e.ctx);

@@ -1,17 +1,20 @@
 /* Every unit's loop IR to an object, through workers; equal functions are compiled once.
  *
  * Two units are equal when target and text agree but for the first line, which holds only the function's own name and
- * its source nodes: the second symbol is another name of the first. Setting LLVM up for a module costs as much as the
- * code of some hundred instructions, so units of one target that follow one another share a module up to MODULE_TEXT.
- * What shares depends on the units alone, not on the workers.
+ * its source nodes: the second symbol is another name of the first. Each function is a module and an object of its own,
+ * under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside it, and
+ * any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/cache.h"
 #include "codegen/codegen.h"
+#include "codegen/elf.h"
 #include "codegen/wire.h"
 
-enum { MODULE_TEXT = 32 << 10 };     /* bytes of loop IR: some 5000 lines of assembly */
+enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
+#define FUNCTION "mcc_function" /* every function's symbol in the object that the worker makes */
 
 struct entry {
     uint64_t key;
@@ -69,29 +72,45 @@ static uint32_t *find_equal(struct arena *arena, const struct codegen_unit *unit
     return first;
 }
 
-/* Units that become one module: so many of order[], from the first on. */
+/* A function that is looked for in the cache, then compiled. */
+struct piece {
+    uint32_t unit;
+    const char *symbol; /* its own */
+    struct span key;    /* the job that makes it alone */
+    struct span object; /* data NULL: not there yet */
+    double began, ended;
+    uint32_t worker;
+};
+/* What one job makes: so many of order[], from the first on. */
 struct batch {
     uint32_t first, n;
     uint64_t length;
+    const struct target *target;
 };
 
-/* order[0 .. n): the units that are compiled, in their own order. Objects only: other products are a text for each unit. */
-static uint32_t make_batches(const struct codegen_options *options, const struct codegen_unit *units,
-                             const uint32_t *order, uint32_t n, struct batch *batches)
+/* Units that came together. */
+struct lot {
+    uint32_t from, n;
+    uint32_t *first; /* by unit less from: the earliest of the lot with its code; NULL: itself */
+};
+
+struct codegen {
+    struct context *ctx;
+    struct arena *arena;
+    struct codegen_options options;
+    struct pool *pool;
+    struct cache *cache; /* opened with the first function; NULL: none */
+    bool sought;
+    VEC(struct piece) pieces;
+    VEC(uint32_t) order;       /* pieces that are compiled */
+    VEC(struct batch) batches; /* by job */
+    VEC(struct lot) lots;
+};
+
+/* Do the objects take their names when they are done? Line tables name functions themselves. */
+static bool names_later(const struct codegen_options *o)
 {
-    uint32_t n_batches = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint64_t length = strlen(units[order[i]].text);
-        struct batch *last = n_batches ? &batches[n_batches - 1] : NULL;
-        if (last && options->emit == EMIT_OBJECT && last->length + length <= MODULE_TEXT &&
-            units[order[last->first]].target == units[order[i]].target) {
-            last->n++;
-            last->length += length;
-        } else {
-            batches[n_batches++] = (struct batch){i, 1, length};
-        }
-    }
-    return n_batches;
+    return o->emit == EMIT_OBJECT && !o->debug_file;
 }
 
 static struct span text_part(const char *text)
@@ -99,120 +118,185 @@ static struct span text_part(const char *text)
     return (struct span){text, strlen(text)};
 }
 
-static struct job make_job(struct arena *arena, const struct codegen_options *options, const struct codegen_unit *units,
-                           const uint32_t *order, const struct batch *b)
+/* The text under the name that all share. */
+static struct span shared_text(struct arena *arena, const char *text)
 {
-    const struct codegen_unit *first = &units[order[b->first]];
-    struct span *parts = NEW_ARRAY(arena, struct span, COMPILE_FUNCTIONS + 2 * (size_t)b->n);
-    parts[COMPILE_TRIPLE] = text_part(first->target->triple);
-    parts[COMPILE_CPU] = text_part(first->target->cpu);
-    parts[COMPILE_FEATURES] = text_part(first->target->features);
-    uint32_t *lines = NEW_ARRAY(arena, uint32_t, b->n);
-    if (options->debug_file) {
-        parts[COMPILE_FILE] = text_part(options->debug_file);
-        parts[COMPILE_FOLDER] = text_part(options->debug_folder);
-        parts[COMPILE_LINES] = (struct span){lines, b->n * sizeof *lines};
+    size_t role = strcspn(text, "@");
+    return text_part(arena_printf(arena, "%.*s@" FUNCTION " {%s", (int)role, text, body_of(text)));
+}
+
+static struct job make_job(struct codegen *g, const struct codegen_unit *const *units, uint32_t n)
+{
+    const struct codegen_options *o = &g->options;
+    struct span *parts = NEW_ARRAY(g->arena, struct span, COMPILE_FUNCTIONS + 2 * (size_t)n);
+    uint32_t *lines = NEW_ARRAY(g->arena, uint32_t, n);
+    parts[COMPILE_TRIPLE] = text_part(units[0]->target->triple);
+    parts[COMPILE_CPU] = text_part(units[0]->target->cpu);
+    parts[COMPILE_FEATURES] = text_part(units[0]->target->features);
+    if (o->debug_file) {
+        parts[COMPILE_FILE] = text_part(o->debug_file);
+        parts[COMPILE_FOLDER] = text_part(o->debug_folder);
+        parts[COMPILE_LINES] = (struct span){lines, n * sizeof *lines};
     }
-    for (uint32_t i = 0; i < b->n; i++) {
-        const struct codegen_unit *u = &units[order[b->first + i]];
-        lines[i] = u->line;
-        parts[COMPILE_FUNCTIONS + 2 * i] = text_part(u->symbol);
-        parts[COMPILE_FUNCTIONS + 2 * i + 1] = text_part(u->text);
+    for (uint32_t i = 0; i < n; i++) {
+        lines[i] = units[i]->line;
+        parts[COMPILE_FUNCTIONS + 2 * i] = text_part(names_later(o) ? FUNCTION : units[i]->symbol);
+        parts[COMPILE_FUNCTIONS + 2 * i + 1] = names_later(o) ? shared_text(g->arena, units[i]->text)
+                                                              : text_part(units[i]->text);
     }
     struct job job = {.parts = parts};
     job.head.kind = WIRE_COMPILE;
-    job.head.opt_level = options->opt_level;
-    job.head.emit = (int32_t)options->emit;
-    job.head.n_parts = COMPILE_FUNCTIONS + 2 * (uint64_t)b->n;
-    job.what = b->n == 1 ? arena_printf(arena, "code generation of '%s' for %s", first->symbol, first->target->cpu)
-                         : arena_printf(arena, "code generation of '%s' and %u more for %s", first->symbol, b->n - 1,
-                                        first->target->cpu);
+    job.head.opt_level = o->opt_level;
+    job.head.emit = (int32_t)o->emit;
+    job.head.n_parts = COMPILE_FUNCTIONS + 2 * (uint64_t)n;
     return job;
 }
 
-/* Units that came together, and their jobs in the pool. */
-struct lot {
-    uint32_t from, n; /* units */
-    uint32_t *first; /* by unit less from: the earliest of the lot with its code; NULL: itself */
-    uint32_t *order; /* those that are compiled */
-    struct batch *batches; /* of order: one is one job */
-    uint32_t first_job, n_jobs;
-};
-struct codegen {
-    struct arena *arena;
-    struct codegen_options options;
-    struct pool *pool;
-    uint32_t n_jobs;
-    VEC(struct lot) lots;
-};
+/* Takes a job's product apart. */
+static void take_products(void *user, uint32_t number, const struct job *job)
+{
+    struct codegen *g = user;
+    const struct batch *b = &g->batches.data[number];
+    const char *at = job->result.data, *end = at + job->result.size;
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct piece *p = &g->pieces.data[g->order.data[b->first + i]];
+        uint64_t size;
+        if ((size_t)(end - at) < sizeof size)
+            return;
+        memcpy(&size, at, sizeof size);
+        at += sizeof size;
+        if ((size_t)(end - at) < size)
+            return;
+        p->object = (struct span){at, size};
+        at += size;
+        cache_put(g->cache, p->key, p->object);
+    }
+    struct piece *p = &g->pieces.data[g->order.data[b->first]];
+    p->began = job->began;
+    p->ended = job->ended;
+    p->worker = job->worker;
+}
 
 struct codegen *codegen_begin(struct context *ctx, struct arena *arena, const struct codegen_options *options)
 {
     struct codegen *g = NEW(arena, struct codegen);
-    *g = (struct codegen){.arena = arena, .options = *options, .pool = pool_new(ctx, arena, options)};
+    *g = (struct codegen){.ctx = ctx, .arena = arena, .options = *options};
+    g->pool = pool_new(ctx, arena, options, take_products, g);
     return g;
+}
+
+static void batch_send(struct codegen *g, const struct codegen_unit *units)
+{
+    const struct batch *b = &g->batches.data[g->batches.n - 1];
+    const struct codegen_unit **of = NEW_ARRAY(g->arena, const struct codegen_unit *, b->n);
+    for (uint32_t i = 0; i < b->n; i++)
+        of[i] = &units[g->pieces.data[g->order.data[b->first + i]].unit];
+    struct job job = make_job(g, of, b->n);
+    const char *symbol = of[0]->symbol, *cpu = b->target->cpu;
+    job.what = b->n == 1 ? arena_printf(g->arena, "code generation of '%s' for %s", symbol, cpu)
+                         : arena_printf(g->arena, "code generation of '%s' and %u more for %s", symbol, b->n - 1, cpu);
+    pool_add(g->pool, &job, 1);
+}
+
+/* Is there room for another function in the batch that is being filled? Objects only: other products are a text each. */
+static bool batch_takes(const struct codegen *g, const struct batch *b, const struct target *t, uint64_t length)
+{
+    return b && g->options.emit == EMIT_OBJECT && b->target == t && b->length + length <= JOB_TEXT;
+}
+
+/* The piece into the batch that is being filled, or into a new one. */
+static struct batch *batch_add(struct codegen *g, struct batch *open, const struct codegen_unit *units, uint32_t piece)
+{
+    const struct codegen_unit *u = &units[g->pieces.data[piece].unit];
+    uint64_t length = strlen(u->text);
+    if (!batch_takes(g, open, u->target, length)) {
+        if (open)
+            batch_send(g, units);
+        VEC_PUSH(g->arena, &g->batches, ((struct batch){.first = g->order.n, .target = u->target}));
+        open = &g->batches.data[g->batches.n - 1];
+    }
+    VEC_PUSH(g->arena, &g->order, piece);
+    open->n++;
+    open->length += length;
+    return open;
+}
+
+static void cache_seek(struct codegen *g)
+{
+    const struct codegen_options *o = &g->options;
+    if (!g->sought && o->cache)
+        g->cache = cache_open(g->ctx, g->arena, o->cache, o->self, o->cache_bytes);
+    g->sought = true;
 }
 
 void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t from, uint32_t n)
 {
-    struct lot lot = {.from = from, .n = n, .first_job = g->n_jobs};
-    uint32_t n_order = 0;
-    units += from;
-    lot.first = g->options.emit == EMIT_OBJECT ? find_equal(g->arena, units, n) : NULL;
-    lot.order = NEW_ARRAY(g->arena, uint32_t, n + 1);
-    lot.batches = NEW_ARRAY(g->arena, struct batch, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        if (!lot.first || lot.first[i] == i)
-            lot.order[n_order++] = i;
-    lot.n_jobs = make_batches(&g->options, units, lot.order, n_order, lot.batches);
-    g->n_jobs += lot.n_jobs;
-    for (uint32_t i = 0; i < lot.n_jobs; i++) {
-        struct job job = make_job(g->arena, &g->options, units, lot.order, &lot.batches[i]);
-        pool_add(g->pool, &job, 1);
+    struct lot lot = {.from = from, .n = n};
+    struct batch *open = NULL;
+    cache_seek(g);
+    lot.first = g->options.emit == EMIT_OBJECT ? find_equal(g->arena, units + from, n) : NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (lot.first && lot.first[i] != i)
+            continue;
+        const struct codegen_unit *u = &units[from + i];
+        struct piece p = {.unit = from + i, .symbol = u->symbol};
+        if (g->cache) {
+            struct job alone = make_job(g, &u, 1);
+            p.key = job_bytes(g->arena, &alone);
+        }
+        bool found = cache_get(g->cache, p.key, &p.object);
+        VEC_PUSH(g->arena, &g->pieces, p);
+        if (!found)
+            open = batch_add(g, open, units, g->pieces.n - 1);
     }
+    if (open)
+        batch_send(g, units);
     VEC_PUSH(g->arena, &g->lots, lot);
-}
-
-static void take_results(struct codegen_unit *units, const uint32_t *order, const struct batch *b,
-                         const struct job *job)
-{
-    for (uint32_t i = 0; i < b->n; i++)
-        units[order[b->first + i]].object = job->result;
-    struct codegen_unit *first = &units[order[b->first]];
-    first->began = job->began;
-    first->ended = job->ended;
-    first->worker = job->worker;
 }
 
 bool codegen_step(struct codegen *g)
 {
     return pool_step(g->pool);
 }
+
 void codegen_end(struct codegen *g)
 {
     pool_end(g->pool);
+    cache_close(g->cache);
 }
+
 void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked)
 {
-    pool_cached(g->pool, found, asked);
+    cache_counts(g->cache, found, asked);
+}
+
+static bool give_object(struct codegen *g, const struct piece *p, struct codegen_unit *u)
+{
+    u->object = p->object;
+    if (p->object.data && names_later(&g->options))
+        u->object = elf_rename(g->arena, p->object, FUNCTION, p->symbol);
+    u->began = p->began;
+    u->ended = p->ended;
+    u->worker = p->worker;
+    return u->object.data || error_internal(g->ctx, (src_id){0}, "the worker's object of '%s' is not whole", p->symbol);
 }
 
 bool codegen_finish(struct codegen *g, struct codegen_unit *all)
 {
-    if (!pool_finish(g->pool))
-        return false;
-    for (uint32_t l = 0; l < g->lots.n; l++) {
+    bool ok = pool_finish(g->pool);
+    cache_close(g->cache);
+    for (uint32_t i = 0; i < g->pieces.n && ok; i++)
+        ok = give_object(g, &g->pieces.data[i], &all[g->pieces.data[i].unit]);
+    for (uint32_t l = 0; l < g->lots.n && ok; l++) {
         const struct lot *lot = &g->lots.data[l];
         struct codegen_unit *units = all + lot->from;
-        for (uint32_t i = 0; i < lot->n_jobs; i++)
-            take_results(units, lot->order, &lot->batches[i], pool_job(g->pool, lot->first_job + i));
         for (uint32_t i = 0; lot->first && i < lot->n; i++)
             if (lot->first[i] != i) {
                 units[i].same = &units[lot->first[i]];
                 units[i].object = units[lot->first[i]].object;
             }
     }
-    return true;
+    return ok;
 }
 
 bool codegen_objects(struct context *ctx, struct arena *arena, const struct codegen_options *options,

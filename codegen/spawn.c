@@ -19,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "codegen/cache.h"
 #include "codegen/wire.h"
 #include "ir/base/file.h"
 
@@ -48,8 +47,9 @@ struct pool {
     uint32_t n_given;
     struct worker worker[WORKERS_MAX];
     uint32_t n_workers, workers_max;
-    struct cache *cache;        /* opened with the first job that may be there; NULL: none */
-    bool sought, ok;
+    job_done *done;             /* told of each result; NULL: nobody */
+    void *user;
+    bool ok;
 };
 
 /* ---- starting and ending ---- */
@@ -110,7 +110,7 @@ static int worker_end(struct worker *w)
 
 /* ---- a job as bytes ---- */
 
-static struct span job_bytes(struct arena *arena, const struct job *job)
+struct span job_bytes(struct arena *arena, const struct job *job)
 {
     size_t size = sizeof job->head;
     for (uint64_t i = 0; i < job->head.n_parts; i++)
@@ -255,8 +255,8 @@ static void worker_finish(struct pool *p, struct worker *w)
     switch (w->head.status) {
     case WIRE_OK:
         job->result = (struct span){w->body, w->head.size};
-        if (job->head.kind == WIRE_COMPILE && p->cache)
-            cache_put(p->cache, job_bytes(p->arena, job), job->result);
+        if (p->done)
+            p->done(p->user, w->job, job);
         break;
     case WIRE_NO_MEMORY: p->ok = error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory", job->what); break;
     case WIRE_ENVIRONMENT: p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size)); break;
@@ -349,26 +349,15 @@ static uint32_t n_busy(const struct pool *p)
     return n;
 }
 
-struct pool *pool_new(struct context *ctx, struct arena *arena, const struct codegen_options *options)
+struct pool *pool_new(struct context *ctx, struct arena *arena, const struct codegen_options *options, job_done *done,
+                      void *user)
 {
     struct pool *p = NEW(arena, struct pool);
-    *p = (struct pool){.ctx = ctx, .arena = arena, .options = *options, .ok = true};
+    *p = (struct pool){.ctx = ctx, .arena = arena, .options = *options, .done = done, .user = user, .ok = true};
     p->workers_max = options->jobs < 1 ? 1 : options->jobs < WORKERS_MAX ? options->jobs : WORKERS_MAX;
     for (uint32_t i = 0; i < WORKERS_MAX; i++)
         p->worker[i].fd = -1;
     return p;
-}
-
-/* Is the job's result known from before? */
-static bool job_cached(struct pool *p, struct job *job)
-{
-    const struct codegen_options *o = &p->options;
-    if (job->head.kind != WIRE_COMPILE || !o->cache)
-        return false;
-    if (!p->sought)
-        p->cache = cache_open(p->ctx, p->arena, o->cache, o->self, o->cache_bytes);
-    p->sought = true;
-    return p->cache && cache_get(p->cache, job_bytes(p->arena, job), &job->result);
 }
 
 void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
@@ -380,8 +369,7 @@ void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
         job.length = 0;
         for (uint64_t k = 0; k < job.head.n_parts; k++)
             job.length += job.parts[k].size;
-        job.given = job_cached(p, &job);
-        p->n_given += job.given;
+        job.given = false;
         VEC_PUSH(p->arena, &p->jobs, job);
     }
 }
@@ -402,7 +390,6 @@ void pool_end(struct pool *p)
             kill(w->pid, SIGKILL);
         worker_end(w);
     }
-    cache_close(p->cache);
 }
 
 /* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
@@ -423,11 +410,6 @@ bool pool_finish(struct pool *p)
     if (unwound && outer)
         longjmp(*outer, 1);
     return p->ok;
-}
-
-void pool_cached(const struct pool *p, uint32_t *found, uint32_t *asked)
-{
-    cache_counts(p->cache, found, asked);
 }
 
 const struct job *pool_job(const struct pool *p, uint32_t i)

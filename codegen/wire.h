@@ -1,7 +1,8 @@
 /* What travels between mcc and its workers: frames over one socket, lengths first, parts after.
  *
  *   parent -> worker   struct wire_job, then n_parts times {uint64_t size, bytes}
- *   worker -> parent   struct wire_result, then size bytes: the product, or a text when status is not WIRE_OK
+ *   worker -> parent   struct wire_result, then size bytes: the product, or a text when status is not WIRE_OK. The product of
+ *                      WIRE_COMPILE: {uint64_t size, bytes} for each function
  *
  * Both ends are the same binary on the same machine, so fields have the machine's layout. A stored job replays:
  * `mcc --worker <FILE >/dev/null`.
@@ -45,12 +46,13 @@ struct job {
 };
 /* Up to options->jobs workers, started as there are jobs for them (spawn.c). Jobs are numbered as they are added; only
  * head.kind, opt_level, emit, n_parts, parts and what are read. A pool that was stepped must be finished or ended. */
-struct pool *pool_new(struct context *, struct arena *, const struct codegen_options *);
+typedef void job_done(void *user, uint32_t number, const struct job *); /* it went well: the result is there */
+struct pool *pool_new(struct context *, struct arena *, const struct codegen_options *, job_done *, void *user);
 void pool_add(struct pool *, const struct job *, uint32_t n);
 bool pool_step(struct pool *); /* hands out and takes back without waiting; false after a diagnostic */
 bool pool_finish(struct pool *); /* waits for all and ends it; false after a diagnostic: some results are empty */
 void pool_end(struct pool *); /* ends workers, whatever they do */
 const struct job *pool_job(const struct pool *, uint32_t);
-void pool_cached(const struct pool *, uint32_t *found, uint32_t *asked); /* as codegen_cached() */
+struct span job_bytes(struct arena *, const struct job *); /* as they are sent */
 
 #endif

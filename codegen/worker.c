@@ -111,6 +111,46 @@ static bool parse_all(struct context *ctx, struct function *functions, const str
     return true;
 }
 
+/* Products one behind the other, each with its length in front. */
+struct products {
+    char *data;
+    size_t size;
+};
+
+static void products_add(struct products *all, const struct compiled *c)
+{
+    uint64_t length = c->size;
+    char *data = realloc(all->data, all->size + sizeof length + c->size);
+    if (!data)
+        on_no_memory();
+    memcpy(data + all->size, &length, sizeof length);
+    memcpy(data + all->size + sizeof length, c->data, c->size);
+    all->data = data;
+    all->size += sizeof length + c->size;
+}
+
+static bool compile_functions(const struct wire_job *head, const struct target *t, const struct debug_text *debug,
+                              const struct function *functions, size_t n)
+{
+    struct products all = {NULL, 0};
+    bool failed = false, sent = true;
+    for (size_t i = 0; i < n && !failed; i++) {
+        struct compiled c = llvm_compile(t, head->opt_level, (enum emit_kind)head->emit, debug, &functions[i]);
+        if (!c.data)
+            on_no_memory();
+        failed = c.failed;
+        if (failed)
+            sent = send_result(WIRE_REFUSED, c.data, c.size);
+        else
+            products_add(&all, &c);
+        free(c.data);
+    }
+    if (!failed)
+        sent = send_result(WIRE_OK, all.data, all.size);
+    free(all.data);
+    return sent;
+}
+
 static bool compile_job(const struct wire_job *head, const struct parts *p)
 {
     struct target t = {p->data[COMPILE_TRIPLE], p->data[COMPILE_CPU], p->data[COMPILE_FEATURES]};
@@ -118,7 +158,6 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
     const struct debug_text debug = {p->data[COMPILE_FILE], p->data[COMPILE_FOLDER]};
     struct function *functions = calloc(n, sizeof *functions);
     struct context *ctx = context_bare();
-    struct compiled c = {NULL, 0, true};
     bool sent;
     if (!ctx || !functions)
         on_no_memory();
@@ -126,12 +165,8 @@ static bool compile_job(const struct wire_job *head, const struct parts *p)
         enum wire_status status = ctx->fail == FAIL_LIMIT ? WIRE_NO_MEMORY : WIRE_REFUSED;
         sent = send_text(status, ctx->diags.n ? ctx->diags.data[0].text : "the loop IR does not parse");
     } else {
-        c = llvm_compile(&t, head->opt_level, (enum emit_kind)head->emit, &debug, functions, n);
-        if (!c.data)
-            on_no_memory();
-        sent = send_result(c.failed ? WIRE_REFUSED : WIRE_OK, c.data, c.size);
+        sent = compile_functions(head, &t, &debug, functions, n);
     }
-    free(c.data);
     free(functions);
     context_free(ctx);
     return sent;

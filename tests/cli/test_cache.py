@@ -1,4 +1,4 @@
-"""The cache of compiled modules: the same bytes with and without, whatever lies in its folder, and no larger than it may be."""
+"""The cache of compiled functions: the same bytes with and without, whatever lies in its folder, and no larger than it may be."""
 import concurrent.futures
 import os
 import re
@@ -11,12 +11,13 @@ from onnx import helper
 from support.tool import MCC, dense, mcc, save, value
 
 
-def network(path, seed=0):
-    """Five convolutions of different sizes: more than one module."""
-    rng, names = np.random.default_rng(seed), ["x", "a", "b", "c", "d", "y"]
-    channels = [3, 16, 24, 40, 56, 8]
+def network(path, seed=0, names="abcd", channels=(16, 24, 40, 56)):
+    """Five convolutions of different sizes: more than one job."""
+    rng, names = np.random.default_rng(seed), ["x", *names, "y"]
+    channels = [3, *channels, 8]
     weights = {f"w{i}": rng.standard_normal((channels[i + 1], channels[i], 3, 3)).astype(np.float32) for i in range(5)}
-    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv{i}", strides=[1 + i % 2] * 2) for i in range(5)]
+    nodes = [helper.make_node("Conv", [names[i], f"w{i}"], [names[i + 1]], f"conv_{names[i]}", strides=[1 + i % 2] * 2)
+             for i in range(5)]
     return save(path, nodes, [value("x", [1, 3, 64, 64])], [value("y", [None] * 4)], weights)
 
 
@@ -26,11 +27,11 @@ def model(tmp_path):
 
 
 def compiled(model, out, *flags, env=None):
-    """(the artifact's bytes, modules that were found, modules)"""
+    """(the artifact's bytes, functions that were found, functions)"""
     done = subprocess.run([MCC, str(model), "-o", str(out), "--stats", *flags], capture_output=True, text=True, timeout=120,
                           env=dict(os.environ, **(env or {})))
     assert done.returncode == 0, done.stderr
-    found = re.search(r"^cache: (\d+) of (\d+) modules$", done.stdout, re.M)
+    found = re.search(r"^cache: (\d+) of (\d+) functions$", done.stdout, re.M)
     return out.read_bytes(), int(found[1]), int(found[2])
 
 
@@ -47,6 +48,25 @@ def test_a_second_time(model, tmp_path):
     none, found, asked = compiled(model, tmp_path / "c.so", f"--cache={tmp_path / 'cache'}", "--no-cache")
     assert (found, asked) == (0, 0) and none == cold
     assert compiled(model, tmp_path / "d.so", f"--cache={tmp_path / 'cache'}", "-O1")[1] == 0   # other code
+
+
+def test_a_similar_network(model, tmp_path):
+    """Functions are found by what they do: other weights and names take all of them, another layer in the middle most."""
+    cache = f"--cache={tmp_path / 'cache'}"
+    _, _, asked = compiled(model, tmp_path / "a.so", cache)
+    for name, other, least in [("named", network(tmp_path / "named.onnx", 1, "pqrs"), asked),
+                               ("wider", network(tmp_path / "wider.onnx", 2, channels=(16, 24, 48, 56)), asked // 4)]:
+        cold, found, _ = compiled(other, tmp_path / f"{name}.so", "--no-cache")
+        warm, found, _ = compiled(other, tmp_path / f"{name}.so", cache)
+        assert warm == cold and least <= found < asked + (name == "named"), name
+
+
+def test_line_tables_are_not_shared(model, tmp_path):
+    """With -g the objects speak of the place that they were made for."""
+    cache = f"--cache={tmp_path / 'cache'}"
+    for name in ("a", "b"):
+        warm, found, _ = compiled(model, tmp_path / f"{name}.so", cache, "-g")
+        assert found == 0 and warm == compiled(model, tmp_path / f"{name}.so", "--no-cache", "-g")[0]
 
 
 def damage(path, how):
