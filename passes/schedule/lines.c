@@ -30,7 +30,7 @@ void lines_choose(const struct site *site, struct schedule *out)
         while (lanes > 1 && (int64_t)lanes > extent)
             lanes /= 2;
         if (lanes > 1)
-            out->lines = (struct lines_schedule){fast, lanes};
+            out->lines = (struct lines_schedule){.vec = fast, .lanes = lanes};
     }
     lines_estimate(site, out);
 }
@@ -39,6 +39,7 @@ void lines_estimate(const struct site *site, struct schedule *s)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     bool scan = s->kind == SCHEDULE_SCAN;
-    s->ns = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) * RATE_SCAN_NS
-                 : RATE_SCATTER_NS;
+    int64_t steps = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) : 1,
+            each = scan ? RATE_SCAN_NS : RATE_SCATTER_NS;
+    s->ns = steps * each;
 }

@@ -14,7 +14,7 @@
  * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
  * 11. vectors begin anew at points of a dim of known extent whose loop is the innermost, not parallel, without squares
  * 12. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
- * 12. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where they can
+ * 13. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where they can
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
