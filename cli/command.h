@@ -15,8 +15,10 @@ struct command_row {
     char where;
     const char *usage, *help;
 };
-/* generate.c: candidates for "WORD" or "COMMAND,WORD"; the text called `what` (the words of --generate), false: unknown. */
-void generate_completions(const char *request, const struct command_row *, uint32_t n, struct strbuf *);
+/* Candidates for "WORD" or "COMMAND,WORD"; words: those of the line before it (complete.c). */
+void generate_completions(struct context *, const char *request, const struct text_list *words,
+                          const struct command_row *, uint32_t n, struct strbuf *);
+/* The text called `what` (the words of --generate); false: unknown (generate.c). */
 bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);
 
 /* The support matrix of --list-ops. */

@@ -1,84 +1,15 @@
-/* What is made from the option table for other programs: manual pages, completions of shells, --autocomplete.
+/* What is made from the option table for other programs: manual pages and the completions of shells (which ask complete.c).
  *
  * The commands' names and helps come from main.c's table, through struct command_row.
  */
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/compile.h"
 #include "cli/mccc.h"
-#include "ir/target/target.h"
 
 static bool is_public(const struct option *def)
 {
     return !strchr(def->where, 'h');
-}
-
-static bool is_word(const struct option *def)
-{
-    return strlen(def->name) > 2 && def->name[0] != '#';
-}
-
-/* ---- --autocomplete=COMMAND,WORD or WORD ------------------------------------------------------------------------- */
-
-static void put_value(struct strbuf *out, const struct option *def, const char *begun, const char *value, size_t n)
-{
-    if (strncmp(value, begun, strlen(begun) < n ? strlen(begun) : n) == 0 && strlen(begun) <= n)
-        strbuf_printf(out, "--%s=%.*s\n", def->name, (int)n, value);
-}
-
-/* The words that the option takes and that begin so: its own, or rows of a table of which its help says only the kind. */
-static void put_values(struct strbuf *out, const struct option *def, const char *begun)
-{
-    static const char *const triples[] = {"x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"};
-    bool variants = strcmp(def->name, "variants") == 0, cpu = strcmp(def->meta, "CPU") == 0;
-    if (def->kind == OPTION_ONE_OF)
-        for (const char *p = def->meta; *p; p += strcspn(p, " "), p += strspn(p, " "))
-            put_value(out, def, begun, p, strcspn(p, " "));
-    for (size_t i = 0; strcmp(def->meta, "TRIPLE") == 0 && i < COUNT_OF(triples); i++)
-        put_value(out, def, begun, triples[i], strlen(triples[i]));
-    for (uint32_t i = 0; strcmp(def->meta, "STAGE") == 0 && i < stage_count; i++)
-        put_value(out, def, begun, stage_table[i].name, strlen(stage_table[i].name));
-    if (cpu || variants)
-        put_value(out, def, begun, cpu ? "native" : "all", cpu ? 6 : 3);
-    for (uint32_t i = 0; (cpu || variants) && i < target_count; i++)
-        put_value(out, def, begun, target_rows[i].name, strlen(target_rows[i].name));
-}
-
-/* Candidates for the word under the cursor, "CANDIDATE<tab>HELP" a line: options where it begins as one, or the words that one
- * takes. Everything else is a file's name, which shells complete by themselves. */
-static void autocomplete(const char *request, const struct command_row *rows, uint32_t n, struct strbuf *out)
-{
-    const char *comma = strchr(request, ',');
-    char where = 'C';
-    for (uint32_t i = 0; comma && i < n; i++)
-        if (strlen(rows[i].name) == (size_t)(comma - request) &&
-            memcmp(rows[i].name, request, (size_t)(comma - request)) == 0)
-            where = rows[i].where;
-    const char *word = comma ? comma + 1 : request, *equals = strchr(word, '=');
-    size_t dashes = strspn(word, "-");
-    if (dashes == 0)
-        return;
-    for (uint32_t i = 0; i < option_count; i++) {
-        const struct option *def = &option_table[i];
-        size_t length = strlen(def->name);
-        if (!strchr(def->where, where) || !is_public(def) || !is_word(def))
-            continue;
-        if (!equals && strncmp(def->name, word + dashes, strlen(word + dashes)) == 0)
-            strbuf_printf(out, "--%s%s\t%s\n", def->name, def->kind == OPTION_FLAG ? "" : "=", def->help);
-        if (equals && length == (size_t)(equals - word) - dashes && memcmp(def->name, word + dashes, length) == 0)
-            put_values(out, def, equals + 1);
-    }
-}
-
-void generate_completions(const char *request, const struct command_row *rows, uint32_t n, struct strbuf *out)
-{
-    autocomplete(request, rows, n, out);
-    if (request[0] == '-' || strchr(request, ','))
-        return;
-    for (uint32_t i = 0; i < n; i++)
-        if (strncmp(rows[i].name, request, strlen(request)) == 0)
-            strbuf_printf(out, "%s\t%s\n", rows[i].name, rows[i].help);
 }
 
 /* ---- manual pages -------------------------------------------------------------------------------------------------- */
@@ -159,33 +90,43 @@ static void manual_config(const struct command_row *rows, uint32_t n, struct str
 static void shell_bash(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out, "# bash completion for mcc\n"
-                       "_mcc()\n{\n"
-                       "    local line=${COMP_LINE:0:COMP_POINT} word command=\n"
-                       "    word=${line##*[[:space:]]}\n"
-                       "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
-                       "    COMPREPLY=()\n"
-                       "    while IFS=$'\\t' read -r name _; do\n"
-                       "        [[ $word == *=* ]] && name=${name#*=}\n"
-                       "        COMPREPLY+=(\"$name\")\n"
-                       "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" 2>/dev/null)\n"
-                       "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-                       "}\n"
-                       "complete -o default -F _mcc mcc\n");
+    strbuf_printf(
+        out, "# bash completion for mcc\n"
+             "_mcc()\n{\n"
+             "    local line=${COMP_LINE:0:COMP_POINT} word command= words\n"
+             "    word=${line##*[[:space:]]}\n"
+             "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
+             "    read -ra words <<<\"${line%%\"$word\"}\"\n"
+             "    COMPREPLY=()\n"
+             "    while IFS=$'\\t' read -r name _; do\n"
+             "        [[ $word == *=* ]] && name=${name#*=}\n"
+             "        COMPREPLY+=(\"$name\")\n"
+             "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" -- \"${words[@]:1}\" 2>/dev/null)\n"
+             "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+             "}\n"
+             "complete -o default -F _mcc mcc\n");
 }
 
 static void shell_zsh(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     (void)rows, (void)n;
-    strbuf_printf(out, "#compdef mcc\n"
-                       "# zsh completion for mcc\n"
-                       "local -a names helps\n"
-                       "local command= line name help\n"
-                       "(( CURRENT > 2 )) && command=${words[2]},\n"
-                       "while IFS=$'\\t' read -r name help; do\n"
-                       "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
-                       "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" 2>/dev/null)\n"
-                       "(( $#names )) && compadd -l -S '' -d helps -a names || _files\n");
+    strbuf_printf(
+        out, "#compdef mcc\n"
+             "# zsh completion for mcc\n"
+             "local -a names helps\n"
+             "local command= line name help\n"
+             "(( CURRENT > 2 )) && command=${words[2]},\n"
+             "while IFS=$'\\t' read -r name help; do\n"
+             "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
+             "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" -- \"${(@)words[2,CURRENT-1]}\" 2>/dev/null)\n"
+             "if (( ! $#names )); then\n"
+             "    [[ $PREFIX == *=* ]] && compset -P '*='\n"
+             "    _files\n"
+             "elif [[ ${names[1]} == *= ]]; then\n"
+             "    compadd -l -S '' -d helps -a names\n"
+             "else\n"
+             "    compadd -l -d helps -a names\n"
+             "fi\n");
 }
 
 static void shell_fish(const struct command_row *rows, uint32_t n, struct strbuf *out)
@@ -196,7 +137,7 @@ static void shell_fish(const struct command_row *rows, uint32_t n, struct strbuf
                        "    set -l before (commandline -opc)\n"
                        "    set -l command\n"
                        "    test (count $before) -gt 1; and set command $before[2],\n"
-                       "    $before[1] --autocomplete=\"$command\"(commandline -ct) 2>/dev/null\n"
+                       "    $before[1] --autocomplete=\"$command\"(commandline -ct) -- $before[2..-1] 2>/dev/null\n"
                        "end\n"
                        "complete -c mcc -a '(__mcc_complete)'\n");
 }

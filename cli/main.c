@@ -176,7 +176,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
     if (o->version)
         strbuf_printf(&text, "mcc %s\n", MCCC_VERSION);
     else if (o->autocomplete)
-        generate_completions(o->autocomplete, rows, COUNT_OF(rows), &text);
+        generate_completions(ctx, o->autocomplete, &o->files, rows, COUNT_OF(rows), &text);
     else if (o->generate && !generate_text(o->generate, rows, COUNT_OF(rows), &text))
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'generate' makes mcc.1, mcc.yaml.5, bash, zsh or fish, not '%s'",
                  o->generate);
@@ -246,6 +246,8 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         terminal_print(&text);
         return FAIL_NONE;
     }
+    if (o->autocomplete)
+        return command->run(ctx, o);
     if (!named && !word_check(ctx, command, o))
         return ctx->fail;
     if (o->files.items.n > 1 && command->run != command_reduce)

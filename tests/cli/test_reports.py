@@ -1,4 +1,5 @@
 """What the command says beside its product: diagnostics as JSON and SARIF, remarks, traces, kept stages, completions."""
+import fcntl
 import json
 import os
 import pathlib
@@ -6,7 +7,10 @@ import pty
 import re
 import select
 import shutil
+import signal
+import struct
 import subprocess
+import termios
 import time
 
 import numpy as np
@@ -215,40 +219,84 @@ def test_bash_completion(tmp_path):
         assert "--autocomplete=" in mcc(f"--generate={shell}").stdout
 
 
-def typed(folder, line):
-    """What a real bash makes of the line and a tab, through a pseudo-terminal."""
+SHELLS = {      # what starts it, what it reads first, the key for the end of the line
+    "bash": (["bash", "--norc", "--noprofile", "-i"], "source ./mcc.bash; "),
+    "zsh": (["zsh", "-f", "-i"], "PROMPT='> '; fpath=($PWD $fpath); autoload -Uz compinit; compinit -u -D; bindkey -e; "
+            "unsetopt list_ambiguous auto_list; "),
+    "fish": (["fish", "--no-config", "-i"], "function fish_prompt; echo '> '; end; set -g fish_autosuggestion_enabled 0; source ./mcc.fish; "),
+}
+
+
+def typed(folder, line, shell="bash"):
+    """What a real shell makes of the line and a tab, through a pseudo-terminal: it prints the line when return is typed."""
+    start, first = SHELLS[shell]
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(folder)
-        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
-                   dict(os.environ, PS1="> ", TERM="dumb", HISTFILE="/dev/null", INPUTRC="/dev/null", PATH=f"{pathlib.Path(MCC).parent}:{os.environ['PATH']}"))
-    def until(word):
-        said, deadline = "", time.monotonic() + 20
+        os.execvpe(start[0], start, dict(os.environ, PS1="> ", TERM="dumb" if shell == "bash" else "vt100", HISTFILE="/dev/null", INPUTRC="/dev/null",
+                                         HOME=str(folder), LC_ALL="C.UTF-8", fish_history="", PATH=f"{pathlib.Path(MCC).parent}:{os.environ['PATH']}"))
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+
+    def until(word, rest=20):
+        said, deadline = "", time.monotonic() + rest
         try:
-            while word not in said and time.monotonic() < deadline:
+            while not re.search(word, said, re.S) and time.monotonic() < deadline:
                 if select.select([fd], [], [], 0.2)[0]:
                     said += os.read(fd, 4096).decode(errors="replace")
         except OSError:        # the other end is closed
             pass
         return said
-    os.write(fd, b"source ./mcc.bash; echo be''gun\n")
-    until("begun")
-    os.write(fd, line.encode() + b"\t\x01echo '[''[' \x05 ']'']'; exit\n")       # at the line's begin, and at its end
-    said = until("]]")
+    until("> ", 5)
+    os.write(fd, first.encode() + b"echo be''gun\n")
+    until("begun.*> ")
+    os.write(fd, line.encode() + b"\t")
+    if shell != "bash":
+        until("$^", 2)            # they answer in their own time, and drop keys that come meanwhile
+    os.write(fd, b"\x01echo '[''[' \x05 ']'']'; exit\n")       # at the line's begin, and at its end
+    said = until(r"\[\[ .*\]\]")
+    os.kill(pid, signal.SIGKILL)      # a shell may ask what it misses of a terminal, and wait
     os.close(fd)
     os.waitpid(pid, 0)
     return re.findall(r"\[\[ (.*?) *\]\]", said)[-1]
 
 
+LINES = [("mcc run out", "mcc run output.so"), ("mcc out", "mcc output.so"), ("mcc run --laz", "mcc run --laz"), ("mcc --layo", "mcc --layout="),
+         ("mcc --layout=NC1", "mcc --layout=NC16c"), ("mcc net.onnx --march=nat", "mcc net.onnx --march=native"), ("mcc insp", "mcc inspect"),
+         ("mcc -o n.so --target=ri", "mcc -o n.so --target=riscv64-linux-gnu"),
+         ("mcc run digits.so -i pi", "mcc run digits.so -i picture="), ("mcc run digits.so -i picture=val", "mcc run digits.so -i picture=value.npy"),
+         ("mcc eval digits.onnx -i pi", "mcc eval digits.onnx -i picture="), ("mcc run digits.so --dump pro", "mcc run digits.so --dump probability")]
+
+
 @needs_terminal
-@pytest.mark.parametrize("line,whole", [
-    ("mcc run out", "mcc run output.so"), ("mcc out", "mcc output.so"), ("mcc run --laz", "mcc run --laz"), ("mcc --layo", "mcc --layout="),
-    ("mcc --layout=NC1", "mcc --layout=NC16c"), ("mcc net.onnx --march=nat", "mcc net.onnx --march=native"), ("mcc insp", "mcc inspect"),
-    ("mcc -o n.so --target=ri", "mcc -o n.so --target=riscv64-linux-gnu"), ("mcc -stop-after=sch", "mcc -stop-after=schedule")])
-def test_bash_completes_what_is_typed(tmp_path, line, whole):
-    (tmp_path / "mcc.bash").write_text(mcc("--generate=bash").stdout)
-    (tmp_path / "output.so").write_text("")
-    assert typed(tmp_path, line) == whole
+@pytest.mark.parametrize("shell,line,whole", [("bash", *pair) for pair in LINES] + [(shell, *pair) for shell in ("zsh", "fish") for pair in LINES[1::2]])
+def test_shells_complete_what_is_typed(tmp_path, digits, shell, line, whole):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    for name, file in ("bash", "mcc.bash"), ("zsh", "_mcc"), ("fish", "mcc.fish"):
+        (tmp_path / file).write_text(mcc(f"--generate={name}").stdout)
+    for name in "output.so", "value.npy":
+        (tmp_path / name).write_text("")
+    shutil.copy(digits, tmp_path / "digits.so")
+    shutil.copy(DIGITS, tmp_path / "digits.onnx")
+    assert typed(tmp_path, line, shell) == whole
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completed") / "digits.so"
+    assert mcc(DIGITS, "-o", path).returncode == 0
+    return path
+
+
+def test_ports_complete(digits):
+    def said(request, *words):
+        return [line.split("\t")[0] for line in mcc(f"--autocomplete={request}", "--", *words).stdout.splitlines()]
+    assert said("run,", "run", digits, "-i") == said("run,pict", "run", digits, "--feed") == ["picture="]
+    assert said("run,--feed=", "run", digits) == ["--feed=picture="]
+    assert said("bench,", "bench", digits, "--dim") == ["n="]
+    assert said("compile,pi", "compile", DIGITS, "--input") == ["picture"]
+    for nothing in (["run,x", digits, "-i"], ["run,picture=f", digits, "-i"], ["run,", "run", digits], ["run,", "nosuch.so", "-i"], ["run,", __file__, "-i"]):
+        assert said(*nothing) == []
 
 
 def test_manual_pages():
