@@ -23,6 +23,7 @@ struct llvm_machine {
     enum arch arch;
     bool fma;                      /* fused multiply-add is an instruction */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
+    bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
     uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
@@ -91,7 +92,8 @@ bool range_is_natural(const struct emitter *, lreg);                          /*
 /* ---- statements ---- */
 
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
-enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST };     /* of f8e8m0 */
+/* Of f8e8m0: up, down, nearest. Of bf16: normal, to even, where numbers below the smallest normal one may become 0. */
+enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
 struct conversion {
     bool saturate;
     enum rounding rounding;

@@ -172,6 +172,24 @@ static LLVMValueRef round_magnitude(const struct lanes *l, const struct format *
     return pick(l, LLVMIntULT, a, (int64_t)(F32_BIAS + 1 - f->bias) << F32_MANTISSA, low, r);
 }
 
+/* The instruction counts subnormal numbers as 0. */
+static LLVMValueRef bf16_instruction(struct emitter *e, LLVMValueRef x, uint32_t lanes)
+{
+    const char *name = lanes == 16 ? "llvm.x86.avx512bf16.cvtneps2bf16.512" : "llvm.x86.avx512bf16.cvtneps2bf16.256";
+    return LLVMBuildBitCast(e->b, call_intrinsic(e, name, NULL, 0, &x, 1), type_lanes(e->i16, lanes), "");
+}
+
+/* Sign and magnitude are rounded as one number; an infinity is not carried over. */
+static LLVMValueRef bf16_from_f32(const struct lanes *l, LLVMValueRef x)
+{
+    LLVMBuilderRef b = l->e->b;
+    LLVMValueRef bits = as_whole(l, x), high = shift(l, bits, -16);
+    LLVMValueRef r = LLVMBuildAdd(b, LLVMBuildAdd(b, bits, c32(l, 0x7fff), ""), and32(l, high, 1), "");
+    LLVMValueRef nan = LLVMBuildOr(b, and32(l, high, 0x8000), c32(l, formats[ELEM_BF16].nan), "");
+    r = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealUNO, x, x, ""), nan, shift(l, r, -16), "");
+    return LLVMBuildTrunc(b, r, type_lanes(l->e->i16, l->n), "");
+}
+
 LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uint32_t lanes, struct conversion how)
 {
     const struct format *f = &formats[to];
@@ -180,6 +198,10 @@ LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uin
     bool saturate = how.saturate && f->width == 8;
     if (to == ELEM_F16 && e->machine->f16)
         return half_instruction(e, x, lanes, false);
+    if (to == ELEM_BF16 && how.rounding == ROUND_NORMAL && e->machine->bf16 && (lanes == 8 || lanes == 16))
+        return bf16_instruction(e, x, lanes);
+    if (to == ELEM_BF16)
+        return bf16_from_f32(&l, x);
     if (to == ELEM_F8E8M0)
         return LLVMBuildTrunc(e->b, e8m0_from_f32(&l, x, how), result, "");
     LLVMValueRef bits = as_whole(&l, x), a = and32(&l, bits, INT32_MAX);

@@ -306,7 +306,7 @@ static LLVMValueRef emit_select(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
 {
-    static const char *const roundings[] = {"even", "up", "down", "nearest"};
+    static const char *const roundings[] = {"even", "up", "down", "nearest", "normal"};
     struct conversion how = {.saturate = s->imm != 0, .rounding = ROUND_EVEN};
     for (uint32_t i = 0; s->name && i < COUNT_OF(roundings); i++)
         if (strcmp(s->name, roundings[i]) == 0)

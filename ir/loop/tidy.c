@@ -3,8 +3,8 @@
  * A statement without effects whose operation, type, constants and operands are those of an earlier one that is visible
  * gives the earlier one's value: blocks are walked in order, and what a block has defined is forgotten at its end. Memory
  * is left alone, since a load may come after another store. Then, backwards, whatever neither has an effect nor is used by
- * something that stays goes. Every statement that is not printed is one that no worker parses and LLVM does not see: index
- * sums repeat their terms for each of a tile's points.
+ * something that stays goes. A narrow float that is widened and narrowed again is itself. Every statement that is not printed is one
+ * that no worker parses and LLVM does not see: index sums repeat their terms for each of a tile's points.
  */
 #include "ir/loop/internal.h"
 
@@ -20,6 +20,7 @@ struct tidy {
     struct arena *arena;
     uint32_t n;                  /* values */
     lreg *same;                  /* by value: the one that it equals, itself if none */
+    lreg *narrow;                /* by value: what it is the widened form of; {0}: of nothing */
     bool *live;                  /* by value: used by a statement that stays */
     uint32_t *heads, mask;       /* of chains through known, by key; 0: empty */
     VEC(struct known) known;     /* those of open blocks; [0] unused */
@@ -74,11 +75,29 @@ static bool equal(const struct lstmt *a, const struct lstmt *b)
 {
     return a->op == b->op && ltype_equal(a->type, b->type) && a->flags == b->flags && a->imm == b->imm &&
            memcmp(&a->fimm, &b->fimm, sizeof a->fimm) == 0 && a->n_in == b->n_in && equal_operands(a, b) &&
-           a->n_aux == b->n_aux && (!a->n_aux || memcmp(a->aux, b->aux, a->n_aux) == 0);
+           (a->name == b->name || (a->name && b->name && !strcmp(a->name, b->name))) && a->n_aux == b->n_aux &&
+           (!a->n_aux || memcmp(a->aux, b->aux, a->n_aux) == 0);
+}
+
+/* f16 and bf16 to f32 and back: nothing happens. */
+static bool is_way_back(struct tidy *t, const struct lstmt *s)
+{
+    if (s->op != L_CONVERT)
+        return false;
+    lreg narrow = t->narrow[s->in[0].i];
+    enum elem from = lf_type(t->f, s->in[0]).elem;
+    if (s->type.elem == ELEM_F32 && (from == ELEM_F16 || from == ELEM_BF16))
+        t->narrow[s->out[0].i] = s->in[0];
+    if (!narrow.i || !ltype_equal(lf_type(t->f, narrow), s->type))
+        return false;
+    t->same[s->out[0].i] = narrow;
+    return true;
 }
 
 static void note(struct tidy *t, struct lstmt *s)
 {
+    if (is_way_back(t, s))
+        return;
     uint64_t key = key_of(s);
     uint32_t *head = &t->heads[key & t->mask];
     for (uint32_t k = *head; k; k = t->known.data[k].next)
@@ -171,6 +190,7 @@ void lf_tidy(struct lfunc *f)
                      .arena = f->arena,
                      .n = n,
                      .same = NEW_ARRAY(f->arena, lreg, n),
+                     .narrow = NEW_ARRAY(f->arena, lreg, n),
                      .live = NEW_ARRAY(f->arena, bool, n),
                      .heads = NEW_ARRAY(f->arena, uint32_t, size),
                      .mask = size - 1};

@@ -181,7 +181,7 @@ static void rule_select(struct verifier *v, const struct lstmt *s)
 
 static void rule_convert(struct verifier *v, const struct lstmt *s)
 {
-    static const char *const rounds[] = {"even", "up", "down", "nearest"};
+    static const char *const rounds[] = {"even", "up", "down", "nearest", "normal"};
     struct ltype t = result_of(v, s), a = type_of(v, s, 0);
     bool round = s->name == NULL;
     for (uint32_t i = 0; i < COUNT_OF(rounds) && !round; i++)

@@ -2,6 +2,8 @@
  * the table; the rest are short functions; transcendentals are ir/loop/math/math.c. */
 #include "passes/emit/emit.h"
 
+#include <string.h>
+
 typedef lreg map_fn(struct em *, const struct node *, const lreg *in, struct ltype);
 
 static lreg f_const(struct em *em, struct ltype t, double f)
@@ -162,7 +164,7 @@ static lreg map_convert(struct em *em, const struct node *n, const lreg *in, str
     struct lstmt *s = lf_last(em->f, em->level[em_depth(em, &r, 1)]);
     s->imm = saturate;
     const char *round = node_str(n, "round", "even");
-    if (to == ELEM_F8E8M0)
+    if (to == ELEM_F8E8M0 || strcmp(round, "normal") == 0)
         s->name = arena_strdup(em->arena, round);
     return r;
 }

@@ -56,7 +56,7 @@ static bool is_view(const struct graph *g, value_id v)
     return graph_value(g, v)->def.i && op_shape(value_op(g, v)) == SHAPE_VIEW;
 }
 
-/* A contraction of f32 with at least two products in each sum, which only whole groups of channels are part of. */
+/* A contraction of f32 with at least two products in each sum; of colours the first layer stays as it is. */
 static bool is_candidate(const struct module *m, const struct node *n)
 {
     int64_t extent;
@@ -71,7 +71,8 @@ static bool is_candidate(const struct module *m, const struct node *n)
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
     if (contract && !count)
         return false;
-    return ex_is_const(m->ctx->exprs, b->dims[contract ? contract[count - 1] : 1], &extent) && extent > 1;
+    return ex_is_const(m->ctx->exprs, b->dims[contract ? contract[count - 1] : 1], &extent) &&
+           extent >= (contract ? 2 : MIN_BLOCKED);
 }
 
 static enum elem elem_wanted(const struct module *m, node_id id)
@@ -134,9 +135,9 @@ static void find_operands(struct narrower *w)
 static value_id convert_before(struct graph *g, node_id where, value_id v, enum elem elem, src_id src)
 {
     struct type t = *value_type(g, v);
-    struct attr attr = attr_elem("elem", elem);
+    struct attr attrs[] = {attr_elem("elem", elem), attr_str("round", "normal")};
     t.elem = elem;
-    node_id id = graph_insert_before(g, where, OP_CONVERT, src, &v, 1, &attr, 1, &t, 1);
+    node_id id = graph_insert_before(g, where, OP_CONVERT, src, &v, 1, attrs, elem == ELEM_BF16 ? 2 : 1, &t, 1);
     return graph_node(g, id)->out[0];
 }
 

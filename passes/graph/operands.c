@@ -4,6 +4,7 @@
 #include "passes/module/access.h"
 #include "passes/graph/find_attention.h"
 #include "passes/module/module.h"
+#include "passes/module/query.h"
 
 enum { ALIGNED = 16 }; /* lanes of the widest vector */
 
@@ -146,6 +147,29 @@ static bool flattened(const struct module *m, const struct node *n)
     return t->rank > 0 && to->rank > 0 && t->dims[last].i != to->dims[to->rank - 1].i;
 }
 
+/* Pairs of channels, or fours, that lie apart in what is stored, a channel shuffle say, would be put together one by one for each
+ * tile. */
+static bool groups_apart(const struct module *m, const struct node *n)
+{
+    uint32_t group = dot_group(m, n), count;
+    int64_t start;
+    if (n->op != OP_CONV || group == 1)
+        return false;
+    for (value_id v = n->in[0]; graph_value(m->g, v)->def.i;) {
+        const struct node *view = graph_node(m->g, graph_value(m->g, v)->def);
+        if (view->op == OP_TRANSPOSE || view->op == OP_RESHAPE)
+            return true;
+        if (view->op != OP_SLICE && view->op != OP_IDENTITY)
+            return false;
+        if (view->op == OP_SLICE &&
+            (node_ints(view, "steps", &count)[1] != 1 ||
+             !ex_is_const(m->ctx->exprs, node_exprs(view, "starts", &count)[1], &start) || start % group))
+            return true;
+        v = view->in[0];
+    }
+    return false;
+}
+
 static void operand_copy(struct module *m, node_id id, uint32_t k)
 {
     value_id v = graph_node(m->g, id)->in[k];
@@ -156,7 +180,7 @@ static void operand_copy(struct module *m, node_id id, uint32_t k)
 
 /* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction
  * when its last free dim is not where memory is contiguous, and a padded convolution's operand when it is a port or a
- * view (so that it can have a halo, and the channel blocks). */
+ * view (so that it can have a halo, and the channel blocks), or where groups of channels lie apart. */
 bool copy_operands(struct module *m)
 {
     uint32_t n_nodes = m->g->nodes.n;
@@ -167,7 +191,8 @@ bool copy_operands(struct module *m)
         value_id x = n->in[0];
         const struct value *xv = graph_value(m->g, x);
         bool view = !xv->def.i || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
-        bool copy_x = !value_is_const(m->g, x) && (n->op == OP_CONV ? view && is_padded(m, n) : flattened(m, n));
+        bool copy_x = !value_is_const(m->g, x) &&
+                      (n->op == OP_CONV ? (view && is_padded(m, n)) || groups_apart(m, n) : flattened(m, n));
         bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && !lanes_contiguous(m, n) &&
                       !(attention_of_values(m, (node_id){i}) && lanes_sliced(m, n));
         if (copy_x)

@@ -8,9 +8,6 @@
 
 #include "passes/module/module.h"
 
-/* Feature maps of fewer channels are not blocked. */
-enum { MIN_BLOCKED = 8 };
-
 struct layouter {
     struct module *m;
     struct graph *g;

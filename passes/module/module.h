@@ -15,7 +15,7 @@
 
 /* Channels that lie together in feature maps (NC16c) and in panels of weights ([N/16][K][16]), on every machine, so that the
  * variants of an artifact share them. */
-enum { CHANNEL_BLOCK = 16 };
+enum { CHANNEL_BLOCK = 16, MIN_BLOCKED = 8 /* so many at least */ };
 
 /* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
 struct dim_layout {

@@ -30,13 +30,19 @@ CASES = {
     "3 x 3": ({"x": (2, 16, 10, 12)}, {"w": (32, 16, 3, 3)}, [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], lambda x, w: conv(x, w, 1, 1)),
     "3 x 3, odd channels": ({"x": (1, 19, 8, 9)}, {"w": (21, 19, 3, 3)}, [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)],
                             lambda x, w: conv(x, w, 1, 1)),
-    "colours": ({"x": (1, 3, 22, 22)}, {"w": (16, 3, 5, 5)}, [N("Conv", ["x", "w"], ["y"], strides=[2, 2])], lambda x, w: conv(x, w, 2)),
+    "strides": ({"x": (1, 9, 22, 22)}, {"w": (16, 9, 5, 5)}, [N("Conv", ["x", "w"], ["y"], strides=[2, 2])], lambda x, w: conv(x, w, 2)),
+    "shuffle": ({"x": (1, 32, 9, 7)}, {"w": (48, 32, 1, 1)},
+                [N("Reshape", ["x", "five"], ["a"]), N("Transpose", ["a"], ["b"], perm=[0, 2, 1, 3, 4]), N("Reshape", ["b", "four"], ["c"]),
+                 N("Conv", ["c", "w"], ["y"])], lambda x, w: conv(x.reshape(1, 2, 16, 9, 7).swapaxes(1, 2).reshape(1, 32, 9, 7), w)),
     "row": ({"x": (1, 96)}, {"w": (96, 80)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
     "rows": ({"x": (37, 101)}, {"w": (101, 70)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
     "turned": ({"x": (13, 64)}, {"w": (50, 64)}, [N("Gemm", ["x", "w"], ["y"], transB=1)], lambda x, w: x @ w.T),
     "batches": ({"x": (3, 20, 24), "w": (3, 24, 40)}, {}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
     "open rows": ({"x": ("n", 40)}, {"w": (40, 33)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
 }
+
+
+SHAPES = {"five": np.array([1, 2, 16, 9, 7]), "four": np.array([1, 32, 9, 7])}
 
 
 def variants():
@@ -51,7 +57,7 @@ def variants():
 def build(folder, case):
     inputs, constants, nodes, _ = CASES[case]
     return save(folder / "net.onnx", nodes, [value(k, s) for k, s in inputs.items()], [h.make_empty_tensor_value_info("y")],
-                {k: drawn(*s) for k, s in constants.items()})
+                {k: drawn(*s) for k, s in constants.items()} | SHAPES)
 
 
 def weights_of(path):
@@ -122,6 +128,12 @@ def test_a_node(tmp_path):
     assert whole - part > 0.45 * 4 * 64 * 1024
     (tmp_path / "mcc.yaml").write_text("precision: f32\nchoose: ['last:precision=bf16']\n")
     assert np.array_equal(run(tmp_path, path, f"--config={tmp_path / 'mcc.yaml'}")[0], last)
+
+
+def test_colours_stay_exact(tmp_path):
+    path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"])], [value("x", [1, 3, 9, 9])], [value("y", [1, 16, 7, 7])],
+                {"w": drawn(16, 3, 3, 3)})
+    assert "convert" not in mcc(path, "--precision=bf16", "-o", "-", "-stop-after=narrow-products").stdout
 
 
 def test_what_is_no_contraction_is_named(tmp_path):

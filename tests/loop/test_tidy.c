@@ -40,6 +40,21 @@ static void test_unused_statements_go(void **state)
            HEAD "    %7 = load f32 %0[%4]\n    store %1[%4], %7\n" TAIL);
 }
 
+static void test_narrow_floats_and_back(void **state)
+{
+    const char *kept = HEAD
+        "    %5 = load f32 %0[%4]\n    %6 = convert bf16 %5\n    %7 = convert bf16 %5 round \"normal\"\n"
+        "    %8 = convert f32 %6\n    %9 = convert f32 %7\n    %10 = add f32 %8, %9\n"
+        "    store %1[%4], %10\n" TAIL;
+    expect(*state, kept, kept);
+    expect(*state,
+           HEAD
+           "    %5 = load f32 %0[%4]\n    %6 = convert bf16 %5\n    %7 = convert f32 %6\n    %8 = convert bf16 %7\n"
+           "    %9 = convert f32 %8\n    store %1[%4], %9\n" TAIL,
+           HEAD
+           "    %5 = load f32 %0[%4]\n    %6 = convert bf16 %5\n    %7 = convert f32 %6\n    store %1[%4], %7\n" TAIL);
+}
+
 /* A load is not the load before a store, and what one block has computed is not there in the next. */
 static void test_memory_and_blocks(void **state)
 {
@@ -77,6 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_equal_statements_are_one, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_narrow_floats_and_back, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_unused_statements_go, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_memory_and_blocks, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_loops, loops_setup, loops_teardown),
