@@ -192,6 +192,25 @@ conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py $(if $(TARGET),--target=$(TARGET) $(if $(EVERY),--every=$(EVERY)), \
 	    && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased)
 
+# Coverage-guided fuzzing with the sanitizers (tests/fuzz/targets): SECONDS_EACH, on CORPUS_DIR/NAME, which grows. Findings are files
+# crash-*, timeout-*, oom-* in $(BUILD)-fuzz/findings; a build of its own, by clang.
+SECONDS_EACH ?= 600
+CORPUS_DIR ?= $(BUILD)-fuzz/corpus
+FUZZERS := model config so npy
+FUZZ_MAKE = $(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=$(CLANG) CXX=$(CLANG:clang%=clang++%) \
+    SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g1 -fno-sanitize=pointer-overflow" # which minds NULL + 0
+FUZZ_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(wildcard tests/fuzz/targets/fuzz_*.c),$(wildcard tests/fuzz/targets/*.c)))
+.PHONY: $(FUZZERS:%=fuzz-%)
+$(FUZZERS:%=fuzz-%): fuzz-%: deps-fuzz all $(VENV)/bin/pytest
+	@$(FUZZ_MAKE) $(BUILD)-fuzz/fuzz_$*
+	@mkdir -p $(BUILD)-fuzz/findings $(CORPUS_DIR)/$*
+	@$(TEST_ENV) $(PYTHON) tests/fuzz/targets/corpus.py $* $(CORPUS_DIR)/$*
+	$(BUILD)-fuzz/fuzz_$* -max_total_time=$(SECONDS_EACH) -timeout=30 -rss_limit_mb=3072 -max_len=65536 -print_final_stats=1 \
+	    -artifact_prefix=$(BUILD)-fuzz/findings/$*- $(CORPUS_DIR)/$*
+.SECONDARY: $(FUZZ_OBJECTS) $(FUZZERS:%=$(BUILD)/obj/tests/fuzz/targets/fuzz_%.o)
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/libmcc.a
+	$(call say,LINK,$@)$(CXX) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LIBS) $(LDFLAGS)
+
 # Failing calls and allocations, DRAWS of each kind (tests/torture).
 DRAWS ?= 2000
 .PHONY: torture
@@ -299,10 +318,11 @@ DEPS := gcc g++ make binutils clang-19 clang-format-19 llvm-19-dev liblld-19-dev
         libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev python3 python3-venv
 DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libc6-dev-riscv64-cross \
         libgcc-12-dev-riscv64-cross
+DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: deps deps-check deps-bench
+.PHONY: deps deps-check deps-bench deps-fuzz
 # $(call apt,PACKAGES): installs what is missing; nothing missing needs no network.
 apt = @missing=$$(for p in $1; do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
       if [ -n "$$missing" ]; then \
@@ -314,6 +334,8 @@ apt = @missing=$$(for p in $1; do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done)
 deps:
 	@mkdir -p $(BUILD)
 	$(call apt,$(DEPS) $(DEPS_CROSS))
+deps-fuzz: deps
+	$(call apt,$(DEPS_FUZZ))
 deps-bench: deps
 	$(call apt,$(DEPS_BENCH))
 
@@ -367,6 +389,7 @@ help:
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
+	@echo 'make fuzz-model    also fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'
 	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'

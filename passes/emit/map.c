@@ -8,7 +8,8 @@ typedef lreg map_fn(struct em *, const struct node *, const lreg *in, struct lty
 
 static lreg f_const(struct em *em, struct ltype t, double f)
 {
-    return em_const(em, t.elem, t.lanes, f, (int64_t)f);
+    int64_t i = f >= -0x1p63 && f < 0x1p63 ? (int64_t)f : 0;     /* infinities are of float types */
+    return em_const(em, t.elem, t.lanes, f, i);
 }
 
 static bool is_float(struct ltype t)

@@ -1,0 +1,65 @@
+"""What fuzzing begins with: corpus.py NAME FOLDER. Files that are there stay; a file's name is the hash of its bytes."""
+import hashlib
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+from support.tool import DIGITS, ROOT, dense, mcc
+
+LARGEST = 16384
+
+
+def hostile(folder):
+    sys.path.insert(0, str(ROOT / "tests/hostile"))
+    import generate
+    return (path for path, case in generate.write(folder) if "special" not in case.name)
+
+
+def models(folder):
+    from conformance import suite
+    yield from (case.model for case in suite.cases().values())
+    yield from hostile(folder)
+
+
+def configs(folder):
+    for i, text in enumerate(["march: native\n", "input:\n  - x:f32[1,3]\n  - 'y:f32[n=1..4]'\nO: 3\n", "limit-rank: 4\nquiet: true\nvariants: all\n",
+                              "choose:\n  - 'k1: winograd 4'\n", "threads: [1, 2]\n", "# nothing\n---\noutput: a.so\n"]):
+        path = folder / f"{i}.yaml"
+        path.write_text(text)
+        yield path
+    yield from ROOT.rglob("examples/*.yaml")
+
+
+def artifacts(folder):
+    for i, (model, flags) in enumerate([(DIGITS, []), (dense(folder / "dense.onnx"), ["--march=x86-64-v2"]),
+                                        (folder / "dense.onnx", ["--target=aarch64-linux-gnu"]), (folder / "dense.onnx", ["-c"])]):
+        path = folder / f"{i}.{'o' if '-c' in flags else 'so'}"
+        assert mcc(model, "-o", path, *flags).returncode == 0
+        yield path
+
+
+def arrays(folder):
+    for i, a in enumerate([np.zeros((2, 3), np.float32), np.arange(5), np.array(1.5), np.zeros((0, 4), np.int8), np.array([True]),
+                           np.zeros(3, np.complex64), np.zeros((1,) * 30, np.float16)]):
+        path = folder / f"{i}.npy"
+        np.save(path, a)
+        yield path
+
+
+def main(name, folder):
+    sources = {"model": models, "config": configs, "so": artifacts, "npy": arrays}
+    with tempfile.TemporaryDirectory() as scratch:
+        n = 0
+        for path in sources[name](pathlib.Path(scratch)):
+            path = pathlib.Path(path)
+            if not path.is_file() or path.stat().st_size > (LARGEST if name != "so" else 1 << 20):
+                continue
+            data = path.read_bytes()
+            (folder / hashlib.sha1(data).hexdigest()).write_bytes(data)
+            n += 1
+    print(f"{n} files in {folder}")
+
+
+main(sys.argv[1], pathlib.Path(sys.argv[2]))

@@ -1,0 +1,27 @@
+/* What the programs of `make fuzz-model`, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls LLVMFuzzerTestOneInput() of
+ * each, with the sanitizers on. A finding is a signal, a report of a sanitizer, an internal error, or too much time or memory.
+ */
+#ifndef MCC_TESTS_FUZZ_TARGET_H
+#define MCC_TESTS_FUZZ_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+
+/* A file in memory with these bytes, as a path; valid until the next call. */
+const char *file_of(const uint8_t *data, size_t size);
+
+struct mutation {
+    uint64_t state; /* of the generator */
+    size_t (*mutate)(uint8_t *data, size_t n, size_t max); /* bytes without a structure */
+    const uint8_t *other; /* a field that may be added, with its tag */
+    size_t n_other;
+};
+/* Changes one field of a protobuf message in place; the new size. */
+size_t wire_mutate(struct mutation *, uint8_t *data, size_t n, size_t max);
+
+#endif
