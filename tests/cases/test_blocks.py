@@ -1,27 +1,17 @@
 """com.microsoft MatMulNBits and GatherBlockQuantized: weights of 2, 4 and 8 bits in blocks, beside ONNX Runtime."""
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper, numpy_helper
+from onnx import helper
 
-from support.compare import Model, floats
+from support.compare import floats
+from support.contrib import contrib
 
-F, MS = np.float32, "com.microsoft"
+F = np.float32
 
 
-def model(folder, op, feeds, constants, opset=21, **attributes):
-    """One node; feeds: operands in order, None for one left out, TensorProtos for constants of types that numpy lacks."""
-    names = [n if x is not None else "" for n, x in feeds.items()]
-    inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), [f"{n}{i}" for i in range(x.ndim - 1)] + [x.shape[-1]])
-              for n, x in feeds.items() if x is not None and n not in constants]
-    stored = [feeds[n] if isinstance(feeds[n], onnx.TensorProto) else numpy_helper.from_array(feeds[n], n) for n in constants]
-    graph = helper.make_graph([helper.make_node(op, names, ["y"], "node", domain=MS, **attributes)], op, inputs,
-                              [helper.make_empty_tensor_value_info("y")], stored)
-    folder = folder / str(len(list(folder.iterdir())))
-    folder.mkdir()
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)], ir_version=10), folder / "net.onnx")
-    return Model(folder, path=folder / "net.onnx")
+def model(folder, op, feeds, constants, **attributes):
+    return contrib(folder, op, feeds, constants=constants, symbolic="inner", standard=21, **attributes)[0]
 
 
 def near(want, got, scale=1e-5):

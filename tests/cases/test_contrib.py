@@ -9,25 +9,9 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from support.compare import Model, difference, floats, node
+from support.contrib import MS, contrib
 
-MS = "com.microsoft"
 F = np.float32
-
-
-def contrib(folder, op, feeds, n_out=1, constants=(), symbolic=True, **attributes):
-    """A model of one node. feeds: {name: array} in the operator's order, None for one left out; constants: names stored."""
-    names = [k if v is not None else "" for k, v in feeds.items()]
-    outs = [f"out{i}" for i in range(n_out)]
-    inputs = [helper.make_tensor_value_info(k, helper.np_dtype_to_tensor_dtype(v.dtype), [f"{k}{i}" for i in range(v.ndim)] if symbolic else v.shape)
-              for k, v in feeds.items() if v is not None and k not in constants]
-    graph = helper.make_graph([helper.make_node(op, names, outs, "node", domain=MS, **attributes)], "contrib", inputs,
-                              [helper.make_empty_tensor_value_info(o) for o in outs],
-                              [numpy_helper.from_array(feeds[k], k) for k in constants])
-    folder = folder / str(len(list(folder.iterdir())))
-    folder.mkdir()
-    path = folder / "net.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MS, 1)], ir_version=8), path)
-    return Model(folder, path=path), [v for k, v in feeds.items() if v is not None and k not in constants]
 
 
 def steps_apart(want, got):

@@ -183,30 +183,13 @@ static bool cache_served(struct rule *r)
 
 /* ---- the cache --------------------------------------------------------------------------------------------------------- */
 
-/* Past (operand i) with the new rows in their places: (B, Hkv, max(past, total), d). */
+/* Past i with the new rows as it holds them. */
 static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    value_id past = rule_in(r, i),
-             rows = packed(b, a, i == IN_PAST_KEY ? a->k : a->v, cache_scale(r, a, i), v_elem(b, past));
-    int32_t rank, rank_past;
-    const expr_id *dims = b_dims(b, rows, &rank), *have = b_dims(b, past, &rank_past);
-    if (!dims || !have || rank_past != 4)
-        return have ? rule_bad(r, "past of rank %d", (int)rank_past), (value_id){0} : (value_id){0};
-    expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero};
-    for (int32_t d = 0; d < 4; d++)
-        if (d != 2)
-            b_assert(b, ex_eq(ex, have[d], dims[d]), EVAL_SHAPE,
-                     "past is not of the batch, heads and head size of what is new");
-    hi[2] = ex_max(ex, ex_sub(ex, a->total, have[2]), zero);
-    expr_id room = ex_max(ex, a->total, have[2]), whole[4] = {dims[0], dims[1], room, dims[3]};
-    past = b_pad(b, past, (value_id){0}, lo, hi, "constant");
-    past = b_broadcast(b, past, whole, 4);
-    value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 4, 2), v_along(b, a->before, 0, 4));
-    value_id in[3] = {past, at, rows};
-    struct attr attrs[] = {attr_int("axis", 2), attr_str("monoid", "set")};
-    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+    value_id past = rule_in(r, i), fresh = i == IN_PAST_KEY ? a->k : a->v;
+    value_id rows = packed(b, a, fresh, cache_scale(r, a, i), v_elem(b, past));
+    return cache_updated(r, past, rows, a->before, a->total);
 }
 
 /* May query i of sequence b see key j: bool (B, 1, L, total). */

@@ -229,6 +229,35 @@ bool rule_skip_layer_norm(struct rule *r)
     return true;
 }
 
+/* com.microsoft: rows of tables of words, places and segments, added up and normalised; the mask's count of words; the sum. */
+bool rule_embed_layer_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id words = rule_in(r, 0), place = rule_in(r, 3), mean, inv;
+    if (!words.i || !place.i)
+        return false;
+    if (v_rank(b, words) != 2 || v_rank(b, place) != 2)
+        return rule_bad(r, "ids of rank %d, places of rank %d", (int)v_rank(b, words), (int)v_rank(b, place));
+    expr_id rows = b_dim(b, words, 1), batch = b_dim(b, words, 0);
+    enum elem narrow = v_elem(b, place);
+    place = rule_has(r, 8) ? b_gather(b, place, rule_in(r, 8), 0) : b_slice_axis(b, place, 0, ex_const(ex, 0), rows);
+    value_id x = b_binary(b, OP_ADD, v_widen(b, b_gather(b, rule_in(r, 2), words, 0)), v_widen(b, place));
+    if (rule_has(r, 1) && rule_has(r, 4))
+        x = b_binary(b, OP_ADD, x, v_widen(b, b_gather(b, rule_in(r, 4), rule_in(r, 1), 0)));
+    if (!x.i)
+        return false;
+    int64_t last = 2, one = 1;
+    value_id y = normalized(b, x, &last, 1, rule_float(r, "epsilon", 1e-12), &mean, &inv);
+    rule_out(r, 0, b_convert(b, scaled(b, y, rule_in(r, 5), rule_in(r, 6)), narrow));
+    if (rule_wants(r, 1))
+        rule_out(r, 1,
+                 rule_has(r, 7) ? b_reduce(b, rule_in(r, 7), &one, 1, "sum", false)
+                                : b_splat_f64(b, ELEM_I32, 0, &batch, 1));
+    rule_out(r, 2, b_convert(b, x, narrow));
+    return r->out[0].kind == LOWERED_VALUE && r->out[0].v.i;
+}
+
 bool rule_rms_norm(struct rule *r)
 {
     struct builder *b = r->b;

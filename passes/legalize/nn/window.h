@@ -38,6 +38,10 @@ bool rule_is_bytes(struct rule *, value_id x, value_id w);
 bool rule_conv_is_bytes(struct rule *, value_id x, value_id w); /* one group, a kernel of known extents */
 value_id rule_matmul_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
+/* The same of any shapes and integers. */
+value_id rule_integer_matmul(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
+/* sum * scale of x * scale of w (one, or one for each column) + bias or {0}, in f32. */
+value_id v_product_scaled(struct builder *, value_id sum, value_id scale_x, value_id scale_w, value_id bias);
 /* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in i32,
  * scaled in f32. False: they don't, and nothing was done. */
 bool rule_conv_dequantized(struct rule *, value_id *y);

@@ -241,7 +241,7 @@ static value_id centred(struct builder *b, value_id x, value_id zero, int32_t ax
 }
 
 /* Sums of products of operands less their zero points; bytes stay bytes (bytes.c). */
-static value_id integer_matmul(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
+value_id rule_integer_matmul(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
 {
     struct builder *b = r->b;
     if (x.i && w.i && rule_is_bytes(r, x, w) && v_rank(b, x) > 1 && v_rank(b, w) > 1)
@@ -259,7 +259,7 @@ static value_id integer_conv(struct rule *r, value_id x, value_id zx, value_id w
 
 bool rule_matmul_integer(struct rule *r)
 {
-    return rule_result(r, integer_matmul(r, rule_in(r, 0), rule_in(r, 2), rule_in(r, 1), rule_in(r, 3)));
+    return rule_result(r, rule_integer_matmul(r, rule_in(r, 0), rule_in(r, 2), rule_in(r, 1), rule_in(r, 3)));
 }
 
 bool rule_conv_integer(struct rule *r)
@@ -294,7 +294,7 @@ bool rule_qlinear_matmul(struct rule *r)
         if (!in[i].i)
             return false;
     }
-    value_id sum = integer_matmul(r, in[0], in[2], in[3], in[5]);
+    value_id sum = rule_integer_matmul(r, in[0], in[2], in[3], in[5]);
     int32_t rank = v_rank(b, sum);
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], rank > 1 ? rank - 2 : 0, rank),
                               scale_along(b, in[4], rank - 1, rank));
@@ -330,8 +330,7 @@ static value_id maybe(struct rule *r, uint32_t i)
     return rule_has(r, i) ? rule_in(r, i) : (value_id){0};
 }
 
-/* sum * scale of x * scale of w (one, or one for each column) + bias, in f32. */
-static value_id product_scaled(struct builder *b, value_id sum, value_id scale_x, value_id scale_w, value_id bias)
+value_id v_product_scaled(struct builder *b, value_id sum, value_id scale_x, value_id scale_w, value_id bias)
 {
     if (!sum.i)
         return sum;
@@ -345,8 +344,8 @@ static value_id product_scaled(struct builder *b, value_id sum, value_id scale_x
 bool rule_matmul_integer_to_float(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id sum = integer_matmul(r, rule_in(r, 0), maybe(r, 4), rule_in(r, 1), maybe(r, 5));
-    value_id y = product_scaled(b, sum, rule_in(r, 2), rule_in(r, 3), maybe(r, 6));
+    value_id sum = rule_integer_matmul(r, rule_in(r, 0), maybe(r, 4), rule_in(r, 1), maybe(r, 5));
+    value_id y = v_product_scaled(b, sum, rule_in(r, 2), rule_in(r, 3), maybe(r, 6));
     return rule_result(r, b_convert(b, y, v_elem(b, rule_in(r, 2))));
 }
 
@@ -358,8 +357,8 @@ bool rule_dynamic_quantize_matmul(struct rule *r)
     if (!x.i)
         return false;
     v_quantize_dynamic(b, x, a);
-    value_id sum = integer_matmul(r, a[0], a[2], rule_in(r, 1), maybe(r, 3));
-    return rule_result(r, product_scaled(b, sum, a[1], rule_in(r, 2), maybe(r, 4)));
+    value_id sum = rule_integer_matmul(r, a[0], a[2], rule_in(r, 1), maybe(r, 3));
+    return rule_result(r, v_product_scaled(b, sum, a[1], rule_in(r, 2), maybe(r, 4)));
 }
 
 /* Operands a, scale, zero, b, scale, zero, [C: i32 as large as the sum, result's scale and zero]; without those, f32. */
@@ -379,7 +378,7 @@ bool rule_qgemm(struct rule *r)
         return rule_refuse(r, "a result's scale without its zero point, or the other way round");
     value_id x = rule_int(r, "transA", 0) ? b_transpose(b, in[0], turn) : in[0];
     value_id w = rule_int(r, "transB", 0) ? b_transpose(b, in[3], turn) : in[3];
-    value_id sum = integer_matmul(r, x, in[2], w, in[5]);
+    value_id sum = rule_integer_matmul(r, x, in[2], w, in[5]);
     if (rule_has(r, 6))
         sum = b_binary(b, OP_ADD, sum, rule_in(r, 6));
     value_id scale = b_binary(b, OP_MUL, v_affine(b, scale_along(b, in[1], 0, 2), rule_float(r, "alpha", 1), 0),
