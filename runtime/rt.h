@@ -73,6 +73,9 @@ int64_t mcc_rt_segment(struct mcc_rt_run *, int64_t bytes);
 /* Declares output k's data (row-major, of the port's element type) and dims when the data decides its extents. dims are
  * copied now, data when the program has returned. Negative when rank or dims make no sense. */
 int64_t mcc_rt_output(struct mcc_rt_run *, int64_t k, int64_t rank, const int64_t *dims, const void *data);
+/* Does the thread's scratch, which `local` points into, still hold what it made for `tag` at an earlier index of this launch? If not, 0,
+ * and it is told that the caller makes it now. One thing for each kernel. */
+int64_t mcc_rt_kept(struct mcc_rt_run *, const void *local, int64_t tag);
 /* For program loops without a launch, once a trip: 0, or negative when the run was cancelled or has failed. */
 int64_t mcc_rt_poll(struct mcc_rt_run *);
 

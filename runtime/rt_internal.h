@@ -72,7 +72,7 @@ struct mcc_model {
     uint32_t threads; /* the caller included */
     uint32_t references; /* open contexts, + 1 until closed (atomic) */
     uint32_t closed;
-    int64_t scratch; /* bytes per thread, multiple of RT_ALIGN */
+    int64_t scratch; /* bytes per thread, multiple of RT_ALIGN; the last RT_ALIGN of them are a struct rt_kept */
     struct rt_pool pool;
 };
 
@@ -89,9 +89,16 @@ struct rt_output {
     int64_t dims[RT_RANK_MAX];
 };
 
+/* What the kernel of launch number `launch` has left in the thread's scratch (mcc_rt_kept). */
+struct rt_kept {
+    uint64_t launch;
+    int64_t tag;
+};
+
 struct mcc_rt_run {
     struct mcc_model *model;
     char *scratch; /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
+    uint64_t launches; /* so far */
     uint32_t threads;
     int32_t stop; /* 0: go on; else a MCC_E_* (atomic) */
     /* the error slot: guarded by `lock` */
@@ -227,6 +234,7 @@ struct mcc_rt_value *rt_value_list(struct mcc_rt_run *, int64_t kind, int64_t el
 /* ---- threads (rt_pool.c) ------------------------------------------------------------------------------------------------ */
 
 uint32_t rt_cpu_count(void); /* CPUs that this process may run on, at least 1 */
+void rt_kept_reset(struct mcc_rt_run *); /* before the first launch */
 void rt_pool_init(struct rt_pool *, uint32_t threads);
 void rt_pool_close(struct mcc_model *);
 uint64_t rt_clock(void); /* monotonic nanoseconds */

@@ -57,6 +57,7 @@ static int prepare_constants(struct mcc_model *model, mcc_error *error)
     }
     struct mcc_rt_run run = {.model = model, .threads = model->threads, .scratch = scratch};
     int64_t args[2] = {(int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants};
+    rt_kept_reset(&run);
     struct rt_fp fp = rt_fp_enter();
     model->variant->prepare(args, 0, 0, scratch + model->threads * (size_t)model->scratch, &run);
     rt_fp_leave(fp);
@@ -80,7 +81,7 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
         return rt_error(error, MCC_E_ARG, -1, "open: the result is NULL");
     *result = NULL;
     struct mcc_model start = {.desc = desc, .api = desc->api, .references = 1};
-    start.scratch = rt_round_up(desc->scratch_bytes);
+    start.scratch = rt_round_up(desc->scratch_bytes) + RT_ALIGN;
     int code = take_host(&start, host, error);
     if (!code)
         code = choose_variant(&start, error);

@@ -96,6 +96,30 @@ static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job
     return end - begin;
 }
 
+/* ---- what threads keep ---------------------------------------------------------------------------------------------- */
+
+static struct rt_kept *kept_of(const struct mcc_rt_run *run, size_t thread)
+{
+    return (struct rt_kept *)(void *)(run->scratch + (thread + 1) * (size_t)run->model->scratch - RT_ALIGN);
+}
+
+void rt_kept_reset(struct mcc_rt_run *run)
+{
+    run->launches = 0;
+    for (uint32_t i = 0; i < run->threads; i++)
+        kept_of(run, i)->launch = 0;
+}
+
+/* After a failure nothing counts as kept: what was being made may have failed. */
+int64_t mcc_rt_kept(struct mcc_rt_run *run, const void *local, int64_t tag)
+{
+    struct rt_kept *kept = kept_of(run, (size_t)((const char *)local - run->scratch) / (size_t)run->model->scratch);
+    if (kept->launch == run->launches && kept->tag == tag && !has_stopped(run))
+        return 1;
+    *kept = (struct rt_kept){run->launches, tag};
+    return 0;
+}
+
 /* ---- the pool: working -------------------------------------------------------------------------------------- */
 
 static void work(struct rt_pool *pool, uint32_t thread)
@@ -341,6 +365,7 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         return 1;
     if (count <= 0)
         return 0;
+    run->launches++;
     int64_t total, ns = ns_per_index < 1 ? 1 : ns_per_index;
     bool large = __builtin_mul_overflow(count, ns, &total) || total >= SERIAL_NS, seen = run->model->seen;
     if (!large && !seen) {

@@ -251,6 +251,7 @@ int rt_run_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, enum rt_mode m
 int rt_run_program(struct mcc_ctx *ctx, mcc_error *error)
 {
     struct mcc_model *model = ctx->run.model;
+    rt_kept_reset(&ctx->run);
     struct rt_fp fp = rt_fp_enter();
     model->variant->program(ctx->args, 0, 0, ctx->run.scratch + model->threads * (size_t)model->scratch, &ctx->run);
     rt_fp_leave(fp);

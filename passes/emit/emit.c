@@ -440,6 +440,18 @@ void em_if_begin(struct em *em, struct em_if *l, lreg cond)
     em->floor = em->top;
 }
 
+void em_kept_begin(struct em *em, struct em_if *l, lreg keeper, expr_id tag)
+{
+    struct ltype index = {ELEM_I64, 1};
+    lreg in[2] = {keeper, em_index(em, tag)}, kept = lf_value(em->f, index);
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_CALL);
+    *s = (struct lstmt){.op = L_CALL, .type = index, .name = "mcc_rt_kept", .n_in = 2, .n_out = 1};
+    s->in = lf_lregs(em->f, in, 2);
+    s->out = lf_lregs(em->f, &kept, 1);
+    em_set_depth(em, kept, em->top);
+    em_if_begin(em, l, em_op2(em, L_EQ, kept, em_const(em, ELEM_I64, 1, 0, 0)));
+}
+
 static struct lstmt *if_close(struct em *em, struct em_if *l)
 {
     em->top = l->parent;

@@ -200,6 +200,9 @@ void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
  * ended before one that loads is opened. */
 lreg em_scratch(struct em *, enum elem, int64_t elements);
+/* Opens a conditional for what makes a local buffer, once for each tag: left out where the thread has kept it from an earlier index of
+ * the launch. keeper: a local buffer of its own. One for each kernel. */
+void em_kept_begin(struct em *, struct em_if *, lreg keeper, expr_id tag);
 lreg em_prepared(struct em *); /* the kernel's open-time constant */
 lreg em_scratch_load(struct em *, lreg buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
 void em_scratch_store(struct em *, lreg buffer, expr_id element, lreg);

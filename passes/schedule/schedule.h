@@ -266,6 +266,7 @@ struct winograd_shape {
     uint32_t lanes;
     int64_t ic, oc, icv, ocv; /* channels, vectors of them */
     int64_t points; /* alpha^2 */
+    int64_t least_tiles; /* of the smallest input */
     expr_id th, tw, tiles; /* tiles of an image's column and row; in all */
     int64_t known_tiles; /* in all; where their number is open: a guess */
 };

@@ -11,10 +11,7 @@ enum {
     MAX_NR = 4,
     UNKNOWN_TILES = 256,
     MANY_CHUNKS = 4,
-    LEAST_GROUP = 4,
-    GOOD_GROUP = 16,
     GOOD_CHUNK = 48,
-    MAX_SPANS = 16,
     MORE_CHUNKS = 3,
     SPARE_REGISTERS = 8
 };
@@ -23,7 +20,7 @@ enum {
 struct sizing {
     const struct site *site;
     uint32_t lanes;
-    int64_t ic, icv, ocv, points, tiles;
+    int64_t ic, icv, ocv, points, tiles, least_tiles;
     int64_t told_chunk, told_split;
     bool resident;
     struct winograd_schedule *s;
@@ -88,6 +85,9 @@ void winograd_shape(const struct site *site, uint32_t form, struct winograd_shap
     w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
     if (!ex_is_const(x, w->tiles, &w->known_tiles) || w->known_tiles < 1)
         w->known_tiles = UNKNOWN_TILES;
+    w->least_tiles = extent_least(site->m, w->tiles);
+    if (w->least_tiles < 1)
+        w->least_tiles = 1;
 }
 
 /* All of U; one tile of V. */
@@ -119,22 +119,29 @@ static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
     return chunks < MANY_CHUNKS && tiles >= MANY_CHUNKS * GOOD_CHUNK ? MANY_CHUNKS : chunks;
 }
 
-/* Vectors of output channels of a parallel index: they are split too where there are few chunks, as long as enough is left. */
-static int64_t group_of(const struct sizing *w, int64_t chunks)
+/* Parallel indices of the smallest input. */
+static int64_t indices_of(const struct sizing *w, int64_t ct, int64_t group)
+{
+    return ceil_of(w->least_tiles, ct) * (w->ocv / group);
+}
+
+/* Vectors of output channels of a parallel index: whole register tiles. Since a thread makes V once for all groups of a chunk, more of
+ * them cost one thread nothing. */
+static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
 {
     int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
+    int64_t tiles = w->least_tiles < ct ? w->least_tiles : ct;
+    int64_t vector_ns = tiles * w->points * w->ic / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS;
     if (w->told_split)
         return w->ocv / w->told_split;
-    while (!w->resident && group % 2 == 0 && chunks < MANY_CHUNKS &&
-           group >= 2 * (chunks < 2 ? LEAST_GROUP : GOOD_GROUP) * panel) {
+    while (!w->resident && group % (2 * panel) == 0 && group >= 2 * nr && indices_of(w, ct, group) < RATE_SHARED_MOST &&
+           group / 2 * vector_ns >= RATE_SHARED_LEAST_NS)
         group /= 2;
-        chunks *= 2;
-    }
     return group;
 }
 
-/* Cycles of the kernel: the products; U, which each chunk derives again; V, which each part of the output channels makes again, and
- * each of its columns reads from L3, as far as the products do not hide it. */
+/* Cycles of the kernel: the products; U, which each chunk derives again; V, which each column reads from L3, as far as the products do
+ * not hide it; what too few parallel indices count, as in tile.c. */
 static double fit_cost(const struct sizing *w, const struct fit *f)
 {
     const struct machine *m = w->site->mach;
@@ -144,15 +151,18 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
     int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles,
             narrow = columns.tiles - wide;
     bool near = is_near(w), far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
-    double parts = (double)w->ocv / (double)f->group, v_lines = parts * (double)tiles * (double)v_bytes(w) / 64;
+    double parts = (double)w->ocv / (double)f->group, v_lines = (double)tiles * (double)v_bytes(w) / 64;
     double step = (double)(wide * step_cost(m, f->mr, nr, near) +
                            (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
     double cost = (double)(w->points * w->ic * steps) * parts * step / 20 +
                   v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
     if (far)
-        cost += v_lines * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
+        cost += v_lines * parts * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
     if (!w->resident && !w->s->source)
         cost += (double)chunks * (double)u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE;
+    int64_t missing = RATE_SHARED_INDICES - indices_of(w, f->ct, f->group);
+    if (missing > 0 && cost >= (double)(RATE_SHARED_NS * RATE_CYCLES_PER_NS))
+        cost += cost / RATE_SHARED_PART * (double)missing / RATE_SHARED_INDICES;
     return cost;
 }
 
@@ -180,13 +190,13 @@ static double fit_tile(const struct sizing *w, struct fit *f)
     int64_t tiles = w->tiles;
     if (is_near(w) && !w->told_chunk) {
         f->ct = f->mr;
-        f->group = group_of(w, ceil_of(tiles, f->ct));
+        f->group = group_of(w, f->nr, f->ct);
         return fit_cost(w, f);
     }
     int64_t least = least_chunks(w, f->mr, f->nr);
     for (int64_t chunks = least; chunks <= least + (w->told_chunk ? 0 : MORE_CHUNKS); chunks++) {
         struct fit g = {.mr = f->mr, .nr = f->nr, .ct = ceil_of(ceil_of(tiles, chunks), f->mr) * f->mr};
-        g.group = group_of(w, ceil_of(tiles, g.ct));
+        g.group = group_of(w, g.nr, g.ct);
         double cost = fit_cost(w, &g);
         if (cost >= best)
             continue;
@@ -223,14 +233,13 @@ static void choose_fit(const struct sizing *w)
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
-/* How many chunks use the U of one parallel index: as many as make deriving it small, but not one index for all. */
+/* Where all of U is resident, which a thread derives once: as many chunks to a parallel index as make it long enough. */
 static void choose_span(const struct sizing *w)
 {
-    int64_t tiles = w->tiles, chunks = ceil_of(tiles, w->s->chunk);
-    int64_t products = tiles * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle;
-    int64_t derive = u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE, spans = products / (16 * (derive > 0 ? derive : 1));
-    spans = spans < 2 ? 2 : spans > MAX_SPANS ? MAX_SPANS : spans;
-    w->s->span = w->resident ? ceil_of(chunks, spans) : 1;
+    int64_t chunks = ceil_of(w->least_tiles, w->s->chunk);
+    int64_t ns = w->s->chunk * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS,
+            long_enough = ceil_of(RATE_SHARED_LEAST_NS, ns > 0 ? ns : 1), few = ceil_of(chunks, RATE_SHARED_MOST);
+    w->s->span = !w->resident ? 1 : few > long_enough ? few : long_enough;
 }
 
 /* Vectors of input channels of which U is at hand at a time. */
@@ -261,16 +270,19 @@ static uint32_t transform_rows(const struct machine *m, const struct winograd_si
     return (s->n_out + groups - 1) / groups;
 }
 
-/* Cycles of what is done at each parallel index, in ns, and the work of a convolution by that form. */
+/* Cycles of what is done at each parallel index, in ns, with its share of what a thread keeps, and the work of a convolution by that form. */
 void winograd_estimate(const struct site *site, struct schedule *out)
 {
     const struct winograd_schedule *s = &out->winograd;
     struct winograd_shape shape, *w = &shape;
     winograd_shape(site, s->m, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
-    int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle;
+    int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle, groups = w->ocv / s->group,
+            indices = groups * ceil_of(w->known_tiles, s->chunk * s->span);
+    int64_t derive = s->source ? 0 : w->points * w->ic * s->group * s->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
+    int64_t transforms = each * (w->icv * RATE_WINOGRAD_INPUT / groups + s->group * RATE_WINOGRAD_OUTPUT);
     out->ns = RATE_BLOCK_INDEX_NS +
-              (products + each * (w->icv * RATE_WINOGRAD_INPUT + s->group * RATE_WINOGRAD_OUTPUT)) / RATE_CYCLES_PER_NS;
+              (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
     out->flops = 2 * (uint64_t)(w->points * w->known_tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
@@ -289,6 +301,7 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .ocv = shape.ocv,
                        .points = shape.points,
                        .tiles = shape.known_tiles,
+                       .least_tiles = shape.least_tiles,
                        .s = &out->winograd},
                   *w = &s;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);

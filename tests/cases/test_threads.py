@@ -1,5 +1,5 @@
 """Results do not depend on threads, on a repetition or on what ran before: every committed network, and stand-ins of the kinds
-of network that the others are, byte for byte with 1 to 4 threads."""
+of network that the others are, byte for byte with 1 to 8 threads."""
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +8,7 @@ from onnx import TensorProto as T
 from support.artifact import Artifact
 from support.compare import Model, floats, ints, node
 from support.mobilenet import Network
-from support.tool import DIGITS, ROOT, value
+from support.tool import DIGITS, ROOT, mcc, value
 
 
 def committed():
@@ -69,9 +69,20 @@ def counted(folder):
                  [value("x", ["n", "k"])], [value("y", [None, None])]), [np.maximum(floats(300, 20) / 100, 0)]
 
 
+def winograd(folder):
+    """3 x 3 convolutions: all of the transformed weights derived once by a thread (64 channels), many output channels that share
+    transformed inputs (256), and what both leave in a thread's scratch for one another."""
+    nodes = [node("Conv", "x w1", "a", pads=[1] * 4), node("Relu", "a", "b"), node("Conv", "b w2", "c", pads=[1] * 4, strides=[2, 2]),
+             node("MaxPool", "c", "d", kernel_shape=[4, 4], strides=[4, 4]), node("Conv", "d w3", "e", pads=[1] * 4),
+             node("Conv", "e w4", "y", pads=[1] * 4)]
+    weights = {"w1": floats(64, 64, 3, 3, scale=0.05), "w2": floats(256, 64, 3, 3, seed=1, scale=0.05),
+               "w3": floats(256, 256, 3, 3, seed=2, scale=0.02), "w4": floats(256, 256, 3, 3, seed=3, scale=0.02)}
+    return Model(folder, nodes, [value("x", ["n", 64, 56, 56])], [value("y", [None] * 4)], weights), [floats(3, 64, 56, 56)]
+
+
 def same_for_all(path, feed):
     first = None
-    for threads in (1, 2, 3, 4):
+    for threads in (1, 2, 3, 4, 8):
         with Artifact(path, threads=threads) as a:
             for _ in range(2):
                 got = [y.tobytes() for y in a.run(feed)]
@@ -84,8 +95,31 @@ def test_committed_network(path, tmp_path):
     same_for_all(Model(tmp_path, path=path).compile("-O2"), feeds_of(path))
 
 
-@pytest.mark.parametrize("make", [mobile, attention, reductions, recurrent, scattered, counted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [mobile, attention, winograd, reductions, recurrent, scattered, counted], ids=lambda f: f.__name__)
 def test_kind(make, tmp_path):
     model, feed = make(tmp_path)
     model.compare(feed, flags=["-O2"], rtol=1e-3, atol=1e-3)
     same_for_all(model.compile("-O2"), feed)
+
+
+def test_symbolic_batch_is_shared_at_batch_one(tmp_path):
+    """Parts of the output channels are indices of their own, though the tiles of a chunk are those of many images."""
+    model, _ = winograd(tmp_path)
+    path = model.compile("-O2")
+    rows = mcc("inspect", path, "--threads=1,8", "--all").stdout.splitlines()[2:]
+    long = [r.split() for r in rows if float(r.split()[0]) > 100]
+    assert len(long) >= 3 and all(int(r[4]) >= 4 for r in long), rows
+
+
+def test_what_a_thread_keeps_ends_with_the_launch(tmp_path):
+    """A convolution in a loop: each trip has another operand, the same chunk."""
+    body = onnx.helper.make_graph([node("Conv", "v w", "c", "conv", pads=[1] * 4), node("Tanh", "c", "out"), node("Identity", "go", "on")], "body",
+                                  [value("i", [], T.INT64), value("go", [], T.BOOL), value("v", [1, 64, 8, 8])],
+                                  [value("on", [], T.BOOL), value("out", [1, 64, 8, 8])])
+    weights = {"w": floats(64, 64, 3, 3, scale=0.1), "yes": np.array(True)}
+    model = Model(tmp_path, [node("Loop", "n yes x", "y", body=body)], [value("n", [], T.INT64), value("x", [1, 64, 8, 8])],
+                  [value("y", [1, 64, 8, 8])], weights)
+    flags = ["--choose=conv:winograd=4", "--choose=conv:split=2"]
+    feed = [np.array(5), floats(1, 64, 8, 8)]
+    model.compare(feed, flags=flags, rtol=1e-3, atol=1e-3)
+    same_for_all(model.compile(*flags), feed)

@@ -147,7 +147,7 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
         return call_output(l, a);
     if (!strcmp(name, "mcc_rt_grow"))
         return call_grow(l, a);
-    if (!strcmp(name, "mcc_rt_poll"))
+    if (!strcmp(name, "mcc_rt_poll") || !strcmp(name, "mcc_rt_kept")) /* locals are undefined at each index */
         return 0;
     if (!strcmp(name, "mcc_rt_sort"))
         return call_sort(a);

@@ -335,6 +335,33 @@ static void test_launches_are_told(void **state)
     }
 }
 
+/* What a thread keeps: until another tag, another launch, a failure; each thread for itself. */
+static void test_kept(void **state)
+{
+    struct job job;
+    mcc_host host = {.size = sizeof host, .threads = 2};
+    (void)state;
+    job_open(&job, &host, NULL);
+    assert_int_equal(job_run(&job), MCC_OK);
+    struct mcc_rt_run *run = &job.ctx->run;
+    memset(run->scratch, 0, 2 * (size_t)run->model->scratch); /* launch 0, tag 0 */
+    rt_kept_reset(run);
+    run->launches++;
+    const char *mine = run->scratch + 16, *other = run->scratch + run->model->scratch;
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 0);
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 1);
+    assert_int_equal(mcc_rt_kept(run, other, 0), 0);
+    assert_int_equal(mcc_rt_kept(run, mine, 7), 0);
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 0);
+    run->launches++;
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 0);
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 1);
+    mcc_rt_fail(run, MCC_E_VALUE, 1, "value out of range", 0);
+    assert_int_equal(mcc_rt_kept(run, mine, 0), 0);
+    assert_int_equal(job_run(&job), MCC_OK);
+    job_close(&job, true);
+}
+
 /* What fails first is not what is reported: rows below it are still run, those above no longer. */
 static void test_failure_order(void **state)
 {
@@ -432,8 +459,8 @@ int main(void)
         cmocka_unit_test_setup(test_failure, setup),       cmocka_unit_test_setup(test_concurrent_contexts, setup),
         cmocka_unit_test_setup(test_cancel, setup),        cmocka_unit_test_setup(test_host_parallel, setup),
         cmocka_unit_test_setup(test_homes, setup),         cmocka_unit_test_setup(test_launches_are_told, setup),
-        cmocka_unit_test_setup(test_failure_order, setup), cmocka_unit_test_setup(test_fork, setup),
-        cmocka_unit_test_setup(test_overhead, setup),
+        cmocka_unit_test_setup(test_kept, setup),          cmocka_unit_test_setup(test_failure_order, setup),
+        cmocka_unit_test_setup(test_fork, setup),          cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

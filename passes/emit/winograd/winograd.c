@@ -7,8 +7,9 @@
  *   output    A' M A of every tile, then whatever the kernel does behind the convolution
  *
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
- * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. Where
- * L2 holds all of U beside a chunk it is resident: an index derives it once and does a span of chunks. */
+ * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. A thread makes the V of
+ * a chunk once, for all groups of it that it comes to. Where L2 holds all of U beside a chunk it is resident: an index does a span of
+ * chunks, and a thread derives U once. */
 #include "passes/emit/winograd/winograd.h"
 
 static void wino_init(struct wino *w, struct em *em)
@@ -90,8 +91,8 @@ static void columns(struct wino *w, bool only_weights, expr_id blocks)
     em_for_end(w->em, &l, NULL, NULL);
 }
 
-/* A chunk of tiles from w->first on. */
-static void chunk(struct wino *w)
+/* Chunk `number`: tiles from w->first on. */
+static void chunk(struct wino *w, expr_id number)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
@@ -99,7 +100,14 @@ static void chunk(struct wino *w)
     if (!ex_is_const(x, w->here, &(int64_t){0}))
         w->here = em_pin(em, w->here, 1, w->s->chunk);
     expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
-    wino_input(w, blocks);
+    if (w->keeper.i && !w->s->resident) {
+        struct em_if iff;
+        em_kept_begin(em, &iff, w->keeper, number);
+        wino_input(w, blocks);
+        em_if_end(em, &iff);
+    } else {
+        wino_input(w, blocks);
+    }
     columns(w, false, blocks);
 }
 
@@ -111,11 +119,15 @@ static void chunks_of(struct wino *w, expr_id index)
     struct em_for l;
     expr_id first = ex_mulc(x, index, w->s->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->s->chunk));
     expr_id n = ex_min(x, ex_const(x, w->s->span), ex_sub(x, chunks, first));
-    if (w->s->resident)
+    if (w->s->resident) {
+        struct em_if iff;
+        em_kept_begin(em, &iff, w->keeper, w->group0);
         columns(w, true, n);
-    expr_id number = em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0);
-    w->first = ex_mulc(x, ex_add(x, first, number), w->s->chunk);
-    chunk(w);
+        em_if_end(em, &iff);
+    }
+    expr_id number = ex_add(x, first, em_for_begin(em, &l, ex_const(x, 0), n, 1, NULL, 0));
+    w->first = ex_mulc(x, number, w->s->chunk);
+    chunk(w, number);
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -126,8 +138,11 @@ bool emit_winograd(struct em *em)
     struct exprs *x = em->x;
     wino_init(&w, em);
     expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.s->chunk));
-    struct loop loops[2] = {{0, ex_const(x, w.ocv / w.s->group), {0}},
-                            {0, ex_ceildiv(x, chunks, ex_const(x, w.s->span)), {0}}};
+    expr_id spans = ex_ceildiv(x, chunks, ex_const(x, w.s->span)), groups = ex_const(x, w.ocv / w.s->group);
+    struct loop loops[2] = {{0, w.s->resident ? groups : spans, {0}}, {0, w.s->resident ? spans : groups, {0}}};
+    const struct loop *by_group = &loops[w.s->resident ? 0 : 1], *by_span = &loops[w.s->resident ? 1 : 0];
+    if (w.s->resident || w.s->group < w.ocv)
+        w.keeper = em_scratch(em, ELEM_I64, 1);
     w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (w.s->source != WEIGHTS_BY_KERNEL) {
@@ -140,8 +155,8 @@ bool emit_winograd(struct em *em)
         w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
     }
     em_parallel_open(em, &par, loops, 2);
-    w.group0 = ex_mulc(x, loops[0].var, w.s->group);
-    chunks_of(&w, loops[1].var);
+    w.group0 = ex_mulc(x, by_group->var, w.s->group);
+    chunks_of(&w, by_span->var);
     em_parallel_end(em, &par);
     return !em->failed;
 }

@@ -25,6 +25,7 @@ struct wino {
     expr_id th, tw, tiles; /* per image; in all */
     expr_id first, here; /* of the chunk at hand */
     expr_id group0; /* first vector of its output channels */
+    lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
     lreg v, m, u, weights; /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
     int64_t stride[4]; /* of the plain weights */
     /* of the tile at hand: its place, its number in its block */
