@@ -3,8 +3,8 @@
  */
 #include "ir/loop/internal.h"
 
-#include <math.h>
 #include <string.h>
+#include <tgmath.h>
 
 /* ---- integers ----------------------------------------------------------------------------------------------------- */
 
@@ -147,191 +147,48 @@ static int_fn *const int_ops[L_COUNT] = {
 
 /* ---- floats -------------------------------------------------------------------------------------------------------- */
 
+/* operation, function, value. Mathematics is type-generic: each type has the functions of its own. */
+#define FLOAT_OPS(ROW)                                            \
+    ROW(L_NEG, neg, -a)                                           \
+    ROW(L_ABS, abs, fabs(a))                                      \
+    ROW(L_SQRT, sqrt, sqrt(a))                                    \
+    ROW(L_FLOOR, floor, floor(a))                                 \
+    ROW(L_CEIL, ceil, ceil(a))                                    \
+    ROW(L_RINT, rint, rint(a))                                    \
+    ROW(L_TRUNC, trunc, trunc(a))                                 \
+    ROW(L_ADD, add, a + b)                                        \
+    ROW(L_SUB, sub, a - b)                                        \
+    ROW(L_MUL, mul, a *b)                                         \
+    ROW(L_DIV, div, a / b)                                        \
+    ROW(L_REM, rem, fmod(a, b))                                   \
+    ROW(L_MIN, min, isnan(a) || isnan(b) ? a + b : a < b ? a : b) \
+    ROW(L_MAX, max, isnan(a) || isnan(b) ? a + b : a > b ? a : b) \
+    ROW(L_MINNUM, minnum, a < b ? a : b)                          \
+    ROW(L_MAXNUM, maxnum, a > b ? a : b)                          \
+    ROW(L_FMA, fma, fma(a, b, c))
+
 typedef float f32_fn(float a, float b, float c);
 typedef double f64_fn(double a, double b, double c);
 
-static float f32_neg(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return -a;
-}
-static float f32_abs(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return fabsf(a);
-}
-static float f32_sqrt(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return sqrtf(a);
-}
-static float f32_floor(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return floorf(a);
-}
-static float f32_ceil(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return ceilf(a);
-}
-static float f32_rint(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return rintf(a);
-}
-static float f32_trunc(float a, float b, float c)
-{
-    (void)b, (void)c;
-    return truncf(a);
-}
-static float f32_add(float a, float b, float c)
-{
-    (void)c;
-    return a + b;
-}
-static float f32_sub(float a, float b, float c)
-{
-    (void)c;
-    return a - b;
-}
-static float f32_mul(float a, float b, float c)
-{
-    (void)c;
-    return a * b;
-}
-static float f32_div(float a, float b, float c)
-{
-    (void)c;
-    return a / b;
-}
-static float f32_rem(float a, float b, float c)
-{
-    (void)c;
-    return fmodf(a, b);
-}
-static float f32_min(float a, float b, float c)
-{
-    (void)c;
-    return isnan(a) || isnan(b) ? a + b : a < b ? a : b;
-}
-static float f32_max(float a, float b, float c)
-{
-    (void)c;
-    return isnan(a) || isnan(b) ? a + b : a > b ? a : b;
-}
-static float f32_minnum(float a, float b, float c)
-{
-    (void)c;
-    return a < b ? a : b;
-}
-static float f32_maxnum(float a, float b, float c)
-{
-    (void)c;
-    return a > b ? a : b;
-}
-static float f32_fma(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
+#define F32(op, name, value)                           \
+    static float f32_##name(float a, float b, float c) \
+    {                                                  \
+        (void)b, (void)c;                              \
+        return value;                                  \
+    }
+#define F64(op, name, value)                               \
+    static double f64_##name(double a, double b, double c) \
+    {                                                      \
+        (void)b, (void)c;                                  \
+        return value;                                      \
+    }
+FLOAT_OPS(F32)
+FLOAT_OPS(F64)
 
-static double f64_neg(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return -a;
-}
-static double f64_abs(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return fabs(a);
-}
-static double f64_sqrt(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return sqrt(a);
-}
-static double f64_floor(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return floor(a);
-}
-static double f64_ceil(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return ceil(a);
-}
-static double f64_rint(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return rint(a);
-}
-static double f64_trunc(double a, double b, double c)
-{
-    (void)b, (void)c;
-    return trunc(a);
-}
-static double f64_add(double a, double b, double c)
-{
-    (void)c;
-    return a + b;
-}
-static double f64_sub(double a, double b, double c)
-{
-    (void)c;
-    return a - b;
-}
-static double f64_mul(double a, double b, double c)
-{
-    (void)c;
-    return a * b;
-}
-static double f64_div(double a, double b, double c)
-{
-    (void)c;
-    return a / b;
-}
-static double f64_rem(double a, double b, double c)
-{
-    (void)c;
-    return fmod(a, b);
-}
-static double f64_min(double a, double b, double c)
-{
-    (void)c;
-    return isnan(a) || isnan(b) ? a + b : a < b ? a : b;
-}
-static double f64_max(double a, double b, double c)
-{
-    (void)c;
-    return isnan(a) || isnan(b) ? a + b : a > b ? a : b;
-}
-static double f64_minnum(double a, double b, double c)
-{
-    (void)c;
-    return a < b ? a : b;
-}
-static double f64_maxnum(double a, double b, double c)
-{
-    (void)c;
-    return a > b ? a : b;
-}
-static double f64_fma(double a, double b, double c)
-{
-    return fma(a, b, c);
-}
-
-static f32_fn *const f32_ops[L_COUNT] = {
-    [L_NEG] = f32_neg,       [L_ABS] = f32_abs,     [L_SQRT] = f32_sqrt, [L_FLOOR] = f32_floor, [L_CEIL] = f32_ceil,
-    [L_RINT] = f32_rint,     [L_TRUNC] = f32_trunc, [L_ADD] = f32_add,   [L_SUB] = f32_sub,     [L_MUL] = f32_mul,
-    [L_DIV] = f32_div,       [L_REM] = f32_rem,     [L_MIN] = f32_min,   [L_MAX] = f32_max,     [L_MINNUM] = f32_minnum,
-    [L_MAXNUM] = f32_maxnum, [L_FMA] = f32_fma,
-};
-static f64_fn *const f64_ops[L_COUNT] = {
-    [L_NEG] = f64_neg,       [L_ABS] = f64_abs,     [L_SQRT] = f64_sqrt, [L_FLOOR] = f64_floor, [L_CEIL] = f64_ceil,
-    [L_RINT] = f64_rint,     [L_TRUNC] = f64_trunc, [L_ADD] = f64_add,   [L_SUB] = f64_sub,     [L_MUL] = f64_mul,
-    [L_DIV] = f64_div,       [L_REM] = f64_rem,     [L_MIN] = f64_min,   [L_MAX] = f64_max,     [L_MINNUM] = f64_minnum,
-    [L_MAXNUM] = f64_maxnum, [L_FMA] = f64_fma,
-};
+#define F32_ROW(op, name, value) [op] = f32_##name,
+#define F64_ROW(op, name, value) [op] = f64_##name,
+static f32_fn *const f32_ops[L_COUNT] = {FLOAT_OPS(F32_ROW)};
+static f64_fn *const f64_ops[L_COUNT] = {FLOAT_OPS(F64_ROW)};
 
 /* ---- lanes ---------------------------------------------------------------------------------------------------------- */
 

@@ -119,32 +119,22 @@ static const struct mcc_rt_variant pair_variants[] = {
     {"any", 0, pair_program, NULL},
 };
 static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0}, {"total", 2, 0, 0}};
-struct mcc_rt_desc pair_desc = {
-    .api = &pair_api,
-    .n_sym = 1,
-    .n_out_dims = 3,
-    .n_in_dims = 4,
-    .n_variants = 2,
-    .plan = pair_plan,
-    .variants = pair_variants,
-    .scratch_bytes = 16,
-    .kernels = pair_kernels,
-    .n_kernels = 2,
-};
-
+#define PAIR_DESC                  \
+    {                              \
+        .api = &pair_api,          \
+        .n_sym = 1,                \
+        .n_out_dims = 3,           \
+        .n_in_dims = 4,            \
+        .n_variants = 2,           \
+        .plan = pair_plan,         \
+        .variants = pair_variants, \
+        .scratch_bytes = 16,       \
+        .kernels = pair_kernels,   \
+        .n_kernels = 2,            \
+    }
+struct mcc_rt_desc pair_desc = PAIR_DESC;
 /* What the runtime itself would open. */
-const struct mcc_rt_desc mcc_rt_model = {
-    .api = &pair_api,
-    .n_sym = 1,
-    .n_out_dims = 3,
-    .n_in_dims = 4,
-    .n_variants = 2,
-    .plan = pair_plan,
-    .variants = pair_variants,
-    .scratch_bytes = 16,
-    .kernels = pair_kernels,
-    .n_kernels = 2,
-};
+const struct mcc_rt_desc mcc_rt_model = PAIR_DESC;
 
 const mcc_api *mcc_query(uint32_t abi)
 {

@@ -285,15 +285,24 @@ static value_id scale_along(struct builder *b, value_id s, int32_t axis, int32_t
     return v_rank(b, s) == 1 ? v_along(b, s, axis, rank) : s;
 }
 
-bool rule_qlinear_matmul(struct rule *r)
+/* x, its scale and zero point, w, its own, and those of the result. */
+enum { QLINEAR_OPERANDS = 8 };
+static bool qlinear_operands(struct rule *r, value_id in[QLINEAR_OPERANDS])
 {
-    struct builder *b = r->b;
-    value_id in[8];
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < QLINEAR_OPERANDS; i++) {
         in[i] = rule_in(r, i);
         if (!in[i].i)
             return false;
     }
+    return true;
+}
+
+bool rule_qlinear_matmul(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in[QLINEAR_OPERANDS];
+    if (!qlinear_operands(r, in))
+        return false;
     value_id sum = rule_integer_matmul(r, in[0], in[2], in[3], in[5]);
     int32_t rank = v_rank(b, sum);
     value_id scale = b_binary(b, OP_MUL, scale_along(b, in[1], rank > 1 ? rank - 2 : 0, rank),
@@ -304,12 +313,9 @@ bool rule_qlinear_matmul(struct rule *r)
 bool rule_qlinear_conv(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id in[8];
-    for (uint32_t i = 0; i < 8; i++) {
-        in[i] = rule_in(r, i);
-        if (!in[i].i)
-            return false;
-    }
+    value_id in[QLINEAR_OPERANDS];
+    if (!qlinear_operands(r, in))
+        return false;
     bool last = rule_int(r, "channels_last", 0) != 0; /* com.microsoft */
     value_id sum = integer_conv(r, last ? v_channels_first(b, in[0]) : in[0], in[2], in[3], in[5]);
     if (!sum.i)
