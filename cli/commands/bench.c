@@ -1,11 +1,13 @@
-/* mcc bench: times an artifact. First whole runs, without looking inside; then again with the event callback, for the table
- * of kernels or, with --roofline, for what they lose against the limits of the machine. Inputs that are not given are drawn.
- */
+/* mcc bench: times an artifact, or a network that is compiled for it. First whole runs, without looking inside; then again with
+ * the event callback, for the table of kernels or, with --roofline, for what they lose against the limits of the machine. Inputs
+ * that are not given are drawn. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "cli/commands/bench.h"
+#include "cli/commands/temporary.h"
 #include "cli/command.h"
 #include "cli/compile.h"
 #include "cli/cpu.h"
@@ -124,6 +126,29 @@ static bool run_once(struct session *s, DLTensor **out, DLManagedTensorVersioned
     return true;
 }
 
+/* What the time is of the machine's, which is measured beside it, and what the network takes. The operations are those of the
+ * symbols' least values: with others given they are not known. */
+static void print_shares(struct session *s, double ns, size_t ctx_bytes, const char *library)
+{
+    struct strbuf text;
+    struct stat st;
+    double flops = 0;
+    strbuf_init(&text, &s->ctx->session);
+    for (uint32_t i = 0; i < s->api->n_node; i++)
+        flops += (double)s->api->node[i].flops;
+    strbuf_printf(&text, "%s: ", s->ctx->model_path);
+    if (!s->options->dims.items.n && !s->options->feeds.items.n && flops > 0 && ns > 0) {
+        struct calibration c;
+        calibrate_flops(&c, s->options->threads ? (uint32_t)s->options->threads : cpu_usable());
+        strbuf_printf(&text, "%.2f GFLOP/s, %.1f%% of the %.1f that %u thread%s reach; ", flops / ns,
+                      c.flops_best > 0 ? 100 * flops / ns / c.flops_best : 0, c.flops_best, c.threads,
+                      c.threads == 1 ? "" : "s");
+    }
+    strbuf_printf(&text, "memory %zu bytes beside the file's %lld\n", ctx_bytes,
+                  stat(library, &st) == 0 ? (long long)st.st_size : 0LL);
+    terminal_print(&text);
+}
+
 static void print_times(struct session *s, double *ns, uint32_t n, size_t ctx_bytes)
 {
     struct strbuf text;
@@ -198,7 +223,7 @@ static uint32_t count_runs(struct session *s, DLTensor **out, DLManagedTensorVer
     return fit < RUNS_LEAST ? RUNS_LEAST : fit > RUNS_MOST ? RUNS_MOST : (uint32_t)fit;
 }
 
-static bool bench(struct session *s, struct profile *p, bool inside)
+static bool bench(struct session *s, struct profile *p, bool inside, const char *library)
 {
     size_t ctx_bytes = 0;
     DLTensor **out = outputs_plan(s, &ctx_bytes);
@@ -223,6 +248,7 @@ static bool bench(struct session *s, struct profile *p, bool inside)
     }
     if (!inside) {
         print_times(s, ns, n, ctx_bytes);
+        print_shares(s, ns[n / 2], ctx_bytes, library);
         return true;
     }
     profile_close(p);
@@ -249,9 +275,53 @@ static bool beside_ok(struct context *ctx, const struct options *o, const char *
     return output_check(ctx, path) && output_differs(ctx, path, &read, NULL);
 }
 
+struct benching {
+    struct context *ctx;
+    struct options *options;
+    struct profile profile;
+    struct session s;
+};
+
+/* First without looking inside, then with the event callback. */
+static void bench_library(void *user, const char *library)
+{
+    struct benching *b = user;
+    struct context *ctx = b->ctx;
+    const struct options *o = b->options;
+    struct profile *profile = &b->profile;
+    uint32_t threads = o->threads ? (uint32_t)o->threads : cpu_usable();
+    for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
+        mcc_host host = {
+            .size = sizeof host,
+            .user = profile,
+            .threads = (uint32_t)o->threads,
+            .flags = (uint32_t)o->variant,
+            .event = inside ? on_event : NULL,
+            .chunk = inside && (threads > 1 || o->trace) ? on_chunk : NULL,
+        };
+        if (session_open(&b->s, ctx, o, library, &host)) {
+            ctx->model_path = o->files.items.data[0];
+            if (session_feed(&b->s, true)) {
+                profile->n = b->s.api->n_node;
+                profile->nodes = NEW_ARRAY(&ctx->session, struct kernel_time, profile->n + 1);
+                if (host.chunk)
+                    chunks_open(&ctx->session, &profile->chunks, threads, profile->n, o->trace);
+                (void)bench(&b->s, profile, inside, library);
+            }
+        }
+        session_close(&b->s);
+    }
+}
+
+static void bench_end(void *user)
+{
+    session_close(&((struct benching *)user)->s);
+}
+
 enum fail command_bench(struct context *ctx, struct options *o)
 {
-    struct profile profile = {0};
+    struct benching *b = NEW(&ctx->session, struct benching);
+    *b = (struct benching){.ctx = ctx, .options = o};
     if (o->calibrate) {
         struct calibration c;
         (o->roofline ? calibrate : calibrate_flops)(&c, (uint32_t)o->threads);
@@ -262,25 +332,5 @@ enum fail command_bench(struct context *ctx, struct options *o)
         o->threads = 1;
     if ((o->profile && !beside_ok(ctx, o, o->profile)) || (o->trace && !beside_ok(ctx, o, o->trace)))
         return ctx->fail;
-    uint32_t threads = o->threads ? (uint32_t)o->threads : cpu_usable();
-    for (int inside = 0; inside < 2 && ctx->fail == FAIL_NONE; inside++) {
-        struct session s;
-        mcc_host host = {
-            .size = sizeof host,
-            .user = &profile,
-            .threads = (uint32_t)o->threads,
-            .flags = (uint32_t)o->variant,
-            .event = inside ? on_event : NULL,
-            .chunk = inside && (threads > 1 || o->trace) ? on_chunk : NULL,
-        };
-        if (session_open(&s, ctx, o, o->files.items.data[0], &host) && session_feed(&s, true)) {
-            profile.n = s.api->n_node;
-            profile.nodes = NEW_ARRAY(&ctx->session, struct kernel_time, profile.n + 1);
-            if (host.chunk)
-                chunks_open(&ctx->session, &profile.chunks, threads, profile.n, o->trace);
-            (void)bench(&s, &profile, inside);
-        }
-        session_close(&s);
-    }
-    return ctx->fail;
+    return with_library(ctx, o, bench_library, bench_end, b);
 }

@@ -14,6 +14,7 @@
 #include "cli/backend.h"
 #include "cli/command.h"
 #include "cli/commands/difference.h"
+#include "cli/commands/temporary.h"
 #include "cli/session.h"
 #include "ir/eval/eval.h"
 #include "ir/base/file.h"
@@ -361,9 +362,12 @@ static bool compare(struct diff *d)
     return ok;
 }
 
-static void diff_model(struct diff *d, struct options *o, const char *model, const char *library)
+static void diff_model(void *user, const char *library)
 {
+    struct diff *d = user;
+    const struct options *o = d->c.options;
     struct context *ctx = d->c.ctx;
+    const char *model = o->files.items.data[0];
     struct options compiling = *o, running = *o;
     compiling.output = library;
     compiling.emit = "none"; /* nothing but the library goes into the folder, which is removed with it */
@@ -386,32 +390,17 @@ static void diff_model(struct diff *d, struct options *o, const char *model, con
         (void)compare(d);
 }
 
+static void diff_end(void *user)
+{
+    session_close(&((struct diff *)user)->s);
+}
+
 enum fail command_diff(struct context *ctx, struct options *o)
 {
     struct diff *d = NEW(&ctx->session, struct diff);
-    char *temp = arena_printf(&ctx->session, "%s/mcc-diff-XXXXXX", temp_folder());
-    if (!mkdtemp(temp)) {
-        error_env(ctx, "cannot make a folder '%s'", temp);
-        return ctx->fail;
-    }
-    const char *library = arena_printf(&ctx->session, "%s/net.so", temp);
-    /* A signal, or memory that ends, must not leave the library behind. */
-    jmp_buf *outer = ctx->unwind, here;
-    volatile bool unwound = true;
     d->c.ctx = ctx;
+    d->c.options = o;
     d->c.report = terminal_report();
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = library;
-    ctx->unwind = &here;
-    if (setjmp(here) == 0) {
-        diff_model(d, o, o->files.items.data[0], library);
-        unwound = false;
-    }
-    ctx->unwind = outer;
-    session_close(&d->s);
-    unlink(library);
-    rmdir(temp);
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = NULL;
-    if (unwound)
-        longjmp(*outer, 1);
+    (void)with_temporary(ctx, diff_model, diff_end, d);
     return ctx->fail;
 }

@@ -1,7 +1,8 @@
-/* mcc run: one run of an artifact; outputs into files, or one line each on standard output. */
+/* mcc run: one run of an artifact, or of a network that is compiled for it; outputs into files, or one line each on standard output. */
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/commands/temporary.h"
 #include "cli/session.h"
 
 static bool wants(const struct text_list *dump, const char *name)
@@ -61,12 +62,34 @@ static bool run_once(struct session *s)
     return ok;
 }
 
+struct run {
+    struct context *ctx;
+    struct options *options;
+    struct session s;
+};
+
+/* Inputs of a network that is compiled for this run alone may be drawn: it is tried, not used. */
+static void run_library(void *user, const char *library)
+{
+    struct run *r = user;
+    struct options *o = r->options;
+    const char *path = o->files.items.data[0];
+    mcc_host host = {.size = sizeof host, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant};
+    if (!session_open(&r->s, r->ctx, o, library, &host))
+        return;
+    r->ctx->model_path = path;
+    if (dumps_known(&r->s) && session_feed(&r->s, library != path))
+        (void)run_once(&r->s);
+}
+
+static void run_end(void *user)
+{
+    session_close(&((struct run *)user)->s);
+}
+
 enum fail command_run(struct context *ctx, struct options *o)
 {
-    struct session s;
-    mcc_host host = {.size = sizeof host, .threads = (uint32_t)o->threads, .flags = (uint32_t)o->variant};
-    if (session_open(&s, ctx, o, o->files.items.data[0], &host) && dumps_known(&s) && session_feed(&s, false))
-        (void)run_once(&s);
-    session_close(&s);
-    return ctx->fail;
+    struct run *r = NEW(&ctx->session, struct run);
+    *r = (struct run){.ctx = ctx, .options = o};
+    return with_library(ctx, o, run_library, run_end, r);
 }

@@ -1,0 +1,102 @@
+/* Temporary libraries: see temporary.h. */
+#include "cli/commands/temporary.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/artifact.h"
+#include "cli/command.h"
+#include "ir/base/file.h"
+
+bool with_temporary(struct context *ctx, void (*use)(void *user, const char *library), void (*end)(void *user),
+                    void *user)
+{
+    char *folder = arena_printf(&ctx->session, "%s/mcc-XXXXXX", temp_folder());
+    if (!mkdtemp(folder))
+        return error_env(ctx, "cannot make a folder '%s'", folder);
+    const char *library = arena_printf(&ctx->session, "%s/net.so", folder);
+    /* A signal, or memory that ends, must not leave the library behind. */
+    jmp_buf *outer = ctx->unwind, here;
+    volatile bool unwound = true;
+    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = library;
+    ctx->unwind = &here;
+    if (setjmp(here) == 0) {
+        use(user, library);
+        unwound = false;
+    }
+    ctx->unwind = outer;
+    end(user);
+    unlink(library);
+    rmdir(folder);
+    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = NULL;
+    if (unwound)
+        longjmp(*outer, 1);
+    return true;
+}
+
+/* Is the option as it is where nobody gives it? */
+static bool is_preset(const struct options *o, const struct option *def)
+{
+    static struct options preset;
+    const char *now = (const char *)o + def->offset, *then = (const char *)&preset + def->offset;
+    options_init(&preset);
+    if (def->kind == OPTION_LIST)
+        return ((const struct text_list *)(const void *)now)->items.n == 0;
+    if (def->kind == OPTION_ONE_OF)
+        return strcmp(*(const char *const *)(const void *)now, def->preset_text) == 0;
+    return memcmp(now, then, def->size) == 0;
+}
+
+static bool only_running(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < option_count; i++)
+        if (strchr(option_table[i].where, 'N') && !is_preset(o, &option_table[i]))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is for networks: the file is compiled already",
+                            option_table[i].name);
+    return true;
+}
+
+struct making {
+    struct context *ctx;
+    struct options *options;
+    void (*use)(void *user, const char *library);
+    void (*end)(void *user);
+    void *user;
+};
+
+static void make_end(void *user)
+{
+    struct making *m = user;
+    m->end(m->user);
+}
+
+/* Profiles and outputs are the command's, so the compilation gets options of its own. */
+static void make_and_use(void *user, const char *library)
+{
+    struct making *m = user;
+    struct options compiling = *m->options;
+    struct compilation *c = NEW(&m->ctx->session, struct compilation);
+    const char *model = m->options->files.items.data[0];
+    compiling.output = library;
+    compiling.emit = "none";     /* nothing but the library goes into the folder, which is removed with it */
+    compiling.weights = "embedded";
+    *c = (struct compilation){.ctx = m->ctx, .options = &compiling, .report = terminal_report()};
+    if (compile_keep(c, model, NULL) == FAIL_NONE)
+        m->use(m->user, library);
+}
+
+enum fail with_library(struct context *ctx, struct options *o, void (*use)(void *user, const char *library),
+                       void (*end)(void *user), void *user)
+{
+    const char *path = o->files.items.data[0];
+    size_t n = strlen(path);
+    struct making m = {ctx, o, use, end, user};
+    if (artifact_kind(path) == ARTIFACT_NONE && (n < 3 || strcmp(path + n - 3, ".so") != 0)) {
+        (void)with_temporary(ctx, make_and_use, make_end, &m);
+    } else if (only_running(ctx, o)) {
+        use(user, path);
+        end(user);
+    }
+    return ctx->fail;
+}
