@@ -175,7 +175,8 @@ static void codegen_give(struct compilation *c)
 /* Workers generate the code of one variant while the next is scheduled: looked after with each kernel. */
 static void look_after_workers(void *user)
 {
-    const struct compilation *c = user;
+    struct compilation *c = user;
+    report_step(c, "emit", ++c->n_emitted, c->module->kernels.n * c->targets.n);
     if (c->codegen)
         codegen_step(c->codegen);
 }
@@ -292,6 +293,11 @@ static const char *cache_folder(struct context *ctx, const struct options *o)
     return arena_printf(&ctx->session, "%s/mcc", base);
 }
 
+static void report_made(const void *user, uint32_t done, uint32_t of)
+{
+    report_step(user, "codegen", done, of);
+}
+
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
@@ -309,7 +315,9 @@ static struct codegen_options backend_options(const struct compilation *c)
         .worker_memory = o->worker_memory,
         .cache = cache_folder(c->ctx, o),
         .cache_bytes = o->cache_bytes,
-        .verbose = o->verbose};
+        .verbose = o->verbose,
+        .made = report_made,
+        .user = c};
 }
 
 /* Text of all functions; of objects the names, the CPUs that they are for and their sizes. */

@@ -140,6 +140,7 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
     if (c->codegen)
         codegen_end(c->codegen);
     c->codegen = NULL;
+    report_step(c, NULL, 0, 0);
     if (setjmp(here) == 0)
         report_diagnostics(ctx, c->report, c->options);
     ctx->unwind = outer;

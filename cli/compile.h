@@ -13,51 +13,55 @@ enum { TEXT_DATA = 16 /* for standard output */, TEXT_LOG /* for standard error 
 struct report {
     void *user;
     void (*put)(void *user, int kind, const char *text, size_t size);
+    /* A stage is under way, and `done` of so many of its kernels or functions (of 0: it does not go by them). stage NULL: all of it has
+     * ended. NULL: nobody asks. */
+    void (*step)(void *user, const char *stage, uint32_t done, uint32_t of);
 };
 
-struct variant;                  /* cli/targets.h */
+struct variant; /* cli/targets.h */
 struct compilation {
     struct context *ctx;
     const struct options *options;
     struct report report;
-    const char *output;              /* path, or NULL: nothing is written */
-    const char *last;                /* stage; NULL: all of them, to an output */
-    bool check;                      /* only the answer is wanted whether the network can be compiled */
-    struct file_list files;          /* what was read */
+    const char *output; /* path, or NULL: nothing is written */
+    const char *last; /* stage; NULL: all of them, to an output */
+    bool check; /* only the answer is wanted whether the network can be compiled */
+    struct file_list files; /* what was read */
     struct input_spec *inputs;
     uint32_t n_inputs;
-    struct graph *graph;             /* imported, then legal */
-    struct graph *imported;          /* from import on */
-    struct module *module;           /* what the passes work on (passes/module/module.h) */
-    const struct machine *machine;   /* in place of every CPU's (tests); NULL: not */
-    VEC(struct variant *) targets;   /* CPUs that code is for, from schedule on */
-    VEC(struct codegen_unit) units;  /* functions of all variants, from emit on */
-    struct codegen *codegen;         /* under way for the first n_given of them; NULL: not begun, or done */
+    struct graph *graph; /* imported, then legal */
+    struct graph *imported; /* from import on */
+    struct module *module; /* what the passes work on (passes/module/module.h) */
+    const struct machine *machine; /* in place of every CPU's (tests); NULL: not */
+    VEC(struct variant *) targets; /* CPUs that code is for, from schedule on */
+    VEC(struct codegen_unit) units; /* functions of all variants, from emit on */
+    struct codegen *codegen; /* under way for the first n_given of them; NULL: not begun, or done */
     uint32_t n_given;
-    uint32_t debug_lines;            /* of the units' texts so far, for -g */
+    uint32_t n_emitted; /* kernels, of all variants */
+    uint32_t debug_lines; /* of the units' texts so far, for -g */
     VEC(struct art_kernel) kernel_rows;
-    uint32_t first_rows;             /* of these that belong to the first variant */
+    uint32_t first_rows; /* of these that belong to the first variant */
     VEC(struct art_variant) variants;
-    int64_t scratch;                 /* bytes per thread */
-    uint64_t printed;                /* hash of the last stage's text, for -print-changed */
-    int64_t constants_in;            /* bytes of the file's constants */
+    int64_t scratch; /* bytes per thread */
+    uint64_t printed; /* hash of the last stage's text, for -print-changed */
+    int64_t constants_in; /* bytes of the file's constants */
 };
 
 /* ---- pipeline.c: the rows of passes/module/passes.def ---------------------------------------------------------- */
 
 struct stage {
     const char *name;
-    uint32_t needs, makes;       /* facts of the module */
+    uint32_t needs, makes; /* facts of the module */
     bool (*run)(struct compilation *);
-    bool (*pass)(struct module *);              /* one of the two */
-    bool (*when)(const struct module *);        /* left out where false; NULL: never */
+    bool (*pass)(struct module *); /* one of the two */
+    bool (*when)(const struct module *); /* left out where false; NULL: never */
     void (*print)(const struct compilation *, struct strbuf *);
     bool (*verify)(struct compilation *);
-    bool always;                 /* verified without -verify-each */
+    bool always; /* verified without -verify-each */
 };
 extern const struct stage stage_table[];
 extern const uint32_t stage_count;
-const struct stage *stage_find(const char *name);        /* NULL: there is none */
+const struct stage *stage_find(const char *name); /* NULL: there is none */
 /* Do -stop-after and -print-after name stages? False after a usage error. */
 bool stages_known(struct context *, const struct options *);
 
@@ -65,7 +69,9 @@ struct stage_cost {
     double start, ms;
     int64_t heap;
     bool ran;
-};   /* start: of the monotonic clock */
+}; /* start: of the monotonic clock */
+/* Tells who asks what the compilation is at, as report.step; not with -q and -v. */
+void report_step(const struct compilation *, const char *stage, uint32_t done, uint32_t of);
 /* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the options say.
  * False after a diagnostic. */
 bool stage_run(struct compilation *, const struct stage *, struct stage_cost *);

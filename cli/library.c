@@ -68,7 +68,7 @@ PUBLIC void mccc_free(mccc *c)
 
 PUBLIC void mccc_on_message(mccc *c, mccc_message *fn, void *user)
 {
-    c->report = (struct report){user, fn ? fn : put_nothing};
+    c->report = (struct report){user, fn ? fn : put_nothing, NULL};
 }
 
 static void set_option(mccc *c, const char *name, const char *value)

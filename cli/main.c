@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "cli/cpu.h"
 #include "cli/mccc.h"
 #include "cli/nearest.h"
@@ -48,6 +49,7 @@ static struct context *volatile running;   /* whose temporary file the handler r
 static void on_signal(int number)
 {
     struct context *ctx = running;
+    progress_wipe();
     for (size_t i = 0; ctx && i < COUNT_OF(ctx->temp_files); i++)
         if (ctx->temp_files[i])
             unlink(ctx->temp_files[i]);
@@ -108,6 +110,7 @@ static void put_terminal(void *user, int kind, const char *text, size_t size)
     static const char *const words[] = {"note: ", "remark: ", "warning: ", "error: "};
     static const char *const colours[] = {"\033[1;36m", "\033[1;34m", "\033[1;35m", "\033[1;31m"};
     (void)user;
+    progress_clear();
     FILE *f = kind == TEXT_DATA ? stdout : stderr;
     const char *word = kind < TEXT_DATA && wants_colour() ? strstr(text, words[kind]) : NULL;
     if (word) {
@@ -122,7 +125,7 @@ static void put_terminal(void *user, int kind, const char *text, size_t size)
 
 struct report terminal_report(void)
 {
-    return (struct report){NULL, put_terminal};
+    return (struct report){NULL, put_terminal, progress_step};
 }
 
 void terminal_print(const struct strbuf *text)

@@ -109,8 +109,15 @@ static void report_line(const struct compilation *c, const char *line)
     c->report.put(c->report.user, TEXT_LOG, line, strlen(line));
 }
 
+void report_step(const struct compilation *c, const char *stage, uint32_t done, uint32_t of)
+{
+    if (c->report.step && !c->options->quiet && !c->options->verbose)
+        c->report.step(c->report.user, stage, done, of);
+}
+
 static void report_start(const struct compilation *c, const struct stage *stage)
 {
+    report_step(c, stage->name, 0, 0);
     if (c->options->verbose)
         report_line(c, arena_printf(&c->ctx->session, "mcc: %s\n", stage->name));
 }

@@ -35,6 +35,8 @@ struct codegen_options {
     int64_t cache_bytes; /* that it may hold */
     bool verbose;
     const char *debug_file, *debug_folder; /* line tables name this file, which holds the units' texts; NULL: none */
+    void (*made)(const void *user, uint32_t done, uint32_t of); /* told of functions as they are done; NULL: nobody */
+    const void *user;
 };
 /* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
  * are; codegen_step() waits for nothing. What was begun is finished or ended. */

@@ -100,7 +100,8 @@ struct codegen {
     struct codegen_options options;
     struct pool *pool;
     struct cache *cache; /* opened with the first function; NULL: none */
-    bool sought;
+    bool sought, waits;  /* waits: all functions are known */
+    uint32_t n_made;
     VEC(struct piece) pieces;
     VEC(uint32_t) order;       /* pieces that are compiled */
     VEC(struct batch) batches; /* by job */
@@ -152,6 +153,13 @@ static struct job make_job(struct codegen *g, const struct codegen_unit *const *
     return job;
 }
 
+/* While further functions are made it is not known how many there will be. */
+static void report_made(const struct codegen *g)
+{
+    if (g->options.made && g->waits)
+        g->options.made(g->options.user, g->n_made, g->order.n);
+}
+
 /* Takes a job's product apart. */
 static void take_products(void *user, uint32_t number, const struct job *job)
 {
@@ -169,8 +177,10 @@ static void take_products(void *user, uint32_t number, const struct job *job)
             return;
         p->object = (struct span){at, size};
         at += size;
+        g->n_made++;
         cache_put(g->cache, p->key, p->object);
     }
+    report_made(g);
     struct piece *p = &g->pieces.data[g->order.data[b->first]];
     p->began = job->began;
     p->ended = job->ended;
@@ -283,6 +293,8 @@ static bool give_object(struct codegen *g, const struct piece *p, struct codegen
 
 bool codegen_finish(struct codegen *g, struct codegen_unit *all)
 {
+    g->waits = true;
+    report_made(g);
     bool ok = pool_finish(g->pool);
     cache_close(g->cache);
     for (uint32_t i = 0; i < g->pieces.n && ok; i++)
