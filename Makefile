@@ -172,7 +172,7 @@ check-unit: all tests
 
 # Compiler and C tests with address and undefined-behaviour checks, files made to be bad given to that compiler, and the
 # runtime's tests with the thread checker. Builds beside $(BUILD).
-RUNTIME_TESTS := $(addprefix tests/runtime/test_,api ops threads values)
+RUNTIME_TESTS := $(addprefix tests/runtime/test_,api ops soak threads values)
 .PHONY: check-sanitize
 check-sanitize: $(VENV)/bin/pytest
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-thread SANITIZE=thread OPT="-O1 -g1" $(RUNTIME_TESTS:%=$(BUILD)-thread/%)
@@ -180,6 +180,12 @@ check-sanitize: $(VENV)/bin/pytest
 	@MCC_BUILD=$(abspath $(BUILD)-thread) python3 tests/run.py --build $(BUILD)-thread --no-pytest $(RUNTIME_TESTS:%=$(BUILD)-thread/%)
 	@MCC_BUILD=$(abspath $(BUILD)-address) MCC=$(abspath $(BUILD)-address)/mcc PYTHONDONTWRITEBYTECODE=1 \
 	    $(PYTHON) tests/run.py --build $(BUILD)-address --only tests/hostile $(TESTS:$(BUILD)/%=$(BUILD)-address/%)
+
+# The runtime under callers, gaps, cancels and other work, for as long as MINUTES says.
+MINUTES ?= 10
+.PHONY: soak
+soak: $(BUILD)/tests/runtime/test_soak
+	@$< $$(( $(MINUTES) * 60 )) $(SEED)
 
 # Every float through the vector functions, against libm's double: some minutes for each, two at a time.
 MATH ?= exp log tanh sigmoid erf
@@ -388,6 +394,7 @@ help:
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
+	@echo 'make soak MINUTES=10  the runtime under callers, gaps, cancels and a competitor; byte for byte, without a leak'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-model    also fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'
 	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
