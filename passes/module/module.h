@@ -259,7 +259,7 @@ bool module_verify_text(struct module *);
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.form.staged, and
  * kernel.form.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
-/* graph/narrow_products.c: is any contraction to be rounded? */
+/* fuse/narrow_products.c: is any contraction to be rounded? */
 bool is_narrowed(const struct module *);
 /* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one whose results a
  * contraction makes; false: it makes none, or another has its scores. attention_begin: there are none yet, in the graph as it is. */

@@ -26,20 +26,9 @@ struct conv_shape {
     int64_t images, ic, oc, out[2];
 };
 
-/* Narrow floats that stay so in the file, and are widened where they are read: U is made of f32, unless mcc itself makes it. */
-static bool is_narrow(const struct module *m, value_id w)
-{
-    while (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY)
-        w = graph_node(m->g, graph_value(m->g, w)->def)->in[0];
-    return value_op(m->g, w) == OP_CONVERT && m->winograd_weights != WEIGHTS_STORE;
-}
-
 /* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
-static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
+static bool is_form(const struct module *m, const struct node *n, struct conv_shape *s)
 {
-    if (k->kind != KERNEL_CONTRACT)
-        return false;
-    const struct node *n = graph_node(m->g, k->anchor);
     struct exprs *x = m->ctx->exprs;
     uint32_t c;
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || value_type(m->g, n->out[0])->rank != 4)
@@ -58,7 +47,12 @@ static bool is_candidate(const struct module *m, const struct kernel *k, struct 
     int64_t i;
     return in->elem == ELEM_F32 && w->elem == ELEM_F32 && y->elem == ELEM_F32 && ex_is_const(x, w->dims[0], &s->oc) &&
            ex_is_const(x, w->dims[1], &s->ic) && s->oc >= 1 && s->ic >= 1 && value_is_const(m->g, n->in[1]) &&
-           !value_is_splat(m->g, n->in[1], &f, &i) && !is_narrow(m, n->in[1]);
+           !value_is_splat(m->g, n->in[1], &f, &i);
+}
+
+static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
+{
+    return k->kind == KERNEL_CONTRACT && is_form(m, graph_node(m->g, k->anchor), s);
 }
 
 int64_t winograd_kept_bytes(void)
@@ -122,6 +116,15 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
     if (!m->always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
         return 0;
     return cheapest(&s, m->winograd, direct_cost(&s), m->always);
+}
+
+bool winograd_beats_pairs(const struct module *m, const struct node *n)
+{
+    struct conv_shape s;
+    if (!m->winograd || m->layout == LAYOUT_NCHW || !is_form(m, n, &s) || s.ic < RATE_WINOGRAD_CHANNELS ||
+        s.oc < RATE_WINOGRAD_CHANNELS)
+        return false;
+    return cheapest(&s, m->winograd, direct_cost(&s) / 2, false) != 0;
 }
 
 bool winograd_serves(const struct module *m, const struct kernel *k)

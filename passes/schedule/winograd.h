@@ -37,6 +37,8 @@ const struct winograd_form *winograd_form(uint32_t m);
 
 /* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by cost; 0: not. */
 uint32_t winograd_wanted(const struct module *, const struct kernel *);
+/* Is a convolution of f32 faster by that form than with products of pairs of bf16, of which there are two for each of f32? */
+bool winograd_beats_pairs(const struct module *, const struct node *);
 /* After constants have their storage: may the kernel's convolution be computed so where nobody planned it, and by which m best? */
 bool winograd_serves(const struct module *, const struct kernel *);
 uint32_t winograd_best(const struct module *, const struct kernel *);

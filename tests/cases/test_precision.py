@@ -106,6 +106,23 @@ def run(tmp_path, path, *options):
         return a.run([np.sin(np.arange(16 * 196, dtype=np.float32)).reshape(1, 16, 14, 14)])[0], output.stat().st_size
 
 
+@pytest.mark.parametrize("source", ["derive", "open", "store"])
+@pytest.mark.parametrize("form", [2, 4, 6])
+def test_winograd_of_narrow_weights(tmp_path, source, form):
+    """Where that form is faster than products of pairs, operands are rounded and wide again."""
+    w = drawn(64, 64, 3, 3)
+    path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], [value("x", [1, 64, 28, 28])],
+                [value("y", [1, 64, 28, 28])], {"w": w})
+    x = drawn(1, 64, 28, 28)
+    want = conv(*(a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)), 1, 1)
+    done = mcc(path, "-o", tmp_path / "net.so", "-march=native", "--precision=bf16", f"--winograd={form}", f"--winograd-weights={source}",
+               "-Rpass-analysis=schedule")
+    assert done.returncode == 0 and ("results of" in done.stderr) == (form > 2), done.stderr
+    with Artifact(tmp_path / "net.so") as a:
+        assert np.abs(a.run([x])[0] - want).max() < 1e-4 * np.abs(want).max()
+    assert source == "store" or (tmp_path / "net.so").stat().st_size < w.nbytes
+
+
 def test_a_network(tmp_path):
     path = chain(tmp_path / "net.onnx")
     exact, bytes_ = run(tmp_path, path)

@@ -74,7 +74,7 @@ static expr_id index_arg(struct em *em, const char *label, int64_t least)
     return em_bind(em, lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, label), least, INT64_MAX);
 }
 
-static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t form, const char *name)
+static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t form, enum elem of, const char *name)
 {
     static const char *const labels[4] = {"block", "row", "column", "channel"};
     struct kernel k = {.kind = KERNEL_MAP};
@@ -82,12 +82,12 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     struct em em;
     struct em_for par, l;
     struct derive d = {.em = &em, .f = winograd_form(form), .lanes = winograd_lanes(mach)};
-    struct ltype floats = {ELEM_F32, 0};
+    struct ltype floats = {ELEM_F32, 0}, plain = {of, 0};
     arena_init(&scratch, m->ctx);
     const struct site site = {m, &k, m->g, m->ctx->exprs, &scratch, mach};
     if (!em_begin(&em, &site, NULL, name))
         return false;
-    d.w = lf_arg(em.f, floats, LARG_IN | LARG_NOALIAS, 64, "weights");
+    d.w = lf_arg(em.f, plain, LARG_IN | LARG_NOALIAS, 64, "weights");
     d.u = lf_arg(em.f, floats, LARG_OUT | LARG_NOALIAS, 64, "transformed");
     d.ic = index_arg(&em, "channels", 1);
     d.blocks = index_arg(&em, "blocks", 1);
@@ -118,18 +118,19 @@ static lreg index_const(struct lfunc *f, int64_t c)
     return v;
 }
 
-static lreg floats_at(struct lfunc *f, lreg base, uint64_t bytes)
+static lreg floats_at(struct lfunc *f, lreg base, enum elem e, uint64_t bytes)
 {
     lreg in[2] = {base, index_const(f, (int64_t)bytes)};
-    return lf_op(f, (lblock){1}, L_OFFSET, (struct ltype){ELEM_F32, 0}, in, 2);
+    return lf_op(f, (lblock){1}, L_OFFSET, (struct ltype){e, 0}, in, 2);
 }
 
 static void launch(struct module *m, struct lfunc *f, lreg weights, lreg constants, const struct prepared *p,
                    const char *kernel)
 {
     const struct winograd_form *form = winograd_form(p->winograd);
-    lreg in[9] = {floats_at(f, weights, m->weights.data[m->storage[p->value.i].buffer].offset),
-                  floats_at(f, constants, p->offset), index_const(f, p->ic), index_const(f, p->blocks)};
+    lreg in[9] = {
+        floats_at(f, weights, value_type(m->g, p->value)->elem, m->weights.data[m->storage[p->value.i].buffer].offset),
+        floats_at(f, constants, ELEM_F32, p->offset), index_const(f, p->ic), index_const(f, p->blocks)};
     for (int i = 0; i < 4; i++)
         in[4 + i] = index_const(f, p->stride[i]);
     in[8] = index_const(f, p->blocks * ((p->ic + OPEN_CHANNELS - 1) / OPEN_CHANNELS));
@@ -142,7 +143,7 @@ static void launch(struct module *m, struct lfunc *f, lreg weights, lreg constan
 
 bool emit_prepare(struct module *m, const struct machine *mach, const char *suffix)
 {
-    const char *names[WINOGRAD_ALPHA_MAX] = {NULL};
+    const char *names[ELEM_COUNT][WINOGRAD_ALPHA_MAX] = {{NULL}};
     struct ltype bytes = {ELEM_U8, 0};
     m->prepare = NULL;
     m->prepare_kernels.n = 0;
@@ -155,12 +156,15 @@ bool emit_prepare(struct module *m, const struct machine *mach, const char *suff
         const struct prepared *p = &m->prepared.data[i];
         if (p->stored)
             continue;
-        if (!names[p->winograd]) {
-            names[p->winograd] = arena_printf(m->arena, "winograd%u%s", p->winograd, suffix);
-            if (!derive_kernel(m, mach, p->winograd, names[p->winograd]))
+        enum elem elem = value_type(m->g, p->value)->elem;
+        const char **name = &names[elem][p->winograd];
+        if (!*name) {
+            *name = arena_printf(m->arena, "winograd%u%s%s", p->winograd, elem == ELEM_F32 ? "" : elem_name(elem),
+                                 suffix);
+            if (!derive_kernel(m, mach, p->winograd, elem, *name))
                 return false;
         }
-        launch(m, m->prepare, weights, constants, p, names[p->winograd]);
+        launch(m, m->prepare, weights, constants, p, *name);
     }
     lf_tidy(m->prepare);
     return lf_finish(m->prepare);

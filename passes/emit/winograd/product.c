@@ -46,7 +46,7 @@ static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, line, ex_const(x, channels)), w->stride[3]));
-        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, at, 4));
+        em_prefetch(w->em, L_PREFETCH2, w->weights, ex_mulc(x, at, elem_size(lf_type(w->em->f, w->weights).elem)));
     }
 }
 

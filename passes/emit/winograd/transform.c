@@ -236,6 +236,7 @@ void wino_weights(struct wino *w, const struct product *p)
     struct exprs *x = em->x;
     struct em_for c, v;
     lreg g[3][3];
+    enum elem elem = lf_type(em->f, w->weights).elem;
     int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
     expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
@@ -243,14 +244,15 @@ void wino_weights(struct wino *w, const struct product *p)
     expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
-            g[k][r] = em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]),
-                                      w->s->lanes);
+            g[k][r] = em_to_register(
+                em, em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->s->lanes),
+                elem);
     for (int64_t tap = 0; tap < w->s->early; tap++) {
         expr_id next = ex_add(
             x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
         em_prefetch(em, L_PREFETCH2, w->weights,
-                    ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), 4));
+                    ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), elem_size(elem)));
     }
     expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes));
     struct weight_put to = {w, at, winograd_u_stride(w->s)};

@@ -6,13 +6,15 @@
  * that contractions read it through, and everybody else then reads the narrow one too: it is stored once, in half the bytes. Not so
  * where a contraction that stays in f32 reads it, or where it is a result of its region.
  *
- * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else operands are
- * widened again: a computed one right behind its rounding, so that loops find f32 in memory, a constant in the loads of its panels.
- * Depthwise and grouped convolutions, products of which only the run knows how long they are, and attention stay in f32.
+ * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else, and where
+ * Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so that loops find f32 in
+ * memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of which only the run knows how long they
+ * are, and attention stay in f32.
  */
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
 #include "passes/module/module.h"
+#include "passes/schedule/winograd.h"
 
 #include <string.h>
 
@@ -115,8 +117,9 @@ static void find_operands(struct narrower *w)
         if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
             continue;
         enum elem elem = elem_wanted(w->m, (node_id){i});
+        bool wide = elem != ELEM_BF16 || !w->m->pairs || winograd_beats_pairs(w->m, n);
         for (uint32_t k = 0; k < n->n_in; k++) {
-            bool wide = elem != ELEM_BF16 || !w->m->pairs, push = !wide || value_is_const(w->g, n->in[k]);
+            bool push = !wide || value_is_const(w->g, n->in[k]);
             if (elem)
                 VEC_PUSH(w->m->arena, &w->operands, ((struct operand){{i}, k, n->in[k], elem, wide}));
             want(w, n->in[k], elem, push);
