@@ -262,11 +262,16 @@ $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
 	@touch $@
 
 THREADS ?= 1
+ifdef CALLERS
+bench: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/callers.py --callers $(CALLERS) $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
+else
 bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/peers/done)
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(BATCH),--batch $(BATCH)) $(if $(GAP),--gap $(GAP)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
+endif
 
 # What mcc inspect --threads says of two threads beside what they take; NETS="resnet50 bert", ROUNDS=9.
 bench-threads: all $(VENV)/bin/pytest
@@ -401,7 +406,7 @@ help:
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
-	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 NETS="resnet50 bert"'
+	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'

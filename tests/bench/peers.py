@@ -1,7 +1,7 @@
 """The programs that take part in the bench, each in a process of its own that keeps one network loaded.
 
 A worker (python peers.py NAME MODEL THREADS FOLDER) writes its outputs for the inputs in FOLDER to FOLDER/NAME.npz, says
-how long loading took, and then answers each line "SECONDS RUNS" with the times of single runs in milliseconds. All
+how long loading took, and then answers each line "SECONDS RUNS GAP" with the times of single runs, GAP seconds apart, in milliseconds. All
 compute in f32; versions are those of requirements.txt beside this file. "mcc" takes the artifact MODEL.so.
 """
 import json
@@ -139,10 +139,12 @@ def work(name, model, threads, folder):
     np.savez(folder / f"{name}.npz", *[np.asarray(o) for o in outputs()])
     print(json.dumps({"load_ms": load_ms}), file=reply, flush=True)
     for line in sys.stdin:
-        seconds, least = (float(x) for x in line.split())
+        seconds, least, gap = (float(x) for x in line.split())
         run()
         end, times = time.perf_counter() + seconds, []
         while len(times) < least or (time.perf_counter() < end and len(times) < 100000):
+            if gap:
+                time.sleep(gap)
             start = time.perf_counter()
             run()
             times.append((time.perf_counter() - start) * 1e3)
@@ -159,9 +161,10 @@ class Peer:
                                         preexec_fn=lambda: os.sched_setaffinity(0, cpus(threads)))
         self.info = json.loads(self.process.stdout.readline() or "null")
         self.turns = []                    # lists of times
+        self.gap = 0                       # seconds between runs
 
     def turn(self, seconds, runs):
-        self.process.stdin.write(f"{seconds} {runs}\n")
+        self.process.stdin.write(f"{seconds} {runs} {self.gap}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Networks beside ONNX Runtime and others in one run, on a machine that is looked at before and after every turn.
 
-usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--results FILE] [NET | FILE.onnx ...]
+usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--batch N] [--gap 0,1ms] [--results FILE]
+              [NET | FILE.onnx ...]
 
-make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,100us,1ms,20ms] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
 make deps-bench for the exports. --results: the medians of this number of threads are replaced in FILE, of which chart.py draws the
 picture of the README.
 
-For each network, batch 1, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
+--batch: images or texts of a run, from networks with a symbolic batch. --gap: the time between runs, for each of which there is a row.
+For each network, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
 goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
 median), the largest difference of outputs over their scale, the time to compile, the largest sum of resident memory over
 mcc and its workers, the sizes of the artifact and of the file; then the ratio of ONNX Runtime's time to each other peer's.
@@ -42,6 +44,7 @@ from support.tool import BUILD, MCC  # noqa: E402
 GOALS = {"vgg16": 2.7, "resnet18": 2.0, "resnet50": 1.32, "squeezenet1_1": 1.4, "densenet121": 1.3, "efficientnet_b0": 1.4,
          "mobilenet_v3_small": 1.35, "mobilenet_v3_large": 1.28, "mobilenet_v2": 1.18, "shufflenet_v2_x1_0": 1.4,
          "swin_t": 1.2, "convnext_tiny": 1.18, "bert": 1.15, "vit_b_16": 1.09}
+BATCH_NETS, BATCH_GOAL = ["resnet50", "mobilenet_v2", "bert", "vit_b_16"], 1.3
 COMPETITOR_NETS, COMPETITOR_GOAL = ["resnet50", "densenet121", "mobilenet_v2"], 2.0
 ERROR_LIMIT = {"MNN": 1e-3}
 
@@ -73,13 +76,13 @@ def compile_net(path, output):
 
 # ---- the network ----------------------------------------------------------------------------------------------------
 
-def draw_inputs(model):
+def draw_inputs(model, batch=1):
     weights, rng, inputs = {t.name for t in model.graph.initializer}, np.random.default_rng(1), []
     for port in model.graph.input:
         if port.name in weights:
             continue
         kind = port.type.tensor_type
-        shape = [d.dim_value if d.HasField("dim_value") else 1 for d in kind.shape.dim]
+        shape = [d.dim_value if d.HasField("dim_value") else batch for d in kind.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         inputs.append(rng.standard_normal(shape).astype(dtype) if dtype.kind == "f" else rng.integers(0, 30000, shape).astype(dtype))
     return inputs
@@ -142,7 +145,7 @@ def measure(name, path, args, gate):
         folder = pathlib.Path(scratch)
         seconds, memory = compile_net(path, folder / "net.so")
         model = onnx.load(path)
-        inputs = draw_inputs(model)
+        inputs = draw_inputs(model, args.batch)
         np.savez(folder / "inputs.npz", **{f"arr_{i}": x for i, x in enumerate(inputs)})
         flops = count_flops(model, inputs)
         del model
@@ -151,23 +154,32 @@ def measure(name, path, args, gate):
             sys.exit(f"{name}: nothing to compare")
         errors = {p: worst_error(folder, "ort", p) for p in peers}
         size = (folder / "net.so").stat().st_size
-        order = list(peers.values())
-        for turn in range(args.rounds):
-            first = turn % len(order)
-            for p in order[first:] + order[:first]:
-                if errors[p.name] <= ERROR_LIMIT.get(p.name, 1e-4):
-                    times = gate.turn(p, args.seconds, 5, args.tries, not args.ungated and not args.competitor)
-                    p.turns += [times] if times else []
-        for p in order:
+        rows = {}
+        for gap in args.gap:
+            take_turns(list(peers.values()), gap, errors, args, gate)
+            label = name if len(args.gap) == 1 else f"{name} {gap * 1e3:g} ms"
+            rows[label] = report(label, path, args, gate, peers, errors, flops, seconds, memory, size)
+        for p in peers.values():
             p.close()
-        return report(name, path, args, gate, peers, errors, flops, seconds, memory, size)
+        return rows
+
+
+def take_turns(order, gap, errors, args, gate):
+    for p in order:
+        p.gap, p.turns = gap, []
+    for turn in range(args.rounds):
+        first = turn % len(order)
+        for p in order[first:] + order[:first]:
+            if errors[p.name] <= ERROR_LIMIT.get(p.name, 1e-4):
+                times = gate.turn(p, args.seconds, 5, args.tries, not args.ungated and not args.competitor)
+                p.turns += [times] if times else []
 
 
 def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
     """Prints the row; {peer: milliseconds}, empty where nothing was measured."""
     ort, mine = peers["ort"].median, peers["mcc"].median
     ratios = {p: ort / peers[p].median for p in peers if p != "ort" and ort and peers[p].median}
-    goal = COMPETITOR_GOAL if args.competitor else GOALS.get(name, 0) * (0.88 if args.threads > 1 else 1)
+    goal = COMPETITOR_GOAL if args.competitor else BATCH_GOAL if args.batch > 1 else GOALS.get(name.split()[0], 0) * (0.88 if args.threads > 1 else 1)
     cost = f"{errors['mcc']:7.1e} {seconds:7.2f} {memory / 1e6:8.0f} {size / 1e6:8.2f} {path.stat().st_size / 1e6:8.2f}"
     others = " ".join(f"{ratios[p]:9.2f}" if p in ratios else f"{'-':>9}" for p in args.peers)
     if errors["mcc"] > 1e-4:
@@ -187,6 +199,14 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def seconds_of(text):
+    """"100us", "20ms", "1s" or "0"."""
+    for unit, scale in (("us", 1e-6), ("ms", 1e-3), ("s", 1.0)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * scale
+    return float(text)
+
+
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
@@ -197,6 +217,8 @@ def arguments():
     parser.add_argument("--peer-python", default=sys.executable, help="that has the peers' packages")
     parser.add_argument("--competitor", action="store_true", help="a busy process on the second CPU; two threads")
     parser.add_argument("--ungated", action="store_true", help="times of a busy machine count too")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--gap", type=lambda s: [seconds_of(t) for t in s.split(",")], default=[0.0], help="0,100us,1ms,20ms: between runs")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file whose figures of so many threads are replaced")
     parser.add_argument("--scratch", help="folder for artifacts; default: the system's")
     parser.add_argument("nets", nargs="*")
@@ -209,13 +231,14 @@ def arguments():
 def find_nets(args):
     """{name: file}; what is missing is exported."""
     folder = pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets"))
-    names = args.nets or (COMPETITOR_NETS if args.competitor else list(GOALS))
+    names = args.nets or (COMPETITOR_NETS if args.competitor else BATCH_NETS if args.batch > 1 else list(GOALS))
     found = {pathlib.Path(n).stem.removesuffix("_static"): pathlib.Path(n) for n in names if n.endswith(".onnx")}
     static = [n for n in names if not n.endswith(".onnx")]
-    missing = [f"{n}_static" for n in static if not (folder / f"{n}_static.onnx").exists()]
+    form = "" if args.batch > 1 else "_static"
+    missing = [n + form for n in static if not (folder / f"{n}{form}.onnx").exists()]
     if missing:
         subprocess.run(["/usr/bin/python3", HERE.parent / "real/export.py", folder, *missing], check=True)
-    return found | {n: folder / f"{n}_static.onnx" for n in static}
+    return found | {n: folder / f"{n}{form}.onnx" for n in static}
 
 
 def write_results(path, args, rows):
@@ -235,14 +258,14 @@ def main():
     if args.competitor:
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"],
                                 preexec_fn=lambda: os.sched_setaffinity(0, cpus(2)[-1:]))
-    print(f"{load()}, {args.threads} thread(s), batch 1, f32; multiply-add peak {gate.peak:.1f} GFLOP/s a thread"
+    print(f"{load()}, {args.threads} thread(s), batch {args.batch}, f32; multiply-add peak {gate.peak:.1f} GFLOP/s a thread"
           f"{', second CPU busy' if busy else ''}{', UNGATED' if args.ungated else ''}")
     print(f"{'network':20} {'ort ms':>9} {'mcc ms':>9} {'ratio':>6} {'goal':>6} {'% peak':>6} {'p10':>5} {'p90':>6}  {'error':>7} "
           f"{'compile':>7} {'peak MB':>8} {'.so MB':>8} {'onnx MB':>8} " + " ".join(f"{p:>9}" for p in args.peers))
     rows = {}
     try:
         for name, path in nets.items():
-            rows[name] = measure(name, path, args, gate)
+            rows |= measure(name, path, args, gate)
     finally:
         if busy:
             busy.kill()
@@ -257,7 +280,7 @@ def main():
         best = [r["mcc"] / max(r.get(p, 0) for p in args.peers) for r in good.values() if any(p in r for p in args.peers)]
         if best:
             print(f"mcc against the fastest of {', '.join(args.peers)}: {geometric_mean(best):.3f}, least {min(best):.3f}")
-    return 0 if len(good) == len(nets) else 1
+    return 0 if len(good) == len(nets) * len(args.gap) else 1
 
 
 if __name__ == "__main__":

@@ -3,10 +3,13 @@ import dataclasses
 import os
 import re
 import subprocess
+import threading
+import time
 
-from bench import calls
+from bench import callers, calls
 from bench.form_table import FORMS
 from bench.forms import measure
+from bench.run import seconds_of
 from support.tool import DIGITS, mcc
 
 
@@ -43,6 +46,22 @@ def test_calls(tmp_path):
     for name, model in calls.networks(tmp_path).items():
         times = calls.time_call(tmp_path / "calls", model)
         assert 0 < times[0] <= times[1] <= times[2], name
+
+
+def test_gaps_are_times():
+    assert [seconds_of(t) for t in ("0", "100us", "20ms", "1s")] == [0, 1e-4, 0.02, 1]
+
+
+def test_callers_are_counted_together():
+    """Two that sleep do twice as much as one; two that share a lock do not."""
+    lock = threading.Lock()
+
+    def alone():
+        with lock:
+            time.sleep(0.01)
+
+    one = callers.rate(lambda: time.sleep(0.01), 1, 0.3)
+    assert 10 < one <= 100 and callers.rate(lambda: time.sleep(0.01), 2, 0.3) > 1.3 * one > callers.rate(alone, 2, 0.3)
 
 
 def test_forms(tmp_path):

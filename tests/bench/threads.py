@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("nets", nargs="*")
     args = parser.parse_args()
-    args.competitor = False
+    args.competitor, args.batch = False, 1
     print(f"{'network':20} {'1: est ms':>9} {'ms':>9} {f'{args.threads}: est ms':>9} {'ms':>9} {'bound':>6} {'speed':>6} {'share':>6}")
     with tempfile.TemporaryDirectory() as folder:
         good = [compare(name, path, args, pathlib.Path(folder)) for name, path in find_nets(args).items()]
