@@ -32,7 +32,6 @@ uint32_t schedule_kinds(const struct site *site)
 
 bool schedule_choose(const struct site *site, struct schedule *out)
 {
-    *out = (struct schedule){.kind = out->kind, .winograd.m = out->winograd.m};
     if (out->kind != SCHEDULE_NONE)
         reduce_choose(site, out);
     switch (out->kind) {

@@ -10,7 +10,7 @@ bool schedule(struct module *m, const char *cpu, const struct machine *mach)
     for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
         struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, mach};
         of[i].kind = schedule_kind_of(site.k);
-        ok = schedule_choose(&site, &of[i]) && schedule_told(&site, i, cpu, &of[i]);
+        ok = schedule_choose(&site, &of[i]) && schedule_chosen(&site, &of[i]) && schedule_told(&site, i, cpu, &of[i]);
         arena_release(&scratch);
     }
     VEC_PUSH(m->arena, &m->schedules, ((struct cpu_schedules){cpu, mach, of}));

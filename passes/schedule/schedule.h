@@ -156,9 +156,12 @@ struct schedule {
  * Winograd's. */
 uint32_t schedule_kinds(const struct site *);
 enum schedule_kind schedule_kind_of(const struct kernel *);
-/* Decides for one kernel, after every value has its storage, as a kernel of out->kind, one of schedule_kinds (of Winograd: by
- * out->winograd.m, 0: the best). False after a diagnostic. */
+/* Decides for one kernel, after every value has its storage. Out comes in as zeros but for its kind, one of schedule_kinds, and for what
+ * is told, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m, mr and nr, chunk, group. The rest is
+ * possible if that is, which schedule_verify says. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *out);
+/* What --choose says of the kernel goes into the record, if schedule_verify takes it; else it is a warning. False after a diagnostic. */
+bool schedule_chosen(const struct site *, struct schedule *);
 /* The estimate anew, after fields have changed. */
 void schedule_estimate(const struct site *, struct schedule *);
 /* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added

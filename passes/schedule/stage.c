@@ -9,7 +9,7 @@
 
 enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */ };
 
-/* Tiles of a chunk: half of L1 holds their staged operand, or there are two. */
+/* Tiles of a chunk, unless they are told: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
@@ -19,11 +19,8 @@ static uint32_t chunk_tiles(const struct site *site, const struct type *t, const
         n = fit;
     if (n < LEAST_TILES)
         n = LEAST_TILES;
-    const struct choice *told = choice_of_kernel(site->m, site->k, CHOOSE_CHUNK);
-    if (told && (int64_t)told->n[0] * channels * 4 * c->ta > CHUNK_BYTES_MOST)
-        choice_refuse(site->m, told, "so many tiles take more scratch than 16 MiB a thread");
-    else if (told)
-        n = told->n[0] < tiles ? told->n[0] : tiles;
+    if (c->chunk)
+        n = c->chunk < tiles ? c->chunk : tiles;
     int64_t chunks = (tiles + n - 1) / n;
     return (uint32_t)((tiles + chunks - 1) / chunks);
 }
@@ -80,16 +77,12 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     if (rows % c->tb)
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, t, c, tiles);
-    const struct choice *told = choice_of_kernel(site->m, site->k, CHOOSE_CHUNK);
     while (most > 1 && window_bytes(site, n, c, most * c->tb) > budget(site->mach, SHARE_L2_ROWS))
         most--;
     if (window_bytes(site, n, c, most * c->tb) > CHUNK_BYTES_MOST)
         return 0;
-    int64_t wish = told && told->n[0] < tiles ? told->n[0] : tiles;
-    if (told && window_bytes(site, n, c, wish * c->tb) > CHUNK_BYTES_MOST)
-        choice_refuse(site->m, told, "so many tiles take more scratch than 16 MiB a thread");
-    else if (told)
-        most = wish;
+    if (c->chunk)
+        most = c->chunk < tiles ? c->chunk : tiles;
     c->windows = true;
     int64_t chunks = (tiles + most - 1) / most;
     return (uint32_t)((tiles + chunks - 1) / chunks);

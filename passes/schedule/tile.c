@@ -4,7 +4,6 @@
  * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
  * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
  * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own. */
-#include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -319,8 +318,6 @@ void tile_choose(const struct site *site, struct schedule *out)
     bool contraction = is_contraction(site, n);
     const struct step step = step_of(site, n);
     int64_t regs = site->mach->registers, least = INT64_MAX;
-    const struct choice *wish = choice_of_kernel(site->m, site->k, CHOOSE_TILE);
-    bool met = false;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
@@ -332,19 +329,19 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (!fits(site, n, &step.row, &with) || (!contraction && ta > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                bool asked = wish && tb == wish->n[0] && ta == wish->n[1] && nr == wish->n[2];
                 int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs) +
                                share_cost(site, t, cost, step.n, vectors, &with);
-                if (asked || (both < least && !met)) {
-                    met = asked;
+                if (both < least) {
                     least = both;
                     c = with;
                 }
             }
-    if (wish && !met)
-        choice_refuse(site->m, wish,
-                      arena_printf(site->arena, "a CPU of %u registers of %u bytes takes %u x %u points by %u vectors",
-                                   site->mach->registers, site->mach->vector_bytes, c.tb, c.ta, c.nr));
+    if (out->tile.nr) { /* told */
+        c.tb = out->tile.tb;
+        c.ta = out->tile.ta;
+        c.nr = out->tile.nr;
+    }
+    c.chunk = out->tile.chunk;
     out->flops = anchor_flops(site);
     out->tile = c;
 }

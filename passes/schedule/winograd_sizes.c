@@ -1,6 +1,5 @@
 /* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the output channels,
  * slice of the input channels, and whether all of U is derived first. */
-#include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 
@@ -16,12 +15,15 @@ enum {
     SPARE_REGISTERS = 8
 };
 
-/* The kernel's shape, what the user wants (told_...; 0: nothing), and what is decided so far. */
+/* The kernel's shape, what is told of the record (0: nothing), and what is decided so far. */
 struct sizing {
     const struct site *site;
     uint32_t lanes;
     int64_t ic, icv, ocv, points, tiles, least_tiles;
-    int64_t told_chunk, told_split;
+    int64_t told_chunk, told_group;
+    struct {
+        int64_t mr, nr;
+    } told_tile;
     bool resident;
     struct winograd_schedule *s;
 };
@@ -132,8 +134,8 @@ static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
     int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
     int64_t tiles = w->least_tiles < ct ? w->least_tiles : ct;
     int64_t vector_ns = tiles * w->points * w->ic / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS;
-    if (w->told_split)
-        return w->ocv / w->told_split;
+    if (w->told_group)
+        return w->told_group;
     while (!w->resident && group % (2 * panel) == 0 && group >= 2 * nr && indices_of(w, ct, group) < RATE_SHARED_MOST &&
            group / 2 * vector_ns >= RATE_SHARED_LEAST_NS)
         group /= 2;
@@ -166,23 +168,6 @@ static double fit_cost(const struct sizing *w, const struct fit *f)
     return cost;
 }
 
-static void read_choices(struct sizing *w)
-{
-    struct module *m = w->site->m;
-    const struct choice *chunk = choice_of_kernel(m, w->site->k, CHOOSE_CHUNK),
-                        *split = choice_of_kernel(m, w->site->k, CHOOSE_SPLIT);
-    if (chunk && chunk->n[0] * v_bytes(w) > CHUNK_BYTES_MOST)
-        choice_refuse(m, chunk, "so many tiles take more scratch than 16 MiB a thread");
-    else if (chunk)
-        w->told_chunk = chunk->n[0];
-    if (split && split->n[0] > 1 && w->resident)
-        choice_refuse(m, split, "all of the weights are derived first, for all channels");
-    else if (split && w->ocv % split->n[0] != 0)
-        choice_refuse(m, split, "the vectors of output channels are no multiple of it");
-    else if (split)
-        w->told_split = split->n[0];
-}
-
 /* The best sizes around a register tile: with a chunk more, parts of the output channels may be fewer. */
 static double fit_tile(const struct sizing *w, struct fit *f)
 {
@@ -206,30 +191,27 @@ static double fit_tile(const struct sizing *w, struct fit *f)
     return best;
 }
 
+static void fit_take(const struct sizing *w, struct fit *f, double *best)
+{
+    double cost = fit_tile(w, f);
+    if (cost >= *best)
+        return;
+    *best = cost;
+    w->s->mr = f->mr;
+    w->s->nr = f->nr;
+    w->s->chunk = f->ct;
+    w->s->group = f->group;
+}
+
 static void choose_fit(const struct sizing *w)
 {
-    const struct machine *m = w->site->mach;
+    int64_t registers = w->site->mach->registers;
     double best = INFINITY;
-    bool met = false;
-    const struct choice *told = choice_of_kernel(w->site->m, w->site->k, CHOOSE_TILE);
-    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv; nr++)
-        for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= (int64_t)m->registers; mr++) {
-            struct fit f = {.mr = mr, .nr = nr};
-            double cost = fit_tile(w, &f);
-            bool asked = told && told->n[0] == 1 && mr == told->n[1] && nr == told->n[2];
-            if (!asked && (cost >= best || met))
-                continue;
-            met = asked;
-            best = cost;
-            w->s->mr = f.mr;
-            w->s->nr = f.nr;
-            w->s->chunk = f.ct;
-            w->s->group = f.group;
-        }
-    if (told && !met)
-        choice_refuse(w->site->m, told,
-                      arena_printf(w->site->arena, "a CPU of %u registers takes 1 x %d tiles by %d vectors",
-                                   m->registers, (int)w->s->mr, (int)w->s->nr));
+    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv && !w->told_tile.mr; nr++)
+        for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= registers; mr++)
+            fit_take(w, &(struct fit){.mr = mr, .nr = nr}, &best);
+    if (w->told_tile.mr)
+        fit_take(w, &(struct fit){.mr = w->told_tile.mr, .nr = w->told_tile.nr}, &best);
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
@@ -301,6 +283,9 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .ocv = shape.ocv,
                        .points = shape.points,
                        .tiles = shape.known_tiles,
+                       .told_chunk = out->winograd.chunk,
+                       .told_group = out->winograd.group,
+                       .told_tile = {out->winograd.mr, out->winograd.nr},
                        .least_tiles = shape.least_tiles,
                        .s = &out->winograd},
                   *w = &s;
@@ -316,7 +301,6 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                                                .results = true,
                                                .input_rows = transform_rows(site->mach, &shape.form->input),
                                                .output_rows = transform_rows(site->mach, &shape.form->output)};
-    read_choices(w);
     choose_fit(w);
     choose_span(w);
     choose_slice(w);

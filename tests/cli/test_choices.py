@@ -1,4 +1,6 @@
 """--choose: what one kernel chooses, from the command line or the configuration file, what cannot be had, what is wrong."""
+import re
+
 import numpy as np
 import pytest
 from onnx import helper
@@ -74,11 +76,33 @@ def test_chunk_of_a_staged_operand(tmp_path):
     rng = np.random.default_rng(4)
     nodes = [helper.make_node("Concat", ["x", "x"], ["two"], axis=1), helper.make_node("Mul", ["two", "s"], ["m"], "scale"),
              helper.make_node("Relu", ["m"], ["r"], "act"), helper.make_node("Conv", ["r", "w"], ["y"], "conv")]
-    model = save(tmp_path / "m.onnx", nodes, [value("x", [1, 32, 16, 16])], [value("y", [1, 48, 16, 16])],
-                 {k: rng.standard_normal(d).astype(np.float32) for k, d in (("s", (1, 64, 1, 1)), ("w", (48, 64, 1, 1)))})
+    arrays = {k: rng.standard_normal(d).astype(np.float32) for k, d in (("s", (1, 64, 1, 1)), ("w", (48, 64, 1, 1)))}
+    model, large = (save(tmp_path / f"{n}.onnx", nodes, [value("x", [1, 32, n, n])], [value("y", [1, 48, n, n])], arrays) for n in (16, 400))
     assert "operand computed for 5 tiles at a time" in remarks(model, tmp_path, "conv:chunk=5", "conv:tile=1x4x3")
-    assert "16 MiB" in remarks(model, tmp_path, "conv:chunk=4096", "conv:tile=1x20x1", march="x86-64-v4")
+    assert "operand computed for 13 tiles at a time" in remarks(model, tmp_path, "conv:chunk=4096", "conv:tile=1x20x1", march="x86-64-v4")
+    assert "16 MiB" in remarks(large, tmp_path, "conv:chunk=4096", "conv:tile=1x24x1", march="x86-64-v4")
     assert "operand computed" in remarks(model, tmp_path) and "operand computed" not in remarks(model, tmp_path, "act:store=yes")
+
+
+def test_choices_are_fields_of_the_record(model):
+    """They overwrite what the record says, in each variant; the other fields follow, and what does not fit leaves it as it was."""
+    def fields(node, *choices, cpu="x86-64-v3"):
+        done = mcc(model, f"-march={cpu}", "-stop-after=schedule", "-o", "-", *(f"--choose={node}:{c}" for c in choices))
+        assert done.returncode == 0
+        record = next(r for r in done.stdout.split("\n\n") if re.match(rf'schedule k\d+ "({node}|act)"', r))
+        return dict(l.split()[:2] for l in record.splitlines()[1:] if not l.startswith("  #")), done.stderr
+
+    for cpu in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+        got, said = fields("second", "tile=1x3x2", cpu=cpu)
+        assert not said and (got["tile.rows"], got["tile.columns"], got["tile.vectors"]) == ("1", "3", "2")
+        got, said = fields("first", "winograd=4", "tile=1x3x1", "chunk=6", "split=2", cpu=cpu)
+        assert not said and (got["winograd.m"], got["tile.tiles"], got["tile.vectors"], got["chunk"]) == ("4", "3", "1", "6")
+        assert int(got["group"]) * int(got["lanes"]) == 16
+    plain = fields("first", "winograd=4")[0]
+    for choice, why in (("tile=2x3x1", "tiles of 1 x tiles x vectors"), ("tile=1x9x9", "a CPU of 16 registers of 32 bytes: the tile does not fit the registers"),
+                        ("split=3", "the vectors of output channels are no multiple of it")):
+        got, said = fields("first", "winograd=4", choice)
+        assert got == plain and f"first:{choice}: {why}" in said.replace("a Winograd kernel has ", ""), said
 
 
 def test_what_cannot_be_had(model, tmp_path):
