@@ -204,7 +204,7 @@ SECONDS_EACH ?= 600
 CORPUS_DIR ?= $(BUILD)-fuzz/corpus
 FUZZERS := model config so npy
 FUZZ_MAKE = $(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=$(CLANG) CXX=$(CLANG:clang%=clang++%) \
-    SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g1 -fno-sanitize=pointer-overflow" # which minds NULL + 0
+    SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g1" CFLAGS=-fno-sanitize=pointer-overflow # which minds NULL + 0
 FUZZ_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(wildcard tests/fuzz/targets/fuzz_*.c),$(wildcard tests/fuzz/targets/*.c)))
 .PHONY: $(FUZZERS:%=fuzz-%)
 $(FUZZERS:%=fuzz-%): fuzz-%: deps-fuzz all $(VENV)/bin/pytest

@@ -117,13 +117,17 @@ void graph_splice_region(struct graph *g, region_id inner)
 
 /* ---- copies into the graph's arena ------------------------------------------------------------------ */
 
+/* A scalar's dims are none, but at an address: passes add to it and copy from it. */
 static struct type type_copy(struct graph *g, const struct type *from)
 {
+    static const expr_id no_dims[1];
     struct type copy = *from;
     struct type *to = &copy;
     for (;;) {
         if (to->kind == TYPE_TENSOR && to->rank > 0)
             to->dims = arena_copy(&g->arena, to->dims, (size_t)to->rank * sizeof *to->dims);
+        else
+            to->dims = no_dims;
         if (!to->inner)
             return copy;
         struct type *inner = arena_copy(&g->arena, to->inner, sizeof *inner);
