@@ -62,8 +62,29 @@ struct group {
     expr_id cond;
 };
 
+/* Where the elements of v lie: in memory, or in scratch, if the kernel computes them for itself. */
+struct operand_place {
+    const struct storage *storage;
+    lreg buffer;
+    int floor; /* not to be read above that level */
+};
+
+static bool is_staged(const struct em *em, value_id v)
+{
+    return em->stage.buffer.i && em->k->form.staged.i == v.i;
+}
+
+static struct operand_place place_of(struct em *em, value_id v)
+{
+    if (is_staged(em, v))
+        return (struct operand_place){&em->stage.storage, em->stage.buffer, em->stage.level};
+    return (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
+}
+
 static bool is_stored(struct em *em, value_id v)
 {
+    if (is_staged(em, v))
+        return true;
     return em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
 }
 
@@ -77,7 +98,7 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
  * of weights are whole: zeros were written behind their end. */
 static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
-    const struct storage *s = &em->m->storage[g->v.i];
+    const struct storage *s = is_staged(em, g->v) ? &em->stage.storage : &em->m->storage[g->v.i];
     if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
@@ -109,9 +130,13 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     } else if (ex_truth(em->x, g->cond) != TRUE_) {
         mask = em_splat(em, em_cond(em, g->cond), g->size);
     }
-    lreg in[3] = {em_buffer(em, g->v), em_index(em, rest), mask};
+    const struct operand_place from = place_of(em, g->v);
+    int floor = em->floor;
+    em->floor = floor < from.floor ? from.floor : floor;
+    lreg in[3] = {from.buffer, em_index(em, rest), mask};
     n_in += mask.i != 0;
     *result = em_op(em, L_LOAD, (struct ltype){value_type(em->g, g->v)->elem, lanes * g->size}, in, n_in);
+    em->floor = floor;
     return true;
 }
 

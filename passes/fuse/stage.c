@@ -51,8 +51,7 @@ static bool is_pointwise(const struct module *m, const struct node *n)
     struct exprs *x = m->ctx->exprs;
     const struct type *w = value_type(m->g, n->in[1]);
     uint32_t c;
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || w->rank < 4 || dot_group(m, n) > 1 ||
-        conv_pixel_lanes(m, n))
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || w->rank < 4 || conv_pixel_lanes(m, n))
         return false;
     const int64_t *strides = node_ints(n, "strides", &c), *xdil = node_ints(n, "xdil", &c);
     const expr_id *lo = node_exprs(n, "lo", &c), *hi = node_exprs(n, "hi", &c);
@@ -187,8 +186,9 @@ static bool is_by_rows(const struct module *m, const struct kernel *k, value_id 
 bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
 {
     const struct node *n = graph_node(m->g, k->anchor);
+    enum elem elem = value_type(m->g, v)->elem;
     if (m->opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i || graph_value(m->g, v)->n_uses != 1 ||
-        value_type(m->g, v)->elem != ELEM_F32 || !leaves_stored(m, v, 0))
+        (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)) || !leaves_stored(m, v, 0))
         return false;
     bool chunked = is_chunked(m, k, v);
     uint32_t form = chunked ? 0 : tiles_wanted(m, k, v);

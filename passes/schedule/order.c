@@ -117,7 +117,7 @@ static void dims_of_conv(const struct site *site, const struct node *n, bool sta
     for (int32_t d = 2; d < w->rank; d++)
         rdim_add(r, w->dims[d], 0);
     bool groups = node_int(n, "groups", 1) != 1;
-    rdim_add(r, w->dims[1], groups ? 0 : channel_block(site, n->in[0], 1));
+    rdim_add(r, w->dims[1], groups ? 0 : staged ? CHANNEL_BLOCK : channel_block(site, n->in[0], 1));
     if (!groups && dot_group(site->m, n) == 1)
         r->dim[r->n - 1].order = channel_order(site, n->in[0], staged);
 }
