@@ -4,7 +4,8 @@
 usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--batch N] [--gap 0,1ms] [--results FILE]
               [NET | FILE.onnx ...]
 
-make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,100us,1ms,20ms] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,1ms]
+[RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
 make deps-bench for the exports. --results: the medians of this number of threads are replaced in FILE, of which chart.py draws the
 picture of the README.
 
