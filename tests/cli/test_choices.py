@@ -99,7 +99,8 @@ def test_choices_are_fields_of_the_record(model):
         assert not said and (got["winograd.m"], got["tile.tiles"], got["tile.vectors"], got["chunk"]) == ("4", "3", "1", "6")
         assert int(got["group"]) * int(got["lanes"]) == 16
     plain = fields("first", "winograd=4")[0]
-    for choice, why in (("tile=2x3x1", "tiles of 1 x tiles x vectors"), ("tile=1x9x9", "a CPU of 16 registers of 32 bytes: the tile does not fit the registers"),
+    for choice, why in (("tile=2x3x1", "tiles of 1 x tiles x vectors"),
+                        ("tile=1x9x9", "a CPU of 16 registers of 32 bytes: the tile does not fit the registers"),
                         ("split=3", "the vectors of output channels are no multiple of it")):
         got, said = fields("first", "winograd=4", choice)
         assert got == plain and f"first:{choice}: {why}" in said.replace("a Winograd kernel has ", ""), said
