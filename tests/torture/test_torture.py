@@ -8,7 +8,9 @@ import collections
 import errno
 import os
 import random
+import re
 import subprocess
+import time
 
 import pytest
 
@@ -88,3 +90,23 @@ def test_each_call_fails_once(shim, tmp_path, calls, workers, number, every, all
             assert not run.left, f"{said}: left {run.left}"
         assert run.status == 0 or run.text.count("error: ") >= 1, said
     print(dict(tally))
+
+
+def test_killed_at_any_moment(tmp_path):
+    """SIGKILL leaves the old output or the new one, and beside it at most its temporary file."""
+    output, model = tmp_path / "net.so", [MCC, DIGITS, "-j1", "--march=x86-64-v3", "-O0", "-q"]
+    begin = time.monotonic()
+    subprocess.run([*model, "-o", output], check=True)
+    whole, took, ends, chance = output.read_bytes(), time.monotonic() - begin, collections.Counter(), random.Random(SEED)
+    for _ in range(DRAWS * 2):
+        output.write_bytes(OLD)
+        run = subprocess.Popen([*model, "-o", output])
+        time.sleep(chance.uniform(0, 1.2 * took))
+        run.kill()
+        ends[run.wait()] += 1
+        assert output.read_bytes() in (OLD, whole), f"seed {SEED}"
+        left = [p.name for p in tmp_path.iterdir() if p != output]
+        assert all(re.fullmatch(r"\.mcc-\d+-0\.tmp", name) for name in left) and len(left) <= 1, left
+        for name in left:
+            (tmp_path / name).unlink()
+    print(dict(ends))
