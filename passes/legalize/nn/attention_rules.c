@@ -74,17 +74,19 @@ value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id b
     struct exprs *ex = b_exprs(b);
     int32_t rank, rank_cache;
     const expr_id *dims = b_dims(b, rows, &rank), *have = b_dims(b, cache, &rank_cache);
+    static const int64_t ones[] = {1, 1, 1, 1};
     if (!dims || !have || !before.i || rank != 4 || rank_cache != 4)
         return dims && have && before.i ? rule_bad(r, "past of rank %d", (int)rank_cache),
                (value_id){0}            : (value_id){0};
-    expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero};
-    for (int32_t d = 0; d < 4; d++)
-        if (d != 2)
-            b_assert(b, ex_eq(ex, have[d], dims[d]), EVAL_SHAPE,
-                     "past is not of the batch, heads and head size of what is new");
-    hi[2] = ex_max(ex, ex_sub(ex, total, have[2]), zero);
-    expr_id whole[4] = {dims[0], dims[1], ex_max(ex, total, have[2]), dims[3]};
-    cache = b_broadcast(b, b_pad(b, cache, (value_id){0}, lo, hi, "constant"), whole, 4);
+    expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero}, whole[4];
+    for (int32_t d = 0; d < 4; d++) {
+        whole[d] = d == 2 ? have[d]
+                          : dims[d]; /* an open dim becomes the one that is known: what follows reads memory in order */
+        b_assert(b, ex_eq(ex, have[d], whole[d]), EVAL_SHAPE,
+                 "past is not of the batch, heads and head size of what is new");
+    }
+    hi[2] = ex_sub(ex, ex_max(ex, total, have[2]), have[2]);
+    cache = b_pad(b, b_slice(b, cache, lo, whole, ones), (value_id){0}, lo, hi, "constant");
     value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 4, 2), v_along(b, before, 0, 4));
     value_id in[3] = {cache, at, rows};
     struct attr attrs[] = {attr_int("axis", 2), attr_str("monoid", "set")};
