@@ -69,7 +69,8 @@ def forget_outer_make():
         os.environ.pop(name, None)
 
 
-def run_pytest(build, only, name=""):
+def run_pytest(build, only, name="", jobs=1):
+    """jobs: processes; a file's tests stay together, since they share what the file's fixtures made."""
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     here = pathlib.Path(__file__).parent
@@ -77,7 +78,7 @@ def run_pytest(build, only, name=""):
     if not tests:
         return [0, 0, 0]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
-                           "--import-mode=importlib", f"--junitxml={report}", *(["-k", name] if name else []), *tests],
+                           "--import-mode=importlib", f"--junitxml={report}", *(["-n", str(jobs), "--dist=loadfile"] if jobs > 1 else []), *(["-k", name] if name else []), *tests],
                           env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]
@@ -105,7 +106,8 @@ def main():
         sys.stdout.flush()
         # Bad files in a process of their own: the peak memory of a child counts what its parent held when it forked.
         for part in [args.only] if args.only else [pathlib.Path(__file__).parent / "hostile", None]:
-            total = [a + b for a, b in zip(total, run_pytest(args.build, part, args.name))]
+            jobs = 1 if part else len(os.sched_getaffinity(0))
+            total = [a + b for a, b in zip(total, run_pytest(args.build, part, args.name, jobs))]
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] or not total[0] else 0
 
