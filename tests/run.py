@@ -77,8 +77,10 @@ def run_pytest(build, only, name="", jobs=1):
     tests = [str(only)] if only else sorted(str(p) for p in here.glob("*/test_*.py") if p.parent.name != "hostile")
     if not tests:
         return [0, 0, 0]
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "--durations=8",
-                           "--import-mode=importlib", f"--junitxml={report}", *(["-n", str(jobs), "--dist=loadfile"] if jobs > 1 else []), *(["-k", name] if name else []), *tests],
+    options = ["--tb=short", "--durations=8", "--import-mode=importlib", f"--junitxml={report}"]
+    options += ["-n", str(jobs), "--dist=loadfile"] if jobs > 1 else []
+    options += ["-k", name] if name else []
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests],
                           env=dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).parent)))
     if not report.exists():
         return [0, 1, 0]
