@@ -102,8 +102,9 @@ static LLVMValueRef dot_bytes(const struct words *w, LLVMValueRef a, LLVMValueRe
     LLVMBuilderRef build = w->e->b;
     int size = size_class(w->lanes);
     if (size >= 0 && w->e->machine->madd[size]) {
-        LLVMValueRef pairs = LLVMBuildAdd(build, pair_products(w, a, b, false), pair_products(w, a, b, true), "");
-        return LLVMBuildAdd(build, sum, pairs, "");
+        /* One after the other, so that one register serves both: a tile has none to spare. */
+        sum = LLVMBuildAdd(build, sum, pair_products(w, a, b, true), "");
+        return LLVMBuildAdd(build, sum, pair_products(w, a, b, false), "");
     }
     for (int64_t k = 0; k < 4; k++) {
         LLVMValueRef x = LLVMBuildLShr(build, shl(w, a, 24 - 8 * k), count(w, 24), "");

@@ -8,7 +8,7 @@ bytes, each counted once, against reading from the level of the memory that hold
 The machine is looked at before and after each kernel, and the better look counts, as does the best of many short turns: so a
 busy machine may be measured too. What is timed is a call of run, in processor time; of a convolution its own kernel between
 two others, as mcc_host.event tells it. Winograd's products are counted as those of the convolution.
-DOTS have to reach 90 % of their peak: the exit status says whether those that this CPU has do.
+DOTS have to reach a part of their peak, which stands there: the exit status says whether those that this CPU has do.
 
 "model" is the cost model's estimate of the same (the times of a schedule, as -Rpass-analysis=schedule adds them up) over what was
 measured, for a clock at which this machine has the model's peak: docs/performance.md says why, where it is not within 1.5 times.
@@ -32,7 +32,7 @@ from peers import load_mcc  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
 from support.tool import BUILD, ROOT, mcc, save, value  # noqa: E402
 
-TURN, TURNS, DOTS_LEAST, KERNEL = 1e-3, 150, 90, "kernel"
+TURN, TURNS, KERNEL = 1e-3, 150, "kernel"
 MODEL_CLOCK = int(re.search(r"RATE\(CYCLES_PER_NS, (\d+),", (ROOT / "ir/target/budget.def").read_text())[1])
 N = h.make_node
 F32, BF16 = T.FLOAT, T.BFLOAT16
@@ -145,7 +145,9 @@ KERNELS = {
     "Gelu 128x3072": mapped("Gelu", [128, 3072], 10 * 128 * 3072),
     "attention 12 x 128 x 128 x 64": attention(12, 128, 128, 64), "attention 4 x 512 x 512 x 64": attention(4, 512, 512, 64),
 }
-DOTS = {"u8 x i8 126x768x768", "u8 x i8 126x768x768, v3", "bf16 126x768x768"}
+# Per cent of the peak, at the least. Without VNNI a step of 4 points by 2 vectors has 32 instructions that the peak consists of, and 14
+# that take both operands apart into 16-bit halves (2 for each point, 3 for each vector): 90 % of 32/46, with 16 registers.
+DOTS = {"u8 x i8 126x768x768": 90, "u8 x i8 126x768x768, v3": 90 * 32 / 46, "bf16 126x768x768": 90}
 
 
 def rates():
@@ -228,9 +230,9 @@ def main():
             if wanted and not any(w in name for w in wanted):
                 continue
             line, share = measure(name, kernel, pathlib.Path(folder))
-            low = name in DOTS and share is not None and share < DOTS_LEAST
+            low = share is not None and share < DOTS.get(name, 0)
             good &= not low
-            print(line + (f"   MISSED: {DOTS_LEAST} %" if low else ""), flush=True)
+            print(line + (f"   MISSED: {DOTS[name]:.0f} %" if low else ""), flush=True)
     return 0 if good else 1
 
 

@@ -10,7 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from support.tool import mcc, save, value
 
@@ -118,6 +118,18 @@ def test_inner_loops(template, variant, tmp_path):
             stack = [t for t in loop if "(%rsp" in t and not (template in WEIGHTS_WIDE and STACK_READ.search(t))]
             assert all(STACK_READ.search(t) for t in stack) and len(stack) <= READS.get((template, variant), 0), (name, stack, len(loop))
     assert tiles or template in ("pool", "norm"), "no loop of multiply-adds was found: does the test still see the code?"
+
+
+@pytest.mark.parametrize("variant", ["v3", "v4"])
+def test_products_of_bytes_stay_in_registers(variant, tmp_path):
+    """Without an instruction for them, both operands are taken apart beside the sums of the tile."""
+    model, out = tmp_path / "m.onnx", tmp_path / "m.o"
+    save(model, [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], [value("x", [12, 64], TensorProto.UINT8)],
+         [value("y", [12, 96], TensorProto.INT32)], {"w": np.random.default_rng(1).integers(-127, 127, (64, 96), np.int8)})
+    done = mcc(model, "-c", f"--variants={variant}", "-o", out)
+    assert done.returncode == 0, done.stderr
+    loops = [loop for code in functions(out).values() for loop in innermost(code) if sum(t.startswith("vpmaddwd") for t in loop) > FEW]
+    assert loops and not [t for loop in loops for t in loop if "(%rsp" in t]
 
 
 @pytest.mark.parametrize("template, points, taps", [("few_first", 14, 5), ("few", 14, 5), ("few_stride", 16, 3)])
