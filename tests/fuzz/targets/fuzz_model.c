@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ctx->unwind = NULL;
     if (ctx->fail != FAIL_NONE)
         abort();
-    if (compile_model(ctx, &options, file_of(data, size), "emit", (struct report){NULL, put_nothing}) ==
+    if (compile_model(ctx, &options, file_of(data, size), "emit", (struct report){.put = put_nothing}) ==
         FAIL_INTERNAL) {
         for (uint32_t i = 0; i < ctx->diags.n; i++)
             fprintf(stderr, "%s\n", ctx->diags.data[i].text);
