@@ -73,7 +73,7 @@ TEST_HELPERS := $(filter-out $(TEST_SOURCES),$(wildcard tests/*/*.c))
 
 # ---- products ---------------------------------------------------------------------------------------
 
-PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc_load.h runtime/mcc_note.h cli/mccc.h)
+PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc.hpp runtime/mcc_load.h runtime/mcc_note.h cli/mccc.h)
 .PHONY: all lib tests
 all: $(BUILD)/mcc $(BUILD)/libmcc.a $(BUILD)/libmcc.so $(PUBLIC_HEADERS:%=$(BUILD)/include/.%)
 lib: $(BUILD)/libmcc.a

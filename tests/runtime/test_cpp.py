@@ -1,0 +1,101 @@
+"""runtime/mcc.hpp: C++17 and C++20 without a warning, and what a program does with it."""
+import subprocess
+
+import pytest
+
+from support.tool import DIGITS, ROOT, mcc
+
+PROGRAM = r"""
+#include "mcc.hpp"
+#include <array>
+#include <cstdio>
+#include <thread>
+
+static int code_of(const std::string &path)
+{
+    try {
+        mcc::model m(path);
+    } catch (const mcc::error &e) {
+        std::printf("refused: %s\n", e.what());
+        return e.code;
+    }
+    return 0;
+}
+
+template <typename F> static int fails(F f)
+{
+    try {
+        f();
+    } catch (const mcc::error &e) {
+        return e.code;
+    }
+    return 0;
+}
+
+int main(int, char **argv)
+{
+    mcc::model net(std::string{argv[1]});
+    mcc::model moved(std::move(net));
+    mcc::port in = moved.input(0), out = moved.output(0);
+    if (moved.inputs() != 1 || in.name() != "picture" || in.rank() != 4 || in.extent(0) != -1 || in.extent(3) != 8)
+        return 1;
+    if (!mcc::same_type(in.type(), mcc::type_of<const float>()) || mcc::same_type(mcc::type_of<bool>(), mcc::type_of<unsigned char>()))
+        return 2;
+    if (fails([&] { (void)in.elements(); }) != MCC_E_SHAPE || fails([&] { (void)moved.input(1); }) != MCC_E_ARG ||
+        fails([&] { (void)out.extent(2); }) != MCC_E_ARG)
+        return 3;
+    const std::vector<float> x(2 * 64, 0.5f);
+    std::array<float, 20> y = {};
+    mcc::context run(moved);
+    run({mcc::tensor(x, {2, 1, 8, 8})}, {mcc::tensor(y, {2, 10})});
+    std::vector<mcc::owned> same = run({mcc::tensor(x, {2, 1, 8, 8})});
+    mcc::span<float> values = same.at(0).values<float>();
+    float sum = 0;
+    for (std::size_t i = 0; i < values.size(); i++) {
+        if (values[i] != y[i])
+            return 4;
+        sum += values[i];
+    }
+    if (values.size() != 20 || same[0].shape()[1] != 10 || sum < 1.99f || sum > 2.01f)
+        return 5;
+    if (fails([&] { (void)same[0].values<double>(); }) != MCC_E_DTYPE || fails([&] { mcc::tensor t(x, {3, 3}); }) != MCC_E_SHAPE ||
+        fails([&] { mcc::tensor t(x, {-1, -128}); }) != MCC_E_SHAPE || fails([&] { run({}); }) != MCC_E_ARG)
+        return 6;
+    const std::vector<double> wrong(64);
+    if (fails([&] { run({mcc::tensor(wrong, {1, 1, 8, 8})}); }) != MCC_E_DTYPE)
+        return 7;
+    if (fails([&] { run({mcc::tensor(x, {2, 64})}); }) != MCC_E_SHAPE)
+        return 8;
+    std::vector<std::thread> threads;
+    std::array<int, 4> bad = {};
+    for (int &b : bad)
+        threads.emplace_back([&] {
+            mcc::context own(moved);
+            for (int i = 0; i < 50; i++)
+                b += own({mcc::tensor(x, {2, 1, 8, 8})})[0].values<float>()[3] != y[3];
+        });
+    for (std::thread &t : threads)
+        t.join();
+    for (int b : bad)
+        if (b)
+            return 9;
+    DLManagedTensorVersioned *given = same[0].release();
+    given->deleter(given);
+    return code_of("/nowhere.so") == MCC_E_IO ? 0 : 10;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler,standard", [("g++", "c++17"), ("g++", "c++20"), ("clang++-19", "c++17"), ("clang++-19", "c++20")])
+def test_header(tmp_path, compiler, standard):
+    assert mcc(DIGITS, "-o", tmp_path / "d.so").returncode == 0
+    (tmp_path / "main.cpp").write_text(PROGRAM)
+    warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast", "-Werror"]
+    done = subprocess.run([compiler, f"-std={standard}", *warnings, "-fsanitize=address,undefined", "-I", ROOT / "runtime", "-c", tmp_path / "main.cpp",
+                           "-o", tmp_path / "main.o"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["gcc", "-std=c11", "-I", ROOT / "runtime", "-c", ROOT / "runtime/mcc_load.c", "-o", tmp_path / "load.o"], check=True)
+    subprocess.run([compiler, "-fsanitize=address,undefined", tmp_path / "main.o", tmp_path / "load.o", "-o", tmp_path / "main", "-ldl", "-lpthread"],
+                   check=True)
+    ran = subprocess.run([tmp_path / "main", tmp_path / "d.so"], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stdout.startswith("refused: /nowhere.so: cannot be opened"), (ran.returncode, ran.stdout, ran.stderr)
