@@ -56,7 +56,8 @@ static lreg for_lanes(struct em *em, lreg v, uint32_t lanes)
 struct group {
     value_id v;
     const expr_id *idx;
-    int32_t rank, dim; /* elements idx, idx + 1 along dim ... */
+    int32_t rank, dim; /* elements idx, idx + step along dim ... */
+    int64_t step;
     uint32_t size, valid; /* ... of which `valid` exist */
     uint32_t lanes;
     expr_id cond;
@@ -91,7 +92,7 @@ static bool is_stored(struct em *em, value_id v)
 static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *idx)
 {
     memcpy(idx, g->idx, (size_t)g->rank * sizeof *idx);
-    idx[g->dim] = ex_addc(em->x, idx[g->dim], j);
+    idx[g->dim] = ex_addc(em->x, idx[g->dim], j * g->step);
 }
 
 /* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The groups
@@ -140,6 +141,46 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     return true;
 }
 
+/* Do the lanes of each element lie together, and the next element's right behind them (a depthwise convolution's taps, channels in
+ * blocks)? Then one load reads the elements of all lanes, and a shuffle makes groups of them. */
+static bool load_turned(struct em *em, const struct group *g, lreg *result)
+{
+    const struct storage *s = &em->m->storage[g->v.i];
+    enum elem e = value_type(em->g, g->v)->elem;
+    if (!is_stored(em, g->v) || elem_size(e) != 1 || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
+        return false;
+    expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
+    const struct em_sym *lane = NULL;
+    int64_t step;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *sym = &em->syms.data[i];
+        if (!sym->lanes || !ex_uses(em->x, first, sym->sym))
+            continue;
+        if (lane || sym->vector || sym->mask.i || sym->lanes != g->lanes ||
+            !ex_linear(em->x, first, sym->sym, &coef, &rest) || !ex_is(em->x, coef, 1))
+            return false;
+        lane = sym;
+    }
+    for (uint32_t j = 1; j < g->valid; j++) {
+        point_at(em, g, j, idx);
+        if (!lane || !ex_is_const(em->x, ex_sub(em->x, storage_address(em->x, s, idx), first), &step) ||
+            step != (int64_t)j * g->lanes)
+            return false;
+    }
+    if (!lane)
+        return false;
+    uint32_t bytes = g->size * g->lanes, n_in = 2;
+    lreg in[3] = {em_buffer(em, g->v), em_index(em, rest)};
+    if (g->valid < g->size) /* nothing is read behind the last one */
+        in[n_in++] = em_tail_mask(em, ex_const(em->x, (int64_t)g->valid * g->lanes), bytes);
+    lreg v = em_op(em, L_LOAD, (struct ltype){e, bytes}, in, n_in);
+    uint8_t from[256];
+    for (uint32_t i = 0; i < bytes; i++)
+        from[i] = (uint8_t)(i % g->size * g->lanes + i / g->size);
+    *result = em_shuffle(em, v, v, from, bytes);
+    return true;
+}
+
 /* Element j of the group, as memory holds it; zero where it is not wanted. */
 static lreg element(struct em *em, const struct group *g, uint32_t j)
 {
@@ -181,7 +222,7 @@ static lreg group_value(struct em *em, const struct group *g)
     lreg v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
-    if (!load_whole(em, g, &v))
+    if (!load_whole(em, g, &v) && !load_turned(em, g, &v))
         v = put_together(em, g);
     if (lf_type(em->f, v).lanes == g->size)
         v = for_lanes(em, v, g->lanes);
@@ -197,6 +238,7 @@ void em_dot_group(struct em *em, const struct node *n, const struct em_group *at
                           .idx = at->idx[o],
                           .rank = value_type(em->g, n->in[o])->rank,
                           .dim = at->dim[o],
+                          .step = at->step[o],
                           .size = at->size,
                           .valid = at->valid,
                           .lanes = at->lanes,

@@ -219,11 +219,12 @@ lreg em_load_fresh(struct em *, value_id, const expr_id *idx);
  * number that says what of the elements from there on (emit/dot.c). */
 lreg em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
 void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lreg);
-/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o], of
- * which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
+/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o],
+ * step[o] apart, of which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
 struct em_group {
     expr_id *idx[2];
     int32_t dim[2];
+    int64_t step[2];
     uint32_t size, valid, lanes;
 };
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,

@@ -58,7 +58,7 @@ static void unroll_dims(struct em *em, struct reduction *r)
         if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block ||
             r->dim[d - 1].order.residues > 1)
             break;
-        if (d == r->n_dims)
+        if (d == r->grouped + 1)
             c = (c + r->group - 1) / r->group;
         if (c > budget)
             break;
@@ -98,11 +98,11 @@ static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});
 }
 
-/* Steps base, base + group ... below base + extent along the innermost dim: whole groups, then one that is not. */
+/* Steps base, base + group ... below base + extent along the grouped dim: whole groups, then one that is not. */
 static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *acc, expr_id base, int64_t extent,
                         bool unroll)
 {
-    uint32_t d = r->n_dims - 1;
+    uint32_t d = r->grouped;
     int64_t whole = extent / r->group;
     r->valid = r->group;
     if (unroll) {
@@ -126,12 +126,14 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
     }
 }
 
-/* The innermost dim by groups: over the blocks in which it is stored, or in one run. */
+/* The grouped dim, which is the innermost of more than one index: over the blocks in which it is stored, or in one run. */
 static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
 {
-    const struct rdim *dim = &r->dim[r->n_dims - 1];
+    const struct rdim *dim = &r->dim[r->grouped];
     expr_id zero = ex_const(em->x, 0);
     int64_t n = 0;
+    for (uint32_t d = r->grouped + 1; d < r->n_dims; d++)
+        k[d] = zero;
     ex_is_const(em->x, dim->extent, &n);
     if (!dim->order.block || n < dim->order.block) {
         nest_groups(em, r, k, acc, zero, n, dim->unroll || n <= dim->order.block);
@@ -220,7 +222,7 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lre
         nest(em, r, d + 1, k, acc);
         return;
     }
-    if (r->group > 1 && d + 1 == r->n_dims) {
+    if (r->group > 1 && d == r->grouped) {
         nest_grouped(em, r, k, acc);
         return;
     }
@@ -261,6 +263,7 @@ static const struct reduce_schedule *schedule_of(struct em *em, const struct nod
 static void reduction_init(struct em *em, struct reduction *r, const struct node *n, uint32_t n_points,
                            expr_id *const *points, expr_id cond)
 {
+    uint32_t c;
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
     enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
     *r = (struct reduction){
@@ -277,6 +280,12 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
     struct reduced dims;
     reduced_dims(&em->site, n, em->stage.buffer.i && em->k->form.staged.i == n->in[0].i, &dims);
     r->n_dims = dims.n;
+    bool taps = conv_depthwise(em->g, n);
+    r->grouped = dims.n - 1 - taps;
+    for (int32_t d = 0; taps && d < value_type(em->g, n->in[0])->rank - 2; d++)
+        if (!em_halo_covers(em, n, d, 1) &&
+            (!ex_is(em->x, node_exprs(n, "lo", &c)[d], 0) || !ex_is(em->x, node_exprs(n, "hi", &c)[d], 0)))
+            r->group = r->valid = 1; /* some taps of a group might not exist */
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
 }
 

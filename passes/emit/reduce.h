@@ -11,7 +11,8 @@ struct reduction {
     struct rdim dim[REDUCED_MOST];
     enum lop combine;
     enum elem acc;               /* register element of the accumulators */
-    uint32_t group, valid; /* steps at once along the innermost dim (emit/dot.c), and those that exist; 1: one by one */
+    uint32_t group, valid; /* steps at once along one dim (emit/dot.c), and those that exist; 1: one by one */
+    uint32_t grouped; /* that dim; any behind it has one index */
     uint32_t n_points, n_acc; /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;

@@ -118,7 +118,11 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
     if (t == FALSE_)
         return false;
     if (r->group > 1) {
-        em_dot_group(em, n, &(struct em_group){{xi, wi}, {1, 1}, r->group, r->valid, lanes}, cond, r->cond, in);
+        bool taps = conv_depthwise(em->g, n);
+        struct em_group g = {
+            {xi, wi}, {taps ? x->rank - 1 : 1, taps ? w->rank - 1 : 1}, {taps ? dil[sp - 1] : 1, 1}, r->group, r->valid,
+            lanes};
+        em_dot_group(em, n, &g, cond, r->cond, in);
         return true;
     }
     in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
@@ -139,7 +143,7 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
         uint32_t count; /* at least 1: dot_group */
         const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
         struct em_group g = {
-            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, r->group, r->valid, lanes};
+            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, {1, 1}, r->group, r->valid, lanes};
         em_dot_group(em, n, &g, r->cond, r->cond, in);
         return true;
     }

@@ -283,7 +283,7 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-enum { DEAR_DEPTH = 6 };
+enum { DEAR_DEPTH = 6, EPILOGUE_DEPTH = 16 };
 /* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
 static bool dear(const struct fuser *f, value_id v, int depth)
 {
@@ -382,6 +382,37 @@ static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t 
     }
 }
 
+/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
+static bool is_epilogue(const struct fuser *f, value_id v)
+{
+    for (int steps = 0; steps < EPILOGUE_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
+        node_id id = graph_value(f->g, v)->def;
+        const struct node *n = graph_node(f->g, id);
+        uint32_t from = 0;
+        if (n->op == OP_DOT || n->op == OP_CONV)
+            return true;
+        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
+            return false;
+        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
+            from++;
+        v = n->in[from];
+    }
+    return false;
+}
+
+/* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a kernel that
+ * cannot adopt the contraction they come from, or that would round again and again, they are stored. */
+static bool wants_bytes(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    if (n->op != OP_CONVERT || elem_size(value_type(f->g, n->out[0])->elem) > 1 ||
+        elem_size(value_type(f->g, n->in[0])->elem) < 4 || f->m->opt_level == 0)
+        return false;
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    if (is_epilogue(f, n->out[0]))
+        return !d->bijective || d->several_points || k->anchor.i || k->has_rows || k->kind != KERNEL_MAP;
+    return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
+}
+
 /* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored; a map when several
  * kernels or memory want it, or when it would be computed again and again. */
 static bool wants_store(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
@@ -392,7 +423,7 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
     if (op_shape(n->op) == SHAPE_VIEW)
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
-    return shared || f->m->opt_level == 0 ||
+    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) ||
            (op_cost(n->op) != COST_CHEAP &&
             ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
@@ -462,24 +493,6 @@ static enum kernel_kind anchor_kind(const struct node *n)
     case SHAPE_CONTROL: return KERNEL_CONTROL;
     default: return n->op == OP_DOT || n->op == OP_CONV ? KERNEL_CONTRACT : KERNEL_REDUCE;
     }
-}
-
-/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
-static bool is_epilogue(const struct fuser *f, value_id v)
-{
-    for (int steps = 0; steps < DEAR_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
-        node_id id = graph_value(f->g, v)->def;
-        const struct node *n = graph_node(f->g, id);
-        uint32_t from = 0;
-        if (n->op == OP_DOT || n->op == OP_CONV)
-            return true;
-        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
-            return false;
-        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
-            from++;
-        v = n->in[from];
-    }
-    return false;
 }
 
 /* v is wanted at idx, once each: in memory when it is dear, or costs nothing there. */

@@ -158,6 +158,21 @@ static bool integer_form(struct folder *f, value_id converted, value_id v, struc
     return add_term(form, b_convert(&f->b, byte, ELEM_F32));
 }
 
+/* Does v come from integers by maps alone? A few are looked at. */
+static bool from_integers(const struct folder *f, value_id v, uint32_t *left)
+{
+    const struct node *n = def_of(f, v);
+    if (!n || *left == 0 || op_shape(n->op) != SHAPE_MAP)
+        return false;
+    --*left;
+    if (n->op == OP_CONVERT && elem_class(value_type(f->g, n->in[0])->elem) != 'F')
+        return true;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (!value_is_const(f->g, n->in[k]) && from_integers(f, n->in[k], left))
+            return true;
+    return false;
+}
+
 static bool linear(struct folder *f, value_id v, struct form *form, int depth);
 
 /* form += other */
@@ -224,7 +239,8 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
         return true;
     if ((n.op == OP_MUL || n.op == OP_DIV) && linear_product(f, &n, form, depth))
         return true;
-    *form = (struct form){0};
+    uint32_t left = DEPTH;
+    *form = (struct form){.integers = from_integers(f, v, &left)};
     return add_term(form, v);
 }
 

@@ -441,10 +441,14 @@ int32_t weight_order(const struct graph *g, const struct node *n, const int64_t 
     int32_t rank = value_type(g, n->in[1])->rank, r = 0, free_dim[RANK_MAX];
     uint32_t nb, nc;
     if (n->op == OP_CONV) {
+        bool taps = conv_depthwise(g, n); /* are all that is reduced */
         order[r++] = *lanes = (int32_t)perm[0];
+        if (taps)
+            order[r++] = (int32_t)perm[1];
         for (int32_t d = 2; d < rank; d++)
             order[r++] = (int32_t)perm[d];
-        order[r++] = (int32_t)perm[1];
+        if (!taps)
+            order[r++] = (int32_t)perm[1];
         return r;
     }
     const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);

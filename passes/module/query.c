@@ -41,14 +41,16 @@ uint32_t dot_group(const struct module *m, const struct node *n)
     };
     uint32_t n_contract;
     int64_t extent = 0;
-    if (n->op != OP_DOT && (n->op != OP_CONV || node_int(n, "groups", 1) != 1))
+    bool taps = conv_depthwise(m->g, n);
+    if (n->op != OP_DOT && (n->op != OP_CONV || (node_int(n, "groups", 1) != 1 && (!taps || conv_pixel_lanes(m, n)))))
         return 1;
     const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]),
                       *sum = value_type(m->g, n->out[0]);
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     if (n->op == OP_DOT && !n_contract)
         return 1;
-    if (!ex_is_const(m->ctx->exprs, b->dims[contract ? contract[n_contract - 1] : 1], &extent) || extent < 2)
+    int64_t along = contract ? contract[n_contract - 1] : taps ? b->rank - 1 : 1;
+    if (!ex_is_const(m->ctx->exprs, b->dims[along], &extent) || extent < 2)
         return 1;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)

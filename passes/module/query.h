@@ -6,7 +6,8 @@
 
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
-/* Elements that one L_DOT sums per lane in contraction n; 1: no L_DOT. */
+/* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution, which reduces
+ * no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */

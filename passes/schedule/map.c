@@ -114,9 +114,11 @@ static void element_sizes(const struct site *site, uint32_t *least, uint32_t *mo
 
 /* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed of them,
  * else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few vectors, whose tail would
- * be as long, have one. */
-static uint32_t lanes_of(const struct site *site, expr_id n)
+ * be as long, have one; what lies in blocks is read and written by no more than a block. */
+static uint32_t lanes_of(const struct site *site, int32_t fast)
 {
+    expr_id n = value_type(site->g, site->k->domain)->dims[fast];
+    int64_t block = site->m->storage[site->k->outs.data[0].i].dim[fast].block;
     uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least,
              most;
     int64_t extent = extent_hint(site->x, n);
@@ -127,6 +129,8 @@ static uint32_t lanes_of(const struct site *site, expr_id n)
     while (lanes > one && extent < 4 * (int64_t)lanes && (!known || extent % lanes))
         lanes /= 2;
     while (lanes > 2 && lanes >= 2 * (uint64_t)extent)
+        lanes /= 2;
+    while (block > 0 && lanes > one && lanes > block)
         lanes /= 2;
     return lanes;
 }
@@ -140,7 +144,7 @@ void map_choose(const struct site *site, struct schedule *out)
     *s = (struct map_schedule){.vec = -1, .lanes = 1};
     dims_by_stride(site, k->outs.data[0], order);
     if (fast >= 0 && !ex_is(site->x, t->dims[fast], 1) && extent_hint(site->x, t->dims[fast]) > 1) {
-        s->lanes = lanes_of(site, t->dims[fast]);
+        s->lanes = lanes_of(site, fast);
         s->vec = fast;
     }
     for (int pass = k->has_rows ? 0 : 1; pass < 2; pass++) /* rows outermost */

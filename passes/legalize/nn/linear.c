@@ -7,7 +7,7 @@
 bool rule_matmul(struct rule *r)
 {
     value_id exact;
-    if (rule_matmul_dequantized(r, &exact))
+    if (rule_matmul_dequantized(r, false, &exact))
         return rule_result(r, exact);
     return rule_result(r, b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
 }
@@ -35,8 +35,10 @@ value_id rule_gemm_wide(struct rule *r, enum elem *e)
         a = v_widen(b, a);
         w = v_widen(b, w);
     }
-    value_id y = b_matmul(b, transposed(b, a, rule_int(r, "transA", 0) != 0),
-                          transposed(b, w, rule_int(r, "transB", 0) != 0));
+    bool turn_a = rule_int(r, "transA", 0) != 0, turn_w = rule_int(r, "transB", 0) != 0;
+    value_id y;
+    if (turn_a || !rule_matmul_dequantized(r, turn_w, &y))
+        y = b_matmul(b, transposed(b, a, turn_a), transposed(b, w, turn_w));
     y = v_affine(b, y, alpha, 0);
     if (rule_has(r, 2) && beta != 0) {
         int32_t rank;

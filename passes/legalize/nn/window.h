@@ -35,7 +35,8 @@ bool conv_by_phases(struct builder *, value_id x, value_id w, const struct spati
 /* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32 (bytes.c).
  * Matrices of rank 2 or more; convolutions of one group. */
 bool rule_is_bytes(struct rule *, value_id x, value_id w);
-bool rule_conv_is_bytes(struct rule *, value_id x, value_id w); /* one group, a kernel of known extents */
+bool rule_conv_is_bytes(struct rule *, value_id x, value_id w,
+                        value_id zw); /* one group, or depthwise with weights less 0 */
 value_id rule_matmul_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 /* The same of any shapes and integers. */
@@ -45,7 +46,7 @@ value_id v_product_scaled(struct builder *, value_id sum, value_id scale_x, valu
 /* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in i32,
  * scaled in f32. False: they don't, and nothing was done. */
 bool rule_conv_dequantized(struct rule *, value_id *y);
-bool rule_matmul_dequantized(struct rule *, value_id *y);
+bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y); /* turned_w: by the transpose of the second */
 /* The node's Gemm before it is rounded to its element type *e: that type, or f32. {0} after a diagnostic. */
 value_id rule_gemm_wide(struct rule *, enum elem *e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */

@@ -130,10 +130,17 @@ static value_id padded(struct builder *b, value_id x, value_id fill, struct spat
     return any ? b_pad(b, x, b_convert(b, fill, ELEM_U8), lo, hi, "constant") : x;
 }
 
-bool rule_conv_is_bytes(struct rule *r, value_id x, value_id w)
+/* Nothing but 0 is subtracted from the weights. */
+static bool no_zero(struct rule *r, value_id w, value_id zw)
+{
+    return v_elem(r->b, w) == ELEM_I8 && !zero_point(r, zw, ELEM_I8, ELEM_I8).i;
+}
+
+bool rule_conv_is_bytes(struct rule *r, value_id x, value_id w, value_id zw)
 {
     int64_t known;
-    bool fits = rule_is_bytes(r, x, w) && rule_int(r, "group", 1) == 1;
+    bool depthwise = rule_int(r, "group", 1) > 1 && ex_is(b_exprs(r->b), b_dim(r->b, w, 1), 1);
+    bool fits = rule_is_bytes(r, x, w) && (depthwise ? no_zero(r, w, zw) : rule_int(r, "group", 1) == 1);
     for (int32_t i = 2; fits && i < v_rank(r->b, w); i++)
         fits = ex_is_const(b_exprs(r->b), b_dim(r->b, w, i), &known);
     return fits;
@@ -152,10 +159,10 @@ value_id rule_conv_bytes(struct rule *r, value_id x, value_id zx, value_id w, va
         axes[i] = 1 + i;
     x = turned(b, x, ELEM_U8);
     w = turned(b, w, ELEM_I8);
-    int64_t more = missing_channels(b, w);
+    int64_t groups = rule_int(r, "group", 1), more = groups == 1 ? missing_channels(b, w) : 0;
     if (zx.i || more)
         x = padded(b, x, zx.i ? zx : b_scalar_i64(b, ELEM_I32, 0), &s);
-    value_id sum = conv_build(b, with_channels(b, x, more), with_channels(b, w, more), &s, 1, ELEM_I32);
+    value_id sum = conv_build(b, with_channels(b, x, more), with_channels(b, w, more), &s, groups, ELEM_I32);
     if (!sum.i)
         return sum;
     value_id of_weights = zx.i ? weight_sums(b, w, axes, (uint32_t)s.n + 1, zw) : zx;    /* [M, 1, ...] */

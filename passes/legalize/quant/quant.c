@@ -147,15 +147,16 @@ bool rule_dequantize(struct rule *r)
     return true;
 }
 
-/* Operators that put elements of their first operand elsewhere, and make none. */
-static bool is_move(const struct rule *r)
+/* Operators that put elements of their first operand elsewhere, and make none: a maximum is one of them, where the scale is
+ * positive. */
+static bool is_move(const struct rule *r, double scale)
 {
     static const char *const names[] = {"Transpose", "Reshape", "Flatten",      "Unsqueeze",   "Identity",
                                         "Slice",     "Gather",  "DepthToSpace", "SpaceToDepth"};
     for (uint32_t i = 0; i < COUNT_OF(names); i++)
         if (strcmp(r->op, names[i]) == 0)
             return r->n_out == 1;
-    return false;
+    return scale > 0 && r->n_out == 1 && (strcmp(r->op, "MaxPool") == 0 || strcmp(r->op, "GlobalMaxPool") == 0);
 }
 
 bool rule_move(struct rule *r, rule_fn *rule)
@@ -163,7 +164,7 @@ bool rule_move(struct rule *r, rule_fn *rule)
     struct builder *b = r->b;
     const struct quantized *from = r->n_in ? r->arg[0].quantized : NULL;
     double scale, zero;
-    if (!from || !is_move(r) || !one_number(b, from->scale, &scale) ||
+    if (!from || !one_number(b, from->scale, &scale) || !is_move(r, scale) ||
         (from->zero.i && !one_number(b, from->zero, &zero)))
         return rule(r);
     struct lowered *arg = NEW_ARRAY(&b->g->arena, struct lowered, r->n_in);
@@ -252,7 +253,7 @@ value_id rule_integer_matmul(struct rule *r, value_id x, value_id zx, value_id w
 static value_id integer_conv(struct rule *r, value_id x, value_id zx, value_id w, value_id zw)
 {
     struct builder *b = r->b;
-    if (x.i && w.i && rule_conv_is_bytes(r, x, w))
+    if (x.i && w.i && rule_conv_is_bytes(r, x, w, zw))
         return rule_conv_bytes(r, x, zx, w, zw);
     return rule_conv_core(r, centred(b, x, zx, 1), centred(b, w, zw, 0), ELEM_I32);
 }
@@ -442,20 +443,22 @@ static value_id rescaled(struct builder *b, value_id sum, const struct quantized
 bool rule_conv_dequantized(struct rule *r, value_id *y)
 {
     const struct quantized *q[2];
-    if (!byte_operands(r, 0, q) || !rule_conv_is_bytes(r, q[0]->q, q[1]->q))
+    if (!byte_operands(r, 0, q) || !rule_conv_is_bytes(r, q[0]->q, q[1]->q, q[1]->zero))
         return false;
     *y = rescaled(r->b, rule_conv_bytes(r, q[0]->q, q[0]->zero, q[1]->q, q[1]->zero), q, 1);
     return true;
 }
 
-bool rule_matmul_dequantized(struct rule *r, value_id *y)
+bool rule_matmul_dequantized(struct rule *r, bool turned_w, value_id *y)
 {
+    static const int64_t turn[] = {1, 0};
     const struct quantized *q[2];
     if (r->n_in < 2 || !r->arg[0].quantized || !r->arg[1].quantized) /* byte_operands looks closer */
         return false;
     int32_t rank_x = v_rank(r->b, r->arg[0].quantized->q), rank_w = v_rank(r->b, r->arg[1].quantized->q);
-    if (rank_x < 2 || rank_w != 2 || !byte_operands(r, 1, q))
+    if (rank_x < 2 || rank_w != 2 || !byte_operands(r, turned_w ? 0 : 1, q))
         return false;
-    *y = rescaled(r->b, rule_matmul_bytes(r, q[0]->q, q[0]->zero, q[1]->q, q[1]->zero), q, rank_x - 1);
+    value_id w = turned_w ? b_transpose(r->b, q[1]->q, turn) : q[1]->q;
+    *y = rescaled(r->b, rule_matmul_bytes(r, q[0]->q, q[0]->zero, w, q[1]->zero), q, rank_x - 1);
     return true;
 }
