@@ -19,7 +19,7 @@ double bound_launch(int64_t count, int64_t ns, uint32_t threads)
     if (count <= 0)
         return 0;
     int64_t chunk = rt_chunk_size(count, ns < 1 ? 1 : ns, threads);
-    if (alone < SERIAL_NS || threads < 2 || threads > BOUND_THREADS_MOST || chunk >= count)
+    if (alone < AWAKE_NS || threads < 2 || threads > BOUND_THREADS_MOST || chunk >= count)
         return alone;
     struct rt_cut cut = rt_cut_of(count, chunk);
     if ((cut.units - 1) / cut.most >= CLAIMS_MOST)

@@ -341,6 +341,13 @@ static void launch_shared(struct rt_job *job, int64_t ns)
     launch_alone(job, ns);
 }
 
+/* Have the workers started, and does none of them sleep? What they will do a moment later does not matter: nobody waits for them. */
+static bool is_awake(const struct mcc_model *model)
+{
+    return __atomic_load_n(&model->pool.pid, __ATOMIC_RELAXED) > 0 &&
+           __atomic_load_n(&model->pool.sleepers, __ATOMIC_RELAXED) == 0;
+}
+
 /* The path of events, kept out of line: mcc_rt_launch pays one branch for it. */
 __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns, bool large)
 {
@@ -367,7 +374,9 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         return 0;
     run->launches++;
     int64_t total, ns = ns_per_index < 1 ? 1 : ns_per_index;
-    bool large = __builtin_mul_overflow(count, ns, &total) || total >= SERIAL_NS, seen = run->model->seen;
+    bool large = __builtin_mul_overflow(count, ns, &total) || total >= SERIAL_NS ||
+                 (total >= AWAKE_NS && is_awake(run->model)),
+         seen = run->model->seen;
     if (!large && !seen) {
         fn(args, 0, count, run->scratch, run);
         return has_stopped(run);

@@ -11,6 +11,7 @@
 
 enum {
     SERIAL_NS = 10000, /* less work than this is not worth waking anybody: a futex round trip is 5 to 10 us */
+    AWAKE_NS = 5000, /* ... nor this, where all wait without sleeping: some lines from core to core, 0.5 us */
     CHUNK_NS = 30000, /* long against a claim (0.1 us), short against a preemption */
     CHUNK_MIN_NS = 3000,
     CHUNKS_PER_THREAD = 4, /* at least, for balance, where CHUNK_MIN_NS allows */

@@ -13,7 +13,7 @@ static void test_alone(void **state)
 {
     (void)state;
     assert_true(bound_launch(0, 1000, 4) == 0);
-    assert_true(bound_launch(9, 1000, 4) == 9000); /* below SERIAL_NS */
+    assert_true(bound_launch(4, 1000, 4) == 4000); /* below AWAKE_NS */
     assert_true(bound_launch(1, 1000000, 64) == 1000000);
     assert_true(bound_launch(1000, 1000, 1) == 1000000);
 }
@@ -23,6 +23,8 @@ static void test_shared(void **state)
     (void)state;
     /* Chunks of 30 indices, 50 for each: 30, then 20. */
     assert_true(bound_launch(100, 100, 2) == 500 + 100 + 3000 + 100 + 2000);
+    /* Two chunks of 3 us, the least. */
+    assert_true(bound_launch(6, 1000, 2) == 500 + 100 + 3000);
     /* One and two indices; the first thread takes the third one. */
     assert_true(bound_launch(3, 20000, 2) == 500 + 2 * (100 + 20000));
     /* Nothing to do for half of the threads. */

@@ -335,6 +335,42 @@ static void test_launches_are_told(void **state)
     }
 }
 
+static void count_chunks(void *user, uint32_t node, uint32_t thread, uint64_t from, uint64_t to)
+{
+    (void)thread, (void)from, (void)to;
+    if (node == 1)
+        __atomic_fetch_add((int *)user, 1, __ATOMIC_RELAXED);
+}
+
+/* A launch of 6 us: alone where workers would have to be started or woken, shared while they wait awake. */
+static void test_small_launches(void **state)
+{
+    struct job job;
+    int chunks = 0;
+    mcc_host host = {.size = sizeof host, .user = &chunks, .threads = 2, .chunk = count_chunks};
+    (void)state;
+    job_open(&job, &host, NULL);
+    knob_repeats = 1;
+    knob_ns = 3;
+    assert_int_equal(job_run(&job), MCC_OK);
+    assert_int_equal(job.model->pool.pid, 0);
+    assert_int_equal(chunks, 1);
+    job.model->pool.spin_ns = 60000000000u;
+    knob_ns = 500;
+    assert_int_equal(job_run(&job), MCC_OK);
+    if (job.model->pool.pid && rt_cpu_count() > 1) {
+        chunks = 0;
+        knob_ns = 3;
+        assert_int_equal(job_run(&job), MCC_OK);
+        assert_int_equal(chunks, 2);
+        knob_ns = 1;
+        chunks = 0;
+        assert_int_equal(job_run(&job), MCC_OK);
+        assert_int_equal(chunks, 1);
+    }
+    job_close(&job, true);
+}
+
 /* What a thread keeps: until another tag, another launch, a failure; each thread for itself. */
 static void test_kept(void **state)
 {
@@ -455,12 +491,13 @@ static void test_overhead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_thread_counts, setup), cmocka_unit_test_setup(test_sleep, setup),
-        cmocka_unit_test_setup(test_failure, setup),       cmocka_unit_test_setup(test_concurrent_contexts, setup),
-        cmocka_unit_test_setup(test_cancel, setup),        cmocka_unit_test_setup(test_host_parallel, setup),
-        cmocka_unit_test_setup(test_homes, setup),         cmocka_unit_test_setup(test_launches_are_told, setup),
-        cmocka_unit_test_setup(test_kept, setup),          cmocka_unit_test_setup(test_failure_order, setup),
-        cmocka_unit_test_setup(test_fork, setup),          cmocka_unit_test_setup(test_overhead, setup),
+        cmocka_unit_test_setup(test_thread_counts, setup),  cmocka_unit_test_setup(test_sleep, setup),
+        cmocka_unit_test_setup(test_failure, setup),        cmocka_unit_test_setup(test_concurrent_contexts, setup),
+        cmocka_unit_test_setup(test_cancel, setup),         cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_homes, setup),          cmocka_unit_test_setup(test_launches_are_told, setup),
+        cmocka_unit_test_setup(test_small_launches, setup), cmocka_unit_test_setup(test_kept, setup),
+        cmocka_unit_test_setup(test_failure_order, setup),  cmocka_unit_test_setup(test_fork, setup),
+        cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
