@@ -30,6 +30,7 @@ struct llvm_machine {
     bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
     const char *vector_width;      /* prefer-vector-width */
+    uint32_t vector_bytes;         /* of a register of x86; 0: another architecture */
     struct llvm_machine *next;
 };
 

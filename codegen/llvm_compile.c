@@ -74,7 +74,8 @@ static void learn_features(struct llvm_machine *m)
     m->madd[0] = x86;
     m->madd[1] = x86 && machine_has(m->tm, "+avx2");
     m->madd[2] = x86 && machine_has(m->tm, "+avx512bw");
-    m->vector_width = x86 ? machine_has(m->tm, "+avx512f") ? "512" : machine_has(m->tm, "+avx") ? "256" : "128" : NULL;
+    m->vector_bytes = !x86 ? 0 : machine_has(m->tm, "+avx512f") ? 64 : machine_has(m->tm, "+avx") ? 32 : 16;
+    m->vector_width = m->vector_bytes == 64 ? "512" : m->vector_bytes == 32 ? "256" : x86 ? "128" : NULL;
 }
 
 static bool same_machine(const struct llvm_machine *m, const struct target *t, int opt_level)

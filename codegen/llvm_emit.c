@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 250 };      /* nested blocks; the parser refuses earlier */
+enum {
+    DEPTH_MAX = 250, /* nested blocks; the parser refuses earlier */
+    COLD_LAUNCHES = 16
+};
 
 static void emit_block(struct emitter *, lblock, LLVMValueRef *yields);
 
@@ -370,6 +373,22 @@ static void add_string_attribute(struct emitter *e, const char *key, const char 
         LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
 }
 
+/* Is it a program that launches many kernels one after the other, so that its own statements take next to none of a run's time? */
+static bool is_cold(const struct lfunc *f)
+{
+    uint32_t launches = 0;
+    if (f->role != LROLE_PROGRAM)
+        return false;
+    for (uint32_t b = 1; b < f->blocks.n; b++)
+        for (uint32_t i = 0; i < f->blocks.data[b].stmts.n; i++) {
+            const struct lstmt *s = &f->blocks.data[b].stmts.data[i];
+            if (s->op == L_FOR)
+                return false;
+            launches += s->op == L_LAUNCH;
+        }
+    return launches >= COLD_LAUNCHES;
+}
+
 /* The subtarget of code generation is the function's, not the target machine's: without these attributes an fma
  * becomes a call. */
 static void declare_function(struct emitter *e, const char *symbol)
@@ -380,14 +399,18 @@ static void declare_function(struct emitter *e, const char *symbol)
     LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable",
-                  2);      /* call frames, at every instruction */
+                  2); /* call frames, at every instruction */
     add_string_attribute(e, "target-cpu", e->machine->target.cpu);
     if (e->machine->target.features[0])
         add_string_attribute(e, "target-features", e->machine->target.features);
     if (e->machine->vector_width)
         add_string_attribute(e, "prefer-vector-width", e->machine->vector_width);
+    if (e->machine->arch == ARCH_X86_64 && is_cold(e->f)) { /* selects instructions one by one, a third of the time */
+        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "optnone", 0);
+        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "noinline", 0);
+    }
     for (LLVMAttributeIndex i = 1; i <= 5; i += i == 1 ? 3 : 1)
-        add_attribute(e, i, "noalias", 0);   /* args, scratch, run */
+        add_attribute(e, i, "noalias", 0); /* args, scratch, run */
     e->begin = LLVMGetParam(e->fn, 1);
     e->end = LLVMGetParam(e->fn, 2);
     e->scratch = LLVMGetParam(e->fn, 3);
@@ -424,7 +447,7 @@ bool emit_function(struct emitter *e, const char *symbol)
     e->limit = malloc(n * sizeof *e->limit);
     e->local_offset = malloc(n * sizeof *e->local_offset);
     if (e->values && e->limit && e->local_offset) {
-        memset(e->limit, 0xff, n * sizeof *e->limit);     /* RANGE_UNKNOWN */
+        memset(e->limit, 0xff, n * sizeof *e->limit); /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
         declare_function(e, symbol);
         debug_function(e, symbol);

@@ -220,9 +220,40 @@ static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
     return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, low, b, zero, ""), "");
 }
 
+/* The same by name, for a whole register of x86: instruction selection finds it in a comparison and a selection, too, but takes
+ * longer for that than for the rest of such a statement. NULL: there is none for this type. */
+static LLVMValueRef x86_extreme(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool is_min)
+{
+    static const struct {
+        uint32_t bytes;
+        const char *name[2][2]; /* f32, f64; max, min */
+    } known[] = {
+        {16, {{"llvm.x86.sse.max.ps", "llvm.x86.sse.min.ps"}, {"llvm.x86.sse2.max.pd", "llvm.x86.sse2.min.pd"}}},
+        {32,
+         {{"llvm.x86.avx.max.ps.256", "llvm.x86.avx.min.ps.256"},
+          {"llvm.x86.avx.max.pd.256", "llvm.x86.avx.min.pd.256"}}},
+        {64,
+         {{"llvm.x86.avx512.max.ps.512", "llvm.x86.avx512.min.ps.512"},
+          {"llvm.x86.avx512.max.pd.512", "llvm.x86.avx512.min.pd.512"}}}};
+    LLVMTypeRef type = LLVMTypeOf(a);
+    LLVMValueRef args[3] = {a, b, LLVMConstInt(e->i32, 4, false)}; /* of 64 bytes: rounded as the CPU is set */
+    if (!e->machine->vector_bytes || LLVMGetTypeKind(type) != LLVMVectorTypeKind ||
+        (LLVMIsConstant(a) && LLVMIsConstant(b)))
+        return NULL;
+    bool wide = LLVMGetElementType(type) == e->f64;
+    uint32_t bytes = LLVMGetVectorSize(type) * (wide ? 8 : 4);
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        if (known[i].bytes == bytes && bytes <= e->machine->vector_bytes)
+            return call_intrinsic(e, known[i].name[wide][is_min], NULL, 0, args, bytes == 64 ? 3 : 2);
+    return NULL;
+}
+
 /* a < b ? a : b or a > b ? a : b: what x86 has as one instruction. */
 static LLVMValueRef select_extreme(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool is_min)
 {
+    LLVMValueRef one = x86_extreme(e, a, b, is_min);
+    if (one)
+        return one;
     LLVMValueRef c = LLVMBuildFCmp(e->b, is_min ? LLVMRealOLT : LLVMRealOGT, a, b, "");
     return LLVMBuildSelect(e->b, c, a, b, "");
 }
@@ -246,7 +277,7 @@ static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVM
         return select_extreme(e, a, b, is_min);
     if (e->machine->arch == ARCH_AARCH64)
         return call_intrinsic(e, is_min ? "llvm.minimum" : "llvm.maximum", &type, 1, args, 2);
-    if (never_nan(e, a) || never_nan(e, b))   /* the second operand wins when either is NaN: one instruction */
+    if (never_nan(e, a) || never_nan(e, b)) /* the second operand wins when either is NaN: one instruction */
         return never_nan(e, a) ? select_extreme(e, a, b, is_min) : select_extreme(e, b, a, is_min);
     LLVMValueRef nan = LLVMBuildFCmp(e->b, LLVMRealUNO, a, a, "");
     return LLVMBuildSelect(e->b, nan, a, select_extreme(e, a, b, is_min), "");
