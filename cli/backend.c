@@ -48,6 +48,10 @@ bool module_begin(struct compilation *c)
     m->precision = !strcmp(o->precision, "bf16")  ? PRECISION_BF16
                    : !strcmp(o->precision, "f16") ? PRECISION_F16
                                                   : PRECISION_F32;
+    m->weights_type = !strcmp(o->weights_type, "bf16")  ? WEIGHTS_BF16
+                      : !strcmp(o->weights_type, "f16") ? WEIGHTS_F16
+                      : !strcmp(o->weights_type, "i8")  ? WEIGHTS_I8
+                                                        : WEIGHTS_AS_THEY_ARE;
     m->broken = o->break_kernel;
     if (o->stats) {
         m->report = NEW(&c->ctx->session, struct strbuf);

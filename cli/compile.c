@@ -10,7 +10,7 @@
 /* What makes a graph of the core operators whole, constants included. */
 #define LAST_OF_GRAPH "settle-constants"
 /* What rounds more than the file says, where options ask for it. */
-#define LAST_OF_ROUNDING "narrow-products"
+#define LAST_OF_ROUNDING "narrow-constants"
 
 /* ---- the graph's stages ---------------------------------------------------------------------------------------- */
 
@@ -168,7 +168,7 @@ enum fail compile_keep(struct compilation *c, const char *model, const char *las
 
 struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)
 {
-    bool rounds = strcmp(o->precision, "f32") != 0 || o->choices.items.n;
+    bool rounds = strcmp(o->precision, "f32") != 0 || strcmp(o->weights_type, "auto") != 0 || o->choices.items.n;
     struct compilation c = {
         .ctx = ctx, .options = o, .report = report, .last = rounds ? LAST_OF_ROUNDING : LAST_OF_GRAPH};
     return compile_guarded(&c, model) == FAIL_NONE ? c.graph : NULL;

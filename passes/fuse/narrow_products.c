@@ -4,7 +4,8 @@
  *
  * The graph says all of it, so the interpreter computes what kernels do. A value is narrowed where it is made, in front of the views
  * that contractions read it through, and everybody else then reads the narrow one too: it is stored once, in half the bytes. Not so
- * where a contraction that stays in f32 reads it, or where it is a result of its region.
+ * where a contraction that stays in f32 reads it, where it is a result of its region, and of rows of a matrix product, which are small
+ * beside their products: a sum that runs through all layers is not rounded in each.
  *
  * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else, and where
  * Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so that loops find f32 in
@@ -45,7 +46,7 @@ struct narrower {
 
 bool is_narrowed(const struct module *m)
 {
-    bool some = m->precision != PRECISION_F32;
+    bool some = m->precision != PRECISION_F32 || m->weights_type == WEIGHTS_BF16 || m->weights_type == WEIGHTS_F16;
     for (uint32_t i = 0; i < m->choices.n; i++)
         some |= m->choices.data[i].key == CHOOSE_PRECISION;
     return some;
@@ -88,6 +89,13 @@ static enum elem elem_wanted(const struct module *m, node_id id)
     return elems[told ? (enum precision)told->n[0] : m->precision];
 }
 
+/* Of constants whose contraction stays in f32 (--weights-type). */
+static enum elem elem_stored(const struct module *m, const struct node *n)
+{
+    static const enum elem elems[] = {[WEIGHTS_BF16] = ELEM_BF16, [WEIGHTS_F16] = ELEM_F16, [WEIGHTS_I8] = ELEM_NONE};
+    return is_candidate(m, n) ? elems[m->weights_type] : ELEM_NONE;
+}
+
 /* v and, through its views, what it is made of are wanted: exact (elem NONE), or narrow. */
 static void want(struct narrower *w, value_id v, enum elem elem, bool push)
 {
@@ -117,12 +125,16 @@ static void find_operands(struct narrower *w)
         if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
             continue;
         enum elem elem = elem_wanted(w->m, (node_id){i});
+        enum elem stored = elem ? elem : elem_stored(w->m, n);
         bool wide = elem != ELEM_BF16 || !w->m->pairs || winograd_beats_pairs(w->m, n);
         for (uint32_t k = 0; k < n->n_in; k++) {
-            bool push = !wide || value_is_const(w->g, n->in[k]);
-            if (elem)
-                VEC_PUSH(w->m->arena, &w->operands, ((struct operand){{i}, k, n->in[k], elem, wide}));
-            want(w, n->in[k], elem, push);
+            bool constant = value_is_const(w->g, n->in[k]);
+            enum elem to = constant ? stored : elem;
+            if (to)
+                VEC_PUSH(w->m->arena, &w->operands, ((struct operand){{i}, k, n->in[k], to, wide}));
+            want(w, n->in[k], to, !wide || constant);
+            if (to && !constant && n->op == OP_DOT) /* small beside its products: sums along the layers stay exact */
+                want(w, n->in[k], ELEM_NONE, false);
         }
     }
     for (uint32_t r = 1; r < w->g->regions.n; r++) {

@@ -8,14 +8,14 @@
 #include "passes/layout/layout.h"
 #include "passes/schedule/winograd.h"
 
-/* v = a conversion of narrower floats (f16 or bf16 weights that the arithmetic wants as f32): those are stored, and
- * widened where they are read. */
+/* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and widened where
+ * they are read. */
 static bool widens(const struct layouter *l, const struct node *n)
 {
     if (n->op != OP_CONVERT)
         return false;
     enum elem from = value_type(l->g, n->in[0])->elem, to = value_type(l->g, n->out[0])->elem;
-    return (from == ELEM_F16 || from == ELEM_BF16) && to == ELEM_F32;
+    return (from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8) && to == ELEM_F32;
 }
 
 /* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */

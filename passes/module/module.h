@@ -122,6 +122,8 @@ struct function_text {
 
 /* The type to which the operands of contractions are rounded. */
 enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 };
+/* The type in which constants that contractions read are stored, where their operands are not rounded. */
+enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8 };
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
@@ -202,6 +204,7 @@ struct module {
         winograd_weights; /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
     bool attention; /* as one kernel, where that is possible */
     enum precision precision; /* of contractions, but for nodes that a choice names */
+    enum weights_type weights_type;
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */

@@ -179,7 +179,7 @@ static bool read_options(struct reader *r)
 {
     struct module *m = r->m;
     int64_t level;
-    uint32_t layout, source, precision;
+    uint32_t layout, source, precision, constants;
     if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
         !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") ||
         !read_u32(r, &m->winograd) || !expect(r, "weights") ||
@@ -194,6 +194,11 @@ static bool read_options(struct reader *r)
         if (!read_choice(r, precision_words, PRECISION_F16 + 1, &precision))
             return false;
         m->precision = (enum precision)precision;
+    }
+    if (accept(r, "constants")) {
+        if (!read_choice(r, weights_words, WEIGHTS_I8 + 1, &constants))
+            return false;
+        m->weights_type = (enum weights_type)constants;
     }
     m->pairs = accept(r, "pairs");
     return true;

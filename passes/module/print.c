@@ -19,6 +19,7 @@ const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
 const char *const precision_words[PRECISION_F16 + 1] = {"f32", "bf16", "f16"};
+const char *const weights_words[WEIGHTS_I8 + 1] = {"auto", "bf16", "f16", "i8"};
 const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
                                                    "layout", "store",    "precision"};
 
@@ -259,6 +260,8 @@ static void put_options(struct printer *p)
         source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
     if (m->precision)
         PUT(p, " precision %s", precision_words[m->precision]);
+    if (m->weights_type)
+        PUT(p, " constants %s", weights_words[m->weights_type]);
     PUT(p, "%s\n", m->pairs ? " pairs" : "");
     for (uint32_t i = 0; i < m->choices.n; i++) {
         const struct choice *c = &m->choices.data[i];

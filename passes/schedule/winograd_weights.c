@@ -19,12 +19,12 @@ int64_t winograd_extent(const struct module *m, expr_id e)
     return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
 }
 
-/* Narrow floats stay so in the file: U is made of them widened. */
+/* Narrow floats and bytes stay so in the file: U is made of them widened. */
 static bool widens(const struct graph *g, value_id w)
 {
     const struct node *n = graph_value(g, w)->def.i ? graph_node(g, graph_value(g, w)->def) : NULL;
     enum elem from = n && n->op == OP_CONVERT ? value_type(g, n->in[0])->elem : ELEM_NONE;
-    return from == ELEM_F16 || from == ELEM_BF16;
+    return from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8;
 }
 
 /* The constant that a convolution's weights are a transposed view of. perm[d]: the dim of it that dim d of the weights is. */

@@ -45,6 +45,10 @@ CASES = {
 SHAPES = {"five": np.array([1, 2, 16, 9, 7]), "four": np.array([1, 32, 9, 7])}
 
 
+WEIGHTS = {"bf16": lambda w, axes: w.astype(ml_dtypes.bfloat16), "f16": lambda w, axes: w.astype(np.float16),
+           "i8": lambda w, axes: (s := np.abs(w).max(axis=axes, keepdims=True) / 127) * np.rint(w / np.where(s > 0, s, 1))}
+
+
 def variants():
     """Options, and the number of the variant to run: of one CPU each, and all in one artifact, which share what is stored."""
     names = [o.removeprefix("-march=") for o in cpu.levels()]
@@ -90,6 +94,35 @@ def test_operands_are_rounded(tmp_path, case, precision):
         assert np.abs(got - want).max() < 2e-6 * scale, (option, number)
 
 
+@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize("case", ["pointwise", "3 x 3, odd channels", "row", "rows", "turned", "open rows"])
+def test_weights_of_another_type(tmp_path, case, kind):
+    path = build(tmp_path, case)
+    inputs, _, _, reference = CASES[case]
+    x, w = drawn(*(7 if d == "n" else d for d in inputs["x"])), weights_of(path)["w"]
+    axes = (1, 2, 3) if w.ndim == 4 else (1,) if case == "turned" else (0,)
+    want = reference(x.astype(np.float64), WEIGHTS[kind](w, axes).astype(np.float64))
+    scale = np.abs(want).max()
+    assert np.abs(want - reference(x.astype(np.float64), w.astype(np.float64))).max() > 1e-5 * scale
+    np.save(tmp_path / "x.npy", x)
+    assert mcc("eval", path, f"--weights-type={kind}", "-o", tmp_path / "eval", f"-ix={tmp_path}/x.npy").returncode == 0
+    assert np.abs(np.load(tmp_path / "eval/y.npy") - want).max() < 3e-6 * scale
+    for level in cpu.levels():
+        output = tmp_path / f"{level[7:]}.so"
+        assert mcc(path, "-o", output, f"--weights-type={kind}", level).returncode == 0
+        with Artifact(output) as a:
+            assert np.abs(a.run([x])[0] - want).max() < 3e-6 * scale, level
+
+
+@pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4)])
+def test_weights_in_the_file(tmp_path, kind, part):
+    path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [1, 512])], [value("y", [1, 1024])], {"w": drawn(512, 1024)})
+    for option in ("f32", kind):
+        assert mcc(path, "-o", tmp_path / f"{option}.so", "-march=native", *([f"--weights-type={kind}"] if option == kind else [])).returncode == 0
+    saved = (tmp_path / "f32.so").stat().st_size - (tmp_path / f"{kind}.so").stat().st_size
+    assert abs(saved - 512 * 1024 * 4 * (1 - 1 / part)) < 20000
+
+
 def chain(path):
     """Two convolutions with a residual sum, and a product behind them."""
     nodes = [N("Conv", ["x", "u"], ["a"], "first", pads=[1] * 4), N("Relu", ["a"], ["b"]), N("Conv", ["b", "v"], ["c"], "second", pads=[1] * 4),
@@ -107,17 +140,18 @@ def run(tmp_path, path, *options):
 
 
 @pytest.mark.parametrize("source", ["derive", "open", "store"])
-@pytest.mark.parametrize("form", [2, 4, 6])
+@pytest.mark.parametrize("form", [2, 4, 6, "i8"])
 def test_winograd_of_narrow_weights(tmp_path, source, form):
-    """Where that form is faster than products of pairs, operands are rounded and wide again."""
+    """Where that form is faster than products of pairs, operands are rounded and wide again. i8: weights alone, as bytes."""
+    options = ["--winograd=4", "--weights-type=i8"] if form == "i8" else [f"--winograd={form}", "--precision=bf16"]
     w = drawn(64, 64, 3, 3)
     path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], [value("x", [1, 64, 28, 28])],
                 [value("y", [1, 64, 28, 28])], {"w": w})
     x = drawn(1, 64, 28, 28)
-    want = conv(*(a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w)), 1, 1)
-    done = mcc(path, "-o", tmp_path / "net.so", "-march=native", "--precision=bf16", f"--winograd={form}", f"--winograd-weights={source}",
-               "-Rpass-analysis=schedule")
-    assert done.returncode == 0 and ("results of" in done.stderr) == (form > 2), done.stderr
+    rounded = (x, WEIGHTS["i8"](w, (1, 2, 3))) if form == "i8" else (a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w))
+    want = conv(*rounded, 1, 1)
+    done = mcc(path, "-o", tmp_path / "net.so", "-march=native", *options, f"--winograd-weights={source}", "-Rpass-analysis=schedule")
+    assert done.returncode == 0 and ("results of" in done.stderr) == (form != 2), done.stderr
     with Artifact(tmp_path / "net.so") as a:
         assert np.abs(a.run([x])[0] - want).max() < 1e-4 * np.abs(want).max()
     assert source == "store" or (tmp_path / "net.so").stat().st_size < w.nbytes

@@ -230,6 +230,12 @@ static void weight_store(void *user, uint32_t point, lreg v)
     em_scratch_store(w->em, w->u, ex_addc(w->em->x, to->at, (int64_t)point * to->stride), v);
 }
 
+static lreg widened(struct em *em, lreg v)
+{
+    struct ltype t = lf_type(em->f, v);
+    return t.elem == ELEM_F32 ? v : em_op(em, L_CONVERT, (struct ltype){ELEM_F32, t.lanes}, &v, 1);
+}
+
 void wino_weights(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
@@ -244,9 +250,8 @@ void wino_weights(struct wino *w, const struct product *p)
     expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
-            g[k][r] = em_to_register(
-                em, em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]), w->s->lanes),
-                elem);
+            g[k][r] = widened(em, em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]),
+                                                  w->s->lanes));
     for (int64_t tap = 0; tap < w->s->early; tap++) {
         expr_id next = ex_add(
             x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));

@@ -1,0 +1,76 @@
+/* narrow-constants: constants of contractions as bytes and a scale for each output channel (--weights-type=i8).
+ *
+ *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
+ *
+ * symmetric, so that no zero point is subtracted, and the scale leaves the sum. Everything of it is operators over the constant: the
+ * interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the loads of their panels. For
+ * contractions of f32 that nothing has narrowed, without batches and groups.
+ */
+#include "passes/module/access.h"
+#include "passes/module/module.h"
+
+#define LEAST_SCALE 1e-30 /* of a channel of zeros */
+enum { STEPS = 127 };
+
+/* The dims of the second operand that are summed over; their number, 0: it stays as it is. */
+static uint32_t summed_dims(const struct module *m, const struct node *n, int64_t axes[RANK_MAX])
+{
+    uint32_t count = 0, n_batch = 0;
+    if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || !value_is_const(m->g, n->in[1]) ||
+        value_is_const(m->g, n->in[0]) || (n->op == OP_CONV && node_int(n, "groups", 1) != 1))
+        return 0;
+    const struct type *w = value_type(m->g, n->in[1]);
+    if (w->elem != ELEM_F32 || value_type(m->g, n->out[0])->elem != ELEM_F32)
+        return 0;
+    uint64_t summed = ~UINT64_C(1);
+    if (n->op == OP_DOT) {
+        const int64_t *contract = node_ints(n, "contract_b", &count);
+        node_ints(n, "batch_b", &n_batch);
+        summed = 0;
+        for (uint32_t i = 0; i < count; i++)
+            summed |= UINT64_C(1) << contract[i];
+    }
+    count = 0;
+    for (int32_t d = 0; d < w->rank && !n_batch; d++)
+        if (summed >> d & 1)
+            axes[count++] = d;
+    return count;
+}
+
+static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
+{
+    const struct node n = *graph_node(m->g, id);
+    struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
+    value_id w = n.in[1];
+    value_id most = b_binary(&b, OP_MAX, b_reduce(&b, w, axes, n_axes, "max", true),
+                             b_unary(&b, OP_NEG, b_reduce(&b, w, axes, n_axes, "min", true)));
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS);
+    value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, s)), ELEM_I8);
+    value_id in[2] = {n.in[0], b_convert(&b, q, ELEM_F32)};
+    value_id y = b_op(&b, n.op, in, 2, n.attr, n.n_attr);
+    if (n.op == OP_CONV) { /* [channels, 1, ...] beside [images, channels, ...] */
+        s = b_squeeze(&b, s, 1);
+    } else {
+        for (uint32_t i = n_axes; i > 0; i--)
+            s = b_squeeze(&b, s, (int32_t)axes[i - 1]);
+    }
+    y = b_binary(&b, OP_MUL, y, s);
+    if (!y.i)
+        return;
+    graph_value_describe(m->g, y, n.out[0]);
+    graph_replace_uses(m->g, n.out[0], y);
+    graph_erase(m->g, id);
+}
+
+bool narrow_constants(struct module *m)
+{
+    int64_t axes[RANK_MAX];
+    uint32_t n_nodes = m->g->nodes.n;
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        uint32_t n_axes = summed_dims(m, graph_node(m->g, (node_id){i}), axes);
+        if (n_axes)
+            quantize(m, (node_id){i}, axes, n_axes);
+    }
+    graph_sweep(m->g);
+    return m->ctx->fail == FAIL_NONE;
+}
