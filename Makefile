@@ -161,7 +161,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-forms bench-threads bench-int8
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -245,6 +245,10 @@ $(BUILD)/tests/bench/peaks: tests/bench/peaks.c
 # Every micro-kernel alone, against this machine's limits; KERNELS="GEMM 3x3" names parts of them.
 bench-kernels: all $(BUILD)/tests/bench/peaks $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/kernels.py $(KERNELS)
+
+# The inner loops of AArch64's micro-kernels in LLVM's models of its cores (llvm-mca-19); KERNELS="bf16 a55" names parts of them.
+bench-mca: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/mca.py $(KERNELS)
 
 # Single forms beside ONNX Runtime, in processor time; FORMS="transpose lstm" names parts of them.
 bench-forms: all $(VENV)/bin/pytest
@@ -411,6 +415,7 @@ help:
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
+	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'

@@ -148,7 +148,9 @@ static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, L
                               LLVMValueRef b)
 {
     struct emitter *e = w->e;
-    LLVMValueRef args[3] = {sum, a, b};
+    bool swap = d->arch == ARCH_AARCH64 &&
+                d->sum == ELEM_F32; /* one lane for all, which the first operand often is, comes last */
+    LLVMValueRef args[3] = {sum, swap ? b : a, swap ? a : b};
     if (!d->typed)
         return call_fixed(e, d->intrinsic, args, 3);
     LLVMTypeRef element = d->sum == ELEM_F32 ? LLVMBFloatTypeInContext(e->ctx) : e->i8;

@@ -345,8 +345,22 @@ static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
     return emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
 }
 
+/* Lanes that were loaded just to be one word are loaded as that word: AArch64 would widen each and narrow it again. */
+static LLVMValueRef load_as_word(struct emitter *e, LLVMValueRef lanes, LLVMTypeRef word)
+{
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMPositionBuilderBefore(e->b, lanes);
+    LLVMValueRef v = LLVMBuildLoad2(e->b, word, LLVMGetOperand(lanes, 0), "");
+    LLVMSetAlignment(v, LLVMGetAlignment(lanes));
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return v;
+}
+
 static LLVMValueRef emit_bitcast(struct emitter *e, const struct lstmt *s)
 {
+    if (e->machine->arch == ARCH_AARCH64 && LLVMIsALoadInst(in(e, s, 0)) && in_type(e, s, 0).lanes > 1 &&
+        s->type.lanes == 1)
+        return load_as_word(e, in(e, s, 0), type_value(e, s->type));
     return LLVMBuildBitCast(e->b, in(e, s, 0), type_value(e, s->type), "");
 }
 

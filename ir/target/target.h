@@ -5,6 +5,7 @@
 #include "ir/base/base.h"
 
 enum dot_kind { DOT_U8, DOT_BF16, DOT_KINDS };   /* u8 by i8 in fours, bf16 in twos */
+enum { DOT_WHOLE = 2 };
 struct machine {                 /* what the passes choose by; 0 in a member: unknown */
     uint32_t vector_bytes;       /* 64, 32, 16 */
     uint32_t registers;          /* of vectors */

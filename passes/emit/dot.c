@@ -230,6 +230,48 @@ static lreg group_value(struct em *em, const struct group *g)
     return v;
 }
 
+lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane,
+                   expr_id cond)
+{
+    const struct type *t = value_type(em->g, v);
+    enum { WORDS = 1 << 16, WORD = 1 << 17, LANES = 4, BYTES = 4 };
+    expr_id first[RANK_MAX];
+    if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || size * elem_size(t->elem) != BYTES ||
+        (em->stage.buffer.i && em->k->form.staged.i == v.i))
+        return (lreg){0};
+    lreg word = em_recall(em, v, idx, cond, WORD | size);
+    if (word.i)
+        return word;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (em_expr_lanes(em, idx[d]))
+            return (lreg){0};
+    memcpy(first, idx, (size_t)t->rank * sizeof *idx);
+    first[dim] = ex_addc(em->x, first[dim], -lane * (int64_t)size);
+    lreg words = em_recall(em, v, first, cond, WORDS | size);
+    if (!words.i) {
+        struct group g = {.v = v,
+                          .idx = first,
+                          .rank = t->rank,
+                          .dim = dim,
+                          .step = 1,
+                          .size = LANES * size,
+                          .valid = LANES * size,
+                          .lanes = 1,
+                          .cond = cond};
+        if (!load_whole(em, &g, &words))
+            return (lreg){0};
+        /* Words of the kind of the sums, whose lanes the instructions take. */
+        struct ltype t_words = {elem_class(t->elem) == 'F' ? ELEM_F32 : ELEM_I32, LANES};
+        if (size > 1)
+            words = em_op(em, L_BITCAST, t_words, &words, 1);
+        em_remember(em, v, first, cond, WORDS | size, words);
+    }
+    word = em_op(em, L_EXTRACT, (struct ltype){lf_type(em->f, words).elem, 1}, &words, 1);
+    lf_last(em->f, em->level[em_depth(em, &words, 1)])->imm = lane;
+    em_remember(em, v, idx, cond, WORD | size, word);
+    return word;
+}
+
 void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b,
                   lreg in[2])
 {
@@ -243,6 +285,13 @@ void em_dot_group(struct em *em, const struct node *n, const struct em_group *at
                           .valid = at->valid,
                           .lanes = at->lanes,
                           .cond = o ? cond_b : cond_a};
-        in[o] = group_value(em, &g);
+        lreg word = o ? (lreg){0} : em_lane_group(em, g.v, g.idx, g.dim, g.size, at->lane, g.cond);
+        if (word.i) {
+            struct ltype t = {value_type(em->g, g.v)->elem, g.size * g.lanes};
+            word = em_splat(em, word, g.lanes);
+            in[o] = em_op(em, L_BITCAST, t, &word, 1);
+        } else {
+            in[o] = group_value(em, &g);
+        }
     }
 }

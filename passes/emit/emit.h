@@ -226,7 +226,11 @@ struct em_group {
     int32_t dim[2];
     int64_t step[2];
     uint32_t size, valid, lanes;
+    int32_t lane; /* of a register that holds four groups of the first operand; -1: each is loaded alone */
 };
+/* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of 4 bytes; {0}:
+ * they do not lie together, or are not stored. */
+lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane, expr_id cond);
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
                   lreg in[2]);
 

@@ -93,8 +93,37 @@ static void range_step(void *user, expr_id i, lreg *acc)
     nest(s->em, s->r, s->d + 1, s->k, acc);
 }
 
+/* LANE_STEPS groups of the innermost dim from k on, each a lane. */
+static void step_lanes(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
+{
+    uint32_t d = r->n_dims - 1;
+    expr_id first = k[d];
+    for (r->lane = 0; r->lane < LANE_STEPS; r->lane++) {
+        k[d] = ex_addc(em->x, first, r->lane * (int64_t)r->group);
+        reduction_step(em, r, k, acc);
+    }
+    r->lane = -1;
+}
+
+static void lane_step(void *user, expr_id i, lreg *acc)
+{
+    const struct range_step *s = user;
+    struct exprs *x = s->em->x;
+    s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, LANE_STEPS * (int64_t)s->r->group)), s->run.first);
+    step_lanes(s->em, s->r, s->k, acc);
+}
+
 static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, struct run run, expr_id n)
 {
+    int64_t count;
+    if (r->s->by_lane && d + 1 == r->n_dims && run.every == 1 && ex_is_const(em->x, n, &count) && count >= LANE_STEPS) {
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / LANE_STEPS), r->n_acc, acc, lane_step,
+                     &(struct range_step){em, r, d, k, run});
+        run.base = ex_addc(em->x, run.base, count / LANE_STEPS * LANE_STEPS);
+        n = ex_const(em->x, count % LANE_STEPS);
+        if (count % LANE_STEPS == 0)
+            return;
+    }
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});
 }
 
@@ -103,11 +132,20 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
                         bool unroll)
 {
     uint32_t d = r->grouped;
-    int64_t whole = extent / r->group;
+    int64_t whole = extent / r->group, lanes = r->s->by_lane ? whole / LANE_STEPS : 0, from = 0;
     r->valid = r->group;
-    if (unroll) {
-        for (int64_t i = 0; i < whole; i++) {
-            k[d] = ex_addc(em->x, base, i * r->group);
+    if (lanes && !unroll) {
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, lanes), r->n_acc, acc, lane_step,
+                     &(struct range_step){em, r, d, k, {base, 1, 0}});
+        from = lanes * LANE_STEPS;
+    }
+    if (unroll || from) {
+        for (; from < lanes * LANE_STEPS; from += LANE_STEPS) {
+            k[d] = ex_addc(em->x, base, from * r->group);
+            step_lanes(em, r, k, acc);
+        }
+        for (; from < whole; from++) {
+            k[d] = ex_addc(em->x, base, from * r->group);
             reduction_step(em, r, k, acc);
         }
     } else if (whole) {
@@ -275,6 +313,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
                  : arg                                             ? L_MAX
                                                                    : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
+    r->lane = -1;
     if (r->s->row)
         r->row = row_taps_of(em->m, n);
     struct reduced dims;
@@ -287,6 +326,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
             (!ex_is(em->x, node_exprs(n, "lo", &c)[d], 0) || !ex_is(em->x, node_exprs(n, "hi", &c)[d], 0)))
             r->group = r->valid = 1; /* some taps of a group might not exist */
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
+    r->vectors = r->s->by_lane ? reduction_vectors(em, r) : 1;
 }
 
 /* Lanes of a point: the widest lane symbol that it mentions. */

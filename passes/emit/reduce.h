@@ -16,6 +16,8 @@ struct reduction {
     uint32_t n_points, n_acc; /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
+    uint32_t vectors; /* of each row of points: as many have weights of their own */
+    int32_t lane; /* of the registers that hold the first operand's next steps; -1: each step has its own */
     struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
     uint32_t cut; /* a dim of which only a part is done, ... */
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
@@ -27,6 +29,8 @@ void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);
+/* Points of a contraction before one that has the first one's weights again; all, where none has. */
+uint32_t reduction_vectors(struct em *, const struct reduction *);
 /* Its parts: asks for panels early; the operands of one point. */
 void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
 void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lreg *acc);

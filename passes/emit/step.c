@@ -119,13 +119,19 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
         return false;
     if (r->group > 1) {
         bool taps = conv_depthwise(em->g, n);
-        struct em_group g = {
-            {xi, wi}, {taps ? x->rank - 1 : 1, taps ? w->rank - 1 : 1}, {taps ? dil[sp - 1] : 1, 1}, r->group, r->valid,
-            lanes};
+        struct em_group g = {{xi, wi},
+                             {taps ? x->rank - 1 : 1, taps ? w->rank - 1 : 1},
+                             {taps ? dil[sp - 1] : 1, 1},
+                             r->group,
+                             r->valid,
+                             lanes,
+                             r->lane};
         em_dot_group(em, n, &g, cond, r->cond, in);
         return true;
     }
-    in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
+    in[0] = em_lane_group(em, n->in[0], xi, 1, 1, r->lane, cond);
+    if (!in[0].i)
+        in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     in[1] = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) /* a masked load is 0 already */
         in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
@@ -139,15 +145,17 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
     expr_id at[2][RANK_MAX];
     for (int o = 0; o < 2; o++)
         dot_operand_point(em, n, o, p, k, at[o]);
-    if (r->group > 1) {
-        uint32_t count; /* at least 1: dot_group */
-        const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
+    uint32_t count;
+    const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
+    if (r->group > 1) { /* count is at least 1: dot_group */
         struct em_group g = {
-            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, {1, 1}, r->group, r->valid, lanes};
+            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, {1, 1}, r->group, r->valid, lanes,
+            r->lane};
         em_dot_group(em, n, &g, r->cond, r->cond, in);
         return true;
     }
-    for (int o = 0; o < 2; o++)
+    in[0] = count ? em_lane_group(em, n->in[0], at[0], (int32_t)of_a[count - 1], 1, r->lane, r->cond) : (lreg){0};
+    for (int o = in[0].i ? 1 : 0; o < 2; o++)
         in[o] = to_acc(em, em_value(em, n->in[o], at[o], r->cond), r->acc);
     return true;
 }
@@ -157,16 +165,16 @@ struct contraction_step {
     struct em *em;
     struct reduction *r;
     const expr_id *k;
-    uint32_t first;
+    uint32_t first, vectors;
     lreg *acc;
 };
 
 static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lreg in[2])
 {
     const struct contraction_step *s = user;
-    const expr_id *p = s->r->points[s->first + row];
-    uint32_t lanes = lf_type(s->em->f, s->acc[row]).lanes;
-    (void)vector;
+    uint32_t point = row * s->vectors + vector;
+    const expr_id *p = s->r->points[s->first + point];
+    uint32_t lanes = lf_type(s->em->f, s->acc[point]).lanes;
     return s->r->n->op == OP_CONV ? conv_operands(s->em, s->r, p, s->k, lanes, in)
                                   : dot_operands(s->em, s->r, p, s->k, lanes, in);
 }
@@ -174,8 +182,10 @@ static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lreg
 static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n,
                              lreg *acc)
 {
-    struct contraction_step s = {em, r, k, first, acc + first};
-    em_tile_step(em, r->group > 1 ? L_DOT : L_FMA, n, 1, contraction_operands, &s, acc + first);
+    bool by_vector = r->vectors > 1 && n == r->n_points && n % r->vectors == 0;
+    struct contraction_step s = {em, r, k, first, by_vector ? r->vectors : 1, acc + first};
+    (by_vector ? em_tile_step_by_vector : em_tile_step)(em, r->group > 1 ? L_DOT : L_FMA, n / s.vectors, s.vectors,
+                                                        contraction_operands, &s, acc + first);
 }
 
 static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
@@ -272,6 +282,21 @@ static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_
     return em_bytes(em, r->n->in[1], at);
 }
 
+uint32_t reduction_vectors(struct em *em, const struct reduction *r)
+{
+    expr_id k[REDUCED_MOST], first[RANK_MAX], at[RANK_MAX];
+    size_t size = (size_t)value_type(em->g, r->n->in[1])->rank * sizeof *at;
+    for (uint32_t d = 0; d < r->n_dims; d++)
+        k[d] = ex_const(em->x, 0);
+    operand_b_point(em, r->n, r->points[0], k, first);
+    for (uint32_t i = 1; i < r->n_points; i++) {
+        operand_b_point(em, r->n, r->points[i], k, at);
+        if (!memcmp(first, at, size))
+            return i;
+    }
+    return r->n_points;
+}
+
 /* The number of the step at k among those of the whole reduction. */
 static expr_id step_number(struct em *em, const struct reduction *r, const expr_id *k)
 {
@@ -297,15 +322,30 @@ static void prefetch_far(struct em *em, const struct reduction *r, const expr_id
     }
 }
 
-/* Asks for what the same vectors hold some steps later: the points begin with those of one row. */
+static expr_id at_first_lane(const struct em *em, expr_id e)
+{
+    expr_id coef, rest;
+    for (uint32_t i = 0; i < em->syms.n; i++)
+        if (em->syms.data[i].lanes && ex_uses(em->x, e, em->syms.data[i].sym) &&
+            ex_linear(em->x, e, em->syms.data[i].sym, &coef, &rest))
+            e = rest;
+    return e;
+}
+
+/* Asks for what the same vectors hold some steps later, for each line once: the points begin with those of one row. */
 static void prefetch_near(struct em *em, const struct reduction *r, const expr_id *k)
 {
-    expr_id first = {0};
+    enum { LINE = 64 };
+    expr_id first = {0}, last = {0};
     for (uint32_t i = 0; i < r->n_points; i++) {
-        expr_id bytes = panel_bytes(em, r, r->points[i], k, em->ahead.near);
+        int64_t apart;
+        expr_id bytes = at_first_lane(em, panel_bytes(em, r, r->points[i], k, em->ahead.near));
         if (bytes.i == first.i)
             return;
         first = i ? first : bytes;
+        if (i && ex_is_const(em->x, ex_sub(em->x, bytes, last), &apart) && apart > 0 && apart < LINE)
+            continue; /* panels lie by whole lines: last is where one begins */
+        last = bytes;
         em_prefetch(em, L_PREFETCH, em_buffer(em, r->n->in[1]), bytes);
     }
 }

@@ -63,18 +63,36 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
     return vectors + 1;
 }
 
+static void tile_product(struct em *em, enum lop op, const lreg factors[2], lreg *sum)
+{
+    lreg in[3] = {factors[0], factors[1], *sum};
+    if (op == L_FMA)
+        em_unify(em, in, 3);
+    *sum = em_op(em, op, lf_type(em->f, in[2]), in, 3);
+}
+
+void em_tile_step_by_vector(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands,
+                            void *user, lreg *acc)
+{
+    lreg in[2][EM_POINTS][2];
+    bool there[2][EM_POINTS];
+    for (uint32_t j = 0; j <= vectors; j++) {
+        for (uint32_t i = 0; i < rows && j < vectors; i++)
+            there[j % 2][i] = operands(user, i, j, in[j % 2][i]);
+        for (uint32_t i = 0; i < rows && j > 0; i++)
+            if (there[(j - 1) % 2][i])
+                tile_product(em, op, in[(j - 1) % 2][i], &acc[i * vectors + j - 1]);
+    }
+}
+
 void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands, void *user,
                   lreg *acc)
 {
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t j = 0; j < vectors; j++) {
-            lreg *sum = &acc[i * vectors + j], in[3];
-            if (!operands(user, i, j, in))
-                continue;
-            in[2] = *sum;
-            if (op == L_FMA)
-                em_unify(em, in, 3);
-            *sum = em_op(em, op, lf_type(em->f, in[2]), in, 3);
+            lreg in[2];
+            if (operands(user, i, j, in))
+                tile_product(em, op, in, &acc[i * vectors + j]);
         }
 }
 

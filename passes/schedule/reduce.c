@@ -54,6 +54,7 @@ static struct reduce_schedule reduction_of(const struct site *site, node_id id)
     if (reduce_horizontal(site->m, n))
         lanes_choose(site, n, &r);
     r.prefetch = is_apart(site, n);
+    r.by_lane = tile_by_lane(site, n);
     return r;
 }
 

@@ -70,9 +70,12 @@ struct reduce_schedule {
     int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
     bool row; /* all taps of a row in one step (emit/row.c) */
     bool prefetch; /* the lines of the next block of input channels while one is used */
+    bool
+        by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands are the
+                   * lanes of one register; the points of a vector follow one another, the next one's weights loaded before */
 };
 
-enum { SUMS_MOST = 8 };
+enum { SUMS_MOST = 8, LANE_STEPS = 4 };
 
 /* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
 struct kept_schedule {
@@ -329,6 +332,8 @@ void tile_estimate(const struct site *, struct tile_schedule *);
 void tile_estimate_index(const struct site *, struct schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? */
 bool tile_fits(const struct site *, const struct tile_schedule *);
+/* Is the anchor gone through by lanes (reduce_schedule.by_lane)? */
+bool tile_by_lane(const struct site *, const struct node *anchor);
 /* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
 uint64_t anchor_flops(const struct site *);

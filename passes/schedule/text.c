@@ -122,6 +122,7 @@ static const struct field {
     REDUCE(unroll, INT64, "steps x points of a loop's body, at most"),
     REDUCE(row, FLAG, "all taps of a row in one step"),
     REDUCE(prefetch, FLAG, "the next block of input channels"),
+    REDUCE(by_lane, FLAG, "four steps at a time, whose first operands are lanes of one register"),
     {ANY_KIND, "kept.%u.lanes", offsetof(struct kept_schedule, lanes), INT32, "of the loop that fills what a row keeps",
      offsetof(struct schedule, n_kept), sizeof(struct kept_schedule), offsetof(struct schedule, kept)},
 };

@@ -253,6 +253,18 @@ static bool is_emulated(const struct site *site, const struct node *n)
     return group > 1 && !site->mach->dot[group == 4 ? DOT_U8 : DOT_BF16];
 }
 
+bool tile_by_lane(const struct site *site, const struct node *n)
+{
+    int64_t extent, group = n->op == OP_DOT || n->op == OP_CONV ? (int64_t)dot_group(site->m, n) : 0;
+    struct reduced dims;
+    if (!site->mach->fma_by_lane || !group || conv_depthwise(site->g, n) || row_taps(site, n).dim >= 0 ||
+        (group == 1 ? value_type(site->g, n->in[0])->elem != ELEM_F32
+                    : site->mach->dot[group == 4 ? DOT_U8 : DOT_BF16] < DOT_WHOLE))
+        return false;
+    reduced_dims(site, n, false, &dims);
+    return dims.n && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= LANE_STEPS * group;
+}
+
 /* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
  * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
 static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
@@ -269,8 +281,11 @@ static bool fits(const struct site *site, const struct node *n, const struct row
                  const struct tile_schedule *c)
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    int64_t sums = (int64_t)c->ta * c->tb * c->nr,
-            need = sums + more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
+    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums;
+    if (tile_by_lane(site, n)) /* lanes of each point, the vector at hand and the next */
+        need += (int64_t)c->ta * c->tb + 2;
+    else
+        need += more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
     if (row->dim >= 0) /* the weights of all taps */
         need += (row->taps - 1) * (int64_t)c->nr + 1;
     return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;

@@ -244,6 +244,8 @@ static void reductions(const struct check *c, const struct schedule *was, const 
         say(c, r->unroll >= 1 && r->unroll <= 1024, "reduce.unroll is 1 to 1024");
         say(c, !r->row || w->row, "reduce.row: the taps of a row do not share what they read");
         say(c, !r->prefetch || w->prefetch, "reduce.prefetch: there are no blocks of input channels an image apart");
+        say(c, !r->by_lane || w->by_lane,
+            "reduce.by_lane: this CPU's multiply-adds take no lanes here, or there are too few steps");
     }
     for (uint32_t i = 0; i < s->n_kept; i++)
         say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4,

@@ -10,6 +10,7 @@ from onnx import TensorProto as T
 from onnx import helper
 
 import ml_dtypes
+from bench import mca
 from support import mobilenet
 from support.artifact import Artifact, ModelError
 from support.foreign import Foreign
@@ -77,6 +78,13 @@ def test_dots(row, network, kind, machine, tmp_path):
     assert said <= {wants, "sudot" if wants == "usdot" else wants} and bool(said) == bool(wants), said
     for got, want in zip(machine.call(tmp_path / "m.so", feeds), wanted):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("name, core", [(name, core) for name in mca.KERNELS for core in mca.KERNELS[name][2][-2:]])
+def test_inner_loops(name, core, tmp_path):
+    """Sums stay in registers, and multiply-adds take lanes: nothing in the loop uses the stack or copies a lane."""
+    code, steps = mca.inner(name, core, tmp_path)
+    assert len(steps) >= 14 and mca.unwanted(code) == ([], []), code
 
 
 def test_levels_are_made_of_use(tmp_path):
