@@ -122,7 +122,8 @@ expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to,
 /* Evaluates with sym_value[sym.i]; false on overflow or division by zero. */
 bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *out);
 
-/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)"; parses back to the same id. */
+/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)". Parses back to the same id, unless a symbol has been
+ * narrowed since (sym_narrow): then to one that is equal for all values that the symbol can still have. */
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);

@@ -430,6 +430,33 @@ static void canonical_text(void **state)
     context_free(ctx);
 }
 
+/* The text of what was made before a symbol was narrowed gives what is made after it. */
+static void narrowed_text(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    struct exprs *x = ctx->exprs;
+    sym_id n = sym_new(x, SYM_SHAPE, "n", 0, 100), m = sym_new(x, SYM_SHAPE, "m", 0, 100);
+    expr_id sum = ex_add(x, ex_mulc(x, ex_sym(x, n), 2), ex_sym(x, m)),
+            rest = ex_mod(x, ex_addc(x, ex_sym(x, m), 3), ex_const(x, 16));
+    assert_int_equal(parse(ctx, text(ctx, sum)).i, sum.i);
+    assert_int_equal(parse(ctx, text(ctx, rest)).i, rest.i);
+    sym_narrow(x, n, 5, 5, 1);
+    sym_narrow(x, m, 0, 7, 1);
+    assert_string_equal(text(ctx, parse(ctx, text(ctx, sum))), "m + 10");
+    for (int64_t k = 0; k < 8; k++) {
+        int64_t values[8] = {0}, was, is;
+        values[n.i] = 5;
+        values[m.i] = k;
+        const expr_id made[] = {sum, rest};
+        for (size_t i = 0; i < COUNT_OF(made); i++) {
+            assert_true(ex_eval(x, made[i], values, &was) && ex_eval(x, parse(ctx, text(ctx, made[i])), values, &is));
+            assert_int_equal(was, is);
+        }
+    }
+    context_free(ctx);
+}
+
 static void names_are_quoted(void **state)
 {
     (void)state;
@@ -532,8 +559,9 @@ static void overflow_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_text), cmocka_unit_test(random_expressions), cmocka_unit_test(names_are_quoted),
-        cmocka_unit_test(bad_text),       cmocka_unit_test(endless_growth),     cmocka_unit_test(overflow_is_an_error),
+        cmocka_unit_test(canonical_text),       cmocka_unit_test(random_expressions), cmocka_unit_test(narrowed_text),
+        cmocka_unit_test(names_are_quoted),     cmocka_unit_test(bad_text),           cmocka_unit_test(endless_growth),
+        cmocka_unit_test(overflow_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
