@@ -277,6 +277,25 @@ def test_integer_products_to_float(tmp_path, dtype_w, columns):
                if bias else {"a": floats(*shape), "w": w, "ws": ws}, constants=("w", "ws", "wz") if bias else ("w", "ws"))
 
 
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("k", range(4))
+def test_dynamic_quantize_lstm(tmp_path, direction, dtype, k):
+    """Scales of a tensor and of columns, zero points, bias, lengths, initial states, peepholes, clip, coupled gates, activations."""
+    dirs, steps, batch, width, hidden = 1 + (direction == "bidirectional"), 4, 2, 5, 3
+    columns, more = (4 * hidden,) if k % 2 else (), [{}, {"clip": 0.5}, {"input_forget": 1}, {"activations": ["HardSigmoid", "Tanh", "Softsign"] * dirs}][k]
+    step = lambda seed: np.abs(floats(dirs, *columns, seed=seed)) * F(0.003) + F(0.003)
+    point = lambda: np.full((dirs, *columns), 128 if dtype == np.uint8 else 0, dtype)
+    feeds = {"x": floats(steps, batch, width), "w": draw(1, (dirs, width, 4 * hidden), dtype) // 2, "r": draw(2, (dirs, hidden, 4 * hidden), dtype) // 2,
+             "b": floats(dirs, 8 * hidden, seed=3) if k else None, "n": np.array([4, 2], np.int32) if k == 3 else None,
+             "h": floats(dirs, batch, hidden, seed=4) if k == 1 else None, "c": floats(dirs, batch, hidden, seed=5) if k == 1 else None,
+             "p": floats(dirs, 3 * hidden, seed=6) if k == 0 else None, "ws": step(7), "wz": point(), "rs": step(8), "rz": point()}
+    model, given = contrib(tmp_path, "DynamicQuantizeLSTM", feeds, 3, ("w", "r", "ws", "wz", "rs", "rz"), symbolic=False, direction=direction,
+                           hidden_size=hidden, **more)
+    for want, got in zip(model.want(given), model.run(given, "-O2"), strict=True):
+        assert not (text := difference(want, got, 0, 2e-3)), text     # a byte of a state may be one step off
+
+
 def test_matmul_integer16(tmp_path):
     agrees(tmp_path, "MatMulInteger16", {"a": draw(1, (2, 3, 4), np.int16), "w": draw(2, (4, 5), np.int16)})
 

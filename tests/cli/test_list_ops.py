@@ -162,6 +162,8 @@ RECIPES = [
     (MS, "DecoderMaskedMultiHeadAttention", [floats(1, 1, 4), floats(1, 1, 4), floats(1, 1, 4)], dict(num_heads=2)),
     (MS, "DequantizeLinear", [Q, S, U], {}),
     (MS, "QuantizeLinear", [floats(2, 3), S, U], {}),
+    (MS, "DynamicQuantizeLSTM", [floats(2, 1, 3), np.ones((1, 3, 8), np.uint8), np.ones((1, 2, 8), np.uint8), None, None, None, None, None,
+                                 floats(1), np.zeros(1, np.uint8), floats(1), np.zeros(1, np.uint8)], {}, 3),
     (MS, "DynamicQuantizeMatMul", [floats(2, 3), Q[0, :3], S, U], {}),
     (MS, "EmbedLayerNormalization", [np.ones((1, 2), np.int32), None, floats(3, 4), floats(2, 4), None, floats(4), floats(4)], {}, 2),
     *[(MS, op, [floats(1, 2, 4, 2), floats(3, 2, 1, 1)], dict(activation="Relu")) for op in ("FusedConv", "NhwcFusedConv")],

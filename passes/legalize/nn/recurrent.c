@@ -2,9 +2,10 @@
  *
  * The input's product with the weights is computed for all steps at once before the loop; an iteration adds the
  * recurrent product. A reverse direction turns the sequence around before and after. With sequence_lens a state
- * stays as it is past its sequence's end and the output there is zero. Gate orders: GRU z r h, LSTM i o f c.
+ * stays as it is past its sequence's end and the output there is zero. Gate orders: GRU z r h, LSTM i o f c. DynamicQuantizeLSTM has
+ * weights of bytes, already transposed; what they are multiplied by is quantized by its range, all steps at once and each state.
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/nn/window.h"
 
 #include <math.h>
 #include <string.h>
@@ -94,7 +95,19 @@ struct direction {
     value_id lens; /* i64 [batch, 1], else {0} */
     double clip; /* 0: none */
     bool linear_before_reset, input_forget;
+    bool bytes; /* recurrent is of bytes, with these: */
+    value_id scale, zero;
 };
+
+/* Rows of x by quantized weights of one scale and zero point or one for each column, in f32. */
+static value_id dynamic_product(struct rule *r, value_id x, value_id w, value_id scale, value_id zero)
+{
+    value_id q[3];
+    if (!x.i || !w.i || !scale.i || !zero.i)
+        return (value_id){0};
+    v_quantize_dynamic(r->b, x, q);
+    return v_product_scaled(r->b, rule_integer_matmul(r, q[0], q[2], w, zero), q[1], scale, (value_id){0});
+}
 
 static value_id gate(struct builder *b, value_id x, const struct direction *d, int k, int n)
 {
@@ -135,7 +148,8 @@ static value_id peep(struct builder *b, const struct direction *d, value_id x, i
 static value_id step_lstm(struct rule *r, const struct direction *d, value_id x, value_id h, value_id *c)
 {
     struct builder *b = r->b;
-    value_id all = b_binary(b, OP_ADD, x, b_matmul(b, h, d->recurrent));
+    value_id turned = d->bytes ? dynamic_product(r, h, d->recurrent, d->scale, d->zero) : b_matmul(b, h, d->recurrent);
+    value_id all = b_binary(b, OP_ADD, x, turned);
     value_id in = activated(r, d, 0, peep(b, d, gate(b, all, d, 0, 1), 0, *c));
     value_id forget = d->input_forget ? b_binary(b, OP_SUB, b_splat_like(b, in, 1), in)
                                       : activated(r, d, 0, peep(b, d, gate(b, all, d, 2, 1), 2, *c));
@@ -174,7 +188,7 @@ static bool step(struct rule *r, void *data, value_id iter, const value_id *carr
 struct layer {
     enum cell cell;
     uint32_t dirs, gates;
-    bool reverse, batch_first;
+    bool reverse, batch_first, bytes;
     value_id x, lens; /* x: [steps, batch, input] */
     enum elem narrow;
     expr_id steps, batch, hidden;
@@ -235,12 +249,16 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
 
 /* x w for all steps and sequences at once: as rows of one matrix, so that register tiles hold several steps where the batch is small
  * or open. */
-static value_id project(struct builder *b, const struct layer *l, value_id w)
+static value_id project(struct rule *r, const struct layer *l, value_id w, uint32_t k)
 {
+    struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     expr_id rows[2] = {ex_mul(ex, l->steps, l->batch), b_dim(b, l->x, 2)},
             all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
-    return b_reshape(b, b_matmul(b, b_reshape(b, l->x, rows, 2), w), all, 3);
+    value_id x = b_reshape(b, l->x, rows, 2);
+    value_id y = l->bytes ? dynamic_product(r, x, w, of_direction(r, l, 8, k, false), of_direction(r, l, 9, k, false))
+                          : b_matmul(b, x, w);
+    return b_reshape(b, y, all, 3);
 }
 
 static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, value_id state[2], value_id *y)
@@ -255,8 +273,13 @@ static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, val
     value_id w = of_direction(r, l, 1, k, false), rec = of_direction(r, l, 2, k, false);
     if (!w.i || !rec.i)
         return false;
-    d.recurrent = b_transpose(b, rec, turn);
-    d.projected = project(b, l, b_transpose(b, w, turn));
+    d.recurrent = l->bytes ? rec : b_transpose(b, rec, turn);
+    d.projected = project(r, l, l->bytes ? w : b_transpose(b, w, turn), k);
+    d.bytes = l->bytes;
+    if (l->bytes) {
+        d.scale = of_direction(r, l, 10, k, false);
+        d.zero = of_direction(r, l, 11, k, false);
+    }
     if (rule_has(r, 3))
         d.projected = b_binary(b, OP_ADD, d.projected, bias_of(r, l, &d, k));
     if (backwards)
@@ -281,7 +304,8 @@ static bool layer_read(struct rule *r, struct layer *l)
 {
     struct builder *b = r->b;
     static const int64_t swap[] = {1, 0, 2};
-    l->cell = (enum cell)r->param;
+    l->bytes = r->param > CELL_LSTM;
+    l->cell = l->bytes ? CELL_LSTM : (enum cell)r->param;
     l->gates = l->cell == CELL_RNN ? 1 : l->cell == CELL_GRU ? 3 : 4;
     l->batch_first = rule_int(r, "layout", 0) != 0;
     l->reverse = rule_str_is(r, "direction", "forward", "reverse");
@@ -295,7 +319,7 @@ static bool layer_read(struct rule *r, struct layer *l)
     l->x = v_widen(b, l->batch_first ? b_transpose(b, in, swap) : in);
     l->steps = b_dim(b, l->x, 0);
     l->batch = b_dim(b, l->x, 1);
-    l->hidden = b_dim(b, rule_in(r, 2), 2);
+    l->hidden = b_dim(b, rule_in(r, 2), l->bytes ? 1 : 2);
     if (rule_has(r, 4))
         l->lens = b_convert(b, rule_in(r, 4), ELEM_I64);
     return activations_read(r, l->cell, l->dirs, l->act);
@@ -313,7 +337,7 @@ static value_id join(struct builder *b, const struct layer *l, const value_id *o
     return l->batch_first && v.i ? b_transpose(b, v, sequence ? seq_perm : state_perm) : v;
 }
 
-/* The row's parameter is the cell: 0 RNN, 1 GRU, 2 LSTM. */
+/* The row's parameter is the cell: 0 RNN, 1 GRU, 2 LSTM, 3 LSTM of quantized weights. */
 bool rule_recurrent(struct rule *r)
 {
     struct layer l = {.lens = {0}};
