@@ -390,6 +390,48 @@ uninstall:
 	    $(patsubst %,include/%,$(notdir $(PUBLIC_HEADERS))) $(addprefix share/,$(SHARED)))
 	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,lib/cmake/mcc share/mcc share/doc/mcc)
 
+# ---- packages -------------------------------------------------------------------------------------------------
+
+# The command with everything inside, libc too: it runs on any Linux of its architecture, whatever libc that has. What it names of
+# glibc that only works with a libc beside it, home folders and the like, LLVM asks and mcc does not.
+DIST := $(BUILD)/dist
+DIST_NAME = mcc-$(VERSION)-$(DIST_ARCH)-linux
+DIST_ARCH := $(shell uname -m)
+DEB_ARCH := $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(DIST_ARCH)))
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+export SOURCE_DATE_EPOCH
+$(DIST)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CXX) -o $@ $^ -static -no-pie -Wl,--gc-sections -Wl,--build-id=none -Wl,--no-warnings -s \
+	    $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC) $(LDFLAGS)
+
+# An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
+$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md) LICENSE
+	$(call say,TREE,$(@D))rm -rf $(@D)
+	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(@D)) PREFIX=/usr >/dev/null
+	@cp $(DIST)/mcc $(@D)/usr/bin/mcc && rm -f $(@D)/usr/lib/libmcc.* $(@D)/usr/include/mccc.h && cp LICENSE $(@D)/usr/share/doc/mcc/
+	@find $(@D) -exec touch -hd @$(SOURCE_DATE_EPOCH) {} + && touch $@
+
+TARBALL = $(DIST)/$(DIST_NAME).tar.xz
+WHEEL = $(DIST)/mcc-$(VERSION)-py3-none-manylinux2014_$(DIST_ARCH).musllinux_1_1_$(DIST_ARCH).whl
+DEB = $(DIST)/mcc_$(VERSION)_$(DEB_ARCH).deb
+.PHONY: dist check-dist dist-tarball dist-wheel dist-deb
+dist: dist-tarball dist-wheel dist-deb
+	@cd $(DIST) && sha256sum $(notdir $(TARBALL) $(WHEEL) $(DEB)) | tee SHA256SUMS
+dist-tarball: $(DIST)/tree/done
+	@cd $(DIST)/tree && tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r-w \
+	    --transform 's,^usr,$(DIST_NAME),' -cf - usr | xz -6 -T1 >../$(notdir $(TARBALL))
+dist-wheel: $(DIST)/tree/done
+	@python3 cli/package/wheel.py $(DIST)/tree/usr $(VERSION) $(DIST_ARCH) $(DIST) >/dev/null
+dist-deb: $(DIST)/tree/done
+	@rm -rf $(DIST)/deb && mkdir -p $(DIST)/deb/DEBIAN && cp -a $(DIST)/tree/usr $(DIST)/deb/
+	@sed 's|@VERSION@|$(VERSION)|; s|@ARCH@|$(DEB_ARCH)|' cli/package/control.in >$(DIST)/deb/DEBIAN/control
+	@dpkg-deb --root-owner-group -Zxz -z6 --build $(DIST)/deb $(DEB) >/dev/null && rm -rf $(DIST)/deb
+
+# Each package installed and used where nothing else is: pip in a fresh venv, dpkg in a bare Debian, the tarball without any libc.
+check-dist: dist $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/dist/run.py $(DIST)
+
 # ---- help -----------------------------------------------------------------------------------------------------
 
 .PHONY: help
@@ -422,10 +464,12 @@ help:
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space, and C files to what .clang-format has'
 	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
+	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist'
+	@echo 'make check-dist    installs and uses each in a venv, a bare Debian and an empty folder (root, debootstrap)'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'
 
--include $(shell [ -d $(BUILD) ] && find $(BUILD) -name '*.d')
+-include $(shell [ -d $(BUILD) ] && find $(BUILD) -path $(BUILD)/dist -prune -o -name '*.d' -type f -print)
 
 .PHONY: clean
 clean:

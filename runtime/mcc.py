@@ -23,6 +23,7 @@ import stat
 import struct
 import subprocess
 import sys
+import sysconfig
 import weakref
 
 import numpy as np
@@ -594,7 +595,7 @@ def load(path, threads=0, variant=0, weights=None, verify=False, prefix=""):
 def _command():
     """The compiler: what the environment's MCC names, the mcc that was installed with this file, or the one on the path."""
     here = os.path.dirname(os.path.abspath(__file__))
-    beside = (os.path.join(here, "..", "..", "bin", "mcc"), os.path.join(here, "mcc"))
+    beside = (os.path.join(here, "..", "..", "bin", "mcc"), os.path.join(here, "mcc"), os.path.join(sysconfig.get_path("scripts"), "mcc"))
     found = os.environ.get("MCC") or next((path for path in beside if os.access(path, os.X_OK) and os.path.isfile(path)), None)
     found = found or shutil.which("mcc")
     if not found:

@@ -1,10 +1,13 @@
 """Compiled networks from other builds and languages: the typed header, Python, pkg-config, CMake; all as installed."""
+import base64
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
 
 import numpy as np
 import onnx
@@ -328,6 +331,27 @@ add_executable(loads loads.c)
 target_link_libraries(loads PRIVATE mcc::loader)
 """
 LOADS = '#include "mcc_load.h"\nint main(void) { mcc_lib *lib; mcc_error error; return mcc_load("nothing.so", 0, &lib, &error) != MCC_E_IO; }\n'
+
+
+def test_wheels_are_reproducible_and_whole(tmp_path):
+    """What pip asks of a wheel, of a tree that only looks like an installed one."""
+    tree = tmp_path / "tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "share/mcc").mkdir(parents=True)
+    (tree / "bin/mcc").write_text("#!/bin/sh\necho hello from the command\n")
+    shutil.copy(ROOT / "runtime/mcc.py", tree / "share/mcc")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        run("python3", ROOT / "cli/package/wheel.py", tree, "1.2", "x86_64", tmp_path / folder)
+    (wheel,) = (tmp_path / "a").iterdir()
+    assert wheel.name == "mcc-1.2-py3-none-manylinux2014_x86_64.musllinux_1_1_x86_64.whl"
+    assert wheel.read_bytes() == (tmp_path / "b" / wheel.name).read_bytes()
+    with zipfile.ZipFile(wheel) as files:
+        rows = dict(line.split(",", 1) for line in files.read("mcc-1.2.dist-info/RECORD").decode().splitlines())
+        assert set(rows) == set(files.namelist()) and files.getinfo("mcc-1.2.data/scripts/mcc").external_attr >> 16 == 0o100755
+        for name in set(rows) - {"mcc-1.2.dist-info/RECORD"}:
+            digest = base64.urlsafe_b64encode(hashlib.sha256(files.read(name)).digest()).rstrip(b"=").decode()
+            assert rows[name] == f"sha256={digest},{files.getinfo(name).file_size}"
 
 
 def test_cmake_with_cxx_alone(tmp_path, prefix):

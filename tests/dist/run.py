@@ -1,0 +1,120 @@
+"""make check-dist: each package of make dist installed and used where nothing of this tree is.
+
+The tarball's program runs in a folder that holds it and a network, and no libc; the .deb is installed by the dpkg of a bare Debian 12
+that debootstrap makes (kept in DIST/debian); the wheel by pip into a fresh venv. Needs root for the first two (chroot), debootstrap and
+Debian's and PyPI's packages for the others. Ends with one line for each, status 1 where one failed."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples/digits/digits.onnx"
+TARBALL_MOST = 20_000_000
+
+
+def run(*command, **more):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **more)
+    assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def one(dist, pattern):
+    found = list(dist.glob(pattern))
+    assert len(found) == 1, (pattern, found)
+    return found[0]
+
+
+def chroot(folder, *command):
+    """With what every container has: /proc and /dev/null; in a mount namespace of its own, so nothing stays mounted."""
+    for name in ("proc", "tmp", "dev"):
+        (folder / name).mkdir(exist_ok=True)
+    if not (folder / "dev/null").exists():
+        (folder / "dev/null").touch()
+    return run("unshare", "--mount", "sh", "-ec", 'mount --rbind /proc "$0/proc"; mount --bind /dev/null "$0/dev/null"; exec chroot "$0" "$@"',
+               folder, *command)
+
+
+def check_tarball(dist, folder):
+    """Unpacked, the program works alone: no libc, no shell, no other file."""
+    archive = one(dist, "*.tar.xz")
+    assert archive.stat().st_size <= TARBALL_MOST, archive.stat().st_size
+    run("tar", "-xf", archive, "-C", folder)
+    tree = one(folder, "mcc-*")
+    assert {path.name for path in tree.iterdir()} >= {"bin", "include", "share"} and (tree / "share/man/man1/mcc.1").exists()
+    assert "statically linked" in run("file", "-b", tree / "bin/mcc") if shutil.which("file") else True
+    assert b"INTERP" not in subprocess.run(["readelf", "-lW", tree / "bin/mcc"], capture_output=True).stdout
+    bare = folder / "bare"
+    bare.mkdir()
+    shutil.copy(tree / "bin/mcc", bare)
+    shutil.copy(DIGITS, bare)
+    chroot(bare, "/mcc", "digits.onnx", "--no-cache", "-o", "digits.so")
+    assert "kernel   conv1 (Conv + Relu)" in chroot(bare, "/mcc", "inspect", "digits.onnx")
+    return bare / "digits.so"
+
+
+def check_deb(dist, folder, made):
+    debian = dist / "debian"
+    if not (debian / "usr/bin/dpkg").exists():
+        shutil.rmtree(debian, ignore_errors=True)
+        run("debootstrap", "--variant=minbase", "bookworm", debian)
+    shutil.copy(one(dist, "*.deb"), debian / "mcc.deb")
+    shutil.copy(DIGITS, debian / "root")
+    assert not (debian / "usr/bin/mcc").exists(), "installed by an earlier run that was broken off"
+    chroot(debian, "dpkg", "-i", "/mcc.deb")
+    try:
+        chroot(debian, "mcc", "/root/digits.onnx", "--no-cache", "-o", "/root/digits.so")
+        assert (debian / "root/digits.so").read_bytes() == made.read_bytes()
+        assert chroot(debian, "mcc", "run", "/root/digits.onnx").startswith("probability f32[1,10]: ")
+        assert "all kernels" in chroot(debian, "mcc", "bench", "/root/digits.so", "--runs=10")
+        assert not chroot(debian, "dpkg", "--audit").strip()
+    finally:
+        chroot(debian, "dpkg", "--purge", "mcc")
+    assert not (debian / "usr/bin/mcc").exists() and not (debian / "usr/share/mcc").exists()
+
+
+USE = """
+import mcc, numpy, inspect, pathlib
+m = mcc.load(mcc.compile(%r))
+y = m(numpy.zeros((2, 1, 8, 8), numpy.float32))
+assert y.shape == (2, 10) and abs(y.sum() - 2) < 1e-5 and pathlib.Path(mcc.__file__).with_name("py.typed").exists()
+print("used", mcc.__file__)
+"""
+
+
+def check_wheel(dist, folder, made):
+    venv = folder / "venv"
+    run(sys.executable, "-m", "venv", venv)
+    run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", one(dist, "*.whl"))
+    bare = dict(os.environ, PATH="/usr/bin:/bin")
+    for name in ("MCC", "MCC_BUILD", "PYTHONPATH"):
+        bare.pop(name, None)
+    said = run(venv / "bin/python", "-c", USE % str(DIGITS), cwd=folder, env=bare)
+    assert said.startswith(f"used {venv}"), said
+    assert (folder / "digits.so").read_bytes() == made.read_bytes()
+    assert re.match(r"mcc \d", run(venv / "bin/mcc", "--version", env=bare))
+    run(venv / "bin/pip", "uninstall", "-q", "-y", "mcc")
+    assert not (venv / "bin/mcc").exists()
+
+
+def main(dist):
+    dist, failed = pathlib.Path(dist).resolve(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        made = None
+        for name, check in ("tarball", lambda: check_tarball(dist, folder)), ("wheel", lambda: check_wheel(dist, folder, made)), \
+                           ("deb", lambda: check_deb(dist, folder, made)):
+            try:
+                made = check() or made
+                print(f"{name}: installed and used", flush=True)
+            except AssertionError as error:
+                failed += 1
+                print(f"{name}: FAILED\n{error}", flush=True)
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
