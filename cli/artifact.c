@@ -16,6 +16,7 @@
 #include "codegen/elf.h"
 #include "codegen/image.h"
 #include "codegen/table.h"
+#include "frontend/frontend.h"
 #include "ir/base/file.h"
 
 enum { TABLES_MAX = 4096, SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60, HASH_BYTES = 1 << 16 };
@@ -67,6 +68,15 @@ enum artifact_kind artifact_kind(const char *path)
     if (file_head(path, head, sizeof head) && memcmp(head, "!<arch>\n", 8) == 0)
         return ARTIFACT_ARCHIVE;
     return memcmp(head, ELFMAG, SELFMAG) == 0 ? ARTIFACT_ELF : ARTIFACT_NONE;
+}
+
+bool artifact_meant(const char *path)
+{
+    size_t n = strlen(path);
+    char first;
+    if (artifact_kind(path) != ARTIFACT_NONE || (n > 3 && strcmp(path + n - 3, ".so") == 0))
+        return true;
+    return !format_by_suffix(path) && !file_head(path, &first, 1);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */

@@ -171,16 +171,9 @@ static bool inspect(struct context *ctx, struct options *o)
     return true;
 }
 
-/* By its first bytes; what is no artifact and has not the name of one is taken for a network, whose importer says what is wrong. */
-static bool is_network(const char *path)
-{
-    size_t n = strlen(path);
-    return artifact_kind(path) == ARTIFACT_NONE && (n < 3 || strcmp(path + n - 3, ".so") != 0);
-}
-
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
-    bool network = is_network(o->files.items.data[0]);
+    bool network = !artifact_meant(o->files.items.data[0]);
     if (network && o->bound_threads) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--threads is about a compiled network");
         return ctx->fail;

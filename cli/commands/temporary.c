@@ -90,9 +90,8 @@ enum fail with_library(struct context *ctx, struct options *o, void (*use)(void 
                        void (*end)(void *user), void *user)
 {
     const char *path = o->files.items.data[0];
-    size_t n = strlen(path);
     struct making m = {ctx, o, use, end, user};
-    if (artifact_kind(path) == ARTIFACT_NONE && (n < 3 || strcmp(path + n - 3, ".so") != 0)) {
+    if (!artifact_meant(path)) {
         (void)with_temporary(ctx, make_and_use, make_end, &m);
     } else if (only_running(ctx, o)) {
         use(user, path);
