@@ -274,7 +274,8 @@ bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
-	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(BATCH),--batch $(BATCH)) $(if $(GAP),--gap $(GAP)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(BATCH),--batch $(BATCH)) $(if $(GAP),--gap $(GAP)) \
+	    $(if $(PRECISION),--precision $(PRECISION)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
 endif
 
 # What mcc inspect --threads says of two threads beside what they take; NETS="resnet50 bert", ROUNDS=9.

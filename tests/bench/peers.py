@@ -57,8 +57,9 @@ def load_openvino(model, threads, inputs):
     core = openvino.Core()
     net = core.read_model(str(model))
     net.reshape({p.any_name: list(x.shape) for p, x in zip(net.inputs, inputs)})
-    compiled = core.compile_model(net, "CPU", {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1,
-                                               "INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"})
+    exact = os.environ.get("MCC_BENCH_PRECISION", "f32") == "f32"   # else as it is by default
+    compiled = core.compile_model(net, "CPU", {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
+                                  | ({"INFERENCE_PRECISION_HINT": "f32"} if exact else {}))
     request = compiled.create_infer_request()
     for i, x in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(x))

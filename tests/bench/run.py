@@ -2,14 +2,16 @@
 """Networks beside ONNX Runtime and others in one run, on a machine that is looked at before and after every turn.
 
 usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--batch N] [--gap 0,1ms] [--results FILE]
-              [NET | FILE.onnx ...]
+              [--precision bf16] [NET | FILE.onnx ...]
 
 make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,1ms]
-[RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
+[PRECISION=bf16] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
 make deps-bench for the exports. --results: the medians of this number of threads are replaced in FILE, of which chart.py draws the
 picture of the README.
 
 --batch: images or texts of a run, from networks with a symbolic batch. --gap: the time between runs, for each of which there is a row.
+--precision: mcc rounds the operands of products, OpenVINO does what it does by default, ONNX Runtime stays in f32; outputs may differ by
+1.5e-2 of their scale (peers: 3e-2), and there are no goals.
 For each network, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
 goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
 median), the largest difference of outputs over their scale, the time to compile, the largest sum of resident memory over
@@ -50,12 +52,19 @@ COMPETITOR_NETS, COMPETITOR_GOAL = ["resnet50", "densenet121", "mobilenet_v2"], 
 ERROR_LIMIT = {"MNN": 1e-3}
 
 
+def error_limit(peer, precision):
+    """What outputs may differ by, over their scale."""
+    if precision == "f32":
+        return ERROR_LIMIT.get(peer, 1e-4)
+    return 1.5e-2 if peer == "mcc" else 3e-2
+
+
 # ---- compiling ------------------------------------------------------------------------------------------------------
 
-def compile_net(path, output):
+def compile_net(path, output, precision):
     """(seconds, bytes at the peak)"""
     start = time.monotonic()
-    process = subprocess.Popen([MCC, path, "-o", output])
+    process = subprocess.Popen([MCC, path, "-o", output, f"--precision={precision}"])
     peak, done = 0, threading.Event()
 
     def watch():
@@ -144,7 +153,7 @@ def start_peers(args, path, folder):
 def measure(name, path, args, gate):
     with tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
         folder = pathlib.Path(scratch)
-        seconds, memory = compile_net(path, folder / "net.so")
+        seconds, memory = compile_net(path, folder / "net.so", args.precision)
         model = onnx.load(path)
         inputs = draw_inputs(model, args.batch)
         np.savez(folder / "inputs.npz", **{f"arr_{i}": x for i, x in enumerate(inputs)})
@@ -171,7 +180,7 @@ def take_turns(order, gap, errors, args, gate):
     for turn in range(args.rounds):
         first = turn % len(order)
         for p in order[first:] + order[:first]:
-            if errors[p.name] <= ERROR_LIMIT.get(p.name, 1e-4):
+            if errors[p.name] <= error_limit(p.name, args.precision):
                 times = gate.turn(p, args.seconds, 5, args.tries, not args.ungated and not args.competitor)
                 p.turns += [times] if times else []
 
@@ -181,9 +190,10 @@ def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
     ort, mine = peers["ort"].median, peers["mcc"].median
     ratios = {p: ort / peers[p].median for p in peers if p != "ort" and ort and peers[p].median}
     goal = COMPETITOR_GOAL if args.competitor else BATCH_GOAL if args.batch > 1 else GOALS.get(name.split()[0], 0) * (0.88 if args.threads > 1 else 1)
+    goal = goal if args.precision == "f32" else 0
     cost = f"{errors['mcc']:7.1e} {seconds:7.2f} {memory / 1e6:8.0f} {size / 1e6:8.2f} {path.stat().st_size / 1e6:8.2f}"
     others = " ".join(f"{ratios[p]:9.2f}" if p in ratios else f"{'-':>9}" for p in args.peers)
-    if errors["mcc"] > 1e-4:
+    if errors["mcc"] > error_limit("mcc", args.precision):
         print(f"{name:20} outputs differ: {errors['mcc']:.1e} of their scale", flush=True)
         return {}
     if "mcc" not in ratios:
@@ -211,6 +221,7 @@ def seconds_of(text):
 def arguments():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--precision", default="f32", choices=["f32", "bf16", "f16"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of one turn")
     parser.add_argument("--tries", type=int, default=8, help="for a quiet turn")
@@ -226,6 +237,7 @@ def arguments():
     args = parser.parse_args()
     if args.competitor:
         args.threads = 2
+    os.environ["MCC_BENCH_PRECISION"] = args.precision   # what peers are asked for
     return args
 
 
@@ -259,7 +271,7 @@ def main():
     if args.competitor:
         busy = subprocess.Popen([sys.executable, "-c", "while True: pass"],
                                 preexec_fn=lambda: os.sched_setaffinity(0, cpus(2)[-1:]))
-    print(f"{load()}, {args.threads} thread(s), batch {args.batch}, f32; multiply-add peak {gate.peak:.1f} GFLOP/s a thread"
+    print(f"{load()}, {args.threads} thread(s), batch {args.batch}, {args.precision}; multiply-add peak {gate.peak:.1f} GFLOP/s a thread"
           f"{', second CPU busy' if busy else ''}{', UNGATED' if args.ungated else ''}")
     print(f"{'network':20} {'ort ms':>9} {'mcc ms':>9} {'ratio':>6} {'goal':>6} {'% peak':>6} {'p10':>5} {'p90':>6}  {'error':>7} "
           f"{'compile':>7} {'peak MB':>8} {'.so MB':>8} {'onnx MB':>8} " + " ".join(f"{p:>9}" for p in args.peers))
