@@ -95,9 +95,13 @@ __attribute__((constructor(101))) static void before_constructors(void)
 
 /* ---- text ends ------------------------------------------------------------------------------------------------ */
 
+static int colour_asked = -1;    /* by option; -1: not */
+
 static bool wants_colour(void)
 {
     static int answer = -1;
+    if (colour_asked >= 0)
+        return colour_asked;
     if (answer < 0) {
         const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
         answer = isatty(2) && !(no && *no) && term && strcmp(term, "dumb") != 0;
@@ -280,7 +284,9 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     ctx->unwind = &here;
     if (setjmp(here) == 0) {
         enum fail fail = ctx->fail;
-        if (options_parse(ctx, options, argc, argv, command->where))
+        bool parsed = options_parse(ctx, options, argc, argv, command->where);
+        colour_asked = options->no_color ? 0 : options->color ? 1 : -1;
+        if (parsed)
             fail = command_start(ctx, command, named, options);
         if (fail != FAIL_NONE)
             ctx->fail = fail;

@@ -75,3 +75,11 @@ def test_a_signal_leaves_no_library(tmp_path):
         time.sleep(0.05)
     host.send_signal(signal.SIGTERM)
     assert host.wait(20) == -signal.SIGTERM and not list(tmp_path.glob("mcc-*/*"))
+
+
+def test_colour_is_asked_for(tmp_path):
+    missing, red = tmp_path / "nosuch.onnx", "\033[1;31merror: \033[0m"
+    assert red in mcc(missing, "-fcolor-diagnostics").stderr
+    assert red in mcc("check", missing, "-fcolor-diagnostics", env=dict(os.environ, NO_COLOR="1")).stderr
+    assert "\033" not in mcc(missing).stderr + mcc(missing, "-fcolor-diagnostics", "-fno-color-diagnostics").stderr
+    assert mcc(missing, "-fcolor-diagnostics", "-fdiagnostics-format=json").stderr.startswith("{")
