@@ -108,6 +108,24 @@ def test_qlinear_conv(seed, tmp_path):
     equal(*both(tmp_path, [node], {"x": x}, fixed, [("y", TYPES[np.dtype(a)])], march=MARCH[seed % 4]))
 
 
+@pytest.mark.parametrize("march", ["native", "x86-64-v4", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("kernel, stride, dilation, pad", [(3, 1, 1, 1), (5, 2, 1, 2), (2, 1, 2, 0), (7, 1, 1, 2), (1, 2, 1, 0)])
+def test_depthwise(march, kernel, stride, dilation, pad, tmp_path):
+    """Taps in groups of four, channels in blocks of 16 with a rest: one convolution makes the bytes that the depthwise one reads."""
+    rng = np.random.default_rng(kernel)
+    c, zy = 40, np.uint8(rng.choice([0, 37]))
+    one = lambda v: np.asarray(v, np.float32)
+    fixed = {"s": one(0.05), "z": np.uint8(3), "w": draw(rng, np.int8, (c, 8, 1, 1)), "sw": one(0.02), "zw": np.int8(0), "sy": one(0.9), "zy": zy,
+             "d": draw(rng, np.int8, (c, 1, kernel, kernel)), "sd": one(rng.uniform(0.01, 0.03, c)), "zd": np.zeros(c, np.int8),
+             "so": one(1.5 * kernel), "zo": np.uint8(100), "b": rng.integers(-999, 999, c).astype(np.int32)}
+    nodes = [h.make_node("QLinearConv", ["x", "s", "z", "w", "sw", "zw", "sy", "zy"], ["t"]),
+             h.make_node("QLinearConv", ["t", "sy", "zy", "d", "sd", "zd", "so", "zo", "b"], ["y"], group=c, kernel_shape=[kernel] * 2,
+                         strides=[stride] * 2, dilations=[dilation] * 2, pads=[pad] * 4)]
+    fixed = {k: np.asarray(v) for k, v in fixed.items()}
+    x = draw(rng, np.uint8, (1, 8, 13, 11))
+    equal(*both(tmp_path, nodes, {"x": x}, fixed, [("y", T.UINT8)], march=march))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_qlinear_matmul(seed, tmp_path):
     rng = np.random.default_rng(300 + seed)
