@@ -1,6 +1,7 @@
-/* The file's sections that hold data are read as they are; pointers between them come from the relocations: base + addend in a
- * shared object, symbol + addend in an object. What relocations do not name is a NULL. An address is that of the linker in a
- * shared object, and section number and offset in an object. Nothing is believed: each access is inside one section. */
+/* The file's sections that hold data are read as they are; pointers between them come from the relocations: base +
+ * addend in a shared object, symbol + addend in an object. What relocations do not name is a NULL. An address is that
+ * of the linker in a shared object, and section number and offset in an object. Nothing is believed: each access is
+ * inside one section. */
 #include "cli/artifact.h"
 
 #include <elf.h>
@@ -390,8 +391,8 @@ static bool read_model(struct reader *r)
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-/* The variant whose function `name` is: kernels' symbols end in the last word of the CPU's name ("_v3" of "x86-64-v3 +fma4"),
- * and then comes a dot and the node's name; -1: none. */
+/* The variant whose function `name` is: kernels' symbols end in the last word of the CPU's name ("_v3" of "x86-64-v3
+ * +fma4"), and then comes a dot and the node's name; -1: none. */
 static int variant_of(const char *features, const char *name)
 {
     size_t symbol = strcspn(name, "."), at = symbol;

@@ -1,5 +1,5 @@
-/* An artifact as a file: its table is read from a shared object, an object or an archive for whatever CPU, and nothing of it is
- * loaded or run. */
+/* An artifact as a file: its table is read from a shared object, an object or an archive for whatever CPU, and nothing
+ * of it is loaded or run. */
 #ifndef MCC_CLI_ARTIFACT_H
 #define MCC_CLI_ARTIFACT_H
 
@@ -27,12 +27,12 @@ struct artifact_file {
 enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_ARCHIVE };
 /* By the first bytes of the file. */
 enum artifact_kind artifact_kind(const char *path);
-/* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be read and
- * has not the name of a network is one, so that the loader says why. */
+/* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be
+ * read and has not the name of a network is one, so that the loader says why. */
 bool artifact_meant(const char *path);
 
-/* Reads the file, whose every offset is checked; weights: also checks the hash over them, and over the sidecar's. False after
- * a diagnostic. */
+/* Reads the file, whose every offset is checked; weights: also checks the hash over them, and over the sidecar's. False
+ * after a diagnostic. */
 bool artifact_read(struct context *, const char *path, bool weights, struct artifact_file *out);
 
 #endif

@@ -271,7 +271,7 @@ bool verify_loops(struct compilation *c)
     return true;
 }
 
-/* ---- objects ------------------------------------------------------------------------------------------------------- */
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
 
 /* What the workers make: text where it is asked for, or where nothing follows that could read objects. */
 static enum emit_kind text_kind(const struct options *o)
@@ -358,7 +358,7 @@ bool run_codegen(struct compilation *c)
     return ok;
 }
 
-/* ---- the artifact ----------------------------------------------------------------------------------------------------- */
+/* ---- the artifact ------------------------------------------------------------------------------------------------ */
 
 static int32_t symbol_index(const struct compilation *c, sym_id s)
 {

@@ -1,4 +1,5 @@
-/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), those of the formats' frontends, raw bytes. */
+/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), those of the formats' frontends, raw
+ * bytes. */
 #include "cli/blob.h"
 
 #include <errno.h>
@@ -284,7 +285,7 @@ bool blob_write(struct context *ctx, const char *folder, const char *name, const
                         text.n);
 }
 
-/* ---- random values ------------------------------------------------------------------------------------------------ */
+/* ---- random values ----------------------------------------------------------------------------------------------- */
 
 /* Steele, Lea and Flood's SplitMix64. */
 static uint64_t next_random(uint64_t *state)
@@ -318,7 +319,7 @@ void blob_random(struct blob *b, uint64_t seed)
     }
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
 {
@@ -345,7 +346,7 @@ void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
     strbuf_printf(out, "%s (least %.6g, greatest %.6g)\n", elements > DESCRIBE_MAX ? " ..." : "", least, greatest);
 }
 
-/* ---- NAME=VALUE texts ------------------------------------------------------------------------------------------------ */
+/* ---- NAME=VALUE texts -------------------------------------------------------------------------------------------- */
 
 /* Names may hold '=', so an exact NAME is looked for, not the first '='. */
 const char *feed_find(const struct text_list *list, const char *name)

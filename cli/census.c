@@ -1,8 +1,8 @@
 /* Where every node of the file went (--stats): the kernels that compute it, or why nothing is left of it.
  *
- * Nodes of the legal graph remember the file's node that they come from. A node with code is in the kernels that compute
- * one of these; what has no code was computed at compile time, is only another view of memory that is there already,
- * was needed by no output, or did nothing.
+ * Nodes of the legal graph remember the file's node that they come from. A node with code is in the kernels that
+ * compute one of these; what has no code was computed at compile time, is only another view of memory that is there
+ * already, was needed by no output, or did nothing.
  */
 #include <string.h>
 

@@ -7,7 +7,8 @@
 
 enum { NUMBER_MOST = 4096 };
 
-/* words: the values, "|" between them, whose places 0, 1, ... are what they mean; NULL: `count` numbers with x between them. */
+/* words: the values, "|" between them, whose places 0, 1, ... are what they mean; NULL: `count` numbers with x between
+ * them. */
 static const struct key {
     const char *name, *form, *words;
     int count;

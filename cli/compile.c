@@ -39,8 +39,8 @@ bool run_import(struct compilation *c)
            (!sidecar || (output_check(c->ctx, sidecar) && output_differs(c->ctx, sidecar, &c->files, o->config)));
 }
 
-/* The last stage that can refuse the network: that of the graph, but for elements that no kernel computes with. Which operators take
- * strings and complex numbers follows from the kernels and calls they end up in. */
+/* The last stage that can refuse the network: that of the graph, but for elements that no kernel computes with. Which
+ * operators take strings and complex numbers follows from the kernels and calls they end up in. */
 static const char *last_refusal(const struct graph *g)
 {
     for (uint32_t v = 1; v < g->values.n; v++) {

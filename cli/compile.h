@@ -13,8 +13,8 @@ enum { TEXT_DATA = 16 /* for standard output */, TEXT_LOG /* for standard error 
 struct report {
     void *user;
     void (*put)(void *user, int kind, const char *text, size_t size);
-    /* A stage is under way, and `done` of so many of its kernels or functions (of 0: it does not go by them). stage NULL: all of it has
-     * ended. NULL: nobody asks. */
+    /* A stage is under way, and `done` of so many of its kernels or functions (of 0: it does not go by them). stage
+     * NULL: all of it has ended. NULL: nobody asks. */
     void (*step)(void *user, const char *stage, uint32_t done, uint32_t of);
 };
 
@@ -72,11 +72,11 @@ struct stage_cost {
 }; /* start: of the monotonic clock */
 /* Tells who asks what the compilation is at, as report.step; not with -q and -v. */
 void report_step(const struct compilation *, const char *stage, uint32_t done, uint32_t of);
-/* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the options say.
- * False after a diagnostic. */
+/* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the
+ * options say. False after a diagnostic. */
 bool stage_run(struct compilation *, const struct stage *, struct stage_cost *);
-/* Runs the stages from `first` (NULL: import) up to and including c->last (NULL: the last one), or -stop-after. The module is there
- * (module_begin). False after a diagnostic. */
+/* Runs the stages from `first` (NULL: import) up to and including c->last (NULL: the last one), or -stop-after. The
+ * module is there (module_begin). False after a diagnostic. */
 bool stages_run(struct compilation *, const char *first);
 /* A module for the options, with c->graph where there is one. False after a diagnostic (--choose). (backend.c) */
 bool module_begin(struct compilation *);
@@ -94,7 +94,8 @@ enum fail compile_check(struct context *, const struct options *, const char *mo
 enum fail compile_keep(struct compilation *, const char *model, const char *last);
 /* The same up to the legal graph, which stays with the caller (eval); NULL after diagnostics were reported. */
 struct graph *compile_graph(struct context *, const struct options *, const char *model, struct report);
-/* Reports the diagnostics that were recorded since the last call, as --quiet and -fdiagnostics-format say (diagnose.c). */
+/* Reports the diagnostics that were recorded since the last call, as --quiet and -fdiagnostics-format say
+ * (diagnose.c). */
 void report_diagnostics(struct context *, struct report, const struct options *);
 
 /* ---- spec.c ------------------------------------------------------------------------------------------------ */
@@ -135,8 +136,8 @@ bool output_check(struct context *, const char *path);
 bool output_differs(struct context *, const char *path, const struct file_list *, const char *config);
 /* Writes size bytes to path, whole or not at all: temporary file beside it, fsync, rename. */
 bool output_write(struct context *, const char *path, const char *data, size_t size);
-/* The same for a file that comes with the output (-MF, -ftime-trace, ...): FAIL_USAGE where it would replace the output or
- * one of the files read. */
+/* The same for a file that comes with the output (-MF, -ftime-trace, ...): FAIL_USAGE where it would replace the output
+ * or one of the files read. */
 bool side_write(struct compilation *, const char *path, const char *data, size_t size);
 /* The make rule of -MD, -MF, -MP. */
 bool depend_write(struct compilation *, const char *output);
@@ -150,8 +151,8 @@ void stats_fates(const struct compilation *, struct strbuf *out);
 /* Bytes of all constants of an imported graph: initializers and tensors in attributes. */
 int64_t stats_constants(const struct graph *);
 /* The stage `sizes`: compares the constants that will be written with those that were read; warns above 1.5 times and
- * fails (FAIL_LIMIT) above --max-constant-growth, naming what grew most. With --stats the comparison and the fates of all
- * nodes are printed. */
+ * fails (FAIL_LIMIT) above --max-constant-growth, naming what grew most. With --stats the comparison and the fates of
+ * all nodes are printed. */
 bool run_sizes(struct compilation *);
 void print_sizes(const struct compilation *, struct strbuf *);
 

@@ -49,8 +49,8 @@ static void read_names(const struct request *r, struct names *names)
     }
 }
 
-/* The names of ports and symbols that the option's value begins with: -i picture=, --dim n=, --dump y. before: what stands before
- * them in the word. */
+/* The names of ports and symbols that the option's value begins with: -i picture=, --dim n=, --dump y. before: what
+ * stands before them in the word. */
 static void put_ports(const struct request *r, const struct option *def, const char *begun, const char *before)
 {
     struct names names = {0};
@@ -75,7 +75,8 @@ static void put_value(struct strbuf *out, const struct option *def, const char *
         strbuf_printf(out, "--%s=%.*s\n", def->name, (int)n, value);
 }
 
-/* The words that the option takes and that begin so: its own, or rows of a table of which its help says only the kind. */
+/* The words that the option takes and that begin so: its own, or rows of a table of which its help says only the
+ * kind. */
 static void put_values(const struct request *r, const struct option *def, const char *begun)
 {
     struct strbuf *out = r->out;
@@ -111,8 +112,8 @@ static const struct option *wants_value(const struct request *r)
     return NULL;
 }
 
-/* Candidates for the word under the cursor, "CANDIDATE<tab>HELP" a line: options where it begins as one, or what one takes.
- * Everything else is a file's name, which shells complete by themselves. */
+/* Candidates for the word under the cursor, "CANDIDATE<tab>HELP" a line: options where it begins as one, or what one
+ * takes. Everything else is a file's name, which shells complete by themselves. */
 static void autocomplete(const struct request *r, const char *word)
 {
     const char *equals = strchr(word, '=');

@@ -25,7 +25,8 @@ static const struct feature feature_rows[] = {
 #include "runtime/rt_cpu.def"
 };
 
-/* What LLVM's names of whole CPUs in ir/target/target.def stand for, beyond the architecture's base; the psABI's levels. */
+/* What LLVM's names of whole CPUs in ir/target/target.def stand for, beyond the architecture's base; the psABI's
+ * levels. */
 #define V2 (X(CX16) | X(SAHF) | X(POPCNT) | X(SSE42))
 #define V3 (V2 | X(XSAVE) | X(AVX2) | X(BMI) | X(BMI2) | X(F16C) | X(FMA) | X(LZCNT) | X(MOVBE))
 #define V4 (V3 | X(AVX512BW) | X(AVX512CD) | X(AVX512DQ) | X(AVX512VL))

@@ -4,9 +4,10 @@
 
 #include "ir/target/target.h"
 
-/* The features that code for LLVM's `cpu` with `features` ("+fma4,-avx2", or "") may use, as RT_X86_* (RT_ARM_*, RT_RISCV_*)
- * bits of the architecture: the cpu's own, those that are added with all that they imply, less those that are taken away
- * with all that imply them. What LLVM or `open` does not know is a usage error; bits are then unspecified. */
+/* The features that code for LLVM's `cpu` with `features` ("+fma4,-avx2", or "") may use, as RT_X86_* (RT_ARM_*,
+ * RT_RISCV_*) bits of the architecture: the cpu's own, those that are added with all that they imply, less those that
+ * are taken away with all that imply them. What LLVM or `open` does not know is a usage error; bits are then
+ * unspecified. */
 bool cpu_bits(struct context *, const char *arch, const char *cpu, const char *features, uint64_t *bits);
 /* The features that cpu_bits() takes for an architecture because `open` can test them: "adx, aes, ...". */
 void cpu_list(const char *arch, struct strbuf *);

@@ -1,4 +1,5 @@
-/* What is made from the option table for other programs: manual pages and the completions of shells (which ask complete.c).
+/* What is made from the option table for other programs: manual pages and the completions of shells (which ask
+ * complete.c).
  *
  * The commands' names and helps come from main.c's table, through struct command_row.
  */
@@ -12,7 +13,7 @@ static bool is_public(const struct option *def)
     return !strchr(def->where, 'h');
 }
 
-/* ---- manual pages -------------------------------------------------------------------------------------------------- */
+/* ---- manual pages ------------------------------------------------------------------------------------------------ */
 
 /* Text in roff: backslashes and dashes as they are, no line that starts with a control character. */
 static void roff(struct strbuf *out, const char *text)
@@ -85,7 +86,7 @@ static void manual_config(const struct command_row *rows, uint32_t n, struct str
                        "  \\- {name: mask, dtype: bool, shape: [batch, 1]}\n.fi\n.SH SEE ALSO\n.BR mcc (1)\n");
 }
 
-/* ---- shells: each asks --autocomplete, so they never fall behind the table -------------------------------------------- */
+/* ---- shells: each asks --autocomplete, so they never fall behind the table --------------------------------------- */
 
 static void shell_bash(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {

@@ -4,8 +4,8 @@
  *
  * Symbolic dims come first, as arguments of their names. Extents are spelled out where C can (all but the first fixed),
  * else the argument is a pointer. The functions' bodies are in the header too, for the one file that defines
- * NAME_IMPLEMENTATION before it includes it. What no C argument can carry (sequences, strings, sub-byte elements, shapes
- * that the data decides) is refused.
+ * NAME_IMPLEMENTATION before it includes it. What no C argument can carry (sequences, strings, sub-byte elements,
+ * shapes that the data decides) is refused.
  */
 #include <ctype.h>
 #include <string.h>
@@ -123,7 +123,7 @@ static bool port_serves(struct header *h, const struct art_port *p, bool output)
     return !why || error_at(h->c->ctx, FAIL_MODEL, (src_id){0}, p->name, "--emit=header: %s", why);
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------------------ */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 static void put_argument(struct header *h, const struct art_port *p, const char *name, const char *constant)
 {

@@ -1,7 +1,7 @@
 /* --list-ops: which versions of which operators are served, for which element types.
  *
- * A line is a version that the format's standard has and that a row of legalize's tables serves; nothing here is written by hand.
- * Where no format tells of an operator, it is the row as it stands.
+ * A line is a version that the format's standard has and that a row of legalize's tables serves; nothing here is
+ * written by hand. Where no format tells of an operator, it is the row as it stands.
  */
 #include <stdlib.h>
 #include <string.h>

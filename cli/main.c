@@ -220,7 +220,8 @@ enum fail command_check(struct context *ctx, struct options *o)
     return fail;
 }
 
-/* A first word that is neither a command nor a file, in the place of a command: another word follows, or it could be no file's. */
+/* A first word that is neither a command nor a file, in the place of a command: another word follows, or it could be no
+ * file's. */
 static bool word_check(struct context *ctx, const struct command *command, const struct options *o)
 {
     const char *word = o->files.items.n ? o->files.items.data[0] : "";

@@ -68,15 +68,16 @@ const char *option_suggest(const char *name, char where);
  * class `fail`. */
 bool option_set(struct context *, struct options *, const struct option *, const char *value, enum fail fail);
 
-/* Makes a diagnostic about the option (of a list: this item) point to the place in the configuration that set it, where one did. */
+/* Makes a diagnostic about the option (of a list: this item) point to the place in the configuration that set it, where
+ * one did. */
 void option_blame(struct context *, const struct options *, const char *name, const char *text);
 
 /* A command line. @file arguments are read in. The configuration file, when given, is applied first. Usage errors are
  * FAIL_USAGE diagnostics, those in the configuration FAIL_MODEL. */
 bool options_parse(struct context *, struct options *, int argc, char **argv, char where);
 
-/* cli/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path, line and column say
- * where the diagnostic belongs. */
+/* cli/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path, line and
+ * column say where the diagnostic belongs. */
 bool config_load(struct context *, struct options *, const char *path, char where);
 
 /* "-o, --output=FILE"; the help text with the default. */

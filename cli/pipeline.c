@@ -1,6 +1,8 @@
-/* The pipeline: the stages of passes/module/passes.def as a table, and the driver that runs, verifies, times and prints them.
+/* The pipeline: the stages of passes/module/passes.def as a table, and the driver that runs, verifies, times and prints
+ * them.
  *
- * A stage reads and writes fields of struct compilation, a pass those of its module; both record diagnostics. Only the driver prints.
+ * A stage reads and writes fields of struct compilation, a pass those of its module; both record diagnostics. Only the
+ * driver prints.
  */
 #include "cli/backend.h"
 #include "cli/nearest.h"

@@ -1,4 +1,5 @@
-/* See progress.h. A thread writes, so that a stage that takes long shows, too, and the compilation never waits for a terminal's time. */
+/* See progress.h. A thread writes, so that a stage that takes long shows, too, and the compilation never waits for a
+ * terminal's time. */
 #include "cli/progress.h"
 
 #include <pthread.h>

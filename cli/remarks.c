@@ -1,6 +1,7 @@
 /* Optimisation remarks: what fuse, layout-transform and schedule decided, for -Rpass= and -fsave-optimization-record.
  *
- * They are read off the finished module, not recorded by the passes, so asking for them changes nothing that is compiled.
+ * They are read off the finished module, not recorded by the passes, so asking for them changes nothing that is
+ * compiled.
  */
 #include <regex.h>
 #include <string.h>

@@ -26,7 +26,8 @@ void session_close(struct session *);
 bool session_error(struct session *, const char *doing);
 /* The value of each symbol from --dim, else its least multiple of the step from 1 on. */
 bool session_symbols(struct session *, int64_t *out);
-/* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their number. */
+/* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their
+ * number. */
 void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, uint32_t *n, struct strbuf *out);
 /* A leading node and what its kernels compute besides: "conv1 (Conv + BatchNormalization + Relu) net.py:12". */
 void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);

@@ -1,8 +1,8 @@
 /* The weights sidecar's table of tensors, as safetensors has it: name, type, shape, first and last byte of each.
  *
  * A tensor stored row-major keeps its shape; a packed one (blocks, panels, broadcast dims that take no room) is a list
- * of its stored elements; so are weights stored transformed, NAME.winogradN. What lies between tensors is named too, since
- * the format allows no holes.
+ * of its stored elements; so are weights stored transformed, NAME.winogradN. What lies between tensors is named too,
+ * since the format allows no holes.
  */
 #include <string.h>
 

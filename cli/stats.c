@@ -67,7 +67,8 @@ void stats_census(const struct graph *g, const char *title, struct strbuf *out)
 
 /* ---- constants ---------------------------------------------------------------------------------------------- */
 
-/* What elements that take `data` inside the graph take in a file: types of less than a byte packed, strings without their table. */
+/* What elements that take `data` inside the graph take in a file: types of less than a byte packed, strings without
+ * their table. */
 static int64_t file_bytes(enum elem elem, struct span data)
 {
     const struct span *text = data.data;
@@ -79,8 +80,8 @@ static int64_t file_bytes(enum elem elem, struct span data)
     return bytes;
 }
 
-/* The constant in an attribute, in bytes; in_file: of an operator of the file, not of an initializer (whose other attributes
- * are dims). Short lists of other operators than Constant (pads, axes) are none, long ones are tables. */
+/* The constant in an attribute, in bytes; in_file: of an operator of the file, not of an initializer (whose other
+ * attributes are dims). Short lists of other operators than Constant (pads, axes) are none, long ones are tables. */
 enum { TABLE_LEAST = 64 };
 static int64_t attr_bytes(const struct graph *g, const struct node *node, const struct attr *a, bool in_file)
 {
@@ -107,7 +108,8 @@ int64_t stats_constants(const struct graph *g)
     return bytes;
 }
 
-/* Bytes of the constants that the lazy constant v is made of, each counted once. seen: by node, holds `mark` where done. */
+/* Bytes of the constants that the lazy constant v is made of, each counted once. seen: by node, holds `mark` where
+ * done. */
 static int64_t operand_bytes(const struct graph *g, value_id v, uint32_t *seen, uint32_t mark, uint32_t *stack)
 {
     int64_t bytes = 0;
@@ -163,8 +165,8 @@ static struct growth *growths(const struct compilation *c, uint32_t *n)
     return all;
 }
 
-/* The node of the file that a weight is stored for: the one that computes it from constants, else the first that reads it, itself or
- * by way of constants. */
+/* The node of the file that a weight is stored for: the one that computes it from constants, else the first that reads
+ * it, itself or by way of constants. */
 static src_id weight_source(const struct module *m, const struct weight *w)
 {
     const struct graph *g = m->g;

@@ -30,8 +30,8 @@ static const char *arch_of(const char *triple)
     return NULL;
 }
 
-/* ARCH, or ARCH-[VENDOR-]linux[-C LIBRARY]: what comes out is an ELF file for Linux and its usual calling convention, and
- * any C library will do. */
+/* ARCH, or ARCH-[VENDOR-]linux[-C LIBRARY]: what comes out is an ELF file for Linux and its usual calling convention,
+ * and any C library will do. */
 static bool is_linux(const char *triple)
 {
     static const char *const libraries[] = {"gnu", "musl", "android", "uclibc"};
@@ -139,7 +139,8 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
-/* The best row that this machine runs; those of one kind of core alone differ in figures that nothing tells of the machine. */
+/* The best row that this machine runs; those of one kind of core alone differ in figures that nothing tells of the
+ * machine. */
 static bool is_native(struct context *ctx, const struct target_row *t, const char *arch)
 {
     for (uint32_t i = 0; i < target_count; i++)
@@ -157,7 +158,8 @@ static uint32_t dots_of(const struct target_row *t, const bool uses[DOT_KINDS])
     return grades;
 }
 
-/* Has the row dot products that a contraction of the module wants, and no lesser row the same? Then the row is made unasked. */
+/* Has the row dot products that a contraction of the module wants, and no lesser row the same? Then the row is made
+ * unasked. */
 static bool has_use(const struct module *m, const struct target_row *t)
 {
     bool uses[DOT_KINDS] = {false};

@@ -1,8 +1,8 @@
 /* The weights segment: every stored constant in its storage order, evaluated piece by piece as it is written.
  *
- * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element. One
- * slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole tensor.
- * Weights that are stored as a Winograd kernel wants them are transformed here.
+ * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element.
+ * One slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole
+ * tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
  */
 #include "cli/backend.h"
 #include "passes/schedule/winograd.h"

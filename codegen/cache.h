@@ -1,9 +1,11 @@
-/* Results of workers kept on disk: a function that was compiled before, for whatever network, is read, not compiled again.
+/* Results of workers kept on disk: a function that was compiled before, for whatever network, is read, not compiled
+ * again.
  *
- * A folder of files, one for each job, named by a hash of the job's bytes: the worker's build, target, level and text. The file
- * holds the job itself too, which must agree byte for byte, so a hash that collides is a miss, never another module's code.
- * Files appear whole (rename) and are checked by a hash when read, so any number of processes share a folder, and what is damaged
- * is compiled again. Nothing here fails a compilation: a folder that cannot be read or written is none.
+ * A folder of files, one for each job, named by a hash of the job's bytes: the worker's build, target, level and text.
+ * The file holds the job itself too, which must agree byte for byte, so a hash that collides is a miss, never another
+ * module's code. Files appear whole (rename) and are checked by a hash when read, so any number of processes share a
+ * folder, and what is damaged is compiled again. Nothing here fails a compilation: a folder that cannot be read or
+ * written is none.
  */
 #ifndef MCC_CODEGEN_CACHE_H
 #define MCC_CODEGEN_CACHE_H
@@ -12,8 +14,8 @@
 
 struct cache;
 
-/* folder: made if its parent is there, for this user alone. worker: path of the program whose products these are; one without a
- * build id (ELF note) has no cache. limit: bytes of all files. NULL: no cache. */
+/* folder: made if its parent is there, for this user alone. worker: path of the program whose products these are; one
+ * without a build id (ELF note) has no cache. limit: bytes of all files. NULL: no cache. */
 struct cache *cache_open(struct context *, struct arena *, const char *folder, const char *worker, int64_t limit);
 /* The result of a job, into the arena; false: none. A cache of NULL has none. */
 bool cache_get(struct cache *, struct span job, struct span *result);

@@ -48,8 +48,8 @@ bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as
 void codegen_end(struct codegen *); /* gives up: ends the workers */
 /* Of the functions so far: how many came from the cache, and how many were looked for there. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
-/* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL, with
- * a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
+/* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL,
+ * with a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
 bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *,
                      uint32_t n);
 
@@ -85,7 +85,8 @@ struct art_variant {
     const char *program; /* symbol */
     const char *prepare; /* symbol of what fills the open-time constants; NULL: there are none */
 };
-/* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol NAME.index. */
+/* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol
+ * NAME.index. */
 struct art_kernel {
     const char *name;
     uint32_t node;

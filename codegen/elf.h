@@ -50,7 +50,8 @@ uint32_t elf_undefined(struct elf_object *, const char *name);
 void elf_pointer(struct elf_object *, uint64_t at, uint32_t symbol, uint64_t addend);
 struct span elf_object_finish(struct elf_object *);
 
-/* A copy of a relocatable object whose defined symbol `from` is called `to`. NULL: it has none, or is not such an object. */
+/* A copy of a relocatable object whose defined symbol `from` is called `to`. NULL: it has none, or is not such an
+ * object. */
 struct span elf_rename(struct arena *, struct span object, const char *from, const char *to);
 
 /* A shared object that only names symbols: what lld needs to write NEEDED soname. */

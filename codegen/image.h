@@ -12,8 +12,8 @@ struct function_names;
 bool image_write(struct context *, struct arena *, struct span image, const struct weights_writer *,
                  const struct function_names *, const char *query, const char *path);
 
-/* merged: a relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or as the
- * one member of an archive. */
+/* merged: a relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or
+ * as the one member of an archive. */
 bool object_write(struct context *, struct arena *, struct span merged, const struct weights_writer *,
                   const struct function_names *, const char *query, enum output_kind, const char *path);
 

@@ -14,18 +14,19 @@
 #include "codegen/table.h"
 #include "codegen/wire.h"
 
-/* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start, glibc 2.17 at
- * the latest, and in libc.so.6 itself. */
+/* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start,
+ * glibc 2.17 at the latest, and in libc.so.6 itself. */
 static const char *const libc_names[] = {
     "memcpy",        "memmove",        "memset",       "memcmp", "aligned_alloc", "free", "getauxval",
-    "clock_gettime", "pthread_create", "pthread_join", "dlopen", "dlsym" /* weak: absent where glibc is older than 2.34 */
+    "clock_gettime", "pthread_create", "pthread_join", "dlopen", "dlsym" /* weak: absent where glibc is older than
+                                                                          * 2.34 */
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
  * that they can grow without moving anything. Page alignment keeps code apart from what is before it. Behind the code
  * no segment's bytes are aligned in the file: each starts in a new page of memory at the offset inside the page that
- * the file has reached, so the file holds no padding (twice a page that two segments share is mapped). What is read-only
- * after relocation fills its last page in memory, since the loader protects whole pages only. */
+ * the file has reached, so the file holds no padding (twice a page that two segments share is mapped). What is
+ * read-only after relocation fills its last page in memory, since the loader protects whole pages only. */
 #define NEXT_PAGE(end) "  " end " = .;\n  . = ALIGN(CONSTANT(MAXPAGESIZE)) + (" end " & (CONSTANT(MAXPAGESIZE) - 1));\n"
 static const char script[] =
     "PHDRS {\n"

@@ -1,5 +1,5 @@
-// The C++ that no C interface of LLVM covers: lld as a library, code generation that is set up once for many modules, and
-// the question whether a target machine has a feature. Everything else of codegen/ is C.
+// The C++ that no C interface of LLVM covers: lld as a library, code generation that is set up once for many modules,
+// and the question whether a target machine has a feature. Everything else of codegen/ is C.
 #include <cstdlib>
 #include <cstring>
 #include <new>

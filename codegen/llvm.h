@@ -148,8 +148,8 @@ void llvm_start(void); /* once in a worker: targets, options, fatal error handle
 /* ---- C++ behind C (lld.cpp) ---- */
 
 bool machine_has(LLVMTargetMachineRef, const char *feature); /* "+fma" */
-/* What makes objects of modules, one after the other: LLVM's passes are set up once, which takes as long as the code of some hundred
- * instructions. NULL: the target has no object writer. The object's bytes stay until the next one. */
+/* What makes objects of modules, one after the other: LLVM's passes are set up once, which takes as long as the code of
+ * some hundred instructions. NULL: the target has no object writer. The object's bytes stay until the next one. */
 struct generator;
 struct generator *generator_new(LLVMTargetMachineRef);
 const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);

@@ -3,8 +3,9 @@
  * An index is a sum whose parts were placed at the depth of the loops that they depend on, the inner part last:
  * (outer + inner) + constant. LLVM sees no more of it than an addition in the loop. Here the outer part is added to the
  * base where it is known, once for all accesses that share both, so that the loop is left with base + inner * size +
- * constant, which x86 addresses without an instruction. LLVM's own pass for this (loop strength reduction) costs as much
- * time as all the rest of code generation and gains nothing beyond it on these loops, so it is off (llvm_compile.c).
+ * constant, which x86 addresses without an instruction. LLVM's own pass for this (loop strength reduction) costs as
+ * much time as all the rest of code generation and gains nothing beyond it on these loops, so it is off
+ * (llvm_compile.c).
  */
 #include "codegen/llvm.h"
 

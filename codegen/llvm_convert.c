@@ -50,7 +50,7 @@ static LLVMValueRef float_to_float(struct emitter *e, LLVMValueRef v, enum elem 
     return small_from_f32(e, v, to, lanes, how);
 }
 
-/* ---- floats to integers ---------------------------------------------------------------------------------------------- */
+/* ---- floats to integers ------------------------------------------------------------------------------------------ */
 
 struct reals {
     struct emitter *e;
@@ -110,8 +110,8 @@ static LLVMValueRef reals_to_whole(const struct reals *t, LLVMValueRef x, uint32
     return LLVMBuildTrunc(e->b, LLVMBuildBitCast(e->b, x, type_lanes(e->i64, t->lanes), ""), word, "");
 }
 
-/* Vectors for x86, which has no saturating conversion: limited to what the type holds first. Where its largest number is no
- * float, the limit is the one below, and what is beyond is replaced afterwards. */
+/* Vectors for x86, which has no saturating conversion: limited to what the type holds first. Where its largest number
+ * is no float, the limit is the one below, and what is beyond is replaced afterwards. */
 static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum elem to)
 {
     LLVMBuilderRef b = t->e->b;
@@ -158,7 +158,7 @@ static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem fr
     return call_intrinsic(e, is_signed ? "llvm.smax" : "llvm.umax", types, 1, limit, 2);
 }
 
-/* ---- integers to floats ---------------------------------------------------------------------------------------------- */
+/* ---- integers to floats ------------------------------------------------------------------------------------------ */
 
 /* 64-bit integers past 2^53: their low bits become one sticky bit, so that rounding the f64 once more rounds the
  * integer. Takes and gives magnitudes. */

@@ -1,5 +1,6 @@
-/* Line tables for -g: the line of each statement in the text of all functions that is written beside the output. Nothing but lines:
- * names of functions come from the symbol table, which says their nodes (names.h), and values have no names worth showing. */
+/* Line tables for -g: the line of each statement in the text of all functions that is written beside the output.
+ * Nothing but lines: names of functions come from the symbol table, which says their nodes (names.h), and values have
+ * no names worth showing. */
 #include <string.h>
 
 #include "codegen/llvm.h"

@@ -1,15 +1,15 @@
 /* L_DOT: products of bytes (u8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes.
  *
- * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart as
- * 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
+ * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart
+ * as 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
  * instruction that multiplies bytes directly saturates its sums: never used), or one by one; bf16 is the upper half
  * of an f32. What depends on one operand only is the same value wherever it is used, and selected once.
  */
 #include "codegen/llvm.h"
 
-/* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the elements
- * themselves rather than words. biased: both operands are signed. a = (a ^ 128) + 128 in signed bytes, so 128 times the sum of b's
- * bytes is added, which is one value for all that b is multiplied with. */
+/* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the
+ * elements themselves rather than words. biased: both operands are signed. a = (a ^ 128) + 128 in signed bytes, so 128
+ * times the sum of b's bytes is added, which is one value for all that b is multiplied with. */
 struct dot_form {
     enum arch arch;
     const char *features[2];

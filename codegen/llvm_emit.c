@@ -373,7 +373,8 @@ static void add_string_attribute(struct emitter *e, const char *key, const char 
         LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
 }
 
-/* Is it a program that launches many kernels one after the other, so that its own statements take next to none of a run's time? */
+/* Is it a program that launches many kernels one after the other, so that its own statements take next to none of a
+ * run's time? */
 static bool is_cold(const struct lfunc *f)
 {
     uint32_t launches = 0;

@@ -2,8 +2,8 @@
  *
  * A buffer is an opaque pointer; the element type is the statement's. A bool is a byte in memory: any non-zero byte
  * loads as true, 0 or 1 is stored. Addresses are base + i64 index, not `inbounds`: the loop IR proves bounds of
- * accesses, not of addresses. Masked-out lanes are not touched and load as 0; where every second element is wanted, those
- * between two that exist are read too.
+ * accesses, not of addresses. Masked-out lanes are not touched and load as 0; where every second element is wanted,
+ * those between two that exist are read too.
  */
 #include "codegen/llvm.h"
 
@@ -152,8 +152,8 @@ static void scatter(struct emitter *e, const struct access *a, LLVMValueRef poin
     call_intrinsic(e, "llvm.masked.scatter", types, 2, args, 4);
 }
 
-/* Lanes to places a stride apart, one store each: with a constant stride each address is a displacement, and where the CPU scatters,
- * it takes as long. */
+/* Lanes to places a stride apart, one store each: with a constant stride each address is a displacement, and where the
+ * CPU scatters, it takes as long. */
 static void store_lanes(struct emitter *e, const struct access *a)
 {
     LLVMValueRef first = address_of(e, a->scalar, a->base, a->index), v = to_memory(e, a);
@@ -168,7 +168,8 @@ static void store_lanes(struct emitter *e, const struct access *a)
 
 enum { MAX_STEP = 4 };
 
-/* The stride, where as many loads and a shuffle or two serve instead of a gather, which costs a cycle a lane and more; else 0. */
+/* The stride, where as many loads and a shuffle or two serve instead of a gather, which costs a cycle a lane and more;
+ * else 0. */
 static uint32_t small_step(const struct emitter *e, const struct access *a)
 {
     uint32_t size = elem_size(a->type.elem);

@@ -220,8 +220,8 @@ static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
     return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, low, b, zero, ""), "");
 }
 
-/* The same by name, for a whole register of x86: instruction selection finds it in a comparison and a selection, too, but takes
- * longer for that than for the rest of such a statement. NULL: there is none for this type. */
+/* The same by name, for a whole register of x86: instruction selection finds it in a comparison and a selection, too,
+ * but takes longer for that than for the rest of such a statement. NULL: there is none for this type. */
 static LLVMValueRef x86_extreme(struct emitter *e, LLVMValueRef a, LLVMValueRef b, bool is_min)
 {
     static const struct {

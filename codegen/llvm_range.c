@@ -1,8 +1,8 @@
 /* What is known of indices while they are emitted: that they are natural numbers, and how large they get.
  *
- * A loop's variable is at least its natural lower bound and less than its upper one; quotients, remainders, sums and products
- * of natural numbers are natural where their limits show that nothing wraps. Division by a constant then needs no fix for
- * negative operands, which is most of what a parallel index is taken apart with.
+ * A loop's variable is at least its natural lower bound and less than its upper one; quotients, remainders, sums and
+ * products of natural numbers are natural where their limits show that nothing wraps. Division by a constant then needs
+ * no fix for negative operands, which is most of what a parallel index is taken apart with.
  */
 #include "codegen/llvm.h"
 

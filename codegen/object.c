@@ -94,7 +94,8 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
                 strbuf_append(&m->names, text, strlen(text) + 1);
             }
         } else if (place == SHN_UNDEF && strncmp(name, "pthread_", 8) == 0) {
-            /* Weak for shared objects (runtime/rt_threads.c); a static link takes from an archive only what is needed. */
+            /* Weak for shared objects (runtime/rt_threads.c); a static link takes from an archive only what is
+             * needed. */
             sym[i].st_info = ELF64_ST_INFO(STB_GLOBAL, ELF64_ST_TYPE(sym[i].st_info));
         }
     }

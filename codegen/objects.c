@@ -2,8 +2,8 @@
  *
  * Two units are equal when target and text agree but for the first line, which holds only the function's own name and
  * its source nodes: the second symbol is another name of the first. Each function is a module and an object of its own,
- * under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside it, and
- * any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
+ * under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside it,
+ * and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -208,7 +208,8 @@ static void batch_send(struct codegen *g, const struct codegen_unit *units)
     pool_add(g->pool, &job, 1);
 }
 
-/* Is there room for another function in the batch that is being filled? Objects only: other products are a text each. */
+/* Is there room for another function in the batch that is being filled? Objects only: other products are a text
+ * each. */
 static bool batch_takes(const struct codegen *g, const struct batch *b, const struct target *t, uint64_t length)
 {
     return b && g->options.emit == EMIT_OBJECT && b->target == t && b->length + length <= JOB_TEXT;

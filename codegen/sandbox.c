@@ -1,5 +1,5 @@
-/* See sandbox.h. The filter is a list of system calls that are allowed (seccomp(2), mode filter); their numbers are those of
- * the machine that mcc runs on.
+/* See sandbox.h. The filter is a list of system calls that are allowed (seccomp(2), mode filter); their numbers are
+ * those of the machine that mcc runs on.
  */
 #include "codegen/sandbox.h"
 
@@ -121,7 +121,8 @@ static void put_answer(struct program *p, uint32_t answer)
     put(p, BPF_RET | BPF_K, answer, 0, 0);
 }
 
-/* Call `number` gets `answer` where (the low half of) its argument has any of the bits, and `other` where it has none. */
+/* Call `number` gets `answer` where (the low half of) its argument has any of the bits, and `other` where it has
+ * none. */
 static void put_by_bits(struct program *p, uint32_t number, unsigned argument, uint32_t bits, uint32_t answer,
                         uint32_t other)
 {

@@ -1,6 +1,7 @@
 /* Weights in a file of their own beside the library: safetensors, so that other programs can read it.
  *
- *   u64 length of the JSON | JSON, padded with spaces to a multiple of 64 | the weights, as they would lie in the library
+ *   u64 length of the JSON | JSON, padded with spaces to a multiple of 64 | the weights, as they would lie in the
+ * library
  *
  * The JSON names every tensor with its type, shape and bytes, the padding between tensors included (the format allows
  * no holes), and in __metadata__ the hash of the weights: so the hash of the head, which open checks, stands for the

@@ -121,7 +121,8 @@ static int open_temporary(struct context *ctx, struct arena *arena, const char *
     return -1;
 }
 
-/* The place in the context for one more temporary file's name: outputs nest (a sidecar is written inside its library). */
+/* The place in the context for one more temporary file's name: outputs nest (a sidecar is written inside its
+ * library). */
 static const char *volatile *temporary_slot(struct context *ctx)
 {
     for (size_t i = 0; i < COUNT_OF(ctx->temp_files); i++)

@@ -1,8 +1,8 @@
 /* What travels between mcc and its workers: frames over one socket, lengths first, parts after.
  *
  *   parent -> worker   struct wire_job, then n_parts times {uint64_t size, bytes}
- *   worker -> parent   struct wire_result, then size bytes: the product, or a text when status is not WIRE_OK. The product of
- *                      WIRE_COMPILE: {uint64_t size, bytes} for each function
+ *   worker -> parent   struct wire_result, then size bytes: the product, or a text when status is not WIRE_OK. The
+ * product of WIRE_COMPILE: {uint64_t size, bytes} for each function
  *
  * Both ends are the same binary on the same machine, so fields have the machine's layout. A stored job replays:
  * `mcc --worker <FILE >/dev/null`.
@@ -16,9 +16,9 @@ enum { WIRE_MAGIC = 0x6a63636d, WIRE_PARTS_MAX = 1 << 20 };
 enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
 enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL };
 
-/* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the line (uint32_t)
- * of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: linker options, each ended by a NUL;
- * linker script; version script; then input files. */
+/* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the
+ * line (uint32_t) of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: linker
+ * options, each ended by a NUL; linker script; version script; then input files. */
 enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_FILE, COMPILE_FOLDER, COMPILE_LINES, COMPILE_FUNCTIONS };
 enum { LINK_OPTIONS, LINK_SCRIPT, LINK_VERSIONS, LINK_INPUTS };
 

@@ -1,7 +1,8 @@
 /* File -> imported graph. Which formats there are is one table (formats.def); nothing outside of this folder names one.
  *
- * In: a file. Out: a graph in imported form, every node of which is OP_IMPORTED with the operator's domain, name and version, for
- * passes/legalize to lower by the rules of that domain. A frontend is a folder below this one (docs/add-a-frontend.md).
+ * In: a file. Out: a graph in imported form, every node of which is OP_IMPORTED with the operator's domain, name and
+ * version, for passes/legalize to lower by the rules of that domain. A frontend is a folder below this one
+ * (docs/add-a-frontend.md).
  */
 #ifndef MCC_FRONTEND_H
 #define MCC_FRONTEND_H
@@ -17,12 +18,13 @@ struct file_list {
     VEC(const char *) paths;
 };
 
-/* Reads a file. Constants are OP_CONSTANT nodes at the head of their region, their bytes in ctx->session. NULL after diagnostics.
- * options: NULL: none. files: takes every file that was read (network, external data), for -MD; NULL: not wanted. */
+/* Reads a file. Constants are OP_CONSTANT nodes at the head of their region, their bytes in ctx->session. NULL after
+ * diagnostics. options: NULL: none. files: takes every file that was read (network, external data), for -MD; NULL: not
+ * wanted. */
 typedef struct graph *import_fn(struct context *, const char *path, const struct import_options *options,
                                 struct file_list *files);
 
-/* ---- what a format may be able to do besides: NULL in struct format_hooks where it cannot ------------------------------------ */
+/* ---- what a format may be able to do besides: NULL in struct format_hooks where it cannot ------------------------ */
 
 /* Cutting a file down to some of its nodes (mcc reduce); the caller has imported it before. */
 struct cut_file; /* the frontend's own */
@@ -37,8 +39,8 @@ struct cutter {
     /* Session memory; NULL after a diagnostic (unreadable, weights in external files). */
     struct cut_file *(*open)(struct context *, const char *path);
     uint32_t (*n_nodes)(const struct cut_file *);
-    /* The nodes that keep[] says, with the constants that they use, as a file's bytes. False, without a diagnostic: a type
-     * is missing or nothing would be an output. */
+    /* The nodes that keep[] says, with the constants that they use, as a file's bytes. False, without a diagnostic: a
+     * type is missing or nothing would be an output. */
     bool (*write)(const struct cut_file *, const bool *keep, cut_type_fn *, void *user, struct strbuf *out);
 };
 
@@ -57,8 +59,9 @@ struct operator_facts {
     int32_t (*version_after)(const char *domain, const char *op, int32_t version);
     /* The domain as lists show it. Static. */
     const char *(*domain_shown)(const char *domain, const char *op, int32_t version);
-    /* Which element types the operands of that version may have, a group for each type variable in the operands' order, "/"
-     * between them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty say "-". */
+    /* Which element types the operands of that version may have, a group for each type variable in the operands' order,
+     * "/" between them: "f32,f64/i32,i64". Types for which `has` is false are left out, and groups that are then empty
+     * say "-". */
     void (*types_print)(const char *domain, const char *op, int32_t version, bool (*has)(enum elem, const void *),
                         const void *data, struct strbuf *out);
 };
@@ -69,7 +72,7 @@ struct format_hooks {
     const struct operator_facts *operators;
 };
 
-/* ---- the table ------------------------------------------------------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 struct format {
     const char *name, *suffix, *magic; /* "ONNX", ".onnx", "" */
@@ -86,7 +89,7 @@ const struct tensor_files *tensor_files_by_suffix(const char *suffix); /* NULL: 
 /* Of the format that has the operator; NULL: none says anything of it. */
 const struct operator_facts *operator_facts(const char *domain, const char *op);
 
-/* ---- the frontends, a folder each ------------------------------------------------------------------------------------------- */
+/* ---- the frontends, a folder each -------------------------------------------------------------------------------- */
 
 #define FORMAT(name, suffix, magic, at, import, hooks) import_fn import;
 #include "frontend/formats.def"

@@ -1,4 +1,5 @@
-/* The pass from imported to legal graphs, and its table of operators. Those behind it are rows of passes/module/passes.def. */
+/* The pass from imported to legal graphs, and its table of operators. Those behind it are rows of
+ * passes/module/passes.def. */
 #ifndef MCC_PASSES_H
 #define MCC_PASSES_H
 
@@ -22,8 +23,8 @@ struct legalize_options {
  * serve, then NULL. */
 struct graph *legalize(struct context *, struct graph *imported, const struct legalize_options *);
 
-/* The rows of the table that legalize uses (passes/legalize/rules.def), as it has them: since is the least version that the row
- * is for, which need not be one of the operator's. Texts are static; the default domain is "". */
+/* The rows of the table that legalize uses (passes/legalize/rules.def), as it has them: since is the least version that
+ * the row is for, which need not be one of the operator's. Texts are static; the default domain is "". */
 struct op_row {
     const char *domain, *op;
     int32_t since;

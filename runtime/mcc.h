@@ -176,9 +176,10 @@ typedef struct {
     uint64_t flags, reserved[2];
 } mcc_port;
 
-/* A node of the source model; one without a name goes by that of its first output. Row 0 may stand for none: its name is
- * "". A node that leads kernels (mcc_host.event names it) has their number, their flops and bytes when each runs once, and
- * next: the row of a further node that the same kernels compute, whose next is another one, and so on to 0. */
+/* A node of the source model; one without a name goes by that of its first output. Row 0 may stand for none: its name
+ * is
+ * "". A node that leads kernels (mcc_host.event names it) has their number, their flops and bytes when each runs once,
+ * and next: the row of a further node that the same kernels compute, whose next is another one, and so on to 0. */
 typedef struct {
     const char *name, *op, *source;
     uint64_t flops, bytes, kernels, next;
@@ -211,8 +212,8 @@ typedef struct {
     size_t weights_size;
     /* After each part of a kernel, on the thread that ran it, from several threads at once; thread 0 called run. */
     void (*chunk)(void *user, uint32_t node, uint32_t thread, uint64_t from_ns, uint64_t to_ns);
-    /* Before each kernel, on the thread that called run: how many parts it can be cut into at most, and what one is estimated to
-     * take. kernel numbers the kernels of the artifact. */
+    /* Before each kernel, on the thread that called run: how many parts it can be cut into at most, and what one is
+     * estimated to take. kernel numbers the kernels of the artifact. */
     void (*launch)(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns);
 } mcc_host;
 
@@ -231,9 +232,10 @@ typedef struct mcc_api {
     /* Gives the model back; NULL is fine. Contexts that are still alive only allow ctx_free afterwards: a run on one
      * is MCC_E_ARG. No run may be in progress. */
     void (*close)(mcc_model *);
-    /* Shapes of all outputs for these input shapes (data may be NULL; where it is not, its alignment counts): out_shape[k]
-     * has room for out[k].ndim extents, -1 = the data decides; out_shape or its members may be NULL. ctx_bytes: what
-     * ctx_new needs to run these shapes without allocating; buffers whose size the data decides come on top. */
+    /* Shapes of all outputs for these input shapes (data may be NULL; where it is not, its alignment counts):
+     * out_shape[k] has room for out[k].ndim extents, -1 = the data decides; out_shape or its members may be NULL.
+     * ctx_bytes: what ctx_new needs to run these shapes without allocating; buffers whose size the data decides come on
+     * top. */
     int (*plan)(const mcc_model *, const DLTensor *const *in, int64_t *const *out_shape, size_t *ctx_bytes,
                 mcc_error *);
     /* mem NULL: the context grows as runs need. Otherwise runs use these bytes only, or fail with MCC_E_NOMEM; mem must

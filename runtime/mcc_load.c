@@ -1,13 +1,13 @@
 /* The host-side loader: a file is checked completely before the dynamic linker sees it, so that a truncated, damaged or
  * foreign one is an error with a text and never a signal. C11 (or C++) and libc only.
  *
- * In order: the ELF header (class, byte order, machine, all tables inside the file), the note that every artifact carries
- * (mcc_note.h), its size, its hash over everything but the weights. Then dlopen gets the file's real path, so that
- * debuggers and profilers find the file too; before and after it the path must be the file that was checked, and what was
- * loaded must have its note. A file without such a path (memfd, deleted, replaced meanwhile) is loaded from the descriptor
- * that was checked. Weights are not hashed here: they only hold numbers (MCC_HOST_VERIFY_WEIGHTS does).
- * What cannot be survived: a file that is truncated in place after it was checked, or one that is not whole and takes the
- * path's place between the check and dlopen. Compilers write beside and rename, as mcc does: that is always fine.
+ * In order: the ELF header (class, byte order, machine, all tables inside the file), the note that every artifact
+ * carries (mcc_note.h), its size, its hash over everything but the weights. Then dlopen gets the file's real path, so
+ * that debuggers and profilers find the file too; before and after it the path must be the file that was checked, and
+ * what was loaded must have its note. A file without such a path (memfd, deleted, replaced meanwhile) is loaded from
+ * the descriptor that was checked. Weights are not hashed here: they only hold numbers (MCC_HOST_VERIFY_WEIGHTS does).
+ * What cannot be survived: a file that is truncated in place after it was checked, or one that is not whole and takes
+ * the path's place between the check and dlopen. Compilers write beside and rename, as mcc does: that is always fine.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -204,7 +204,7 @@ static int check_hash(const struct file *file)
     return hash_end(&hash) == note->hash ? MCC_OK : fail(file, MCC_E_IO, "damaged, the hash differs", "");
 }
 
-/* ---- the checks ----------------------------------------------------------------------------------------------------- */
+/* ---- the checks -------------------------------------------------------------------------------------------------- */
 
 static int check_header(const struct file *file, const Elf64_Ehdr *head)
 {
@@ -297,10 +297,11 @@ static int check_file(struct file *file)
     return code ? code : check_hash(file);
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* The dynamic linker compares names with those of loaded libraries first, and a path or a descriptor's number comes back
- * with another file behind it. So the file's identity goes into the name, one bit as "./" or ".//": folder, bits, name. */
+/* The dynamic linker compares names with those of loaded libraries first, and a path or a descriptor's number comes
+ * back with another file behind it. So the file's identity goes into the name, one bit as "./" or ".//": folder, bits,
+ * name. */
 static bool own_name(const struct file *file, const char *folder, size_t length, const char *name, char *result)
 {
     uint64_t id[6] = {(uint64_t)file->stat.st_dev,         (uint64_t)file->stat.st_ino,          file->size,
@@ -338,7 +339,8 @@ static bool is_unchanged(const struct file *file, const char *name)
 }
 
 /* The file's own path without links: what debuggers and profilers open as well. False: it has none that is still the
- * checked file (in memory only, deleted, replaced since), one that is too long, or one where dlopen would replace a "$". */
+ * checked file (in memory only, deleted, replaced since), one that is too long, or one where dlopen would replace a
+ * "$". */
 static bool path_name(const struct file *file, char *name)
 {
     char *real = realpath(file->path, NULL), *last = real ? strrchr(real, '/') : NULL;
@@ -403,8 +405,8 @@ static int fail_loading(const struct file *file, const char *name)
 
 enum outcome { LOADED, FAILED, CHANGED };
 
-/* What was loaded must be what was checked. Its note, with the hash of everything else, is compared in memory: that sees
- * also a file that was replaced and put back in between. */
+/* What was loaded must be what was checked. Its note, with the hash of everything else, is compared in memory: that
+ * sees also a file that was replaced and put back in between. */
 static enum outcome load_as(const struct file *file, const char *name, bool by_path, struct library *lib)
 {
     lib->lib.handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);

@@ -23,8 +23,8 @@ typedef struct mcc_lib {
     void *handle;            /* of dlopen */
 } mcc_lib;
 
-/* Checks, loads and opens the artifact at `path`. A file that is missing, truncated, damaged, for another machine or of a
- * newer mcc gives MCC_E_IO, a CPU that lacks what the code needs MCC_E_CPU; error->text says which. host may be NULL,
+/* Checks, loads and opens the artifact at `path`. A file that is missing, truncated, damaged, for another machine or of
+ * a newer mcc gives MCC_E_IO, a CPU that lacks what the code needs MCC_E_CPU; error->text says which. host may be NULL,
  * so may error. On failure *lib is NULL and nothing stays loaded. */
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **lib, mcc_error *error);
 

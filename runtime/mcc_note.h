@@ -21,7 +21,7 @@ struct mcc_note {
     uint64_t weights_offset;     /* in the file; without embedded weights: file_size */
     uint64_t weights_size;
     uint64_t hash;               /* XXH64, seed 0, of the file without its weights: [0, weights_offset) followed by
-                                  * [weights_offset + weights_size, file_size), this field counted as zero */
+                    * [weights_offset + weights_size, file_size), this field counted as zero */
     uint64_t sidecar_size;       /* bytes of the sidecar file that holds the weights; 0: none */
     uint64_t weights_padding;    /* bytes of the weights that no element of the model lies in */
     char query[64];              /* the exported symbol, "mcc_query" or with its prefix */

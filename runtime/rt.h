@@ -17,12 +17,12 @@ typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *sc
 /* Arguments of a program: input data pointers, output data pointers (NULL for outputs whose extent the data decides),
  * arena, weights, open-time constants, then the values of all symbols, in that order. Input and output data is aligned
  * to its element (bytes of a packed sub-byte tensor: 1), arena and weights to 64; data of zero bytes may be NULL. Ports
- * that carry no tensor of known rank (sequence, optional, map, or ndim -1) pass a struct mcc_rt_value * (rt_ops.h), such
- * outputs NULL.
- * Arguments of a plan: (dims: i64 buffer with all dims of all inputs in order, none for inputs of unknown rank or other
- * kinds; out: i64 buffer). It writes out[0..n_sym) = symbols (0 where only the data tells), then arena bytes, then the
- * dims of all outputs in order (-1: decided by the data). The runtime has checked fixed extents, and for symbolic ones
- * equality, range and step; the plan checks what is left (derived input extents) and fails with MCC_E_SHAPE. */
+ * that carry no tensor of known rank (sequence, optional, map, or ndim -1) pass a struct mcc_rt_value * (rt_ops.h),
+ * such outputs NULL. Arguments of a plan: (dims: i64 buffer with all dims of all inputs in order, none for inputs of
+ * unknown rank or other kinds; out: i64 buffer). It writes out[0..n_sym) = symbols (0 where only the data tells), then
+ * arena bytes, then the dims of all outputs in order (-1: decided by the data). The runtime has checked fixed extents,
+ * and for symbolic ones equality, range and step; the plan checks what is left (derived input extents) and fails with
+ * MCC_E_SHAPE. */
 struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
     uint64_t features; /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
@@ -73,8 +73,8 @@ int64_t mcc_rt_segment(struct mcc_rt_run *, int64_t bytes);
 /* Declares output k's data (row-major, of the port's element type) and dims when the data decides its extents. dims are
  * copied now, data when the program has returned. Negative when rank or dims make no sense. */
 int64_t mcc_rt_output(struct mcc_rt_run *, int64_t k, int64_t rank, const int64_t *dims, const void *data);
-/* Does the thread's scratch, which `local` points into, still hold what it made for `tag` at an earlier index of this launch? If not, 0,
- * and it is told that the caller makes it now. One thing for each kernel. */
+/* Does the thread's scratch, which `local` points into, still hold what it made for `tag` at an earlier index of this
+ * launch? If not, 0, and it is told that the caller makes it now. One thing for each kernel. */
 int64_t mcc_rt_kept(struct mcc_rt_run *, const void *local, int64_t tag);
 /* For program loops without a launch, once a trip: 0, or negative when the run was cancelled or has failed. */
 int64_t mcc_rt_poll(struct mcc_rt_run *);

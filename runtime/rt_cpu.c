@@ -1,5 +1,5 @@
-/* What this CPU, with this kernel, can run: a bit for each row of rt_cpu.def. x86-64 by CPUID and, for register state that
- * the system must save, XGETBV; the others by the auxiliary vector.
+/* What this CPU, with this kernel, can run: a bit for each row of rt_cpu.def. x86-64 by CPUID and, for register state
+ * that the system must save, XGETBV; the others by the auxiliary vector.
  */
 #include "runtime/rt_cpu.h"
 

@@ -1,5 +1,5 @@
-/* Decimal numbers of many digits. A shift is one pass over the digits: to the left from the last one with a carry, to the
- * right from the first one with a remainder. The nearest f64 follows by shifting the number into [2^52, 2^53).
+/* Decimal numbers of many digits. A shift is one pass over the digits: to the left from the last one with a carry, to
+ * the right from the first one with a remainder. The nearest f64 follows by shifting the number into [2^52, 2^53).
  */
 #include "runtime/rt_decimal.h"
 

@@ -86,7 +86,8 @@ static bool transform_make(struct mcc_rt_run *run, struct transform *t, int64_t 
     return true;
 }
 
-/* line -> its forward transform, in place. exp(-2 pi i j k / n) = w(j) w(k) / w(k - j) with w(k) = exp(-pi i k^2 / n). */
+/* line -> its forward transform, in place. exp(-2 pi i j k / n) = w(j) w(k) / w(k - j) with w(k) = exp(-pi i k^2 /
+ * n). */
 static void transform_line(const struct transform *t)
 {
     if (!t->chirp) {
@@ -166,7 +167,7 @@ int64_t mcc_rt_dft(struct mcc_rt_run *run, int64_t elem, const void *src, void *
     return mcc_rt_poll(run);
 }
 
-/* ---- determinants ------------------------------------------------------------------------------------------------- */
+/* ---- determinants ------------------------------------------------------------------------------------------------ */
 
 /* Gaussian elimination with partial pivots; destroys a. */
 static double determinant(double *a, int64_t n)

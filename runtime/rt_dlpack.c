@@ -1,5 +1,5 @@
-/* run_dlpack(): outputs allocated by the artifact, one block each: the managed tensor, its extents, 64-aligned data. The
- * deleter needs nothing but the block itself, so it works after ctx_free and close, though not after dlclose.
+/* run_dlpack(): outputs allocated by the artifact, one block each: the managed tensor, its extents, 64-aligned data.
+ * The deleter needs nothing but the block itself, so it works after ctx_free and close, though not after dlclose.
  */
 #include "runtime/rt_internal.h"
 

@@ -108,7 +108,8 @@ int64_t mcc_rt_poll(struct mcc_rt_run *run)
     return __atomic_load_n(&run->stop, __ATOMIC_RELAXED);
 }
 
-/* Where one page spans megabytes, a kernel that walks through many places of a workspace at once misses no translations. */
+/* Where one page spans megabytes, a kernel that walks through many places of a workspace at once misses no
+ * translations. */
 enum { LARGE_PAGE = 2 << 20 };
 
 void *rt_alloc(const struct mcc_model *model, size_t bytes)

@@ -1,6 +1,6 @@
-/* Memory that grows by doubling: what a program's loop collects, and what a trip computes anew in another size. A slot is
- * two words of the program, zero at first: the address and the bytes there. What it held before stays the run's until
- * the run ends, so all of a slot's memory is at most twice the largest request, plus its last doubling.
+/* Memory that grows by doubling: what a program's loop collects, and what a trip computes anew in another size. A slot
+ * is two words of the program, zero at first: the address and the bytes there. What it held before stays the run's
+ * until the run ends, so all of a slot's memory is at most twice the largest request, plus its last doubling.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"

@@ -172,7 +172,8 @@ static inline bool rt_port_has_dims(const mcc_port *port, uint64_t flags)
 }
 
 /* Checks the form of all tensor inputs (present, device, dtype, rank, dims readable) and copies their dims. values:
- * ports that are no plain tensors are allowed, and skipped. changed: whether dims differ from what was in there before. */
+ * ports that are no plain tensors are allowed, and skipped. changed: whether dims differ from what was in there before.
+ */
 int rt_read_dims(const struct mcc_rt_desc *, const DLTensor *const *in, bool values, int64_t *dims, bool *changed,
                  mcc_error *);
 /* Checks dims against the ports: fixed extents, equal symbols, ranges, steps. */
@@ -184,7 +185,7 @@ int rt_bind_output(const mcc_port *, const DLTensor *, const int64_t *dims, stru
 /* Copies a strided or misaligned input to bound->data, row-major. */
 void rt_copy_input(const DLTensor *, const struct rt_bound *);
 
-/* ---- planning (rt_plan.c) ------------------------------------------------------------------------------------------ */
+/* ---- planning (rt_plan.c) ---------------------------------------------------------------------------------------- */
 
 /* Runs the generated plan: out as in rt.h, n_sym + 1 + n_out_dims words. */
 int rt_run_plan(const struct mcc_model *, const int64_t *dims, int64_t *out, char *scratch, mcc_error *);
@@ -194,7 +195,7 @@ int64_t rt_ctx_fixed_bytes(const struct mcc_model *); /* the struct with its tab
 int64_t rt_ctx_scratch_bytes(const struct mcc_model *);
 bool rt_is_dynamic(const struct mcc_rt_desc *, uint32_t k); /* output k: the data decides extents, or no tensor */
 
-/* ---- runs (rt_run.c) -------------------------------------------------------------------------------------------------- */
+/* ---- runs (rt_run.c) --------------------------------------------------------------------------------------------- */
 
 enum rt_mode { RT_RUN, RT_DLPACK, RT_VALUES };
 /* Takes the context, or MCC_E_BUSY and the like. */
@@ -211,7 +212,7 @@ const int64_t *rt_planned_dims(const struct mcc_ctx *, uint32_t k);
 int rt_output_dims(const struct mcc_ctx *, uint32_t k, int64_t *rank, const int64_t **dims, const void **data,
                    mcc_error *);
 
-/* ---- values (rt_value.c, rt_values.c) ------------------------------------------------------------------------------------- */
+/* ---- values (rt_value.c, rt_values.c) ---------------------------------------------------------------------------- */
 
 /* 16-aligned memory until the run ends; NULL when the run has failed. Many small ones share a segment. */
 void *rt_run_alloc(struct mcc_rt_run *, int64_t bytes);
@@ -231,7 +232,7 @@ struct mcc_rt_value *rt_value_tensor(struct mcc_rt_run *, int64_t elem, int64_t 
 struct mcc_rt_value *rt_value_list(struct mcc_rt_run *, int64_t kind, int64_t elem, int64_t n,
                                    struct mcc_rt_value ***items);
 
-/* ---- threads (rt_pool.c) ------------------------------------------------------------------------------------------------ */
+/* ---- threads (rt_pool.c) ----------------------------------------------------------------------------------------- */
 
 uint32_t rt_cpu_count(void); /* CPUs that this process may run on, at least 1 */
 void rt_kept_reset(struct mcc_rt_run *); /* before the first launch */
@@ -239,13 +240,13 @@ void rt_pool_init(struct rt_pool *, uint32_t threads);
 void rt_pool_close(struct mcc_model *);
 uint64_t rt_clock(void); /* monotonic nanoseconds */
 
-/* ---- weights (rt_weights.c, rt_hash.c) ------------------------------------------------------------------------------------- */
+/* ---- weights (rt_weights.c, rt_hash.c) --------------------------------------------------------------------------- */
 
 int rt_weights_open(struct mcc_model *, mcc_error *);
 void rt_weights_close(struct mcc_model *);
 uint64_t rt_hash(const void *, size_t); /* XXH64, seed 0 */
 
-/* ---- the public functions ----------------------------------------------------------------------------------------------------- */
+/* ---- the public functions ---------------------------------------------------------------------------------------- */
 
 int mcc_rt_open(const mcc_host *, mcc_model **, mcc_error *);
 int rt_open_desc(const struct mcc_rt_desc *, const mcc_host *, mcc_model **, mcc_error *); /* of any model */

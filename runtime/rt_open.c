@@ -42,7 +42,8 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
                     desc->variants[asked ? asked - 1 : desc->n_variants - 1].name);
 }
 
-/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none yet. */
+/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none
+ * yet. */
 static int prepare_constants(struct mcc_model *model, mcc_error *error)
 {
     const struct mcc_rt_desc *desc = model->desc;

@@ -1,7 +1,7 @@
 /* Runtime functions for operators over whole buffers and for values that are no plain tensors. Programs call them with
  * L_CALL: the run first, then pointers and 64-bit integers (doubles travel as their bits); the result is an int64_t.
- * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out in
- * each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
+ * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out
+ * in each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
  *
  * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/ops/elem.def (a test compares).
  * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
@@ -85,44 +85,47 @@ int64_t mcc_rt_value_rank(struct mcc_rt_run *, const struct mcc_rt_value *);
 int64_t mcc_rt_value_dim(struct mcc_rt_run *, const struct mcc_rt_value *, int64_t axis);
 int64_t mcc_rt_value_data(struct mcc_rt_run *, const struct mcc_rt_value *);
 
-/* ---- memory that grows (rt_grow.c) -------------------------------------------------------------------------------------- */
+/* ---- memory that grows (rt_grow.c) ------------------------------------------------------------------------------- */
 
-/* Makes a slot's memory at least `bytes` long and keeps its first `keep` bytes. A slot is {address, bytes}, zero at first.
- * Gives the address; fails */
+/* Makes a slot's memory at least `bytes` long and keeps its first `keep` bytes. A slot is {address, bytes}, zero at
+ * first. Gives the address; fails */
 int64_t mcc_rt_grow(struct mcc_rt_run *, int64_t *slot, int64_t bytes, int64_t keep);
 
-/* ---- ports (rt_pack.c): n elements of 4 or 2 bits; inside, a signed one is sign-extended to its byte ------------------ */
+/* ---- ports (rt_pack.c): n elements of 4 or 2 bits; inside, a signed one is sign-extended to its byte ------------- */
 int64_t mcc_rt_unpack(struct mcc_rt_run *, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits,
                       int64_t is_signed);
 int64_t mcc_rt_pack(struct mcc_rt_run *, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits);
 
 /* ---- order (rt_sort.c) ----------------------------------------------------------------------------------------------
- * One total order everywhere: NaN is the largest and all NaN are equal, -0 equals +0, false < true, strings by bytes. */
+ * One total order everywhere: NaN is the largest and all NaN are equal, -0 equals +0, false < true, strings by bytes.
+ */
 
-/* Stable sort along an axis; descending: NaN first, equal elements still by ascending position. The first `count` of each line
- * are stored: values and positions [outer, count, inner], either of which may be NULL. fails */
+/* Stable sort along an axis; descending: NaN first, equal elements still by ascending position. The first `count` of
+ * each line are stored: values and positions [outer, count, inner], either of which may be NULL. fails */
 int64_t mcc_rt_sort(struct mcc_rt_run *, int64_t elem, const void *src, void *values, int64_t *positions, int64_t outer,
                     int64_t n, int64_t inner, int64_t descending, int64_t count);
-/* Distinct slices along an axis (flattened: outer = inner = 1). values [outer, count, inner], first [count], inverse [n],
- * counts [count]; each may be NULL and has room for n slices. sorted 0: in order of first occurrence. Gives count; fails */
+/* Distinct slices along an axis (flattened: outer = inner = 1). values [outer, count, inner], first [count], inverse
+ * [n], counts [count]; each may be NULL and has room for n slices. sorted 0: in order of first occurrence. Gives count;
+ * fails */
 int64_t mcc_rt_unique(struct mcc_rt_run *, int64_t elem, const void *src, int64_t outer, int64_t n, int64_t inner,
                       int64_t sorted, void *values, int64_t *first, int64_t *inverse, int64_t *counts);
 
-/* ---- selection (rt_select.c) ------------------------------------------------------------------------------------------ */
+/* ---- selection (rt_select.c) ------------------------------------------------------------------------------------- */
 
 /* Number of elements that are not zero (NaN is not zero; strings: not empty). */
 int64_t mcc_rt_nonzero_count(struct mcc_rt_run *, int64_t elem, const void *src, int64_t n);
 /* Their indices, i64 [rank, count] in row-major order of src; gives count. */
 int64_t mcc_rt_nonzero(struct mcc_rt_run *, int64_t elem, const void *src, int64_t rank, const int64_t *dims,
                        int64_t *indices, int64_t count);
-/* Non-maximum suppression over f32 boxes [batches, n, 4], scores [batches, classes, n]: rows {batch, class, box} in order
- * of batch, class, falling score. center 1: boxes are x, y, width, height; 0: two corners. The three scalars may be NULL
- * (0 boxes; 0; no threshold). selected has room for batches * classes * min(n, max) rows. Gives the number of rows; fails */
+/* Non-maximum suppression over f32 boxes [batches, n, 4], scores [batches, classes, n]: rows {batch, class, box} in
+ * order of batch, class, falling score. center 1: boxes are x, y, width, height; 0: two corners. The three scalars may
+ * be NULL (0 boxes; 0; no threshold). selected has room for batches * classes * min(n, max) rows. Gives the number of
+ * rows; fails */
 int64_t mcc_rt_nms(struct mcc_rt_run *, const float *boxes, const float *scores, int64_t batches, int64_t n,
                    int64_t classes, const int64_t *max_per_class, const float *iou, const float *score, int64_t center,
                    int64_t *selected);
 
-/* ---- strings (rt_strings.c): UTF-8, not terminated; results live until the run ends ------------------------------------- */
+/* ---- strings (rt_strings.c): UTF-8, not terminated; results live until the run ends ------------------------------ */
 
 int64_t mcc_rt_str_equal(struct mcc_rt_run *, const struct rt_string *a, const struct rt_string *b, uint8_t *dst,
                          int64_t n);
@@ -139,13 +142,13 @@ int64_t mcc_rt_str_find(struct mcc_rt_run *, const struct rt_string *src, int64_
 /* dst[i]: number src[i] of a list of `count` strings; another number fails. */
 int64_t mcc_rt_str_pick(struct mcc_rt_run *, const int64_t *src, int64_t n, const struct rt_string *list, int64_t count,
                         struct rt_string *dst);
-/* dst[i]: whether src[i] as a whole matches the regular expression of a table. u8 class[256] of the bytes, u16 classes, u16
- * states, then for each state u16 accepts (0 or 1) and u16 next[classes]; state 0 leads nowhere, 1 is the start. */
+/* dst[i]: whether src[i] as a whole matches the regular expression of a table. u8 class[256] of the bytes, u16 classes,
+ * u16 states, then for each state u16 accepts (0 or 1) and u16 next[classes]; state 0 leads nowhere, 1 is the start. */
 int64_t mcc_rt_str_match(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const uint8_t *table,
                          uint8_t *dst);
-/* Numbers as text and back (rt_text.c); elem: f64, i64 or u64. Written as "%.8g" does, with INF, -INF and NaN. Read: a number
- * with point and exponent as you like, inf, infinity or nan, in white space; rounded to nearest. For integers it is cut, and
- * must be below 2^63 (u64: 2^64) in size; a sign wraps for u64. Anything else is MCC_E_VALUE. Both fail. */
+/* Numbers as text and back (rt_text.c); elem: f64, i64 or u64. Written as "%.8g" does, with INF, -INF and NaN. Read: a
+ * number with point and exponent as you like, inf, infinity or nan, in white space; rounded to nearest. For integers it
+ * is cut, and must be below 2^63 (u64: 2^64) in size; a sign wraps for u64. Anything else is MCC_E_VALUE. Both fail. */
 int64_t mcc_rt_str_format(struct mcc_rt_run *, int64_t elem, const void *src, int64_t n, struct rt_string *dst);
 int64_t mcc_rt_str_parse(struct mcc_rt_run *, int64_t node, int64_t elem, const struct rt_string *src, int64_t n,
                          void *dst);
@@ -156,19 +159,21 @@ int64_t mcc_rt_str_split_count(struct mcc_rt_run *, const struct rt_string *src,
 /* The substrings, [n, width], filled up with empty ones. */
 int64_t mcc_rt_str_split(struct mcc_rt_run *, const struct rt_string *src, int64_t n, const struct rt_string *delimiter,
                          int64_t max_splits, int64_t width, struct rt_string *dst);
-/* StringNormalizer of n strings: drops stop words (compared without case unless case_sensitive), then maps ASCII letters:
- * mapping 0 none, 1 lower, 2 upper; other letters fail. Nothing left: one empty string. dst has room for max(n, 1); gives the count; fails */
+/* StringNormalizer of n strings: drops stop words (compared without case unless case_sensitive), then maps ASCII
+ * letters: mapping 0 none, 1 lower, 2 upper; other letters fail. Nothing left: one empty string. dst has room for
+ * max(n, 1); gives the count; fails */
 int64_t mcc_rt_str_normalize(struct mcc_rt_run *, const struct rt_string *src, int64_t n, int64_t mapping,
                              const struct rt_string *stop, int64_t n_stop, int64_t case_sensitive,
                              struct rt_string *dst);
 
-/* ---- linear algebra, signals, random numbers ------------------------------------------------------------------------------ */
+/* ---- linear algebra, signals, random numbers --------------------------------------------------------------------- */
 
 /* Determinants of `batch` n x n matrices (any float element); computed in f64. fails */
 int64_t mcc_rt_det(struct mcc_rt_run *, int64_t elem, const void *src, void *dst, int64_t batch, int64_t n);
-/* Discrete Fourier transform along an axis of f32 or f64 (any float element). src [outer, n, inner, parts_in], dst [outer,
- * n_out, inner, parts_out], parts 1 (real) or 2 (complex). The signal is cut or zero-padded to `length`; with parts_in 2
- * and half 1 it is the first half of a Hermitian spectrum. n_out: how many of the `length` results are kept. fails */
+/* Discrete Fourier transform along an axis of f32 or f64 (any float element). src [outer, n, inner, parts_in], dst
+ * [outer, n_out, inner, parts_out], parts 1 (real) or 2 (complex). The signal is cut or zero-padded to `length`; with
+ * parts_in 2 and half 1 it is the first half of a Hermitian spectrum. n_out: how many of the `length` results are kept.
+ * fails */
 int64_t mcc_rt_dft(struct mcc_rt_run *, int64_t elem, const void *src, void *dst, int64_t outer, int64_t n,
                    int64_t inner, int64_t parts_in, int64_t length, int64_t n_out, int64_t parts_out, int64_t inverse,
                    int64_t half);

@@ -1,5 +1,5 @@
-/* plan(): output shapes and context bytes for input shapes, by the artifact's generated plan function. Strides and, where
- * data is given, its alignment are looked at, because awkward inputs are copied into the context.
+/* plan(): output shapes and context bytes for input shapes, by the artifact's generated plan function. Strides and,
+ * where data is given, its alignment are looked at, because awkward inputs are copied into the context.
  */
 #include "runtime/rt_internal.h"
 

@@ -1,13 +1,13 @@
 /* Threads. A kernel's parallel indices are cut into as many ranges as there are threads, and each thread has its home
- * range: the same part of the image or of the rows from kernel to kernel, so that what it reads is what it wrote, in its
- * own L2. A thread takes chunks from the front of its home, then from the far end of the others'. The caller takes part,
- * can finish everything alone, and at the end waits only for chunks that somebody really claimed: a preempted or busy
- * worker costs one chunk, not a barrier.
+ * range: the same part of the image or of the rows from kernel to kernel, so that what it reads is what it wrote, in
+ * its own L2. A thread takes chunks from the front of its home, then from the far end of the others'. The caller takes
+ * part, can finish everything alone, and at the end waits only for chunks that somebody really claimed: a preempted or
+ * busy worker costs one chunk, not a barrier.
  *
- * A pool belongs to an open model and starts at the first launch that is worth it. It serves one run at a time; a second
- * run meanwhile works alone in its own thread. Results cannot depend on any of this: indices are independent, and what
- * a kernel sums up it sums in an order fixed by shapes. After fork() the child's copy has no threads, which the process
- * id tells, and starts its own.
+ * A pool belongs to an open model and starts at the first launch that is worth it. It serves one run at a time; a
+ * second run meanwhile works alone in its own thread. Results cannot depend on any of this: indices are independent,
+ * and what a kernel sums up it sums in an order fixed by shapes. After fork() the child's copy has no threads, which
+ * the process id tells, and starts its own.
  */
 #include "runtime/rt_internal.h"
 
@@ -45,8 +45,8 @@ static bool has_stopped(const struct mcc_rt_run *run)
 
 /* ---- ranges: claiming ------------------------------------------------------------------------------------------- */
 
-/* Need unit `begin`, and what follows it, no longer be done? After a failure the units below the failing index still are: one of
- * them may fail too, and the smallest index is reported whatever the number of threads. */
+/* Need unit `begin`, and what follows it, no longer be done? After a failure the units below the failing index still
+ * are: one of them may fail too, and the smallest index is reported whatever the number of threads. */
 static bool is_moot(const struct rt_job *job, uint32_t begin)
 {
     if (__atomic_load_n(&job->run->stop, __ATOMIC_ACQUIRE) == 0)
@@ -96,7 +96,7 @@ static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job
     return end - begin;
 }
 
-/* ---- what threads keep ---------------------------------------------------------------------------------------------- */
+/* ---- what threads keep ------------------------------------------------------------------------------------------- */
 
 static struct rt_kept *kept_of(const struct mcc_rt_run *run, size_t thread)
 {
@@ -266,7 +266,7 @@ void rt_pool_close(struct mcc_model *model)
     pool->n_workers = 0;
 }
 
-/* ---- launches --------------------------------------------------------------------------------------------------------- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 static void launch_alone(const struct rt_job *job, int64_t ns)
 {
@@ -341,7 +341,8 @@ static void launch_shared(struct rt_job *job, int64_t ns)
     launch_alone(job, ns);
 }
 
-/* Have the workers started, and does none of them sleep? What they will do a moment later does not matter: nobody waits for them. */
+/* Have the workers started, and does none of them sleep? What they will do a moment later does not matter: nobody waits
+ * for them. */
 static bool is_awake(const struct mcc_model *model)
 {
     return __atomic_load_n(&model->pool.pid, __ATOMIC_RELAXED) > 0 &&

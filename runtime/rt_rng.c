@@ -1,6 +1,6 @@
-/* Random numbers: the Mersenne Twister (Matsumoto and Nishimura, 1998) with 53-bit doubles, normals by Marsaglia's polar
- * method: the stream of numpy's RandomState, which is what ONNX's reference draws from. A run starts it anew, so results
- * do not depend on earlier runs.
+/* Random numbers: the Mersenne Twister (Matsumoto and Nishimura, 1998) with 53-bit doubles, normals by Marsaglia's
+ * polar method: the stream of numpy's RandomState, which is what ONNX's reference draws from. A run starts it anew, so
+ * results do not depend on earlier runs.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_math.h"

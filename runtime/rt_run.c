@@ -246,7 +246,7 @@ int rt_run_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, enum rt_mode m
     return rt_error_run(&ctx->run, error);
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 int rt_run_program(struct mcc_ctx *ctx, mcc_error *error)
 {
@@ -277,7 +277,7 @@ int rt_output_dims(const struct mcc_ctx *ctx, uint32_t k, int64_t *rank, const i
     return MCC_OK;
 }
 
-/* ---- outputs in the caller's buffers ---------------------------------------------------------------------------------- */
+/* ---- outputs in the caller's buffers ----------------------------------------------------------------------------- */
 
 static bool overlaps(const struct rt_bound *a, const struct rt_bound *b)
 {

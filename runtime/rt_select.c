@@ -40,8 +40,8 @@ static bool is_zero(int64_t elem, int64_t size, const char *p, uint64_t mask)
     return (word & mask) == 0;
 }
 
-/* Which of n <= 64 bytes are not zero in the bits of mask, eight at a time: what carries into a byte's highest bit, or is there,
- * is brought together by a product. */
+/* Which of n <= 64 bytes are not zero in the bits of mask, eight at a time: what carries into a byte's highest bit, or
+ * is there, is brought together by a product. */
 static uint64_t nonzero_bytes(const char *p, int64_t n, uint64_t mask)
 {
     uint64_t bits = 0, high = 0x8080808080808080, all = (mask & 0xff) * 0x0101010101010101;
@@ -58,7 +58,8 @@ static uint64_t nonzero_bytes(const char *p, int64_t n, uint64_t mask)
     return bits;
 }
 
-/* Which of n <= 64 elements are not zero: bit i stands for element i. Elements of one to eight bytes go without a branch. */
+/* Which of n <= 64 elements are not zero: bit i stands for element i. Elements of one to eight bytes go without a
+ * branch. */
 static uint64_t nonzero_bits(int64_t elem, int64_t size, const char *p, int64_t n, uint64_t mask)
 {
     uint64_t bits = 0;
@@ -163,7 +164,8 @@ struct nms {
     float least;
 };
 
-/* The best `most` of one class by falling score; equal scores by position; NaN, which comes first, is below every threshold. */
+/* The best `most` of one class by falling score; equal scores by position; NaN, which comes first, is below every
+ * threshold. */
 static int64_t candidates(struct mcc_rt_run *run, const struct nms *nms, const float *scores, int64_t most)
 {
     int64_t n = 0;

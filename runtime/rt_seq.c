@@ -150,7 +150,7 @@ int64_t mcc_rt_seq_concat(struct mcc_rt_run *run, int64_t node, struct mcc_rt_va
     return address(result);
 }
 
-/* ---- split -------------------------------------------------------------------------------------------------------- */
+/* ---- split ------------------------------------------------------------------------------------------------------- */
 
 /* Number of pieces, or negative. */
 static int64_t piece_count(const int64_t *split, int64_t n_split, int64_t extent)

@@ -1,6 +1,6 @@
-/* How threads share a launch: the pool (rt_pool.c) works by these rules, and mcc inspect --threads plays them. Indices are cut
- * into units, units into a home range for each thread; a thread claims chunks from the front of its home, then from the far
- * end of the others'.
+/* How threads share a launch: the pool (rt_pool.c) works by these rules, and mcc inspect --threads plays them. Indices
+ * are cut into units, units into a home range for each thread; a thread claims chunks from the front of its home, then
+ * from the far end of the others'.
  */
 #ifndef MCC_RT_SHARE_H
 #define MCC_RT_SHARE_H
@@ -24,7 +24,8 @@ struct rt_cut {
     uint32_t units, most; /* in all; that one claim takes */
 };
 
-/* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one (atomic). */
+/* What is left of each thread's home range: its first unit in the lower half of a word, its end in the upper one
+ * (atomic). */
 struct rt_homes {
     uint64_t *range;
     uint32_t stride, n; /* words from one to the next; threads */

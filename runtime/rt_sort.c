@@ -1,6 +1,6 @@
-/* Sort, the first of it, and Unique-11 by one total order (rt_ops.h). Numbers become 64-bit keys whose unsigned order is that
- * order; lines of at most 4 bytes an element are sorted or chosen as words (rt_words.h), the others by a stable merge sort. Strings
- * and slices are compared where they lie.
+/* Sort, the first of it, and Unique-11 by one total order (rt_ops.h). Numbers become 64-bit keys whose unsigned order
+ * is that order; lines of at most 4 bytes an element are sorted or chosen as words (rt_words.h), the others by a stable
+ * merge sort. Strings and slices are compared where they lie.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
@@ -277,7 +277,7 @@ int64_t mcc_rt_sort(struct mcc_rt_run *run, int64_t elem, const void *src, void 
     return mcc_rt_poll(run);
 }
 
-/* ---- unique --------------------------------------------------------------------------------------------------------- */
+/* ---- unique ------------------------------------------------------------------------------------------------------ */
 
 struct group {
     int64_t first, count, rank;
@@ -290,7 +290,8 @@ static void copy_slice(const struct order *order, char *values, int64_t count, i
         memcpy(values + (o * count + to) * bytes, order->src + (o * order->n + from) * bytes, (size_t)bytes);
 }
 
-/* Groups of equal slices in ascending order; stable, so a group's first item is its first occurrence. group_of[slice]. */
+/* Groups of equal slices in ascending order; stable, so a group's first item is its first occurrence.
+ * group_of[slice]. */
 static int64_t make_groups(const struct order *order, const struct item *sorted, struct group *groups,
                            int64_t *group_of)
 {

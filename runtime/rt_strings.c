@@ -1,6 +1,7 @@
-/* String operators: Equal, LabelEncoder's look-up, StringConcat-20, RegexFullMatch-20, StringSplit-20, StringNormalizer-10.
- * Elements are {pointer, bytes}; those of results point into operands or into memory of the run. Case is that of ASCII: where
- * it matters, other letters fail the run, since what their case is depends on a locale that no artifact carries.
+/* String operators: Equal, LabelEncoder's look-up, StringConcat-20, RegexFullMatch-20, StringSplit-20,
+ * StringNormalizer-10. Elements are {pointer, bytes}; those of results point into operands or into memory of the run.
+ * Case is that of ASCII: where it matters, other letters fail the run, since what their case is depends on a locale
+ * that no artifact carries.
  */
 #include "runtime/rt_internal.h"
 #include "runtime/rt_ops.h"
@@ -206,7 +207,7 @@ int64_t mcc_rt_str_split(struct mcc_rt_run *run, const struct rt_string *src, in
     return 0;
 }
 
-/* ---- normalize ---------------------------------------------------------------------------------------------------- */
+/* ---- normalize --------------------------------------------------------------------------------------------------- */
 
 static char lower(char c)
 {

@@ -119,7 +119,7 @@ static int bind_tensors(struct mcc_ctx *ctx, const mcc_value *in, mcc_error *err
     return rt_run_inputs(ctx, tensors, RT_VALUES, error);
 }
 
-/* ---- out ----------------------------------------------------------------------------------------------------------- */
+/* ---- out --------------------------------------------------------------------------------------------------------- */
 
 /* Hands out pieces of one block, or with base NULL only counts: the same walk does both. */
 struct builder {

@@ -103,7 +103,7 @@ static bool sidecar_path(const struct mcc_model *model, struct path *path)
     return path_add(path, name, text_length(name));
 }
 
-/* ---- the sidecar --------------------------------------------------------------------------------------------------- */
+/* ---- the sidecar ------------------------------------------------------------------------------------------------- */
 
 static int map_file(struct mcc_model *model, const char *path, mcc_error *error)
 {

@@ -1,12 +1,12 @@
-/* Sorting and choosing words (rt_words.h): radix sort by the bytes in which they differ; the smallest of a line by a bound that
- * falls. What is below it is collected, and each time the room is full, a selection (Hoare 1961) leaves the smallest. Of a line in
- * random order the bound soon turns all but few away.
+/* Sorting and choosing words (rt_words.h): radix sort by the bytes in which they differ; the smallest of a line by a
+ * bound that falls. What is below it is collected, and each time the room is full, a selection (Hoare 1961) leaves the
+ * smallest. Of a line in random order the bound soon turns all but few away.
  */
 #include "runtime/rt_words.h"
 
 enum { SHORT = 24, BYTE_VALUES = 256, KEY_BYTE = 4, WORD_BYTES = 8, ROUNDS = 24 };
 
-/* ---- sorting --------------------------------------------------------------------------------------------------------- */
+/* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
 static void insert_words(uint64_t *word, int64_t n)
 {
@@ -57,7 +57,7 @@ uint64_t *rt_words_sort(uint64_t *word, uint64_t *spare, int64_t n, int ascendin
     return word;
 }
 
-/* ---- choosing -------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 /* The one between the other two. */
 static uint64_t middle_of(uint64_t a, uint64_t b, uint64_t c)
@@ -79,8 +79,8 @@ static int64_t part_words(uint64_t *word, int64_t n, uint64_t pivot)
     return below;
 }
 
-/* The smallest `keep` of n words go first. The pivot is neither the smallest nor the largest word, so each round leaves fewer;
- * where chance is against it for long, what is left is sorted. */
+/* The smallest `keep` of n words go first. The pivot is neither the smallest nor the largest word, so each round leaves
+ * fewer; where chance is against it for long, what is left is sorted. */
 static void choose_words(uint64_t *word, uint64_t *spare, int64_t n, int64_t keep)
 {
     int rounds = 0;

@@ -1,5 +1,5 @@
-/* Elements of at most 4 bytes as words whose order is that of the elements: a 32-bit key (rt_sort.c) above the position in the
- * line. All words of a line differ, so whatever sorts them is stable.
+/* Elements of at most 4 bytes as words whose order is that of the elements: a 32-bit key (rt_sort.c) above the position
+ * in the line. All words of a line differ, so whatever sorts them is stable.
  */
 #ifndef MCC_RT_WORDS_H
 #define MCC_RT_WORDS_H

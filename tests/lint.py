@@ -15,6 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "examples")
 COLUMNS = 160   # tables (.def) may be wider
+C_COLUMNS = 120  # of C: but for texts, which are not broken
 
 # Who may include whom: a folder its own headers and those of the folders of its row, with what lies below them. A sub-folder
 # without a row of its own has its parent's. No folder is reached from itself (check_layers).
@@ -207,6 +208,8 @@ def check_space(path, text, complain):
             complain(name, n, "a tab")
         if len(line) > COLUMNS and path.suffix != ".def":
             complain(name, n, f"{len(line)} columns, the limit is {COLUMNS}")
+        elif len(line) > C_COLUMNS and path.suffix in (".c", ".h", ".cpp", ".hpp") and '"' not in line:
+            complain(name, n, f"{len(line)} columns, the limit is {C_COLUMNS}")
 
 
 def check_head(path, text, complain):

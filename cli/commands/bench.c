@@ -1,6 +1,6 @@
-/* mcc bench: times an artifact, or a network that is compiled for it. First whole runs, without looking inside; then again with
- * the event callback, for the table of kernels or, with --roofline, for what they lose against the limits of the machine. Inputs
- * that are not given are drawn. */
+/* mcc bench: times an artifact, or a network that is compiled for it. First whole runs, without looking inside; then
+ * again with the event callback, for the table of kernels or, with --roofline, for what they lose against the limits of
+ * the machine. Inputs that are not given are drawn. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -126,8 +126,8 @@ static bool run_once(struct session *s, DLTensor **out, DLManagedTensorVersioned
     return true;
 }
 
-/* What the time is of the machine's, which is measured beside it, and what the network takes. The operations are those of the
- * symbols' least values: with others given they are not known. */
+/* What the time is of the machine's, which is measured beside it, and what the network takes. The operations are those
+ * of the symbols' least values: with others given they are not known. */
 static void print_shares(struct session *s, double ns, size_t ctx_bytes, const char *library)
 {
     struct strbuf text;

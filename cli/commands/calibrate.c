@@ -24,7 +24,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ---- multiply-adds: n times CHAINS vectors; the number of lanes --------------------------------------------------- */
+/* ---- multiply-adds: n times CHAINS vectors; the number of lanes -------------------------------------------------- */
 
 #define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define INIT(i) vec a##i = x;
@@ -114,7 +114,7 @@ static double flops_rate(double *best)
     return 2.0 * lanes * CHAINS * (double)n / t;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------ */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Or of all words, in eight vectors of T; bytes is a multiple of eight of them. */
 #define OR_BODY(T)                                        \
@@ -177,7 +177,7 @@ static double read_rate(const void *data, uint64_t bytes)
     return best;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 struct team {
     uint32_t threads;

@@ -16,7 +16,8 @@ struct calibration {
     double level_read[CALIBRATE_LEVELS]; /* bytes a nanosecond, all threads together */
 };
 
-/* Measures with so many threads, thread i on the i-th CPU that the process may use when there are several; about 0.1 s. */
+/* Measures with so many threads, thread i on the i-th CPU that the process may use when there are several; about 0.1
+ * s. */
 void calibrate(struct calibration *, uint32_t threads);
 /* Multiply-adds and the round trip alone; about 20 ms. */
 void calibrate_flops(struct calibration *, uint32_t threads);

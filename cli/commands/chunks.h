@@ -1,4 +1,5 @@
-/* Which thread worked when: what mcc_host.chunk tells mcc bench, for the share of a kernel that is lost to waiting and for --trace. */
+/* Which thread worked when: what mcc_host.chunk tells mcc bench, for the share of a kernel that is lost to waiting and
+ * for --trace. */
 #ifndef MCC_CLI_CHUNKS_H
 #define MCC_CLI_CHUNKS_H
 

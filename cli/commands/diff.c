@@ -1,11 +1,11 @@
 /* mcc diff: the compiled network against the reference interpreter, kernel by kernel.
  *
  * The network is compiled as always; nothing is added to the code. It runs on one thread, and after each kernel's end
- * (mcc_host.event) what the kernel has stored is copied from where the plan put it, the arena or an output, through its storage
- * function. Then the interpreter computes the same values. Each is held against the copy, and where they agree the interpreter
- * goes on from the copy: so every kernel is judged by its own work, and what earlier ones rounded otherwise does not add up. The
- * first kernel that differs is named and its operands go into files. Kernels inside loops and branches, and what only the data
- * sizes, are judged by the outputs behind them.
+ * (mcc_host.event) what the kernel has stored is copied from where the plan put it, the arena or an output, through its
+ * storage function. Then the interpreter computes the same values. Each is held against the copy, and where they agree
+ * the interpreter goes on from the copy: so every kernel is judged by its own work, and what earlier ones rounded
+ * otherwise does not add up. The first kernel that differs is named and its operands go into files. Kernels inside
+ * loops and branches, and what only the data sizes, are judged by the outputs behind them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static struct closeness kernel_closeness(const struct diff *d, const struct kern
     return (struct closeness){loose * d->c.options->tolerance, loose == 0 && from_float};
 }
 
-/* ---- a stored value ----------------------------------------------------------------------------------------------- */
+/* ---- a stored value ---------------------------------------------------------------------------------------------- */
 
 struct stored {
     const char *base;
@@ -174,8 +174,8 @@ static void on_value(void *user, value_id v, const struct tensor *t)
     }
 }
 
-/* Which kernel has ended: of those that bear this node and are still to come the first. Where kernels inside of a loop or a
- * branch bear it too, that cannot be told. */
+/* Which kernel has ended: of those that bear this node and are still to come the first. Where kernels inside of a loop
+ * or a branch bear it too, that cannot be told. */
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct diff *d = user;
@@ -195,7 +195,7 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
         capture_kernel(d, found);
 }
 
-/* ---- the two runs ---------------------------------------------------------------------------------------------------- */
+/* ---- the two runs ------------------------------------------------------------------------------------------------ */
 
 static void want_value(struct diff *d, value_id v)
 {
@@ -244,7 +244,7 @@ static void bind_symbols(struct diff *d)
             d->symbols[i] = values[n++];
 }
 
-/* ---- the verdict ---------------------------------------------------------------------------------------------------- */
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
 static const char *kernel_words(const struct diff *d, uint32_t index)
 {

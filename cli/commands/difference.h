@@ -4,8 +4,8 @@
 
 #include "ir/graph/graph.h"
 
-/* What is no difference. relative: as a part of the largest element. step: for integers that were rounded from floats, one
- * more or less in at most a hundredth of the elements, since a tie may be broken either way. */
+/* What is no difference. relative: as a part of the largest element. step: for integers that were rounded from floats,
+ * one more or less in at most a hundredth of the elements, since a tie may be broken either way. */
 struct closeness {
     double relative;
     bool step;

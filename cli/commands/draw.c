@@ -1,10 +1,10 @@
-/* A network as Graphviz text: the nodes of its file, the values between them, and its kernels as boxes around the nodes that
- * they compute; a box is the redder the more of a run's time its kernels take.
+/* A network as Graphviz text: the nodes of its file, the values between them, and its kernels as boxes around the nodes
+ * that they compute; a box is the redder the more of a run's time its kernels take.
  *
- * Kernels go by their leading node, as in the tables of mcc bench and mcc inspect; a node that several kernels compute is in
- * the box of the first. What computes only constants is left out, since nothing is left of it in the compiled network. A node
- * without a box has no code of its own: it is another view of the same memory, was folded into its neighbours, or nothing
- * needs it. Bodies of If, Loop, Scan and of model functions are boxes with rounded corners.
+ * Kernels go by their leading node, as in the tables of mcc bench and mcc inspect; a node that several kernels compute
+ * is in the box of the first. What computes only constants is left out, since nothing is left of it in the compiled
+ * network. A node without a box has no code of its own: it is another view of the same memory, was folded into its
+ * neighbours, or nothing needs it. Bodies of If, Loop, Scan and of model functions are boxes with rounded corners.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +63,8 @@ static bool is_constant(const struct draw *d, value_id v)
     return def.i && d->hidden[def.i];
 }
 
-/* Hides initializers, Constant, and nodes without code all of whose operands come from hidden ones. Operands stand before
- * their users in every region. */
+/* Hides initializers, Constant, and nodes without code all of whose operands come from hidden ones. Operands stand
+ * before their users in every region. */
 static void hide_constants(struct draw *d, region_id r)
 {
     const struct region *region = graph_get_region(d->g, r);
@@ -98,7 +98,7 @@ static void name_values(struct draw *d)
     qsort(d->legal, d->n_legal, sizeof *d->legal, by_name);
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static void put_type(struct draw *d, value_id v)
 {
@@ -134,7 +134,7 @@ static void put_arrow(struct draw *d, value_id v, const char *to)
     strbuf_printf(&d->arrows, "\"];\n");
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* From white to red with the root of the share of the slowest, so that middling ones are told apart. */
 static void put_fill(struct draw *d, uint32_t lead)
@@ -162,7 +162,7 @@ static void put_kernel_label(struct draw *d, uint32_t lead)
         strbuf_printf(d->out, "%llu flops, %llu bytes", (unsigned long long)row->flops, (unsigned long long)row->bytes);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 static void put_node(struct draw *d, uint32_t id)
 {

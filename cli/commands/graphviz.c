@@ -1,5 +1,5 @@
-/* Graphviz as another program: its `dot` gets the text on standard input and answers with the picture on standard output.
- * Both are files without a name, so neither side ever waits for the other. */
+/* Graphviz as another program: its `dot` gets the text on standard input and answers with the picture on standard
+ * output. Both are files without a name, so neither side ever waits for the other. */
 #include <errno.h>
 #include <spawn.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* mcc inspect: what an artifact is, read from the file, so for any CPU and linked or not. Only the workspace is asked of its
- * code, where this machine can run it; --threads runs it (inspect_threads.c). A network instead of an artifact is inspect_model.c's. */
+/* mcc inspect: what an artifact is, read from the file, so for any CPU and linked or not. Only the workspace is asked
+ * of its code, where this machine can run it; --threads runs it (inspect_threads.c). A network instead of an artifact
+ * is inspect_model.c's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +38,8 @@ static void print_symbols(const mcc_api *api, struct strbuf *out)
     }
 }
 
-/* The functions of a node's kernels by their names in symbol table and debugger, those of all variants as one: "k3 k4". */
+/* The functions of a node's kernels by their names in symbol table and debugger, those of all variants as one: "k3
+ * k4". */
 static void print_functions(const struct artifact_file *a, const uint32_t *first, const uint32_t *next, uint32_t node,
                             struct strbuf *out)
 {

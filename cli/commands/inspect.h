@@ -1,5 +1,5 @@
-/* What mcc inspect is made of: an artifact's sizes (inspect_size.c), a network's kernels and weights (inspect_model.c), its
- * drawing (draw.c, graphviz.c) and the times that colour it (profile.c). */
+/* What mcc inspect is made of: an artifact's sizes (inspect_size.c), a network's kernels and weights (inspect_model.c),
+ * its drawing (draw.c, graphviz.c) and the times that colour it (profile.c). */
 #ifndef MCC_CLI_INSPECT_H
 #define MCC_CLI_INSPECT_H
 
@@ -16,8 +16,8 @@ enum fail inspect_model(struct context *, struct options *, const char *model);
 /* mcc inspect --threads: the bound on what threads gain, by kernel (inspect_threads.c). */
 enum fail inspect_threads(struct context *, struct options *);
 
-/* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made from an artifact of the same
- * network with the same options; false after a diagnostic. */
+/* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made
+ * from an artifact of the same network with the same options; false after a diagnostic. */
 bool profile_read(struct context *, const char *path, const struct art_node *, uint32_t n, double *ns);
 
 /* The imported network as Graphviz text: kernels are boxes around the nodes that they compute. row: source_rows;

@@ -1,5 +1,5 @@
-/* mcc inspect of a network: what it would become. The stages up to schedule are run, so nothing is compiled; then its kernels,
- * its workspace and its weights are listed, or, with -o, its graph is drawn. */
+/* mcc inspect of a network: what it would become. The stages up to schedule are run, so nothing is compiled; then its
+ * kernels, its workspace and its weights are listed, or, with -o, its graph is drawn. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,7 +109,8 @@ static const char *picture_format(struct context *ctx, const char *path)
     return NULL;
 }
 
-/* Of a picture: a thousand random nodes take Graphviz half a minute and become 100,000 points high, and the time grows with their cube. */
+/* Of a picture: a thousand random nodes take Graphviz half a minute and become 100,000 points high, and the time grows
+ * with their cube. */
 enum { PICTURE_NODES_MAX = 1000 };
 
 static bool draw(struct compilation *c, const struct options *o, const char *format, const struct art_node *row,

@@ -3,8 +3,8 @@
  * Text, one line for each source node that leads kernels, its fields apart by tabs:
  *     mcc-profile 1  RUNS  "NETWORK"
  *     INDEX  NANOSECONDS  CALLS  "NAME"  "OPERATOR"
- * INDEX is the row of mcc_api.node, NANOSECONDS the median over the runs of all its kernels' time in one run, CALLS how often
- * these were called in a run. Names are quoted as in every other text of mcc.
+ * INDEX is the row of mcc_api.node, NANOSECONDS the median over the runs of all its kernels' time in one run, CALLS how
+ * often these were called in a run. Names are quoted as in every other text of mcc.
  */
 #include <math.h>
 #include <stdlib.h>

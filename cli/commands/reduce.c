@@ -1,9 +1,9 @@
 /* mcc reduce MODEL -- COMMAND: the smallest network for which COMMAND still ends with status 0.
  *
- * A candidate is some of the nodes as a file of their own: what they read and nobody makes becomes an input, what nobody
- * reads an output, with the types that legalize found. COMMAND gets the candidate's path as its last argument, or in place
- * of each {}. Nodes go by delta debugging (Zeller and Hildebrandt, 2002): halves, quarters, ... single ones, again until
- * nothing more goes; then the extents of the inputs are made smaller.
+ * A candidate is some of the nodes as a file of their own: what they read and nobody makes becomes an input, what
+ * nobody reads an output, with the types that legalize found. COMMAND gets the candidate's path as its last argument,
+ * or in place of each {}. Nodes go by delta debugging (Zeller and Hildebrandt, 2002): halves, quarters, ... single
+ * ones, again until nothing more goes; then the extents of the inputs are made smaller.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ static bool type_of(void *user, const char *name, struct cut_type *out)
     return true;
 }
 
-/* ---- the command -------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static char **command_line(struct reduction *r)
 {
@@ -148,7 +148,7 @@ static bool interesting(struct reduction *r)
     return command_accepts(r);
 }
 
-/* ---- fewer nodes, smaller extents ----------------------------------------------------------------------------------- */
+/* ---- fewer nodes, smaller extents -------------------------------------------------------------------------------- */
 
 static uint32_t nodes_left(const struct reduction *r)
 {
@@ -219,7 +219,7 @@ static void shrink_dims(struct reduction *r)
                 shrink_dim(r, ports[i].name, d, ports[i].type.dims[d]);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------ */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static void reduce(struct reduction *r, const char *output)
 {

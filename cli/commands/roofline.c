@@ -1,6 +1,6 @@
 /* mcc bench --roofline: how far every kernel is from what the machine could do. The limit of a kernel is the longer of
- * its multiply-adds at the measured peak and its bytes, each counted once, at the measured rate of the smallest level of
- * the memory that holds them; so above 100 % only means that data stayed nearer than its size says. */
+ * its multiply-adds at the measured peak and its bytes, each counted once, at the measured rate of the smallest level
+ * of the memory that holds them; so above 100 % only means that data stayed nearer than its size says. */
 #include <stdlib.h>
 
 #include "cli/commands/bench.h"

@@ -1,4 +1,5 @@
-/* mcc run: one run of an artifact, or of a network that is compiled for it; outputs into files, or one line each on standard output. */
+/* mcc run: one run of an artifact, or of a network that is compiled for it; outputs into files, or one line each on
+ * standard output. */
 #include <string.h>
 
 #include "cli/command.h"

@@ -4,8 +4,9 @@
 
 #include "cli/compile.h"
 
-/* Calls use(user, path) with the path of a library that is not there yet, in a folder of its own below TMPDIR; then end(user),
- * and removes both: also after a signal, and when memory ends. False after a diagnostic, when there is no folder. */
+/* Calls use(user, path) with the path of a library that is not there yet, in a folder of its own below TMPDIR; then
+ * end(user), and removes both: also after a signal, and when memory ends. False after a diagnostic, when there is no
+ * folder. */
 bool with_temporary(struct context *, void (*use)(void *user, const char *library), void (*end)(void *user),
                     void *user);
 

@@ -56,7 +56,8 @@ static double mean_inside(const struct search *s, const point quad[4])
     return count ? sum / (double)count : 0;
 }
 
-/* The box grown by its area over its length, as the smallest rectangle again; its short side, 0 when nothing is left. */
+/* The box grown by its area over its length, as the smallest rectangle again; its short side, 0 when nothing is
+ * left. */
 static double grow(point quad[4])
 {
     static point grown[GROWN_MAX];
@@ -67,7 +68,8 @@ static double grow(point quad[4])
     return n ? min_area_rect(grown, n, quad) : 0;
 }
 
-/* In the picture's pixels (rounded from 32-bit floats, as the original has them), in order, inside it; 0 for what has become too small. */
+/* In the picture's pixels (rounded from 32-bit floats, as the original has them), in order, inside it; 0 for what has
+ * become too small. */
 static int place(const struct search *s, point quad[4])
 {
     for (int i = 0; i < 4; i++) {

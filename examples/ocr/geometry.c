@@ -100,7 +100,7 @@ void order_corners(point c[4])
     c[3] = left_bottom;
 }
 
-/* ---- polygons -------------------------------------------------------------------------------------------------------- */
+/* ---- polygons ---------------------------------------------------------------------------------------------------- */
 
 static double signed_area(const point *p, int n)
 {
@@ -158,7 +158,7 @@ int polygon_grow(const point *p, int n, double delta, point *out, int max)
     return m;
 }
 
-/* ---- perspective -------------------------------------------------------------------------------------------------------- */
+/* ---- perspective ------------------------------------------------------------------------------------------------- */
 
 /* Gauss with pivots on the 8 x 8 system of the map's free coefficients. */
 int perspective(const point from[4], const point to[4], double map[9])

@@ -44,7 +44,8 @@ struct tap {
     int at, next, weight;
 };
 
-/* Past the edge both neighbours are the last one; columns then have no weight, but rows keep theirs (it shows in rounding). */
+/* Past the edge both neighbours are the last one; columns then have no weight, but rows keep theirs (it shows in
+ * rounding). */
 static struct tap *taps(int from, int to, int keep)
 {
     struct tap *t = need(malloc((size_t)to * sizeof *t));
@@ -95,7 +96,7 @@ image image_resize(const image *m, int w, int h)
     return out;
 }
 
-/* ---- turning, framing ------------------------------------------------------------------------------------------------- */
+/* ---- turning, framing -------------------------------------------------------------------------------------------- */
 
 image image_rotate(const image *m, int quarters)
 {
@@ -115,7 +116,7 @@ image image_letterbox(const image *m, int rows)
     return out;
 }
 
-/* ---- cropping ------------------------------------------------------------------------------------------------------------ */
+/* ---- cropping ---------------------------------------------------------------------------------------------------- */
 
 /* Weights of four neighbours for a position f behind the second one (the cubic with A = -0.75). */
 static void cubic(double f, double w[4])
@@ -160,7 +161,7 @@ image image_crop(const image *m, const point quad[4], int w, int h)
     return out;
 }
 
-/* ---- drawing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
 void image_line(image *m, point a, point b, const uint8_t colour[3])
 {

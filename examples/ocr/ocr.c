@@ -2,8 +2,8 @@
  *
  *     ocr [-v] [-d boxes.png] det.so cls.so rec.so picture.png
  *
- * One line for each text: how sure, the four corners, the text. -d writes the picture with its boxes drawn, -v says time
- * and memory on standard error. The limits are the package's own. */
+ * One line for each text: how sure, the four corners, the text. -d writes the picture with its boxes drawn, -v says
+ * time and memory on standard error. The limits are the package's own. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static int to_steps(double v)
     return v < STEP ? STEP : (int)nearbyint(v / STEP) * STEP;
 }
 
-/* ---- pictures for networks ------------------------------------------------------------------------------------------------ */
+/* ---- pictures for networks --------------------------------------------------------------------------------------- */
 
 /* The picture into one batch element [3][height][width], white 1, black -1, what is right of it 0. */
 static void normalize(const image *m, float *out, int height, int width, int detector)
@@ -84,7 +84,7 @@ static int letterbox_rows(const image *m)
     return abs(2 * wanted - m->h) / 2;
 }
 
-/* ---- the three networks ------------------------------------------------------------------------------------------------------ */
+/* ---- the three networks ------------------------------------------------------------------------------------------ */
 
 static int detect(network *det, const image *m, box out[BOXES_MAX])
 {
@@ -114,7 +114,8 @@ static image cut_out(const image *m, const point c[4])
     return b;
 }
 
-/* `count` lines side by side in one batch; width: of the network's input. Each keeps its shape unless it is too wide. */
+/* `count` lines side by side in one batch; width: of the network's input. Each keeps its shape unless it is too
+ * wide. */
 static float *batch_of(struct line **l, int count, int width)
 {
     float *in = need(malloc((size_t)count * 3 * LINE * (size_t)width * sizeof(float)));
@@ -156,7 +157,7 @@ static void read_lines(network *rec, const alphabet *a, struct line **l, int cou
     free(in);
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static int by_ratio(const void *a, const void *b)
 {

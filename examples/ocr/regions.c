@@ -1,4 +1,5 @@
-/* See regions.h. Regions are filled from a stack of pixels; of a border, the first and last pixel of every row are kept. */
+/* See regions.h. Regions are filled from a stack of pixels; of a border, the first and last pixel of every row are
+ * kept. */
 #include "regions.h"
 
 #include <string.h>

@@ -2,9 +2,9 @@
  *
  *     story [-t TEMPERATURE] [-p TOP_P] [-s SEED] [-n TOKENS] [-v] story.so LETTERS [PROMPT]
  *
- * The text comes on standard output, letter by letter; -v prints speed and memory on standard error. Temperature 0 takes the likeliest
- * letter each time. The network has the inputs and outputs that onnxruntime-genai's builder gives all decoders: input_ids, attention_mask,
- * past_key_values.N.key and .value; logits, present.N.key and .value. */
+ * The text comes on standard output, letter by letter; -v prints speed and memory on standard error. Temperature 0
+ * takes the likeliest letter each time. The network has the inputs and outputs that onnxruntime-genai's builder gives
+ * all decoders: input_ids, attention_mask, past_key_values.N.key and .value; logits, present.N.key and .value. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ struct story {
     int full;                                        /* which set holds the past */
 };
 
-/* ---- letters ----------------------------------------------------------------------------------------------------------- */
+/* ---- letters ----------------------------------------------------------------------------------------------------- */
 
 static int letters_read(struct letters *l, const char *path)
 {
@@ -99,7 +99,7 @@ static void letter_print(const struct letters *l, int64_t token)
     fflush(stdout);
 }
 
-/* ---- the network --------------------------------------------------------------------------------------------------------- */
+/* ---- the network ------------------------------------------------------------------------------------------------- */
 
 /* Caches, whose heads and sizes the network's outputs tell. */
 static int story_new(struct story *s, const mcc_api *api, mcc_ctx *ctx)
@@ -160,7 +160,7 @@ static const float *story_step(struct story *s, int fresh)
     return s->logits + (fresh - 1) * s->vocabulary;
 }
 
-/* ---- drawing --------------------------------------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
 /* From 0 to 1, xorshift64*. */
 static double uniform(uint64_t *state)
@@ -205,7 +205,7 @@ static int draw(const float *logits, int n, struct options *o)
     return chance[0].token;
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------------------- */
+/* ---- the program ------------------------------------------------------------------------------------------------- */
 
 static double now(void)
 {

@@ -1,9 +1,10 @@
 /* Cutting an ONNX file down: some of its nodes as a file of their own, every kept byte as it was.
  *
- * The file's wire format is read here directly, one level at a time, since the importer's decoded form has lost what it does
- * not need. The caller has imported the file before, so it is well-formed; lengths are checked all the same. Field numbers:
- * ModelProto graph 7; GraphProto node 1, name 2, initializer 5, input 11, output 12, sparse_initializer 15; NodeProto input
- * 1, output 2, attribute 5; AttributeProto g 6, graphs 11; TensorProto name 8, data_location 14; ValueInfoProto name 1, type 2.
+ * The file's wire format is read here directly, one level at a time, since the importer's decoded form has lost what it
+ * does not need. The caller has imported the file before, so it is well-formed; lengths are checked all the same. Field
+ * numbers: ModelProto graph 7; GraphProto node 1, name 2, initializer 5, input 11, output 12, sparse_initializer 15;
+ * NodeProto input 1, output 2, attribute 5; AttributeProto g 6, graphs 11; TensorProto name 8, data_location 14;
+ * ValueInfoProto name 1, type 2.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* File image -> protobuf-c's structs, by way of the scanner.
  *
- * protobuf-c allocates from an arena through a bump allocator with a budget: limits.import_heap + 32 bytes for each byte
- * of the compact copy, so that a file of many empty messages ends in a diagnostic and not in swap. Nothing is given back
- * piecewise: the arena goes when the import is done.
+ * protobuf-c allocates from an arena through a bump allocator with a budget: limits.import_heap + 32 bytes for each
+ * byte of the compact copy, so that a file of many empty messages ends in a diagnostic and not in swap. Nothing is
+ * given back piecewise: the arena goes when the import is done.
  */
 #include "frontend/onnx/scan.h"
 
@@ -49,7 +49,8 @@ static void pool_free(void *data, void *at)
     (void)at;
 }
 
-/* protobuf-c frees its temporary tables, which a bump allocator cannot reuse; they are a small multiple of the message. */
+/* protobuf-c frees its temporary tables, which a bump allocator cannot reuse; they are a small multiple of the
+ * message. */
 static ProtobufCMessage *decode(struct context *ctx, struct span compact, struct arena *arena, size_t file_size)
 {
     struct message_heap pool = {.arena = arena,

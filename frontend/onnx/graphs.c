@@ -123,7 +123,7 @@ static bool initializers_import(struct importer *im, const Onnx__GraphProto *g, 
     return ok;
 }
 
-/* ---- inputs -------------------------------------------------------------------------------------------------------- */
+/* ---- inputs ------------------------------------------------------------------------------------------------------ */
 
 static bool param_add(struct importer *im, const Onnx__ValueInfoProto *input, region_id r, src_id src, bool top)
 {
@@ -158,7 +158,7 @@ static bool inputs_import(struct importer *im, const Onnx__GraphProto *g, region
     return ok;
 }
 
-/* ---- results -------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static bool outputs_import(struct importer *im, const Onnx__GraphProto *g, region_id r, src_id src)
 {
@@ -196,7 +196,7 @@ bool subgraph_import(struct importer *im, const Onnx__GraphProto *g, region_id r
     return ok;
 }
 
-/* ---- the top graph ------------------------------------------------------------------------------------------------------ */
+/* ---- the top graph ----------------------------------------------------------------------------------------------- */
 
 static void port_push(struct importer *im, bool output, const char *name, const struct type *declared, value_id v)
 {

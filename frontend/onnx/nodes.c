@@ -1,4 +1,5 @@
-/* NodeProto -> OP_IMPORTED nodes: operands resolved through the scopes, attributes decoded, subgraphs imported as regions.
+/* NodeProto -> OP_IMPORTED nodes: operands resolved through the scopes, attributes decoded, subgraphs imported as
+ * regions.
  *
  * A node with an error is still appended, so that one mistake gives one message and not one for every reader.
  */
@@ -96,7 +97,7 @@ static bool regions_import(struct importer *im, node_id id, const Onnx__Attribut
     return ok;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 static void results_bind(struct importer *im, node_id id, const Onnx__NodeProto *node)
 {

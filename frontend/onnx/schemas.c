@@ -74,7 +74,7 @@ const struct schema *schema_find(const char *domain, const char *op, int64_t ops
     return &schemas[lo - 1];
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 struct operand {
     char variable, mark;
@@ -172,7 +172,7 @@ static bool types_check(struct importer *im, const struct schema *s, src_id src,
     return ok;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     char kind;
@@ -273,7 +273,7 @@ bool schema_check(struct importer *im, const struct schema *s, const Onnx__NodeP
     return ok;
 }
 
-/* ---- regions ----------------------------------------------------------------------------------------------------------- */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 
 /* How many parameters and results the bodies of control flow have, given the node's operands and results. */
 static const struct control {

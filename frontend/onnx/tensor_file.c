@@ -1,5 +1,5 @@
-/* A file that holds one TensorProto (inputs and outputs of test data sets). The scanner knows one root message, a model;
- * so the bytes are put into the shortest model around a tensor: graph (field 7), initializer (field 5).
+/* A file that holds one TensorProto (inputs and outputs of test data sets). The scanner knows one root message, a
+ * model; so the bytes are put into the shortest model around a tensor: graph (field 7), initializer (field 5).
  */
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/import.h"

@@ -1,8 +1,9 @@
 /* TensorProto -> tensor_data: the one reader of tensors, for initializers, attributes, sparse parts, everywhere.
  *
- * Sizes are checked before anything is allocated, so a claim costs nothing. Data comes from exactly one place: raw bytes,
- * the typed field that belongs to the element type, or an external file. Raw bytes at graph width are borrowed from the
- * file image (see aligned); sub-byte elements are unpacked to one byte each, bools become 0 or 1, strings spans.
+ * Sizes are checked before anything is allocated, so a claim costs nothing. Data comes from exactly one place: raw
+ * bytes, the typed field that belongs to the element type, or an external file. Raw bytes at graph width are borrowed
+ * from the file image (see aligned); sub-byte elements are unpacked to one byte each, bools become 0 or 1, strings
+ * spans.
  */
 #include "frontend/onnx/import.h"
 
@@ -86,8 +87,8 @@ static int field_of_elem(enum elem e)
 
 /* ---- raw bytes ------------------------------------------------------------------------------------------------ */
 
-/* The bytes at an address fit for their elements. Protobuf puts data anywhere; a header of at least 4 bytes, decoded long
- * ago, precedes it, so data that is off by that much moves down in the image; anything else is copied. */
+/* The bytes at an address fit for their elements. Protobuf puts data anywhere; a header of at least 4 bytes, decoded
+ * long ago, precedes it, so data that is off by that much moves down in the image; anything else is copied. */
 static const void *aligned(struct importer *im, size_t offset, size_t size, uint32_t width)
 {
     uint8_t *data = im->file + offset;
@@ -290,7 +291,7 @@ static bool typed_import(struct importer *im, struct where w, int field, const s
     return size_allowed(im, w, size);
 }
 
-/* ---- dense tensors -------------------------------------------------------------------------------------------------- */
+/* ---- dense tensors ----------------------------------------------------------------------------------------------- */
 
 static bool head_import(struct importer *im, const Onnx__TensorProto *t, struct where w, struct tensor_data *out)
 {
@@ -345,9 +346,10 @@ bool tensor_import(struct importer *im, const Onnx__TensorProto *t, struct where
     return typed_import(im, w, found, &fields[found], &size, out);
 }
 
-/* ---- sparse tensors ----------------------------------------------------------------------------------------------------- */
+/* ---- sparse tensors ---------------------------------------------------------------------------------------------- */
 
-/* Position in the dense tensor of sparse element k, -1 when it is outside. Indices are linear or one row per element. */
+/* Position in the dense tensor of sparse element k, -1 when it is outside. Indices are linear or one row per
+ * element. */
 static int64_t sparse_position(const struct tensor_data *dense, const struct tensor_data *indices, int64_t k,
                                int64_t count)
 {

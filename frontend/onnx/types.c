@@ -8,8 +8,8 @@
 
 /* ---- symbols ------------------------------------------------------------------------------------------- */
 
-/* Whether a dim_param names anything: exporters write "?", "-1" or a word for "not known" (docs/from-pytorch.md lists them) where
- * a dim is only unknown, and two of those are not one dim. */
+/* Whether a dim_param names anything: exporters write "?", "-1" or a word for "not known" (docs/from-pytorch.md lists
+ * them) where a dim is only unknown, and two of those are not one dim. */
 static bool is_named(const char *param)
 {
     static const char *const words[] = {"none", "null", "nan", "unknown", "unk", "undefined", "any", "dynamic"};

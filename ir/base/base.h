@@ -182,8 +182,8 @@ struct context {
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
 };
 
-/* A context without index expressions: enough for the loop IR. context_new of ir/expr/expr.h makes a whole one. NULL when not even
- * that fits into memory. */
+/* A context without index expressions: enough for the loop IR. context_new of ir/expr/expr.h makes a whole one. NULL
+ * when not even that fits into memory. */
 struct context *context_bare(void);
 void context_free(struct context *);
 
@@ -209,8 +209,8 @@ struct diag_list {
     uint32_t n;
 };
 struct diag_mark diag_mark(const struct context *);
-/* Takes out what was recorded since the mark, if its errors all say that the model is bad: then true, and the context counts as
- * if nothing had happened. false: all stays. */
+/* Takes out what was recorded since the mark, if its errors all say that the model is bad: then true, and the context
+ * counts as if nothing had happened. false: all stays. */
 bool diag_take(struct context *, const struct diag_mark *, struct diag_list *out);
 void diag_put_back(struct context *, const struct diag_list *);
 /* Takes out everything since the mark, errors too. */

@@ -4,7 +4,8 @@
 
 #include "ir/base/base.h"
 
-/* FILE_FAILED: why says it without the path; NULL: there is a diagnostic already (memory). FILE_LARGE: size is above max. */
+/* FILE_FAILED: why says it without the path; NULL: there is a diagnostic already (memory). FILE_LARGE: size is above
+ * max. */
 enum file_status { FILE_OK, FILE_FAILED, FILE_LARGE };
 struct file_bytes {
     const char *data;
@@ -12,8 +13,8 @@ struct file_bytes {
     const char *why;
 };
 
-/* Reads a regular file of at most max bytes into session memory, with a NUL behind it. Never mapped: a mapped file that is
- * cut short kills its reader. Never waits for the writer of a FIFO. */
+/* Reads a regular file of at most max bytes into session memory, with a NUL behind it. Never mapped: a mapped file that
+ * is cut short kills its reader. Never waits for the writer of a FIFO. */
 enum file_status file_whole(struct context *, const char *path, int64_t max, struct file_bytes *out);
 
 /* The first n bytes of a regular file. False: not that many, or not readable. */
@@ -22,8 +23,8 @@ bool file_head(const char *path, void *out, size_t n);
 /* Where temporary files go: TMPDIR, else /tmp. */
 const char *temp_folder(void);
 
-/* All bytes to or from a descriptor, through short transfers and interruptions; fd_pread from offset. False: it ended early
- * or failed. */
+/* All bytes to or from a descriptor, through short transfers and interruptions; fd_pread from offset. False: it ended
+ * early or failed. */
 bool fd_write(int fd, const void *data, size_t size);
 bool fd_read(int fd, void *data, size_t size);
 bool fd_pread(int fd, void *data, size_t size, uint64_t offset);

@@ -310,7 +310,7 @@ static void bind_counts(struct graph *g, node_id id)
     }
 }
 
-/* ---- appending ---------------------------------------------------------------------------------------------------- */
+/* ---- appending --------------------------------------------------------------------------------------------------- */
 
 static node_id append(struct builder *b, const struct node *node, const struct type *out, uint32_t n_out)
 {
@@ -361,7 +361,7 @@ value_id b_op(struct builder *b, enum op op, const value_id *in, uint32_t n_in, 
     return out;
 }
 
-/* ---- constants ---------------------------------------------------------------------------------------------------- */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 
 value_id b_const_borrow(struct builder *b, enum elem elem, const int64_t *dims, int32_t rank, struct span data)
 {

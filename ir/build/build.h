@@ -71,13 +71,14 @@ const expr_id *b_dims(struct builder *, value_id, int32_t *rank);
 expr_id b_dim(struct builder *, value_id, int32_t axis);
 expr_id b_count(struct builder *, value_id); /* product of dims */
 value_id b_shape_of(struct builder *, value_id); /* i64 [rank] */
-/* Numpy broadcast of two shapes into out[max(ra, rb)]; asserts appended where undecided; rank, or -1 after a diagnostic. */
+/* Numpy broadcast of two shapes into out[max(ra, rb)]; asserts appended where undecided; rank, or -1 after a
+ * diagnostic. */
 int32_t b_broadcast_dims(struct builder *, const expr_id *a, int32_t ra, const expr_id *b, int32_t rb, expr_id *out);
 /* The elements of an integer tensor of known length as expressions: from the lattice, from constants, and for the
  * rest fresh SYM_VALUE symbols in [lo, hi] bound when the value is computed. NULL after a diagnostic. */
 const expr_id *b_elems(struct builder *, value_id, int64_t lo, int64_t hi, uint32_t *n);
-/* Each of the n expressions that has more than so many parts becomes a symbol of its own, which the run binds where the number is
- * computed. For what would grow without end as expressions are made of expressions. */
+/* Each of the n expressions that has more than so many parts becomes a symbol of its own, which the run binds where the
+ * number is computed. For what would grow without end as expressions are made of expressions. */
 void b_brief_all(struct builder *, expr_id *e, uint32_t n, uint32_t parts);
 expr_id b_brief(struct builder *, expr_id e, uint32_t parts); /* of one */
 /* As b_elems for one element. */

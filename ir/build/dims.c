@@ -123,7 +123,7 @@ int32_t b_broadcast_dims(struct builder *b, const expr_id *x, int32_t rx, const 
     return rank;
 }
 
-/* ---- elements as expressions --------------------------------------------------------------------------------------- */
+/* ---- elements as expressions ------------------------------------------------------------------------------------- */
 
 /* The elements of v as an array that may be written to: a copy, with what a constant's bytes say filled in. */
 static expr_id *own_elems(struct builder *b, value_id v, uint32_t n)

@@ -5,8 +5,8 @@
  * symbols, a result is kept only where exact and wrapping arithmetic agree. For i64 and i32 that is taken for
  * granted (sizes past 2^31 in an int32 tensor are nobody's network); narrower types need it proved by intervals.
  *
- * What a chain of operators makes too long to be worth knowing is unknown from there on: the run computes it, and who needs
- * it as a size gets a symbol for the computed element.
+ * What a chain of operators makes too long to be worth knowing is unknown from there on: the run computes it, and who
+ * needs it as a size gets a symbol for the computed element.
  */
 #include "ir/build/lattice.h"
 
@@ -245,7 +245,8 @@ static bool lat_select(struct lat *l)
     return true;
 }
 
-/* Floats are not tracked, but where they are constants their conversion is known: sizes that exporters scale as floats. */
+/* Floats are not tracked, but where they are constants their conversion is known: sizes that exporters scale as
+ * floats. */
 static bool convert_floats(struct lat *l, enum elem from)
 {
     const struct tensor_data *data = value_is_const(l->g, l->node->in[0]) ? value_fold(l->g, l->node->in[0]) : NULL;

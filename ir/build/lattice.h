@@ -1,4 +1,5 @@
-/* The value lattice: elements of small integer and bool tensors as expressions. Shared by ir/build/build.c and ir/build/lattice.c. */
+/* The value lattice: elements of small integer and bool tensors as expressions. Shared by ir/build/build.c and
+ * ir/build/lattice.c. */
 #ifndef MCC_IR_LATTICE_H
 #define MCC_IR_LATTICE_H
 

@@ -205,7 +205,7 @@ value_id b_gather(struct builder *b, value_id x, value_id idx, int32_t axis)
     return b_op(b, OP_GATHER, in, 2, &a, 1);
 }
 
-/* ---- reductions ---------------------------------------------------------------------------------------------------- */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 
 value_id b_reduce(struct builder *b, value_id x, const int64_t *axes, uint32_t n, const char *monoid, bool keepdims)
 {
@@ -258,8 +258,8 @@ static value_id dot(const struct dot_builder *p, value_id x, value_id y, uint32_
     return b_op(p->b, OP_DOT, in, 2, attrs, p->acc == ELEM_NONE ? 4 : 5);
 }
 
-/* Rows of x by one vector y, both along their last dim: a sum of products, whose lanes lie along the rows; a contraction's would lie
- * along its results, a row apart. */
+/* Rows of x by one vector y, both along their last dim: a sum of products, whose lanes lie along the rows; a
+ * contraction's would lie along its results, a row apart. */
 static value_id by_vector(struct builder *b, value_id x, value_id y, const struct type *tx, bool keepdims)
 {
     int64_t axis = tx->rank - 1;

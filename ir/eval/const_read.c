@@ -39,7 +39,8 @@ struct reader {
 
 /* ---- what may be read through ------------------------------------------------------------------------------------ */
 
-/* A range of a node's result from ranges of its operands: `total` elements, those of the runs, one after the other into dst. */
+/* A range of a node's result from ranges of its operands: `total` elements, those of the runs, one after the other into
+ * dst. */
 typedef bool node_read_fn(struct reader *, const struct node *, const struct run *runs, uint32_t n_runs, int64_t total,
                           char *dst, int depth);
 static node_read_fn read_same, read_affine, read_pad, read_concat, read_map, read_iota;
@@ -82,7 +83,7 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     return cost;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------------------------------- */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 static void push_run(struct reader *r, run_list *list, struct run run)
 {
@@ -122,7 +123,7 @@ static void copy_runs(const char *src, size_t size, const struct run *runs, uint
     }
 }
 
-/* ---- walking runs through a shape ---------------------------------------------------------------------------------------- */
+/* ---- walking runs through a shape -------------------------------------------------------------------------------- */
 
 struct shape {
     int32_t rank;
@@ -173,7 +174,7 @@ static struct step first_step(const struct shape *s, const struct run *run, cons
     return step;
 }
 
-/* ---- affine views: broadcast, transpose, slice --------------------------------------------------------------------------- */
+/* ---- affine views: broadcast, transpose, slice ------------------------------------------------------------------- */
 
 struct affine {
     struct shape shape;
@@ -247,7 +248,7 @@ static void map_affine(struct reader *r, const struct affine *a, const struct ru
     }
 }
 
-/* ---- windows: the part of a pad or concat that comes from one operand ----------------------------------------------------- */
+/* ---- windows: the part of a pad or concat that comes from one operand -------------------------------------------- */
 
 struct window {
     struct shape shape, x;
@@ -310,7 +311,7 @@ static int64_t map_window(struct reader *r, const struct window *w, const struct
     return total;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 typedef bool read_fn(struct reader *, value_id, const struct run *, uint32_t n_runs, int64_t total, void *dst,
                      int depth);
@@ -540,7 +541,7 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     return ok;
 }
 
-/* ---- what will have to be folded ------------------------------------------------------------------------------------ */
+/* ---- what will have to be folded --------------------------------------------------------------------------------- */
 
 struct settling {
     struct graph *g;

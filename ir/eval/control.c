@@ -6,7 +6,7 @@
 
 #include "ir/eval/eval.h"
 
-/* ---- control flow -------------------------------------------------------------------------------------------------------- */
+/* ---- control flow ------------------------------------------------------------------------------------------------ */
 
 static bool truth_of(const struct tensor *t)
 {
@@ -131,7 +131,7 @@ enum eval_status eval_loop(struct eval *e, const struct node *n, struct tensor *
     return EVAL_OK;
 }
 
-/* ---- sequences --------------------------------------------------------------------------------------------------------------- */
+/* ---- sequences --------------------------------------------------------------------------------------------------- */
 
 static struct tensor new_sequence(struct eval *e, enum type_kind kind, uint32_t n)
 {

@@ -99,7 +99,7 @@ struct tensor tensor_copy(struct eval *e, const struct tensor *from)
     return t;
 }
 
-/* ---- expressions and symbols -------------------------------------------------------------------------------------- */
+/* ---- expressions and symbols ------------------------------------------------------------------------------------- */
 
 enum eval_status eval_expr(struct eval *e, expr_id x, int64_t *out)
 {
@@ -190,7 +190,7 @@ enum eval_status eval_set(struct eval *e, value_id v, const struct tensor *t)
     return bind_elements(e, v, t);
 }
 
-/* ---- preparation ----------------------------------------------------------------------------------------------------- */
+/* ---- preparation ------------------------------------------------------------------------------------------------- */
 
 /* The first value, in execution order, that has a symbol alone in a dim binds it. */
 static void own_dims(struct eval *e, value_id v)
@@ -300,7 +300,7 @@ static void prepare_lifetimes(struct eval *e)
     }
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static enum eval_status eval_none(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {

@@ -110,7 +110,7 @@ bool value_is_const(const struct graph *graph, value_id v)
     return f->constness[v.i] == IS_CONST;
 }
 
-/* ---- folding ---------------------------------------------------------------------------------------------------------- */
+/* ---- folding ----------------------------------------------------------------------------------------------------- */
 
 static int64_t type_bytes(const struct graph *g, const struct type *t)
 {
@@ -259,7 +259,7 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     return result;
 }
 
-/* ---- small constants ---------------------------------------------------------------------------------------------------- */
+/* ---- small constants --------------------------------------------------------------------------------------------- */
 
 static const struct tensor_data *fold_of_length(struct graph *g, value_id v, uint32_t n)
 {

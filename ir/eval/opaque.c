@@ -4,7 +4,7 @@
 
 #include "ir/eval/eval.h"
 
-/* ---- ordering --------------------------------------------------------------------------------------------------------- */
+/* ---- ordering ---------------------------------------------------------------------------------------------------- */
 
 /* An int64 that orders as the element does; NaNs are largest, both zeros equal. */
 static int64_t order_key(enum elem elem, const void *p)
@@ -109,7 +109,7 @@ enum eval_status eval_nonzero(struct eval *e, const struct node *n, struct tenso
     return EVAL_OK;
 }
 
-/* ---- unique -------------------------------------------------------------------------------------------------------------- */
+/* ---- unique ------------------------------------------------------------------------------------------------------ */
 
 struct groups {
     int64_t n, *first, *count, *group_of;
@@ -179,7 +179,7 @@ enum eval_status eval_unique(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* ---- non-maximum suppression (ONNX NonMaxSuppression-11) ----------------------------------------------------------------- */
+/* ---- non-maximum suppression (ONNX NonMaxSuppression-11) --------------------------------------------------------- */
 
 struct box {
     double y1, x1, y2, x2;
@@ -250,7 +250,7 @@ enum eval_status eval_nms(struct eval *e, const struct node *n, struct tensor *c
     return EVAL_OK;
 }
 
-/* ---- transforms and determinants ------------------------------------------------------------------------------------------ */
+/* ---- transforms and determinants --------------------------------------------------------------------------------- */
 
 /* One coefficient by definition; x: n complex numbers, turn: exp(2 pi i k / n) by k. */
 static void dft_term(const double *x, const double *turn, int64_t n, int64_t k, double sign, double *re, double *im)
@@ -353,7 +353,7 @@ enum eval_status eval_det(struct eval *e, const struct node *n, struct tensor *c
     return EVAL_OK;
 }
 
-/* ---- random numbers: mt19937 (Matsumoto & Nishimura 1998), doubles of 53 bits, normals by the polar method ---------------- */
+/* ---- random numbers: mt19937 (Matsumoto & Nishimura 1998), doubles of 53 bits, normals by the polar method ------- */
 
 struct mt {
     uint32_t state[624];

@@ -86,7 +86,7 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* ---- positions of extremes ---------------------------------------------------------------------------------------------- */
+/* ---- positions of extremes --------------------------------------------------------------------------------------- */
 
 /* Does b take the place of a as the extreme? NaN counts as extreme; of equals, the later only where `last` wants it. */
 static bool takes_over(enum elem wide, int64_t a, int64_t b, bool max, bool last)
@@ -129,7 +129,7 @@ enum eval_status eval_argreduce(struct eval *e, const struct node *n, struct ten
     return EVAL_OK;
 }
 
-/* ---- windows --------------------------------------------------------------------------------------------------------------- */
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 struct window {
     int32_t n; /* spatial dims */
@@ -246,7 +246,7 @@ enum eval_status eval_argwindow(struct eval *e, const struct node *n, struct ten
     return EVAL_OK;
 }
 
-/* ---- cumulation -------------------------------------------------------------------------------------------------------------- */
+/* ---- cumulation -------------------------------------------------------------------------------------------------- */
 
 enum eval_status eval_cumulate(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {

@@ -19,7 +19,8 @@ static struct span string_concat(struct eval *e, const struct span *a, const str
     return (struct span){data, a->size + b->size};
 }
 
-/* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such list. */
+/* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such
+ * list. */
 static int64_t string_find(const struct span *s, const struct tensor *list)
 {
     const char *at = list->data, *end = at + tensor_count(list);

@@ -7,7 +7,7 @@
 #include "ir/eval/eval.h"
 #include "ir/ops/scalar.h"
 
-/* ---- separable views ------------------------------------------------------------------------------------------------ */
+/* ---- separable views --------------------------------------------------------------------------------------------- */
 
 /* map[d][i]: offset in elements, -1: fill. fill NULL: zero bytes, which eval_tensor left there. */
 static void copy_mapped(const struct tensor *x, int64_t *const *map, const void *fill, struct tensor *out)
@@ -169,7 +169,7 @@ enum eval_status eval_concat(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* ---- gathers -------------------------------------------------------------------------------------------------------- */
+/* ---- gathers ----------------------------------------------------------------------------------------------------- */
 
 /* Index k of idx as a position in [0, dim); clamps, or fails. */
 static enum eval_status read_index(struct eval *e, const struct node *n, const struct tensor *idx, int64_t k,
@@ -271,7 +271,7 @@ enum eval_status eval_gather_nd(struct eval *e, const struct node *n, struct ten
     return EVAL_OK;
 }
 
-/* ---- scatters -------------------------------------------------------------------------------------------------------- */
+/* ---- scatters ---------------------------------------------------------------------------------------------------- */
 
 static enum eval_status copy_operand(struct eval *e, const struct tensor *x, struct tensor *out)
 {

@@ -119,7 +119,8 @@ static expr_id arm_equal(struct exprs *x, expr_id gap, int64_t coef, expr_id cho
     return assume(x, ex_eq(x, poly_close(&p), ex_const(x, 0)), ex_arg(x, choice, 0), holds);
 }
 
-/* gap == 0 for a gap with a select in it, where that is decided in one of the arms: a condition on the other. {0} else. */
+/* gap == 0 for a gap with a select in it, where that is decided in one of the arms: a condition on the other. {0}
+ * else. */
 expr_id expr_equal_by_choice(struct exprs *x, expr_id gap)
 {
     struct view v;

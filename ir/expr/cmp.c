@@ -494,7 +494,7 @@ expr_id ex_max(struct exprs *x, expr_id a, expr_id b)
     return extreme(x, EX_MAX, a, b);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------ */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 enum truth ex_truth(const struct exprs *x, expr_id cond)
 {

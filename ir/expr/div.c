@@ -297,7 +297,7 @@ static expr_id open_remainders(struct exprs *x, expr_id r, expr_id b)
     return (expr_id){0};
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* r div b or r mod b for an r from which nothing can be moved to the quotient. */
 static expr_id reduce(struct exprs *x, enum part part, expr_id r, expr_id b)

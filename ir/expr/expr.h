@@ -51,7 +51,7 @@ struct symbol {
     int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
     expr_id bound;             /* provable upper bound in other symbols, or {0} */
     uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
-                                * UINT32_MAX: it is a dim of that value */
+                           * UINT32_MAX: it is a dim of that value */
     sym_id next;               /* the next of its kind (sym_next) */
 };
 
@@ -63,8 +63,8 @@ uint32_t ex_count(const struct exprs *);    /* ids given so far are below this *
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
 /* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
 struct symbol *sym_get(struct exprs *, sym_id);
-/* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which hold.
- * ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
+/* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which
+ * hold. ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
 void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor);
 uint32_t sym_count(const struct exprs *);
 /* The symbols of one kind in order of creation: {0} gives the first, {0} comes back after the last. */
@@ -122,8 +122,9 @@ expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to,
 /* Evaluates with sym_value[sym.i]; false on overflow or division by zero. */
 bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *out);
 
-/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)". Parses back to the same id, unless a symbol has been
- * narrowed since (sym_narrow): then to one that is equal for all values that the symbol can still have. */
+/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)". Parses back to the same id, unless a
+ * symbol has been narrowed since (sym_narrow): then to one that is equal for all values that the symbol can still have.
+ */
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);

@@ -433,8 +433,8 @@ expr_id poly_close(struct poly *p)
 
 /* ---- the constructors -------------------------------------------------------------------------------------- */
 
-/* The slot of the memory of sums and products in which an equal one is, if any; NULL: not a moment for it, since an attempt,
- * an assumption or the depth of other simplifications may decide the result. */
+/* The slot of the memory of sums and products in which an equal one is, if any; NULL: not a moment for it, since an
+ * attempt, an assumption or the depth of other simplifications may decide the result. */
 static struct sum *sum_slot(struct exprs *x, const struct sum *key)
 {
     if (x->level || x->speculative || x->assuming)

@@ -208,13 +208,13 @@ struct attr attr_str(const char *name, const char *);
 struct attr attr_elem(const char *name, enum elem);
 struct attr attr_data(const char *name, const void *, size_t);
 
-/* ---- inference (ir/graph/infer.c): result types of a core operator ---------------------------------------------------- */
+/* ---- inference (ir/graph/infer.c): result types of a core operator ----------------------------------------------- */
 
 /* Fills out[n_out]; false after a diagnostic at src when operands and attributes do not fit. */
 bool op_infer(struct graph *, enum op, src_id, const value_id *in, uint32_t n_in, const struct attr *attr,
               uint32_t n_attr, struct type *out, uint32_t n_out);
 
-/* ---- constants ----------------------------------------------------------------------------------------------------- */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 
 /* True when v is computed from constants alone (a lazy constant): OP_CONSTANT, or pure over such. Cached. */
 bool value_is_const(const struct graph *, value_id);
@@ -229,19 +229,19 @@ bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);
  * with little memory: views and elementwise operators of constants never exist as a whole. Everything else is folded,
  * within the limits of value_fold. False after a diagnostic. (ir/eval/const_read.c) */
 bool const_read(struct graph *, value_id, int64_t first, int64_t n, void *dst);
-/* Folds now what const_read would fold of the constants that other nodes read, so that what cannot be folded is said at once.
- * False after a diagnostic. */
+/* Folds now what const_read would fold of the constants that other nodes read, so that what cannot be folded is said at
+ * once. False after a diagnostic. */
 bool constants_settle(struct graph *);
 
-/* ---- verifier, text ---------------------------------------------------------------------------------------------------- */
+/* ---- verifier, text ---------------------------------------------------------------------------------------------- */
 
 /* Checks the invariants numbered at the head of ir/graph/verify.c; each violation is one FAIL_INTERNAL diagnostic. */
 bool graph_verify(struct graph *);
 /* Text form (.mcir): prints, and parses back to the same graph (docs/mcir.md). Constants above 64 bytes print as
  * dense hex only with full set, else as `...`. */
 void graph_print(const struct graph *, struct strbuf *, bool full);
-/* The numbers that values, nodes and regions have in that text, from 1 in the order in which they come; by id, 0: not there. Parsing the
- * text makes nodes and regions with these ids. In the arena. */
+/* The numbers that values, nodes and regions have in that text, from 1 in the order in which they come; by id, 0: not
+ * there. Parsing the text makes nodes and regions with these ids. In the arena. */
 struct graph_numbers {
     const uint32_t *value, *node, *region;
 };
@@ -250,7 +250,7 @@ struct graph *graph_parse(struct context *, const char *text);
 /* graphviz */
 void graph_dot(const struct graph *, struct strbuf *);
 
-/* ---- reference interpreter ------------------------------------------------------------------------------------------------ */
+/* ---- reference interpreter --------------------------------------------------------------------------------------- */
 
 struct tensor { /* a concrete value */
     enum type_kind kind;
@@ -269,8 +269,8 @@ enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tens
 /* As graph_eval, keeping every value that wanted[value.i] asks for (NULL entries: not asked). */
 enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted, struct arena *arena,
                                    const char **text);
-/* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from which the
- * interpreter then goes on. */
+/* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from
+ * which the interpreter then goes on. */
 typedef void eval_watch(void *user, value_id, const struct tensor *);
 enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
                                     void *user, struct arena *arena, const char **text);

@@ -1,4 +1,5 @@
-/* Shared by ir/infer*.c: what an inference function of ops.def's column "infer" gets and helpers for it. Not for others. */
+/* Shared by ir/infer*.c: what an inference function of ops.def's column "infer" gets and helpers for it. Not for
+ * others. */
 #ifndef MCC_IR_INFER_H
 #define MCC_IR_INFER_H
 
@@ -22,8 +23,8 @@ typedef bool infer_fn(struct infer *);
 
 /* An error about the node; "NAME: TEXT". Returns false. */
 bool infer_error(struct infer *, const char *fmt, ...) PRINTF_LIKE(2, 3);
-/* Makes *a the narrowest type of what is an *a or a *b, sequences or optionals: of tensors that they hold, dims and ranks that
- * differ become unknown. false: there is none. */
+/* Makes *a the narrowest type of what is an *a or a *b, sequences or optionals: of tensors that they hold, dims and
+ * ranks that differ become unknown. false: there is none. */
 bool type_join(struct graph *, struct type *a, const struct type *b);
 /* "f32[n, 3, 224]"; lives in the graph's arena. */
 const char *type_text(struct graph *, const struct type *);

@@ -140,7 +140,7 @@ bool infer_string(struct infer *f)
     return true;
 }
 
-/* ---- sequences and optionals --------------------------------------------------------------------------------------- */
+/* ---- sequences and optionals ------------------------------------------------------------------------------------- */
 
 static const struct type *copy_type(struct infer *f, struct type t)
 {
@@ -309,7 +309,7 @@ bool infer_opt_has(struct infer *f)
     return sequence(f, TYPE_OPTIONAL) != NULL;
 }
 
-/* ---- control flow ----------------------------------------------------------------------------------------------------- */
+/* ---- control flow ------------------------------------------------------------------------------------------------ */
 
 static bool scalar_operand(struct infer *f, uint32_t i, enum elem elem)
 {

@@ -44,7 +44,7 @@ bool infer_argreduce(struct infer *f)
     return true;
 }
 
-/* ---- windows ------------------------------------------------------------------------------------------------------- */
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
 
 struct spatial {
     uint32_t n;
@@ -153,7 +153,7 @@ bool infer_conv(struct infer *f)
     return true;
 }
 
-/* ---- dot ------------------------------------------------------------------------------------------------------------- */
+/* ---- dot --------------------------------------------------------------------------------------------------------- */
 
 /* Marks the dims of one operand that a list names; each once. */
 static bool mark(struct infer *f, const int64_t *list, uint32_t n, const struct type *t, uint64_t *seen)

@@ -269,7 +269,7 @@ static void put_attrs(struct printer *p, const struct node *node, const struct a
     PUT(p, "}");
 }
 
-/* ---- nodes and regions -------------------------------------------------------------------------------------------- */
+/* ---- nodes and regions ------------------------------------------------------------------------------------------- */
 
 static void put_ref(struct printer *p, value_id v)
 {
@@ -376,7 +376,7 @@ static void put_region(struct printer *p, region_id r, int indent)
     PUT(p, "\n%*s}", indent, "");
 }
 
-/* ---- the parts around the body ---------------------------------------------------------------------------------------- */
+/* ---- the parts around the body ----------------------------------------------------------------------------------- */
 
 static void put_bound(struct printer *p, int64_t v)
 {
@@ -416,7 +416,8 @@ static void put_symbols(struct printer *p)
     }
 }
 
-/* Which element of which value a symbol is, or that it is a dim of one; after the body, where the values have numbers. */
+/* Which element of which value a symbol is, or that it is a dim of one; after the body, where the values have
+ * numbers. */
 static void put_bindings(struct printer *p)
 {
     for (uint32_t s = 1; s <= p->n_syms; s++) {

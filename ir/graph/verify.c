@@ -12,10 +12,10 @@
  *   8  attributes are those of the row: known name, its kind, once, none missing but the optional ones
  *   9  every type is known: an element type, a rank in [0, 32], every dim an expression that may be >= 0; of
  *      what a sequence, optional or map holds rank and dims may be unknown; the rank of an if's result, too
- *  10  inference agrees with the types of results (control flow: kinds, element types and ranks across regions; a rank that
- *      is unknown goes with every other)
- *  11  known elements: as many as the type's static dims say, of an integer or bool tensor
- *  12  a SYM_VALUE symbol in a type or attribute names a live value of this graph, or is the `trips` of a loop
+ *  10  inference agrees with the types of results (control flow: kinds, element types and ranks across regions; a rank
+ * that is unknown goes with every other) 11  known elements: as many as the type's static dims say, of an integer or
+ * bool tensor 12  a SYM_VALUE symbol in a type or attribute names a live value of this graph, or is the `trips` of a
+ * loop
  */
 #include "ir/graph/graph.h"
 

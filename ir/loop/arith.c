@@ -6,7 +6,7 @@
 #include <string.h>
 #include <tgmath.h>
 
-/* ---- integers ----------------------------------------------------------------------------------------------------- */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
 
 struct width {
     uint32_t bits;
@@ -145,7 +145,7 @@ static int_fn *const int_ops[L_COUNT] = {
     [L_SHL] = int_shl,           [L_SHR] = int_shr, [L_FMA] = int_fma,
 };
 
-/* ---- floats -------------------------------------------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
 
 /* operation, function, value. Mathematics is type-generic: each type has the functions of its own. */
 #define FLOAT_OPS(ROW)                                            \
@@ -190,7 +190,7 @@ FLOAT_OPS(F64)
 static f32_fn *const f32_ops[L_COUNT] = {FLOAT_OPS(F32_ROW)};
 static f64_fn *const f64_ops[L_COUNT] = {FLOAT_OPS(F64_ROW)};
 
-/* ---- lanes ---------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 int64_t loop_int_lane(enum elem e, const void *lanes, uint32_t i)
 {

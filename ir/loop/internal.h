@@ -83,8 +83,8 @@ void ltype_print(struct strbuf *, struct ltype);
 /* Sets local_bytes from the LOCAL statements. */
 void loop_layout_locals(struct lfunc *);
 
-/* Lane arithmetic of the interpreter (ir/loop/arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands may
- * be NULL. A zero divisor gives 0 here: the caller checks first. */
+/* Lane arithmetic of the interpreter (ir/loop/arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands
+ * may be NULL. A zero divisor gives 0 here: the caller checks first. */
 void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
 void loop_dot(enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);

@@ -1,9 +1,10 @@
-/* Runs verified loop-IR functions with everything checked that the verifier cannot see: bounds and promised alignment of
- * every access, divisors, and use of undefined memory. A broken rule ends the run with code -100.
+/* Runs verified loop-IR functions with everything checked that the verifier cannot see: bounds and promised alignment
+ * of every access, divisors, and use of undefined memory. A broken rule ends the run with code -100.
  *
- * Undefinedness is a flag on each lane: reading an unwritten part of a local sets it, arithmetic hands it on, select and
- * shuffles move it. Storing such a lane into an argument, or using it as index, mask, condition, bound or argument of a
- * call, breaks a rule; storing it into a local is fine. Slow on purpose where that keeps it simple: for shrunk shapes.
+ * Undefinedness is a flag on each lane: reading an unwritten part of a local sets it, arithmetic hands it on, select
+ * and shuffles move it. Storing such a lane into an argument, or using it as index, mask, condition, bound or argument
+ * of a call, breaks a rule; storing it into a local is fine. Slow on purpose where that keeps it simple: for shrunk
+ * shapes.
  */
 #include "ir/loop/internal.h"
 
@@ -60,7 +61,7 @@ static void broken(struct interp *in, const struct lstmt *s, const char *what)
         BROKEN, s->node, arena_printf(in->f->arena, "@%s: %s%s: %s", in->f->name, result, lop_name(s->op), what)};
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static struct slot *slot_in(struct interp *in, const struct lstmt *s, uint32_t operand)
 {
@@ -143,7 +144,7 @@ static void merge_undef(struct interp *in, const struct lstmt *s)
     }
 }
 
-/* ---- arithmetic ------------------------------------------------------------------------------------------------------ */
+/* ---- arithmetic -------------------------------------------------------------------------------------------------- */
 
 static void exec_const(struct interp *in, const struct lstmt *s)
 {
@@ -297,7 +298,7 @@ static void exec_hreduce(struct interp *in, const struct lstmt *s)
     r->undef[0] = r->any_undef = a->any_undef;
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Address of lane i's element, checked; NULL after a broken rule. */
 static uint8_t *lane_address(struct interp *in, const struct lstmt *s, struct lmem m, uint32_t size, uint32_t i)
@@ -418,7 +419,7 @@ static void exec_address(struct interp *in, const struct lstmt *s)
     slot_out(in, s)->mem = (struct memory){(uint8_t *)(uintptr_t)address, NULL, bytes};
 }
 
-/* ---- control ------------------------------------------------------------------------------------------------------------- */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static void exec_block(struct interp *, lblock);
 

@@ -74,8 +74,8 @@ enum lop {
     L_SHL,
     L_SHR, /* amounts >= width give 0 (shr of signed: sign) */
     L_FMA, /* a * b + c: fused where the target has it, else two roundings */
-    L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N and
-                   * i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused) */
+    L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N
+            * and i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused) */
     L_EQ,
     L_NE,
     L_LT,
@@ -96,23 +96,26 @@ enum lop {
     L_STORE, /* buffer, index, value [, mask] */
     L_STORES, /* buffer, index, stride, value [, mask] */
     L_SCATTER, /* buffer, i64xN indices, value [, mask]; lanes in order */
-    L_LOCAL, /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each parallel index */
-    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are cut */
+    L_LOCAL, /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each
+                parallel index */
+    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are
+               * cut */
     L_PREFETCH, /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
     L_PREFETCH2, /* ... in L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
     /* control */
     L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
-                   * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */
+            * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */
     L_PARALLEL, /* lo, hi: independent iterations; kernels only, once, last statement of the body */
     L_IF, /* bool; then block, else block (may be empty); results = yields of both */
     L_YIELD, /* last statement of a FOR body with carried values or an IF block with results */
-    L_CHECK, /* bool (vector: all lanes): when false the run fails with code imm (MCC_E_*), node and text; leaves the function */
+    L_CHECK, /* bool (vector: all lanes): when false the run fails with code imm (MCC_E_*), node and text; leaves the
+                function */
     L_CALL, /* runtime function `name`: operands buffers and indices; result index, or none. The native call is
-                   * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
-                   * (the function has recorded why) when L_FLAG_MAYFAIL is set */
+             * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
+             * (the function has recorded why) when L_FLAG_MAYFAIL is set */
     L_LAUNCH, /* programs: kernel `name` with args...; the last operand is the count of parallel indices; imm: estimated
-                   * nanoseconds per index (grain). Leaves the function when the run has failed */
+               * nanoseconds per index (grain). Leaves the function when the run has failed */
     L_COUNT
 };
 const char *lop_name(enum lop);
@@ -182,9 +185,8 @@ lblock lf_block(struct lfunc *);
 lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lreg);
 void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
-bool lf_break(
-    struct lfunc
-        *); /* tests: the first sum, product or maximum of floats becomes another operation; false: there is none (break.c) */
+bool lf_break(struct lfunc *); /* tests: the first sum, product or maximum of floats becomes another operation; false:
+                                  there is none (break.c) */
 bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
 
 /* ---- text, verifier, interpreter ------------------------------------------------------------------------------ */
@@ -213,13 +215,14 @@ struct linterp_result {
     uint32_t node;
     const char *text;
 };
-/* Runs a verified f; kernels over parallel indices [begin, end). Every access is checked against the buffer's bytes and, where
- * `align` was promised, against alignment. */
+/* Runs a verified f; kernels over parallel indices [begin, end). Every access is checked against the buffer's bytes
+ * and, where `align` was promised, against alignment. */
 struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_arg *args, int64_t begin, int64_t end,
                                    const struct linterp_host *);
 
 /* Vector math: expands OP_EXP, OP_LOG, OP_TANH, OP_ERF, OP_SIGMOID, OP_SIN ... of f32 or f64 lanes into loop-IR
- * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this op/type. */
+ * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this
+ * op/type. */
 lreg lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
 bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
 

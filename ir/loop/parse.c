@@ -266,7 +266,7 @@ static bool read_name(struct parser *ps, const char **out)
     return ps->p > begin || fail_parse(ps, "expected a name");
 }
 
-/* ---- values and types ---------------------------------------------------------------------------------------------- */
+/* ---- values and types -------------------------------------------------------------------------------------------- */
 
 static bool read_number(struct parser *ps, uint32_t **slot)
 {
@@ -338,7 +338,7 @@ static bool read_type(struct parser *ps, struct ltype *t)
     return t->lanes <= LANES_MAX || fail_parse(ps, "too many lanes");
 }
 
-/* ---- statements: one function per text form; s is on the stack and appended when complete ------------------------------ */
+/* ---- statements: one function per text form; s is on the stack and appended when complete ------------------------ */
 
 static bool parse_block(struct parser *ps, lblock b);
 
@@ -589,7 +589,7 @@ static bool parse_block(struct parser *ps, lblock b)
     return true;
 }
 
-/* ---- functions --------------------------------------------------------------------------------------------------------- */
+/* ---- functions --------------------------------------------------------------------------------------------------- */
 
 static bool parse_arg(struct parser *ps)
 {

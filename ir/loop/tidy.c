@@ -1,10 +1,11 @@
 /* lf_tidy: equal computations of a loop-IR function once, and those that nothing uses not at all.
  *
  * A statement without effects whose operation, type, constants and operands are those of an earlier one that is visible
- * gives the earlier one's value: blocks are walked in order, and what a block has defined is forgotten at its end. Memory
- * is left alone, since a load may come after another store. Then, backwards, whatever neither has an effect nor is used by
- * something that stays goes. A narrow float that is widened and narrowed again is itself. Every statement that is not printed is one
- * that no worker parses and LLVM does not see: index sums repeat their terms for each of a tile's points.
+ * gives the earlier one's value: blocks are walked in order, and what a block has defined is forgotten at its end.
+ * Memory is left alone, since a load may come after another store. Then, backwards, whatever neither has an effect nor
+ * is used by something that stays goes. A narrow float that is widened and narrowed again is itself. Every statement
+ * that is not printed is one that no worker parses and LLVM does not see: index sums repeat their terms for each of a
+ * tile's points.
  */
 #include "ir/loop/internal.h"
 
@@ -132,7 +133,7 @@ static void merge_block(struct tidy *t, lblock b, uint32_t depth)
     }
 }
 
-/* ---- what is used --------------------------------------------------------------------------------------------------- */
+/* ---- what is used ------------------------------------------------------------------------------------------------ */
 
 static bool has_effect(const struct tidy *t, const struct lstmt *s, uint32_t depth)
 {

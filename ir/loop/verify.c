@@ -308,7 +308,7 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL, 18, "address in a kernel");
 }
 
-/* ---- control ------------------------------------------------------------------------------------------------------- */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lreg *results,
                         uint32_t n_results);

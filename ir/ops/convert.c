@@ -1,9 +1,9 @@
 /* Conversions between all element types, as ONNX Cast and OP_CONVERT want them.
  *
- * Floats round once, to nearest even; float8 and float4 saturate on request, else overflow to infinity or NaN, whichever
- * the format has; float -> integer truncates and saturates, NaN gives 0; integers wrap. Formats: IEEE 754 (f16),
- * bfloat16, OCP 8-bit floating point (E4M3, E5M2), the FNUZ variants (no infinities, one NaN at -0), OCP MX (E2M1,
- * E8M0). Everything passes through blocks of doubles or int64, which hold every narrower type exactly.
+ * Floats round once, to nearest even; float8 and float4 saturate on request, else overflow to infinity or NaN,
+ * whichever the format has; float -> integer truncates and saturates, NaN gives 0; integers wrap. Formats: IEEE 754
+ * (f16), bfloat16, OCP 8-bit floating point (E4M3, E5M2), the FNUZ variants (no infinities, one NaN at -0), OCP MX
+ * (E2M1, E8M0). Everything passes through blocks of doubles or int64, which hold every narrower type exactly.
  */
 #include <math.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static uint8_t e8m0_encode(float x, bool saturate, const char *round)
     return (uint8_t)(up && !(saturate && e == 0xfe) ? e + 1 : e);
 }
 
-/* ---- loading -------------------------------------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 void elems_to_f64(enum elem elem, const void *src, double *dst, size_t n)
 {
@@ -184,7 +184,7 @@ void elems_to_i64(enum elem elem, const void *src, int64_t *dst, size_t n)
     }
 }
 
-/* ---- storing -------------------------------------------------------------------------------------------------------- */
+/* ---- storing ----------------------------------------------------------------------------------------------------- */
 
 static void store_floats(enum elem elem, const double *src, void *dst, size_t n, bool saturate, const char *round)
 {
@@ -341,7 +341,7 @@ static bool convert_fast(enum elem from, const void *src, enum elem to, void *ds
     return false;
 }
 
-/* ---- conversion ------------------------------------------------------------------------------------------------------- */
+/* ---- conversion -------------------------------------------------------------------------------------------------- */
 
 static void convert_block(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
                           const char *round)

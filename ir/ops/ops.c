@@ -1,5 +1,5 @@
-/* The operator table of ops.def: names, arities, shape classes, costs, declared attributes. Its other columns belong to the
- * files that they name, which expand the table again.
+/* The operator table of ops.def: names, arities, shape classes, costs, declared attributes. Its other columns belong to
+ * the files that they name, which expand the table again.
  */
 #include <string.h>
 

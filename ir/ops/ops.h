@@ -1,7 +1,7 @@
 /* Element types and operators as tables, and the arithmetic of single elements: what both IRs stand on.
  *
- * In: nothing but ir/base. Out: enum elem (elem.def), enum op (ops.def) with what every layer asks of them, and scalar_eval,
- * the one definition of what an operator computes (ir/ops/scalar.h has its forms for whole arrays).
+ * In: nothing but ir/base. Out: enum elem (elem.def), enum op (ops.def) with what every layer asks of them, and
+ * scalar_eval, the one definition of what an operator computes (ir/ops/scalar.h has its forms for whole arrays).
  */
 #ifndef MCC_IR_OPS_H
 #define MCC_IR_OPS_H
@@ -50,11 +50,12 @@ const char *op_name(enum op);
 enum op op_by_name(const char *);
 enum op_shape op_shape(enum op);
 enum op_cost op_cost(enum op);
-/* Is a point of the result computed by itself, from operands at points of theirs: a map, a point's own function, an index? */
+/* Is a point of the result computed by itself, from operands at points of theirs: a map, a point's own function, an
+ * index? */
 bool op_is_pointwise(enum op);
 
-/* What ops.def says of an operator without functions. max_in and n_out are -1 where any number goes; attrs is the text of the
- * row. The functions are in tables of who calls them. */
+/* What ops.def says of an operator without functions. max_in and n_out are -1 where any number goes; attrs is the text
+ * of the row. The functions are in tables of who calls them. */
 struct op_info {
     const char *name;
     int32_t min_in, max_in, n_out;

@@ -11,8 +11,8 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
     uint32_t registers;          /* of vectors */
     uint32_t fma_per_cycle, fma_latency, loads_per_cycle;   /* whole vectors */
     uint32_t l1_kib, l2_kib, l3_kib;                        /* data, one core's share */
-    uint8_t dot
-        [DOT_KINDS]; /* L_DOT is one instruction: 2; 1: one and, for each vector of weights, a share of another; 0: not */
+    uint8_t dot[DOT_KINDS]; /* L_DOT is one instruction: 2; 1: one and, for each vector of weights, a share of another;
+                               0: not */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
 };
 enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };
@@ -28,7 +28,8 @@ extern const uint32_t target_count;
 
 /* The row of that name; NULL: none. */
 const struct target_row *target_find(const char *name);
-/* What the name of row t ends in, "v3" for "x86-64-v3"; all of it where another of these n rows, of the same architecture, ends so. */
+/* What the name of row t ends in, "v3" for "x86-64-v3"; all of it where another of these n rows, of the same
+ * architecture, ends so. */
 const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t);
 /* The whole table as text, for people. */
 void target_print(struct strbuf *);

@@ -2,14 +2,15 @@
  *
  * A *group* is 4 bytes of consecutive elements along the innermost reduced dim: four u8 with four i8 summed in i32, or
  * two bf16 with two bf16 summed in f32. Weights are packed so that a group of each lane lies together
- * ([N/16][K/group][16][group], layout/store_constants.c), and rows of the first operand are groups as they stand; an operand
- * that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds zeros.
+ * ([N/16][K/group][16][group], layout/store_constants.c), and rows of the first operand are groups as they stand; an
+ * operand that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds
+ * zeros.
  */
 #include "passes/emit/emit.h"
 
 #include <string.h>
 
-/* ---- lanes --------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
 {
@@ -51,7 +52,7 @@ static lreg for_lanes(struct em *em, lreg v, uint32_t lanes)
     return em_op(em, L_BITCAST, t, &v, 1);
 }
 
-/* ---- groups --------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 struct group {
     value_id v;
@@ -95,8 +96,8 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
     idx[g->dim] = ex_addc(em->x, idx[g->dim], j * g->step);
 }
 
-/* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The groups
- * of weights are whole: zeros were written behind their end. */
+/* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The
+ * groups of weights are whole: zeros were written behind their end. */
 static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = is_staged(em, g->v) ? &em->stage.storage : &em->m->storage[g->v.i];
@@ -141,8 +142,8 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     return true;
 }
 
-/* Do the lanes of each element lie together, and the next element's right behind them (a depthwise convolution's taps, channels in
- * blocks)? Then one load reads the elements of all lanes, and a shuffle makes groups of them. */
+/* Do the lanes of each element lie together, and the next element's right behind them (a depthwise convolution's taps,
+ * channels in blocks)? Then one load reads the elements of all lanes, and a shuffle makes groups of them. */
 static bool load_turned(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = &em->m->storage[g->v.i];

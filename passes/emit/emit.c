@@ -325,7 +325,7 @@ lreg em_cond(struct em *em, expr_id e)
     return em_op2(em, L_NE, v, em_const(em, ELEM_I64, 1, 0, 0));
 }
 
-/* ---- loops ---------------------------------------------------------------------------------------------------------- */
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 static void level_push(struct em *em, lblock b)
 {
@@ -483,7 +483,7 @@ void em_if_end_or(struct em *em, struct em_if *l, const lreg *yields, const lreg
     s->block[1] = rest;
 }
 
-/* ---- a kernel's frame: arguments first --------------------------------------------------------------------------------- */
+/* ---- a kernel's frame: arguments first --------------------------------------------------------------------------- */
 
 struct collector {
     struct em *em;

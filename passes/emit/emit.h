@@ -133,7 +133,8 @@ struct em_for {
     lreg var, inits[EM_POINTS], params[EM_POINTS];
     bool trivial; /* one trip: no loop is made */
 };
-/* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried values. */
+/* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried
+ * values. */
 expr_id em_for_begin(struct em *, struct em_for *, expr_id lo, expr_id hi, int64_t step, const lreg *inits, uint32_t n);
 void em_for_end(struct em *, struct em_for *, const lreg *yields, lreg *results);
 expr_id em_parallel_begin(struct em *, struct em_for *, expr_id count);
@@ -150,8 +151,8 @@ void em_if_end_or(struct em *, struct em_if *, const lreg *yields, const lreg *o
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
-/* Computations alike at several points, statement by statement in turn (emit/weave.c): begin, next behind each of them, end.
- * None may read what another stores. */
+/* Computations alike at several points, statement by statement in turn (emit/weave.c): begin, next behind each of them,
+ * end. None may read what another stores. */
 struct em_weave {
     lblock block;
     uint32_t value, n, at[EM_POINTS + 1];
@@ -185,23 +186,24 @@ bool em_local_rides(struct em *, value_id);
 void em_local_ride_end(struct em *, value_id);
 bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lreg *result);
 
-/* The operand that the kernel computes for itself (emit/stage.c): its points first .. first + count - 1 (at most `most`) of the
- * image that `point` names, all channels, are in scratch from here on, and em_value reads them there. Points of an image
- * are numbered through over the last two dims. */
+/* The operand that the kernel computes for itself (emit/stage.c): its points first .. first + count - 1 (at most
+ * `most`) of the image that `point` names, all channels, are in scratch from here on, and em_value reads them there.
+ * Points of an image are numbered through over the last two dims. */
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
-/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these, one vector;
- * NULL: all. */
+/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these, one
+ * vector; NULL: all. */
 void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
                    const expr_id *channels);
 lreg em_stage_value(struct em *, const expr_id *idx, expr_id cond);
-/* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have theirs. */
+/* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
+ * theirs. */
 void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
 
-/* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must have
- * ended before one that loads is opened. */
+/* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must
+ * have ended before one that loads is opened. */
 lreg em_scratch(struct em *, enum elem, int64_t elements);
-/* Opens a conditional for what makes a local buffer, once for each tag: left out where the thread has kept it from an earlier index of
- * the launch. keeper: a local buffer of its own. One for each kernel. */
+/* Opens a conditional for what makes a local buffer, once for each tag: left out where the thread has kept it from an
+ * earlier index of the launch. keeper: a local buffer of its own. One for each kernel. */
 void em_kept_begin(struct em *, struct em_if *, lreg keeper, expr_id tag);
 lreg em_prepared(struct em *); /* the kernel's open-time constant */
 lreg em_scratch_load(struct em *, lreg buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
@@ -215,12 +217,12 @@ lreg em_lanes_live(struct em *, const expr_id *idx, int32_t rank);
 /* Reads what this kernel itself has written: placed at the current level, never shared. */
 lreg em_load_fresh(struct em *, value_id, const expr_id *idx);
 
-/* What was computed before for this value, point and condition and is still visible; {0}: nothing. group 0: the element there, else any
- * number that says what of the elements from there on (emit/dot.c). */
+/* What was computed before for this value, point and condition and is still visible; {0}: nothing. group 0: the element
+ * there, else any number that says what of the elements from there on (emit/dot.c). */
 lreg em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
 void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lreg);
-/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it along dim[o],
- * step[o] apart, of which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
+/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it
+ * along dim[o], step[o] apart, of which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
 struct em_group {
     expr_id *idx[2];
     int32_t dim[2];
@@ -228,8 +230,8 @@ struct em_group {
     uint32_t size, valid, lanes;
     int32_t lane; /* of a register that holds four groups of the first operand; -1: each is loaded alone */
 };
-/* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of 4 bytes; {0}:
- * they do not lie together, or are not stored. */
+/* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of
+ * 4 bytes; {0}: they do not lie together, or are not stored. */
 lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane, expr_id cond);
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
                   lreg in[2]);
@@ -239,8 +241,8 @@ void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *con
 /* one point, lanes along the innermost reduced dim when that is where memory is contiguous */
 lreg em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
 enum lop em_monoid(const char *monoid, enum elem);
-/* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around it,
- * even with the number of results rounded up to a multiple of `tile`? */
+/* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around
+ * it, even with the number of results rounded up to a multiple of `tile`? */
 bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
 expr_id em_inside(struct em *, expr_id i, expr_id size); /* 0 <= i < size */
 

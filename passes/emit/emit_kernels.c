@@ -64,7 +64,7 @@ void em_vectors(struct em *em, expr_id first, expr_id n, uint32_t lanes, vector_
         em_if_end(em, &iff);
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static template_fn *const templates[] = {
     [SCHEDULE_MAP] = emit_map,           [SCHEDULE_TILED] = emit_tiled,

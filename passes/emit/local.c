@@ -1,7 +1,7 @@
-/* Values kept for the length of a row: scratch that is filled by the first stage that wants it, when that is a reduction
- * over exactly these points, else by a loop before it (fuse.c decides which values; docs/kernels.md). The row's indices are
- * the same at the filling and at every use; the others address the buffer. A use at another row, or where the filling
- * cannot be seen, computes the value as ever. */
+/* Values kept for the length of a row: scratch that is filled by the first stage that wants it, when that is a
+ * reduction over exactly these points, else by a loop before it (fuse.c decides which values; docs/kernels.md). The
+ * row's indices are the same at the filling and at every use; the others address the buffer. A use at another row, or
+ * where the filling cannot be seen, computes the value as ever. */
 #include "passes/emit/emit.h"
 
 #include <string.h>
@@ -140,8 +140,8 @@ static bool local_seen(const struct em *em, const struct em_local *l)
     return l->full && l->depth <= em->top && em->level[l->depth].i == l->home.i;
 }
 
-/* A reduction of v over the given dims is about to run its loops in the level now on top: true when it fills v's buffer on
- * the way. em_local_ride_end follows its loops. */
+/* A reduction of v over the given dims is about to run its loops in the level now on top: true when it fills v's buffer
+ * on the way. em_local_ride_end follows its loops. */
 bool em_local_ride(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes)
 {
     struct em_local *l = local_of(em, v);

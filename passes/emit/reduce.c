@@ -67,7 +67,7 @@ static void unroll_dims(struct em *em, struct reduction *r)
     }
 }
 
-/* ---- the loops -------------------------------------------------------------------------------------------------------- */
+/* ---- the loops --------------------------------------------------------------------------------------------------- */
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc);
 
@@ -164,7 +164,8 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
     }
 }
 
-/* The grouped dim, which is the innermost of more than one index: over the blocks in which it is stored, or in one run. */
+/* The grouped dim, which is the innermost of more than one index: over the blocks in which it is stored, or in one
+ * run. */
 static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
 {
     const struct rdim *dim = &r->dim[r->grouped];
@@ -218,8 +219,8 @@ static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
     return r->from.i && d == r->cut ? r->from : ex_const(em->x, 0);
 }
 
-/* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole ones, the
- * rest. */
+/* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole
+ * ones, the rest. */
 static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, int64_t n, int64_t every,
                         int64_t first)
 {
@@ -385,7 +386,7 @@ void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr
     nest(em, &r, 0, k, acc);
 }
 
-/* ---- lanes along the innermost reduced dim --------------------------------------------------------------------------- */
+/* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
 
 static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,
                              uint32_t lanes)
@@ -463,8 +464,9 @@ static bool shares_symbols(const struct em *em, expr_id e, const expr_id *idx, i
     return shared;
 }
 
-/* The part of a condition that says whether a reduction's point exists. Parts that mention nothing of the point are about
- * dims that a broadcast has added; one that mixes both counts when it holds in any lane. Deepens *depth as it needs. */
+/* The part of a condition that says whether a reduction's point exists. Parts that mention nothing of the point are
+ * about dims that a broadcast has added; one that mixes both counts when it holds in any lane. Deepens *depth as it
+ * needs. */
 static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, int32_t rank, int *depth)
 {
     expr_id result = ex_const(em->x, 1);

@@ -1,10 +1,10 @@
 /* Convolutions with one vector of output channels: the taps of a row share what they broadcast.
  *
  * A register tile of points by vectors uses each broadcast for as many multiply-adds as it has vectors. With one vector
- * that is one, and a broadcast takes longer to load than a multiply-add to do. But point p at tap t reads what point p + 1
- * reads at tap t - stride: so the taps of the innermost spatial dim are unrolled, inside the loop over input channels, and
- * points and taps are passed in the order of the places that they read. Each place is then loaded once for several
- * multiply-adds, and nothing but the taps' weights has to be kept for it.
+ * that is one, and a broadcast takes longer to load than a multiply-add to do. But point p at tap t reads what point p
+ * + 1 reads at tap t - stride: so the taps of the innermost spatial dim are unrolled, inside the loop over input
+ * channels, and points and taps are passed in the order of the places that they read. Each place is then loaded once
+ * for several multiply-adds, and nothing but the taps' weights has to be kept for it.
  */
 #include "passes/emit/reduce.h"
 #include "passes/emit/templates.h"

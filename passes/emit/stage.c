@@ -1,10 +1,10 @@
-/* The operand that a kernel computes for itself (kernel.form.staged): scratch with all channels of a chunk of an image's points,
- * filled before the products and read by them in its place.
+/* The operand that a kernel computes for itself (kernel.form.staged): scratch with all channels of a chunk of an
+ * image's points, filled before the products and read by them in its place.
  *
  *   scratch[block of 16 channels][point of the chunk][channel of the block]
  *
- * Where the convolution has several taps, the points are whole rows, as many as the chunk's results read, and rows and columns of zeros
- * where those reach beyond the image.
+ * Where the convolution has several taps, the points are whole rows, as many as the chunk's results read, and rows and
+ * columns of zeros where those reach beyond the image.
  */
 #include "passes/module/access.h"
 #include "passes/emit/templates.h"
@@ -118,7 +118,7 @@ void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id c
     em->stage.source = em->schedule->tile.stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
 {

@@ -1,5 +1,5 @@
-/* One step of a reduction: what reduce, window, dot and conv read at a point and a reduced index, and how that goes into
- * the accumulators.
+/* One step of a reduction: what reduce, window, dot and conv read at a point and a reduced index, and how that goes
+ * into the accumulators.
  */
 #include "passes/emit/reduce.h"
 #include "passes/emit/tile.h"
@@ -26,8 +26,8 @@ expr_id em_inside(struct em *em, expr_id i, expr_id size)
     return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
 }
 
-/* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the last
- * one end at size + hi: without padding there is nothing to ask. */
+/* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the
+ * last one end at size + hi: without padding there is nothing to ask. */
 static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_id i, expr_id size)
 {
     uint32_t c;
@@ -48,7 +48,8 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
            s->halo[s->rank + 2 + d] >= above;
 }
 
-/* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b keeps. */
+/* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b
+ * keeps. */
 static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k,
                               expr_id *at)
 {
@@ -160,7 +161,8 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
     return true;
 }
 
-/* Points first, first + 1 ... of a contraction, each with its own operands: what they share is computed once (em_recall). */
+/* Points first, first + 1 ... of a contraction, each with its own operands: what they share is computed once
+ * (em_recall). */
 struct contraction_step {
     struct em *em;
     struct reduction *r;

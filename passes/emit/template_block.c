@@ -1,6 +1,6 @@
-/* Long contractions of few points in blocks of their outermost reduced dim (schedule/block.c says when): all points at one part of it
- * before the next part. Between two parts the sums wait in scratch. The order of summation is that of the whole, so results do not
- * depend on it.
+/* Long contractions of few points in blocks of their outermost reduced dim (schedule/block.c says when): all points at
+ * one part of it before the next part. Between two parts the sums wait in scratch. The order of summation is that of
+ * the whole, so results do not depend on it.
  */
 #include "passes/emit/tiled.h"
 

@@ -23,7 +23,8 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
 
 static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
 
-/* The last two loops by squares, or, where the run finds the extents too short, as they are; group: only this one, {0}: all. */
+/* The last two loops by squares, or, where the run finds the extents too short, as they are; group: only this one, {0}:
+ * all. */
 static void map_turned(struct em *em, const struct map_plan *p, expr_id group, expr_id *idx)
 {
     struct em_if iff;

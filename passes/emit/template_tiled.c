@@ -1,5 +1,5 @@
-/* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit/reduce.c). With accumulators in
- * registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
+/* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit/reduce.c). With accumulators
+ * in registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
 #include "passes/emit/tiled.h"
 
@@ -29,7 +29,7 @@ lreg tile_store(struct em *em, const expr_id *point, lreg result)
     return result;
 }
 
-/* ---- partial results of a row ------------------------------------------------------------------------------------------ */
+/* ---- partial results of a row ------------------------------------------------------------------------------------ */
 
 static const struct node *partial_node(const struct em *em)
 {
@@ -246,7 +246,7 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     em_if_end(em, &iff);
 }
 
-/* ---- a staged operand ------------------------------------------------------------------------------------------------ */
+/* ---- a staged operand -------------------------------------------------------------------------------------------- */
 
 static expr_id flat_first(struct em *em, const struct even *e, expr_id tile)
 {

@@ -1,6 +1,6 @@
-/* Convolutions of several taps whose operand is a map (kernel.form.staged): a parallel index is a chunk of rows of the result
- * (schedule/stage.c says how many), and fills scratch with the rows of the operand that they read, zeros around the image included
- * (em_stage_rows), before the tiles run.
+/* Convolutions of several taps whose operand is a map (kernel.form.staged): a parallel index is a chunk of rows of the
+ * result (schedule/stage.c says how many), and fills scratch with the rows of the operand that they read, zeros around
+ * the image included (em_stage_rows), before the tiles run.
  */
 #include "passes/emit/tiled.h"
 

@@ -1,5 +1,5 @@
-/* Register tiles, of contractions, Winograd's products and attention: one split of an extent, one rule for what is left over, one
- * multiply-add of rows by vectors, one loop that carries the sums.
+/* Register tiles, of contractions, Winograd's products and attention: one split of an extent, one rule for what is left
+ * over, one multiply-add of rows by vectors, one loop that carries the sums.
  */
 #ifndef MCC_PASSES_EMIT_TILE_H
 #define MCC_PASSES_EMIT_TILE_H
@@ -8,24 +8,26 @@
 
 /* `count` points from `at` on. */
 typedef void em_tile_fn(void *user, expr_id at, uint32_t count);
-/* Calls fn for tiles of at most `size` points that cover [0, n), in loops: an even split where n is known (49 = 13 + 12 + 12 + 12), else
- * whole tiles, then small ones, then single points: one point alone waits for each of its sums, so a short line of them takes as long as
- * a tile would. */
+/* Calls fn for tiles of at most `size` points that cover [0, n), in loops: an even split where n is known (49 = 13 + 12
+ * + 12 + 12), else whole tiles, then small ones, then single points: one point alone waits for each of its sums, so a
+ * short line of them takes as long as a tile would. */
 void em_tiles(struct em *, expr_id n, int64_t size, em_tile_fn *, void *user);
 /* Tile number `number`, which only the run knows, of an even split. */
 void em_tile_number(struct em *, const struct even *, expr_id number, em_tile_fn *, void *user);
 
-/* Vectors along a dim from index base on: `vectors` of `lanes` points, then `rest` < lanes points in a narrower register where they are a
- * power of two, else masked. A point alone is no vector. piece: the index along the dim of each, of[]: their lanes; returns how many. */
+/* Vectors along a dim from index base on: `vectors` of `lanes` points, then `rest` < lanes points in a narrower
+ * register where they are a power of two, else masked. A point alone is no vector. piece: the index along the dim of
+ * each, of[]: their lanes; returns how many. */
 uint32_t em_pieces(struct em *, expr_id base, uint32_t vectors, uint32_t rest, uint32_t lanes, expr_id *piece,
                    uint32_t *of);
 
 /* The two operands at a row and a vector of the tile; false: nothing is added there. */
 typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lreg in[2]);
-/* One step of the micro-kernel: acc[row * vectors + vector] plus the product of the operands there. op: L_FMA, or L_DOT of groups. */
+/* One step of the micro-kernel: acc[row * vectors + vector] plus the product of the operands there. op: L_FMA, or L_DOT
+ * of groups. */
 void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user, lreg *acc);
-/* The same in the order of vectors, the operands of the next one before the products of this: two vectors are held at a time, and an
- * instruction that loads one has all rows' products to arrive. */
+/* The same in the order of vectors, the operands of the next one before the products of this: two vectors are held at a
+ * time, and an instruction that loads one has all rows' products to arrive. */
 void em_tile_step_by_vector(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user,
                             lreg *acc);
 /* Steps lo .. hi - 1 in a loop that carries the n sums of acc. */

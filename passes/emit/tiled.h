@@ -1,5 +1,6 @@
-/* The tile at hand, between the template of anchors (emit/template_tiled.c) and what keeps its panels near: blocks of a long
- * contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), rows of a staged operand (emit/template_window.c).
+/* The tile at hand, between the template of anchors (emit/template_tiled.c) and what keeps its panels near: blocks of a
+ * long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), rows of a staged operand
+ * (emit/template_window.c).
  */
 #ifndef MCC_PASSES_EMIT_TILED_H
 #define MCC_PASSES_EMIT_TILED_H

@@ -1,7 +1,7 @@
-/* Transposing maps by squares: rows of the operand are loaded as they lie, 16 bytes each, and turned by interleaving registers;
- * so no load or store touches more lines than it must. Groups of squares fill whole cache lines on both sides before the next
- * lines are begun. Extents that are no multiple of a square's end with a square that overlaps the one before: it stores the
- * same values again.
+/* Transposing maps by squares: rows of the operand are loaded as they lie, 16 bytes each, and turned by interleaving
+ * registers; so no load or store touches more lines than it must. Groups of squares fill whole cache lines on both
+ * sides before the next lines are begun. Extents that are no multiple of a square's end with a square that overlaps the
+ * one before: it stores the same values again.
  */
 #include "passes/emit/turn.h"
 #include "passes/emit/templates.h"
@@ -30,7 +30,7 @@ struct turn turn_open(const struct em *em, const struct turn_schedule *s, int32_
     return t;
 }
 
-/* ---- squares -------------------------------------------------------------------------------------------------------- */
+/* ---- squares ----------------------------------------------------------------------------------------------------- */
 
 /* Every part of 16 bytes of a and b: their lower (upper) elements in turn. */
 static lreg interleave(struct em *em, lreg a, lreg b, uint32_t columns, bool upper)

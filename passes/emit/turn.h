@@ -4,7 +4,8 @@
 
 #include "passes/emit/emit.h"
 
-/* A square is schedule.lanes points along dim vec of the domain, where the result is contiguous, times schedule.columns along dim source. */
+/* A square is schedule.lanes points along dim vec of the domain, where the result is contiguous, times schedule.columns
+ * along dim source. */
 struct turn {
     const struct turn_schedule *s;
     int32_t vec, source;

@@ -96,8 +96,9 @@ static lreg load_reached(struct em *em, lreg buffer, enum elem e, const struct r
     return value;
 }
 
-/* Lanes whose addresses lie together, though not one after another (each element twice, as enlarging by 2 reads them; the same few again
- * and again; backwards): from[lane] is the element of the `span` behind the expression that is returned. {0}: no such address. */
+/* Lanes whose addresses lie together, though not one after another (each element twice, as enlarging by 2 reads them;
+ * the same few again and again; backwards): from[lane] is the element of the `span` behind the expression that is
+ * returned. {0}: no such address. */
 static expr_id near_lanes(struct em *em, expr_id addr, uint8_t *from, uint32_t *lanes, int64_t *span)
 {
     bool several;
@@ -253,7 +254,7 @@ void em_prefetch_out(struct em *em, const expr_id *idx)
     em_prefetch(em, L_PREFETCH2, em_buffer(em, out), em_bytes(em, out, at));
 }
 
-/* ---- memo ----------------------------------------------------------------------------------------------------------- */
+/* ---- memo -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)
 {
@@ -299,7 +300,7 @@ lreg em_recall(struct em *em, value_id v, const expr_id *idx, expr_id cond, uint
     return r.i && em_visible(em, r) ? r : (lreg){0};
 }
 
-/* ---- computed values --------------------------------------------------------------------------------------------------- */
+/* ---- computed values --------------------------------------------------------------------------------------------- */
 
 static lreg zero_of(struct em *em, value_id v)
 {
@@ -407,7 +408,7 @@ static lreg index_value(struct em *em, const struct node *n, const expr_id *idx,
     return em_value(em, n->in[0], a.at, cond);
 }
 
-/* ---- functions of the point alone ------------------------------------------------------------------------------------ */
+/* ---- functions of the point alone -------------------------------------------------------------------------------- */
 
 static lreg iota_value(struct em *em, const struct node *n, const expr_id *idx)
 {

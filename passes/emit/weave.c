@@ -1,8 +1,9 @@
 /* Weaving: computations that stand one after another in a block, statement by statement in turn.
  *
- * An epilogue with an erf or an exp is a chain of forty statements, each of which waits four cycles for the one before. A
- * core looks a hundred instructions ahead, so two or three chains one behind another overlap; four in turn overlap as a
- * whole, and a constant that a statement of each of them takes is loaded once. LLVM keeps the order (its scheduler is off).
+ * An epilogue with an erf or an exp is a chain of forty statements, each of which waits four cycles for the one before.
+ * A core looks a hundred instructions ahead, so two or three chains one behind another overlap; four in turn overlap as
+ * a whole, and a constant that a statement of each of them takes is loaded once. LLVM keeps the order (its scheduler is
+ * off).
  */
 #include "passes/emit/emit.h"
 
@@ -43,7 +44,8 @@ static bool is_ready(const struct em_weave *w, const struct lstmt *s, const bool
     return true;
 }
 
-/* Computations first .. last - 1: each in turn gives its next statement, unless that waits for one of an earlier computation. */
+/* Computations first .. last - 1: each in turn gives its next statement, unless that waits for one of an earlier
+ * computation. */
 static void weave(struct em *em, const struct em_weave *w, uint32_t first, uint32_t last)
 {
     struct lstmt *s = em->f->blocks.data[w->block.i].stmts.data;

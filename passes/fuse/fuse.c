@@ -124,7 +124,8 @@ static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
     expr_id idx[RANK_MAX], cond;
     bool view = op_shape(n->op) == SHAPE_VIEW;
     if (op_shape(n->op) == SHAPE_INDEX) {
-        /* The data is read at run-time indices: memory. One index is read at a point of its own, several from memory. */
+        /* The data is read at run-time indices: memory. One index is read at a point of its own, several from
+         * memory. */
         struct index_access a;
         index_access(f->g, n, d->idx, &a);
         demand_hard(f, n->in[0], d->kernel, 0);
@@ -400,8 +401,8 @@ static bool is_epilogue(const struct fuser *f, value_id v)
     return false;
 }
 
-/* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a kernel that
- * cannot adopt the contraction they come from, or that would round again and again, they are stored. */
+/* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a
+ * kernel that cannot adopt the contraction they come from, or that would round again and again, they are stored. */
 static bool wants_bytes(const struct fuser *f, const struct node *n, const struct demand *d)
 {
     if (n->op != OP_CONVERT || elem_size(value_type(f->g, n->out[0])->elem) > 1 ||
@@ -428,8 +429,8 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
             ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }
 
-/* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at points
- * that have nothing to do with those of the kernel's domain. */
+/* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at
+ * points that have nothing to do with those of the kernel's domain. */
 static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
@@ -504,8 +505,8 @@ static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct 
         demand_at(f, v, via, d, idx, false, via.i);
 }
 
-/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with what masks
- * and biases are computed from, and the rows' operand of the first. */
+/* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with
+ * what masks and biases are computed from, and the rows' operand of the first. */
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
 {
     const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);

@@ -2,9 +2,9 @@
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
- * symmetric, so that no zero point is subtracted, and the scale leaves the sum. Everything of it is operators over the constant: the
- * interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the loads of their panels. For
- * contractions of f32 that nothing has narrowed, without batches and groups.
+ * symmetric, so that no zero point is subtracted, and the scale leaves the sum. Everything of it is operators over the
+ * constant: the interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the
+ * loads of their panels. For contractions of f32 that nothing has narrowed, without batches and groups.
  */
 #include "passes/module/access.h"
 #include "passes/module/module.h"

@@ -2,15 +2,16 @@
  *
  *   conv(x, w)     ->     conv(convert(x, bf16), convert(w, bf16)) summed in f32
  *
- * The graph says all of it, so the interpreter computes what kernels do. A value is narrowed where it is made, in front of the views
- * that contractions read it through, and everybody else then reads the narrow one too: it is stored once, in half the bytes. Not so
- * where a contraction that stays in f32 reads it, where it is a result of its region, and of rows of a matrix product, which are small
- * beside their products: a sum that runs through all layers is not rounded in each.
+ * The graph says all of it, so the interpreter computes what kernels do. A value is narrowed where it is made, in front
+ * of the views that contractions read it through, and everybody else then reads the narrow one too: it is stored once,
+ * in half the bytes. Not so where a contraction that stays in f32 reads it, where it is a result of its region, and of
+ * rows of a matrix product, which are small beside their products: a sum that runs through all layers is not rounded in
+ * each.
  *
- * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else, and where
- * Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so that loops find f32 in
- * memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of which only the run knows how long they
- * are, and attention stay in f32.
+ * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else,
+ * and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so
+ * that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of
+ * which only the run knows how long they are, and attention stay in f32.
  */
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
@@ -52,7 +53,7 @@ bool is_narrowed(const struct module *m)
     return some;
 }
 
-/* ---- which ones ---------------------------------------------------------------------------------------------------- */
+/* ---- which ones -------------------------------------------------------------------------------------------------- */
 
 static bool is_view(const struct graph *g, value_id v)
 {
@@ -145,7 +146,7 @@ static void find_operands(struct narrower *w)
     }
 }
 
-/* ---- the new graph --------------------------------------------------------------------------------------------------- */
+/* ---- the new graph ----------------------------------------------------------------------------------------------- */
 
 static value_id convert_before(struct graph *g, node_id where, value_id v, enum elem elem, src_id src)
 {

@@ -4,9 +4,9 @@
  * A map in front of a convolution (the producer's normalisation and activation, a gate per channel) that cannot be the
  * epilogue of what makes its operand would be a kernel of its own, which writes all of it for the convolution to read
  * back. Where the convolution has one tap, each point's channels are wanted by this point alone: the kernel computes
- * them for a chunk of points into scratch, and all its blocks of output channels read them there. A Winograd kernel's input
- * transform reads each element about (m + 2)^2 / m^2 times, for all output channels: few and cheap maps may as well be
- * computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
+ * them for a chunk of points into scratch, and all its blocks of output channels read them there. A Winograd kernel's
+ * input transform reads each element about (m + 2)^2 / m^2 times, for all output channels: few and cheap maps may as
+ * well be computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
  */
 #include "ir/target/budget.h"
 #include "passes/module/access.h"
@@ -114,7 +114,8 @@ static void work_of(const struct module *m, const struct type *shape, value_id v
         work_of(m, shape, n->in[k], depth + 1, w);
 }
 
-/* Is there an element wherever a 3 x 3 convolution has results? Not so in an empty image with enough zeros around it. */
+/* Is there an element wherever a 3 x 3 convolution has results? Not so in an empty image with enough zeros around
+ * it. */
 static bool has_elements(const struct module *m, const struct node *n)
 {
     struct exprs *x = m->ctx->exprs;
@@ -126,8 +127,8 @@ static bool has_elements(const struct module *m, const struct node *n)
     return true;
 }
 
-/* The tiles of the Winograd form that the kernel will have; 0: it has none, or the map's own kernel is as good. What a caller gives is
- * not laid out for it. */
+/* The tiles of the Winograd form that the kernel will have; 0: it has none, or the map's own kernel is as good. What a
+ * caller gives is not laid out for it. */
 static uint32_t tiles_wanted(const struct module *m, const struct kernel *k, value_id v)
 {
     const struct type *t = value_type(m->g, v);

@@ -1,9 +1,9 @@
 /* Recognises attention in the graph of core operators: see graph/find_attention.h.
  *
- * From each contraction backwards: its first operand is a quotient of exponentials and their sum over the contracted dim;
- * what the exponentials are of leads, through maps and views, to another contraction whose free dims are the rows and the
- * keys. Every value on the way is wanted here alone. Points decide, not operators' names: symbols for a row and a key go
- * through all views and have to come out as they were.
+ * From each contraction backwards: its first operand is a quotient of exponentials and their sum over the contracted
+ * dim; what the exponentials are of leads, through maps and views, to another contraction whose free dims are the rows
+ * and the keys. Every value on the way is wanted here alone. Points decide, not operators' names: symbols for a row and
+ * a key go through all views and have to come out as they were.
  */
 #include "passes/graph/find_attention.h"
 
@@ -89,7 +89,8 @@ static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const cha
     return true;
 }
 
-/* v at idx = the larger of x and *least, x at another point: x, that point in place, and *least; else v, and *least stays. */
+/* v at idx = the larger of x and *least, x at another point: x, that point in place, and *least; else v, and *least
+ * stays. */
 static value_id raised_from(struct finder *f, value_id v, expr_id *idx, double *least)
 {
     const struct node *n = def_of(f->g, v);

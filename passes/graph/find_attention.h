@@ -34,7 +34,8 @@ struct attention {
     VEC(node_id) nodes; /* computed inside, `values` apart */
 };
 
-/* The pass find_attention finds them all (module.attention_of). A value on the way that anybody else reads stays in memory: not one. */
+/* The pass find_attention finds them all (module.attention_of). A value on the way that anybody else reads stays in
+ * memory: not one. */
 /* A point of p -> the point of z, a point of z -> the point of the scores; in place. */
 void attention_point_z(const struct graph *, const struct attention *, expr_id *idx);
 void attention_point_scores(const struct graph *, const struct attention *, expr_id *idx);

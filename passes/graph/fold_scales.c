@@ -1,11 +1,12 @@
 /* fold_scales: what lies between integers and a rounding to bytes becomes one multiply-add for each integer.
  *
- * A quantizer rounds a number of type f32 that is mostly linear in a few integers: the sum of a contraction times two scales,
- * plus a bias, plus the bytes of another value less their zero point, times their scale, all of it over the scale of the result.
- * Whatever operators said so, through maximum and minimum too, it becomes a * x + b * y + ... + c with constants a, b, c: no
- * division, no subtraction of zero points, one conversion for each integer. The constants are computed in f32, so that a number
- * next to a tie may round to the other side (docs/numerics.md). What is one product already, as the QLinear operators ask for,
- * stays as it is, to the bit; only the constants that are added to its integers become one.
+ * A quantizer rounds a number of type f32 that is mostly linear in a few integers: the sum of a contraction times two
+ * scales, plus a bias, plus the bytes of another value less their zero point, times their scale, all of it over the
+ * scale of the result. Whatever operators said so, through maximum and minimum too, it becomes a * x + b * y + ... + c
+ * with constants a, b, c: no division, no subtraction of zero points, one conversion for each integer. The constants
+ * are computed in f32, so that a number next to a tie may round to the other side (docs/numerics.md). What is one
+ * product already, as the QLinear operators ask for, stays as it is, to the bit; only the constants that are added to
+ * its integers become one.
  *
  * A maximum or minimum beyond the range of the bytes goes: the conversion saturates.
  */
@@ -16,8 +17,8 @@
 enum { TERMS = 6, DEPTH = 16, ELEMS_MOST = 1 << 16 };
 /* Scales and offsets beyond that might overflow where the operators as they stand do not. */
 #define SCALE_MOST 1e25
-/* Steps of the result that a constant added to a sum of products may be worth where it is added behind the conversion: the sum
- * has 24 bits there. */
+/* Steps of the result that a constant added to a sum of products may be worth where it is added behind the conversion:
+ * the sum has 24 bits there. */
 #define STEPS_MOST 8192.0
 
 struct term {
@@ -35,7 +36,7 @@ struct folder {
     double least, most; /* what the bytes hold, less the zero point */
 };
 
-/* ---- constants ------------------------------------------------------------------------------------------------------ */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 
 /* A constant without what repeats it. */
 static value_id bare(const struct graph *g, value_id v)
@@ -85,7 +86,7 @@ static value_id sum(struct folder *f, value_id a, value_id c)
     return !a.i ? c : !c.i ? a : b_binary(&f->b, OP_ADD, a, c);
 }
 
-/* ---- the linear form of a value --------------------------------------------------------------------------------------- */
+/* ---- the linear form of a value ---------------------------------------------------------------------------------- */
 
 static const struct node *def_of(const struct folder *f, value_id v)
 {
@@ -244,7 +245,7 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
     return add_term(form, v);
 }
 
-/* ---- the form as operators --------------------------------------------------------------------------------------------- */
+/* ---- the form as operators --------------------------------------------------------------------------------------- */
 
 static value_id spread(struct folder *f, value_id c, value_id like)
 {
@@ -253,7 +254,8 @@ static value_id spread(struct folder *f, value_id c, value_id like)
     return b_broadcast(&f->b, c, dims, rank);
 }
 
-/* A constant added to a sum of products goes behind the conversion where that costs no more than a small part of a step. */
+/* A constant added to a sum of products goes behind the conversion where that costs no more than a small part of a
+ * step. */
 static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
 {
     const struct node *convert = def_of(f, t->leaf);
@@ -301,7 +303,8 @@ static bool is_known(struct folder *f, const struct form *form)
     return form->n > 0 && range_of(f, form->offset, &least, &most);
 }
 
-/* One term that is a maximum or minimum with a constant, times positive scales: its operator, the constant as it comes out. */
+/* One term that is a maximum or minimum with a constant, times positive scales: its operator, the constant as it comes
+ * out. */
 static enum op limit_of(struct folder *f, const struct form *form, value_id *inner, value_id *limit)
 {
     const struct node *def = form->n == 1 ? def_of(f, form->term[0].leaf) : NULL;
@@ -350,7 +353,7 @@ static value_id folded(struct folder *f, struct form *form, int depth)
     return built(f, form);
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 /* The rounding of a conversion to bytes, and the range that is not cut off; {0}: it is no quantizer. */
 static node_id rounding_of(struct folder *f, const struct node *n)

@@ -1,9 +1,10 @@
 /* merge-constants: constants of equal type and bytes become one value.
  *
- * In and out: a legal graph. Exporters write a tensor once for each place that uses it (initializers of equal bytes, Constant
- * nodes, one copy in each branch of an If); here they meet, so that storage, packing and the sizes below count one. The
- * value that stays is the first in program order, or a copy at the head of the top region where that one is inside a
- * nested region. Bytes are compared only where types and a sample of the bytes agree, so weights are not read for this.
+ * In and out: a legal graph. Exporters write a tensor once for each place that uses it (initializers of equal bytes,
+ * Constant nodes, one copy in each branch of an If); here they meet, so that storage, packing and the sizes below count
+ * one. The value that stays is the first in program order, or a copy at the head of the top region where that one is
+ * inside a nested region. Bytes are compared only where types and a sample of the bytes agree, so weights are not read
+ * for this.
  */
 #include "passes/module/module.h"
 

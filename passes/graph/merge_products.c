@@ -1,12 +1,14 @@
-/* merge-constants, second part: narrow products of one operand by constants become one product and slices of its result.
+/* merge-constants, second part: narrow products of one operand by constants become one product and slices of its
+ * result.
  *
  *   dot(x, w1) + b1   dot(x, w2) + b2     ->     y = dot(x, concat(w1, w2)) + concat(b1, b2);  slices of y
  *
- * A step of a product along K takes one multiplication for each vector of columns and a load of the row's element that all
- * vectors of a register tile share. A product of few columns hardly shares it, and waits for its few sums; where one
- * product for all takes clearly fewer of both, they are merged. Wide ones gain nothing (their tiles are full), so they stay,
- * and rows of their results stay dense. Weights that others read too stay: they would be stored twice. Biases that the
- * products have alone are merged with them, so that they remain part of the product's kernel. In and out: a legal graph.
+ * A step of a product along K takes one multiplication for each vector of columns and a load of the row's element that
+ * all vectors of a register tile share. A product of few columns hardly shares it, and waits for its few sums; where
+ * one product for all takes clearly fewer of both, they are merged. Wide ones gain nothing (their tiles are full), so
+ * they stay, and rows of their results stay dense. Weights that others read too stay: they would be stored twice.
+ * Biases that the products have alone are merged with them, so that they remain part of the product's kernel. In and
+ * out: a legal graph.
  */
 #include "passes/module/access.h"
 #include "passes/module/module.h"
@@ -38,7 +40,7 @@ struct group {
     uint32_t n;
 };
 
-/* ---- which ones ---------------------------------------------------------------------------------------------------- */
+/* ---- which ones -------------------------------------------------------------------------------------------------- */
 
 /* A constant that can be written again elsewhere, with no bytes worth storing that anything else reads. */
 static bool own_constant(struct graph *g, value_id v, int depth)
@@ -157,7 +159,7 @@ static bool group_of(struct merger *m, struct product *p, struct group *group)
     }
 }
 
-/* ---- the merged product -------------------------------------------------------------------------------------------- */
+/* ---- the merged product ------------------------------------------------------------------------------------------ */
 
 /* A node before `where`, its type inferred; {0} in, {0} out. */
 static value_id put(struct graph *g, node_id where, src_id src, enum op op, const value_id *in, uint32_t n_in,

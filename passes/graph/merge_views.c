@@ -1,18 +1,18 @@
 /* merge-views: a constant that is another one transposed, reshaped or a part of its rows becomes that view of it.
  *
- * In and out: a legal graph whose equal constants have met (merge_constants.c). Exporters fold a Transpose of a weight into a
- * second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the other it
- * takes no room of its own, since layout_transform stores what lies behind a view.
+ * In and out: a legal graph whose equal constants have met (merge_constants.c). Exporters fold a Transpose of a weight
+ * into a second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the
+ * other it takes no room of its own, since layout_transform stores what lies behind a view.
  *
  * Found by content. Pairs that can match have one element type, one size, and equal first and last elements, which no
- * permutation moves; then 64 elements spread over them are compared, and then all. The work is bounded: so many pairs for each
- * constant, and four times all constants' bytes in whole comparisons.
+ * permutation moves; then 64 elements spread over them are compared, and then all. The work is bounded: so many pairs
+ * for each constant, and four times all constants' bytes in whole comparisons.
  *
  * A view must not be slower to read than the constant was, so who reads decides:
- *   transposed   products take panels (weight_order); where all of them want the same ones, rows of a long table are fetched
- *                from the panels too. Every other reader wants its own order: both stay.
- *   reshaped     readers in row-major order, where the other shape costs no division
- *   rows         readers in row-major order, and rows that begin at a whole cache line
+ *   transposed   products take panels (weight_order); where all of them want the same ones, rows of a long table are
+ * fetched from the panels too. Every other reader wants its own order: both stay. reshaped     readers in row-major
+ * order, where the other shape costs no division rows         readers in row-major order, and rows that begin at a
+ * whole cache line
  */
 #include "passes/module/access.h"
 #include "passes/module/module.h"
@@ -30,7 +30,8 @@ enum {
     LINE = 64
 };
 
-/* The panels that a product wants, in dims of the constant: those of the order, outermost first, and where the lanes go. */
+/* The panels that a product wants, in dims of the constant: those of the order, outermost first, and where the lanes
+ * go. */
 struct panels {
     int32_t n, order[RANK_MAX], lanes;
 };
@@ -174,7 +175,7 @@ static void note_uses(struct merger *m)
     }
 }
 
-/* ---- comparing ----------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 static const char *element(const struct constant *c, int64_t i)
 {
@@ -222,8 +223,8 @@ static bool same_element(const char *a, const char *b, size_t size)
     }
 }
 
-/* One plane of b, rows by columns: element (r, c) lies at b + r * row + c, and in a at r * step_r + c * step_c. By squares, so
- * that neither side jumps from page to page. */
+/* One plane of b, rows by columns: element (r, c) lies at b + r * row + c, and in a at r * step_r + c * step_c. By
+ * squares, so that neither side jumps from page to page. */
 static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows, int64_t cols, int64_t row,
                         int64_t step_r, int64_t step_c)
 {
@@ -237,7 +238,8 @@ static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows,
     return true;
 }
 
-/* All elements. The plane is b's last dim and that of its dims which is a's last; the (at most two) others are walked. */
+/* All elements. The plane is b's last dim and that of its dims which is a's last; the (at most two) others are
+ * walked. */
 static bool elements_equal(const struct constant *a, const struct constant *b, const int64_t *step)
 {
     int32_t last = b->rank - 1, fast = 0;
@@ -310,7 +312,7 @@ static bool is_reshaped(struct merger *m, const struct constant *a, const struct
     return spend(m, size) && memcmp(x, y, size) == 0;
 }
 
-/* ---- deciding ----------------------------------------------------------------------------------------------------------- */
+/* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
 /* Why transposed constants stay two; NULL: they need not. of_b: b's panels in a's dims. */
 static const char *why_not_transposed(const struct constant *a, const struct constant *b, const struct panels *of_b)
@@ -421,7 +423,7 @@ static bool try_reshaped(struct merger *m, struct constant *a, struct constant *
     return true;
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 /* Every constant with those of its key before it. */
 static void whole_views(struct merger *m)

@@ -1,5 +1,5 @@
-/* What fuse wants of the graph before it looks at demands: results of regions that are values of their own, and copies of
- * operands that kernels read in another order than they lie in.
+/* What fuse wants of the graph before it looks at demands: results of regions that are values of their own, and copies
+ * of operands that kernels read in another order than they lie in.
  */
 #include "passes/module/access.h"
 #include "passes/graph/find_attention.h"
@@ -20,8 +20,8 @@ static value_id copy_value(struct module *m, region_id r, value_id v)
     return graph_node(m->g, id)->out[0];
 }
 
-/* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second use
- * or the result of a call gets a copy. */
+/* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second
+ * use or the result of a call gets a copy. */
 static bool needs_copy(const struct module *m, region_id r, const value_id *before, uint32_t n_before, value_id v)
 {
     const struct value *value = graph_value(m->g, v);
@@ -86,7 +86,8 @@ static bool lanes_contiguous(const struct module *m, const struct node *n)
     return d == value_type(m->g, b)->rank - 1 && op_shape(value_op(m->g, b)) != SHAPE_VIEW;
 }
 
-/* Slices of a row-major value: may an attention read its values there, lanes one behind the other and aligned as in a copy? */
+/* Slices of a row-major value: may an attention read its values there, lanes one behind the other and aligned as in a
+ * copy? */
 static bool lanes_sliced(const struct module *m, const struct node *n)
 {
     struct exprs *x = m->ctx->exprs;
@@ -147,8 +148,8 @@ static bool flattened(const struct module *m, const struct node *n)
     return t->rank > 0 && to->rank > 0 && t->dims[last].i != to->dims[to->rank - 1].i;
 }
 
-/* Pairs of channels, or fours, that lie apart in what is stored, a channel shuffle say, would be put together one by one for each
- * tile. */
+/* Pairs of channels, or fours, that lie apart in what is stored, a channel shuffle say, would be put together one by
+ * one for each tile. */
 static bool groups_apart(const struct module *m, const struct node *n)
 {
     uint32_t group = dot_group(m, n), count;

@@ -1,5 +1,5 @@
-/* A sum over an image (or its largest element) whose operand a depthwise convolution's kernel stores: the kernel leaves a
- * partial result for each row on its way, so that nobody reads the image again (the mean of squeeze and excitation).
+/* A sum over an image (or its largest element) whose operand a depthwise convolution's kernel stores: the kernel leaves
+ * a partial result for each row on its way, so that nobody reads the image again (the mean of squeeze and excitation).
  *
  * split_sums, before fuse: reduce over the two spatial dims becomes reduce over rows of a reduce over columns, so
  * that the partial results [N, C, H] are a value of the graph like any other. fuse gives that a kernel of its own.

@@ -1,7 +1,7 @@
 /* block_channels: which feature maps lie in blocks of 16 channels (wish.blocked; NC16c, or channels last by option).
  *
- * From the first kernel of a region of convolutions that writes one to the last that reads it; conversions are whatever kernel
- * reads a port or writes one, since reading and writing go through storage functions anyway.
+ * From the first kernel of a region of convolutions that writes one to the last that reads it; conversions are whatever
+ * kernel reads a port or writes one, since reading and writing go through storage functions anyway.
  */
 #include "passes/module/access.h"
 #include "passes/module/choices.h"

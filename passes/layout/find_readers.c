@@ -1,7 +1,7 @@
 /* find_readers: what those who read a value need of its order.
  *
- * Calls of the runtime, regions and the program read row-major memory (wish.plain); a contraction takes its lanes along the
- * last free dim of its second operand, which had better be contiguous (wish.fastest). Channels are blocked later.
+ * Calls of the runtime, regions and the program read row-major memory (wish.plain); a contraction takes its lanes along
+ * the last free dim of its second operand, which had better be contiguous (wish.fastest). Channels are blocked later.
  */
 #include "passes/module/access.h"
 #include "passes/module/query.h"

@@ -1,4 +1,5 @@
-/* plan_halos: zero padding of convolutions becomes a halo around the stored operand. add_halo_kernels: who writes its zeros. */
+/* plan_halos: zero padding of convolutions becomes a halo around the stored operand. add_halo_kernels: who writes its
+ * zeros. */
 #include "passes/module/access.h"
 #include "passes/layout/layout.h"
 
@@ -39,7 +40,8 @@ bool plan_halos(struct module *m)
     return true;
 }
 
-/* The zeros of a halo are written anew in each run, by a kernel of their own right behind the one that stores the value. */
+/* The zeros of a halo are written anew in each run, by a kernel of their own right behind the one that stores the
+ * value. */
 bool add_halo_kernels(struct module *m)
 {
     uint32_t n = m->kernels.n;

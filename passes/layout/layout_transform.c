@@ -1,7 +1,7 @@
 /* layout_transform: the storage function of every computed value, as its readers and writers wish (module.wish).
  *
- * Channels in blocks of 16 (NC16c), or channels last, or plain; zero padding is a halo around the value. Each value of the arena
- * gets a buffer. Constants come later (store_constants).
+ * Channels in blocks of 16 (NC16c), or channels last, or plain; zero padding is a halo around the value. Each value of
+ * the arena gets a buffer. Constants come later (store_constants).
  */
 #include "passes/module/query.h"
 #include "passes/layout/layout.h"
@@ -14,8 +14,8 @@ void storage_new(struct layouter *l, value_id v)
     s->origin = ex_const(l->x, 0);
 }
 
-/* Vectors that cross cache lines cost twice: a contraction's copy of its second operand, which only it reads, has rows of
- * whole vectors. */
+/* Vectors that cross cache lines cost twice: a contraction's copy of its second operand, which only it reads, has rows
+ * of whole vectors. */
 static bool pads_rows(const struct layouter *l, value_id v)
 {
     const struct value *value = graph_value(l->g, v);

@@ -1,6 +1,7 @@
 /* order_kernels: the kernels of the top region in the order in which the program runs them (module.order).
  *
- * A kernel comes where the value that it stores stood in the graph; those of one place stay in the order in which they were made.
+ * A kernel comes where the value that it stores stood in the graph; those of one place stay in the order in which they
+ * were made.
  */
 #include "passes/layout/layout.h"
 

@@ -1,9 +1,10 @@
-/* place_pieces: operands of a stored concat that are stored themselves lie where the concat's result has them: nothing is copied.
+/* place_pieces: operands of a stored concat that are stored themselves lie where the concat's result has them: nothing
+ * is copied.
  *
- * fuse writes a stored concat piece by piece. What only the concat reads is computed by the piece's kernel, in its place. What
- * others read as well has a kernel and a place of its own, and the piece's kernel would copy it. Here such an operand gets
- * the strides of the result, from where it begins in it, and the copying kernel goes. A value lies in one result at most, that
- * of the last concat; results nest (dense blocks: every concat is the head of the next).
+ * fuse writes a stored concat piece by piece. What only the concat reads is computed by the piece's kernel, in its
+ * place. What others read as well has a kernel and a place of its own, and the piece's kernel would copy it. Here such
+ * an operand gets the strides of the result, from where it begins in it, and the copying kernel goes. A value lies in
+ * one result at most, that of the last concat; results nest (dense blocks: every concat is the head of the next).
  */
 #include "passes/module/access.h"
 #include "passes/module/query.h"

@@ -1,7 +1,8 @@
-/* place_ports: what the caller gives and takes lies where the caller has it, everything else that is stored in the arena.
+/* place_ports: what the caller gives and takes lies where the caller has it, everything else that is stored in the
+ * arena.
  *
- * In: kernels. Out: module.storage with places only, module.wish with the outputs, which are row-major. An output whose size
- * only the run knows is in the arena (or a segment: plan_memory) until the program hands it over.
+ * In: kernels. Out: module.storage with places only, module.wish with the outputs, which are row-major. An output whose
+ * size only the run knows is in the arena (or a segment: plan_memory) until the program hands it over.
  */
 #include "passes/module/access.h"
 #include "passes/layout/layout.h"

@@ -60,8 +60,8 @@ static uint32_t owner_kernel(const struct planner *p, region_id r)
     return owner.i ? p->m->kernel_of[owner.i] : 0;
 }
 
-/* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip, its
- * first value have: they live as long as that is read. */
+/* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip,
+ * its first value have: they live as long as that is read. */
 static bool extend_through_loop(struct planner *p, const struct node *n)
 {
     int64_t carried = node_int(n, "n_carried", 0);

@@ -1,15 +1,15 @@
 /* store_constants: where the constants that kernels read lie in the file.
  *
- * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant reads it
- * there too, so it is stored once. Dims along which a constant does not change take no room.
+ * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
+ * reads it there too, so it is stored once. Dims along which a constant does not change take no room.
  */
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/layout/layout.h"
 #include "passes/schedule/winograd.h"
 
-/* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and widened where
- * they are read. */
+/* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and
+ * widened where they are read. */
 static bool widens(const struct layouter *l, const struct node *n)
 {
     if (n->op != OP_CONVERT)
@@ -18,7 +18,8 @@ static bool widens(const struct layouter *l, const struct node *n)
     return (from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8) && to == ELEM_F32;
 }
 
-/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v is. */
+/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v
+ * is. */
 static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
 {
     uint32_t count;
@@ -80,7 +81,8 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
 }
 
-/* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are looped. */
+/* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are
+ * looped. */
 static void const_pack(struct layouter *l, const struct node *n)
 {
     value_id w = n->in[1];
@@ -144,8 +146,8 @@ static void const_dense(struct layouter *l, value_id v)
     const_store(l, v, order, -1, true, 1);
 }
 
-/* A view that several kernels read belongs to none of them. Where a size of the run makes it (a row for each image of the batch),
- * it is no constant itself, but what it shows may be one. */
+/* A view that several kernels read belongs to none of them. Where a size of the run makes it (a row for each image of
+ * the batch), it is no constant itself, but what it shows may be one. */
 static void views_of_constants(struct layouter *l)
 {
     for (uint32_t i = 1; i < l->g->nodes.n; i++) {
@@ -168,9 +170,9 @@ bool store_constants(struct module *m)
         for (uint32_t o = 0; o < n->n_in; o++) /* a view of a constant of dims that the run makes is read there, too */
             const_dense(l, !n->in[o].i || value_is_const(l->g, n->in[o]) ? n->in[o] : view_plain(l->g, n->in[o]));
     }
-    /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel first), so
-     * that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may lie in what is stored
-     * then. */
+    /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel
+     * first), so that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may
+     * lie in what is stored then. */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t i = l->m->kernels.n; i > 0; i--) {
             struct kernel *k = &l->m->kernels.data[i - 1];

@@ -1,8 +1,8 @@
 /* What the model declares of an output beside what is computed.
  *
- * An element type or a kind of value that differs is an error. A shape is only a statement about the computation, and files that
- * state a wrong one run elsewhere, so the computed one counts and a warning names both. The exception is a declaration that
- * cannot be of this value at all: see is_of_another.
+ * An element type or a kind of value that differs is an error. A shape is only a statement about the computation, and
+ * files that state a wrong one run elsewhere, so the computed one counts and a warning names both. The exception is a
+ * declaration that cannot be of this value at all: see is_of_another.
  */
 #include "passes/legalize/driver.h"
 
@@ -37,8 +37,8 @@ static bool shape_differs(struct exprs *ex, const struct type *want, const struc
     return differs;
 }
 
-/* Two dims or more, and the declared one larger in each: nothing of the declaration holds, and a host that believed it would
- * read past the result along every axis. */
+/* Two dims or more, and the declared one larger in each: nothing of the declaration holds, and a host that believed it
+ * would read past the result along every axis. */
 static bool is_of_another(struct exprs *ex, const struct type *want, const struct type *have)
 {
     bool larger = want->rank == have->rank && want->rank >= 2;

@@ -72,11 +72,11 @@ bool walk_rest(struct legalizer *, region_id, uint32_t first);
 bool region_defines(const struct legalizer *, region_id, value_id);
 /* Does v have the type that the model declares for its output, dims included? false after an error. */
 bool declared_fits(struct legalizer *, const struct port *, value_id);
-/* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares from now on,
- * the computed one where the model's was wrong. Borrowed from either graph. */
+/* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares
+ * from now on, the computed one where the model's was wrong. Borrowed from either graph. */
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
-/* Walks the rest of the region for both ways of the fork that its node number *at asked for. true: one way turned out to be the
- * only one that can run, and the walk goes on in place, with node number *at. */
+/* Walks the rest of the region for both ways of the fork that its node number *at asked for. true: one way turned out
+ * to be the only one that can run, and the walk goes on in place, with node number *at. */
 bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t *at);
 /* Walks a region in the place of r's node. true: a fork in it has to go on behind the node, and is asked for. */
 bool inlined_walk(struct rule *r, region_id);

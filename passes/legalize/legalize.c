@@ -343,7 +343,7 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
     return true;
 }
 
-/* ---- ports -------------------------------------------------------------------------------------------------------- */
+/* ---- ports ------------------------------------------------------------------------------------------------------- */
 
 static const struct input_spec *spec_find(const struct legalize_options *o, const char *name)
 {
@@ -360,8 +360,9 @@ static expr_id dim_fresh(struct legalizer *lg, const char *port, int32_t axis)
     return ex_sym(lg->ctx->exprs, sym_new(lg->ctx->exprs, SYM_SHAPE, name, 0, INT64_MAX));
 }
 
-/* What the specifications put in the place of the file's dim, where it is a symbol that one of them replaces: a name says that
- * dims are equal, also of inputs that no specification is given for. *by: the first input of such a specification. */
+/* What the specifications put in the place of the file's dim, where it is a symbol that one of them replaces: a name
+ * says that dims are equal, also of inputs that no specification is given for. *by: the first input of such a
+ * specification. */
 static expr_id dim_specified(struct legalizer *lg, expr_id file, const char **by)
 {
     int64_t n;
@@ -494,7 +495,7 @@ static bool outputs_create(struct legalizer *lg)
     return ok;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static void model_facts_copy(const struct graph *from, struct graph *to)
 {

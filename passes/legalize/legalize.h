@@ -16,8 +16,8 @@
 /* A value while legalizing. Sequences and optionals whose structure is known are lists of values here and never
  * reach the graph unless a run-time operator or a graph output wants them. */
 enum lowered_kind { LOWERED_NONE, LOWERED_POISON, LOWERED_VALUE, LOWERED_LIST, LOWERED_OPTIONAL };
-/* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis. moved: an operator
- * that only moves elements came between, and q is what it makes of the integers. */
+/* What a DequantizeLinear made: (q - zero) * scale in f32. zero {0}: 0; scale and zero are scalars or lie along axis.
+ * moved: an operator that only moves elements came between, and q is what it makes of the integers. */
 struct quantized {
     value_id q, scale, zero;
     int32_t axis;
@@ -46,8 +46,8 @@ struct rule {
     struct lowered *out; /* n_out results */
 };
 typedef bool rule_fn(struct rule *);
-/* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the integers, which
- * are dequantized afterwards. So a QuantizeLinear behind it finds them. */
+/* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the
+ * integers, which are dequantized afterwards. So a QuantizeLinear behind it finds them. */
 bool rule_move(struct rule *, rule_fn *);
 
 /* ---- operands and results -------------------------------------------------------------------------------- */
@@ -91,13 +91,15 @@ bool v_splat_f64(struct builder *, value_id, double *out); /* the same through b
 const struct node *v_defining(const struct builder *, value_id,
                               enum op); /* NULL: another operator, or none, gives it */
 
-/* Numbers that the rule has to know now (choose.c). false: reported, or only the run knows it, and the node is walked again for
- * each number that it may be (rule_fork of control.h): the rule returns false at once. `what` names the things counted. */
+/* Numbers that the rule has to know now (choose.c). false: reported, or only the run knows it, and the node is walked
+ * again for each number that it may be (rule_fork of control.h): the rule returns false at once. `what` names the
+ * things counted. */
 enum { OPEN_RANK_MAX = 8 }; /* ranks that only the run knows, where nothing else bounds them */
 bool rule_choose(struct rule *, expr_id, int64_t lo, int64_t hi, const char *what, int64_t *out);
 /* How many elements operand i, of rank 1, has; lo and hi bound what is looked at, not what a known number may be. */
 bool rule_count(struct rule *, uint32_t i, const char *what, uint32_t lo, uint32_t hi, uint32_t *n);
-/* Its elements, each from lo to hi, where at most `most` of them are looked at if only the run knows how many; NULL as above. */
+/* Its elements, each from lo to hi, where at most `most` of them are looked at if only the run knows how many; NULL as
+ * above. */
 const expr_id *rule_elems(struct rule *, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi,
                           uint32_t *n);
 /* A rank that grows past `rank` as the run says: the largest one that is looked at. */
@@ -110,11 +112,12 @@ bool rule_axis_mask_open(struct rule *, value_id axes, int32_t rank, int32_t las
 /* The n_kept dims that are left when those with mask 1 go; fails the run when that many are not left. */
 void rule_dims_kept(struct rule *, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept,
                     expr_id *out);
-/* `total` dims: 1 where the mask is 1, elsewhere dims in their order; fails the run when not as many as `rank` are left. */
+/* `total` dims: 1 where the mask is 1, elsewhere dims in their order; fails the run when not as many as `rank` are
+ * left. */
 void rule_dims_spread(struct rule *, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total,
                       expr_id *out);
 
-/* ---- common constructions -------------------------------------------------------------------------------------------- */
+/* ---- common constructions ---------------------------------------------------------------------------------------- */
 
 /* f16 and bf16 operands compute in f32, and round once at the result. */
 value_id v_widen(struct builder *, value_id);
@@ -122,14 +125,15 @@ value_id v_scalar(struct builder *, value_id); /* one-element tensor -> rank 0 *
 value_id v_reshape_i(struct builder *, value_id, const int64_t *dims, int32_t rank);
 /* [1, ..., C, ..., 1]: a rank-1 tensor along `axis` of rank `rank`. */
 value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
-/* As v_along, of a vector that has an element for each of x's along axis: any other length is an error, at run time too. */
+/* As v_along, of a vector that has an element for each of x's along axis: any other length is an error, at run time
+ * too. */
 value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
 /* A rank-1 operand whose length is what the operator demands: where only the run knows it, the run checks it. */
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */
 value_id v_padded(struct builder *, value_id, uint32_t n, int64_t fill);
-/* As v_padded, for axes of a tensor of that rank: filled up with `rank`, which no dim has, to mean none. What the operand itself
- * says beyond the rank stays beyond `rank`, for the check of the range. */
+/* As v_padded, for axes of a tensor of that rank: filled up with `rank`, which no dim has, to mean none. What the
+ * operand itself says beyond the rank stays beyond `rank`, for the check of the range. */
 value_id v_axes_padded(struct builder *, value_id axes, int32_t rank);
 /* Is the number of elements known now? */
 bool v_count_known(struct builder *, value_id);
@@ -143,8 +147,8 @@ value_id v_move_axis(struct builder *, value_id, int32_t from, int32_t to);
 value_id v_channels_first(struct builder *, value_id);
 value_id v_channels_last(struct builder *, value_id);
 value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, bool log);
-/* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where something is,
- * so that all other results keep their bits. */
+/* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where
+ * something is, so that all other results keep their bits. */
 value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *, value_id x,
@@ -158,15 +162,16 @@ value_id v_string_find(struct builder *, value_id x, const struct span *list, ui
 value_id v_string_pick(struct builder *, value_id x, const struct span *list, uint32_t n);
 const struct span *b_spans(struct builder *, const char *const *,
                            uint32_t n); /* the same strings; they must outlive the graph */
-/* As rule_in for strings that compiled code reads: a constant becomes what the runtime makes of a packed list. {0} after
- * rule_bad where the operand is no tensor of strings. */
+/* As rule_in for strings that compiled code reads: a constant becomes what the runtime makes of a packed list. {0}
+ * after rule_bad where the operand is no tensor of strings. */
 value_id rule_strings(struct rule *, uint32_t i);
 /* Cast where one of the types is strings (text.c). */
 bool rule_cast_text(struct rule *, value_id x, enum elem to);
 
-/* ---- loops and nested regions (control.c) -------------------------------------------------------------------------------- */
+/* ---- loops and nested regions (control.c) ------------------------------------------------------------------------ */
 
-/* The body of a counted loop: carried values in and out, scan results out; iter is a rank-0 i64. false after a diagnostic. */
+/* The body of a counted loop: carried values in and out, scan results out; iter is a rank-0 i64. false after a
+ * diagnostic. */
 typedef bool loop_body(struct rule *, void *data, value_id iter, const value_id *carried, value_id *next,
                        value_id *scan);
 struct counted_loop {

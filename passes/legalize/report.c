@@ -1,5 +1,5 @@
-/* The operator table (rules.def): look-up, the list of what could not be served, the support matrix.
- */
+/* The operator table (rules.def): look-up, the list of what could not be served, the support
+ * matrix. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,7 +185,8 @@ static void refusal_print(const struct legalizer *lg, const struct refusal *f, s
     strbuf_printf(out, "): %s", f->reason);
 }
 
-/* Domains whose operators are specified somewhere: nobody can write those as functions of the model but their makers. */
+/* Domains whose operators are specified somewhere: nobody can write those as functions of the model but their
+ * makers. */
 static bool is_custom(const char *domain)
 {
     static const char *const known[] = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"};

@@ -126,7 +126,7 @@ region_id rule_region(const struct rule *r, const char *attr)
     return a && a->kind == ATTR_REGION ? a->u.region : (region_id){0};
 }
 
-/* ---- facts about values -------------------------------------------------------------------------------------------- */
+/* ---- facts about values ------------------------------------------------------------------------------------------ */
 
 struct exprs *b_exprs(const struct builder *b)
 {
@@ -215,7 +215,7 @@ bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_
     return true;
 }
 
-/* ---- common constructions ---------------------------------------------------------------------------------------------- */
+/* ---- common constructions ---------------------------------------------------------------------------------------- */
 
 value_id v_widen(struct builder *b, value_id v)
 {
@@ -342,8 +342,9 @@ value_id v_affine(struct builder *b, value_id v, double scale, double shift)
     return shift != 0 ? b_binary_f64(b, OP_ADD, v, shift) : v;
 }
 
-/* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000 would
- * else make a denormal of every masked place, and each one costs the CPU a hundred cycles, here and in what reads it. */
+/* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000
+ * would else make a denormal of every masked place, and each one costs the CPU a hundred cycles, here and in what reads
+ * it. */
 static value_id softmax_terms(struct builder *b, value_id shifted)
 {
     enum elem e = v_elem(b, shifted);

@@ -76,7 +76,8 @@ static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const
             }
 }
 
-/* Parts of equal extent map to one another, each by itself: that keeps symbolic dims out of the arithmetic of others. */
+/* Parts of equal extent map to one another, each by itself: that keeps symbolic dims out of the arithmetic of
+ * others. */
 static void reshape_point(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
                           expr_id *out)
 {
@@ -107,7 +108,7 @@ static expr_id reflect_index(struct exprs *x, expr_id i, expr_id n)
     return ex_min(x, m, ex_sub(x, period, m));
 }
 
-/* ---- one function for each view: column "index" of ops.def ---------------------------------------------------------- */
+/* ---- one function for each view: column "index" of ops.def ------------------------------------------------------- */
 
 typedef void index_fn(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out,
                       expr_id *cond);
@@ -252,7 +253,7 @@ bool view_is_whole(enum op op)
     return op_shape(op) == SHAPE_VIEW && !views[op].parts;
 }
 
-/* ---- indices that memory holds: column "access" of ops.def ---------------------------------------------------------- */
+/* ---- indices that memory holds: column "access" of ops.def ------------------------------------------------------- */
 
 static void gather_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
 {
@@ -375,10 +376,10 @@ uint32_t value_const_invariant(struct graph *g, value_id v)
     return invariant(g, v, 0, &steps);
 }
 
-/* ---- convolutions -------------------------------------------------------------------------------------------------- */
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
 
-/* The last window begins where it still fits, so it reaches no further than the upper padding; less far where the stride
- * leaves some of it over, which is known for known extents. */
+/* The last window begins where it still fits, so it reaches no further than the upper padding; less far where the
+ * stride leaves some of it over, which is known for known extents. */
 bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above)
 {
     struct exprs *ex = g->ctx->exprs;

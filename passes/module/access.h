@@ -13,9 +13,9 @@ void view_inverse(const struct graph *, const struct node *, const expr_id *idx,
 /* Is one operand read, whatever the point? Not so of pad and concat, nor of what is no view. */
 bool view_is_whole(enum op);
 
-/* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are left open:
- * they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no such dim). The dims
- * of the data behind those run along dims `behind` and up of the result. */
+/* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are
+ * left open: they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no
+ * such dim). The dims of the data behind those run along dims `behind` and up of the result. */
 struct index_access {
     int32_t dim, n, component, behind;
     expr_id at[RANK_MAX], index[RANK_MAX];
@@ -35,17 +35,18 @@ expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
 /* The dims of a contraction's second operand that are neither batch nor contracted, in order; their number. */
 int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
-/* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one. False unless
- * there is one of each of the last two. */
+/* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one.
+ * False unless there is one of each of the last two. */
 struct dot_dims {
     uint32_t n_batch;
     int32_t batch[RANK_MAX], contract, free;
 };
 bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
-/* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant behind it,
- * outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is. *lanes: its dim of
- * which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no panels. */
+/* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant
+ * behind it, outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is.
+ * *lanes: its dim of which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no
+ * panels. */
 int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],
                      int32_t *lanes);
 
@@ -53,9 +54,9 @@ int32_t weight_order(const struct graph *, const struct node *n, const int64_t *
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);
 
-/* Does convolution n take its lanes along the last spatial dim, with data in plain layout? Always where the layout is NCHW;
- * else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose groups have
- * one channel, have no such trouble. */
+/* Does convolution n take its lanes along the last spatial dim, with data in plain layout? Always where the layout is
+ * NCHW; else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose
+ * groups have one channel, have no such trouble. */
 bool conv_pixel_lanes(const struct module *, const struct node *n);
 /* A convolution with a group for each channel of the operand. */
 bool conv_depthwise(const struct graph *, const struct node *);

@@ -13,8 +13,8 @@
 #include "ir/loop/loop.h"
 #include "ir/target/target.h"
 
-/* Channels that lie together in feature maps (NC16c) and in panels of weights ([N/16][K][16]), on every machine, so that the
- * variants of an artifact share them. */
+/* Channels that lie together in feature maps (NC16c) and in panels of weights ([N/16][K][16]), on every machine, so
+ * that the variants of an artifact share them. */
 enum { CHANNEL_BLOCK = 16, MIN_BLOCKED = 8 /* so many at least */ };
 
 /* Where index i of one dim lies: i * outer, or (i div block) * outer + (i mod block) * inner. Elements. */
@@ -45,24 +45,26 @@ enum kernel_kind {
     KERNEL_CONTROL, /* if, loop, assert: code in the program */
     KERNEL_HALO /* zeros around a stored value */
 };
-/* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in `inner`. */
+/* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in
+ * `inner`. */
 struct row_local {
     value_id value;
     uint32_t inner;
 };
-/* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}: none. */
+/* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}:
+ * none. */
 struct karg {
     value_id value;
     sym_id sym;
     uint32_t prepared;
     expr_id start;
 };
-/* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike, by fuse and the
- * layouts. A schedule's kind and its source of weights follow from it (passes/schedule/schedule.h), and its text says what is staged. */
+/* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike,
+ * by fuse and the layouts. A schedule's kind and its source of weights follow from it (passes/schedule/schedule.h), and
+ * its text says what is staged. */
 struct kernel_form {
-    value_id
-        staged; /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a Winograd
-                                  * kernel's tiles read it; {0}: none */
+    value_id staged; /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a
+                      * Winograd kernel's tiles read it; {0}: none */
     uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
     uint32_t prepared; /* its weights there: k + 1 for module.prepared[k] */
     const struct attention
@@ -106,8 +108,9 @@ struct weight {
     uint64_t offset, bytes;
     uint32_t winograd;
 };
-/* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time constants; or
- * stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims. */
+/* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time
+ * constants; or stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims.
+ */
 struct prepared {
     value_id value;
     uint32_t winograd, weight;
@@ -127,8 +130,9 @@ enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8 }
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
-/* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors of a
- * register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum precision. */
+/* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors
+ * of a register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum
+ * precision. */
 enum choice_key {
     CHOOSE_TILE,
     CHOOSE_WINOGRAD,
@@ -238,8 +242,8 @@ struct module {
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };
 
-/* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes out. Each
- * returns false after a diagnostic. */
+/* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes
+ * out. Each returns false after a diagnostic. */
 #define STAGE(name, function, needs, makes, print, verify, always)
 #define PASS(name, function, needs, makes, when) bool function(struct module *);
 #include "passes/module/passes.def"
@@ -247,32 +251,36 @@ struct module {
 #undef PASS
 
 const char *kernel_kind_name(enum kernel_kind);
-/* The text of a module up to its offsets, from the graph's on (print.c; docs/module-text.md); full: with all bytes of constants. */
+/* The text of a module up to its offsets, from the graph's on (print.c; docs/module-text.md); full: with all bytes of
+ * constants. */
 void module_print(const struct module *, struct strbuf *, bool full);
-/* What module_print wrote, with full, as a module of its own graph, in the context; NULL after a diagnostic with the line (parse.c).
- * Printing the result gives the same text. */
+/* What module_print wrote, with full, as a module of its own graph, in the context; NULL after a diagnostic with the
+ * line (parse.c). Printing the result gives the same text. */
 struct module *module_parse(struct context *, const char *text);
-/* Checks the invariants numbered at the head of verify.c as far as the facts go; each violation is one FAIL_INTERNAL diagnostic. */
+/* Checks the invariants numbered at the head of verify.c as far as the facts go; each violation is one FAIL_INTERNAL
+ * diagnostic. */
 bool module_verify(struct module *);
 
-/* Does the module's text parse back to a module with the same text? Not asked of one with more than a MiB of constants. False after a
- * FAIL_INTERNAL diagnostic with the first line that differs (verify_text.c). */
+/* Does the module's text parse back to a module with the same text? Not asked of one with more than a MiB of constants.
+ * False after a FAIL_INTERNAL diagnostic with the first line that differs (verify_text.c). */
 bool module_verify_text(struct module *);
 
-/* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets kernel.form.staged, and
- * kernel.form.winograd where that is how. */
+/* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets
+ * kernel.form.staged, and kernel.form.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
 /* fuse/narrow_products.c: is any contraction to be rounded? */
 bool is_narrowed(const struct module *);
-/* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one whose results a
- * contraction makes; false: it makes none, or another has its scores. attention_begin: there are none yet, in the graph as it is. */
+/* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one
+ * whose results a contraction makes; false: it makes none, or another has its scores. attention_begin: there are none
+ * yet, in the graph as it is. */
 const struct attention *attention_of_values(const struct module *, node_id);
 const struct attention *attention_of_scores(const struct module *, node_id);
 void attention_begin(struct module *);
 bool attention_note(struct module *, node_id);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
-/* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function names end in suffix. */
+/* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function
+ * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
 bool emit_program(struct module *, const char *suffix); /* program and plan */
 /* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */

@@ -24,7 +24,7 @@ static bool fail(struct reader *r, const char *what)
     return error_model(r->ctx, (src_id){0}, "line %u: %s", line, what);
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
 static void skip_blanks(struct reader *r)
 {
@@ -173,7 +173,7 @@ static bool read_index(struct reader *r, uint32_t next)
     return read_u32(r, &k) && (k == next || fail(r, "numbers come in order, from 0"));
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------------------------ */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static bool read_options(struct reader *r)
 {
@@ -502,7 +502,7 @@ static bool read_line(struct reader *r)
         "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment, prepared, constants or order");
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 /* The graph of the text, and what the numbers of its text mean. */
 static bool read_graph(struct reader *r, const char *text, size_t n)

@@ -1,7 +1,8 @@
 /* The text of a module (docs/module-text.md): its graph, then what is known beyond it, a line for each thing.
  *
- * Values are called by their numbers in the graph's text, nodes by their first result (#N: the N-th node of the text, where there is
- * none), regions by their order there. What follows from other lines is not written: kernel_of, ports, bytes of buffers.
+ * Values are called by their numbers in the graph's text, nodes by their first result (#N: the N-th node of the text,
+ * where there is none), regions by their order there. What follows from other lines is not written: kernel_of, ports,
+ * bytes of buffers.
  */
 #include "passes/module/text.h"
 
@@ -129,7 +130,7 @@ static void put_kernel(struct printer *p, uint32_t index)
     PUT(p, "\n");
 }
 
-/* ---- values in memory --------------------------------------------------------------------------------------------- */
+/* ---- values in memory -------------------------------------------------------------------------------------------- */
 
 static void put_dims(struct printer *p, const struct storage *s)
 {
@@ -251,7 +252,7 @@ static void put_weights(struct printer *p)
         PUT(p, "constants %llu\n", (unsigned long long)m->prepared_bytes);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------ */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static void put_options(struct printer *p)
 {

@@ -6,8 +6,8 @@
 
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
-/* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution, which reduces
- * no channels, along the last dim of its window. 1: no L_DOT. */
+/* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
+ * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */
@@ -28,8 +28,8 @@ int64_t extent_least(struct module *, expr_id);
 
 /* Elements from the first one of a stored concat's result to operand `piece`; false where that is inside a block. */
 bool piece_start(const struct module *, const struct node *concat, uint32_t piece, expr_id *start);
-/* The node that a kernel goes by, as a src_id's number: its reduction's, else that of what it stores. A kernel that only fills the halo
- * of another's result goes by that one's. And that node's label. */
+/* The node that a kernel goes by, as a src_id's number: its reduction's, else that of what it stores. A kernel that
+ * only fills the halo of another's result goes by that one's. And that node's label. */
 uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_label(const struct module *, const struct kernel *);
 /* Drops kernels, by number, and says in kernel_of who is left of those that compute a node. */

@@ -1,5 +1,5 @@
-/* The verifier of modules. Every violation is one FAIL_INTERNAL diagnostic that names the invariant; what is checked follows from the
- * facts of the module. The graph's own invariants are those of ir/graph/verify.c.
+/* The verifier of modules. Every violation is one FAIL_INTERNAL diagnostic that names the invariant; what is checked
+ * follows from the facts of the module. The graph's own invariants are those of ir/graph/verify.c.
  *
  *   1  a fact holds with those that it is built on (passes.def)
  *  kernels
@@ -46,7 +46,7 @@ void violated(struct check *c, int number, const char *fmt, ...)
     error_internal(c->m->ctx, (src_id){0}, "module invariant %d: %s", number, text);
 }
 
-/* ---- facts ------------------------------------------------------------------------------------------------------------ */
+/* ---- facts ------------------------------------------------------------------------------------------------------- */
 
 static void check_facts(struct check *c)
 {
@@ -72,7 +72,7 @@ static void check_facts(struct check *c)
     }
 }
 
-/* ---- one kernel ------------------------------------------------------------------------------------------------------- */
+/* ---- one kernel -------------------------------------------------------------------------------------------------- */
 
 static bool has_node(const struct kernel *k, node_id id)
 {
@@ -186,7 +186,7 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
         violated(c, 13, "the anchor of k%u makes no attention's results", index);
 }
 
-/* ---- what a kernel reads ------------------------------------------------------------------------------------------------ */
+/* ---- what a kernel reads ----------------------------------------------------------------------------------------- */
 
 void kernel_reads(struct check *c, uint32_t index, read_fn *read)
 {
@@ -232,7 +232,7 @@ static void check_read(struct check *c, uint32_t index, value_id v)
         violated(c, 15, "k%u reads %%%u before k%u stores it", index, c->n.value[v.i], c->maker[v.i] - 1);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static void check_kernels(struct check *c)
 {

@@ -7,7 +7,7 @@
 
 enum { LINE = 64, SIZES = 3, STEPS = 7 };
 
-/* ---- places ------------------------------------------------------------------------------------------------------------ */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
 static bool is_port(const struct port *ports, uint32_t n, uint32_t k, value_id v)
 {
@@ -42,7 +42,7 @@ static void check_place(struct check *c, value_id v)
                  w->fastest ? " with a dim of its own" : "");
 }
 
-/* ---- storage functions ---------------------------------------------------------------------------------------------------- */
+/* ---- storage functions ------------------------------------------------------------------------------------------- */
 
 /* The dims of a value, those in blocks as two: extent and stride, smallest stride first. */
 struct axis {
@@ -126,7 +126,7 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
         violated(c, 23, "%%%u has no weight of its own", c->n.value[v.i]);
 }
 
-/* ---- the run -------------------------------------------------------------------------------------------------------------- */
+/* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 static void check_order(struct check *c)
 {

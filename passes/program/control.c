@@ -2,9 +2,10 @@
  *
  * A branch writes its results straight into the buffers of the If's results. A loop-carried value lives in three places
  * that take turns: what the trip reads, what it writes, and what the next trip will write; so the first value is never
- * overwritten and nothing is copied. The last two are the places that the plan gives to the body's parameter and result.
- * Scan outputs of known length are written where they stay. Where a size differs between branches or from trip to trip, memory that grows by
- * doubling takes the place of buffers, and the dims travel beside it; scan outputs whose length the run decides grow so, too.
+ * overwritten and nothing is copied. The last two are the places that the plan gives to the body's parameter and
+ * result. Scan outputs of known length are written where they stay. Where a size differs between branches or from trip
+ * to trip, memory that grows by doubling takes the place of buffers, and the dims travel beside it; scan outputs whose
+ * length the run decides grow so, too.
  */
 #include "passes/program/program.h"
 
@@ -31,8 +32,8 @@ static lreg to_bool(struct prog *p, lreg v)
 
 /* ---- if -------------------------------------------------------------------------------------------------------- */
 
-/* A result is written into the If's own buffer (FIXED), into memory that grows to what the branch computes (SLOT), or is
- * an address (HANDLE). A branch yields the addresses, and the dims of what is in slots. */
+/* A result is written into the If's own buffer (FIXED), into memory that grows to what the branch computes (SLOT), or
+ * is an address (HANDLE). A branch yields the addresses, and the dims of what is in slots. */
 enum travel { FIXED, SLOT, HANDLE };
 struct if_result {
     enum travel how;

@@ -1,10 +1,11 @@
-/* A loop of the program becomes one kernel: a recurrent layer is then one call, its state in the cache, and not a call for
- * each kernel of each step.
+/* A loop of the program becomes one kernel: a recurrent layer is then one call, its state in the cache, and not a call
+ * for each kernel of each step.
  *
- * In: the block of a loop that program/control.c has written, with its launches. Out: a kernel with that loop inside, in
- * which every launch is replaced by the loops of the kernel that it names, and what does not change from trip to trip
- * stands before the loop. Done where no launch of the body is worth several threads, its carried values have one size and
- * nothing grows. A launch whose size only the run knows is asked about before the loop, which then exists in both forms.
+ * In: the block of a loop that program/control.c has written, with its launches. Out: a kernel with that loop inside,
+ * in which every launch is replaced by the loops of the kernel that it names, and what does not change from trip to
+ * trip stands before the loop. Done where no launch of the body is worth several threads, its carried values have one
+ * size and nothing grows. A launch whose size only the run knows is asked about before the loop, which then exists in
+ * both forms.
  */
 #include "ir/target/budget.h"
 #include "passes/program/program.h"
@@ -14,7 +15,8 @@
 enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
 static const struct ltype INDEX = {ELEM_I64, 1};
 
-/* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut from. */
+/* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut
+ * from. */
 struct about {
     bool fixed;
     uint32_t root;
@@ -41,7 +43,7 @@ struct scope {
     lreg *map;
 };
 
-/* ---- what the loop is made of --------------------------------------------------------------------------------------- */
+/* ---- what the loop is made of ------------------------------------------------------------------------------------ */
 
 static void define_block(struct outline *o, const struct lfunc *f, lblock b)
 {
@@ -122,7 +124,7 @@ static bool take_block(struct outline *o, lblock b)
     return o->outer.n <= OUTER_MAX;
 }
 
-/* ---- copying ------------------------------------------------------------------------------------------------------------ */
+/* ---- copying ----------------------------------------------------------------------------------------------------- */
 
 static struct about *about(struct outline *o, lreg v)
 {
@@ -262,7 +264,7 @@ static void clone_block(struct outline *o, const struct scope *from, lblock bloc
     }
 }
 
-/* ---- the kernel ----------------------------------------------------------------------------------------------------------- */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
 /* May the run write what this buffer of the program was cut from? */
 static bool is_written(const struct outline *o, lreg v)
@@ -361,7 +363,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     return true;
 }
 
-/* ---- in the program --------------------------------------------------------------------------------------------------------- */
+/* ---- in the program ---------------------------------------------------------------------------------------------- */
 
 static lreg launch(struct outline *o, lreg cell)
 {

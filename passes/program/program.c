@@ -389,7 +389,7 @@ static bool program(struct module *m, const char *suffix)
     return !p.failed && lf_finish(p.f);
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 static void plan_bind(struct prog *p, lreg dims)
 {

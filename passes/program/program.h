@@ -1,5 +1,6 @@
-/* The program around the kernels: shared by program.c (frame, launches, symbols), program/control.c (if, loop), program/loop_kernel.c (loops as kernels),
- * program/call.c (runtime functions) and program/values.c (sequences, optionals). */
+/* The program around the kernels: shared by program.c (frame, launches, symbols), program/control.c (if, loop),
+ * program/loop_kernel.c (loops as kernels), program/call.c (runtime functions) and program/values.c (sequences,
+ * optionals). */
 #ifndef MCC_PASSES_PROGRAM_H
 #define MCC_PASSES_PROGRAM_H
 
@@ -41,7 +42,8 @@ lreg prog_load(struct prog *, value_id, int64_t element); /* integer or bool ele
 void prog_bind(struct prog *, sym_id, lreg);
 void prog_check(struct prog *, lreg cond, int32_t code, uint32_t node, const char *text);
 lreg prog_call(struct prog *, const char *name, const lreg *in, uint32_t n, bool may_fail);
-/* A buffer of u8 whose size only the run knows; inside loops the same memory serves every trip, as far as it reaches. */
+/* A buffer of u8 whose size only the run knows; inside loops the same memory serves every trip, as far as it
+ * reaches. */
 lreg prog_memory(struct prog *, lreg bytes);
 lreg prog_slot(struct prog *); /* for mcc_rt_grow; empty when the program starts */
 lreg prog_grow(struct prog *, lreg slot, lreg bytes, lreg keep); /* the slot's memory as a buffer of u8 */
@@ -53,8 +55,9 @@ void prog_region(struct prog *, region_id);
 bool prog_refuse(struct prog *, node_id, const char *why);
 
 void prog_control(struct prog *, struct kernel *);
-/* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result is the
- * number of trips made. {0}: the loop has to stay a loop of launches; nothing was placed. (program/loop_kernel.c) */
+/* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result
+ * is the number of trips made. {0}: the loop has to stay a loop of launches; nothing was placed.
+ * (program/loop_kernel.c) */
 lreg prog_loop_kernel(struct prog *, struct kernel *k, const struct lstmt *loop);
 void prog_opaque(struct prog *, struct kernel *);
 

@@ -1,5 +1,5 @@
-/* Values that are no plain tensors, in the program: sequences, optionals, tensors of unknown rank. They have no storage;
- * the program carries the address of the runtime's value (runtime/rt_ops.h) as an index.
+/* Values that are no plain tensors, in the program: sequences, optionals, tensors of unknown rank. They have no
+ * storage; the program carries the address of the runtime's value (runtime/rt_ops.h) as an index.
  *
  * Where a tensor goes into one it is copied by the runtime; where one comes out its bytes are read in place, its dims
  * are checked against those that the graph knows, and bind the others.
@@ -75,7 +75,7 @@ void prog_bind_dim(struct prog *p, expr_id e, lreg have, uint32_t node)
     prog_bind(p, s, have);
 }
 
-/* ---- tensors out and in -------------------------------------------------------------------------------------------- */
+/* ---- tensors out and in ------------------------------------------------------------------------------------------ */
 
 lreg prog_handle(struct prog *p, value_id v)
 {
@@ -125,7 +125,7 @@ void prog_store_scalar(struct prog *p, value_id v, lreg x)
     lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
 }
 
-/* ---- operators -------------------------------------------------------------------------------------------------------- */
+/* ---- operators --------------------------------------------------------------------------------------------------- */
 
 static lreg node_const(struct prog *p, const struct node *n)
 {
@@ -222,7 +222,7 @@ void call_opt_has(struct prog *p, const struct node *n)
     prog_store_scalar(p, n->out[0], prog_call(p, "mcc_rt_opt_has", &in, 1, false));
 }
 
-/* ---- ports --------------------------------------------------------------------------------------------------------------- */
+/* ---- ports ------------------------------------------------------------------------------------------------------- */
 
 void prog_output_handles(struct prog *p)
 {

@@ -1,5 +1,5 @@
-/* The deterministic automaton: a state is a set of states of the other one, taken before its conditions are looked at, and what
- * kind of character was the last. So a condition is decided where both of its neighbours are known.
+/* The deterministic automaton: a state is a set of states of the other one, taken before its conditions are looked at,
+ * and what kind of character was the last. So a condition is decided where both of its neighbours are known.
  */
 #include "passes/regex/internal.h"
 
@@ -33,7 +33,7 @@ struct maker {
     int64_t work;
 };
 
-/* ---- classes of bytes ------------------------------------------------------------------------------------------------------ */
+/* ---- classes of bytes -------------------------------------------------------------------------------------------- */
 
 static bool is_word(int c)
 {
@@ -94,7 +94,7 @@ static void make_classes(struct maker *m)
     }
 }
 
-/* ---- sets ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
 
 static bool look_holds(uint8_t look, enum side before, enum side after)
 {
@@ -183,7 +183,7 @@ static uint32_t intern(struct maker *m, enum side before)
     return m->states.n - 1;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static bool has_accept(const struct maker *m)
 {

@@ -6,7 +6,7 @@
 
 enum { RUNE_MAX = 0x10ffff };
 
-/* ---- sets of characters (class.c) ------------------------------------------------------------------------------------ */
+/* ---- sets of characters (class.c) -------------------------------------------------------------------------------- */
 
 struct range {
     uint32_t lo, hi;
@@ -26,7 +26,7 @@ bool ranges_add_escape(struct arena *, struct ranges *, char letter, bool fold);
 /* The class [:NAME:], or its complement; false: no such name. */
 bool ranges_add_named(struct arena *, struct ranges *, struct span name, bool negate, bool fold);
 
-/* ---- the tree (parse.c) ------------------------------------------------------------------------------------------------ */
+/* ---- the tree (parse.c) ------------------------------------------------------------------------------------------ */
 
 /* Conditions between two characters: at the text's ends, at a line's, at a word's or not. */
 enum look { LOOK_BEGIN = 1, LOOK_END = 2, LOOK_LINE_BEGIN = 4, LOOK_LINE_END = 8, LOOK_WORD = 16, LOOK_NO_WORD = 32 };
@@ -45,7 +45,7 @@ struct tree {
 /* NULL: *error says why. Trees are at most 2 * DEPTH_MAX nodes deep. */
 const struct tree *regex_parse(struct arena *, const char *pattern, size_t n, struct regex_error *error);
 
-/* ---- the nondeterministic automaton (nfa.c) ----------------------------------------------------------------------------- */
+/* ---- the nondeterministic automaton (nfa.c) ---------------------------------------------------------------------- */
 
 enum nfa_kind { NFA_BYTES, NFA_SPLIT, NFA_LOOK, NFA_ACCEPT };
 struct nfa_state {
@@ -62,7 +62,7 @@ struct nfa {
 
 bool nfa_build(struct arena *, const struct tree *, struct nfa *out, struct regex_error *error);
 
-/* ---- the table (dfa.c) ------------------------------------------------------------------------------------------------- */
+/* ---- the table (dfa.c) ------------------------------------------------------------------------------------------- */
 
 /* The table is in memory of `to`, all else in that of `scratch`. */
 bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *, struct span *table,

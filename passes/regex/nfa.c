@@ -1,6 +1,6 @@
 /* The nondeterministic automaton of a tree, built from its end: each part gets the state that comes behind it. Counted
- * repetitions are written out. Characters are sequences of ranges of bytes, in their shortest UTF-8 form and without the
- * surrogates, so that a text that is not UTF-8 matches nothing.
+ * repetitions are written out. Characters are sequences of ranges of bytes, in their shortest UTF-8 form and without
+ * the surrogates, so that a text that is not UTF-8 matches nothing.
  */
 #include "passes/regex/internal.h"
 
@@ -41,7 +41,7 @@ static uint32_t split_add(struct maker *m, uint32_t a, uint32_t b)
                           : state_add(m, (struct nfa_state){.kind = NFA_SPLIT, .next = a, .other = b});
 }
 
-/* ---- characters --------------------------------------------------------------------------------------------------------- */
+/* ---- characters -------------------------------------------------------------------------------------------------- */
 
 /* Code points lo..hi, of n bytes each; lead: what the first of the bytes has above its bits. */
 static uint32_t runes_add(struct maker *m, uint32_t lo, uint32_t hi, int n, uint32_t lead, uint32_t next)
@@ -91,7 +91,7 @@ static uint32_t class_add(struct maker *m, const struct ranges *set, uint32_t ne
     return all;
 }
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t part_add(struct maker *m, const struct tree *t, uint32_t next);
 

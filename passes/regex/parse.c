@@ -1,5 +1,6 @@
-/* Patterns to trees, by RE2's rules for Perl's syntax (https://github.com/google/re2/wiki/Syntax): `$` is the end of the text, and
- * not a place in front of its last newline; repetitions do not follow each other; a `{` that begins none is a character.
+/* Patterns to trees, by RE2's rules for Perl's syntax (https://github.com/google/re2/wiki/Syntax): `$` is the end of
+ * the text, and not a place in front of its last newline; repetitions do not follow each other; a `{` that begins none
+ * is a character.
  */
 #include "passes/regex/internal.h"
 
@@ -81,7 +82,7 @@ static bool check_text(struct parser *p)
     return true;
 }
 
-/* ---- trees ------------------------------------------------------------------------------------------------------------------ */
+/* ---- trees ------------------------------------------------------------------------------------------------------- */
 
 static struct tree *tree_new(struct parser *p, enum tree_kind kind)
 {
@@ -111,7 +112,7 @@ static struct tree *tree_simple(struct tree *t, struct tree *last)
     return last && !last->before ? last : t;
 }
 
-/* ---- characters --------------------------------------------------------------------------------------------------------------- */
+/* ---- characters -------------------------------------------------------------------------------------------------- */
 
 static int digit_of(char c)
 {
@@ -204,7 +205,7 @@ static struct tree *parse_char(struct parser *p)
     return t;
 }
 
-/* ---- classes in brackets ------------------------------------------------------------------------------------------------------- */
+/* ---- classes in brackets ----------------------------------------------------------------------------------------- */
 
 /* [:name:] inside of brackets. *there: whether one is here. */
 static bool take_named(struct parser *p, struct ranges *set, bool *there)
@@ -274,7 +275,7 @@ static struct tree *parse_dot(struct parser *p)
     return t;
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static struct tree *parse_alternatives(struct parser *p);
 
@@ -357,7 +358,7 @@ static struct tree *parse_group(struct parser *p, bool *flags_only)
     return t;
 }
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 struct times {
     int32_t min, max;

@@ -1,4 +1,5 @@
-/* The sizes of an attention kernel, by cost: the block of rows, the register tiles of both products, the span of keys. */
+/* The sizes of an attention kernel, by cost: the block of rows, the register tiles of both products, the span of
+ * keys. */
 #include "passes/graph/find_attention.h"
 #include "passes/schedule/schedule.h"
 
@@ -67,7 +68,8 @@ static void choose_values(const struct site *site, const struct attention_shape 
         }
 }
 
-/* All keys at once where the scores of a block fill no more than a quarter of L2; else spans of equal length that L1 holds. */
+/* All keys at once where the scores of a block fill no more than a quarter of L2; else spans of equal length that L1
+ * holds. */
 static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
     int64_t keys, line = attention_line(s) * 4, most = budget(site->mach, SHARE_L1_SPAN) / line;

@@ -1,12 +1,14 @@
-/* What keeps the panels of a contraction near: the order of lines and blocks of vectors, parts of a long contraction, prefetch.
+/* What keeps the panels of a contraction near: the order of lines and blocks of vectors, parts of a long contraction,
+ * prefetch.
  *
- * Long contractions of few points are done in blocks of their outermost reduced dim: all points at one part of it before the next
- * part, so that its panels and those of the next fit L2 together, and come from memory while this one is computed.
+ * Long contractions of few points are done in blocks of their outermost reduced dim: all points at one part of it
+ * before the next part, so that its panels and those of the next fit L2 together, and come from memory while this one
+ * is computed.
  */
 #include "passes/schedule/schedule.h"
 
-/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec, and the
- * bytes that a block of vectors reads of the panels; 0 for others. */
+/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec,
+ * and the bytes that a block of vectors reads of the panels; 0 for others. */
 struct slice {
     int64_t points, bytes;
 };
@@ -108,8 +110,8 @@ static int64_t operand_bytes(const struct site *site, value_id v)
     return n;
 }
 
-/* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the operands again
- * and again: better the one that L2 holds, or the fewer bytes. */
+/* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the
+ * operands again and again: better the one that L2 holds, or the fewer bytes. */
 static bool lines_last(const struct site *site, const struct node *n, const struct type *t,
                        const struct tile_schedule *c)
 {
@@ -127,9 +129,9 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
     return a < b;
 }
 
-/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each tile
- * prefetches its share of the next block's panels, when these and its own fit L2. The panels of a product come from L2 for each row
- * of tiles: its steps prefetch the lines that are due some steps later. */
+/* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each
+ * tile prefetches its share of the next block's panels, when these and its own fit L2. The panels of a product come
+ * from L2 for each row of tiles: its steps prefetch the lines that are due some steps later. */
 static void prefetch_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
                             struct tile_schedule *c)
 {

@@ -1,5 +1,6 @@
-/* --choose: what a user says of a kernel's tile, chunk and parts overwrites these fields of its record, and the cost model decides the
- * others anew around them. What the record cannot have, by the rules of verify.c, is a warning, and the field stays.
+/* --choose: what a user says of a kernel's tile, chunk and parts overwrites these fields of its record, and the cost
+ * model decides the others anew around them. What the record cannot have, by the rules of verify.c, is a warning, and
+ * the field stays.
  */
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"

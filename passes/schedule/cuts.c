@@ -1,6 +1,6 @@
-/* Where the vectors of a map begin anew. A point beside an image comes from another place than one inside (mirrored, the nearest, the other
- * end, a constant), and a concat reads another operand from some point on: a vector that holds both kinds computes indices for each
- * lane, or takes both and selects. Cut there, each part is loads as they lie.
+/* Where the vectors of a map begin anew. A point beside an image comes from another place than one inside (mirrored,
+ * the nearest, the other end, a constant), and a concat reads another operand from some point on: a vector that holds
+ * both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads as they lie.
  */
 #include "passes/schedule/schedule.h"
 

@@ -1,5 +1,6 @@
-/* The lanes of scans and scatters, along the dim where memory is contiguous. A scan is serial along its axis; a scatter stores updates
- * one after another, and only what an index names as a whole, rows of consecutive elements, may lie in lanes.
+/* The lanes of scans and scatters, along the dim where memory is contiguous. A scan is serial along its axis; a scatter
+ * stores updates one after another, and only what an index names as a whole, rows of consecutive elements, may lie in
+ * lanes.
  */
 #include "passes/schedule/schedule.h"
 

@@ -1,5 +1,5 @@
-/* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost (rows), and as
- * many loops in the parallel index as leave work inside of it. */
+/* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost
+ * (rows), and as many loops in the parallel index as leave work inside of it. */
 #include "passes/schedule/schedule.h"
 
 /* Points of a parallel index. */
@@ -30,7 +30,8 @@ static expr_id extent_of(const struct site *site, int32_t d)
     return value_type(site->g, site->k->domain)->dims[d];
 }
 
-/* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1: none. */
+/* The dim along which what is read lies contiguous, when it is not the one of the lanes: a transposing copy. -1:
+ * none. */
 static int32_t source_dim(const struct site *site, const struct map_schedule *s)
 {
     node_id def = graph_value(site->g, site->k->domain)->def;
@@ -95,7 +96,8 @@ static void split_choose(const struct site *site, struct map_schedule *s)
     }
 }
 
-/* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in registers. */
+/* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in
+ * registers. */
 static void element_sizes(const struct site *site, uint32_t *least, uint32_t *most)
 {
     const struct kernel *k = site->k;
@@ -112,9 +114,9 @@ static void element_sizes(const struct site *site, uint32_t *least, uint32_t *mo
     }
 }
 
-/* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed of them,
- * else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few vectors, whose tail would
- * be as long, have one; what lies in blocks is read and written by no more than a block. */
+/* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed
+ * of them, else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few
+ * vectors, whose tail would be as long, have one; what lies in blocks is read and written by no more than a block. */
 static uint32_t lanes_of(const struct site *site, int32_t fast)
 {
     expr_id n = value_type(site->g, site->k->domain)->dims[fast];
@@ -177,8 +179,8 @@ static bool is_read_before(const struct site *site, uint32_t i, value_id v)
     return false;
 }
 
-/* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and write. What has
- * fewer points, and what only some dims of the domain decide, leaves the inner loops. */
+/* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and
+ * write. What has fewer points, and what only some dims of the domain decide, leaves the inner loops. */
 static int64_t vector_cycles(const struct site *site)
 {
     const struct type *domain = value_type(site->g, site->k->domain);

@@ -1,10 +1,10 @@
 /* In which order a reduction goes through what it reduces: its dims, and a convolution's input channels as they lie.
  *
- * Where the operand is a view of what is stored, channel k of the operand is channel f(k) of memory: another start (a slice),
- * or every g-th one from several places (a channel shuffle, which is a reshape, a transpose and a reshape). Looping over
- * k = j * g + i with the residue i outside makes f(k) = j + a constant for each i, so the inner loops walk through memory
- * with plain addresses and whole blocks; the weights, which have one row for each k, are read g rows apart. The view itself
- * is never made. What is found here only orders and cuts the loops: any answer is correct.
+ * Where the operand is a view of what is stored, channel k of the operand is channel f(k) of memory: another start (a
+ * slice), or every g-th one from several places (a channel shuffle, which is a reshape, a transpose and a reshape).
+ * Looping over k = j * g + i with the residue i outside makes f(k) = j + a constant for each i, so the inner loops walk
+ * through memory with plain addresses and whole blocks; the weights, which have one row for each k, are read g rows
+ * apart. The view itself is never made. What is found here only orders and cuts the loops: any answer is correct.
  */
 #include "passes/schedule/schedule.h"
 

@@ -1,5 +1,5 @@
-/* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are unrolled; and the
- * lanes of loops that fill what a row keeps. */
+/* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are
+ * unrolled; and the lanes of loops that fill what a row keeps. */
 #include "passes/graph/find_attention.h"
 #include "passes/schedule/schedule.h"
 
@@ -29,8 +29,8 @@ static void lanes_choose(const struct site *site, const struct node *n, struct r
         r->lanes = BOOL_LANES;
 }
 
-/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than what the cache's
- * own prefetching follows. */
+/* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than
+ * what the cache's own prefetching follows. */
 static bool is_apart(const struct site *site, const struct node *n)
 {
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || site->m->storage[n->in[0].i].place == PLACE_NONE)

@@ -1,8 +1,9 @@
-/* The schedule of a kernel on one CPU, as data: how its loops are cut, which dims lie in lanes and registers, what is staged,
- * blocked and prefetched, and what the cost model estimates.
+/* The schedule of a kernel on one CPU, as data: how its loops are cut, which dims lie in lanes and registers, what is
+ * staged, blocked and prefetched, and what the cost model estimates.
  *
- * In: a kernel whose values have storages, a machine. Out: one record (struct schedule), which prints and parses (print.c, parse.c),
- * is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take it and choose nothing.
+ * In: a kernel whose values have storages, a machine. Out: one record (struct schedule), which prints and parses
+ * (print.c, parse.c), is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take
+ * it and choose nothing.
  */
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
@@ -34,8 +35,8 @@ enum schedule_kind {
     SCHEDULE_HALO
 };
 
-/* Squares of a map whose operand lies contiguous along another dim than its result: points along the lanes' dim by points along the
- * last loop's, which registers turn. */
+/* Squares of a map whose operand lies contiguous along another dim than its result: points along the lanes' dim by
+ * points along the last loop's, which registers turn. */
 struct turn_schedule {
     uint32_t lanes, columns; /* columns 0: nothing is turned */
     uint32_t line; /* squares side by side along the lanes before the next ones along the other dim */
@@ -49,8 +50,8 @@ struct map_schedule {
     uint32_t n_loops, parallel; /* the outermost so many are flattened into the parallel index */
     int32_t
         loop[RANK_MAX]; /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
-    uint32_t
-        n_cuts; /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a concat */
+    uint32_t n_cuts; /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a
+                        concat */
     int32_t cut[CUTS_MOST];
     struct turn_schedule turn;
 };
@@ -64,15 +65,15 @@ struct lines_schedule {
 /* A reduction of the kernel, its anchor or one inside of a map: reduce, window, contraction. */
 struct reduce_schedule {
     node_id node;
-    uint32_t
-        lanes; /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0: never */
+    uint32_t lanes; /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0:
+                       never */
     uint32_t sums; /* vectors of partial results then, which do not wait for one another */
     int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
     bool row; /* all taps of a row in one step (emit/row.c) */
     bool prefetch; /* the lines of the next block of input channels while one is used */
-    bool
-        by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands are the
-                   * lanes of one register; the points of a vector follow one another, the next one's weights loaded before */
+    bool by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands
+                   * are the lanes of one register; the points of a vector follow one another, the next one's weights
+                   * loaded before */
 };
 
 enum { SUMS_MOST = 8, LANE_STEPS = 4 };
@@ -99,8 +100,8 @@ struct tile_schedule {
     bool by_piece; /* ... of the piece's channels only: a depthwise convolution */
     uint32_t stage_lanes; /* channels at a time that fill it */
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
-    uint32_t weave,
-        weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so many each */
+    uint32_t weave, weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so
+                                    many each */
     struct cut cut; /* the reduced dim that is done in blocks, ... */
     int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
@@ -154,37 +155,40 @@ struct schedule {
     uint64_t flops; /* of the whole kernel, at the least extents */
 };
 
-/* The kinds that a record of this kernel may be of, as bits 1 << kind, and the one that its storages were made for: contractions and
- * reductions may be maps whose points each have a loop of their own, and a convolution whose weights lie in panels tiled or, if it is 3 x 3,
- * Winograd's. */
+/* The kinds that a record of this kernel may be of, as bits 1 << kind, and the one that its storages were made for:
+ * contractions and reductions may be maps whose points each have a loop of their own, and a convolution whose weights
+ * lie in panels tiled or, if it is 3 x 3, Winograd's. */
 uint32_t schedule_kinds(const struct site *);
 enum schedule_kind schedule_kind_of(const struct kernel *);
-/* Decides for one kernel, after every value has its storage. Out comes in as zeros but for its kind, one of schedule_kinds, and for what
- * is told, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m, mr and nr, chunk, group. The rest is
- * possible if that is, which schedule_verify says. False after a diagnostic. */
+/* Decides for one kernel, after every value has its storage. Out comes in as zeros but for its kind, one of
+ * schedule_kinds, and for what is told, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m,
+ * mr and nr, chunk, group. The rest is possible if that is, which schedule_verify says. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *out);
-/* What --choose says of the kernel goes into the record, if schedule_verify takes it; else it is a warning. False after a diagnostic. */
+/* What --choose says of the kernel goes into the record, if schedule_verify takes it; else it is a warning. False after
+ * a diagnostic. */
 bool schedule_chosen(const struct site *, struct schedule *);
 /* The estimate anew, after fields have changed. */
 void schedule_estimate(const struct site *, struct schedule *);
-/* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each violation is added
- * to *why. Fills in what follows from the others (the number of blocks). */
+/* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each
+ * violation is added to *why. Fills in what follows from the others (the number of blocks). */
 bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
-/* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces what the cost
- * model says. False after a diagnostic. */
+/* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces
+ * what the cost model says. False after a diagnostic. */
 bool schedule(struct module *, const char *cpu, const struct machine *);
-/* All records as text (text.c), and what such a text says of some kernels, into module.told. False after a diagnostic that names the
- * file, the line and the reason. path: for messages, kept. */
+/* All records as text (text.c), and what such a text says of some kernels, into module.told. False after a diagnostic
+ * that names the file, the line and the reason. path: for messages, kept. */
 void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
-/* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to say. */
+/* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to
+ * say. */
 const char *schedule_words(const struct module *, uint32_t kernel);
 
-/* ---- facts that decisions and emitters share -------------------------------------------------------------------------- */
+/* ---- facts that decisions and emitters share --------------------------------------------------------------------- */
 
-/* n points in tiles of at most `size` as evenly as it goes: `large` of small + 1 points come first, then those of small. */
+/* n points in tiles of at most `size` as evenly as it goes: `large` of small + 1 points come first, then those of
+ * small. */
 struct even {
     int64_t tiles, small, large;
 };
@@ -196,7 +200,8 @@ static inline struct even even_split(int64_t n, int64_t size)
 /* Of all points of a flat tile's two dims, which are of known extent. */
 struct even tile_flat_split(const struct exprs *, const struct type *result, const struct tile_schedule *);
 
-/* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast (emit/row.c). */
+/* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast
+ * (emit/row.c). */
 enum { ROW_TAPS_MOST = 8 };
 struct row_taps {
     int32_t dim;
@@ -232,15 +237,17 @@ void reduced_dims(const struct site *, const struct node *, bool staged, struct 
 /* The dim that may be done in parts; false: none. */
 bool reduced_cut(const struct site *, const struct node *, struct cut *);
 
-/* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so many rows of so many
- * elements, of which some on the left and on the right are zeros beside the image's columns. False: not known, or too many. */
+/* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so
+ * many rows of so many elements, of which some on the left and on the right are zeros beside the image's columns.
+ * False: not known, or too many. */
 struct stage_rows {
     int64_t rows, width, left, columns;
 };
 bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
 
-/* What of a map's operands squares turn (schedule/turn.c): stored values that the domain's value at idx is computed of, contiguous along
- * symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how many. */
+/* What of a map's operands squares turn (schedule/turn.c): stored values that the domain's value at idx is computed of,
+ * contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
+ * many. */
 enum {
     TURNED_MOST = 8,
     TURN_BYTES = 16 /* that interleaving stays within */,
@@ -257,7 +264,8 @@ uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_
 
 /* What the constants are laid out for. */
 enum weights_from winograd_weights_from(const struct module *, const struct kernel *, uint32_t m);
-/* Elements of U between points, whose register tiles are at most so wide; and that a kernel which derives it has at hand. */
+/* Elements of U between points, whose register tiles are at most so wide; and that a kernel which derives it has at
+ * hand. */
 static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
 {
     struct even columns = even_split(s->group, s->nr);
@@ -286,13 +294,15 @@ struct attention_shape {
     int64_t size, columns; /* contracted and free extents of the two */
 };
 bool attention_shape(const struct site *, struct attention_shape *);
-/* Elements of a line of a block's scores: an odd number of vectors, or a column would compete for a few sets of the cache. */
+/* Elements of a line of a block's scores: an odd number of vectors, or a column would compete for a few sets of the
+ * cache. */
 static inline int64_t attention_line(const struct attention_schedule *s)
 {
     return (s->nv | 1) * s->lanes;
 }
 
-/* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by tiles? */
+/* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by
+ * tiles? */
 bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);
 /* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
@@ -304,9 +314,10 @@ int64_t tile_count(const struct exprs *, const struct type *result, const struct
 /* Do the rows b divide evenly into tiles, so that each tile of rows is a parallel index? */
 bool tile_rows_apart(const struct exprs *, const struct type *result, const struct tile_schedule *);
 
-/* ---- the decisions ------------------------------------------------------------------------------------------------------- */
+/* ---- the decisions ----------------------------------------------------------------------------------------------- */
 
-/* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what it keeps. */
+/* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what
+ * it keeps. */
 void reduce_choose(const struct site *, struct schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
@@ -314,8 +325,8 @@ void map_estimate(const struct site *, struct schedule *);
 /* schedule/cuts.c: where the vectors of a map begin anew, and may they? */
 void cuts_choose(const struct site *, struct map_schedule *);
 bool cuts_serve(const struct site *, const struct map_schedule *);
-/* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none waits for the one
- * before and rows that lie far apart come by several lines. */
+/* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none
+ * waits for the one before and rows that lie far apart come by several lines. */
 enum { LINE_REGISTERS = 8 };
 void lines_choose(const struct site *, struct schedule *);
 void lines_estimate(const struct site *, struct schedule *);
@@ -337,15 +348,17 @@ bool tile_by_lane(const struct site *, const struct node *anchor);
 /* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
 uint64_t anchor_flops(const struct site *);
-/* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr vectors. */
+/* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr
+ * vectors. */
 int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
-/* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors, parts of a long
- * contraction, prefetch. Each refines what tile_choose has left. */
+/* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors,
+ * parts of a long contraction, prefetch. Each refines what tile_choose has left. */
 void stage_choose(const struct site *, struct tile_schedule *);
 /* Scratch of the staged operand, of one parallel index. */
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
-/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention kernel. */
+/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention
+ * kernel. */
 void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
 void winograd_estimate(const struct site *, struct schedule *);

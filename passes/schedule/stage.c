@@ -1,8 +1,8 @@
-/* How many tiles of a contraction share the operand that its kernel computes for itself (kernel.form.staged): points of a flat tile, or
- * whole rows of a convolution of several taps.
+/* How many tiles of a contraction share the operand that its kernel computes for itself (kernel.form.staged): points of
+ * a flat tile, or whole rows of a convolution of several taps.
  *
- * All blocks of output channels share what was filled; a depthwise convolution's read only their own channels, so each block is
- * a parallel index of its own there.
+ * All blocks of output channels share what was filled; a depthwise convolution's read only their own channels, so each
+ * block is a parallel index of its own there.
  */
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
@@ -99,8 +99,8 @@ int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
 }
 
 /* Is an image more than what L2 may still hold of it when it comes to be read? Filling then waits for lines, one
- * miss for each: asking for the next chunk's while this one's products are computed gives large images 10 % of their time,
- * and takes 3 % from small ones. */
+ * miss for each: asking for the next chunk's while this one's products are computed gives large images 10 % of their
+ * time, and takes 3 % from small ones. */
 static bool is_far(const struct site *site, const struct type *t)
 {
     int64_t bytes = elem_size(t->elem), n;

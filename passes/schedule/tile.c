@@ -3,7 +3,8 @@
  * A step of the reduction on a tile of MR points by NR vectors costs MR * NR fused multiply-adds (two per cycle at
  * best), a little for each broadcast, the way of the panels from the cache that holds them, and at least one latency of
  * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
- * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own. */
+ * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own.
+ */
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -50,10 +51,10 @@ static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s
     return ((cost > least ? cost : least) + places * RATE_STEP_BROADCAST / 2 + RATE_STEP_LOOP) / s->row.taps;
 }
 
-/* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds the
- * multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice Lake with
- * two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82, 9 x 3 80,
- * 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
+/* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds
+ * the multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice
+ * Lake with two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82,
+ * 9 x 3 80, 8 x 3 79, 5 x 5 74, 13 x 2 70, 4 x 6 58 to 70, 3 x 7 36 to 50. */
 static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s)
 {
     const struct machine *m = s->mach;
@@ -113,7 +114,8 @@ static int64_t body_points(struct extent e, int64_t size)
     return p.large ? 2 * p.small + 1 : p.small;
 }
 
-/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the lanes. */
+/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the
+ * lanes. */
 static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
                          int64_t regs)
 {
@@ -123,8 +125,8 @@ static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t
     return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
 }
 
-/* What too few parallel indices count, where the whole takes long enough for threads to share it. Rows that do not divide evenly
- * into tiles are one index. */
+/* What too few parallel indices count, where the whole takes long enough for threads to share it. Rows that do not
+ * divide evenly into tiles are one index. */
 static int64_t share_cost(const struct site *site, const struct type *t, int64_t cost, uint64_t steps, int64_t vectors,
                           const struct tile_schedule *c)
 {
@@ -191,9 +193,9 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
         c->a = -1;
 }
 
-/* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row and
- * end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each point
- * of the tile has an address of its own: few then, or they would not stay in registers. */
+/* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row
+ * and end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each
+ * point of the tile has an address of its own: few then, or they would not stay in registers. */
 static bool is_flat(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t *most)
 {
     if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
@@ -265,8 +267,8 @@ bool tile_by_lane(const struct site *site, const struct node *n)
     return dims.n && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= LANE_STEPS * group;
 }
 
-/* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both operands
- * apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
+/* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both
+ * operands apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
 static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
 {
     return !contraction ? 4 : emulated ? 2 * nr + 4 : nr + 1;
@@ -371,8 +373,8 @@ uint64_t anchor_flops(const struct site *site)
     return 2 * points * tile_steps(site, n);
 }
 
-/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines come from L2
- * where L1 does not hold it. Cycles * STEP. */
+/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
+ * come from L2 where L1 does not hold it. Cycles * STEP. */
 static int64_t horizontal_cost(const struct site *site, const struct node *n, int64_t steps)
 {
     const struct machine *m = site->mach;

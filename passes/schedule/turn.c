@@ -5,7 +5,7 @@
 
 enum { STATEMENTS_MOST = 600 /* of a square, about */, DEAR = 20 };
 
-/* ---- which loads ---------------------------------------------------------------------------------------------------- */
+/* ---- which loads ------------------------------------------------------------------------------------------------- */
 
 struct turned_found {
     struct turned_load *load;
@@ -68,7 +68,7 @@ uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym
     return n;
 }
 
-/* ---- the sizes ------------------------------------------------------------------------------------------------------- */
+/* ---- the sizes --------------------------------------------------------------------------------------------------- */
 
 /* About how many statements the kernel has for one register of results. */
 static int64_t statements(const struct site *s)

@@ -9,12 +9,13 @@
  *  6. a block of the reduced dim has whole units and is less than the dim; the dim may be cut, and nothing is staged
  *  7. a chunk has whole register tiles; groups and slices divide the vectors of channels; U is resident in one slice
  *  8. keys come in spans where their number is open
- *  9. loops of a map are its dims, rows outermost; the parallel ones leave the squares inside; vectors are of a power of two, of at most
- *     four registers
+ *  9. loops of a map are its dims, rows outermost; the parallel ones leave the squares inside; vectors are of a power
+ * of two, of at most four registers
  * 10. squares fill 16 bytes along their columns with elements of some operand that lies so, and fit the dims
  * 11. vectors begin anew at points of a dim of known extent whose loop is the innermost, not parallel, without squares
  * 12. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
- * 13. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where they can
+ * 13. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where
+ * they can
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"

@@ -2,9 +2,9 @@
  *
  * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
  * makes the same choice and shares what open transforms. Three terms decide: the products, which are fewer the larger
- * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from memory
- * in each run and are transformed in each chunk of tiles, unless open keeps them transformed (winograd_weights.c). Where the
- * user says where they come from, the same forms are chosen. */
+ * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from
+ * memory in each run and are transformed in each chunk of tiles, unless open keeps them transformed
+ * (winograd_weights.c). Where the user says where they come from, the same forms are chosen. */
 #include "passes/schedule/winograd.h"
 
 #include "passes/module/access.h"
@@ -79,7 +79,8 @@ static double form_cost(const struct conv_shape *s, const struct transform_cost 
                    (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
-    /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for each chunk. */
+    /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for
+     * each chunk. */
     double chunks = u > (double)winograd_kept_bytes()   ? ceil(tiles / RATE_WINOGRAD_CHUNK_TILES)
                     : tiles >= RATE_WINOGRAD_KEPT_TILES ? 0
                                                         : ceil(tiles / RATE_WINOGRAD_SPAN_TILES);

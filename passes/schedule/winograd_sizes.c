@@ -1,5 +1,5 @@
-/* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the output channels,
- * slice of the input channels, and whether all of U is derived first. */
+/* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the
+ * output channels, slice of the input channels, and whether all of U is derived first. */
 #include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 
@@ -42,8 +42,9 @@ static int64_t share(const struct sizing *w, enum share s)
     return budget(w->site->mach, s);
 }
 
-/* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the way of
- * V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14 x 2. */
+/* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the
+ * way of V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14
+ * x 2. */
 static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
 {
     int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle,
@@ -127,8 +128,8 @@ static int64_t indices_of(const struct sizing *w, int64_t ct, int64_t group)
     return ceil_of(w->least_tiles, ct) * (w->ocv / group);
 }
 
-/* Vectors of output channels of a parallel index: whole register tiles. Since a thread makes V once for all groups of a chunk, more of
- * them cost one thread nothing. */
+/* Vectors of output channels of a parallel index: whole register tiles. Since a thread makes V once for all groups of a
+ * chunk, more of them cost one thread nothing. */
 static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
 {
     int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
@@ -142,8 +143,8 @@ static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
     return group;
 }
 
-/* Cycles of the kernel: the products; U, which each chunk derives again; V, which each column reads from L3, as far as the products do
- * not hide it; what too few parallel indices count, as in tile.c. */
+/* Cycles of the kernel: the products; U, which each chunk derives again; V, which each column reads from L3, as far as
+ * the products do not hide it; what too few parallel indices count, as in tile.c. */
 static double fit_cost(const struct sizing *w, const struct fit *f)
 {
     const struct machine *m = w->site->mach;
@@ -215,7 +216,8 @@ static void choose_fit(const struct sizing *w)
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
-/* Where all of U is resident, which a thread derives once: as many chunks to a parallel index as make it long enough. */
+/* Where all of U is resident, which a thread derives once: as many chunks to a parallel index as make it long
+ * enough. */
 static void choose_span(const struct sizing *w)
 {
     int64_t chunks = ceil_of(w->least_tiles, w->s->chunk);
@@ -235,7 +237,8 @@ static void choose_slice(const struct sizing *w)
         w->s->slice--;
 }
 
-/* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of the time. */
+/* Memory brings the next slice's plain weights all the time: while U is derived as many of the 9 taps as that takes of
+ * the time. */
 static void choose_early(const struct sizing *w)
 {
     int64_t products = w->s->chunk / w->site->mach->fma_per_cycle;
@@ -252,7 +255,8 @@ static uint32_t transform_rows(const struct machine *m, const struct winograd_si
     return (s->n_out + groups - 1) / groups;
 }
 
-/* Cycles of what is done at each parallel index, in ns, with its share of what a thread keeps, and the work of a convolution by that form. */
+/* Cycles of what is done at each parallel index, in ns, with its share of what a thread keeps, and the work of a
+ * convolution by that form. */
 void winograd_estimate(const struct site *site, struct schedule *out)
 {
     const struct winograd_schedule *s = &out->winograd;

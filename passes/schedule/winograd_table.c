@@ -1,6 +1,6 @@
-/* The forms F(m x m, 3 x 3). A row of B' is the polynomial (over the finite points but its own) that picks its point out,
- * with leading coefficient 1; a row of G evaluates the weights there and divides by that polynomial's value; a column of
- * A' holds the point's powers. tests/fuzz/test_winograd.c derives the matrices from the points and compares.
+/* The forms F(m x m, 3 x 3). A row of B' is the polynomial (over the finite points but its own) that picks its point
+ * out, with leading coefficient 1; a row of G evaluates the weights there and divides by that polynomial's value; a
+ * column of A' holds the point's powers. tests/fuzz/test_winograd.c derives the matrices from the points and compares.
  *
  * F(4 x 4) has 1/2 and -2 in place of the usual 2 and -2: the largest error is half as large, for two more steps. */
 #include "passes/schedule/winograd.h"

@@ -1,5 +1,5 @@
-/* Where a Winograd kernel has its transformed weights U = G g G' from: the kernel derives them, open has derived them for all
- * runs, or the file has them. Auto never stores them: U is 1.8 to 7 times as large as g.
+/* Where a Winograd kernel has its transformed weights U = G g G' from: the kernel derives them, open has derived them
+ * for all runs, or the file has them. Auto never stores them: U is 1.8 to 7 times as large as g.
  *
  * U of open and of the file is computed in double and rounded once, and lies the same for every variant of an artifact:
  * [point][block of 16 output channels][input channel][16].
@@ -27,7 +27,8 @@ static bool widens(const struct graph *g, value_id w)
     return from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8;
 }
 
-/* The constant that a convolution's weights are a transposed view of. perm[d]: the dim of it that dim d of the weights is. */
+/* The constant that a convolution's weights are a transposed view of. perm[d]: the dim of it that dim d of the weights
+ * is. */
 static value_id weights_root(const struct module *m, value_id w, int64_t perm[4])
 {
     uint32_t count;
@@ -93,10 +94,10 @@ static uint32_t prepared_add(struct module *m, const struct prepared *p)
     return m->prepared.n;
 }
 
-/* ---- from open, or not --------------------------------------------------------------------------------------------- */
+/* ---- from open, or not ------------------------------------------------------------------------------------------- */
 
-/* Deriving costs about as much as reading the result at 40 bytes a cycle: open pays but where a cache near the core holds
- * the result and many chunks use it. */
+/* Deriving costs about as much as reading the result at 40 bytes a cycle: open pays but where a cache near the core
+ * holds the result and many chunks use it. */
 static bool is_kept(const struct module *m, const struct kernel *k, const struct prepared *p)
 {
     const struct type *y = value_type(m->g, graph_node(m->g, k->anchor)->out[0]);
@@ -132,7 +133,7 @@ bool prepare_winograd(struct module *m)
     return true;
 }
 
-/* ---- in the file --------------------------------------------------------------------------------------------------- */
+/* ---- in the file ------------------------------------------------------------------------------------------------- */
 
 bool winograd_store(struct module *m, struct kernel *k)
 {

@@ -1,10 +1,11 @@
-/* What this machine's instructions for contractions can do now: products a nanosecond of one thread, the best of many short
- * bursts. Lines "NAME RATE"; 0 where the CPU has no such instruction.
+/* What this machine's instructions for contractions can do now: products a nanosecond of one thread, the best of many
+ * short bursts. Lines "NAME RATE"; 0 where the CPU has no such instruction.
  *
  *   fma-16, fma-8     f32 multiply-adds, 512 and 256 bits
  *   dot-u8            vpdpbusd, 512 bits: four products of u8 by i8 a lane
  *   dot-bf16          vdpbf16ps, 512 bits: two products a lane
- *   madd-i16          vpmaddwd and the vpaddd that takes its sums, 256 bits: what products of bytes take without vpdpbusd
+ *   madd-i16          vpmaddwd and the vpaddd that takes its sums, 256 bits: what products of bytes take without
+ * vpdpbusd
  *
  * Twelve independent chains hide the latency; they are assembly, because compilers drop or reorder them. */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* mcc inspect --threads: what a launch takes with so many threads, against times reckoned by hand: 500 ns for the launch, 100 for
- * each claim. */
+/* mcc inspect --threads: what a launch takes with so many threads, against times reckoned by hand: 500 ns for the
+ * launch, 100 for each claim. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Option table, command lines, configuration files and input specifications: what is accepted, what each refusal says. */
+/* Option table, command lines, configuration files and input specifications: what is accepted, what each refusal
+ * says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

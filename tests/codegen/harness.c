@@ -191,8 +191,9 @@ void store_masked(struct build b, lreg buffer, lreg at, lreg value, lreg mask)
 
 /* ---- compiling ---- */
 
-/* The first are run where the CPU allows, those of aarch64 under qemu-user; all are compiled and linked, which fails when an object
- * wants a function of a compiler's library. Behind these: the rows of target.def for aarch64, each set of features once. */
+/* The first are run where the CPU allows, those of aarch64 under qemu-user; all are compiled and linked, which fails
+ * when an object wants a function of a compiler's library. Behind these: the rows of target.def for aarch64, each set
+ * of features once. */
 struct variant {
     struct target target;
     bool fma;

@@ -1,8 +1,8 @@
-/* The vector mathematics as machine code against the interpreter, bit for bit where the target fuses multiplications. How
- * good the results are, tests/loop/test_math.c measures on samples.
+/* The vector mathematics as machine code against the interpreter, bit for bit where the target fuses multiplications.
+ * How good the results are, tests/loop/test_math.c measures on samples.
  *
- *   test_math --every OP [STRIDE]     the machine code on every float (of which STRIDE takes some) against libm's double:
- *                                     fails beyond the bound that docs/numerics.md states (make check-math)
+ *   test_math --every OP [STRIDE]     the machine code on every float (of which STRIDE takes some) against libm's
+ * double: fails beyond the bound that docs/numerics.md states (make check-math)
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* What a worker cannot do any more once it has started, each thing tried in a process of its own; and that workers do start it. */
+/* What a worker cannot do any more once it has started, each thing tried in a process of its own; and that workers do
+ * start it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

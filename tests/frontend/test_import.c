@@ -1,4 +1,5 @@
-/* The imported graph: names and scopes, order, ports, symbols, subgraphs, functions, operator versions and their checks. */
+/* The imported graph: names and scopes, order, ports, symbols, subgraphs, functions, operator versions and their
+ * checks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +40,7 @@ static int32_t version_of(const struct fixture *f, const struct node *n)
     return source_get(f->ctx, n->src)->version;
 }
 
-/* ---- names and order ------------------------------------------------------------------------------------------------ */
+/* ---- names and order --------------------------------------------------------------------------------------------- */
 
 static void test_order(void **state)
 {
@@ -92,7 +93,7 @@ static void test_names_refused(void **state)
     assert_refused(*state, model(untyped), FAIL_MODEL, "tensor 'x': error: an input of the graph without a type");
 }
 
-/* ---- ports, types, symbols ---------------------------------------------------------------------------------------------- */
+/* ---- ports, types, symbols --------------------------------------------------------------------------------------- */
 
 static void test_dims(void **state)
 {
@@ -158,7 +159,7 @@ static void test_overridable(void **state)
                    "tensor 'w': error: the initializer does not have the type");
 }
 
-/* ---- operator versions --------------------------------------------------------------------------------------------------- */
+/* ---- operator versions ------------------------------------------------------------------------------------------- */
 
 static int32_t bound_version(struct fixture *f, const char *domain, int64_t version, struct wire n)
 {
@@ -298,7 +299,7 @@ static void test_origin(void **state)
     assert_string_equal(source_get(f->ctx, node_of(got, "Relu")->src)->origin, "net.py:17");
 }
 
-/* ---- subgraphs --------------------------------------------------------------------------------------------------------------- */
+/* ---- subgraphs --------------------------------------------------------------------------------------------------- */
 
 static struct wire branch(const char *op, const char *inputs, const char *result)
 {
@@ -412,7 +413,7 @@ static void test_depth(void **state)
     }
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- functions --------------------------------------------------------------------------------------------------- */
 
 static struct wire local_call(const char *name, const char *inputs, const char *outputs)
 {

@@ -1,4 +1,5 @@
-/* Writing ONNX files by hand for tests: protobuf's wire format, the messages of a small model, a fixture that imports. */
+/* Writing ONNX files by hand for tests: protobuf's wire format, the messages of a small model, a fixture that
+ * imports. */
 #ifndef MCC_TESTS_FRONTEND_WIRE_H
 #define MCC_TESTS_FRONTEND_WIRE_H
 

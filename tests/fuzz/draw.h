@@ -6,8 +6,8 @@
  * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
  * exact, so even a convolution can be compared bit by bit, and only exact values reach discontinuous operators.
  *
- * What is drawn does not depend on the extents of symbolic dims: bounds hold for the largest ones, and draw_bind makes the
- * inputs for others, so that one graph runs at several sizes.
+ * What is drawn does not depend on the extents of symbolic dims: bounds hold for the largest ones, and draw_bind makes
+ * the inputs for others, so that one graph runs at several sizes.
  */
 #ifndef MCC_TESTS_FUZZ_DRAW_H
 #define MCC_TESTS_FUZZ_DRAW_H
@@ -77,7 +77,8 @@ struct drawn drawn_make(struct draw *, value_id, double mag, double err, int pla
 struct drawn drawn_like(struct draw *, value_id, const struct drawn *x);
 bool drawn_exact(const struct drawn *);
 void draw_keep(struct draw *, struct drawn);
-/* A value of the pool whose class of elements is one of classes (and whose rank is at least rank); new where none fits. */
+/* A value of the pool whose class of elements is one of classes (and whose rank is at least rank); new where none
+ * fits. */
 struct drawn draw_value(struct draw *, const char *classes, int32_t rank);
 struct drawn draw_leaf(struct draw *, enum elem, const expr_id *dims, int32_t rank, bool constant);
 /* Integers lo..hi, as an input or a constant. */

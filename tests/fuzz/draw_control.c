@@ -1,5 +1,5 @@
-/* Random branches and loops (draw.h). What is drawn inside a region is forgotten behind it: only results leave. Branches
- * and carried values keep the shape of a value outside, which whatever the region computes is folded into.
+/* Random branches and loops (draw.h). What is drawn inside a region is forgotten behind it: only results leave.
+ * Branches and carried values keep the shape of a value outside, which whatever the region computes is folded into.
  */
 #include "tests/fuzz/draw.h"
 

@@ -219,8 +219,8 @@ static struct drawn with_channels(struct draw *d, enum op op, struct drawn x, ui
     return draw_chance(d, percent) ? draw_binary(d, op, x, draw_leaf(d, t.elem, one + 1, t.rank - 1, true)) : x;
 }
 
-/* A normalisation and an activation, or a factor for each channel of each image: what networks put in front of a convolution
- * that the convolution's kernel may compute itself. */
+/* A normalisation and an activation, or a factor for each channel of each image: what networks put in front of a
+ * convolution that the convolution's kernel may compute itself. */
 static struct drawn prologue(struct draw *d, struct drawn x)
 {
     const struct type t = *drawn_type(d, &x);
@@ -361,7 +361,7 @@ static void squeeze(struct draw *d)
     draw_keep(d, r);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 static void shuffle(struct draw *d, int64_t *p, int32_t n)
 {
@@ -500,7 +500,7 @@ void draw_reduce(struct draw *d)
         cumulate(d, x, &t);
 }
 
-/* ---- rows: softmax, normalisation ------------------------------------------------------------------------------------- */
+/* ---- rows: softmax, normalisation -------------------------------------------------------------------------------- */
 
 static void softmax(struct draw *d, struct drawn x, const int64_t *axes, uint32_t k, double n)
 {

@@ -1,5 +1,5 @@
-/* Compiles a graph to an artifact for one CPU variant, loads it twice and runs it with one thread and with several, which
- * must give the same bits. Kernels are called large, so that threads share even the smallest.
+/* Compiles a graph to an artifact for one CPU variant, loads it twice and runs it with one thread and with several,
+ * which must give the same bits. Kernels are called large, so that threads share even the smallest.
  */
 #include "tests/fuzz/ways.h"
 

@@ -1,5 +1,5 @@
-/* Random graphs of one kind and one float result, run in one way each and compared with the reference interpreter by the
- * largest error over the largest value. */
+/* Random graphs of one kind and one float result, run in one way each and compared with the reference interpreter by
+ * the largest error over the largest value. */
 #ifndef MCC_TESTS_FUZZ_SINGLE_H
 #define MCC_TESTS_FUZZ_SINGLE_H
 
@@ -13,8 +13,8 @@ struct single {
 };
 /* Makes `v` the one result of the graph, and its inputs at the largest extents. */
 bool single_result(struct draw *, value_id v);
-/* Tries n graphs from seed on; the number of those that differ, which are printed, at most 5. A kind that mostly gives no graph
- * counts as one too. */
+/* Tries n graphs from seed on; the number of those that differ, which are printed, at most 5. A kind that mostly gives
+ * no graph counts as one too. */
 uint32_t single_many(const struct single *, uint64_t n, uint64_t seed, bool native);
 
 #endif

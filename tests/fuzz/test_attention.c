@@ -1,6 +1,6 @@
-/* Attention: random shapes with every remainder (rows, keys, head sizes, batches, symbolic extents), masks of every kind and all
- * orders in which operands may lie, interpreted as loops and compiled, against the reference interpreter; and that no tensor of
- * scores is left in memory.
+/* Attention: random shapes with every remainder (rows, keys, head sizes, batches, symbolic extents), masks of every
+ * kind and all orders in which operands may lie, interpreted as loops and compiled, against the reference interpreter;
+ * and that no tensor of scores is left in memory.
  *
  *   test_attention [graphs seed [--native]]
  */
@@ -27,7 +27,7 @@ struct shape {
     bool empty_rows;
 };
 
-/* ---- drawing --------------------------------------------------------------------------------------------------------- */
+/* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
 /* [batch, heads, n, m], lying so, or [batch, n, heads, m] behind a transpose, or a slice of something longer. */
 static value_id operand(struct draw *d, const struct shape *s, expr_id n, expr_id m)
@@ -62,8 +62,8 @@ static value_id scores(struct draw *d, const struct shape *s)
     return b_matmul(&d->b, q, turned(d, k));
 }
 
-/* -inf (or far below) where a key comes after the row, or is one of the first few but not of the last; where rows may be empty,
- * all of every third row. */
+/* -inf (or far below) where a key comes after the row, or is one of the first few but not of the last; where rows may
+ * be empty, all of every third row. */
 static value_id masked(struct draw *d, const struct shape *s, value_id z)
 {
     struct builder *b = &d->b;
@@ -180,7 +180,7 @@ static double limit_of(const struct way *way)
 
 static const struct single attentions = {"attention", build, way_of, limit_of};
 
-/* ---- what stays in memory ---------------------------------------------------------------------------------------------- */
+/* ---- what stays in memory ---------------------------------------------------------------------------------------- */
 
 /* The kernels of what was drawn; NULL: the passes fail. */
 static const struct module *kernels_of(struct draw *d)

@@ -1,6 +1,6 @@
 /* Random legal graphs: the reference interpreter, the loops that the passes emit for any level, layout and machine, and
- * the compiled artifact agree, at several extents of symbolic dims, for every CPU variant and with several threads. Exact
- * values are compared bit by bit, rounded ones within what their operators allow.
+ * the compiled artifact agree, at several extents of symbolic dims, for every CPU variant and with several threads.
+ * Exact values are compared bit by bit, rounded ones within what their operators allow.
  *
  *   test_graphs                       what `make check` runs: some hundred graphs
  *   test_graphs N SEED [--native]     graphs SEED .. SEED + N - 1
@@ -37,7 +37,7 @@ struct subject {
     bool native, show, verbose, crashes;
 };
 
-/* ---- comparison ---------------------------------------------------------------------------------------------------- */
+/* ---- comparison -------------------------------------------------------------------------------------------------- */
 
 static bool same_element(const struct drawn *v, enum elem e, const char *want, const char *have)
 {
@@ -70,7 +70,7 @@ static bool same_tensor(const struct drawn *v, const struct tensor *want, const 
     return true;
 }
 
-/* ---- one way --------------------------------------------------------------------------------------------------------- */
+/* ---- one way ----------------------------------------------------------------------------------------------------- */
 
 /* Vectors of 64, 32 and 16 bytes. */
 static struct machine machine_of(uint64_t k)
@@ -239,7 +239,7 @@ static int try_ways(const struct subject *s)
     return result;
 }
 
-/* ---- processes --------------------------------------------------------------------------------------------------------- */
+/* ---- processes --------------------------------------------------------------------------------------------------- */
 
 static int try_apart(const struct subject *s)
 {

@@ -1,5 +1,5 @@
-/* Every SCALAR row of ir/ops/ops.def on every class of elements that it is defined for: a graph of that one operator, its loops
- * interpreted, against the reference interpreter. A new row is tested without a line here.
+/* Every SCALAR row of ir/ops/ops.def on every class of elements that it is defined for: a graph of that one operator,
+ * its loops interpreted, against the reference interpreter. A new row is tested without a line here.
  */
 #include "tests/fuzz/ways.h"
 

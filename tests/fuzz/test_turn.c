@@ -1,6 +1,6 @@
-/* Maps of transposed operands, by squares of registers: random orders of dims, element types and remainders, symbolic extents above and
- * below a square's, other operands that lie as the result does or are broadcast, interpreted as loops and compiled, against
- * the reference interpreter.
+/* Maps of transposed operands, by squares of registers: random orders of dims, element types and remainders, symbolic
+ * extents above and below a square's, other operands that lie as the result does or are broadcast, interpreted as loops
+ * and compiled, against the reference interpreter.
  *
  *   test_turn [graphs seed [--native]]
  */

@@ -1,6 +1,7 @@
 /* Winograd convolutions: the tables against matrices derived from their points, and random shapes with every remainder
- * (channels, edges, padding, batches, symbolic extents, what goes before and follows a convolution) interpreted as loops, and
- * compiled, against the reference interpreter. Some convolutions between them have one tap, or are no Winograd ones.
+ * (channels, edges, padding, batches, symbolic extents, what goes before and follows a convolution) interpreted as
+ * loops, and compiled, against the reference interpreter. Some convolutions between them have one tap, or are no
+ * Winograd ones.
  *
  *   test_winograd [graphs seed [--native]]
  */
@@ -19,7 +20,7 @@
 #include "codegen/codegen.h"
 #include "passes/schedule/winograd.h"
 
-/* ---- tables ---------------------------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 /* Coefficients of the product of (x - p) over all finite points but `skip`. */
 static void polynomial(const struct winograd_form *f, uint32_t skip, double *c)
@@ -79,7 +80,7 @@ static int table_matches(uint32_t m)
     return bad;
 }
 
-/* ---- random convolutions ------------------------------------------------------------------------------------------------ */
+/* ---- random convolutions ----------------------------------------------------------------------------------------- */
 
 static value_id convolution(struct draw *d, value_id x, int64_t channels)
 {
@@ -124,8 +125,8 @@ static value_id windowed(struct draw *d, value_id x, int64_t channels)
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }
 
-/* max(x + s x + b, 0), s and b per channel, s of each image at times: x has two readers, so it is in memory, and the map is left to
- * the convolution. */
+/* max(x + s x + b, 0), s and b per channel, s of each image at times: x has two readers, so it is in memory, and the
+ * map is left to the convolution. */
 static value_id mapped(struct draw *d, value_id x)
 {
     int32_t rank;
@@ -139,8 +140,8 @@ static value_id mapped(struct draw *d, value_id x)
     return v.i ? b_binary_f64(&d->b, OP_MAX, v, 0) : v;
 }
 
-/* Small images with any number of channels; so many channels that transformed weights come in slices; so many tiles that
- * they are kept from open on. */
+/* Small images with any number of channels; so many channels that transformed weights come in slices; so many tiles
+ * that they are kept from open on. */
 struct kind {
     int64_t channels[10], least, most;
 };
@@ -150,7 +151,8 @@ static const struct kind kinds[] = {
     {{8, 9, 16, 16, 16, 17, 20, 24, 24, 32}, 40, 46},
 };
 
-/* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may go before and follow them. */
+/* x -> a map, so that the operand is a stored feature map -> one or two convolutions with what may go before and follow
+ * them. */
 static bool build(struct draw *d)
 {
     const struct kind *kind = &kinds[draw_chance(d, 75) ? 0 : draw_chance(d, 60) ? 1 : 2];

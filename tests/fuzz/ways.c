@@ -164,7 +164,7 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
     return -1;
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* Cuts a kernel's buffer to the bytes that belong to its value. */
 static void clip(struct loops *l, struct karg a, struct lbuffer *b)
@@ -252,7 +252,7 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
     return 0;
 }
 
-/* ---- plan and program ---------------------------------------------------------------------------------------------- */
+/* ---- plan and program -------------------------------------------------------------------------------------------- */
 
 static bool run_plan_function(struct loops *l)
 {

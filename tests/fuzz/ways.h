@@ -20,8 +20,8 @@ struct way {
 };
 void way_print(const struct way *, struct strbuf *);
 
-/* Both: make, once for a graph, returns NULL when why says what broke. run takes the inputs that draw_bind made last, and
- * gives one tensor per output, in the context's memory; false when why says what broke. */
+/* Both: make, once for a graph, returns NULL when why says what broke. run takes the inputs that draw_bind made last,
+ * and gives one tensor per output, in the context's memory; false when why says what broke. */
 struct loops;
 struct loops *loops_make(struct draw *, const struct way *, struct strbuf *why);
 bool loops_run(struct loops *, struct tensor *out);
@@ -32,8 +32,8 @@ struct native *native_make(struct draw *, const struct way *, const char *path, 
 bool native_run(struct native *, struct tensor *out);
 void native_close(struct native *);
 
-/* Runs the stages of the table on a legal graph from merge-constants to `last` (NULL: to the artifact at `path`), as the way says; NULL
- * when why says what broke. */
+/* Runs the stages of the table on a legal graph from merge-constants to `last` (NULL: to the artifact at `path`), as
+ * the way says; NULL when why says what broke. */
 struct compilation *stages_of_way(struct context *, struct graph *, const struct way *, const char *last,
                                   const char *path, struct strbuf *why);
 

@@ -159,7 +159,7 @@ bool bench_op(struct bench *t, enum op op, const char *attrs, const value_id *in
     return b_op_multi(&t->b, op, in, n_in, list, n, out, n_out);
 }
 
-/* ---- evaluation ---------------------------------------------------------------------------------------------------- */
+/* ---- evaluation -------------------------------------------------------------------------------------------------- */
 
 enum eval_status bench_eval(struct bench *t, value_id v, struct tensor *out, const char **text)
 {

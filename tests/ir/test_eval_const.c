@@ -15,7 +15,7 @@ static uint32_t below(uint32_t n)
     return (uint32_t)(rng_state >> 33) % n;
 }
 
-/* ---- random expressions -------------------------------------------------------------------------------------------- */
+/* ---- random expressions ------------------------------------------------------------------------------------------ */
 
 enum { MAX_ELEMS = 20000 };
 
@@ -219,7 +219,7 @@ static void test_random(void **state)
         try_expression(first + i);
 }
 
-/* ---- limits ------------------------------------------------------------------------------------------------------------ */
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 /* A long chain is neither deep recursion nor a wrong answer. */
 static void test_long_chain(void **state)
@@ -268,7 +268,8 @@ static void test_folding_is_bounded(void **state)
     bench_close(&t);
 }
 
-/* What takes too many operators to be read element by element is folded before it is spread, not after: 2^30 elements of it are read. */
+/* What takes too many operators to be read element by element is folded before it is spread, not after: 2^30 elements
+ * of it are read. */
 static void test_dear_ones_are_folded_small(void **state)
 {
     struct bench t;
@@ -316,7 +317,8 @@ static void test_traps_are_reported(void **state)
     bench_close(&t);
 }
 
-/* What cannot be read piece by piece is folded, with an error of the model where that fails, once something that is computed reads it. */
+/* What cannot be read piece by piece is folded, with an error of the model where that fails, once something that is
+ * computed reads it. */
 static void test_settling(void **state)
 {
     for (int read = 0; read < 2; read++)

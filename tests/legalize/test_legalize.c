@@ -142,7 +142,8 @@ static void crop_then_squeeze(void **state)
     }
 }
 
-/* A4.3: a predicate on a symbolic dim, ranks that differ: the output has the rank that the run chooses; decided by a range. */
+/* A4.3: a predicate on a symbolic dim, ranks that differ: the output has the rank that the run chooses; decided by a
+ * range. */
 static void predicate_on_a_symbol(void **state)
 {
     static const int64_t dims[] = {2, -1};

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- arithmetic against C -------------------------------------------------------------------------------------------- */
+/* ---- arithmetic against C ---------------------------------------------------------------------------------------- */
 
 enum { N = 64 };
 
@@ -212,7 +212,7 @@ static void test_bool(void **state)
     assert_true(r[0] == 0 && r[1] == 1 && r[2] == 1 && r[3] == 0);
 }
 
-/* ---- plans as small calculators: they read `in` and write `out` ------------------------------------------------------------ */
+/* ---- plans as small calculators: they read `in` and write `out` -------------------------------------------------- */
 
 struct plan_run {
     struct linterp_result r;
@@ -384,7 +384,7 @@ static void test_bad_programs(void **state)
     }
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 static void test_parallel_range(void **state)
 {
@@ -421,7 +421,7 @@ static void test_argument_alignment(void **state)
     assert_int_equal(lf_interpret(f, &arg, 0, 0, NULL).code, -100);
 }
 
-/* ---- programs and their host -------------------------------------------------------------------------------------------------- */
+/* ---- programs and their host ------------------------------------------------------------------------------------- */
 
 struct host_log {
     int launches, calls;

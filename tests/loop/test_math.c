@@ -1,6 +1,6 @@
-/* The vector mathematics against libm: ULP bounds over sampled numbers (docs/numerics.md has the table), special values,
- * independence of lanes. MCC_EXHAUSTIVE=1 takes every float of the f32 functions of one operand. Reference: double for
- * f32, long double for f64. An ULP is the distance of floats at the exact result. */
+/* The vector mathematics against libm: ULP bounds over sampled numbers (docs/numerics.md has the table), special
+ * values, independence of lanes. MCC_EXHAUSTIVE=1 takes every float of the f32 functions of one operand. Reference:
+ * double for f32, long double for f64. An ULP is the distance of floats at the exact result. */
 #include "loops.h"
 
 #include <float.h>
@@ -50,7 +50,7 @@ static void run(const struct lfunc *f, const void *x, const void *x2, void *y, s
         fail_msg("%s", r.text);
 }
 
-/* ---- f32 ---------------------------------------------------------------------------------------------------------- */
+/* ---- f32 --------------------------------------------------------------------------------------------------------- */
 
 static double sigmoid(double x)
 {
@@ -120,7 +120,7 @@ static void test_unary_f32(void **state)
         check_unary_f32(*state, row, stride);
 }
 
-/* ---- f64 ---------------------------------------------------------------------------------------------------------- */
+/* ---- f64 --------------------------------------------------------------------------------------------------------- */
 
 static long double sigmoidl(long double x)
 {
@@ -202,7 +202,7 @@ static void test_unary_f64(void **state)
         check_unary_f64(*state, row);
 }
 
-/* ---- two operands --------------------------------------------------------------------------------------------------- */
+/* ---- two operands ------------------------------------------------------------------------------------------------ */
 
 static const double corners[] = {0,
                                  -0.0,
@@ -287,7 +287,7 @@ static void test_atan2(void **state)
     check_binary(*state, OP_ATAN2, atan2, atan2l, 2.5);
 }
 
-/* ---- lanes ------------------------------------------------------------------------------------------------------------ */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 /* One lane, odd numbers of lanes and neighbours far from pi give the same bits as 64 lanes. */
 static void test_lanes_are_independent(void **state)

@@ -1,14 +1,16 @@
-/* Passes on texts: every file tests/passes/PASS/NAME.txt is a module, the pass that runs on it (or the verifier), and what comes out.
+/* Passes on texts: every file tests/passes/PASS/NAME.txt is a module, the pass that runs on it (or the verifier), and
+ * what comes out.
  *
  *     ; what the test shows
- *     from conv level 2 layout auto winograd 6 weights auto attention      (where the module is from: tests/passes/graphs/conv.mcir)
- *     run fuse
+ *     from conv level 2 layout auto winograd 6 weights auto attention      (where the module is from:
+ * tests/passes/graphs/conv.mcir) run fuse
  *     ...the module...
  *     ----
  *     ...what came out...
  *
- * What comes out is the new module where the pass has changed the graph, else the lines that have gone (-) and come (+), or the
- * diagnostics. BLESS=1 in the environment writes it anew, BLESS=inputs the modules of tests with a line `from` too (docs/testing.md).
+ * What comes out is the new module where the pass has changed the graph, else the lines that have gone (-) and come
+ * (+), or the diagnostics. BLESS=1 in the environment writes it anew, BLESS=inputs the modules of tests with a line
+ * `from` too (docs/testing.md).
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +37,7 @@ struct sample {
     const char *in, *out;
 };
 
-/* ---- files ---------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static char *read_whole(struct arena *arena, const char *path)
 {
@@ -80,7 +82,7 @@ static bool sample_read(struct arena *arena, const char *path, struct sample *s)
     return true;
 }
 
-/* ---- modules -------------------------------------------------------------------------------------------------------------- */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 
 static struct compilation *compilation_of(struct context *ctx, const char *text)
 {
@@ -117,7 +119,7 @@ static const char *make_input(struct context *ctx, const struct sample *s)
     return c ? text_of(c) : NULL;
 }
 
-/* ---- what has changed ------------------------------------------------------------------------------------------------------- */
+/* ---- what has changed -------------------------------------------------------------------------------------------- */
 
 struct lines {
     const char *line[LINES_MOST];
@@ -167,7 +169,7 @@ static void say(const struct context *ctx, struct strbuf *out)
         strbuf_printf(out, "error: %s\n", ctx->diags.data[i].text);
 }
 
-/* ---- one test --------------------------------------------------------------------------------------------------------------- */
+/* ---- one test ---------------------------------------------------------------------------------------------------- */
 
 static void run(struct context *ctx, const struct sample *s, struct strbuf *out)
 {
@@ -223,7 +225,7 @@ static void test_file(void **state)
     context_free(ctx);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------------------ */
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
 
 static char paths[FILES_MOST][PATH_MOST];
 static struct CMUnitTest tests[FILES_MOST + OTHERS];

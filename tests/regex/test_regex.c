@@ -1,5 +1,5 @@
-/* Tables of regular expressions: what they accept, that they are well formed, and that no pattern, drawn or hostile, takes more
- * than its bounds. What patterns mean is in tests/cases/test_regex.py, beside RE2.
+/* Tables of regular expressions: what they accept, that they are well formed, and that no pattern, drawn or hostile,
+ * takes more than its bounds. What patterns mean is in tests/cases/test_regex.py, beside RE2.
  */
 #include <setjmp.h>
 #include <stdarg.h>

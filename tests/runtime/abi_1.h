@@ -1,5 +1,5 @@
-/* runtime/mcc.h as hosts were compiled with when docs/abi.md promised what number 1 means: the oldest header that must work with every
- * artifact of that number (test_abi.py). It never changes. */
+/* runtime/mcc.h as hosts were compiled with when docs/abi.md promised what number 1 means: the oldest header that must
+ * work with every artifact of that number (test_abi.py). It never changes. */
 #ifndef MCC_H
 #define MCC_H
 

@@ -1,10 +1,10 @@
 /* Hand-written models for the runtime's tests: what the code generator would emit, as C.
  *
- * pair: x f32 [N, 4], y f32 [N, 4] -> z f32 [N, 4] = 2 x + y, s f32 [N] = row sums of z through the arena. N is 0..4096.
- *       A value of x above 1e6 fails the run at its row. Knobs below.
- * pick: v f32 [M], names: string [2], list: sequence of f32 -> hits i64 [count] (positions of non-zeros), last: the same
- *       strings swapped, longer: the sequence with v put in at its front, and sum: f32 [] of the sequence's length.
- * loose: a f32 of any rank -> hits i64 [rank, count] (NonZero of a), b of a's own rank: the same data.
+ * pair: x f32 [N, 4], y f32 [N, 4] -> z f32 [N, 4] = 2 x + y, s f32 [N] = row sums of z through the arena. N is
+ * 0..4096. A value of x above 1e6 fails the run at its row. Knobs below. pick: v f32 [M], names: string [2], list:
+ * sequence of f32 -> hits i64 [count] (positions of non-zeros), last: the same strings swapped, longer: the sequence
+ * with v put in at its front, and sum: f32 [] of the sequence's length. loose: a f32 of any rank -> hits i64 [rank,
+ * count] (NonZero of a), b of a's own rank: the same data.
  */
 #ifndef TESTS_RUNTIME_MODELS_H
 #define TESTS_RUNTIME_MODELS_H

@@ -1,5 +1,5 @@
-/* The loader on good, truncated, damaged and foreign files: an error code with a text each time, and a library that works
- * where it says so. The artifact is the hand-written model, linked by the C compiler and sealed here. */
+/* The loader on good, truncated, damaged and foreign files: an error code with a text each time, and a library that
+ * works where it says so. The artifact is the hand-written model, linked by the C compiler and sealed here. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -250,8 +250,8 @@ static size_t line_count(const char *path)
     return n;
 }
 
-/* R17, R19: many at once, and again and again; descriptor numbers return, libraries must not be confused. A file that is
- * replaced while it is loaded does not matter to what was loaded. */
+/* R17, R19: many at once, and again and again; descriptor numbers return, libraries must not be confused. A file that
+ * is replaced while it is loaded does not matter to what was loaded. */
 static void test_many(void **state)
 {
     enum { MANY = 40 };
@@ -302,8 +302,9 @@ static const char *loaded_as(const mcc_lib *lib)
     return map->l_name;
 }
 
-/* Debuggers open the name by which a library was loaded: it must be the file for them, too, whatever their own descriptors
- * are. A file with a path is loaded by it; one without keeps its descriptor, and both give everything back. */
+/* Debuggers open the name by which a library was loaded: it must be the file for them, too, whatever their own
+ * descriptors are. A file with a path is loaded by it; one without keeps its descriptor, and both give everything back.
+ */
 static void test_names(void **state)
 {
     mcc_lib *lib;
@@ -418,8 +419,9 @@ static void test_reason(void **state)
     free(copy);
 }
 
-/* As with a glibc that has its threads in libpthread.so.0, in a program that has not loaded it: the functions have names here
- * that no library has, so the weak references stay empty. Without dlopen as well, the run goes on without workers. */
+/* As with a glibc that has its threads in libpthread.so.0, in a program that has not loaded it: the functions have
+ * names here that no library has, so the weak references stay empty. Without dlopen as well, the run goes on without
+ * workers. */
 static void test_threads_apart(void **state)
 {
     char path[80];

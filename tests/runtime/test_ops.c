@@ -102,8 +102,9 @@ static void test_sort_floats(void **state)
     assert_int_equal(mcc_rt_sort(run, RT_ELEM_F32, x, NULL, at, 1, 7, 1, 0, 7), 0);
 }
 
-/* The first of each line, against those of the whole line: counts at both ends and between, lines in order and turned round, equal
- * elements, so many that a selection takes turns; every element type that is chosen as words, and one that is not. */
+/* The first of each line, against those of the whole line: counts at both ends and between, lines in order and turned
+ * round, equal elements, so many that a selection takes turns; every element type that is chosen as words, and one that
+ * is not. */
 static void test_sort_first(void **state)
 {
     static const int64_t elems[] = {RT_ELEM_F32, RT_ELEM_F16, RT_ELEM_I8, RT_ELEM_U32, RT_ELEM_I64},
@@ -191,7 +192,8 @@ static void test_nonzero(void **state)
     assert_int_equal(mcc_rt_nonzero_count(run, RT_ELEM_C64, complex_zero, 2), 1);
 }
 
-/* Every size of element, lines around 8 and 64 elements, three dims; an element is zero when its bits but the sign are. */
+/* Every size of element, lines around 8 and 64 elements, three dims; an element is zero when its bits but the sign
+ * are. */
 static void test_nonzero_drawn(void **state)
 {
     static const struct {

@@ -1,6 +1,7 @@
-/* Runs for a while, as hosts do it: models of 1 to 8 threads that come and go, several callers of one model, gaps of no length to some
- * milliseconds, runs cancelled at any moment, failing ones between them, and other work on one CPU. Each result that counts is compared
- * byte for byte; at the end there is no memory, thread or file more than before. A run that hangs is ended by the alarm.
+/* Runs for a while, as hosts do it: models of 1 to 8 threads that come and go, several callers of one model, gaps of no
+ * length to some milliseconds, runs cancelled at any moment, failing ones between them, and other work on one CPU. Each
+ * result that counts is compared byte for byte; at the end there is no memory, thread or file more than before. A run
+ * that hangs is ended by the alarm.
  *
  * usage: test_soak [SECONDS [SEED]]       make soak MINUTES=10; make check runs it for two seconds
  */
@@ -46,7 +47,7 @@ static void nap(uint64_t us)
     nanosleep(&(struct timespec){(time_t)(us / 1000000), (long)(us % 1000000) * 1000}, NULL);
 }
 
-/* ---- the host's memory, counted ----------------------------------------------------------------------------------- */
+/* ---- the host's memory, counted ---------------------------------------------------------------------------------- */
 
 static void *host_alloc(void *user, size_t bytes, size_t align)
 {
@@ -63,7 +64,7 @@ static void host_release(void *user, void *p, size_t bytes)
     free(p);
 }
 
-/* ---- callers ------------------------------------------------------------------------------------------------------ */
+/* ---- callers ----------------------------------------------------------------------------------------------------- */
 
 static float given[ROWS * 8], wanted[ROWS * 5];
 
@@ -170,7 +171,7 @@ static void one_model(uint64_t *seed)
     models++;
 }
 
-/* ---- the soak ------------------------------------------------------------------------------------------------------ */
+/* ---- the soak ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t competitor_stops;
 

@@ -187,8 +187,8 @@ static void *run_once(void *arg)
     return NULL;
 }
 
-/* A run that would take minutes ends soon after cancel, and the context works again. A cancel before the run has begun is
- * lost, so there is one every 2 ms until it has ended. */
+/* A run that would take minutes ends soon after cancel, and the context works again. A cancel before the run has begun
+ * is lost, so there is one every 2 ms until it has ended. */
 static void test_cancel(void **state)
 {
     (void)state;
@@ -419,7 +419,7 @@ static void test_failure_order(void **state)
     job_close(&job, true);
 }
 
-/* ---- fork --------------------------------------------------------------------------------------------------------- */
+/* ---- fork -------------------------------------------------------------------------------------------------------- */
 
 static int run_in_child(struct job *job)
 {

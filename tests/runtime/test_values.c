@@ -190,7 +190,7 @@ static void test_out_of_memory(void **state)
     assert_true(passed);
 }
 
-/* ---- loose: the data decides ----------------------------------------------------------------------------------------- */
+/* ---- loose: the data decides ------------------------------------------------------------------------------------- */
 
 static void test_dynamic(void **state)
 {
@@ -260,7 +260,7 @@ static void test_dynamic_in_caller_memory(void **state)
     mcc_rt_close(model);
 }
 
-/* ---- sequences inside a run ---------------------------------------------------------------------------------------------- */
+/* ---- sequences inside a run -------------------------------------------------------------------------------------- */
 
 #define VALUE(word) ((struct mcc_rt_value *)(intptr_t)(word))
 
@@ -314,7 +314,7 @@ static void test_sequences(void **state)
     mcc_rt_close(model);
 }
 
-/* ---- sidecar weights -------------------------------------------------------------------------------------------------------- */
+/* ---- sidecar weights --------------------------------------------------------------------------------------------- */
 
 enum { HEAD = 64, WEIGHTS = 256 };
 

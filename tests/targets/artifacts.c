@@ -1,11 +1,12 @@
 /* Runs artifacts of another architecture under qemu-user, for tests/support/foreign.py: one process, many artifacts.
  *
- * Reads requests from standard input and answers on standard output. Words have 64 bits, texts are their length and their bytes.
+ * Reads requests from standard input and answers on standard output. Words have 64 bits, texts are their length and
+ * their bytes.
  *
  *   request   path of the artifact, number of inputs, the inputs
  *   value     kind (mcc_value.kind), then a tensor; or: present, number, items, of a map twice as many
- *   tensor    type code, bits, number of dims, dims, bytes, contents; of strings: number of elements in place of bytes, then texts
- *   answer    status, then its text, or the number of outputs and the outputs
+ *   tensor    type code, bits, number of dims, dims, bytes, contents; of strings: number of elements in place of bytes,
+ * then texts answer    status, then its text, or the number of outputs and the outputs
  */
 #include <stdio.h>
 #include <stdlib.h>

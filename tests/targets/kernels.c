@@ -1,10 +1,11 @@
-/* Kernels of a library on another machine than the tests' (tests/codegen/harness.c starts this program under qemu-user).
+/* Kernels of a library on another machine than the tests' (tests/codegen/harness.c starts this program under
+ * qemu-user).
  *
  * usage: kernels LIBRARY CASES RESULTS
  *
- * CASES, all words of 64 bits: how many cases; of each the kernel's distance from mcc_query, its parallel indices, the bytes of its
- * scratch, how many arguments; of each argument how many bytes of contents follow, or -1 and an index. RESULTS: the contents of all
- * buffers afterwards, one behind the other.
+ * CASES, all words of 64 bits: how many cases; of each the kernel's distance from mcc_query, its parallel indices, the
+ * bytes of its scratch, how many arguments; of each argument how many bytes of contents follow, or -1 and an index.
+ * RESULTS: the contents of all buffers afterwards, one behind the other.
  */
 #include <dlfcn.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
-/* Each allocation and each system call that libmcc and a compiled network make fails once: there is an error of the right
- * class, or it was not needed; nothing is leaked, neither memory nor descriptors; and the object serves again. Worker
- * processes are test_torture.py's.
+/* Each allocation and each system call that libmcc and a compiled network make fails once: there is an error of the
+ * right class, or it was not needed; nothing is leaked, neither memory nor descriptors; and the object serves again.
+ * Worker processes are test_torture.py's.
  */
 #include <dirent.h>
 #include <setjmp.h>

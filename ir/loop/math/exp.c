@@ -1,10 +1,10 @@
 /* exp, expm1, tanh, sigmoid, erf for f32 and f64 lanes.
  *
- * All reduce x = n ln 2 + r, |r| <= ln 2 / 2, with n taken from the low bits of x log2 e + 1.5 * 2^(p-1) and ln 2 in two
- * parts of which n times the first is exact (Cody & Waite 1980), so that targets without fused multiplication lose
- * nothing there. Where 2^n is wanted as a float at once, what the exponent field adds is part of the magic number. exp(r) - 1 =
- * r + r^2 q(r), q minimax (Remez), relative to expm1 or (shorter) to exp. Clamps put the bound first: minnum and maxnum hand
- * on their second operand, so NaNs pass. ULP bounds: docs/numerics.md.
+ * All reduce x = n ln 2 + r, |r| <= ln 2 / 2, with n taken from the low bits of x log2 e + 1.5 * 2^(p-1) and ln 2 in
+ * two parts of which n times the first is exact (Cody & Waite 1980), so that targets without fused multiplication lose
+ * nothing there. Where 2^n is wanted as a float at once, what the exponent field adds is part of the magic number.
+ * exp(r) - 1 = r + r^2 q(r), q minimax (Remez), relative to expm1 or (shorter) to exp. Clamps put the bound first:
+ * minnum and maxnum hand on their second operand, so NaNs pass. ULP bounds: docs/numerics.md.
  */
 #include "ir/loop/math/math.h"
 
@@ -176,8 +176,8 @@ lreg math_tanh(struct math *m, lreg x)
     return m_copysign(m, t, x);
 }
 
-/* 1 / (1 + exp(-x)), both sides of the quotient divided by a power of two: nothing overflows, and the division alone makes
- * denormals. Where x is clamped above, the result has long been 1. */
+/* 1 / (1 + exp(-x)), both sides of the quotient divided by a power of two: nothing overflows, and the division alone
+ * makes denormals. Where x is clamped above, the result has long been 1. */
 lreg math_sigmoid(struct math *m, lreg x)
 {
     const struct exp_consts *k = consts_of(m);
@@ -188,9 +188,9 @@ lreg math_sigmoid(struct math *m, lreg x)
     return m_div(m, unit, m_fma(m, power_of(m, bits), e, unit));
 }
 
-/* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf rounds
- * to 1; the weight of the fit is the error's effect on the result. Squaring halves the errors where p nears 1. p'(0) =
- * 1 / sqrt pi comes in two parts. */
+/* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf
+ * rounds to 1; the weight of the fit is the error's effect on the result. Squaring halves the errors where p nears 1.
+ * p'(0) = 1 / sqrt pi comes in two parts. */
 lreg math_erf_f32(struct math *m, lreg x)
 {
     static const double q[] = {-0x1.f7ac92p-26, 0x1.45f264p-3,  -0x1.92667p-4,  -0x1.602afep-5, 0x1.1dd94p-6,

@@ -1,8 +1,8 @@
 /* log, log1p (f32 and f64), and in f64 asinh, acosh, atanh, pow.
  *
  * x = m 2^k with m in [sqrt 1/2, sqrt 2), f = m - 1. f32: log(1 + f) = f + f^2 q(f), q minimax. f64: s = f / (2 + f),
- * log(1 + f) = 2 s + s^3 R(s^2) = f - (f^2/2 - s (f^2/2 + s^2 R)), R minimax. k ln 2 comes in two parts, k times the first
- * exact. ULP bounds: docs/numerics.md.
+ * log(1 + f) = 2 s + s^3 R(s^2) = f - (f^2/2 - s (f^2/2 + s^2 R)), R minimax. k ln 2 comes in two parts, k times the
+ * first exact. ULP bounds: docs/numerics.md.
  */
 #include "ir/loop/math/math.h"
 
@@ -116,7 +116,7 @@ lreg math_atanh(struct math *m, lreg x)
     return m_copysign(m, m_mulc(m, math_log1p(m, ratio), 0.5), x);
 }
 
-/* ---- pow -------------------------------------------------------------------------------------------------------------- */
+/* ---- pow --------------------------------------------------------------------------------------------------------- */
 
 /* An unevaluated sum. Products are exact by splitting (Dekker 1971), for targets without fused multiplication. */
 struct pair {

@@ -1,5 +1,6 @@
-/* Internal to the vector mathematics of the loop IR (ir/loop_math*.c): a builder of short expressions, and the functions
- * that one file offers to the others. All work on one vector type m->t (f32 or f64, any lanes) and append to m->b.
+/* Internal to the vector mathematics of the loop IR (ir/loop_math*.c): a builder of short expressions, and the
+ * functions that one file offers to the others. All work on one vector type m->t (f32 or f64, any lanes) and append to
+ * m->b.
  */
 #ifndef MCC_IR_LOOP_MATH_H
 #define MCC_IR_LOOP_MATH_H
@@ -12,7 +13,7 @@ struct math {
     struct ltype t;
 };
 
-/* ---- builder (ir/loop/math/build.c) ---------------------------------------------------------------------------------- */
+/* ---- builder (ir/loop/math/build.c) ------------------------------------------------------------------------------ */
 
 lreg m_const(struct math *, double); /* of m->t */
 lreg m_int(struct math *, int64_t); /* integer of m->t's width and lanes */
@@ -54,7 +55,7 @@ static inline lreg m_mulc(struct math *m, lreg a, double c)
     return m_bin(m, L_MUL, a, m_const(m, c));
 }
 
-/* ---- exp and its kin, f32 and f64 (ir/loop/math/exp.c) ------------------------------------------------------------------ */
+/* ---- exp and its kin, f32 and f64 (ir/loop/math/exp.c) ----------------------------------------------------------- */
 
 lreg math_exp(struct math *, lreg x);
 /* exp(x + low) * 2^power with one rounding at the end; |low| tiny. */
@@ -65,7 +66,7 @@ lreg math_sigmoid(struct math *, lreg x);
 lreg math_erf_f32(struct math *, lreg x);
 lreg math_erf_f64(struct math *, lreg x);
 
-/* ---- log and its kin (ir/loop/math/log.c) ---------------------------------------------------------------------------------- */
+/* ---- log and its kin (ir/loop/math/log.c) ------------------------------------------------------------------------ */
 
 lreg math_log(struct math *, lreg x);
 lreg math_log1p(struct math *, lreg x);
@@ -75,7 +76,7 @@ lreg math_atanh(struct math *, lreg x); /* f64 */
 /* f64; precise: the logarithm in double-double, for f64 results; else good to 2^-45, for f32 results. */
 lreg math_pow(struct math *, lreg x, lreg y, bool precise);
 
-/* ---- circular functions (ir/loop/math/trig.c) -------------------------------------------------------------------------------- */
+/* ---- circular functions (ir/loop/math/trig.c) -------------------------------------------------------------------- */
 
 /* x = quadrant * pi/2 + high + low in f64 lanes; quadrant is a small integer. for_f32: x came from f32, low is 0
  * (ir/loop/math/reduce.c). */

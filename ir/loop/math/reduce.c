@@ -1,9 +1,9 @@
 /* Argument reduction of the circular functions, in f64 lanes: x = quadrant pi/2 + high + low.
  *
- * |x| < 2^20: pi/2 in parts of 33 bits, so that quadrant times each is exact. Larger ones: 2/pi in chunks whose products
- * with (half) the significand are exact; whole multiples of 4 drop out of each product, and what remains is added up
- * without loss (after Payne & Hanek 1983). That way is taken, by an `if`, only when some lane needs it; lanes that do
- * not need it are unaffected, so results never depend on neighbours.
+ * |x| < 2^20: pi/2 in parts of 33 bits, so that quadrant times each is exact. Larger ones: 2/pi in chunks whose
+ * products with (half) the significand are exact; whole multiples of 4 drop out of each product, and what remains is
+ * added up without loss (after Payne & Hanek 1983). That way is taken, by an `if`, only when some lane needs it; lanes
+ * that do not need it are unaffected, so results never depend on neighbours.
  */
 #include "ir/loop/math/math.h"
 
@@ -112,8 +112,8 @@ static void pick_digits(struct math *m, lreg start, lreg *window)
         window[i] = pool[i];
 }
 
-/* x = M 2^e, M < 2^53. The digits whose weight times 2^e is a multiple of 4 are skipped; the others have x 2^(-24 start)
- * below 2^78 before them. */
+/* x = M 2^e, M < 2^53. The digits whose weight times 2^e is a multiple of 4 are skipped; the others have x 2^(-24
+ * start) below 2^78 before them. */
 static struct reduced reduce_far_f64(struct math *m, lreg x)
 {
     lreg exponent = m_bin(m, L_AND, m_shift(m, L_SHR, m_bits(m, x), 52), m_int(m, 0x7ff));

@@ -82,7 +82,7 @@ lreg math_tan(struct math *m, lreg x)
     return keep_zero(m, x, m_div(m, numerator, m_sel(m, odd, s, c)));
 }
 
-/* ---- inverse functions --------------------------------------------------------------------------------------------------- */
+/* ---- inverse functions ------------------------------------------------------------------------------------------- */
 
 /* atan of t in [0, infinity]: t, (t - 1) / (t + 1) or -1 / t lies within tan(pi/8) of 0. */
 static lreg atan_positive(struct math *m, lreg t)
@@ -167,7 +167,7 @@ lreg math_acos(struct math *m, lreg x)
     return m_sel(m, h.is_large, large, small);
 }
 
-/* ---- hyperbolic functions -------------------------------------------------------------------------------------------------- */
+/* ---- hyperbolic functions ---------------------------------------------------------------------------------------- */
 
 /* Past 22 the other exponential is below half an ulp, and exp(t) / 2 does not overflow before the result does. */
 lreg math_sinh(struct math *m, lreg x)

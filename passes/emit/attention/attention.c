@@ -1,6 +1,7 @@
-/* The attention template: for each batch and block of rows, all scores of the block in scratch, their softmax, and the product
- * with the values, so that scores and probabilities never reach memory. Where not all keys fit L2 beside a
- * block, or their number is open, they come in spans, and what was added up is scaled down whenever a larger score turns up. */
+/* The attention template: for each batch and block of rows, all scores of the block in scratch, their softmax, and the
+ * product with the values, so that scores and probabilities never reach memory. Where not all keys fit L2 beside a
+ * block, or their number is open, they come in spans, and what was added up is scaled down whenever a larger score
+ * turns up. */
 #include "passes/emit/attention/attention.h"
 
 static bool attn_init(struct attn *t, struct em *em)
@@ -30,7 +31,7 @@ static bool attn_init(struct attn *t, struct em *em)
     return true;
 }
 
-/* ---- the kernel -------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
 /* Keys in spans: with a running maximum. */
 static void spans(struct attn *t)

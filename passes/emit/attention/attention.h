@@ -1,12 +1,12 @@
 /* The attention template's parts: sizes and the kernel (emit/attention/attention.c), stages (emit/attention/stages.c).
  *
- * A parallel index is a batch and a block of rows, whose numbers are the lanes of everything up to the probabilities: the
- * softmax is then one operation a key, and keys and values are read as they lie. Scratch of the block:
- *   Q[size][row]   the rows' operand of the scores, turned
- *   Z[key][row]    scores with all maps behind them, then the terms of the softmax
- *   M, L, C[row]   the largest score, the sum of the terms, the factor for what was added up before
+ * A parallel index is a batch and a block of rows, whose numbers are the lanes of everything up to the probabilities:
+ * the softmax is then one operation a key, and keys and values are read as they lie. Scratch of the block: Q[size][row]
+ * the rows' operand of the scores, turned Z[key][row]    scores with all maps behind them, then the terms of the
+ * softmax M, L, C[row]   the largest score, the sum of the terms, the factor for what was added up before
  *   O[row][column] results so far, where keys come in several spans
- * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the cache.
+ * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the
+ * cache.
  */
 #ifndef MCC_PASSES_EMIT_ATTENTION_H
 #define MCC_PASSES_EMIT_ATTENTION_H

@@ -1,4 +1,5 @@
-/* The stages of the attention template (emit/attention/attention.h). Each one's loops have ended before the next one's begin. */
+/* The stages of the attention template (emit/attention/attention.h). Each one's loops have ended before the next one's
+ * begin. */
 #include "passes/emit/attention/attention.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ static expr_id at_vector(const struct attn *t, int64_t j)
     return ex_const(t->em->x, j * t->s->lanes);
 }
 
-/* ---- points ------------------------------------------------------------------------------------------------------------------ */
+/* ---- points ------------------------------------------------------------------------------------------------------ */
 
 /* The point of z that row and key of the batch at hand have. */
 static void z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
@@ -45,7 +46,7 @@ static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_i
     idx[dims->contract] = d;
 }
 
-/* ---- Q ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Q ----------------------------------------------------------------------------------------------------------- */
 
 /* One line of Q for each d, lanes along rows from the start. */
 static void turn_lines(struct attn *t, int64_t first)
@@ -62,8 +63,8 @@ static void turn_lines(struct attn *t, int64_t first)
     em_for_end(em, &l, NULL, NULL);
 }
 
-/* Two rows of a square change places in half of their lanes: of a and b, whose numbers differ in `bit`, the lower keeps the lanes
- * without that bit and takes b's of these, and so on. */
+/* Two rows of a square change places in half of their lanes: of a and b, whose numbers differ in `bit`, the lower keeps
+ * the lanes without that bit and takes b's of these, and so on. */
 static lreg exchange(struct attn *t, lreg a, lreg b, uint32_t bit, bool upper)
 {
     uint8_t from[MAX_SQUARE];
@@ -83,8 +84,8 @@ static void turn_square(struct attn *t, lreg *v)
     }
 }
 
-/* Q by squares where its rows lie along the contracted dim: the load of a row's vector is one, not as many as it has lanes.
- * Rows beyond the last repeat it. */
+/* Q by squares where its rows lie along the contracted dim: the load of a row's vector is one, not as many as it has
+ * lanes. Rows beyond the last repeat it. */
 static void turn_squares(struct attn *t, int64_t squares)
 {
     struct em *em = t->em;
@@ -122,7 +123,7 @@ void attn_turn(struct attn *t)
         turn_lines(t, squares * t->s->lanes);
 }
 
-/* ---- several spans ------------------------------------------------------------------------------------------------------------- */
+/* ---- several spans ----------------------------------------------------------------------------------------------- */
 
 int64_t attn_row_line(const struct attn *t)
 {
@@ -145,7 +146,7 @@ void attn_begin(struct attn *t)
     em_for_end(em, &l, NULL, NULL);
 }
 
-/* ---- scores ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 /* Element d of the rows and of the keys from `key` on. */
 struct score_step {
@@ -238,8 +239,8 @@ static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
     return em_map(em, n, in);
 }
 
-/* The maximum so far into M, the factor for all that was added up before into C. Rows of nothing but minus infinity up to now
- * subtract 0 instead. */
+/* The maximum so far into M, the factor for all that was added up before into C. Rows of nothing but minus infinity up
+ * to now subtract 0 instead. */
 static void raise_maximum(struct attn *t)
 {
     struct em *em = t->em;
@@ -265,7 +266,7 @@ void attn_scores(struct attn *t)
         raise_maximum(t);
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- softmax ----------------------------------------------------------------------------------------------------- */
 
 /* What is subtracted from the scores of vector j. */
 static lreg maximum(struct attn *t, int64_t j)
@@ -329,7 +330,7 @@ void attn_terms(struct attn *t)
         terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
 }
 
-/* ---- results -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static lreg factor_of(struct attn *t, expr_id row)
 {

@@ -109,7 +109,7 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     return ok;
 }
 
-/* ---- the function --------------------------------------------------------------------------------------------------- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 
 static lreg index_const(struct lfunc *f, int64_t c)
 {

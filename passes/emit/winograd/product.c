@@ -1,5 +1,6 @@
-/* The matrix products of the Winograd template: for every point, a block of tiles times a slice of U (emit/winograd/winograd.h).
- * Where the kernel derives U itself, the steps ask for the plain weights of the next slice. */
+/* The matrix products of the Winograd template: for every point, a block of tiles times a slice of U
+ * (emit/winograd/winograd.h). Where the kernel derives U itself, the steps ask for the plain weights of the next slice.
+ */
 #include "passes/emit/winograd/winograd.h"
 
 #include <string.h>
@@ -28,8 +29,8 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
     return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->s->lanes));
 }
 
-/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was not asked
- * for before. */
+/* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was
+ * not asked for before. */
 static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
@@ -50,8 +51,8 @@ static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
     }
 }
 
-/* Asks for a line of what is read later, one in each step, so that a burst of them does not hold up the loads: V, of this block or
- * of those that follow; where sums go through M, the next block's. */
+/* Asks for a line of what is read later, one in each step, so that a burst of them does not hold up the loads: V, of
+ * this block or of those that follow; where sums go through M, the next block's. */
 static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane)
 {
     struct exprs *x = w->em->x;

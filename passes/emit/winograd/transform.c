@@ -1,4 +1,5 @@
-/* Stages of the Winograd template that transform: tiles of the operand, weights, tiles of the result (emit/winograd/winograd.h).
+/* Stages of the Winograd template that transform: tiles of the operand, weights, tiles of the result
+ * (emit/winograd/winograd.h).
  *
  * The first dim of a transform of tiles is taken in groups of results, so that what waits for the second dim stays in
  * registers. */
@@ -6,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- two dims ------------------------------------------------------------------------------------------------------------ */
+/* ---- two dims ---------------------------------------------------------------------------------------------------- */
 
 typedef lreg load_fn(struct wino *, uint32_t row, uint32_t column);
 typedef void store_fn(struct wino *, uint32_t row, uint32_t column, lreg);
@@ -48,7 +49,7 @@ static void transform(struct wino *w, const struct winograd_side *s, uint32_t gr
     }
 }
 
-/* ---- tiles of the operand -------------------------------------------------------------------------------------------------- */
+/* ---- tiles of the operand ---------------------------------------------------------------------------------------- */
 
 static expr_id split_pin(struct em *em, expr_id e, expr_id size)
 {
@@ -125,7 +126,8 @@ static lreg mapped_load(struct wino *w, uint32_t row, uint32_t column)
     return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->s->lanes);
 }
 
-/* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not used. */
+/* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not
+ * used. */
 static lreg mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
 {
     struct em *em = w->em;
@@ -216,7 +218,7 @@ void wino_input(struct wino *w, expr_id blocks)
     em_for_end(em, &b, NULL, NULL);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 struct weight_put {
     struct wino *w;
@@ -266,7 +268,7 @@ void wino_weights(struct wino *w, const struct product *p)
     em_for_end(em, &v, NULL, NULL);
 }
 
-/* ---- tiles of the result --------------------------------------------------------------------------------------------------- */
+/* ---- tiles of the result ----------------------------------------------------------------------------------------- */
 
 static lreg output_load(struct wino *w, uint32_t row, uint32_t column)
 {

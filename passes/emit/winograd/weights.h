@@ -1,4 +1,5 @@
-/* U = G g G': by a kernel itself (emit/winograd/transform.c), or for all runs when the model is opened (emit/winograd/prepare.c). */
+/* U = G g G': by a kernel itself (emit/winograd/transform.c), or for all runs when the model is opened
+ * (emit/winograd/prepare.c). */
 #ifndef MCC_PASSES_EMIT_WINOGRAD_WEIGHTS_H
 #define MCC_PASSES_EMIT_WINOGRAD_WEIGHTS_H
 

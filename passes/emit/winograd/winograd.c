@@ -6,10 +6,10 @@
  *   products  for every point, V times the slice of U, added up       -> M
  *   output    A' M A of every tile, then whatever the kernel does behind the convolution
  *
- * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has a
- * whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. A thread makes the V of
- * a chunk once, for all groups of it that it comes to. Where L2 holds all of U beside a chunk it is resident: an index does a span of
- * chunks, and a thread derives U once. */
+ * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has
+ * a whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. A
+ * thread makes the V of a chunk once, for all groups of it that it comes to. Where L2 holds all of U beside a chunk it
+ * is resident: an index does a span of chunks, and a thread derives U once. */
 #include "passes/emit/winograd/winograd.h"
 
 static void wino_init(struct wino *w, struct em *em)
@@ -32,7 +32,7 @@ static void wino_init(struct wino *w, struct em *em)
                        .tiles = shape.tiles};
 }
 
-/* ---- places --------------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 
 expr_id wino_v_at(const struct wino *w, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile)
 {
@@ -57,9 +57,10 @@ expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
     return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
 }
 
-/* ---- the kernel ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-/* Column `number`: the wider ones come first, and the same statements make the weights and the results of both widths. */
+/* Column `number`: the wider ones come first, and the same statements make the weights and the results of both
+ * widths. */
 static struct product column(struct wino *w, expr_id number)
 {
     struct em *em = w->em;

@@ -1,11 +1,10 @@
-/* The Winograd template's parts: the kernel (emit/winograd/winograd.c), its sizes (schedule/winograd_sizes.c), transforms
- * (emit/winograd/transform.c), matrix products (emit/winograd/product.c).
+/* The Winograd template's parts: the kernel (emit/winograd/winograd.c), its sizes (schedule/winograd_sizes.c),
+ * transforms (emit/winograd/transform.c), matrix products (emit/winograd/product.c).
  *
- * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers of
- * vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in order:
- *   V[slice][point][block][vector of the slice's input channels][tile][lane]
- *   U[point][input channel of the slice][vector][lane]
- *   M[point][block][tile][vector of a register tile][lane]
+ * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers
+ * of vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in
+ * order: V[slice][point][block][vector of the slice's input channels][tile][lane] U[point][input channel of the
+ * slice][vector][lane] M[point][block][tile][vector of a register tile][lane]
  */
 #ifndef MCC_PASSES_EMIT_WINOGRAD_H
 #define MCC_PASSES_EMIT_WINOGRAD_H
@@ -35,8 +34,9 @@ struct wino {
     bool row_open;
 };
 
-/* The register tiles at hand: column `number` of the group, n vectors of output channels from `vector` of the group on; the slice of
- * input channels; where in w->u their weights begin, if the kernel derives them. nr: n, where products are written for it. */
+/* The register tiles at hand: column `number` of the group, n vectors of output channels from `vector` of the group on;
+ * the slice of input channels; where in w->u their weights begin, if the kernel derives them. nr: n, where products are
+ * written for it. */
 struct product {
     expr_id number, vector, n;
     expr_id point, block, slice, next, u;

@@ -1,12 +1,13 @@
 /* If, and whatever else gives its results on one of two ways as the run decides.
  *
- * A predicate that is known, that follows from the ranges of symbols, or that an enclosing If has decided, leaves one branch
- * to look at. Else both are walked, on trial, and
- * - one that cannot run at the sizes at hand (its types contradict each other, or a check in it always fails) becomes an
- *   assert of the predicate in front of the other, which then stands in the place of the If;
- * - where both can, the dims of their results merge into a selection by the predicate where both are known outside, else into
- *   a fresh symbol that the If's result binds;
- * - where a result's rank or type differs, the If cannot have a type: what follows it is walked once for each branch (fork.c).
+ * A predicate that is known, that follows from the ranges of symbols, or that an enclosing If has decided, leaves one
+ * branch to look at. Else both are walked, on trial, and
+ * - one that cannot run at the sizes at hand (its types contradict each other, or a check in it always fails) becomes
+ * an assert of the predicate in front of the other, which then stands in the place of the If;
+ * - where both can, the dims of their results merge into a selection by the predicate where both are known outside,
+ * else into a fresh symbol that the If's result binds;
+ * - where a result's rank or type differs, the If cannot have a type: what follows it is walked once for each branch
+ * (fork.c).
  */
 #include <string.h>
 
@@ -67,7 +68,7 @@ struct side side_new(struct builder *b, region_id region, uint32_t n)
                          .values = NEW_ARRAY(&b->g->arena, value_id, n + 1)};
 }
 
-/* ---- one side is left ---------------------------------------------------------------------------------------------- */
+/* ---- one side is left -------------------------------------------------------------------------------------------- */
 
 int side_alone(const struct side side[2])
 {
@@ -99,7 +100,7 @@ void side_keep(struct rule *r, const struct ways *ways, int k, const struct side
     VEC_PUSH(lg->arena, &lg->facts, fact);
 }
 
-/* ---- both are left: types that meet ---------------------------------------------------------------------------------- */
+/* ---- both are left: types that meet ------------------------------------------------------------------------------ */
 
 /* Is there a type for a value that is an x or a y? */
 static bool is_common(struct graph *g, const struct type *x, const struct type *y)
@@ -189,7 +190,7 @@ node_id if_append(struct rule *r, const struct side side[2], const struct ways *
     return id;
 }
 
-/* ---- two ways -------------------------------------------------------------------------------------------------------- */
+/* ---- two ways ---------------------------------------------------------------------------------------------------- */
 
 enum truth fact_find(const struct legalizer *lg, expr_id cond)
 {
@@ -257,7 +258,7 @@ bool rule_either(struct rule *r, const struct ways *ways)
     return true;
 }
 
-/* ---- If ------------------------------------------------------------------------------------------------------------------ */
+/* ---- If ---------------------------------------------------------------------------------------------------------- */
 
 static bool branch_walk(struct rule *r, const void *data, struct lowered *results, uint32_t n)
 {

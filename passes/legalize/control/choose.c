@@ -1,6 +1,6 @@
-/* Numbers that the legal graph has to know, and only the run does: how many elements an operand has that names dims or axes, and
- * so what rank the result has. The node, with what follows it, is looked at once for each number that is possible (fork.c); of
- * ranks that nothing bounds only those up to OPEN_RANK_MAX are.
+/* Numbers that the legal graph has to know, and only the run does: how many elements an operand has that names dims or
+ * axes, and so what rank the result has. The node, with what follows it, is looked at once for each number that is
+ * possible (fork.c); of ranks that nothing bounds only those up to OPEN_RANK_MAX are.
  */
 #include "passes/legalize/control/control.h"
 #include "passes/legalize/driver.h"

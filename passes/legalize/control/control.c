@@ -128,7 +128,7 @@ void nest_end(struct builder *b, const struct nest *n)
     b->region = n->outer;
 }
 
-/* ---- predicates ------------------------------------------------------------------------------------------------------ */
+/* ---- predicates -------------------------------------------------------------------------------------------------- */
 
 enum truth value_truth(struct builder *b, value_id v)
 {

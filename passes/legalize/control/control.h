@@ -20,8 +20,8 @@ void fresh_rebind(struct builder *, expr_id dim, value_id);
 bool region_owns(const struct graph *, region_id inner, value_id v);
 /* Does the expression use a symbol that only exists within region inner? */
 bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);
-/* Makes *a the type of a sequence or optional that is an *a or a *b, and leaves dims open that only exist within region inner
- * (there may be none: {0}). false: there is no such type. */
+/* Makes *a the type of a sequence or optional that is an *a or a *b, and leaves dims open that only exist within region
+ * inner (there may be none: {0}). false: there is no such type. */
 bool type_meet(struct graph *, region_id inner, struct type *a, const struct type *b);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);
@@ -38,10 +38,10 @@ struct ways {
 };
 /* Sets r's results to those of the way that the run chooses: whatever an If may need (branch.c). */
 bool rule_either(struct rule *, const struct ways *);
-/* A rule that has to know whether cond, which is 0 or 1 and not decided here, holds: its node, with all that follows, is walked
- * again where it does and where it does not, and there fact_find tells. To be asked before anything that has an effect of its
- * own, an assert for one, is appended. The names are those of the two ways, for messages: "2 axes", "another number of axes".
- * The rule returns false at once. (fork.c) */
+/* A rule that has to know whether cond, which is 0 or 1 and not decided here, holds: its node, with all that follows,
+ * is walked again where it does and where it does not, and there fact_find tells. To be asked before anything that has
+ * an effect of its own, an assert for one, is appended. The names are those of the two ways, for messages: "2 axes",
+ * "another number of axes". The rule returns false at once. (fork.c) */
 void rule_fork(struct rule *, expr_id cond, const char *holds, const char *fails);
 /* Element of a run-time sequence at a rank-0 position; open dims become symbols. {0} after a diagnostic. */
 value_id sequence_item(struct rule *, value_id seq, value_id at);

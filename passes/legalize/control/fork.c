@@ -1,13 +1,13 @@
 /* Forks: what follows a node in its region is walked once for each of two ways, inside of it.
  *
- * Two things ask for one. An If, or what is like it (branch.c), whose results differ in rank or type: each side goes on with its own. And
- * a rule that has to know something which only the run does (rule_fork): its node is walked on both sides too, with the fact.
- * Splits of one node chain up: "3 elements, or not; if not, 4 or not".
+ * Two things ask for one. An If, or what is like it (branch.c), whose results differ in rank or type: each side goes on
+ * with its own. And a rule that has to know something which only the run does (rule_fork): its node is walked on both
+ * sides too, with the fact. Splits of one node chain up: "3 elements, or not; if not, 4 or not".
  *
  * Mostly one side cannot run, and becomes a check. Where both reach the end of the region:
  * - results of the same ranks are those of an If around all of it, and the walk goes on behind it;
- * - else, where the region stands in the place of a node (a function's body, a branch that is known), that node's results have
- *   several ranks: the fork is passed on, and goes on behind that node;
+ * - else, where the region stands in the place of a node (a function's body, a branch that is known), that node's
+ * results have several ranks: the fork is passed on, and goes on behind that node;
  * - at the end of the graph the If's result, an output, has the rank that the run chooses;
  * - at the end of a branch or a loop's body it is refused.
  */
@@ -15,11 +15,12 @@
 
 #include "ir/graph/infer.h"
 
-/* Forks inside of forks; nodes walked for forks, and legal nodes that came of those: some, and as many as the model has some times over.
- * (A Reshape to a shape of unknown length gives 9 ways and 90 legal nodes, two in a row 81 and 860, each way with kernels of its own.) */
+/* Forks inside of forks; nodes walked for forks, and legal nodes that came of those: some, and as many as the model has
+ * some times over. (A Reshape to a shape of unknown length gives 9 ways and 90 legal nodes, two in a row 81 and 860,
+ * each way with kernels of its own.) */
 enum { FORKS_MAX = 8, FORK_NODES_FREE = 2000, FORK_NODES_TIMES = 4, FORK_LEGAL_FREE = 400, FORK_LEGAL_TIMES = 32 };
 
-/* ---- asking ------------------------------------------------------------------------------------------------------------ */
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 /* What output `output` is, on all ways: two of the types, and the ranks. */
 struct seen {
@@ -119,7 +120,7 @@ bool inlined_walk(struct rule *r, region_id region)
     return f && fork_ask(r, f);
 }
 
-/* ---- walking ----------------------------------------------------------------------------------------------------------- */
+/* ---- walking ----------------------------------------------------------------------------------------------------- */
 
 /* Gives the node the results of one side. */
 static void fork_enter(const struct fork *f, int k)
@@ -180,7 +181,7 @@ static void results_set(struct legalizer *lg, region_id region, const struct low
             lg->map[from->results.data[i].i] = results[i];
 }
 
-/* ---- the end of the region ------------------------------------------------------------------------------------------------- */
+/* ---- the end of the region --------------------------------------------------------------------------------------- */
 
 /* Result `output` has several ranks at the end of the region. */
 static bool fork_pass_on(const struct fork *f, const struct side side[2], region_id region, uint32_t output)
@@ -194,7 +195,8 @@ static bool fork_pass_on(const struct fork *f, const struct side side[2], region
     return false;
 }
 
-/* May output i be a tensor of a rank that the run chooses? Elements narrower than a byte are packed as the rank says. */
+/* May output i be a tensor of a rank that the run chooses? Elements narrower than a byte are packed as the rank
+ * says. */
 static bool ranks_meet(const struct graph *g, const struct side *a, const struct side *b, uint32_t i)
 {
     const struct type *x = value_type(g, a->values[i]), *y = value_type(g, b->values[i]);

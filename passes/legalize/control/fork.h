@@ -29,7 +29,7 @@ struct fork {
     bool again; /* the node itself is walked for each side, too: the sides have no results yet */
 };
 
-/* ---- branch.c ------------------------------------------------------------------------------------------------------ */
+/* ---- branch.c ---------------------------------------------------------------------------------------------------- */
 
 /* What a side is made of: walks it in place, and sets s->results, or s->sub. false: some are missing. */
 typedef bool side_fn(struct rule *, struct side *, void *data);
@@ -39,16 +39,17 @@ struct side side_new(struct builder *, region_id, uint32_t n);
 int side_alone(const struct side[2]);
 /* Neither leads on: what is wrong with them is said now. */
 void sides_report(struct rule *, const struct side[2]);
-/* Goes on with side k in the place of the If: a run in which the predicate chooses the other one fails, as the node would. */
+/* Goes on with side k in the place of the If: a run in which the predicate chooses the other one fails, as the node
+ * would. */
 void side_keep(struct rule *, const struct ways *, int k, const struct side *other, region_id);
 /* Can result i of the two sides be one value? Makes it an optional on a side, where it is one on the other. */
 bool types_meet(struct rule *, struct side[2], uint32_t i);
-/* Appends the core If of two sides, with the values that `pick` lists (NULL: all n) as its results. Where they differ in rank,
- * so does that result from run to run. */
+/* Appends the core If of two sides, with the values that `pick` lists (NULL: all n) as its results. Where they differ
+ * in rank, so does that result from run to run. */
 node_id if_append(struct rule *, const struct side[2], const struct ways *, const uint32_t *pick, uint32_t n);
 const char *source_name(const struct legalizer *, src_id);
 
-/* ---- fork.c --------------------------------------------------------------------------------------------------------- */
+/* ---- fork.c ------------------------------------------------------------------------------------------------------ */
 
 /* Asks walk_rest for a fork at this node. */
 bool fork_ask(struct rule *, struct fork *);

@@ -4,9 +4,9 @@
  * lists. Else it becomes the core loop: the body is walked once in a region of its own. A carried value whose
  * shape changes gets symbols for the dims that do, and the body is walked again with them.
  *
- * A carried value may begin as a placeholder of another type than the body gives. Then the first iteration is peeled: it
- * stands in front of the loop, which goes on with what that iteration gives. Where only the run knows whether there is an
- * iteration at all, the loop is one of two ways, and the other one gives the initial values.
+ * A carried value may begin as a placeholder of another type than the body gives. Then the first iteration is peeled:
+ * it stands in front of the loop, which goes on with what that iteration gives. Where only the run knows whether there
+ * is an iteration at all, the loop is one of two ways, and the other one gives the initial values.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@
 /* The steps of a layer are alike and depend on one another: more than these stay a loop, which becomes one kernel. */
 enum { COUNTED_UNROLLED = 2 };
 
-/* ---- unrolling ------------------------------------------------------------------------------------------------------ */
+/* ---- unrolling --------------------------------------------------------------------------------------------------- */
 
 static value_id stack(struct rule *r, const struct lowered *items, uint32_t n)
 {
@@ -111,7 +111,7 @@ static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_
     return UNROLLED;
 }
 
-/* ---- the core loop -------------------------------------------------------------------------------------------------- */
+/* ---- the core loop ----------------------------------------------------------------------------------------------- */
 
 struct built {
     struct nest nest;
@@ -175,9 +175,8 @@ static bool carries(const struct type *from, const struct type *to)
     return from->kind == to->kind && from->elem == to->elem && (from->kind != TYPE_TENSOR || from->rank == to->rank);
 }
 
-/* WIDER: dims of carried values that the body changes became symbols, or of what they hold unknown, and the body must be walked
- * again. RETYPED: value *which
- * changes its kind, element type or rank. */
+/* WIDER: dims of carried values that the body changes became symbols, or of what they hold unknown, and the body must
+ * be walked again. RETYPED: value *which changes its kind, element type or rank. */
 static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct type *types, const struct built *built,
                                 uint32_t *which)
 {
@@ -232,7 +231,8 @@ static bool scan_types(struct rule *r, struct loop_lowering *l, const struct bui
     return true;
 }
 
-/* Results that only the loop can give shapes to: fresh symbols per result, so that the parameter's own are not mixed up. */
+/* Results that only the loop can give shapes to: fresh symbols per result, so that the parameter's own are not mixed
+ * up. */
 static void result_types(struct rule *r, struct loop_lowering *l, const struct built *built, const struct type *param,
                          struct type *types)
 {
@@ -288,8 +288,8 @@ static void retyped_remark(struct rule *r, uint32_t which, const struct type *fr
               which + 1, type_text(g, from), type_text(g, to));
 }
 
-/* Was a dim written only to be replaced? One that nobody knows to differ (two symbols, or a symbol and a size) mostly is the same at
- * run time: no reason to compile the body twice. */
+/* Was a dim written only to be replaced? One that nobody knows to differ (two symbols, or a symbol and a size) mostly
+ * is the same at run time: no reason to compile the body twice. */
 static bool dim_replaced(struct exprs *ex, expr_id before, expr_id after)
 {
     return before.i != after.i &&
@@ -308,8 +308,8 @@ static uint32_t dim_settled(struct exprs *ex, const struct loop_lowering *l, con
     return l->n_carried;
 }
 
-/* The types of the carried values after an iteration that begins with these; false: it cannot be typed, or a rank changes. Nothing
- * is left of the walk. */
+/* The types of the carried values after an iteration that begins with these; false: it cannot be typed, or a rank
+ * changes. Nothing is left of the walk. */
 static bool types_after(struct rule *r, struct loop_lowering *l, const struct type *types, struct type *after)
 {
     struct context *ctx = r->lg->ctx;
@@ -346,15 +346,16 @@ static enum truth loop_starts(struct rule *r, const struct loop_lowering *l, exp
     return known == UNKNOWN_ ? fact_find(r->lg, *starts) : known;
 }
 
-/* Can the first iteration stand in front of the loop? Only a loop_run loop can leave it to the run whether there is one. */
+/* Can the first iteration stand in front of the loop? Only a loop_run loop can leave it to the run whether there is
+ * one. */
 static bool can_peel(struct rule *r, const struct loop_lowering *l)
 {
     expr_id starts;
     return l->finish || loop_starts(r, l, &starts) != UNKNOWN_;
 }
 
-/* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other values? Then
- * *which is such a value. */
+/* Is what a carried value begins with only a placeholder: do dims settle once the first iteration gave them other
+ * values? Then *which is such a value. */
 static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const struct type *before,
                              const struct type *wide, const struct built *first, uint32_t *which)
 {
@@ -378,7 +379,8 @@ static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const stru
 
 enum core { BUILT, FAILED, UNSETTLED };
 
-/* UNSETTLED: carried value *which has another type after an iteration than before it, and nothing is left of the attempt. */
+/* UNSETTLED: carried value *which has another type after an iteration than before it, and nothing is left of the
+ * attempt. */
 static enum core loop_core(struct rule *r, struct loop_lowering *l, uint32_t *which)
 {
     struct builder *b = r->b;
@@ -409,7 +411,7 @@ static enum core loop_core(struct rule *r, struct loop_lowering *l, uint32_t *wh
     return FAILED;
 }
 
-/* ---- the first iteration in front of the loop ------------------------------------------------------------------------- */
+/* ---- the first iteration in front of the loop -------------------------------------------------------------------- */
 
 /* Collected elements of the first iteration and of those behind it, as one. */
 static value_id rows_join(struct rule *r, struct lowered first, struct lowered rest)
@@ -523,7 +525,7 @@ static bool loop_roll(struct rule *r, struct loop_lowering *l)
     return ways.cond_value.i && rule_either(r, &ways);
 }
 
-/* ---- what it becomes ---------------------------------------------------------------------------------------------------- */
+/* ---- what it becomes --------------------------------------------------------------------------------------------- */
 
 bool loop_build(struct rule *r, struct loop_lowering *l)
 {

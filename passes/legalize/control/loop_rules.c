@@ -4,10 +4,10 @@
 #include "passes/legalize/driver.h"
 #include "passes/legalize/control/loop.h"
 
-/* ---- Loop ------------------------------------------------------------------------------------------------------------ */
+/* ---- Loop -------------------------------------------------------------------------------------------------------- */
 
-/* The one element v in the shape that the body declares for its input k: files declare the iteration number and the condition as
- * [1], too, and take them apart by operators that need a dim. */
+/* The one element v in the shape that the body declares for its input k: files declare the iteration number and the
+ * condition as [1], too, and take them apart by operators that need a dim. */
 static struct lowered as_declared(struct rule *r, region_id body, uint32_t k, struct lowered v)
 {
     const struct graph *from = r->lg->from;
@@ -87,7 +87,7 @@ bool rule_loop(struct rule *r)
     return loop_run(r, &l);
 }
 
-/* ---- Scan ------------------------------------------------------------------------------------------------------------- */
+/* ---- Scan -------------------------------------------------------------------------------------------------------- */
 
 static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
                       const struct lowered *carried, struct lowered *next_cond, struct lowered *next,
@@ -243,7 +243,7 @@ bool rule_scan_old(struct rule *r)
     return true;
 }
 
-/* ---- SequenceMap over a run-time sequence ---------------------------------------------------------------------------------- */
+/* ---- SequenceMap over a run-time sequence ------------------------------------------------------------------------ */
 
 static bool is_sequence(struct rule *r, uint32_t i)
 {
@@ -312,7 +312,7 @@ bool sequence_map_loop(struct rule *r, region_id body)
     return true;
 }
 
-/* ---- loops made by rules -------------------------------------------------------------------------------------------------- */
+/* ---- loops made by rules ----------------------------------------------------------------------------------------- */
 
 static bool counted_body(struct rule *r, struct loop_lowering *l, struct lowered iter, struct lowered cond,
                          const struct lowered *carried, struct lowered *next_cond, struct lowered *next,

@@ -77,7 +77,7 @@ static bool list_gather(struct rule *r)
     return l->n && rule_result(r, b_gather(b, b_concat(b, rows, l->n, 0), v_scalar(b, rule_in(r, 1)), 0));
 }
 
-/* ---- what a run-time sequence or optional holds ------------------------------------------------------------------------- */
+/* ---- what a run-time sequence or optional holds ------------------------------------------------------------------ */
 
 /* Its dims: what the type leaves open becomes symbols that the value taken out binds. */
 static bool held_dims(struct rule *r, const struct type *t, const char *what, expr_id dims[RANK_MAX])
@@ -277,7 +277,7 @@ bool rule_split_to_sequence(struct rule *r)
     return list_out(r, items, n, v_elem(b, x));
 }
 
-/* ---- SequenceMap -------------------------------------------------------------------------------------------------------- */
+/* ---- SequenceMap ------------------------------------------------------------------------------------------------- */
 
 /* The body once per element; other operands are sequences too, or tensors given to every call. */
 bool rule_sequence_map(struct rule *r)
@@ -313,7 +313,7 @@ bool rule_sequence_map(struct rule *r)
     return true;
 }
 
-/* ---- optionals --------------------------------------------------------------------------------------------------------------- */
+/* ---- optionals --------------------------------------------------------------------------------------------------- */
 
 bool rule_optional(struct rule *r)
 {

@@ -1,13 +1,12 @@
 /* The hard gate written in pieces: clamp(x + 3, 0, 6) / 6, with or without x as a factor, becomes what
  * HardSigmoid(1/6, 1/2) and HardSwish legalize to.
  *
- * Exporters before HardSwish existed (version 14) wrote it as Add, Clip, Div, Mul; Add, Clip, Mul, Div; with Relu and Min,
- * Max and Min or two one-sided Clips in place of Clip; with a multiplication by 1/6; with operands in either order; before
- * version 7 with `broadcast`. All of
- * these reach the rule below as core operators, so what is recognised is their meaning and not their spelling. Constants
- * must be exactly 3, 0, 6 and 6 or the element type's nearest to 1/6; anything else is left as it is written.
- * The division disappears; the last bit may differ from the pieces (docs/numerics.md). f16 and bf16 compute in f32 and
- * round once, as the operators themselves do.
+ * Exporters before HardSwish existed (version 14) wrote it as Add, Clip, Div, Mul; Add, Clip, Mul, Div; with Relu and
+ * Min, Max and Min or two one-sided Clips in place of Clip; with a multiplication by 1/6; with operands in either
+ * order; before version 7 with `broadcast`. All of these reach the rule below as core operators, so what is recognised
+ * is their meaning and not their spelling. Constants must be exactly 3, 0, 6 and 6 or the element type's nearest to
+ * 1/6; anything else is left as it is written. The division disappears; the last bit may differ from the pieces
+ * (docs/numerics.md). f16 and bf16 compute in f32 and round once, as the operators themselves do.
  */
 #include "passes/legalize/legalize.h"
 

@@ -1,6 +1,6 @@
-/* Quotients in f32 that are computed as products with a reciprocal, where that is what the operator that the pieces stand for
- * does: LayerNormalization's x / sqrt(variance + epsilon), Gelu's x / sqrt 2. A vector division takes as long as ten
- * multiplications. The last bit may differ (docs/numerics.md); any other division is exact.
+/* Quotients in f32 that are computed as products with a reciprocal, where that is what the operator that the pieces
+ * stand for does: LayerNormalization's x / sqrt(variance + epsilon), Gelu's x / sqrt 2. A vector division takes as long
+ * as ten multiplications. The last bit may differ (docs/numerics.md); any other division is exact.
  */
 #include "passes/legalize/legalize.h"
 
@@ -30,8 +30,8 @@ static bool is_repeated(struct builder *b, value_id v, value_id x)
     return repeated;
 }
 
-/* x / sqrt(v), v one for many elements of x: x * (1 / sqrt(v)). A root lies within 2^-75 and 2^64, or is 0, infinity or NaN, for
- * all of which the product is what the quotient would be. False: another division. */
+/* x / sqrt(v), v one for many elements of x: x * (1 / sqrt(v)). A root lies within 2^-75 and 2^64, or is 0, infinity or
+ * NaN, for all of which the product is what the quotient would be. False: another division. */
 bool quotient_by_root(struct rule *r, value_id x, value_id root)
 {
     struct builder *b = r->b;

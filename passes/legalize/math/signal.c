@@ -14,8 +14,8 @@ static value_id dft(struct builder *b, value_id x, int32_t axis, bool inverse, b
     return b_op(b, OP_DFT, &x, 1, attrs, 4);
 }
 
-/* x with a last dim, the parts of its numbers, that is known: 1, real, where the transform is of reals; 2, complex, where it is
- * the inverse of such a one; else reals get an imaginary part of 0. */
+/* x with a last dim, the parts of its numbers, that is known: 1, real, where the transform is of reals; 2, complex,
+ * where it is the inverse of such a one; else reals get an imaginary part of 0. */
 static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool onesided)
 {
     struct exprs *ex = b_exprs(b);

@@ -1,8 +1,9 @@
 /* Probabilities of classes from the scores of their pairs: SVMClassifier with prob_a and prob_b.
  *
- * A score becomes the probability r_ij of class i against class j, and those the p that minimises sum_ij (r_ji p_i - r_ij p_j)^2 under
- * sum p = 1, found by at most 100 rounds of coordinate steps (Wu, Lin, Weng: Probability Estimates for Multi-class Classification by
- * Pairwise Coupling, second approach). A row stays as it is once it is within 0.005 / classes: ONNX Runtime does the same, in f32 too.
+ * A score becomes the probability r_ij of class i against class j, and those the p that minimises sum_ij (r_ji p_i -
+ * r_ij p_j)^2 under sum p = 1, found by at most 100 rounds of coordinate steps (Wu, Lin, Weng: Probability Estimates
+ * for Multi-class Classification by Pairwise Coupling, second approach). A row stays as it is once it is within 0.005 /
+ * classes: ONNX Runtime does the same, in f32 too.
  */
 #include "passes/legalize/ml/ml.h"
 
@@ -24,7 +25,8 @@ static value_id list(struct builder *b, const float *data, int64_t n)
     return b_const(b, ELEM_F32, &n, 1, data);
 }
 
-/* r [rows, n, n] from scores [rows, pairs] of the pairs (i, j), i < j, in their order: 1 - logistic(score * a + b), kept off 0 and 1. */
+/* r [rows, n, n] from scores [rows, pairs] of the pairs (i, j), i < j, in their order: 1 - logistic(score * a + b),
+ * kept off 0 and 1. */
 static value_id pairwise(struct builder *b, value_id score, int64_t n, const double *prob_a, const double *prob_b)
 {
     int64_t pairs = n * (n - 1) / 2, square = n * n, at = 0;

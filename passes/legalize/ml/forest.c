@@ -1,9 +1,9 @@
 /* Decision trees from both of ONNX's forms, and the walk through all of them at once, one level a step.
  *
- * In: nodes as parallel lists, named by (tree, node) or numbered. Out: tables over flat node numbers, and for each row of
- * the input and each tree the number of the node it has come to, which is gathered, compared and replaced as many times as
- * the deepest tree is deep. Leaves lead to themselves, so shallow trees wait. Every list is checked: names are unique,
- * references exist, and no path leads back to where it was. Nodes may share what is below them.
+ * In: nodes as parallel lists, named by (tree, node) or numbered. Out: tables over flat node numbers, and for each row
+ * of the input and each tree the number of the node it has come to, which is gathered, compared and replaced as many
+ * times as the deepest tree is deep. Leaves lead to themselves, so shallow trees wait. Every list is checked: names are
+ * unique, references exist, and no path leads back to where it was. Nodes may share what is below them.
  */
 #include "passes/legalize/ml/forest.h"
 
@@ -13,7 +13,7 @@
 
 enum { DEPTH_MAX = 64, MODE_MEMBER = 6 };
 
-/* ---- lists ---------------------------------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 const double *ml_numbers(struct rule *r, const char *list, const char *tensor, uint32_t *n, enum elem *elem)
 {
@@ -62,7 +62,7 @@ static void forest_room(struct rule *r, struct forest *f, int64_t n, enum elem x
     }
 }
 
-/* ---- one node ------------------------------------------------------------------------------------------------------- */
+/* ---- one node ---------------------------------------------------------------------------------------------------- */
 
 static double next_to(const struct forest *f, double limit, double towards)
 {
@@ -110,7 +110,7 @@ static void member_search(struct forest *f, int64_t i, int64_t *spare, const dou
     node_set(f, i, 0, numbers[half - 1], side[0], side[1], false);
 }
 
-/* ---- depth ---------------------------------------------------------------------------------------------------------- */
+/* ---- depth ------------------------------------------------------------------------------------------------------- */
 
 /* Fills depth; where `roots`, root and n_trees too: the nodes that nothing leads to. Refuses paths that go round. */
 static bool forest_measure(struct rule *r, struct forest *f, bool roots)
@@ -148,7 +148,7 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
     return true;
 }
 
-/* ---- nodes with names: TreeEnsembleClassifier, TreeEnsembleRegressor ------------------------------------------------ */
+/* ---- nodes with names: TreeEnsembleClassifier, TreeEnsembleRegressor --------------------------------------------- */
 
 struct name {
     int64_t tree, node, at;
@@ -254,7 +254,7 @@ bool forest_read_named(struct rule *r, const struct vote_names *v, enum elem x, 
     return votes_read(r, v, &names, votes) && forest_measure(r, f, true);
 }
 
-/* ---- nodes with numbers: TreeEnsemble ------------------------------------------------------------------------------- */
+/* ---- nodes with numbers: TreeEnsemble ---------------------------------------------------------------------------- */
 
 struct indexed {
     int64_t n, n_leaves, n_members, spare; /* spare: the next free node behind the nodes and the leaves */
@@ -372,7 +372,7 @@ bool forest_read_indexed(struct rule *r, enum elem x, struct forest *f, struct v
     return forest_measure(r, f, false);
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static value_id table_of(struct builder *b, const int64_t *list, int64_t n)
 {

@@ -6,8 +6,8 @@
 
 enum { FOREST_TABLE_MAX = 1 << 26 };    /* elements of a table */
 
-/* What a node compares its feature with its limit by. The six modes of ONNX come down to three: x < v is x <= the number
- * before v, and x != v is x == v with the branches swapped. */
+/* What a node compares its feature with its limit by. The six modes of ONNX come down to three: x < v is x <= the
+ * number before v, and x != v is x == v with the branches swapped. */
 enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ, BRANCH_COUNT };
 
 struct forest {
@@ -39,7 +39,8 @@ bool forest_read_indexed(struct rule *, enum elem x, struct forest *, struct vot
 /* The leaf that each row of x [n, features] comes to in each tree: node numbers i64 [n, trees]. */
 value_id forest_walk(struct rule *, const struct forest *, value_id x);
 
-/* Numbers from a list of floats, or from a tensor of floats; NULL and n = 0 where there are neither. elem: their type. */
+/* Numbers from a list of floats, or from a tensor of floats; NULL and n = 0 where there are neither. elem: their
+ * type. */
 const double *ml_numbers(struct rule *, const char *list, const char *tensor, uint32_t *n, enum elem *elem);
 
 #endif

@@ -1,8 +1,9 @@
-/* ai.onnx.ml.LabelEncoder and CategoryMapper: each element is looked up in a list of keys; the value at the place of its key
- * comes out, or the default.
+/* ai.onnx.ml.LabelEncoder and CategoryMapper: each element is looked up in a list of keys; the value at the place of
+ * its key comes out, or the default.
  *
- * The place, from 1 (0: no such key), is one of a table whose first element is the default. Of numbers it is the largest place
- * whose key is equal, NaN to any NaN, so of keys named twice the last one counts; strings are looked up by the runtime.
+ * The place, from 1 (0: no such key), is one of a table whose first element is the default. Of numbers it is the
+ * largest place whose key is equal, NaN to any NaN, so of keys named twice the last one counts; strings are looked up
+ * by the runtime.
  */
 #include "passes/legalize/ml/ml.h"
 

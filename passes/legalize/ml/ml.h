@@ -27,10 +27,12 @@ value_id ml_label(struct rule *, const struct ml_labels *, value_id at);
 
 /* As many classes have probabilities (couple.c). */
 enum { SVM_PROBABLE = 16 };
-/* Scores f32 [rows, pairs] of n classes' pairs (i, j), i < j -> probabilities [rows, n]; prob_a, prob_b: pairs of each. {0}: refused. */
+/* Scores f32 [rows, pairs] of n classes' pairs (i, j), i < j -> probabilities [rows, n]; prob_a, prob_b: pairs of each.
+ * {0}: refused. */
 value_id svm_probabilities(struct rule *, value_id score, int64_t n, const double *prob_a, const double *prob_b);
 
-/* Of scores [rows, n]: the label of each row's largest (the first of equal ones), and the scores after the transform as f32. */
+/* Of scores [rows, n]: the label of each row's largest (the first of equal ones), and the scores after the transform as
+ * f32. */
 bool classifier_results(struct rule *, value_id score, const struct ml_labels *, enum ml_post);
 
 #endif

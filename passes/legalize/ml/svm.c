@@ -1,4 +1,5 @@
-/* ai.onnx.ml: SVMRegressor, SVMClassifier. Kernels between the rows and the support vectors, which are constants, then one product.
+/* ai.onnx.ml: SVMRegressor, SVMClassifier. Kernels between the rows and the support vectors, which are constants, then
+ * one product.
  */
 #include "passes/legalize/ml/ml.h"
 
@@ -79,7 +80,7 @@ bool rule_svm_regressor(struct rule *r)
     return rule_result(r, y);
 }
 
-/* ---- SVMClassifier --------------------------------------------------------------------------------------------------- */
+/* ---- SVMClassifier ----------------------------------------------------------------------------------------------- */
 
 /* Support vectors lie class by class; pairs of classes (i, j), i < j, in their order. */
 struct machines {
@@ -93,8 +94,8 @@ static value_id matrix(struct builder *b, const float *data, int64_t rows, int64
     return b_const(b, ELEM_F32, dims, 2, data);
 }
 
-/* [vectors, pairs]: what each support vector weighs in each pair: that of class i by row j - 1 of the coefficients, that of class j
- * by row i, others 0. */
+/* [vectors, pairs]: what each support vector weighs in each pair: that of class i by row j - 1 of the coefficients,
+ * that of class j by row i, others 0. */
 static value_id pair_weights(struct builder *b, const struct machines *m, const double *c)
 {
     float *w = NEW_ARRAY(&b->g->arena, float, m->vectors * m->pairs);
@@ -146,8 +147,8 @@ static value_id two_scores(struct builder *b, value_id s, enum ml_post post)
     return post == POST_LOGISTIC ? ml_post(b, all, post) : all;
 }
 
-/* Without support vectors: coefficients of the features for each class. Of two classes the second is chosen where the larger score is
- * above 0 (without negative coefficients: from 1/2 on), as ONNX Runtime does. */
+/* Without support vectors: coefficients of the features for each class. Of two classes the second is chosen where the
+ * larger score is above 0 (without negative coefficients: from 1/2 on), as ONNX Runtime does. */
 static bool linear_machine(struct rule *r, value_id x, const struct ml_labels *labels, enum ml_post post)
 {
     static const int64_t turn[] = {1, 0}, classes[] = {1};
@@ -201,7 +202,8 @@ static bool machines_read(struct rule *r, struct machines *m, uint32_t n_labels)
     return true;
 }
 
-/* By votes of the pairs of classes, with the pairs' scores or, by prob_a and prob_b, probabilities; or linear, without support vectors. */
+/* By votes of the pairs of classes, with the pairs' scores or, by prob_a and prob_b, probabilities; or linear, without
+ * support vectors. */
 bool rule_svm_classifier(struct rule *r)
 {
     struct builder *b = r->b;

@@ -1,8 +1,8 @@
-/* TfIdfVectorizer over integers: how often each n-gram of a pool occurs in a row, with up to max_skip_count elements left
- * out between two of its elements (the same number each time; a single element has no gaps).
+/* TfIdfVectorizer over integers: how often each n-gram of a pool occurs in a row, with up to max_skip_count elements
+ * left out between two of its elements (the same number each time; a single element has no gaps).
  *
- * The pool lists n-grams of length 1, then of length 2, ...; ngram_counts says where each length starts. For each length and
- * skip the row's windows are compared with all n-grams of that length at once and the matches counted.
+ * The pool lists n-grams of length 1, then of length 2, ...; ngram_counts says where each length starts. For each
+ * length and skip the row's windows are compared with all n-grams of that length at once and the matches counted.
  */
 #include "passes/legalize/legalize.h"
 

@@ -56,8 +56,8 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
     return true;
 }
 
-/* The votes of all trees for each row of x: [rows, classes], f64 where x or the weights are, else f32; 0 for a class that
- * no tree votes for. {0} after a report. */
+/* The votes of all trees for each row of x: [rows, classes], f64 where x or the weights are, else f32; 0 for a class
+ * that no tree votes for. {0} after a report. */
 static value_id tally(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, enum how how,
                       value_id x)
 {
@@ -87,7 +87,7 @@ static bool rank_is_two(struct rule *r, value_id x)
     return v_rank(r->b, x) == 2 || rule_refuse(r, "input of rank %d", (int)v_rank(r->b, x));
 }
 
-/* ---- classifier ----------------------------------------------------------------------------------------------------- */
+/* ---- classifier -------------------------------------------------------------------------------------------------- */
 
 /* Of two classes, where all votes are for one: their sum is the second label's score (docs/numerics.md). */
 static bool classify_one(struct rule *r, const struct forest *f, const struct votes *v, value_id x,
@@ -142,7 +142,7 @@ bool rule_tree_classifier(struct rule *r)
     return classifier_results(r, score, &labels, post);
 }
 
-/* ---- regressors ----------------------------------------------------------------------------------------------------- */
+/* ---- regressors -------------------------------------------------------------------------------------------------- */
 
 bool rule_tree_regressor(struct rule *r)
 {

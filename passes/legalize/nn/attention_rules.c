@@ -93,7 +93,7 @@ value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id b
     return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
 }
 
-/* ---- Attention ----------------------------------------------------------------------------------------------------- */
+/* ---- Attention --------------------------------------------------------------------------------------------------- */
 
 struct attention {
     value_id q, k, v; /* 4-d, wide */
@@ -122,7 +122,8 @@ static value_id mask_bias(struct rule *r, const struct attention *a)
     return b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
 }
 
-/* -inf where key j is after query i: queries follow the past, or are the last ones of the lens[batch] keys that count. */
+/* -inf where key j is after query i: queries follow the past, or are the last ones of the lens[batch] keys that
+ * count. */
 static value_id causal_bias(struct builder *b, const struct attention *a, value_id lens)
 {
     expr_id rows = b_dim(b, a->q, 2), dims[2] = {rows, b_dim(b, a->k, 2)};
@@ -262,7 +263,7 @@ bool rule_flex_attention(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, v)));
 }
 
-/* ---- RotaryEmbedding --------------------------------------------------------------------------------------------------- */
+/* ---- RotaryEmbedding --------------------------------------------------------------------------------------------- */
 
 /* Caches (rows, d/2), taken at position_ids, or (B, L, d/2) as they stand -> (B, 1, L, d/2). */
 static value_id rotary_cache(struct rule *r, uint32_t i)
@@ -328,7 +329,7 @@ bool rule_rotary_embedding(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* ---- CausalConvWithState ----------------------------------------------------------------------------------------------- */
+/* ---- CausalConvWithState ----------------------------------------------------------------------------------------- */
 
 /* A depthwise convolution whose number of channels only the run knows: sums of products over windows. */
 static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)

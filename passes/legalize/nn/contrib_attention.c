@@ -1,7 +1,7 @@
 /* com.microsoft: attention as ONNX Runtime's optimizer fuses it, each query head with a key head of its own.
  *
- * A mask adds mask_filter_value where it is 0; what comes after a query in a causal form is -inf. Present is past with the new rows
- * behind it, or, of a shared buffer, in their places.
+ * A mask adds mask_filter_value where it is 0; what comes after a query in a causal form is -inf. Present is past with
+ * the new rows behind it, or, of a shared buffer, in their places.
  */
 #include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"
@@ -33,7 +33,7 @@ static bool given(const struct rule *r, uint32_t operand)
     return operand && rule_has(r, operand);
 }
 
-/* ---- scores --------------------------------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 /* Keys that sequences have, (B) lengths or (2 * B) ends and then starts: bool (B, 1, 1, total). */
 static value_id keys_between(struct rule *r, value_id mask, expr_id batch, expr_id total)
@@ -52,7 +52,8 @@ static value_id keys_between(struct rule *r, value_id mask, expr_id batch, expr_
     return b_binary(b, OP_AND, seen, b_binary(b, OP_LE, start, key));
 }
 
-/* What a mask adds to scores of queries (B, H, L, d) over `total` keys: mask_filter_value where it is 0. {0}: refused. */
+/* What a mask adds to scores of queries (B, H, L, d) over `total` keys: mask_filter_value where it is 0. {0}:
+ * refused. */
 static value_id mask_added(struct rule *r, const struct heads *a, expr_id total, enum elem wide)
 {
     struct builder *b = r->b;
@@ -100,10 +101,10 @@ static value_id attended(struct rule *r, const struct heads *a, value_id *shown)
     return b_convert(b, heads_join(b, y), narrow);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------------------------------------ */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 
-/* Past and the new rows become a->k or a->v (*rows); what is present comes back. With past_sequence_length past is a buffer, of which
- * that many rows count; without, all of them do. */
+/* Past and the new rows become a->k or a->v (*rows); what is present comes back. With past_sequence_length past is a
+ * buffer, of which that many rows count; without, all of them do. */
 static value_id joined(struct rule *r, struct heads *a, value_id past, value_id *rows)
 {
     struct builder *b = r->b;
@@ -147,7 +148,7 @@ static bool joined_pair(struct rule *r, struct heads *a)
     return a->k.i && a->v.i;
 }
 
-/* ---- MultiHeadAttention, DecoderMaskedMultiHeadAttention ------------------------------------------------------------------- */
+/* ---- MultiHeadAttention, DecoderMaskedMultiHeadAttention --------------------------------------------------------- */
 
 /* Part k of n of a packed operand, (B, L, H, n, d) or with n widths in its last dim: (B, L, H * d). */
 static value_id unpacked_part(struct rule *r, value_id x, int64_t k, int64_t n)
@@ -168,7 +169,8 @@ static value_id unpacked_part(struct rule *r, value_id x, int64_t k, int64_t n)
     return b_reshape(b, b_slice_axis(b, x, 3, ex_const(ex, k), ex_const(ex, 1)), dims, 3);
 }
 
-/* Query, keys and values as (B, L, width), the last two (B, H, L, d) where they are a cache themselves; with the projection's bias. */
+/* Query, keys and values as (B, L, width), the last two (B, H, L, d) where they are a cache themselves; with the
+ * projection's bias. */
 static bool projected(struct rule *r, const struct operands *at, value_id in[3])
 {
     struct builder *b = r->b;
@@ -221,7 +223,7 @@ bool rule_multi_head_attention(struct rule *r)
     return rule_result(r, y);
 }
 
-/* ---- Attention, QAttention -------------------------------------------------------------------------------------------------- */
+/* ---- Attention, QAttention --------------------------------------------------------------------------------------- */
 
 /* The rows of x times the weights, with bias: (B, L, widths of query, key and value). */
 static value_id product(struct rule *r)
@@ -272,10 +274,10 @@ bool rule_attention_of_input(struct rule *r)
     return rule_result(r, attended(r, &a, &scores));
 }
 
-/* ---- RotaryEmbedding --------------------------------------------------------------------------------------------------------- */
+/* ---- RotaryEmbedding --------------------------------------------------------------------------------------------- */
 
-/* Operands x, position_ids (one, which the first row has, or B x L), cos_cache, sin_cache. Rank 3 without num_heads: heads of the
- * caches' size. */
+/* Operands x, position_ids (one, which the first row has, or B x L), cos_cache, sin_cache. Rank 3 without num_heads:
+ * heads of the caches' size. */
 bool rule_rotary_positions(struct rule *r)
 {
     struct builder *b = r->b;

@@ -1,9 +1,9 @@
 /* Convolutions: Conv, ConvTranspose, and what their quantized forms share.
  *
- * ConvTranspose is a few ordinary convolutions whose results alternate (phases.c). Where that does not do, it is `conv` with
- * input dilation over the flipped weights with exchanged channel dims: views, so that nothing is copied and no zero is
- * stored. Output sizes and pads follow the text of ConvTranspose-11/22, in every version; a total of derived pads is halved
- * towards minus infinity, so that a negative one adds rows at the end.
+ * ConvTranspose is a few ordinary convolutions whose results alternate (phases.c). Where that does not do, it is `conv`
+ * with input dilation over the flipped weights with exchanged channel dims: views, so that nothing is copied and no
+ * zero is stored. Output sizes and pads follow the text of ConvTranspose-11/22, in every version; a total of derived
+ * pads is halved towards minus infinity, so that a negative one adds rows at the end.
  */
 #include "passes/legalize/nn/window.h"
 

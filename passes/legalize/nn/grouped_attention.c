@@ -1,10 +1,11 @@
 /* com.microsoft GroupQueryAttention: what onnxruntime-genai's models attend by.
  *
- * Sequence b of the batch has seqlens_k[b] + 1 tokens with the new ones. Those stand behind its earlier ones, or at the cache's
- * beginning where the run is a prompt: as many new tokens as there are in all. Present is past with the new rows in their places,
- * as long as the longer of past and total_sequence_length; rows that no token has are as in past, or 0. Query i sees the keys up to
- * its own place, of a local window the last ones. Softcap comes before the bias. A quantized cache holds x / scale rounded, by bytes or
- * by nibbles with 8 added; the new rows, too, are attended to as the cache has them.
+ * Sequence b of the batch has seqlens_k[b] + 1 tokens with the new ones. Those stand behind its earlier ones, or at the
+ * cache's beginning where the run is a prompt: as many new tokens as there are in all. Present is past with the new
+ * rows in their places, as long as the longer of past and total_sequence_length; rows that no token has are as in past,
+ * or 0. Query i sees the keys up to its own place, of a local window the last ones. Softcap comes before the bias. A
+ * quantized cache holds x / scale rounded, by bytes or by nibbles with 8 added; the new rows, too, are attended to as
+ * the cache has them.
  */
 #include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"
@@ -67,7 +68,8 @@ static value_id head_normed(struct rule *r, value_id x, uint32_t weight)
     return b_convert(b, y, e);
 }
 
-/* Places of the new tokens, i64 (B, L): position_ids, of which a prompt reads the first one only, or behind the earlier ones. */
+/* Places of the new tokens, i64 (B, L): position_ids, of which a prompt reads the first one only, or behind the earlier
+ * ones. */
 static value_id places(struct rule *r, const struct grouped *a)
 {
     struct builder *b = r->b;
@@ -103,9 +105,10 @@ static bool rotate(struct rule *r, struct grouped *a)
     return a->q.i && a->k.i;
 }
 
-/* ---- quantized caches --------------------------------------------------------------------------------------------------- */
+/* ---- quantized caches -------------------------------------------------------------------------------------------- */
 
-/* The scale of past i, for (B, Hkv, L, d): one number, or one for each channel; {0}: the cache holds what it is given. */
+/* The scale of past i, for (B, Hkv, L, d): one number, or one for each channel; {0}: the cache holds what it is
+ * given. */
 static value_id cache_scale(struct rule *r, const struct grouped *a, uint32_t i)
 {
     struct builder *b = r->b;
@@ -181,7 +184,7 @@ static bool cache_served(struct rule *r)
     return true;
 }
 
-/* ---- the cache --------------------------------------------------------------------------------------------------------- */
+/* ---- the cache --------------------------------------------------------------------------------------------------- */
 
 /* Past i with the new rows as it holds them. */
 static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
@@ -192,8 +195,8 @@ static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
     return cache_updated(r, past, rows, a->before, a->total);
 }
 
-/* Heads that share keys as rows of one product, so that keys and values are read once for all of them: x, which broadcasts to
- * (B, Hq, L, n), as (B, Hkv, Hq / Hkv * L, n). */
+/* Heads that share keys as rows of one product, so that keys and values are read once for all of them: x, which
+ * broadcasts to (B, Hq, L, n), as (B, Hkv, Hq / Hkv * L, n). */
 static value_id folded(struct builder *b, const struct grouped *a, value_id x)
 {
     struct exprs *ex = b_exprs(b);
@@ -217,7 +220,8 @@ static value_id apart(struct builder *b, const struct grouped *a, value_id x)
     return b_reshape(b, x, out, 4);
 }
 
-/* May a query see a key: bool, for scores of folded heads. Places are folded before they are compared, by row and not by key. */
+/* May a query see a key: bool, for scores of folded heads. Places are folded before they are compared, by row and not
+ * by key. */
 static value_id sight(struct rule *r, const struct grouped *a)
 {
     struct builder *b = r->b;

@@ -60,7 +60,7 @@ bool rule_gemm(struct rule *r)
     return y.i && rule_result(r, b_convert(r->b, y, e));
 }
 
-/* ---- Einsum ------------------------------------------------------------------------------------------------------- */
+/* ---- Einsum ------------------------------------------------------------------------------------------------------ */
 
 /* Labels: letters are 0..51, dims of the ellipsis 52 + distance from its right end. A term lists the label of every
  * dim of an operand. */
@@ -172,8 +172,8 @@ static void term_reduce(struct builder *b, struct term *t, const bool needed[LAB
         term_drop(t, (int32_t)axes[n]);
 }
 
-/* Terms of the same labels, the last one of a summed: lanes lie along what is summed, not along the results. perm: the dims of c in
- * the order of a's. */
+/* Terms of the same labels, the last one of a summed: lanes lie along what is summed, not along the results. perm: the
+ * dims of c in the order of a's. */
 static value_id products_summed(struct builder *b, const struct term *a, const struct term *c, const int64_t *perm,
                                 const int64_t *axes, uint32_t n)
 {

@@ -25,7 +25,7 @@ static value_id scaled(struct builder *b, value_id y, value_id scale, value_id b
     return bias.i ? b_binary(b, OP_ADD, y, b_convert(b, bias, v_elem(b, y))) : y;
 }
 
-/* ---- BatchNormalization ------------------------------------------------------------------------------------------- */
+/* ---- BatchNormalization ------------------------------------------------------------------------------------------ */
 
 struct stats {
     value_id scale, bias, mean, var;
@@ -41,8 +41,8 @@ static value_id batch_apply(struct builder *b, value_id x, const struct stats *s
     return b_binary(b, OP_ADD, y, v_channels(b, shift, x, axis));
 }
 
-/* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum). Versions 7 to 13 may want those of the
- * batch too: its mean, and what ONNX Runtime gives as the saved variance, 1 / sqrt(variance + epsilon). */
+/* Statistics of this batch; running ones = running * momentum + batch * (1 - momentum). Versions 7 to 13 may want those
+ * of the batch too: its mean, and what ONNX Runtime gives as the saved variance, 1 / sqrt(variance + epsilon). */
 static bool batch_train(struct rule *r, value_id x, struct stats *s, double eps, enum elem e)
 {
     struct builder *b = r->b;
@@ -122,7 +122,7 @@ bool rule_batch_norm(struct rule *r)
     return rule_result(r, b_convert(b, batch_apply(b, x, &s, eps), v_elem(b, in)));
 }
 
-/* ---- over parts of the shape ------------------------------------------------------------------------------------------ */
+/* ---- over parts of the shape ------------------------------------------------------------------------------------- */
 
 static uint32_t axes_from(int64_t *axes, int32_t from, int32_t rank)
 {
@@ -229,7 +229,8 @@ bool rule_skip_layer_norm(struct rule *r)
     return true;
 }
 
-/* com.microsoft: rows of tables of words, places and segments, added up and normalised; the mask's count of words; the sum. */
+/* com.microsoft: rows of tables of words, places and segments, added up and normalised; the mask's count of words; the
+ * sum. */
 bool rule_embed_layer_norm(struct rule *r)
 {
     struct builder *b = r->b;
@@ -323,7 +324,7 @@ bool rule_lp_norm(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* ---- Dropout ------------------------------------------------------------------------------------------------------------ */
+/* ---- Dropout ----------------------------------------------------------------------------------------------------- */
 
 static value_id mask_ones(struct builder *b, value_id x, enum elem e)
 {

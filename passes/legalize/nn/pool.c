@@ -1,9 +1,9 @@
 /* Pooling: MaxPool with indices, AveragePool, LpPool, global forms, MaxUnpool, LRN's neighbours.
  *
  * ceil_mode keeps partial windows at the end but not those that would begin in the end padding (AveragePool-22;
- * earlier versions say nothing, and implementations agree). Without it, what is smaller than a window by less than the stride
- * is one partial window all the same, and none by less than twice the stride: the quotient of the sizes is rounded towards 0
- * by ONNX's shape inference and by ONNX Runtime, though the text has a floor.
+ * earlier versions say nothing, and implementations agree). Without it, what is smaller than a window by less than the
+ * stride is one partial window all the same, and none by less than twice the stride: the quotient of the sizes is
+ * rounded towards 0 by ONNX's shape inference and by ONNX Runtime, though the text has a floor.
  */
 #include "passes/legalize/nn/window.h"
 
@@ -19,8 +19,8 @@ struct pool {
     bool padded, extended;         /* any padding; any partial window at the end */
 };
 
-/* The one partial window of dim i, where it is smaller than a window: ends the dim there. Of an open size the run checks that
- * there is none, since nothing but that case would make the sizes behind it more than quotients. */
+/* The one partial window of dim i, where it is smaller than a window: ends the dim there. Of an open size the run
+ * checks that there is none, since nothing but that case would make the sizes behind it more than quotients. */
 static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size, expr_id reach)
 {
     struct exprs *ex = b_exprs(r->b);
@@ -94,8 +94,8 @@ static value_id pool_window(struct builder *b, enum op op, value_id x, const str
 
 /* ---- MaxPool --------------------------------------------------------------------------------------------------- */
 
-/* The largest element of each window: along the last dim first, then along the others, where that is less work. 5 x 5 elements a result
- * are 5 and 5, and the largest ones along the last dim stored and loaded in between. */
+/* The largest element of each window: along the last dim first, then along the others, where that is less work. 5 x 5
+ * elements a result are 5 and 5, and the largest ones along the last dim stored and loaded in between. */
 static value_id max_window(struct builder *b, value_id x, const struct pool *p)
 {
     struct pool last = *p, others = *p;

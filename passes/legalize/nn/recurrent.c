@@ -2,8 +2,9 @@
  *
  * The input's product with the weights is computed for all steps at once before the loop; an iteration adds the
  * recurrent product. A reverse direction turns the sequence around before and after. With sequence_lens a state
- * stays as it is past its sequence's end and the output there is zero. Gate orders: GRU z r h, LSTM i o f c. DynamicQuantizeLSTM has
- * weights of bytes, already transposed; what they are multiplied by is quantized by its range, all steps at once and each state.
+ * stays as it is past its sequence's end and the output there is zero. Gate orders: GRU z r h, LSTM i o f c.
+ * DynamicQuantizeLSTM has weights of bytes, already transposed; what they are multiplied by is quantized by its range,
+ * all steps at once and each state.
  */
 #include "passes/legalize/nn/window.h"
 
@@ -82,7 +83,7 @@ static bool activations_read(struct rule *r, enum cell cell, uint32_t dirs, stru
     return true;
 }
 
-/* ---- one direction ------------------------------------------------------------------------------------------------- */
+/* ---- one direction ----------------------------------------------------------------------------------------------- */
 
 struct direction {
     enum cell cell;
@@ -183,7 +184,7 @@ static bool step(struct rule *r, void *data, value_id iter, const value_id *carr
     return h.i && scan[0].i;
 }
 
-/* ---- the layer --------------------------------------------------------------------------------------------------------- */
+/* ---- the layer --------------------------------------------------------------------------------------------------- */
 
 struct layer {
     enum cell cell;
@@ -247,8 +248,8 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     return b_concat(b, parts, 2, 0);
 }
 
-/* x w for all steps and sequences at once: as rows of one matrix, so that register tiles hold several steps where the batch is small
- * or open. */
+/* x w for all steps and sequences at once: as rows of one matrix, so that register tiles hold several steps where the
+ * batch is small or open. */
 static value_id project(struct rule *r, const struct layer *l, value_id w, uint32_t k)
 {
     struct builder *b = r->b;
@@ -360,7 +361,7 @@ bool rule_recurrent(struct rule *r)
     return true;
 }
 
-/* ---- LinearAttention ---------------------------------------------------------------------------------------------------- */
+/* ---- LinearAttention --------------------------------------------------------------------------------------------- */
 
 struct linear_attention {
     value_id q, k, v, decay, beta; /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */

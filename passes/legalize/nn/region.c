@@ -3,8 +3,9 @@
  * RoiAlign reads bilinear samples through one indirect gather over the transposed image, so nothing is copied per
  * region. Source: ONNX Operators.md, RoiAlign-16; max mode takes the largest weighted corner, as the reference does.
  *
- * MaxRoiPool reads the pixels of each bin the same way. Bins differ in size, so each is read as often as the largest of them
- * has pixels (which the run knows), and indices stop at a bin's last pixel: the largest does not mind reading it again.
+ * MaxRoiPool reads the pixels of each bin the same way. Bins differ in size, so each is read as often as the largest of
+ * them has pixels (which the run knows), and indices stop at a bin's last pixel: the largest does not mind reading it
+ * again.
  */
 #include "passes/legalize/legalize.h"
 
@@ -132,7 +133,7 @@ bool rule_roi_align(struct rule *r)
     return rule_result(r, b_convert(b, y.i ? b_transpose(b, y, back) : y, v_elem(b, in)));
 }
 
-/* ---- MaxRoiPool ---------------------------------------------------------------------------------------------------- */
+/* ---- MaxRoiPool -------------------------------------------------------------------------------------------------- */
 
 /* Bins along one axis: [R, bins] first pixel, end, both in the image; the pixels of the largest of them. */
 struct bins {
@@ -202,8 +203,8 @@ static value_id roi_images(struct builder *b, value_id rois, expr_id images)
     return batch;
 }
 
-/* Regions (image, x1, y1, x2, y2), both corners within, rounded to pixels; bins overlap where sizes do not divide. A bin outside of
- * the image is 0. As ONNX Runtime rounds; ONNX's text says nothing. */
+/* Regions (image, x1, y1, x2, y2), both corners within, rounded to pixels; bins overlap where sizes do not divide. A
+ * bin outside of the image is 0. As ONNX Runtime rounds; ONNX's text says nothing. */
 bool rule_max_roi_pool(struct rule *r)
 {
     static const int64_t last[] = {0, 2, 3, 1}, back[] = {0, 3, 1, 2}, window[] = {2, 4};

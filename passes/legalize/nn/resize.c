@@ -3,8 +3,8 @@
  * Positions of the output in the input are a small F64 vector per axis; nearest is then a gather, linear and cubic
  * are weighted sums of gathers, antialiased forms a product with a matrix of weights. Everything works for sizes
  * that only the run knows; what is known is folded. A nearest enlargement by a whole factor is a view.
- * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners. Places are
- * rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
+ * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners. Places
+ * are rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
  */
 #include "passes/legalize/legalize.h"
 
@@ -76,7 +76,7 @@ static bool options_read(struct rule *r, struct resize *o)
     return rule_bad(r, "coordinate_transformation_mode is \"%.40s\"", transform);
 }
 
-/* ---- positions ---------------------------------------------------------------------------------------------------- */
+/* ---- positions --------------------------------------------------------------------------------------------------- */
 
 /* x where the output has one element, else y. */
 static value_id unless_one(struct builder *b, value_id out, value_id x, value_id y)
@@ -141,7 +141,7 @@ static value_id gather_clamped(struct builder *b, value_id x, value_id idx, int3
     return b_op(b, OP_GATHER, in, 2, attrs, 2);
 }
 
-/* ---- kernels of interpolation -------------------------------------------------------------------------------------- */
+/* ---- kernels of interpolation ------------------------------------------------------------------------------------ */
 
 /* Cubic convolution at distance |d| (a vector), as a select of its two pieces. */
 static value_id cubic_weight(struct builder *b, value_id d, double a)
@@ -277,7 +277,7 @@ static value_id resize_axis(struct builder *b, const struct resize *o, const str
     return b_select(b, v_along(b, in, a->axis, v_rank(b, y)), y, b_splat_like(b, y, o->extrapolation));
 }
 
-/* ---- scales and sizes ------------------------------------------------------------------------------------------------ */
+/* ---- scales and sizes -------------------------------------------------------------------------------------------- */
 
 static value_id vector_at(struct builder *b, value_id v, int64_t k)
 {

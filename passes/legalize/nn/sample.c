@@ -80,7 +80,7 @@ static struct dim_taps linear_taps(struct builder *b, value_id pos)
     return (struct dim_taps){2, {{low, rest}, {b_binary_f64(b, OP_ADD, low, 1), frac}}};
 }
 
-/* ---- GridSample --------------------------------------------------------------------------------------------------- */
+/* ---- GridSample -------------------------------------------------------------------------------------------------- */
 
 /* Cubic convolution with a = -0.75 at distances 1 + t, t, 1 - t, 2 - t. */
 static struct dim_taps cubic_taps(struct builder *b, value_id pos)
@@ -189,7 +189,7 @@ bool rule_grid_sample(struct rule *r)
     return rule_result(r, b_convert(b, b_reshape(b, y, out, rank), v_elem(b, in)));
 }
 
-/* ---- AffineGrid --------------------------------------------------------------------------------------------------- */
+/* ---- AffineGrid -------------------------------------------------------------------------------------------------- */
 
 /* Centres of n pixels in [-1, 1], or with align_corners from -1 to 1; one pixel is in the middle, as in PyTorch. */
 static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align, const expr_id *dims, int32_t rank,
@@ -262,7 +262,7 @@ bool rule_affine_grid(struct rule *r)
     return rule_result(r, b_convert(b, b_reshape(b, y, out, dims + 2), v_elem(b, in)));
 }
 
-/* ---- Col2Im ---------------------------------------------------------------------------------------------------------- */
+/* ---- Col2Im ------------------------------------------------------------------------------------------------------ */
 
 /* Place of (block element, block) along one dim: o * stride + k * dilation - pad. dims: [K.., O..] of all dims. */
 static value_id col_place(struct builder *b, const struct spatial *s, int n, int i, const expr_id *dims)
@@ -344,7 +344,7 @@ bool rule_col2im(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* ---- DeformConv ------------------------------------------------------------------------------------------------------ */
+/* ---- DeformConv -------------------------------------------------------------------------------------------------- */
 
 /* Operands: X (N, C, H, W), W (M, C/g, kh, kw), offset (N, og*K*dims, O..), bias, mask (N, og*K, O..). The sampled
  * columns (N, g, C/g * K, O) meet the weights (g, M/g, C/g * K) in one product. */

@@ -1,9 +1,9 @@
 /* Subnormal numbers among the weights of convolutions and in scale, shift and mean of BatchNormalization count as 0.
  *
- * Channels that training has switched off decay to them: weights, scale and shift of some 1e-40. Beside the other channels
- * they are nothing, but each multiplication that meets one costs the CPU a hundred cycles, and what such a channel computes
- * are subnormal numbers again, for the next layer to meet. Only constants of the file are looked at, and only those that
- * hold normal numbers too: where all are subnormal, their size may be meant.
+ * Channels that training has switched off decay to them: weights, scale and shift of some 1e-40. Beside the other
+ * channels they are nothing, but each multiplication that meets one costs the CPU a hundred cycles, and what such a
+ * channel computes are subnormal numbers again, for the next layer to meet. Only constants of the file are looked at,
+ * and only those that hold normal numbers too: where all are subnormal, their size may be meant.
  */
 #include "passes/legalize/legalize.h"
 

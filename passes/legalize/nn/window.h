@@ -25,15 +25,16 @@ expr_id spatial_room(struct exprs *, const struct spatial *, int32_t i, expr_id 
 void spatial_warn_empty(struct rule *, int32_t i, expr_id size, expr_id room, int64_t stride);
 /* Convolution by the node's attributes; acc: ELEM_I32 for integers. */
 value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
-/* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator itself. */
+/* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator
+ * itself. */
 bool rule_conv_spatial(struct rule *, value_id x, value_id w, struct spatial *);
 value_id conv_build(struct builder *, value_id x, value_id w, const struct spatial *, int64_t groups, enum elem acc);
-/* Transposed convolution of x by w (C, M / groups, k...), phase by phase: s has its strides, and the pads of the input-dilated
- * convolution that it equals. False: that takes another form (gaps between taps, dilation, extents not known), nothing was
- * built. (phases.c) */
+/* Transposed convolution of x by w (C, M / groups, k...), phase by phase: s has its strides, and the pads of the
+ * input-dilated convolution that it equals. False: that takes another form (gaps between taps, dilation, extents not
+ * known), nothing was built. (phases.c) */
 bool conv_by_phases(struct builder *, value_id x, value_id w, const struct spatial *s, int64_t groups, value_id *y);
-/* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32 (bytes.c).
- * Matrices of rank 2 or more; convolutions of one group. */
+/* Products of bytes less zero points (one, or one for each row of x, column or output channel of w; {0}: 0), i32
+ * (bytes.c). Matrices of rank 2 or more; convolutions of one group. */
 bool rule_is_bytes(struct rule *, value_id x, value_id w);
 bool rule_conv_is_bytes(struct rule *, value_id x, value_id w,
                         value_id zw); /* one group, or depthwise with weights less 0 */
@@ -43,20 +44,21 @@ value_id rule_conv_bytes(struct rule *, value_id x, value_id zx, value_id w, val
 value_id rule_integer_matmul(struct rule *, value_id x, value_id zx, value_id w, value_id zw);
 /* sum * scale of x * scale of w (one, or one for each column) + bias or {0}, in f32. */
 value_id v_product_scaled(struct builder *, value_id sum, value_id scale_x, value_id scale_w, value_id bias);
-/* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in i32,
- * scaled in f32. False: they don't, and nothing was done. */
+/* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in
+ * i32, scaled in f32. False: they don't, and nothing was done. */
 bool rule_conv_dequantized(struct rule *, value_id *y);
 bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y); /* turned_w: by the transpose of the second */
 /* The node's Gemm before it is rounded to its element type *e: that type, or f32. {0} after a diagnostic. */
 value_id rule_gemm_wide(struct rule *, enum elem *e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
 void v_quantize_dynamic(struct builder *, value_id x, value_id out[3]);
-/* Each element of s repeated `block` times along axis, cut to `size` there: what scales of blocks are for single elements. The rank
- * of s is below RANK_MAX. */
+/* Each element of s repeated `block` times along axis, cut to `size` there: what scales of blocks are for single
+ * elements. The rank of s is below RANK_MAX. */
 value_id v_blocks_spread(struct builder *, value_id s, int32_t axis, int64_t block, expr_id size);
 /* Bytes along the last axis as the unsigned numbers of `bits` bits in them, the lowest first; `count` of each line. */
 value_id v_unpacked(struct builder *, value_id bytes, int64_t bits, expr_id count);
-/* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1. */
+/* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i +
+ * 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);
 

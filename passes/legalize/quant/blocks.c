@@ -1,7 +1,7 @@
 /* com.microsoft: weights of 2, 4 or 8 bits in blocks that have a scale, and maybe a zero point, each.
  *
- * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) * scale; the
- * products behind are those of f32.
+ * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) *
+ * scale; the products behind are those of f32.
  */
 #include "passes/legalize/nn/window.h"
 
@@ -25,7 +25,7 @@ value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id cou
     return b_slice_axis(b, all, rank - 1, ex_const(ex, 0), count);
 }
 
-/* ---- MatMulNBits ------------------------------------------------------------------------------------------------------ */
+/* ---- MatMulNBits ------------------------------------------------------------------------------------------------- */
 
 struct blocks {
     int64_t k, n, bits, size, count; /* of a column of the weights: count blocks of size elements */
@@ -83,7 +83,7 @@ bool rule_matmul_nbits(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* ---- GatherBlockQuantized --------------------------------------------------------------------------------------------- */
+/* ---- GatherBlockQuantized ---------------------------------------------------------------------------------------- */
 
 struct table {
     int64_t bits, block;
@@ -161,8 +161,8 @@ static value_id all_unpacked(struct builder *b, const struct table *t, value_id 
     return b_convert(b, t->bits < 8 ? v_unpacked(b, x, t->bits, count) : x, ELEM_F32);
 }
 
-/* Operands data, indices, scales, [zero points]. Rows are looked up before they are dequantized, so that the table stays as it is;
- * along the axis of the blocks all of it is dequantized before. */
+/* Operands data, indices, scales, [zero points]. Rows are looked up before they are dequantized, so that the table
+ * stays as it is; along the axis of the blocks all of it is dequantized before. */
 bool rule_gather_block_quantized(struct rule *r)
 {
     struct builder *b = r->b;

@@ -1,9 +1,9 @@
 /* Products of bytes with zero points, as the kernels do them: u8 with i8, summed in i32.
  *
- * The sign bit of an operand of the other signedness is turned, which moves it and its zero point by 128. Zero points are
- * not subtracted from the elements but from the sums: sum (a - za)(w - zw) = sum a w - zw sum a - za sum (w - zw), where the
- * last sum is a constant if the weights are, and the middle one is not needed where zw is 0. Wrapping arithmetic makes
- * all of that exact. What a convolution pads with is the zero point.
+ * The sign bit of an operand of the other signedness is turned, which moves it and its zero point by 128. Zero points
+ * are not subtracted from the elements but from the sums: sum (a - za)(w - zw) = sum a w - zw sum a - za sum (w - zw),
+ * where the last sum is a constant if the weights are, and the middle one is not needed where zw is 0. Wrapping
+ * arithmetic makes all of that exact. What a convolution pads with is the zero point.
  */
 #include "passes/legalize/nn/window.h"
 

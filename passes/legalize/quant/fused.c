@@ -1,4 +1,5 @@
-/* com.microsoft: products with what ONNX Runtime's optimizer fuses into them, and its operators of the channels-last layout.
+/* com.microsoft: products with what ONNX Runtime's optimizer fuses into them, and its operators of the channels-last
+ * layout.
  *
  * Each is the operators that were fused, so the passes behind see what the unfused network would have shown them.
  */
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- activations ----------------------------------------------------------------------------------------------------- */
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* An activation and the attributes of its own operator that its parameters are, in order. */
 struct fused_activation {
@@ -91,7 +92,7 @@ static value_id activated(struct rule *r, value_id y)
     return rule_refuse(r, "activation \"%.40s\"", name), (value_id){0};
 }
 
-/* ---- convolutions ------------------------------------------------------------------------------------------------------ */
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
 
 /* Convolution, then bias (operand 2), then Z added (operand 3), then the activation. The row's parameter: x, Z and the
  * result have their channels last. */
@@ -114,9 +115,10 @@ bool rule_fused_conv(struct rule *r)
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* ---- matrix products ---------------------------------------------------------------------------------------------------- */
+/* ---- matrix products --------------------------------------------------------------------------------------------- */
 
-/* A batch written behind the rows (dims 1 to rank - 2 are the batch) moved before them, then the last two axes exchanged. */
+/* A batch written behind the rows (dims 1 to rank - 2 are the batch) moved before them, then the last two axes
+ * exchanged. */
 static value_id turned(struct builder *b, value_id v, bool last, bool batch)
 {
     int64_t perm[RANK_MAX];
@@ -155,10 +157,10 @@ bool rule_fused_gemm(struct rule *r)
     return y.i && rule_result(r, b_convert(r->b, activated(r, v_widen(r->b, y)), e));
 }
 
-/* ---- normalisation with what is fused into it --------------------------------------------------------------------------- */
+/* ---- normalisation with what is fused into it -------------------------------------------------------------------- */
 
-/* Softmax of data + bias over axis and all behind it. Where the bias has fewer dims it has them of the last axes, or, with
- * is_inner_broadcast, of the same rank with 1 where it repeats: numpy's rule for both. */
+/* Softmax of data + bias over axis and all behind it. Where the bias has fewer dims it has them of the last axes, or,
+ * with is_inner_broadcast, of the same rank with 1 where it repeats: numpy's rule for both. */
 bool rule_bias_softmax(struct rule *r)
 {
     struct builder *b = r->b;

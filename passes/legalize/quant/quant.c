@@ -43,7 +43,8 @@ value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t bl
     return b_slice_axis(b, y, axis, ex_const(ex, 0), size);
 }
 
-/* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it broadcasts against x. */
+/* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it
+ * broadcasts against x. */
 static value_id spread(struct rule *r, value_id s, value_id x)
 {
     struct builder *b = r->b;
@@ -88,8 +89,8 @@ static bool same_zero(struct builder *b, value_id a, value_id c)
     return (!a.i || one_number(b, a, &x)) && (!c.i || one_number(b, c, &y)) && x == y;
 }
 
-/* Was the operand made of integers of this type with the very scale and zero point that it gets here? Then they come out as they
- * were: (n s) / s is less than half from n for |n| < 2^16, wherever n s is a normal number. */
+/* Was the operand made of integers of this type with the very scale and zero point that it gets here? Then they come
+ * out as they were: (n s) / s is less than half from n for |n| < 2^16, wherever n s is a normal number. */
 static bool unchanged(struct rule *r, enum elem to)
 {
     const struct quantized *q = r->arg[0].quantized;
@@ -147,8 +148,8 @@ bool rule_dequantize(struct rule *r)
     return true;
 }
 
-/* Operators that put elements of their first operand elsewhere, and make none: a maximum is one of them, where the scale is
- * positive. */
+/* Operators that put elements of their first operand elsewhere, and make none: a maximum is one of them, where the
+ * scale is positive. */
 static bool is_move(const struct rule *r, double scale)
 {
     static const char *const names[] = {"Transpose", "Reshape", "Flatten",      "Unsqueeze",   "Identity",
@@ -191,8 +192,8 @@ bool rule_move(struct rule *r, rule_fn *rule)
     return true;
 }
 
-/* u8 over the range of x, stretched to hold 0. A range of nothing but 0, or one too small to be divided, has scale 1: ONNX's
- * formula would divide by 0. */
+/* u8 over the range of x, stretched to hold 0. A range of nothing but 0, or one too small to be divided, has scale 1:
+ * ONNX's formula would divide by 0. */
 void v_quantize_dynamic(struct builder *b, value_id x, value_id out[3])
 {
     int32_t rank = v_rank(b, x);
@@ -221,7 +222,7 @@ bool rule_dynamic_quantize(struct rule *r)
     return true;
 }
 
-/* ---- integer products ------------------------------------------------------------------------------------------------- */
+/* ---- integer products -------------------------------------------------------------------------------------------- */
 
 /* Operand minus its zero point, in i32; along axis of the operand when there are several. */
 static value_id centred(struct builder *b, value_id x, value_id zero, int32_t axis)
@@ -329,7 +330,7 @@ bool rule_qlinear_conv(struct rule *r)
     return rule_result(r, last ? v_channels_last(b, y) : y);
 }
 
-/* ---- integer products of com.microsoft ---------------------------------------------------------------------------------- */
+/* ---- integer products of com.microsoft --------------------------------------------------------------------------- */
 
 /* An optional operand. */
 static value_id maybe(struct rule *r, uint32_t i)
@@ -368,7 +369,8 @@ bool rule_dynamic_quantize_matmul(struct rule *r)
     return rule_result(r, v_product_scaled(b, sum, a[1], rule_in(r, 2), maybe(r, 4)));
 }
 
-/* Operands a, scale, zero, b, scale, zero, [C: i32 as large as the sum, result's scale and zero]; without those, f32. */
+/* Operands a, scale, zero, b, scale, zero, [C: i32 as large as the sum, result's scale and zero]; without those,
+ * f32. */
 bool rule_qgemm(struct rule *r)
 {
     static const int64_t turn[] = {1, 0};
@@ -404,7 +406,7 @@ bool rule_matmul_integer16(struct rule *r)
     return rule_result(r, b_matmul(b, b_convert(b, x, e), b_convert(b, w, e)));
 }
 
-/* ---- products of dequantized operands --------------------------------------------------------------------------------- */
+/* ---- products of dequantized operands ---------------------------------------------------------------------------- */
 
 /* Is there one scale, and one zero point, or are they along this axis? */
 static bool scaled_along(struct builder *b, const struct quantized *q, int32_t axis, bool *several)

@@ -1,5 +1,6 @@
-/* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, looking up in a list,
- * splitting, normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of runtime/rt_ops.h).
+/* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, looking up in a
+ * list, splitting, normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of
+ * runtime/rt_ops.h).
  */
 #include "passes/legalize/legalize.h"
 #include "passes/regex/regex.h"
@@ -42,7 +43,7 @@ bool rule_string_binary(struct rule *r)
     return rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
 }
 
-/* ---- strings of attributes ------------------------------------------------------------------------------------------- */
+/* ---- strings of attributes --------------------------------------------------------------------------------------- */
 
 const struct span *b_spans(struct builder *b, const char *const *list, uint32_t n)
 {

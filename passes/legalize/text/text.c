@@ -1,4 +1,5 @@
-/* Cast between numbers and strings: the runtime writes and reads f64, i64 and u64; the rest is a conversion of numbers. */
+/* Cast between numbers and strings: the runtime writes and reads f64, i64 and u64; the rest is a conversion of
+ * numbers. */
 #include "passes/legalize/legalize.h"
 
 /* The type that the runtime has for numbers of this one; ELEM_NONE: none. */

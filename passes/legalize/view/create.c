@@ -115,7 +115,7 @@ bool rule_range(struct rule *r)
     return rule_result(r, b_convert(b, y, e));
 }
 
-/* ---- EyeLike, OneHot ------------------------------------------------------------------------------------------------ */
+/* ---- EyeLike, OneHot --------------------------------------------------------------------------------------------- */
 
 bool rule_eye_like(struct rule *r)
 {
@@ -156,7 +156,7 @@ bool rule_one_hot(struct rule *r)
     return rule_result(r, b_select(b, hit, on, off));
 }
 
-/* ---- random numbers: kind of the row's parameter, 0 uniform, 1 normal ---------------------------------------------- */
+/* ---- random numbers: kind of the row's parameter, 0 uniform, 1 normal -------------------------------------------- */
 
 static bool random_fill(struct rule *r, enum elem e, const expr_id *dims, int32_t rank)
 {
@@ -227,7 +227,8 @@ bool rule_bernoulli(struct rule *r)
     return rule_result(r, b_convert(b, hit, rule_elem_attr(r, "dtype", v_elem(b, x))));
 }
 
-/* The probability of a score relative to the likeliest of its row, in f64; 0 of what is not finite. scores: [rows, classes]. */
+/* The probability of a score relative to the likeliest of its row, in f64; 0 of what is not finite. scores: [rows,
+ * classes]. */
 static value_id relative_odds(struct builder *b, value_id scores)
 {
     static const int64_t classes[] = {1};
@@ -244,8 +245,9 @@ static value_id classes_within(struct builder *b, enum op cmp, value_id reach, v
     return b_reduce(b, b_convert(b, b_binary(b, cmp, reach, to), e), classes, 1, "sum", false);
 }
 
-/* Draws of classes by unnormalized log probabilities [rows, classes]: the first class whose running sum of probabilities is above a
- * uniform number times the whole sum. The second count keeps a product that rounds up to the whole sum from a class without any. */
+/* Draws of classes by unnormalized log probabilities [rows, classes]: the first class whose running sum of
+ * probabilities is above a uniform number times the whole sum. The second count keeps a product that rounds up to the
+ * whole sum from a class without any. */
 bool rule_multinomial(struct rule *r)
 {
     struct builder *b = r->b;

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* One known element of a dim, with that dim (an index of one element) or without it (a scalar): a view, which moves nothing.
- * {0}: it is not that. Integers stay, since shapes are computed from them. */
+/* One known element of a dim, with that dim (an index of one element) or without it (a scalar): a view, which moves
+ * nothing. {0}: it is not that. Integers stay, since shapes are computed from them. */
 static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t axis)
 {
     struct builder *b = r->b;
@@ -143,7 +143,7 @@ bool rule_tensor_scatter(struct rule *r)
     return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
 }
 
-/* ---- sizes known only at run time --------------------------------------------------------------------------------- */
+/* ---- sizes known only at run time -------------------------------------------------------------------------------- */
 
 static expr_id fresh_count(struct rule *r, const char *what, int64_t hi)
 {
@@ -228,7 +228,7 @@ bool rule_nms(struct rule *r)
     return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
 }
 
-/* ---- TopK: the first k of a sorted line ------------------------------------------------------------------------------------ */
+/* ---- TopK: the first k of a sorted line -------------------------------------------------------------------------- */
 
 bool rule_topk(struct rule *r)
 {
@@ -257,7 +257,7 @@ bool rule_topk(struct rule *r)
     return true;
 }
 
-/* ---- cumulative -------------------------------------------------------------------------------------------------------- */
+/* ---- cumulative -------------------------------------------------------------------------------------------------- */
 
 static value_id cumulate(struct rule *r, value_id x, int32_t axis)
 {

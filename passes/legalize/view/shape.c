@@ -153,7 +153,7 @@ bool rule_flatten(struct rule *r)
     return rule_result(r, b_reshape(r->b, x, dims, 2));
 }
 
-/* ---- Squeeze, Unsqueeze ---------------------------------------------------------------------------------------------- */
+/* ---- Squeeze, Unsqueeze ------------------------------------------------------------------------------------------ */
 
 /* Marks axes[]; false after a diagnostic. */
 static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX])
@@ -170,7 +170,8 @@ static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t r
     return true;
 }
 
-/* Axes as attribute or operand 1; *known false: operand with run-time elements, and at most `most` where the run says how many. */
+/* Axes as attribute or operand 1; *known false: operand with run-time elements, and at most `most` where the run says
+ * how many. */
 static bool axes_read(struct rule *r, uint32_t most, const int64_t **axes, uint32_t *n, bool *given, bool *known)
 {
     *known = true;
@@ -329,7 +330,7 @@ bool rule_unsqueeze(struct rule *r)
     return rule_result(r, b_reshape(r->b, x, out, (int32_t)total));
 }
 
-/* ---- Transpose, Expand, Tile ----------------------------------------------------------------------------------------- */
+/* ---- Transpose, Expand, Tile ------------------------------------------------------------------------------------- */
 
 bool rule_transpose(struct rule *r)
 {
@@ -349,7 +350,8 @@ bool rule_transpose(struct rule *r)
     return rule_result(r, b_transpose(r->b, x, perm));
 }
 
-/* The wanted dims; where only the run knows how many, it is as if fewer than x has were filled up with ones in front. */
+/* The wanted dims; where only the run knows how many, it is as if fewer than x has were filled up with ones in
+ * front. */
 static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
 {
     struct builder *b = r->b;
@@ -434,7 +436,7 @@ bool rule_tile_old(struct rule *r)
     return tile(r, x, repeats, (uint32_t)rank);
 }
 
-/* ---- Concat, Split ---------------------------------------------------------------------------------------------------- */
+/* ---- Concat, Split ----------------------------------------------------------------------------------------------- */
 
 /* Can v, which has no elements, not stand beside like? */
 static bool concat_misfit(struct builder *b, value_id v, value_id like, int64_t axis)
@@ -529,7 +531,7 @@ bool rule_split(struct rule *r)
     return true;
 }
 
-/* ---- Shape, Size -------------------------------------------------------------------------------------------------------- */
+/* ---- Shape, Size ------------------------------------------------------------------------------------------------- */
 
 bool rule_shape(struct rule *r)
 {

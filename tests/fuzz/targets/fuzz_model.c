@@ -1,5 +1,5 @@
-/* A model file through all of the compiler but LLVM: import, legalize, the passes, schedule, loop IR for one CPU. Structure-aware:
- * wire_mutator.c. What -verify-each finds wrong is an internal error too.
+/* A model file through all of the compiler but LLVM: import, legalize, the passes, schedule, loop IR for one CPU.
+ * Structure-aware: wire_mutator.c. What -verify-each finds wrong is an internal error too.
  */
 #include <stdio.h>
 #include <stdlib.h>

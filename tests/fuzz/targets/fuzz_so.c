@@ -1,5 +1,5 @@
-/* An artifact that is damaged, but sealed again: the loader's checks before dlopen, and the reader of `mcc inspect`. Nothing of the
- * file is run: code that was changed on purpose and sealed is a program like any other.
+/* An artifact that is damaged, but sealed again: the loader's checks before dlopen, and the reader of `mcc inspect`.
+ * Nothing of the file is run: code that was changed on purpose and sealed is a program like any other.
  */
 #include <setjmp.h>
 #include <stdio.h>

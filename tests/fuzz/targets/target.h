@@ -1,5 +1,6 @@
-/* What the programs of `make fuzz-model`, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls LLVMFuzzerTestOneInput() of
- * each, with the sanitizers on. A finding is a signal, a report of a sanitizer, an internal error, or too much time or memory.
+/* What the programs of `make fuzz-model`, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls
+ * LLVMFuzzerTestOneInput() of each, with the sanitizers on. A finding is a signal, a report of a sanitizer, an internal
+ * error, or too much time or memory.
  */
 #ifndef MCC_TESTS_FUZZ_TARGET_H
 #define MCC_TESTS_FUZZ_TARGET_H

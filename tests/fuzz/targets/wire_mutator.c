@@ -1,6 +1,6 @@
-/* Mutations of protobuf's wire format that keep it well formed: a message is a list of fields, and what changes is one field
- * somewhere below the root, whose enclosing lengths are written anew. Without it nearly every change of a byte ends in
- * the scanner. See target.h.
+/* Mutations of protobuf's wire format that keep it well formed: a message is a list of fields, and what changes is one
+ * field somewhere below the root, whose enclosing lengths are written anew. Without it nearly every change of a byte
+ * ends in the scanner. See target.h.
  */
 #include "tests/fuzz/targets/target.h"
 
