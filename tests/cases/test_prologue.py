@@ -101,15 +101,13 @@ def test_symbolic_sizes(tmp_path):
 
 
 def test_what_is_stored(tmp_path):
-    """A dear map, two images to read, a caller's memory, a layout without blocks, no Winograd form, weights without room for one."""
+    """A dear map, two images to read, a caller's memory, a layout without blocks, no Winograd form."""
     maps, constants = batchnorm()
     plain, weights = {**constants, **arrays("w0", "w")}, arrays("w0", "w")
     tanh = [helper.make_node("Tanh", ["x"], ["r"], "act")]
     two = [helper.make_node("AveragePool", ["x"], ["p"], kernel_shape=[3, 3], pads=[1] * 4), helper.make_node("Add", ["x", "p"], ["r"], "act"),
            helper.make_node("Relu", ["p"], ["q"])]
-    cast = [helper.make_node("Cast", ["half"], ["wide"], to=TensorProto.FLOAT)]
-    cases = {"tanh": (block(tanh), weights, []), "nchw": (block(maps), plain, ["--layout=NCHW"]), "off": (block(maps), plain, ["--winograd=off"]),
-             "half": (block(maps, cast, weights="wide"), {**plain, "half": plain["w"].astype(np.float16)}, [])}
+    cases = {"tanh": (block(tanh), weights, []), "nchw": (block(maps), plain, ["--layout=NCHW"]), "off": (block(maps), plain, ["--winograd=off"])}
     nodes, inputs, outputs = block(two)
     cases["two"] = (nodes, inputs, [*outputs, value("q", [1, C, 18, 23])]), weights, []
     port = [helper.make_node("Relu", ["x"], ["r"], "act"), helper.make_node("Conv", ["r", "w"], ["y"], "conv", pads=[1] * 4),
@@ -119,6 +117,16 @@ def test_what_is_stored(tmp_path):
         model = save(tmp_path / f"{name}.onnx", *network, tensors)
         assert SAID not in compiled(model, tmp_path / f"{name}.so", *flags), name
         agrees(model, *flags)
+
+
+def test_narrow_weights(tmp_path):
+    """Weights of half the width stay so in the file, and take the same form."""
+    maps, constants = batchnorm()
+    weights = arrays("w0", "w")
+    network = block(maps, [helper.make_node("Cast", ["half"], ["wide"], to=TensorProto.FLOAT)], weights="wide")
+    model = save(tmp_path / "half.onnx", *network, {**constants, **weights, "half": weights["w"].astype(np.float16)})
+    assert SAID in compiled(model, tmp_path / "half.so")
+    agrees(model)
 
 
 def test_weights_that_lie_otherwise(tmp_path):

@@ -124,7 +124,7 @@ int main(int argc, char **argv)
 
 
 def test_install(tmp_path):
-    done = subprocess.run(["make", "-s", "install", f"BUILD={BUILD}", f"DESTDIR={tmp_path}", "PREFIX=/usr"], cwd=ROOT,
+    done = subprocess.run(["make", "-s", "-o", "all", "install", f"BUILD={BUILD}", f"DESTDIR={tmp_path}", "PREFIX=/usr"], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     for name in ("bin/mcc", "lib/libmcc.a", "lib/libmcc.so", "include/mcc.h", "include/mccc.h", "share/mcc/mcc_load.c"):
