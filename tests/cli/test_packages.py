@@ -117,9 +117,14 @@ def test_loader_is_cxx_too(tmp_path, prefix, standard):
 def module(prefix):
     sys.path.insert(0, str(prefix / "share/mcc"))
     os.environ.setdefault("MCC", MCC)
+    other = sys.modules.pop("mcc", None)                     # that of the checkout, where tests of bench/ ran before
     import mcc as found
+    assert found.__file__.startswith(str(prefix))
     yield found
     sys.path.remove(str(prefix / "share/mcc"))
+    del sys.modules["mcc"]
+    if other:
+        sys.modules["mcc"] = other
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ static int compile_once(void)
     status = mccc_set(c, "worker", "/proc/self/exe");
     status = status ? status : mccc_set(c, "march", "x86-64-v3");
     status = status ? status : mccc_set(c, "jobs", "1");
-    status = status ? status : mccc_set(c, "cache", "off");
+    status = status ? status : mccc_set(c, "no-cache", NULL);
     status = status ? status : mccc_set(c, "O", "0");
     status = status ? status : mcc_compile(c, "examples/digits/digits.onnx", artifact);
     mccc_free(c);
