@@ -14,6 +14,7 @@ struct command_row {
     const char *name;
     char where;
     const char *usage, *help;
+    const char *examples;        /* lines of a command, a tab and what it does */
 };
 /* Candidates for "WORD" or "COMMAND,WORD"; words: those of the line before it (complete.c). */
 void generate_completions(struct context *, const char *request, const struct text_list *words,

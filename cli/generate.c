@@ -27,13 +27,17 @@ static void roff(struct strbuf *out, const char *text)
     }
 }
 
+/* All options by group, each with the commands that take it; where: of one letter's alone. */
 static void roff_options(struct strbuf *out, char where)
 {
+    const char *group = NULL;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         struct strbuf text;
-        if (!strchr(def->where, where) || !is_public(def))
+        if ((where && !strchr(def->where, where)) || !is_public(def))
             continue;
+        if (group != option_group(def))
+            strbuf_printf(out, ".SS %s\n", group = option_group(def));
         strbuf_init(&text, out->arena);
         option_spelling(&text, def);
         strbuf_printf(out, ".TP\n\\fB");
@@ -42,7 +46,31 @@ static void roff_options(struct strbuf *out, char where)
         text.n = 0;
         option_meaning(&text, def);
         roff(out, text.data);
+        if (!where) {
+            strbuf_printf(out, "\n.br\n\\fI");
+            option_commands(out, def);
+            strbuf_printf(out, "\\fR");
+        }
         strbuf_printf(out, "\n");
+    }
+}
+
+/* Lines of a command, a tab and what it does. */
+static void roff_examples(struct strbuf *out, const char *lines)
+{
+    while (*lines) {
+        size_t n = strcspn(lines, "\n"), tab = strcspn(lines, "\t");
+        struct strbuf part;
+        strbuf_init(&part, out->arena);
+        strbuf_append(&part, lines, tab);
+        strbuf_printf(out, ".TP\n\\fB");
+        roff(out, part.data);
+        part.n = 0;
+        strbuf_append(&part, lines + tab + 1, n - tab - 1);
+        strbuf_printf(out, "\\fR\n");
+        roff(out, part.data);
+        strbuf_printf(out, "\n");
+        lines += n + 1;
     }
 }
 
@@ -57,14 +85,18 @@ static void manual_command(const struct command_row *rows, uint32_t n, struct st
         roff(out, rows[i].usage);
         strbuf_printf(out, "\n");
     }
+    strbuf_printf(out, ".SH EXAMPLES\n");
+    for (uint32_t i = 0; i < n; i++)
+        roff_examples(out, rows[i].examples);
     strbuf_printf(
         out, ".SH DESCRIPTION\n.B mcc\ncompiles an ONNX network to a native shared object that needs only libc.\n");
     for (uint32_t i = 0; i < n; i++) {
-        strbuf_printf(out, ".SS mcc %s\n", rows[i].name);
+        strbuf_printf(out, ".TP\n.B mcc %s\n", rows[i].name);
         roff(out, rows[i].help);
         strbuf_printf(out, ".\n");
-        roff_options(out, rows[i].where);
     }
+    strbuf_printf(out, ".SH OPTIONS\nOne dash or two make no difference; @FILE reads arguments from FILE.\n");
+    roff_options(out, 0);
     strbuf_printf(
         out,
         ".SH EXIT STATUS\n0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk), "

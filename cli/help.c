@@ -59,10 +59,13 @@ void option_meaning(struct strbuf *out, const struct option *def)
 
 void options_help(struct strbuf *out, char where)
 {
+    const char *group = NULL;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         if (!strchr(def->where, where) || strchr(def->where, 'h'))
             continue;
+        if (group != option_group(def))
+            strbuf_printf(out, "\n%s:\n", group = option_group(def));
         size_t start = out->n;
         strbuf_printf(out, "  ");
         option_spelling(out, def);
@@ -85,7 +88,7 @@ static void put_cell(struct strbuf *out, const char *text)
         strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
 }
 
-void options_reference(struct strbuf *out)
+void option_commands(struct strbuf *out, const struct option *def)
 {
     static const struct {
         char letter;
@@ -95,23 +98,33 @@ void options_reference(struct strbuf *out)
         {'R', "run"},     {'B', "bench"},  {'I', "inspect"},
         {'D', "diff"},    {'X', "reduce"}, {'F', "configuration file"},
     };
-    strbuf_printf(out, "| option | in | meaning |\n|---|---|---|\n");
+    const char *comma = "";
+    for (size_t k = 0; k < COUNT_OF(commands); k++)
+        if (strchr(def->where, commands[k].letter)) {
+            strbuf_printf(out, "%s%s", comma, commands[k].name);
+            comma = ", ";
+        }
+}
+
+void options_reference(struct strbuf *out)
+{
+    const char *group = NULL;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         struct strbuf cell;
         if (strchr(def->where, 'h'))
             continue;
+        if (group != option_group(def)) {
+            strbuf_printf(out, "%s### %s\n\n| option | in | meaning |\n|---|---|---|\n", group ? "\n" : "",
+                          option_group(def));
+            group = option_group(def);
+        }
         strbuf_init(&cell, out->arena);
         option_spelling(&cell, def);
         strbuf_printf(out, "| `");
         put_cell(out, cell.data);
         strbuf_printf(out, "` | ");
-        const char *comma = "";
-        for (size_t k = 0; k < COUNT_OF(commands); k++)
-            if (strchr(def->where, commands[k].letter)) {
-                strbuf_printf(out, "%s%s", comma, commands[k].name);
-                comma = ", ";
-            }
+        option_commands(out, def);
         strbuf_printf(out, " | ");
         strbuf_init(&cell, out->arena);
         option_meaning(&cell, def);

@@ -20,26 +20,41 @@ static const struct command {
     const char *name;
     char where;                  /* letter in options.def */
     const char *usage, *help;
+    const char *examples;        /* as in struct command_row; a test runs them all */
     enum fail (*run)(struct context *, struct options *);
     bool needs_file;
 } commands[] = {
     {"compile", 'C', "[compile] MODEL [-o FILE]", "compiles a network to a shared object that needs only libc",
+     "mcc net.onnx\tnet.so, which needs only libc\n"
+     "mcc net.onnx -o net.o --prefix=net\tan object, to be linked into a program\n"
+     "mcc net.onnx --emit=header -o net.so\tbeside it net.h, a C function of its argument types\n"
+     "mcc net.onnx --input='x[n=1..8,3]'\tsays more of an input's shape than the file\n"
+     "mcc net.onnx --target=aarch64-linux-gnu -o arm.so\tfor another machine\n",
      command_compile, false},
     {"check", 'K', "check MODEL", "says whether a network can be compiled, and all that stands against it",
-     command_check, true},
+     "mcc check net.onnx\tone line, or all that stands against it\n", command_check, true},
     {"run", 'R', "run MODEL [-i NAME=FILE ...] [-o FOLDER]",
-     "runs a network once, compiled or not; a network that is not may have random inputs", command_run, true},
-    {"bench", 'B', "bench MODEL", "times a network and its kernels, compiled or not", command_bench, true},
+     "runs a network once, compiled or not; a network that is not may have random inputs",
+     "mcc run net.onnx\tcompiled to a temporary file, random inputs\n"
+     "mcc run net.so -i x=x.npy -o results\ty.npy and the like in results/\n",
+     command_run, true},
+    {"bench", 'B', "bench MODEL", "times a network and its kernels, compiled or not",
+     "mcc bench net.onnx\ttime of a run and of each kernel, share of the peak, memory, size\n"
+     "mcc bench net.so --threads=1 --trace=run.json\tand which thread ran what when\n",
+     command_bench, true},
     {"inspect", 'I', "inspect MODEL.so | inspect MODEL [-o DRAWING.svg]",
      "prints ports, symbols, kernels and sizes of a compiled network, or draws a network with its kernels",
+     "mcc inspect net.so\twhat the file's bytes are, ports, kernels\n"
+     "mcc inspect net.onnx -o net.dot\ta drawing\n",
      command_inspect, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
-     "compares a network's compiled code with the reference interpreter, kernel by kernel", command_diff, true},
+     "compares a network's compiled code with the reference interpreter, kernel by kernel",
+     "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},
     {"reduce", 'X', "reduce MODEL [-o FILE] -- COMMAND ...",
-     "finds the smallest part of a network for which COMMAND, given its path, ends with status 0", command_reduce,
-     true},
+     "finds the smallest part of a network for which COMMAND, given its path, ends with status 0",
+     "mcc reduce net.onnx -o small.onnx -- ./fails.sh\tfails.sh gets the path of a network\n", command_reduce, true},
     {"eval", 'E', "eval MODEL -i NAME=FILE ... [-o FOLDER]", "runs a network in the reference interpreter",
-     command_eval, true},
+     "mcc eval net.onnx -i x=x.npy -o results\twithout code generation\n", command_eval, true},
 };
 
 /* ---- signals ------------------------------------------------------------------------------------------------ */
@@ -140,17 +155,24 @@ void terminal_print(const struct strbuf *text)
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
 
+enum { EXAMPLE_COLUMN = 52 };
+
 static void print_help(struct context *ctx, const struct command *command)
 {
     struct strbuf text;
     strbuf_init(&text, &ctx->session);
     strbuf_printf(&text, "usage: mcc %s\n\nmcc %s %s.\n", command->usage, command->name, command->help);
+    strbuf_printf(&text, "\nExamples:\n");
+    for (const char *line = command->examples; *line; line += strcspn(line, "\n") + 1) {
+        int n = (int)strcspn(line, "\t");
+        strbuf_printf(&text, "  %-*.*s%.*s\n", EXAMPLE_COLUMN, n, line, (int)strcspn(line + n + 1, "\n"), line + n + 1);
+    }
     if (command == &commands[0]) {
         strbuf_printf(&text, "\nOther commands (mcc help COMMAND):\n");
         for (size_t i = 1; i < COUNT_OF(commands); i++)
             strbuf_printf(&text, "  %-10s%s\n", commands[i].name, commands[i].help);
     }
-    strbuf_printf(&text, "\nOptions (one dash or two; @FILE reads arguments from FILE):\n");
+    strbuf_printf(&text, "\nOptions: one dash or two; @FILE reads arguments from FILE.\n");
     options_help(&text, command->where);
     if (command == &commands[0])
         strbuf_printf(&text,
@@ -178,7 +200,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
     struct strbuf text;
     struct command_row rows[COUNT_OF(commands)];
     for (size_t i = 0; i < COUNT_OF(commands); i++)
-        rows[i] = (struct command_row){commands[i].name, commands[i].where, commands[i].usage, commands[i].help};
+        rows[i] = (struct command_row){commands[i].name, commands[i].where, commands[i].usage, commands[i].help,
+                                       commands[i].examples};
     strbuf_init(&text, &ctx->session);
     const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
     if (o->version)

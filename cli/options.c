@@ -15,16 +15,38 @@
 
 #define FIELD(f) offsetof(struct options, f), sizeof(((struct options *)0)->f)
 const struct option option_table[] = {
-#define FLAG(f, n, s, w, h) {OPTION_FLAG, n, s, w, FIELD(f), 0, 0, 0, NULL, NULL, h},
-#define TEXT(f, n, s, w, m, h) {OPTION_TEXT, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h},
-#define ONE_OF(f, n, w, d, words, h) {OPTION_ONE_OF, n, 0, w, FIELD(f), 0, 0, 0, d, words, h},
-#define LIST(f, n, s, w, m, h) {OPTION_LIST, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h},
-#define INT(f, n, s, w, d, lo, hi, m, h) {OPTION_INT, n, s, w, FIELD(f), lo, hi, (double)(d), NULL, m, h},
-#define SIZE(f, n, w, d, m, h) {OPTION_SIZE, n, 0, w, FIELD(f), 0, INT64_MAX, (double)(d), NULL, m, h},
-#define REAL(f, n, w, d, m, h) {OPTION_REAL, n, 0, w, FIELD(f), 0, 0, d, NULL, m, h},
+#define FLAG(f, n, s, w, h) {OPTION_FLAG, n, s, w, FIELD(f), 0, 0, 0, NULL, NULL, h, __LINE__},
+#define TEXT(f, n, s, w, m, h) {OPTION_TEXT, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h, __LINE__},
+#define ONE_OF(f, n, w, d, words, h) {OPTION_ONE_OF, n, 0, w, FIELD(f), 0, 0, 0, d, words, h, __LINE__},
+#define LIST(f, n, s, w, m, h) {OPTION_LIST, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h, __LINE__},
+#define INT(f, n, s, w, d, lo, hi, m, h) {OPTION_INT, n, s, w, FIELD(f), lo, hi, (double)(d), NULL, m, h, __LINE__},
+#define SIZE(f, n, w, d, m, h) {OPTION_SIZE, n, 0, w, FIELD(f), 0, INT64_MAX, (double)(d), NULL, m, h, __LINE__},
+#define REAL(f, n, w, d, m, h) {OPTION_REAL, n, 0, w, FIELD(f), 0, 0, d, NULL, m, h, __LINE__},
 #include "cli/options.def"
 };
 const uint32_t option_count = COUNT_OF(option_table);
+
+const char *option_group(const struct option *def)
+{
+    static const struct {
+        uint32_t line;           /* of options.def: a group's options stand below its title */
+        const char *title;
+    } groups[] = {
+#define GROUP(title) {__LINE__, title},
+#define FLAG(...)
+#define TEXT(...)
+#define ONE_OF(...)
+#define LIST(...)
+#define INT(...)
+#define SIZE(...)
+#define REAL(...)
+#include "cli/options.def"
+    };
+    size_t i = COUNT_OF(groups) - 1;
+    while (i && groups[i].line > def->line)
+        i--;
+    return groups[i].title;
+}
 
 enum { ARGUMENTS_MAX = 65536, RESPONSE_FILE_MAX = 1 << 20 };
 

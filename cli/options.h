@@ -53,9 +53,13 @@ struct option {
     double preset;                 /* numbers: the default */
     const char *preset_text;       /* ONE_OF: the default */
     const char *meta, *help;       /* ONE_OF: meta is the list of words */
+    uint32_t line;                 /* of options.def */
 };
 extern const struct option option_table[];
 extern const uint32_t option_count;
+
+/* The title of the group that the option stands in; a group's options follow each other in the table. */
+const char *option_group(const struct option *);
 
 void options_init(struct options *);
 
@@ -83,9 +87,11 @@ bool config_load(struct context *, struct options *, const char *path, char wher
 /* "-o, --output=FILE"; the help text with the default. */
 void option_spelling(struct strbuf *, const struct option *);
 void option_meaning(struct strbuf *, const struct option *);
-/* The options that `where` takes, as --help prints them. */
+/* "compile, run, configuration file": what takes it. */
+void option_commands(struct strbuf *, const struct option *);
+/* The options that `where` takes, by group, as --help prints them. */
 void options_help(struct strbuf *, char where);
-/* All options with all sub-commands, as Markdown (docs/commands.md). */
+/* All options by group with all sub-commands, as Markdown (docs/commands.md). */
 void options_reference(struct strbuf *);
 /* Options of the configuration file that differ from their defaults, as a configuration file. */
 void options_print_config(struct strbuf *, const struct options *);

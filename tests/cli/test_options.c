@@ -369,9 +369,30 @@ static void test_help_names_every_option(void **state)
     }
 }
 
+/* A title stands once, above options of its own. */
+static void test_groups_are_contiguous(void **state)
+{
+    const char *titles[32];
+    size_t n = 0;
+    (void)state;
+    for (uint32_t i = 0; i < option_count; i++) {
+        const char *group = option_group(&option_table[i]);
+        if (n && titles[n - 1] == group)
+            continue;
+        for (size_t k = 0; k < n; k++)
+            assert_string_not_equal(titles[k], group);
+        assert_true(n < COUNT_OF(titles));
+        titles[n++] = group;
+    }
+    assert_string_equal(option_group(option_find("output", 'C')), "What is written");
+    assert_string_equal(option_group(option_find("limit-rank", 'C')), "Limits");
+    assert_string_equal(option_group(option_find("version", 'C')), "Help");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups_are_contiguous),
         cmocka_unit_test_setup_teardown(test_spellings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_separator_and_odd_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lists_grow, set_up, tear_down),
