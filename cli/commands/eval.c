@@ -91,7 +91,8 @@ static bool dumps_collect(struct context *ctx, const struct options *o, const st
             if (strcmp(g->outputs.data[k].name, name) == 0)
                 VEC_PUSH(&ctx->session, &out->items, ((struct dump){name, g->outputs.data[k].value}));
         for (uint32_t v = 1; v < g->values.n && out->items.n == before; v++)
-            if (g->values.data[v].name && strcmp(g->values.data[v].name, name) == 0)
+            if (g->values.data[v].name && strcmp(g->values.data[v].name, name) == 0 &&
+                !(g->values.data[v].def.i && graph_node(g, g->values.data[v].def)->dead))
                 VEC_PUSH(&ctx->session, &out->items, ((struct dump){name, {v}}));
         if (out->items.n == before)
             return error_at(ctx, FAIL_USAGE, (src_id){0}, name, "the legal graph has no value of this name");

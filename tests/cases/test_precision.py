@@ -217,3 +217,42 @@ def test_what_is_no_contraction_is_named(tmp_path):
     path = save(tmp_path / "net.onnx", [N("Relu", ["x"], ["y"], "relu")], [value("x", [3])], [value("y", [3])])
     done = mcc(path, "-o", tmp_path / "net.so", "--choose=relu:precision=bf16")
     assert done.returncode == 0 and "no kernel of 'relu' has this choice" in done.stderr
+
+
+def errors(text):
+    """Of mcc diff --against-f32: {what: (rms, most)}."""
+    rows = [line.split(None, 2) for line in text.splitlines()[1:-1]]
+    return {what: (float(rms), float(most)) for rms, most, what in rows}
+
+
+@pytest.mark.parametrize("options", [["--precision=bf16"], ["--precision=f16"], ["--weights-type=i8"], ["-O0", "--precision=bf16"], []])
+def test_errors_against_f32(tmp_path, options):
+    """The figures are those of two runs of mcc eval, for the output and for a value in the middle; up to what sums in f32 round."""
+    path = chain(tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", np.sin(np.arange(16 * 196, dtype=np.float32)).reshape(1, 16, 14, 14))
+    done = mcc("diff", path, "-march=native", "--against-f32", f"-ix={tmp_path / 'x.npy'}", *options)
+    assert done.returncode == 0, done.stderr
+    found = errors(done.stdout)
+    for folder, more in (("exact", []), ("narrow", [o for o in options if o != "-O0"])):
+        assert mcc("eval", path, f"-ix={tmp_path / 'x.npy'}", "-o", tmp_path / folder, "--dump=y", "--dump=c", *more).returncode == 0
+    last = [k for k in found if k.startswith("kernel") and "(contract; last)" in k or "(map; last)" in k]
+    middle = [k for k in found if k.startswith("kernel") and "contract; second" in k]
+    # the scales of bytes belong to the sum behind the second convolution, which then stores nothing that the file names
+    assert len(last) == 1 and len(middle) == ("--weights-type=i8" not in options), done.stdout
+    for name, rows in (("y", ["output 'y'", *last]), ("c", middle)):
+        exact, narrow = (np.load(tmp_path / folder / f"{name}.npy").astype(np.float64).ravel() for folder in ("exact", "narrow"))
+        apart = np.abs(narrow - exact)
+        want = np.sqrt(np.mean(apart ** 2) / np.mean(exact ** 2)), apart.max() / np.abs(exact).max()
+        for row in rows:
+            assert np.allclose(found[row], want, rtol=0.05, atol=1e-5), (row, found[row], want)
+    assert (found["output 'y'"][0] > 1e-5) == bool(options)
+
+
+def test_errors_of_open_sizes_and_nodes(tmp_path):
+    path = build(tmp_path, "open rows")
+    done = mcc("diff", path, "--against-f32", "--precision=bf16", "--dim=n=7", "-march=native")
+    assert done.returncode == 0 and 1e-4 < errors(done.stdout)["output 'y'"][0] < 1e-2, done.stderr + done.stdout
+    path = chain(tmp_path / "chain.onnx")
+    one, both = (errors(mcc("diff", path, "--against-f32", "-march=native", *o).stdout)["output 'y'"][0]
+                 for o in (["--choose=second:precision=bf16"], ["--precision=bf16"]))
+    assert 1e-5 < one < both

@@ -1,0 +1,29 @@
+/* A run of a network that was compiled here, which keeps what every kernel stores (mcc diff).
+ *
+ * Nothing is added to the code. It runs on one thread, and after each kernel's end (mcc_host.event) what the kernel has
+ * stored is copied from where the plan put it, the arena or an output, through its storage function. Kernels inside
+ * loops and branches, and what only the data sizes, are left out.
+ */
+#ifndef MCC_CLI_CAPTURE_H
+#define MCC_CLI_CAPTURE_H
+
+#include "cli/compile.h"
+#include "cli/session.h"
+
+struct capture {
+    struct compilation c;
+    struct session s;
+    struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
+    uint32_t *maker;               /* by value: the kernel that stored got */
+    bool *seen;                    /* by kernel: it has ended */
+    int64_t *symbols;              /* by symbol id; meaningful where known */
+};
+
+/* mcc_host.event, with the capture as mcc_host.user. */
+void capture_event(void *user, uint32_t node, int end, uint64_t ns);
+/* Before the run, when the inputs are there. */
+void capture_begin(struct capture *);
+/* "kernel k3 (tiled; conv1, relu1)" */
+const char *capture_words(const struct capture *, uint32_t kernel);
+
+#endif
