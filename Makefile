@@ -377,7 +377,7 @@ install: all
 	$(BUILD)/mcc --generate=mcc.yaml.5 >$(DESTDIR)$(PREFIX)/share/man/man5/mcc.yaml.5
 	install -m 644 docs/mcc_model.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 	install -d $(DESTDIR)$(PREFIX)/share/doc/mcc
-	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/mcc/
+	install -m 644 docs/*.md docs/json.schema.json $(DESTDIR)$(PREFIX)/share/doc/mcc/
 	$(BUILD)/mcc --generate=bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcc
 	$(BUILD)/mcc --generate=zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcc
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
@@ -407,7 +407,7 @@ $(DIST)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
 	    $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC) $(LDFLAGS)
 
 # An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
-$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md) LICENSE
+$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md docs/json.schema.json) LICENSE
 	$(call say,TREE,$(@D))rm -rf $(@D)
 	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(@D)) PREFIX=/usr >/dev/null
 	@cp $(DIST)/mcc $(@D)/usr/bin/mcc && rm -f $(@D)/usr/lib/libmcc.* $(@D)/usr/include/mccc.h && cp LICENSE $(@D)/usr/share/doc/mcc/

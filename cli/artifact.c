@@ -442,8 +442,11 @@ static void measure(struct reader *r)
     for (uint64_t k = 0; k < r->n_symbols; k++) {
         bool code = ELF64_ST_TYPE(r->symbols[k].st_info) == STT_FUNC;
         int variant = code ? variant_of(r->out->api.features, symbol_name(r, k)) : -1;
-        if (variant >= 0)
-            out->variant[variant] += r->symbols[k].st_size;
+        if (variant < 0)
+            continue;
+        out->variant[variant] += r->symbols[k].st_size;
+        struct code_size size = {symbol_name(r, k), variant, r->symbols[k].st_size};
+        VEC_PUSH(r->arena, &r->out->functions, size);
     }
     if (r->out->desc.weights_file)
         out->sidecar = r->out->desc.sidecar_head + r->out->desc.weights_size;

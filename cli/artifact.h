@@ -15,11 +15,19 @@ struct sizes {
     uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, debug, headers;
 };
 
+/* A kernel's function for a variant, as the symbol table has it: "k3_v4.conv1". */
+struct code_size {
+    const char *name;
+    int variant;
+    uint64_t bytes;
+};
+
 struct artifact_file {
     mcc_api api; /* as in mcc.h, in memory of the compiler; the functions are NULL */
     struct mcc_rt_desc desc; /* n_kernels rows of kernels, weights_file; other pointers are NULL */
     struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
     struct sizes sizes;
+    VEC(struct code_size) functions;
     bool runs_here; /* a shared object for this machine's architecture */
     uint64_t weights_at; /* in the file */
 };

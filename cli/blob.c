@@ -321,25 +321,56 @@ void blob_random(struct blob *b, uint64_t seed)
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
+/* The least and the greatest element; false: there is none, or its type has no order. */
+static bool blob_range(const struct blob *b, int64_t *elements, double *least, double *greatest)
+{
+    int64_t bytes;
+    uint32_t bits = elem_bits(b->elem);
+    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, elements, &bytes) ||
+        !*elements)
+        return false;
+    *least = INFINITY, *greatest = -INFINITY;
+    for (int64_t i = 0; i < *elements; i++) {
+        double v = elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (bits / 8));
+        *least = v < *least ? v : *least;
+        *greatest = v > *greatest ? v : *greatest;
+    }
+    return true;
+}
+
+void blob_json(const char *name, const struct blob *b, struct json *j)
+{
+    int64_t elements;
+    double least, greatest;
+    bool range = blob_range(b, &elements, &least, &greatest);
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_text(j, "type", elem_name(b->elem));
+    json_open(j, "dims", '[');
+    for (int32_t i = 0; i < b->rank; i++)
+        json_int(j, NULL, b->dims[i]);
+    json_close(j, '[');
+    json_open(j, "first", '[');
+    for (int64_t i = 0; range && i < elements && i < DESCRIBE_MAX; i++)
+        json_real(j, NULL, elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (elem_bits(b->elem) / 8)));
+    json_close(j, '[');
+    json_real(j, "least", range ? least : NAN);
+    json_real(j, "greatest", range ? greatest : NAN);
+    json_close(j, '{');
+}
+
 void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
 {
-    int64_t elements, bytes;
-    uint32_t bits = elem_bits(b->elem);
+    int64_t elements;
+    double least, greatest;
+    size_t step = elem_bits(b->elem) / 8;
     strbuf_printf(out, "%s %s[", name, elem_name(b->elem));
     for (int32_t i = 0; i < b->rank; i++)
         strbuf_printf(out, i ? ",%lld" : "%lld", (long long)b->dims[i]);
     strbuf_printf(out, "]");
-    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) ||
-        !elements) {
+    if (!blob_range(b, &elements, &least, &greatest)) {
         strbuf_printf(out, "\n");
         return;
-    }
-    double least = INFINITY, greatest = -INFINITY;
-    size_t step = bits / 8;
-    for (int64_t i = 0; i < elements; i++) {
-        double v = elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step);
-        least = v < least ? v : least;
-        greatest = v > greatest ? v : greatest;
     }
     for (int64_t i = 0; i < elements && i < DESCRIBE_MAX; i++)
         strbuf_printf(out, "%s %.6g", i ? "" : ":", elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step));

@@ -2,6 +2,7 @@
 #ifndef MCC_CLI_BLOB_H
 #define MCC_CLI_BLOB_H
 
+#include "cli/json.h"
 #include "cli/options.h"
 #include "ir/graph/graph.h"
 #include "runtime/mcc.h"
@@ -31,6 +32,8 @@ void blob_random(struct blob *, uint64_t seed);
 
 /* One line about the values: "y f32[1,10]: 0.1 0.2 ... (least 0.1, greatest 0.9)". */
 void blob_describe(const char *name, const struct blob *, struct strbuf *out);
+/* The same as an object (docs/json.md): name, type, dims, the first elements, least and greatest. */
+void blob_json(const char *name, const struct blob *, struct json *);
 /* Between files and the graph's width (elements under a byte take one each). *out is allocated. */
 bool blob_widen(struct context *, const struct blob *, struct tensor *out);
 bool blob_pack(struct context *, const struct tensor *, struct blob *out);

@@ -18,6 +18,13 @@ struct report {
     void (*step)(void *user, const char *stage, uint32_t done, uint32_t of);
 };
 
+/* What a stage took; start: of the monotonic clock. */
+struct stage_cost {
+    double start, ms;
+    int64_t heap;
+    bool ran;
+};
+
 struct variant; /* cli/targets.h */
 struct compilation {
     struct context *ctx;
@@ -45,6 +52,7 @@ struct compilation {
     int64_t scratch; /* bytes per thread */
     uint64_t printed; /* hash of the last stage's text, for -print-changed */
     int64_t constants_in; /* bytes of the file's constants */
+    struct stage_cost *costs; /* by stage, from the first one on */
 };
 
 /* ---- pipeline.c: the rows of passes/module/passes.def ---------------------------------------------------------- */
@@ -65,11 +73,6 @@ const struct stage *stage_find(const char *name); /* NULL: there is none */
 /* Do -stop-after and -print-after name stages? False after a usage error. */
 bool stages_known(struct context *, const struct options *);
 
-struct stage_cost {
-    double start, ms;
-    int64_t heap;
-    bool ran;
-}; /* start: of the monotonic clock */
 /* Tells who asks what the compilation is at, as report.step; not with -q and -v. */
 void report_step(const struct compilation *, const char *stage, uint32_t done, uint32_t of);
 /* Runs one stage on a compilation whose module has what the stage needs, and verifies, times and prints it as the
@@ -80,8 +83,8 @@ bool stage_run(struct compilation *, const struct stage *, struct stage_cost *);
 bool stages_run(struct compilation *, const char *first);
 /* A module for the options, with c->graph where there is one. False after a diagnostic (--choose). (backend.c) */
 bool module_begin(struct compilation *);
-/* Writes OUTPUT.json for -ftime-trace (trace.c). cost: by stage. */
-bool trace_write(struct compilation *, const struct stage_cost *);
+/* Writes OUTPUT.json for -ftime-trace (trace.c). */
+bool trace_write(struct compilation *);
 
 /* ---- compile.c --------------------------------------------------------------------------------------------------- */
 

@@ -43,12 +43,41 @@ static void put_text(struct context *ctx, struct report report, const struct opt
     }
 }
 
-static void member(struct strbuf *out, const char *name, const char *text)
+/* A member that is there only where there is a text. */
+static void member(struct json *j, const char *name, const char *text)
 {
-    if (!text || !*text)
-        return;
-    strbuf_printf(out, ",\"%s\":", name);
-    json_string(out, text);
+    if (text && *text)
+        json_text(j, name, text);
+}
+
+/* A diagnostic as an object: a line of -fdiagnostics-format=json, an item of --json. */
+static void put_object(const struct context *ctx, const struct diag *d, struct json *j)
+{
+    const struct source *s = d->src.i ? source_get(ctx, d->src) : NULL;
+    json_open(j, NULL, '{');
+    json_text(j, "severity", severity_words[d->severity]);
+    if (d->severity == SEV_ERROR)
+        member(j, "class", class_words[d->fail]);
+    member(j, "file", ctx->model_path);
+    if (ctx->line) {
+        json_uint(j, "line", ctx->line);
+        json_uint(j, "column", ctx->column);
+    }
+    if (s) {
+        member(j, "node", s->name);
+        member(j, "operator", s->op);
+        member(j, "domain", s->domain);
+        member(j, "result", s->output);
+        member(j, "source", s->origin);
+        if (s->version > 0)
+            json_int(j, "version", s->version);
+    }
+    member(j, "tensor", d->tensor);
+    member(j, "flag", d->flag);
+    member(j, "message", d->text);
+    json_uint(j, "times", (uint64_t)d->repeats + 1);
+    json_uint(j, "more", d->similar);
+    json_close(j, '{');
 }
 
 static void put_json(struct context *ctx, struct report report, const struct options *o)
@@ -57,28 +86,10 @@ static void put_json(struct context *ctx, struct report report, const struct opt
     strbuf_init(&line, &ctx->session);
     for (uint32_t i = 0; i < ctx->diags.n; i++) {
         const struct diag *d = &ctx->diags.data[i];
-        const struct source *s = d->src.i ? source_get(ctx, d->src) : NULL;
+        struct json j = {.out = &line};
         if (!shown(d, o))
             continue;
-        strbuf_printf(&line, "{\"severity\":\"%s\"", severity_words[d->severity]);
-        if (d->severity == SEV_ERROR)
-            member(&line, "class", class_words[d->fail]);
-        member(&line, "file", ctx->model_path);
-        if (ctx->line)
-            strbuf_printf(&line, ",\"line\":%u,\"column\":%u", ctx->line, ctx->column);
-        if (s) {
-            member(&line, "node", s->name);
-            member(&line, "operator", s->op);
-            member(&line, "domain", s->domain);
-            member(&line, "result", s->output);
-            member(&line, "source", s->origin);
-            if (s->version > 0)
-                strbuf_printf(&line, ",\"version\":%d", s->version);
-        }
-        member(&line, "tensor", d->tensor);
-        member(&line, "flag", d->flag);
-        member(&line, "message", d->text);
-        strbuf_printf(&line, ",\"times\":%u,\"more\":%u}", d->repeats + 1, d->similar);
+        put_object(ctx, d, &j);
         put(report, d, &line);
     }
 }
@@ -149,6 +160,9 @@ void report_diagnostics(struct context *ctx, struct report report, const struct 
         {"json", put_json},
         {"sarif", put_sarif},
     };
+    for (uint32_t i = 0; i < ctx->diags.n && o->document; i++)
+        if (shown(&ctx->diags.data[i], o))
+            put_object(ctx, &ctx->diags.data[i], &o->document->diagnostics);
     for (size_t i = 0; i < COUNT_OF(formats) && ctx->diags.n; i++)
         if (strcmp(o->diagnostics, formats[i].name) == 0)
             formats[i].put(ctx, report, o);

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/cpu.h"
+#include "cli/json.h"
 #include "cli/mccc.h"
 #include "cli/nearest.h"
 #include "codegen/codegen.h"
@@ -111,6 +112,7 @@ __attribute__((constructor(101))) static void before_constructors(void)
 /* ---- text ends ------------------------------------------------------------------------------------------------ */
 
 static int colour_asked = -1;    /* by option; -1: not */
+static bool output_is_json;      /* of --json: nothing else goes to standard output */
 
 static bool wants_colour(void)
 {
@@ -130,7 +132,7 @@ static void put_terminal(void *user, int kind, const char *text, size_t size)
     static const char *const colours[] = {"\033[1;36m", "\033[1;34m", "\033[1;35m", "\033[1;31m"};
     (void)user;
     progress_clear();
-    FILE *f = kind == TEXT_DATA ? stdout : stderr;
+    FILE *f = kind == TEXT_DATA && !output_is_json ? stdout : stderr;
     const char *word = kind < TEXT_DATA && wants_colour() ? strstr(text, words[kind]) : NULL;
     if (word) {
         size_t before = (size_t)(word - text), n = strlen(words[kind]);
@@ -150,7 +152,7 @@ struct report terminal_report(void)
 void terminal_print(const struct strbuf *text)
 {
     if (text->n)
-        fwrite(text->data, 1, text->n, stdout);
+        fwrite(text->data, 1, text->n, output_is_json ? stderr : stdout);
 }
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
@@ -238,8 +240,14 @@ enum fail command_check(struct context *ctx, struct options *o)
 {
     const char *model = o->files.items.data[0];
     enum fail fail = compile_check(ctx, o, model, terminal_report());
-    if (fail == FAIL_NONE && !o->stop_after && !o->quiet)
+    if (o->document) {
+        struct json *j = &o->document->result;
+        json_open(j, NULL, '{');
+        json_bool(j, "supported", fail == FAIL_NONE);
+        json_close(j, '{');
+    } else if (fail == FAIL_NONE && !o->stop_after && !o->quiet) {
         printf("%s: supported\n", model);
+    }
     return fail;
 }
 
@@ -280,6 +288,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     }
     if (o->autocomplete)
         return command->run(ctx, o);
+    output_is_json = o->json;
     if (!named && !word_check(ctx, command, o))
         return ctx->fail;
     if (o->files.items.n > 1 && command->run != command_reduce)
@@ -292,6 +301,17 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     if (ctx->fail == FAIL_NONE)
         return command->run(ctx, o);
     return ctx->fail;
+}
+
+static void document_print(struct context *ctx, const struct command *command, const struct options *o)
+{
+    struct strbuf text;
+    if (!o->document)
+        return;
+    strbuf_init(&text, &ctx->session);
+    json_finish(o->document, command->name, o->files.items.n ? o->files.items.data[0] : NULL, (int)ctx->fail, &text);
+    output_is_json = false;
+    terminal_print(&text);
 }
 
 /* Parsing and the command itself, below one unwind point. named: the command line says which it is. */
@@ -309,14 +329,17 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     if (setjmp(here) == 0) {
         enum fail fail = ctx->fail;
         bool parsed = options_parse(ctx, options, argc, argv, command->where);
+        options->document = options->json && !options->help && !options->print_config ? json_document(ctx) : NULL;
         colour_asked = options->no_color ? 0 : options->color ? 1 : -1;
         if (parsed)
             fail = command_start(ctx, command, named, options);
         if (fail != FAIL_NONE)
             ctx->fail = fail;
     }
-    if (setjmp(here) == 0)
+    if (setjmp(here) == 0) {
         report_diagnostics(ctx, terminal_report(), options);
+        document_print(ctx, command, options);
+    }
     ctx->unwind = NULL;
     free(options);
     return ctx->fail;

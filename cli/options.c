@@ -312,7 +312,7 @@ static bool parse_option(struct context *ctx, const struct arguments *args, uint
 static bool collect(struct context *ctx, struct options *o, const struct arguments *args, char where,
                     struct settings *out)
 {
-    bool options_end = false;
+    bool options_end = false, good = true;
     for (uint32_t i = 0; i < args->items.n; i++) {
         const char *arg = args->items.data[i];
         if (options_end || arg[0] != '-' || arg[1] == 0)
@@ -320,9 +320,9 @@ static bool collect(struct context *ctx, struct options *o, const struct argumen
         else if (strcmp(arg, "--") == 0)
             options_end = true;
         else if (!parse_option(ctx, args, &i, where, out))
-            return false;
+            good = false;
     }
-    return true;
+    return good;
 }
 
 bool options_parse(struct context *ctx, struct options *o, int argc, char **argv, char where)
@@ -342,10 +342,12 @@ bool options_parse(struct context *ctx, struct options *o, int argc, char **argv
     }
     bool good = collect(ctx, o, &args, where, &settings);
     /* The form of errors first, so that those of the configuration and of other options have it. */
-    for (uint32_t i = 0; i < settings.items.n; i++)
-        if (strcmp(settings.items.data[i].def->name, "fdiagnostics-format") == 0 &&
-            !option_set(ctx, o, settings.items.data[i].def, settings.items.data[i].value, FAIL_USAGE))
+    for (uint32_t i = 0; i < settings.items.n; i++) {
+        const struct option *def = settings.items.data[i].def;
+        bool form = strcmp(def->name, "fdiagnostics-format") == 0 || strcmp(def->name, "json") == 0;
+        if (form && !option_set(ctx, o, def, settings.items.data[i].value, FAIL_USAGE))
             return false;
+    }
     if (!good)
         return false;
     const char *config = NULL;

@@ -36,7 +36,8 @@ struct options {
     bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
         stats, time_passes;
     bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,
-        roofline, calibrate, all, against_f32;
+        roofline, calibrate, all, against_f32, json;
+    struct json_document *document; /* what --json is to write; NULL: not asked for. main makes it */
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
     VEC(struct config_place) places;

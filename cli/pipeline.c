@@ -216,7 +216,7 @@ static bool write_stopped(struct compilation *c, const struct stage *stage)
 
 bool stages_run(struct compilation *c, const char *first)
 {
-    struct stage_cost cost[COUNT_OF(stage_table)] = {{0}};
+    struct stage_cost *cost = c->costs = NEW_ARRAY(&c->ctx->session, struct stage_cost, stage_count);
     const struct options *o = c->options;
     const struct stage *stage = first ? stage_find(first) : stage_table;
     bool ok = true;
@@ -231,5 +231,5 @@ bool stages_run(struct compilation *c, const char *first)
     }
     if (o->time_passes)
         report_times(c, cost);
-    return ok && (!o->time_trace || !c->output || trace_write(c, cost));
+    return ok && (!o->time_trace || !c->output || trace_write(c));
 }

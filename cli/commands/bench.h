@@ -1,9 +1,10 @@
-/* What mcc bench gathers about kernels: bench.c fills it, roofline.c judges it. */
+/* What mcc bench measures: measure.c fills it, bench.c prints it, roofline.c judges it, bench_json.c hands it on. */
 #ifndef MCC_CLI_BENCH_H
 #define MCC_CLI_BENCH_H
 
 #include "cli/commands/calibrate.h"
 #include "cli/commands/chunks.h"
+#include "cli/json.h"
 #include "cli/session.h"
 
 enum { SAMPLES_MAX = 1000 };     /* runs whose kernels are told apart */
@@ -22,6 +23,30 @@ struct profile {
     struct chunks chunks;        /* of several threads, or for --trace; threads 0: not asked for */
 };
 
+/* An artifact with its times. ctx and options are the caller's. */
+struct measure {
+    struct context *ctx;
+    const struct options *options;
+    const char *library;
+    struct session s;            /* open behind measure() */
+    double *ns;                  /* of whole runs, ascending */
+    uint32_t runs;
+    size_t workspace;            /* bytes */
+    struct profile profile;      /* by node, until profile_sort */
+};
+
+/* Loads the library and runs it as --runs says, twice; false after a diagnostic. measure_end closes it either way. */
+bool measure(struct measure *, const char *library);
+void measure_end(void *measure);
+/* Operations of a run: those of the symbols' least values, so 0 (not known) where others are given. */
+uint64_t measure_flops(const struct measure *);
+uint64_t measure_file_bytes(const struct measure *);
+/* As an object (docs/json.md); roofline: with the limits of the machine, which are measured now. */
+void measure_json(struct measure *, const char *key, bool roofline, struct json *);
+void calibration_json(const struct calibration *, const char *key, struct json *);
+
+/* The kernels that take longest first. */
+void profile_sort(struct profile *);
 /* How often a run goes through all kernels of the node: once, or as often as a loop around them turns. */
 double profile_turns(const struct session *, const struct profile *, const struct kernel_time *);
 /* Kernels against the limits of the machine, those first that lose most time to them. */

@@ -44,6 +44,7 @@ double chunks_idle(const struct chunks *c, uint32_t node, double ns)
 bool chunks_write(struct session *s, const struct chunks *c, const char *path)
 {
     struct strbuf out;
+    struct json j = {.out = &out};
     uint64_t begin = UINT64_MAX;
     uint32_t lost = 0;
     for (uint32_t t = 0; t < c->threads; t++) {
@@ -55,21 +56,14 @@ bool chunks_write(struct session *s, const struct chunks *c, const char *path)
         warn_at(s->ctx, (src_id){0}, NULL,
                 "%u parts of kernels, beyond the first %d of each thread, are not in the trace", lost, CHUNKS_MOST);
     strbuf_init(&out, &s->ctx->session);
-    strbuf_printf(
-        &out, "{\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":");
-    json_string(&out, s->api->name);
-    strbuf_printf(&out, "}}");
+    trace_open(&j, s->api->name);
     for (uint32_t t = 0; t < c->threads; t++)
         for (uint32_t i = 0; i < c->of[t].n; i++) {
             const struct chunk *one = &c->of[t].last[i];
             const mcc_node *node = &s->api->node[one->node];
-            strbuf_printf(&out, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"name\":", t,
-                          (double)(one->from - begin) / 1e3, (double)(one->to - one->from) / 1e3);
-            json_string(&out, node->name);
-            strbuf_printf(&out, ",\"cat\":");
-            json_string(&out, node->op);
-            strbuf_printf(&out, "}");
+            trace_event(&j, t, node->name, node->op, (double)(one->from - begin) / 1e3,
+                        (double)(one->to - one->from) / 1e3);
         }
-    strbuf_printf(&out, "\n],\"displayTimeUnit\":\"ns\"}\n");
+    trace_close(&j, "ns");
     return output_write(s->ctx, path, out.data, out.n);
 }

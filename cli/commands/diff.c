@@ -132,8 +132,33 @@ static bool write_operands(const struct diff *d, const char *folder)
     return true;
 }
 
+static void put_json(const struct diff *d, const char *what, const struct difference *f, struct json *j)
+{
+    json_open(j, NULL, '{');
+    json_uint(j, "kernels", d->run.c.module->kernels.n);
+    json_uint(j, "compared", d->n_compared);
+    json_uint(j, "outputs", d->run.s.api->n_out);
+    json_real(j, "tolerance", d->run.c.options->tolerance);
+    if (f) {
+        json_open(j, "difference", '{');
+        json_text(j, "where", what);
+        json_int(j, "elements", f->total);
+        json_int(j, "differ", f->count);
+        json_int(j, "at", f->at);
+        json_real(j, "got", f->got);
+        json_real(j, "want", f->want);
+        json_real(j, "largest", f->scale);
+        json_close(j, '{');
+    } else {
+        json_null(j, "difference");
+    }
+    json_close(j, '{');
+}
+
 static bool report(const struct diff *d, const char *what, const struct difference *f, const char *note)
 {
+    if (d->run.c.options->document)
+        put_json(d, what, f, &d->run.c.options->document->result);
     return error_at(
         d->run.c.ctx, FAIL_INTERNAL, (src_id){0}, NULL,
         "%s differs: %lld of %lld elements, most at element %lld: %.9g instead of %.9g, largest element %.6g%s", what,
@@ -201,7 +226,9 @@ static bool compare(struct diff *d)
     strbuf_init(&line, &ctx->session);
     strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared,
                   d->run.c.module->kernels.n, n);
-    if (ok && !d->run.c.options->quiet)
+    if (ok && d->run.c.options->document)
+        put_json(d, NULL, NULL, &d->run.c.options->document->result);
+    else if (ok && !d->run.c.options->quiet)
         terminal_print(&line);
     return ok;
 }

@@ -87,25 +87,6 @@ static void print_nodes(const struct artifact_file *a, struct strbuf *out)
     }
 }
 
-/* Workspace for the shapes that --dim gives. */
-static bool print_plan(struct session *s, struct strbuf *out)
-{
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < s->api->n_in; i++)
-        if (s->api->in[i].ndim < 0 || (s->api->in[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC))
-            return true;
-    if (!session_feed(s, true))
-        return false;
-    if (s->api->plan(s->lib->model, s->in_pointer, NULL, &bytes, &s->error) != MCC_OK)
-        return session_error(s, "plan");
-    int64_t *symbols = NEW_ARRAY(&s->ctx->session, int64_t, s->api->n_sym + 1);
-    strbuf_printf(out, "plan     workspace %zu bytes", bytes);
-    for (uint32_t i = 0; session_symbols(s, symbols) && i < s->api->n_sym; i++)
-        strbuf_printf(out, "%s%s=%lld", i ? ", " : " at ", s->api->sym[i].name, (long long)symbols[i]);
-    strbuf_printf(out, "\n");
-    return true;
-}
-
 /* Long values, or those of several lines, are cut: a program reads them whole. */
 static void print_meta(const char *meta, struct strbuf *out)
 {
@@ -123,36 +104,67 @@ static void print_meta(const char *meta, struct strbuf *out)
     }
 }
 
-/* What cannot be asked of the code here is left out, with a word why. */
-static bool print_workspace(struct context *ctx, struct options *o, const struct artifact_file *a, struct strbuf *out)
+/* Workspace for the shapes that --dim gives. */
+static bool plan_session(struct session *s, struct workspace *w)
+{
+    for (uint32_t i = 0; i < s->api->n_in; i++)
+        if (s->api->in[i].ndim < 0 || (s->api->in[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC))
+            return true;
+    if (!session_feed(s, true))
+        return false;
+    if (s->api->plan(s->lib->model, s->in_pointer, NULL, &w->bytes, &s->error) != MCC_OK)
+        return session_error(s, "plan");
+    w->symbols = NEW_ARRAY(&s->ctx->session, int64_t, s->api->n_sym + 1);
+    w->known = session_symbols(s, w->symbols);
+    return w->known;
+}
+
+bool workspace_ask(struct context *ctx, struct options *o, const struct artifact_file *a, struct workspace *w)
 {
     struct session s = {0};
     mcc_error error = {0};
     mcc_host host = {.size = sizeof host, .threads = 1, .flags = (uint32_t)o->variant};
+    *w = (struct workspace){0};
     if (!a->runs_here) {
-        strbuf_printf(out, "plan     only where it can run: %s\n",
-                      a->note.sealed ? "it is for another machine" : "it is not linked yet");
+        w->why = a->note.sealed ? "it is for another machine" : "it is not linked yet";
         return true;
     }
     mcc_lib *lib = NULL;
     if (mcc_load(o->files.items.data[0], &host, &lib, &error) == MCC_E_CPU) {
-        strbuf_printf(out, "plan     only where it can run: %s\n", error.text);
+        w->why = arena_strdup(&ctx->session, error.text);
         return true;
     }
     mcc_unload(lib);
-    bool good = session_open(&s, ctx, o, o->files.items.data[0], &host) && print_plan(&s, out);
+    bool good = session_open(&s, ctx, o, o->files.items.data[0], &host) && plan_session(&s, w);
     session_close(&s);
     return good;
+}
+
+static void print_workspace(const mcc_api *api, const struct workspace *w, struct strbuf *out)
+{
+    if (w->why)
+        strbuf_printf(out, "plan     only where it can run: %s\n", w->why);
+    if (!w->known)
+        return;
+    strbuf_printf(out, "plan     workspace %zu bytes", w->bytes);
+    for (uint32_t i = 0; i < api->n_sym; i++)
+        strbuf_printf(out, "%s%s=%lld", i ? ", " : " at ", api->sym[i].name, (long long)w->symbols[i]);
+    strbuf_printf(out, "\n");
 }
 
 static bool inspect(struct context *ctx, struct options *o)
 {
     struct strbuf out;
+    struct workspace workspace;
     struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
     const mcc_api *api = &a->api;
     strbuf_init(&out, &ctx->session);
-    if (!artifact_read(ctx, o->files.items.data[0], o->verify, a))
+    if (!artifact_read(ctx, o->files.items.data[0], o->verify, a) || !workspace_ask(ctx, o, a, &workspace))
         return false;
+    if (o->document) {
+        artifact_json(a, &workspace, o->verify, &o->document->result);
+        return true;
+    }
     strbuf_printf(&out, "name     ");
     strbuf_escaped(&out, api->name, 200);
     strbuf_printf(&out, "\ncompiler ");
@@ -163,8 +175,7 @@ static bool inspect(struct context *ctx, struct options *o)
     sizes_print(api, &a->sizes, a->note.sealed, &out);
     print_ports(api, &out);
     print_symbols(api, &out);
-    if (!print_workspace(ctx, o, a, &out))
-        return false;
+    print_workspace(api, &workspace, &out);
     print_nodes(a, &out);
     print_meta(api->meta, &out);
     if (o->verify)
@@ -176,6 +187,10 @@ static bool inspect(struct context *ctx, struct options *o)
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
     bool network = !artifact_meant(o->files.items.data[0]);
+    if (o->document && o->output) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "-o draws the network, --json lists it: one at a time");
+        return ctx->fail;
+    }
     if (network && o->bound_threads) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--threads is about a compiled network");
         return ctx->fail;

@@ -6,9 +6,28 @@
 #include "cli/artifact.h"
 #include "cli/backend.h"
 #include "cli/commands/bench.h"
+#include "cli/json.h"
 
 /* The table: a line for each part with its share of the file. sealed: the padding of weights is known. */
 void sizes_print(const mcc_api *, const struct sizes *, bool sealed, struct strbuf *out);
+
+/* What a run takes besides the file, of the code's own plan. */
+struct workspace {
+    const char *why; /* it cannot be asked here; NULL: it can */
+    bool known; /* inputs are tensors of known rank */
+    size_t bytes;
+    int64_t *symbols; /* for these values */
+};
+/* False after a diagnostic. */
+bool workspace_ask(struct context *, struct options *, const struct artifact_file *, struct workspace *);
+
+/* As objects (inspect_json.c, docs/json.md). verified: the hash of the weights was checked. */
+void artifact_json(const struct artifact_file *, const struct workspace *, bool verified, struct json *);
+/* Members of the object that is open: ports and symbols; the rows of nodes that kernels bear. */
+void ports_json(const mcc_api *, struct json *);
+void network_json(const struct compilation *, const struct art_node *, uint32_t n, struct json *);
+/* A stored constant's name: the value's in the file, else that of the node that makes it. */
+const char *weight_name(const struct module *, value_id);
 
 /* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
 enum fail inspect_model(struct context *, struct options *, const char *model);

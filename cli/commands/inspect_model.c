@@ -36,8 +36,7 @@ static int by_bytes(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The value's name in the file, else that of the node that makes it. */
-static const char *weight_name(const struct module *m, value_id v)
+const char *weight_name(const struct module *m, value_id v)
 {
     const struct value *value = graph_value(m->g, v);
     const struct source *src = value->def.i ? source_get(m->ctx, graph_node(m->g, value->def)->src) : NULL;
@@ -81,6 +80,10 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
 static void list(struct compilation *c, const struct art_node *row, uint32_t n)
 {
     struct strbuf out;
+    if (c->options->document) {
+        network_json(c, row, n, &c->options->document->result);
+        return;
+    }
     strbuf_init(&out, &c->ctx->session);
     strbuf_printf(&out, "name     ");
     strbuf_escaped(&out, c->graph->name ? c->graph->name : "", 200);

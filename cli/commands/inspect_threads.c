@@ -111,6 +111,40 @@ static void table_print(const struct session *s, const struct table *t, struct s
         strbuf_printf(out, "%u more (--all shows them)\n", t->n - shown);
 }
 
+static void put_json(const struct session *s, const struct table *t, struct json *j)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "kind", "threads");
+    json_open(j, "threads", '[');
+    for (uint32_t c = 0; c < t->counts; c++)
+        json_uint(j, NULL, t->threads[c]);
+    json_close(j, '[');
+    json_real(j, "alone_ns", t->alone);
+    json_open(j, "ns", '[');
+    for (uint32_t c = 0; c < t->counts; c++)
+        json_real(j, NULL, t->ns[c]);
+    json_close(j, '[');
+    json_open(j, "kernels", '[');
+    for (uint32_t i = 0; i < t->n; i++) {
+        const struct limit *k = &t->of[i];
+        json_open(j, NULL, '{');
+        json_uint(j, "kernel", k->launch.kernel);
+        json_uint(j, "node", k->launch.node);
+        json_text(j, "name", s->api->node[k->launch.node].name);
+        json_uint(j, "launches", k->launches);
+        json_int(j, "indices", k->launch.count);
+        json_int(j, "ns_each", k->launch.ns);
+        json_real(j, "alone_ns", k->alone);
+        json_open(j, "ns", '[');
+        for (uint32_t c = 0; c < t->counts; c++)
+            json_real(j, NULL, k->ns[c]);
+        json_close(j, '[');
+        json_close(j, '{');
+    }
+    json_close(j, '[');
+    json_close(j, '{');
+}
+
 static bool run_once(struct session *s)
 {
     DLManagedTensorVersioned **out = NEW_ARRAY(&s->ctx->session, DLManagedTensorVersioned *, s->api->n_out + 1);
@@ -140,7 +174,10 @@ enum fail inspect_threads(struct context *ctx, struct options *o)
         struct strbuf out;
         strbuf_init(&out, &ctx->session);
         table_make(&ctx->session, &l, &t);
-        table_print(&s, &t, &out);
+        if (o->document)
+            put_json(&s, &t, &o->document->result);
+        else
+            table_print(&s, &t, &out);
         terminal_print(&out);
         if (l.n > l.room)
             warn_at(ctx, (src_id){0}, NULL, "launches beyond the first %u are not counted", l.room);

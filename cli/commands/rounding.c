@@ -181,6 +181,25 @@ static uint32_t rows_collect(struct rounding *r)
     return n;
 }
 
+static void error_json(const struct deviation *e, struct json *j)
+{
+    json_real(j, "rms", deviation_rms(e));
+    json_real(j, "most", deviation_most(e));
+    json_close(j, '{');
+}
+
+static void kernels_json(struct rounding *r, struct json *j)
+{
+    uint32_t n = rows_collect(r);
+    json_open(j, "kernels", '[');
+    for (uint32_t i = 0; i < n; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "where", capture_words(r->run, r->rows[i].kernel));
+        error_json(&r->rows[i].error, j);
+    }
+    json_close(j, '[');
+}
+
 static void kernels_print(struct rounding *r, struct strbuf *out)
 {
     uint32_t n = rows_collect(r), shown = r->run->c.options->all || n < KERNELS_SHOWN ? n : KERNELS_SHOWN;
@@ -202,6 +221,12 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
     strbuf_init(&text, &ctx->session);
     if (!exact_graph(&r) || !interpret(&r))
         return false;
+    struct json *j = run->c.options->document ? &run->c.options->document->result : NULL;
+    if (j) {
+        json_open(j, NULL, '{');
+        json_text(j, "against", "f32");
+        json_open(j, "outputs", '[');
+    }
     strbuf_printf(&text, "%10s %10s  %s\n", "rms", "most", "error as a part of the f32 network's values");
     for (uint32_t i = 0; i < r.exact->outputs.n; i++) {
         const DLTensor *t = &out[i]->dl_tensor;
@@ -215,8 +240,20 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
         if (elem_bits(elem) < 8 || elem_class(elem) == 'C' || elem_class(elem) == 'S')
             continue;
         deviation_add(&error, want, elem, (const char *)t->data + t->byte_offset);
+        if (j) {
+            json_open(j, NULL, '{');
+            json_text(j, "name", name);
+            error_json(&error, j);
+            continue;
+        }
         print_error(&error, &text);
         strbuf_printf(&text, "output '%s'\n", name);
+    }
+    if (j) {
+        json_close(j, '[');
+        kernels_json(&r, j);
+        json_close(j, '{');
+        return true;
     }
     kernels_print(&r, &text);
     terminal_print(&text);

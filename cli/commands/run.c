@@ -40,8 +40,12 @@ static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
         return error_limit(s->ctx, (src_id){0}, "output '%s' is too large", name);
     b.data = (char *)t->data + t->byte_offset;
     b.size = (size_t)bytes;
+    if (s->options->document)
+        blob_json(name, &b, &s->options->document->result);
     if (s->options->output)
         return blob_write(s->ctx, s->options->output, name, s->options->format, &b);
+    if (s->options->document)
+        return true;
     strbuf_init(&line, &s->ctx->session);
     blob_describe(name, &b, &line);
     terminal_print(&line);
@@ -55,10 +59,19 @@ static bool run_once(struct session *s)
     if (s->api->run_dlpack(s->run, s->in_pointer, out, &s->error) != MCC_OK)
         return session_error(s, "run");
     bool ok = true;
+    struct json *j = s->options->document ? &s->options->document->result : NULL;
+    if (j) {
+        json_open(j, NULL, '{');
+        json_open(j, "outputs", '[');
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (ok && wants(&s->options->dump, s->api->out[i].name))
             ok = put_tensor(s, s->api->out[i].name, &out[i]->dl_tensor);
         out[i]->deleter(out[i]);
+    }
+    if (j && ok) {
+        json_close(j, '[');
+        json_close(j, '{');
     }
     return ok;
 }
