@@ -55,7 +55,7 @@ static const char *last_refusal(const struct graph *g)
 
 bool run_legalize(struct compilation *c)
 {
-    struct legalize_options legal = {c->inputs, c->n_inputs, c->options->limits.unroll_nodes};
+    struct legalize_options legal = {c->inputs, c->n_inputs, c->options->limits.unroll_nodes, c->options->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);
     if (c->graph && c->module->report)

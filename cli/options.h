@@ -32,7 +32,7 @@ struct options {
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
-    bool color, no_color;
+    bool color, no_color, last_logits;
     bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
         stats, time_passes;
     bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,

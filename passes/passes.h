@@ -13,10 +13,12 @@ struct input_spec {
     int32_t rank; /* RANK_UNKNOWN: as the file says */
     const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
+#define LOGITS "logits"
 struct legalize_options {
     const struct input_spec *inputs;
     uint32_t n_inputs;
     int32_t unroll_nodes; /* static loops unroll while the result stays under this many nodes */
+    bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches
  * are never looked at), functions inlined, every operator lowered to core operators. Reports *all* that it cannot

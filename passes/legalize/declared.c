@@ -109,3 +109,30 @@ bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, con
             declared_text(lg, p->declared), type_text(lg->to, have));
     return true;
 }
+
+/* ---- the last position alone ----------------------------------------------------------------------------------- */
+
+bool last_possible(const struct legalizer *lg)
+{
+    bool found = !lg->options || !lg->options->last_logits;
+    for (uint32_t i = 0; !found && i < lg->from->outputs.n; i++)
+        found = !strcmp(lg->from->outputs.data[i].name, LOGITS);
+    return found || error_at(lg->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                             "'last-logits': the model has no output that is called " LOGITS);
+}
+
+bool last_settle(struct legalizer *lg, const struct port *p, value_id *v, const struct type **out)
+{
+    struct exprs *x = lg->ctx->exprs;
+    const struct type *t = value_type(lg->to, *v);
+    if (!lg->options || !lg->options->last_logits || strcmp(p->name, LOGITS) != 0)
+        return true;
+    if (t->kind != TYPE_TENSOR || t->rank != 3)
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name,
+                        "'last-logits' takes " LOGITS " [batch, positions, words], not %s", type_text(lg->to, t));
+    expr_id n = t->dims[1], one = ex_const(x, 1);
+    b_assert(&lg->b, ex_le(x, one, n), EVAL_SHAPE, "there is no last position");
+    *v = b_slice_axis(&lg->b, *v, 1, ex_addc(x, n, -1), one);
+    *out = v->i ? arena_copy(lg->arena, value_type(lg->to, *v), sizeof **out) : NULL;
+    return v->i;
+}

@@ -75,6 +75,10 @@ bool declared_fits(struct legalizer *, const struct port *, value_id);
 /* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares
  * from now on, the computed one where the model's was wrong. Borrowed from either graph. */
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
+/* Where --last-logits asks it of this output: *v is the last position alone, and *out its type. */
+bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);
+/* Is there an output for --last-logits? false after a usage error. */
+bool last_possible(const struct legalizer *);
 /* Walks the rest of the region for both ways of the fork that its node number *at asked for. true: one way turned out
  * to be the only one that can run, and the walk goes on in place, with node number *at. */
 bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t *at);

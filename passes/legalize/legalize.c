@@ -484,7 +484,7 @@ static bool outputs_create(struct legalizer *lg)
         struct lowered l = p->value.i ? lg->map[p->value.i] : (struct lowered){.kind = LOWERED_POISON};
         value_id v = l.kind == LOWERED_POISON ? (value_id){0} : lowered_force(&lg->b, l);
         const struct type *declared;
-        if (!v.i || !declared_settle(lg, p, v, &declared)) {
+        if (!v.i || !declared_settle(lg, p, v, &declared) || !last_settle(lg, p, &v, &declared)) {
             ok = false;
             continue;
         }
@@ -517,7 +517,7 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
-    bool ok = inputs_create(&lg) && walk_region(&lg, (region_id){1});
+    bool ok = last_possible(&lg) && inputs_create(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);
     if (!ok)
         legalize_report(&lg);

@@ -6,20 +6,23 @@
 #include <string.h>
 
 /* One known element of a dim, with that dim (an index of one element) or without it (a scalar): a view, which moves
- * nothing. {0}: it is not that. Integers stay, since shapes are computed from them. */
+ * nothing. {0}: it is not that. Integers stay, since shapes are computed from them; and indices that are always wrong.
+ */
 static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t axis)
 {
     struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
     int32_t rank = v_rank(b, idx);
-    int64_t at, n;
+    int64_t at;
     if (rank > 1 || (rank == 1 && !ex_is(b_exprs(b), b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' ||
-        value_is_const(b->g, x) || !value_const_i64(b->g, idx, &at, 1) ||
-        !ex_is_const(b_exprs(b), b_dim(b, x, axis), &n))
+        value_is_const(b->g, x) || !value_const_i64(b->g, idx, &at, 1) || at <= INT32_MIN || at >= INT32_MAX)
         return (value_id){0};
-    at += at < 0 ? n : 0;
-    if (at < 0 || at >= n)
+    expr_id n = b_dim(b, x, axis), start = at < 0 ? ex_addc(ex, n, at) : ex_const(ex, at);
+    expr_id within = at < 0 ? ex_le(ex, ex_const(ex, 0), start) : ex_lt(ex, start, n);
+    if (ex_truth(ex, within) == FALSE_)
         return (value_id){0};
-    value_id y = b_slice_axis(b, x, axis, ex_const(b_exprs(b), at), ex_const(b_exprs(b), 1));
+    b_assert(b, within, EVAL_VALUE, "index %lld of Gather is outside of dimension %d", (long long)at, (int)axis);
+    value_id y = b_slice_axis(b, x, axis, start, ex_const(ex, 1));
     return rank || !y.i ? y : b_squeeze(b, y, axis);
 }
 
