@@ -11,16 +11,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
+#include "cli/artifact_check.h"
 #include "codegen/elf.h"
 #include "codegen/image.h"
 #include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
 
-enum { TABLES_MAX = 4096, SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60, HASH_BYTES = 1 << 16 };
+enum { TABLES_MAX = 4096, SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60 };
 
 struct pointer {
     uint64_t at, to;
@@ -453,72 +452,14 @@ static void measure(struct reader *r)
     out->weights_padding = r->out->note.weights_padding;
 }
 
-/* ---- hashes ------------------------------------------------------------------------------------------------------ */
-
-static bool hash_range(int fd, XXH64_state_t *state, uint64_t from, uint64_t bytes, uint64_t zero_at)
-{
-    unsigned char buffer[HASH_BYTES];
-    while (bytes > 0) {
-        size_t n = bytes < sizeof buffer ? (size_t)bytes : sizeof buffer;
-        if (!fd_pread(fd, buffer, n, from))
-            return false;
-        for (uint64_t i = 0; i < 8; i++)
-            if (zero_at + i >= from && zero_at + i - from < n)
-                buffer[zero_at + i - from] = 0;
-        XXH64_update(state, buffer, n);
-        from += n;
-        bytes -= n;
-    }
-    return true;
-}
-
-static bool hash_is(int fd, uint64_t from, uint64_t bytes, uint64_t expected)
-{
-    XXH64_state_t state;
-    XXH64_reset(&state, 0);
-    return hash_range(fd, &state, from, bytes, UINT64_MAX - 8) && XXH64_digest(&state) == expected;
-}
-
 /* What mcc_load checks of a file for this machine is asked of those for others, too. */
 static bool check_seal(struct reader *r)
 {
-    const struct mcc_note *note = &r->out->note;
     uint64_t field = 0;
-    if (r->head.e_type == ET_REL)
-        return true;
     for (uint32_t i = 0; i < r->n; i++)
         if (strcmp(r->names[i], ".note.mcc") == 0)
             field = r->sections[i].sh_offset + offsetof(struct mcc_note, hash);
-    if (note->sealed != 1 || note->file_size != r->size || note->weights_offset > r->size ||
-        note->weights_size > r->size - note->weights_offset)
-        return damaged(r, "the size differs");
-    XXH64_state_t state;
-    uint64_t end = note->weights_offset + note->weights_size;
-    XXH64_reset(&state, 0);
-    if (!hash_range(r->fd, &state, 0, note->weights_offset, field) ||
-        !hash_range(r->fd, &state, end, r->size - end, field) || XXH64_digest(&state) != note->hash)
-        return refuse(r, "damaged, the hash differs");
-    return true;
-}
-
-static bool check_weights(struct reader *r)
-{
-    const struct mcc_rt_desc *d = &r->out->desc;
-    if (!d->weights_size)
-        return true;
-    if (!d->weights_file)
-        return (d->weights_size == r->out->sizes.weights &&
-                hash_is(r->fd, r->out->weights_at, d->weights_size, d->weights_hash)) ||
-               refuse(r, "the weights are damaged, their hash differs");
-    const char *slash = strrchr(r->path, '/');
-    const char *path = arena_printf(r->arena, "%.*s%s", slash ? (int)(slash + 1 - r->path) : 0, r->path,
-                                    d->weights_file);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool good = fd >= 0 && hash_is(fd, 0, d->sidecar_head, d->sidecar_head_hash) &&
-                hash_is(fd, d->sidecar_head, d->weights_size, d->weights_hash);
-    if (fd >= 0)
-        close(fd);
-    return good || error_env(r->ctx, fd < 0 ? "'%s' cannot be opened" : "'%s' is damaged, its hash differs", path);
+    return r->head.e_type == ET_REL || artifact_check_seal(r->ctx, r->fd, r->size, &r->out->note, field);
 }
 
 static bool read_all(struct reader *r, bool archive, bool weights)
@@ -527,7 +468,7 @@ static bool read_all(struct reader *r, bool archive, bool weights)
         return false;
     measure(r);
     r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here();
-    return check_seal(r) && (!weights || check_weights(r));
+    return check_seal(r) && (!weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
 }
 
 bool artifact_read(struct context *ctx, const char *path, bool weights, struct artifact_file *out)
