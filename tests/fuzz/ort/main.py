@@ -8,6 +8,7 @@ where there is any. A number gives the same network as long as ONNX Runtime, onn
 """
 import argparse
 import collections
+import contextlib
 import concurrent.futures
 import json
 import os
@@ -15,6 +16,7 @@ import pathlib
 import queue
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,16 +34,18 @@ class Worker:
         self.args, self.keep, self.child, self.served = args, keep, None, 0
 
     def start(self):
-        words = [sys.executable, "-m", "fuzz.ort.worker", *(["--keep", str(self.keep)] if self.keep else [])]
+        words = [sys.executable, "-m", "fuzz.ort.worker", "--alone", *(["--keep", str(self.keep)] if self.keep else [])]
         words += ["--only", *self.args.only] if self.args.only else []
         env = dict(os.environ, PYTHONPATH=str(pathlib.Path(__file__).resolve().parents[2]))
         self.child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env,
-                                      bufsize=0)         # select() sees what a buffer would hide
+                                      bufsize=0,         # select() sees what a buffer would hide
+                                      start_new_session=True)
         self.served = 0
 
     def stop(self):
         if self.child:
-            self.child.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.child.pid, signal.SIGKILL)      # and what it has started: `mcc reduce`, its question
             self.child.wait()
         self.child = None
 

@@ -5,9 +5,13 @@ an end "died SEED" asks for the smallest network that ends it again.
 """
 import argparse
 import json
+import os
 import pathlib
+import queue
+import signal
 import sys
 import tempfile
+import threading
 
 import numpy as np
 import onnx
@@ -73,15 +77,29 @@ def died(seed, args):
            drawn=network.ops, refused=[])
 
 
+def heard():
+    """The lines of the input; when that ends, whoever asked is gone, and what runs here (`mcc reduce`, its question) ends at once."""
+    lines = queue.SimpleQueue()
+
+    def listen():
+        for line in sys.stdin:
+            lines.put(line)
+        os.killpg(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=listen, daemon=True).start()
+    return iter(lines.get, None)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", type=pathlib.Path)
     parser.add_argument("--reduce", type=int, default=3)
     parser.add_argument("--only", nargs="*")
+    parser.add_argument("--alone", action="store_true", help="leader of a group of processes, which ends with the input")
     args = parser.parse_args()
+    seeds = heard() if args.alone else sys.stdin
     reduced = {}
     with tempfile.TemporaryDirectory(prefix="mcc-fuzz-") as folder:
-        for line in sys.stdin:
+        for line in seeds:
             word, seed = line.split() if " " in line.strip() else ("", line)
             try:
                 if word:
