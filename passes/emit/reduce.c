@@ -113,15 +113,34 @@ static void lane_step(void *user, expr_id i, lreg *acc)
     step_lanes(s->em, s->r, s->k, acc);
 }
 
+static void together_step(void *user, expr_id i, lreg *acc)
+{
+    const struct range_step *s = user;
+    struct exprs *x = s->em->x;
+    int64_t n = s->r->dim[s->d].together;
+    for (int64_t t = 0; t < n; t++) {
+        s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, n)), s->run.first + t);
+        nest(s->em, s->r, s->d + 1, s->k, acc);
+    }
+}
+
 static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, struct run run, expr_id n)
 {
-    int64_t count;
+    int64_t count, together = r->dim[d].together;
     if (r->s->by_lane && d + 1 == r->n_dims && run.every == 1 && ex_is_const(em->x, n, &count) && count >= LANE_STEPS) {
         em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / LANE_STEPS), r->n_acc, acc, lane_step,
                      &(struct range_step){em, r, d, k, run});
         run.base = ex_addc(em->x, run.base, count / LANE_STEPS * LANE_STEPS);
         n = ex_const(em->x, count % LANE_STEPS);
         if (count % LANE_STEPS == 0)
+            return;
+    }
+    if (together > 1 && run.every == 1 && ex_is_const(em->x, n, &count) && count >= together) {
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / together), r->n_acc, acc, together_step,
+                     &(struct range_step){em, r, d, k, run});
+        run.base = ex_addc(em->x, run.base, count / together * together);
+        n = ex_const(em->x, count % together);
+        if (count % together == 0)
             return;
     }
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});

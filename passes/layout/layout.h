@@ -13,10 +13,11 @@ struct layouter {
     struct graph *g;
     struct exprs *x;
     struct layout_wish *wish;    /* by value */
+    bool *computed;              /* by value: a constant that no one stores, as it is computed where it is read */
 };
 static inline struct layouter layouter_of(struct module *m)
 {
-    return (struct layouter){m, m->g, m->ctx->exprs, m->wish};
+    return (struct layouter){m, m->g, m->ctx->exprs, m->wish, NULL};
 }
 static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n)
 {

@@ -1,9 +1,12 @@
 /* store_constants: where the constants that kernels read lie in the file.
  *
  * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
- * reads it there too, so it is stored once. Dims along which a constant does not change take no room.
+ * reads it there too, so it is stored once. Dims along which a constant does not change take no room. Of constants that
+ * are computed where they are read (passes/module/compressed.h) it is their leaves that are stored, each in panels of
+ * its own.
  */
 #include "passes/module/access.h"
+#include "passes/module/compressed.h"
 #include "passes/module/query.h"
 #include "passes/layout/layout.h"
 #include "passes/schedule/winograd.h"
@@ -26,7 +29,8 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
     for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
         perm[d] = d;
     for (;;) {
-        if (!graph_value(l->g, v)->def.i || l->m->storage[v.i].place != PLACE_NONE) /* packed already: read there */
+        if (!graph_value(l->g, v)->def.i || l->computed[v.i] ||
+            l->m->storage[v.i].place != PLACE_NONE) /* packed already: read there */
             return v;
         const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
         if (n->op == OP_TRANSPOSE) {
@@ -81,6 +85,55 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
 }
 
+/* ---- constants that are computed where they are read ------------------------------------------------------------- */
+
+struct leaf_store {
+    struct layouter *l;
+    expr_id lanes; /* the point's index along which lanes lie; {0}: there are none */
+};
+
+/* Panels where the lanes walk along one of its dims; the others keep their order. */
+static void leaf_store(void *user, value_id leaf, const expr_id *point)
+{
+    const struct leaf_store *s = user;
+    int32_t order[RANK_MAX], rank = value_type(s->l->g, leaf)->rank, lanes = leaf_lanes(s->l->m, leaf, point, s->lanes);
+    if (s->l->m->storage[leaf.i].place != PLACE_NONE)
+        return;
+    order_default(rank, -1, order);
+    for (int32_t d = lanes; d > 0; d--)
+        order[d] = d - 1;
+    if (lanes >= 0)
+        order[0] = lanes;
+    const_store(s->l, leaf, order, lanes, false, 1);
+}
+
+static void leaf_inside(void *user, value_id v, const expr_id *point)
+{
+    const struct leaf_store *s = user;
+    (void)point;
+    s->l->computed[v.i] = true;
+}
+
+/* lanes: the dim of v that they lie along; -1: none. */
+static void leaves_store(struct layouter *l, value_id v, int32_t lanes)
+{
+    const struct type *t = value_type(l->g, v);
+    struct leaf_store store = {.l = l};
+    expr_id idx[RANK_MAX];
+    int64_t n;
+    for (int32_t d = 0; d < t->rank; d++)
+        idx[d] = fixed(l, t->dims[d], &n) && n > 1
+                     ? ex_sym(l->x,
+                              sym_new(l->x, SYM_LOOP, arena_printf(l->m->arena, "w%u", sym_count(l->x)), 0, n - 1))
+                     : ex_const(l->x, 0);
+    if (lanes >= 0)
+        store.lanes = idx[lanes];
+    struct leaf_walk w = {.m = l->m, .leaf = leaf_store, .inside = leaf_inside, .user = &store, .lanes = store.lanes};
+    constant_leaves(&w, v, idx);
+}
+
+/* ---- readers ----------------------------------------------------------------------------------------------------- */
+
 /* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are
  * looped. */
 static void const_pack(struct layouter *l, const struct node *n)
@@ -91,8 +144,12 @@ static void const_pack(struct layouter *l, const struct node *n)
     if (!value_is_const(l->g, w) || value_is_splat(l->g, w, &(double){0}, &(int64_t){0}))
         return;
     value_id root = const_root(l, w, true, perm);
-    if (l->m->storage[root.i].place != PLACE_NONE || !weight_order(l->g, n, perm, order, &lanes))
+    if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || !weight_order(l->g, n, perm, order, &lanes))
         return;
+    if (n->op == OP_DOT && dot_group(l->m, n) == 1 && constant_is_compressed(l->m, root)) {
+        leaves_store(l, root, lanes);
+        return;
+    }
     const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
 }
 
@@ -118,7 +175,8 @@ static bool is_stored_part(const struct layouter *l, value_id v)
     return at * (int64_t)elem_size(t->elem) % 64 == 0;
 }
 
-static void const_plain(struct layouter *l, value_id v, bool parts)
+/* by_row: only some of its rows are read. */
+static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
 {
     int64_t perm[RANK_MAX];
     int32_t order[RANK_MAX];
@@ -127,8 +185,12 @@ static void const_plain(struct layouter *l, value_id v, bool parts)
         return;
     value_id root = const_root(l, v, false, perm);
     enum op op = value_op(l->g, root);
-    if (l->m->storage[root.i].place != PLACE_NONE || op_shape(op) == SHAPE_POINT)
+    if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
         return;
+    if (by_row && constant_is_compressed(l->m, root)) {
+        leaves_store(l, root, -1);
+        return;
+    }
     if (op == OP_SLICE && (!parts || is_stored_part(l, root)))
         return;
     order_default(value_type(l->g, root)->rank, -1, order);
@@ -155,13 +217,14 @@ static void views_of_constants(struct layouter *l)
         if (n->dead || op_shape(n->op) != SHAPE_VIEW || value_is_const(l->g, n->out[0]))
             continue;
         for (uint32_t o = 0; o < n->n_in; o++)
-            const_plain(l, n->in[o], true);
+            const_plain(l, n->in[o], true, false);
     }
 }
 
 bool store_constants(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
+    l->computed = NEW_ARRAY(m->arena, bool, m->g->values.n);
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {
         const struct kernel *k = &l->m->kernels.data[i];
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
@@ -183,14 +246,14 @@ bool store_constants(struct module *m)
                     const_pack(l, n);
                 for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
                     if (!(is_anchor && k->form.prepared && o == 1)) /* stored transformed */
-                        const_plain(l, n->in[o], pass == 2);
+                        const_plain(l, n->in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
             }
         }
     views_of_constants(l);
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});
         for (uint32_t i = 0; i < region->results.n; i++)
-            const_plain(l, region->results.data[i], true);
+            const_plain(l, region->results.data[i], true, false);
     }
     return true;
 }

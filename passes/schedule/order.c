@@ -6,6 +6,8 @@
  * through memory with plain addresses and whole blocks; the weights, which have one row for each k, are read g rows
  * apart. The view itself is never made. What is found here only orders and cuts the loops: any answer is correct.
  */
+#include "passes/module/compressed.h"
+#include "passes/module/query.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -122,6 +124,70 @@ static void dims_of_conv(const struct site *site, const struct node *n, bool sta
         r->dim[r->n - 1].order = channel_order(site, n->in[0], staged);
 }
 
+/* Of a constant that is computed where it is read: so many indices `sym` in a row read the same elements of a leaf. */
+enum { TOGETHER_MOST = 8, RUNS_MOST = 8 };
+struct leaf_runs {
+    const struct graph *g;
+    struct exprs *x;
+    sym_id sym;
+    int64_t run[RUNS_MOST];
+    uint32_t n;
+};
+
+static void find_runs(struct leaf_runs *r, expr_id e, int depth)
+{
+    int64_t n;
+    if (depth > 16 || !ex_uses(r->x, e, r->sym))
+        return;
+    if ((ex_kind(r->x, e) == EX_DIV || ex_kind(r->x, e) == EX_MOD) &&
+        ex_as_sym(r->x, ex_arg(r->x, e, 0)).i == r->sym.i && ex_is_const(r->x, ex_arg(r->x, e, 1), &n) && n > 1 &&
+        r->n < RUNS_MOST)
+        r->run[r->n++] = n;
+    for (uint32_t i = 0; i < ex_n_args(r->x, e); i++)
+        find_runs(r, ex_arg(r->x, e, i), depth + 1);
+}
+
+static void leaf_runs(void *user, value_id leaf, const expr_id *point)
+{
+    struct leaf_runs *r = user;
+    for (int32_t d = 0; d < value_type(r->g, leaf)->rank; d++)
+        find_runs(r, point[d], 0);
+}
+
+/* The shortest run of more than `above` indices; 0: there is none. */
+static int64_t shortest_run(const struct leaf_runs *r, int64_t above)
+{
+    int64_t least = 0;
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->run[i] > above && (!least || r->run[i] < least))
+            least = r->run[i];
+    return least;
+}
+
+/* The loop over contracted dim d of the second operand goes by the blocks that have a scale, in trips of the elements
+ * that lie in one byte: what is read of the block, and of the byte, then leaves the inner loop. */
+static void order_by_leaves(const struct site *site, value_id v, int32_t d, struct rdim *dim)
+{
+    const struct type *t = value_type(site->g, v);
+    struct leaf_runs r = {.g = site->g, .x = site->x};
+    expr_id idx[RANK_MAX];
+    int64_t n;
+    for (int32_t i = 0; i < t->rank; i++) {
+        if (!ex_is_const(site->x, t->dims[i], &n) || n < 1)
+            return;
+        const char *name = arena_printf(site->arena, "w%u", sym_count(site->x));
+        idx[i] = ex_sym(site->x, sym_new(site->x, SYM_LOOP, name, 0, n - 1));
+    }
+    r.sym = ex_as_sym(site->x, idx[d]);
+    struct leaf_walk w = {.m = site->m, .leaf = leaf_runs, .user = &r, .stored = true};
+    constant_leaves(&w, v, idx);
+    n = shortest_run(&r, 0);
+    dim->together = n <= TOGETHER_MOST ? n : 0;
+    n = shortest_run(&r, dim->together);
+    if (!dim->together || n % dim->together == 0)
+        dim->order.block = n;
+}
+
 void reduced_dims(const struct site *site, const struct node *n, bool staged, struct reduced *r)
 {
     uint32_t count;
@@ -133,6 +199,8 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
         for (uint32_t i = 0; i < count; i++) { /* equal, but one may be known and the other not */
             expr_id a = value_type(site->g, n->in[0])->dims[ca[i]], b = value_type(site->g, n->in[1])->dims[cb[i]];
             rdim_add(r, ex_is_const(site->x, b, &(int64_t){0}) ? b : a, 0);
+            if (value_is_const(site->g, n->in[1]) && dot_group(site->m, n) == 1)
+                order_by_leaves(site, n->in[1], (int32_t)cb[i], &r->dim[r->n - 1]);
         }
     } else if (n->op == OP_REDUCE) {
         const int64_t *axes = node_ints(n, "axes", &count);

@@ -227,6 +227,7 @@ enum { REDUCED_MOST = RANK_MAX };
 struct rdim {
     expr_id extent;
     struct channel_order order;
+    int64_t together; /* steps of one trip, where there are so many: they read parts of the same elements */
     bool unroll;
 };
 struct reduced {

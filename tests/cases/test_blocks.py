@@ -1,11 +1,15 @@
 """com.microsoft MatMulNBits and GatherBlockQuantized: weights of 2, 4 and 8 bits in blocks, beside ONNX Runtime."""
+import re
+
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper
+from onnx import helper, numpy_helper
 
-from support.compare import floats
+from support.compare import Model, floats
 from support.contrib import contrib
+from support.tool import mcc
 
 F = np.float32
 
@@ -53,6 +57,36 @@ def test_accuracy_level(tmp_path):
     got = net[1].run([a], "-O2")[0]
     near(net[0].want([a])[0], got)
     near(net[1].want([a])[0], got, 3e-2)
+
+
+@pytest.mark.parametrize("bits, zeros", [(4, None), (4, "packed"), (8, "packed"), (2, None)])
+def test_what_registers_hold(tmp_path, bits, zeros):
+    """Rows of the unit matrix: each weight comes out as (q - zero) * scale rounded once, bit by bit, in one row and in many."""
+    rng = np.random.default_rng(bits)
+    n, k, block = 40, 72, 16
+    w = weights(rng, bits, n, k, block, zeros)
+    numbers = lambda x, count: (x[..., None] >> np.arange(0, 8, bits, np.uint8) & (1 << bits) - 1).reshape(n, -1)[:, :count].astype(F)
+    zero = numbers(w["z"], w["s"].shape[1]) if zeros else np.full(w["s"].shape, 1 << bits - 1, F)
+    spread = lambda x: np.repeat(x, block, 1)[:, :k]
+    want = ((numbers(w["b"], k) - spread(zero)) * spread(w["s"])).T
+    feeds = {"a": np.eye(k, dtype=F), **{x: v for x, v in w.items() if v is not None}}
+    net = model(tmp_path, "MatMulNBits", feeds, [x for x in w if w[x] is not None], K=k, N=n, bits=bits, block_size=block)
+    for level in ("v2", "v3", "v4"):
+        for rows in (slice(0, k), slice(5, 6)):
+            assert (net.run([feeds["a"][rows]], "-O2", f"--march=x86-64-{level}")[0] == want[rows]).all()
+
+
+def weights_out(path):
+    """Bytes of weights in the artifact of a network."""
+    return int(re.search(r"(\d+) in the output", mcc("inspect", path).stdout)[1])
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_products_stay_packed(tmp_path, bits):
+    rng = np.random.default_rng(6)
+    w = weights(rng, bits, 512, 512, 32, "packed")
+    net = model(tmp_path, "MatMulNBits", {"a": floats(2, 512), **w}, ["b", "s", "z"], K=512, N=512, bits=bits, block_size=32)
+    assert weights_out(net.path) <= sum(x.nbytes for x in w.values())
 
 
 def test_halves(tmp_path):
@@ -122,6 +156,28 @@ def test_a_table_stays_packed(tmp_path):
     net = model(tmp_path, "GatherBlockQuantized", {"d": rng.integers(0, 256, (4000, 64), np.uint8), "i": INDICES[1],
                                                    "s": rng.standard_normal((4000, 4)).astype(F)}, ["d", "s"], block_size=32)
     assert net.compile("-O2").stat().st_size < 4000 * (64 + 16) + 200_000
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_head_and_table_share_their_bytes(tmp_path, tied):
+    """Tokens looked up in a table of 4 bits, and scored by the same one: its bytes lie in the artifact once, in panels."""
+    rng = np.random.default_rng(7)
+    v, h, block = 200, 64, 32
+    b, s = rng.integers(0, 256, (v, h // block, block // 2), np.uint8), rng.uniform(0.1, 1, (v, h // block)).astype(F)
+    stored = {"b": b, "s": s, "shape": np.array([v, h // 2])} | ({} if tied else {"b2": b ^ 1})
+    nodes = [helper.make_node("Reshape", ["b" if tied else "b2", "shape"], ["table"]),
+             helper.make_node("GatherBlockQuantized", ["table", "i", "s"], ["x"], domain="com.microsoft", bits=4, block_size=block, gather_axis=0,
+                              quantize_axis=1),
+             helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=h, N=v, bits=4, block_size=block)]
+    graph = helper.make_graph(nodes, "tied", [helper.make_tensor_value_info("i", T.INT64, ["n"])], [helper.make_tensor_value_info("y", T.FLOAT, ["n", v])],
+                              [numpy_helper.from_array(x, name) for name, x in stored.items()])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10), path)
+    net = Model(tmp_path, path=path)
+    i = np.array([3, 0, 199, 17])
+    near(net.want([i])[0], net.run([i], "-O2")[0])
+    panels = 208 * h // 2   # of 16 rows
+    assert weights_out(path) <= panels + s.nbytes + 16 * 8 + 64 + (0 if tied else b.nbytes)
 
 
 def test_refused_table(tmp_path):

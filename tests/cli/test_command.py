@@ -335,9 +335,9 @@ def test_limits_are_4(model, tmp_path):
 
 
 def test_growing_constants_are_named(tmp_path):
-    """Two vectors whose sum is a matrix: 2 KiB of weights become 256 KiB."""
-    row = np.arange(256, dtype=np.float32)
-    path = save(tmp_path / "m.onnx", [helper.make_node("Add", ["r", "c"], ["t"], "table"), helper.make_node("MatMul", ["x", "t"], ["y"])],
+    """Two vectors whose quotients are a matrix: 2 KiB of weights become 256 KiB."""
+    row = np.arange(1, 257, dtype=np.float32)
+    path = save(tmp_path / "m.onnx", [helper.make_node("Div", ["r", "c"], ["t"], "table"), helper.make_node("MatMul", ["x", "t"], ["y"])],
                 [value("x", [1, 256])], [value("y", [1, 256])], {"r": row[None], "c": row[:, None]})
     done = mcc(path, "--max-constant-growth=2", "-o", tmp_path / "a.so")
     assert done.returncode == 4 and "table" in done.stderr and "times" in done.stderr

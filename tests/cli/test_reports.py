@@ -32,7 +32,7 @@ def model(tmp_path):
 def growing(tmp_path):
     """Two vectors whose sum is a matrix: a warning."""
     row = np.arange(256, dtype=np.float32)
-    return save(tmp_path / "grow ü.onnx", [helper.make_node("Add", ["r", "c"], ["t"], 'ta"ble'), helper.make_node("MatMul", ["x", "t"], ["y"])],
+    return save(tmp_path / "grow ü.onnx", [helper.make_node("Div", ["r", "c"], ["t"], 'ta"ble'), helper.make_node("MatMul", ["x", "t"], ["y"])],
                 [value("x", [1, 256])], [value("y", [1, 256])], {"r": row[None], "c": row[:, None]})
 
 

@@ -1,0 +1,163 @@
+/* Which constants are computed where they are read, and of what: the cut through the operators over a constant whose
+ * values take the fewest bytes, from the bottom up.
+ */
+#include "passes/module/compressed.h"
+
+#include "passes/module/access.h"
+#include "passes/module/query.h"
+
+#include <string.h>
+
+enum {
+    LEAVES_MOST = 12,
+    STEPS_MOST = 256, /* operators on the ways to the leaves */
+    GAIN = 2 /* so many times smaller, at least */
+};
+
+struct leaves {
+    value_id value[LEAVES_MOST];
+    uint32_t n;
+    int64_t bytes;
+};
+
+static bool value_bytes(const struct graph *g, value_id v, int64_t *bytes)
+{
+    const struct type *t = value_type(g, v);
+    int64_t n;
+    *bytes = t->kind == TYPE_TENSOR ? elem_size(t->elem) : 0;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is_const(g->ctx->exprs, t->dims[d], &n) || !mul_i64(*bytes, n, bytes))
+            return false;
+    return *bytes > 0;
+}
+
+static bool is_stored(const struct module *m, value_id v)
+{
+    return m->storage[v.i].place != PLACE_NONE;
+}
+
+/* An operator that a kernel computes at each read: no more than a few instructions. */
+static bool is_cheap(const struct module *m, value_id v)
+{
+    node_id def = graph_value(m->g, v)->def;
+    const struct node *n = def.i ? graph_node(m->g, def) : NULL;
+    if (!n || n->op == OP_DIV)
+        return false;
+    return op_shape(n->op) == SHAPE_VIEW || n->op == OP_IOTA ||
+           (op_shape(n->op) == SHAPE_MAP && op_cost(n->op) != COST_DEAR);
+}
+
+static bool is_splat(const struct module *m, value_id v)
+{
+    return value_is_splat(m->g, v, &(double){0}, &(int64_t){0});
+}
+
+static void leaf_add(struct leaves *l, value_id v, int64_t bytes)
+{
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->value[i].i == v.i)
+            return;
+    if (l->n == LEAVES_MOST) {
+        l->bytes = INT64_MAX;
+        return;
+    }
+    l->value[l->n++] = v;
+    l->bytes = l->bytes > INT64_MAX - bytes ? INT64_MAX : l->bytes + bytes;
+}
+
+/* The leaves of v, by bytes; where it takes no more than they do, v is the only one. */
+static void find_leaves(const struct module *m, value_id v, struct leaves *l, uint32_t *steps)
+{
+    int64_t mine, one;
+    *l = (struct leaves){.n = 0};
+    if (is_splat(m, v))
+        return;
+    if (!value_bytes(m->g, v, &mine))
+        mine = INT64_MAX;
+    if (!is_stored(m, v) && is_cheap(m, v) && ++*steps <= STEPS_MOST) {
+        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            struct leaves of;
+            find_leaves(m, n->in[k], &of, steps);
+            for (uint32_t i = 0; i < of.n; i++)
+                leaf_add(l, of.value[i], value_bytes(m->g, of.value[i], &one) ? one : INT64_MAX);
+        }
+        if (l->bytes <= mine && *steps <= STEPS_MOST)
+            return;
+    }
+    *l = (struct leaves){.value = {v}, .n = 1, .bytes = mine};
+}
+
+bool constant_is_compressed(const struct module *m, value_id v)
+{
+    struct leaves l;
+    int64_t bytes;
+    uint32_t steps = 0;
+    if (!value_is_const(m->g, v) || m->opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
+        return false;
+    find_leaves(m, v, &l, &steps);
+    return l.n > 0 && !(l.n == 1 && l.value[0].i == v.i) && l.bytes <= bytes / GAIN;
+}
+
+int32_t leaf_lanes(const struct module *m, value_id v, const expr_id *point, expr_id lanes)
+{
+    for (int32_t d = 0; d < value_type(m->g, v)->rank && lanes.i; d++)
+        if (point[d].i == lanes.i)
+            return d;
+    return -1;
+}
+
+/* Would lanes along one dim of a reshape's result straddle dims of its operand? */
+static bool splits_lanes(const struct leaf_walk *w, value_id v, const expr_id *idx)
+{
+    expr_id at[RANK_MAX], cond;
+    if (value_op(w->m->g, v) != OP_RESHAPE || leaf_lanes(w->m, v, idx, w->lanes) < 0)
+        return false;
+    const struct node *n = graph_node(w->m->g, graph_value(w->m->g, v)->def);
+    view_index(w->m->g, n, 0, idx, at, &cond);
+    return leaf_lanes(w->m, n->in[0], at, w->lanes) < 0;
+}
+
+static bool is_leaf(const struct leaf_walk *w, value_id v, const expr_id *idx)
+{
+    struct leaves l;
+    uint32_t steps = 0;
+    if (w->stored || is_stored(w->m, v))
+        return is_stored(w->m, v);
+    if (splits_lanes(w, v, idx))
+        return true;
+    find_leaves(w->m, v, &l, &steps);
+    return l.n == 1 && l.value[0].i == v.i;
+}
+
+static void walk(const struct leaf_walk *w, value_id v, const expr_id *idx, uint32_t *steps)
+{
+    struct graph *g = w->m->g;
+    expr_id at[RANK_MAX], cond;
+    if (is_splat(w->m, v))
+        return;
+    if (is_leaf(w, v, idx)) {
+        w->leaf(w->user, v, idx);
+        return;
+    }
+    if (!is_cheap(w->m, v) || ++*steps > STEPS_MOST)
+        return;
+    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    if (w->inside)
+        w->inside(w->user, v, idx);
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        if (op_shape(n->op) != SHAPE_VIEW) {
+            walk(w, n->in[k], idx, steps);
+        } else if (n->op != OP_PAD || k == 0) {
+            view_index(g, n, k, idx, at, &cond);
+            if (ex_truth(g->ctx->exprs, cond) != FALSE_)
+                walk(w, n->in[k], at, steps);
+        }
+    }
+}
+
+void constant_leaves(const struct leaf_walk *w, value_id v, const expr_id *idx)
+{
+    uint32_t steps = 0;
+    walk(w, v, idx, &steps);
+}
