@@ -8,6 +8,7 @@
  */
 #include "passes/module/access.h"
 #include "passes/emit/templates.h"
+#include "passes/emit/tile.h"
 
 enum { SOURCE_DEPTH = 16 };
 
@@ -132,12 +133,56 @@ static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
     em_for_end(em, &l, NULL, NULL);
 }
 
+/* `count` points of a row of the product, from column `at` on: what a register tile of any kernel is, but that its
+ * results go to scratch. */
+struct tile_fill {
+    struct em *em;
+    const expr_id *idx;
+};
+static void fill_tile(void *user, expr_id at, uint32_t count)
+{
+    const struct tile_fill *f = user;
+    struct em *em = f->em;
+    struct em_weave w;
+    expr_id *points[EM_POINTS];
+    lreg acc[EM_POINTS];
+    const struct node *n = graph_node(em->g, em->k->form.product);
+    for (uint32_t i = 0; i < count; i++) {
+        points[i] = arena_copy(em->arena, f->idx, RANK_MAX * sizeof *f->idx);
+        points[i][3] = ex_addc(em->x, at, i);
+    }
+    em_reduce_points(em, n, count, points, ex_const(em->x, 1), acc);
+    em_weave_begin(em, &w);
+    em->anchor = n->out[0];
+    for (uint32_t i = 0; i < count && !em->failed; i++) {
+        em->anchor_value = acc[i];
+        lreg v = em_compute(em, em->k->form.staged, points[i], ex_const(em->x, 1));
+        em_store_at(em, em->stage.buffer, &em->stage.storage, ELEM_F32, points[i], v);
+        em_weave_next(em, &w);
+    }
+    em->anchor = (value_id){0};
+    em_weave_end(em, &w, &em->schedule->tile);
+}
+
+static void fill_columns(struct em *em, expr_id *idx, int64_t columns)
+{
+    struct em_for l;
+    uint32_t tile = em->schedule->tile.stage_columns;
+    if (tile) {
+        em_tiles(em, ex_const(em->x, columns), tile, fill_tile, &(struct tile_fill){em, idx});
+        return;
+    }
+    idx[3] = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, columns), 1, NULL, 0);
+    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(em->x, 1));
+    em_store_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, v);
+    em_for_end(em, &l, NULL, NULL);
+}
+
 /* Row idx[2], which is in the image or not at all. */
 static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
 {
     struct exprs *x = em->x;
     const struct type *t = value_type(em->g, em->k->form.staged);
-    struct em_for l;
     struct em_if iff;
     expr_id inside = em_inside(em, idx[2], t->dims[2]);
     bool always = ex_truth(x, inside) == TRUE_;
@@ -145,10 +190,7 @@ static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
     if (!always)
         em_if_begin(em, &iff, cond);
     zeros(em, idx, -r->left, 0);
-    idx[3] = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, r->columns), 1, NULL, 0);
-    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
-    em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
-    em_for_end(em, &l, NULL, NULL);
+    fill_columns(em, idx, r->columns);
     zeros(em, idx, r->columns, r->width - r->left);
     if (always)
         return;

@@ -36,8 +36,7 @@ static const struct node *partial_node(const struct em *em)
     return em->k->outs.n > 1 ? graph_node(em->g, graph_value(em->g, em->k->outs.data[1])->def) : NULL;
 }
 
-/* Before and after the tiles of a row, at the piece's lanes. */
-static void partial_begin(struct em *em, struct tiling *t)
+void partial_begin(struct em *em, struct tiling *t)
 {
     const struct node *n = partial_node(em);
     if (!n)
@@ -48,7 +47,7 @@ static void partial_begin(struct em *em, struct tiling *t)
                      reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, lanes ? lanes : 1));
 }
 
-static void partial_end(struct em *em, struct tiling *t)
+void partial_end(struct em *em, struct tiling *t)
 {
     if (!partial_node(em))
         return;
@@ -204,6 +203,10 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
     expr_id base = ex_mulc(em->x, block, (int64_t)t->s->nr * t->s->lanes);
     uint32_t lanes[COUNT_OF(t->piece)];
     t->n_pieces = em_pieces(em, base, vectors, rest_lanes, t->s->lanes, t->piece, lanes);
+    if (t->s->windows) { /* row by row */
+        tile_rows(em, t);
+        return;
+    }
     partial_begin(em, t);
     tile_rows(em, t);
     partial_end(em, t);
@@ -286,13 +289,25 @@ static void loop_add(struct tile_loops *l, int32_t dim, expr_id extent)
     l->loop[l->n++] = (struct loop){dim, extent, {0}};
 }
 
+static expr_id strip_count(struct em *em, const struct tiling *t)
+{
+    return ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk));
+}
+
 static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id blocks)
 {
     struct tile_loops l = {.n = 0};
-    bool late = t->s->lines_last;
+    bool late = t->s->lines_last, strips = t->s->stage_columns > 0;
     for (int32_t d = 0; d < t->t->rank; d++)
         if (d != t->s->vec && d != t->s->a && d != t->s->b && !(late && tile_is_line(t->n, t->s, d)))
             loop_add(&l, d, t->t->dims[d]);
+    if (strips) { /* all channels of one strip, whose operand is in L2 by then, before the next one */
+        l.rows = l.n;
+        loop_add(&l, -1, strip_count(em, t));
+        l.block = l.n;
+        loop_add(&l, -1, blocks);
+        return l;
+    }
     l.block = l.n;
     if (t->s->blocks) {
         loop_add(&l, -1, blocks);
@@ -306,8 +321,7 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
             loop_add(&l, d, t->t->dims[d]);
     l.rows = l.n;
     if (t->s->windows) {
-        loop_add(&l, -1,
-                 ex_ceildiv(em->x, ex_const(em->x, tile_count(em->x, t->t, t->s)), ex_const(em->x, t->s->chunk)));
+        loop_add(&l, -1, strip_count(em, t));
         return l;
     }
     t->fixed_b = tile_rows_apart(em->x, t->t, t->s);

@@ -1,6 +1,6 @@
-/* Convolutions of several taps whose operand is a map (kernel.form.staged): a parallel index is a chunk of rows of the
- * result (schedule/stage.c says how many), and fills scratch with the rows of the operand that they read, zeros around
- * the image included (em_stage_rows), before the tiles run.
+/* Convolutions of several taps whose operand is a map, or a map of a contraction (kernel.form): a parallel index is a
+ * chunk of rows of the result (schedule/stage.c says how many), and fills scratch with the rows of the operand that
+ * they read, zeros around the image included (em_stage_rows), before the tiles run.
  */
 #include "passes/emit/tiled.h"
 
@@ -34,6 +34,10 @@ void window_rows(struct em *em, struct tiling *t)
     if (t->s->by_piece)
         fill(em, t, &t->piece[0]);
     expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0);
-    tile_b(em, t, ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb), t->s->tb);
+    t->idx[2] = ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb);
+    partial_begin(em, t);
+    tile_b(em, t, t->idx[2], t->s->tb);
+    partial_end(em, t);
     em_for_end(em, &l, NULL, NULL);
+    t->idx[2] = ex_const(em->x, 0);
 }

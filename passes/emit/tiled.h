@@ -38,6 +38,9 @@ struct tile_at {
     uint32_t ta;
 };
 
+/* Before and after the tiles of row t->idx[2], where their sums are a second result. */
+void partial_begin(struct em *, struct tiling *);
+void partial_end(struct em *, struct tiling *);
 /* All rows of the tile's block of vectors. */
 void tile_rows(struct em *, struct tiling *);
 /* `count` rows from row `at` on. */

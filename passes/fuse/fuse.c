@@ -250,6 +250,18 @@ static void demand_reduce_operand(struct fuser *f, node_id id, const struct dema
     demand_at(f, n->in[0], id, d, idx, false, id.i);
 }
 
+/* A convolution that only the maps of a staged value want, at the points at which its kernel fills scratch. */
+static bool adopt_product(struct fuser *f, node_id id, const struct demand *d)
+{
+    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    if (!k->form.staged.i || d->context != graph_value(f->g, k->form.staged)->def.i || d->several_points ||
+        !stage_adopts(f->m, k, id))
+        return false;
+    k->form.product = id;
+    kernel_add(f, d->kernel, id);
+    return true;
+}
+
 /* So few rows that threads would stand idle, and so long ones that they matter? */
 static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mask)
 {
@@ -529,7 +541,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     bool single = !required && !d->hard && d->kernel != MANY;
     if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
         return;
-    if (!single || !adopt_anchor(f, id, d, kind)) {
+    if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {
         uint32_t k = kernel_store(f, kind, v, region, order, &own);
         f->m->kernels.data[k - 1].anchor = id;
         kernel_add(f, k, id);

@@ -7,6 +7,10 @@
  * them for a chunk of points into scratch, and all its blocks of output channels read them there. A Winograd kernel's
  * input transform reads each element about (m + 2)^2 / m^2 times, for all output channels: few and cheap maps may as
  * well be computed there each time. Other taps read a few rows, which are computed for a chunk of the result's rows.
+ *
+ * A depthwise convolution needs no channels but its own: there the map may also be what lies between it and a
+ * convolution of one tap (the expansion of an inverted residual), which is then computed inside too, strip by strip,
+ * where the whole of its result would go through a cache beyond L2.
  */
 #include "ir/target/budget.h"
 #include "passes/module/access.h"
@@ -23,6 +27,7 @@ enum {
     LEAST_CHANNELS = 16,
     CHANNELS_MAX = 4096,
     TILE_MAPS = 6,
+    CHAIN_MOST = 32,
     ROW_MOST = 1 << 16
 };
 
@@ -159,13 +164,12 @@ static int64_t row_bytes(const struct module *m, const struct node *n, const str
                : 0;
 }
 
-/* Several taps, whose rows of the operand wait in scratch; results in blocks of channels. */
-static bool is_by_rows(const struct module *m, const struct kernel *k, value_id v)
+/* May rows of the operand wait in scratch? A convolution of several taps, with results in blocks of channels. */
+static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
 {
     struct exprs *x = m->ctx->exprs;
     const struct node *n = graph_node(m->g, k->anchor);
     const struct type *t = value_type(m->g, v), *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]);
-    struct work work = {0};
     uint32_t c;
     int64_t rows, oc;
     bool depthwise = conv_depthwise(m->g, n);
@@ -176,12 +180,127 @@ static bool is_by_rows(const struct module *m, const struct kernel *k, value_id 
     for (uint32_t i = 0; i < m->g->outputs.n && !m->always; i++)
         if (m->g->outputs.data[i].value.i == k->outs.data[0].i)
             return false;
-    if (xdil[0] != 1 || xdil[1] != 1 || !ex_is_const(x, t->dims[2], &rows) || !ex_is_const(x, y->dims[2], &rows) ||
-        rows < 1 || !ex_is_const(x, y->dims[1], &oc) || oc < CHANNEL_BLOCK / 2 || !row_bytes(m, n, t) ||
-        (ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1)))
+    return xdil[0] == 1 && xdil[1] == 1 && ex_is_const(x, t->dims[2], &rows) && ex_is_const(x, y->dims[2], &rows) &&
+           rows >= 1 && ex_is_const(x, y->dims[1], &oc) && oc >= CHANNEL_BLOCK / 2 && row_bytes(m, n, t) &&
+           !(ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1));
+}
+
+static bool is_by_rows(const struct module *m, const struct kernel *k, value_id v)
+{
+    const struct node *n = graph_node(m->g, k->anchor);
+    struct work work = {0};
+    if (!leaves_stored(m, v, 0) || !has_rows(m, k, v))
         return false;
-    work_of(m, t, v, 0, &work);
+    work_of(m, value_type(m->g, v), v, 0, &work);
     return m->always || (!work.ports && work.sources == 1 && work.maps <= TILE_MAPS && !work.dear && is_worth(m, n));
+}
+
+/* ---- a convolution of one tap in front --------------------------------------------------------------------------- */
+
+/* What lies between a value and the convolution that it is made of, each with how often others of them read it. */
+struct chain {
+    value_id at[CHAIN_MOST];
+    uint32_t uses[CHAIN_MOST], n;
+    node_id product;
+};
+
+static bool chain_add(struct chain *c, value_id v)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->at[i].i == v.i) {
+            c->uses[i]++;
+            return true;
+        }
+    if (c->n == CHAIN_MOST)
+        return false;
+    c->at[c->n] = v;
+    c->uses[c->n++] = 1;
+    return true;
+}
+
+/* Constants, and what a broadcast of them shows. */
+static bool is_fixed(const struct module *m, value_id v)
+{
+    return value_is_const(m->g, v) || (graph_value(m->g, v)->def.i && value_op(m->g, v) == OP_BROADCAST);
+}
+
+/* Is v made of one convolution and constants by maps of its own shape, none of which anybody else reads? */
+static bool chain_of(const struct module *m, value_id v, struct chain *c)
+{
+    const struct type *shape = value_type(m->g, v);
+    if (!chain_add(c, v))
+        return false;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct value *value = graph_value(m->g, c->at[i]);
+        if (is_fixed(m, c->at[i]))
+            continue;
+        const struct node *n = value->def.i ? graph_node(m->g, value->def) : NULL;
+        if (!n || !type_same_shape(value_type(m->g, c->at[i]), shape))
+            return false;
+        if (n->op == OP_CONV && i > 0 && !c->product.i) {
+            c->product = value->def;
+            continue;
+        }
+        if (op_shape(n->op) != SHAPE_MAP)
+            return false;
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (!chain_add(c, n->in[k]))
+                return false;
+    }
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!is_fixed(m, c->at[i]) && graph_value(m->g, c->at[i])->n_uses != c->uses[i])
+            return false;
+    return c->product.i != 0;
+}
+
+/* Rows of the operand that a strip in L2 has, and of those the ones that the next strip has again. */
+static void strip_rows(const struct module *m, const struct node *n, const struct type *t, int64_t *rows,
+                       int64_t *again)
+{
+    int64_t taps = 1, span = 1, most = 1, bytes = row_bytes(m, n, t);
+    uint32_t c;
+    ex_is_const(m->ctx->exprs, value_type(m->g, n->in[1])->dims[2], &taps);
+    ex_is_const(m->ctx->exprs, t->dims[2], &most);
+    span = (taps - 1) * node_ints(n, "dilations", &c)[0] + 1;
+    *rows = budget(machine_common(), SHARE_L2_ROWS) / (bytes / span);
+    *rows = *rows > most ? most : *rows;
+    *again = span > node_ints(n, "strides", &c)[0] ? span - node_ints(n, "strides", &c)[0] : 0;
+}
+
+/* A strip computes some rows again: that has to cost less than writing all of them beyond L2 and reading them back. */
+static bool is_product_worth(const struct module *m, const struct node *n, const struct node *product)
+{
+    const struct type *t = value_type(m->g, n->in[0]);
+    int64_t bytes = elem_size(t->elem), steps = 0, rows, again, e;
+    for (int32_t d = 1; d < t->rank; d++)
+        if (!ex_is_const(m->ctx->exprs, t->dims[d], &e) || !mul_i64(bytes, e, &bytes))
+            return false;
+    ex_is_const(m->ctx->exprs, value_type(m->g, product->in[1])->dims[1], &steps);
+    strip_rows(m, n, t, &rows, &again);
+    return bytes > budget(machine_common(), SHARE_L2_STRIPS) && rows > again &&
+           again * steps * 10 / machine_common()->fma_per_cycle <= (rows - again) * 2 * RATE_STEP_L3_LINE;
+}
+
+/* The convolution that the kernel computes as well to have v by strips; {0}: none. */
+static node_id strips_of(const struct module *m, const struct kernel *k, value_id v)
+{
+    const struct node *n = graph_node(m->g, k->anchor);
+    struct chain c = {.n = 0};
+    int64_t channels;
+    if (!conv_depthwise(m->g, n) || !has_rows(m, k, v) || !chain_of(m, v, &c))
+        return (node_id){0};
+    const struct node *product = graph_node(m->g, c.product);
+    const struct type *x = value_type(m->g, product->in[0]);
+    bool fits = is_pointwise(m, product) && value_is_const(m->g, product->in[1]) && x->elem == ELEM_F32 &&
+                value_type(m->g, product->out[0])->elem == ELEM_F32 && dot_group(m, product) == 1 &&
+                ex_is_const(m->ctx->exprs, x->dims[1], &channels) && channels >= 1 && channels <= CHANNELS_MAX;
+    return fits && (m->always || is_product_worth(m, n, product)) ? c.product : (node_id){0};
+}
+
+bool stage_adopts(const struct module *m, const struct kernel *k, node_id product)
+{
+    return k->form.staged.i && !k->form.winograd && k->kind == KERNEL_CONTRACT &&
+           strips_of(m, k, k->form.staged).i == product.i;
 }
 
 bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
@@ -189,11 +308,11 @@ bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
     const struct node *n = graph_node(m->g, k->anchor);
     enum elem elem = value_type(m->g, v)->elem;
     if (m->opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i || graph_value(m->g, v)->n_uses != 1 ||
-        (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)) || !leaves_stored(m, v, 0))
+        (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)))
         return false;
-    bool chunked = is_chunked(m, k, v);
-    uint32_t form = chunked ? 0 : tiles_wanted(m, k, v);
-    if (!chunked && !form && !is_by_rows(m, k, v))
+    bool stored = leaves_stored(m, v, 0), chunked = stored && is_chunked(m, k, v);
+    uint32_t form = chunked || !stored ? 0 : tiles_wanted(m, k, v);
+    if (!chunked && !form && !is_by_rows(m, k, v) && !strips_of(m, k, v).i)
         return false;
     k->form.staged = v;
     k->form.winograd = form;

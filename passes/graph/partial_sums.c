@@ -83,7 +83,7 @@ static bool has_rows_of_channels(const struct module *m, const struct kernel *k,
         k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
-    return conv_depthwise(m->g, n) && m->wish[v.i].blocked && m->wish[n->in[0].i].blocked;
+    return conv_depthwise(m->g, n) && m->wish[v.i].blocked && (m->wish[n->in[0].i].blocked || k->form.product.i);
 }
 
 bool attach_sums(struct module *m)

@@ -33,10 +33,12 @@ static void shun_blocks(struct layouter *l)
     }
 }
 
-/* What a staged operand is computed from, in its own shape. */
+/* What a staged operand is computed from, in its own shape, and what its product reads. */
 static void want_staged_blocks(struct layouter *l, const struct kernel *k)
 {
     const struct type *t = value_type(l->g, k->form.staged), *in;
+    if (k->form.product.i && may_block(l, graph_node(l->g, k->form.product)->in[0]))
+        l->wish[graph_node(l->g, k->form.product)->in[0].i].blocked = true;
     for (uint32_t j = 0; j < k->nodes.n; j++) {
         const struct node *n = graph_node(l->g, k->nodes.data[j]);
         for (uint32_t o = 0; o < n->n_in; o++) {

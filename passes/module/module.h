@@ -65,6 +65,8 @@ struct karg {
 struct kernel_form {
     value_id staged; /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a
                       * Winograd kernel's tiles read it; {0}: none */
+    node_id product; /* a convolution of one tap that staged is made of by maps, computed inside as well; {0}: staged is
+                      * made of stored values */
     uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
     uint32_t prepared; /* its weights there: k + 1 for module.prepared[k] */
     const struct attention
@@ -268,6 +270,8 @@ bool module_verify_text(struct module *);
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets
  * kernel.form.staged, and kernel.form.winograd where that is how. */
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
+/* ... and may it compute the convolution, which only maps in front of the staged value read, as well? */
+bool stage_adopts(const struct module *, const struct kernel *, node_id product);
 /* fuse/narrow_products.c: is any contraction to be rounded? */
 bool is_narrowed(const struct module *);
 /* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one

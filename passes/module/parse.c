@@ -315,6 +315,8 @@ static bool read_clause(struct reader *r, struct kernel *k)
         return read_local(r, k);
     if (accept(r, "stages"))
         return read_value(r, &k->form.staged);
+    if (accept(r, "product"))
+        return read_node(r, &k->form.product);
     if (accept(r, "winograd"))
         return read_u32(r, &k->form.winograd);
     if (accept(r, "prepared"))

@@ -117,6 +117,10 @@ static void put_kernel(struct printer *p, uint32_t index)
         PUT(p, " stages");
         put_value(p, k->form.staged);
     }
+    if (k->form.product.i) {
+        PUT(p, " product");
+        put_node(p, k->form.product);
+    }
     if (k->form.winograd)
         PUT(p, " winograd %u", k->form.winograd);
     if (k->form.prepared)

@@ -12,7 +12,8 @@
  *   8  the path consists of invertible views among the nodes
  *   9  kernel_of names the last kernel that computes a node, or none
  *  10  rows and kept values are of maps, of dims of the domain; kept values are computed inside
- *  11  the staged value is the anchor's first operand, computed inside and not stored
+ *  11  the staged value is the anchor's first operand, computed inside and not stored; its product is a convolution
+ *      inside that is not the anchor
  *  12  a Winograd form is 2, 4 or 6, of a convolution, and what is prepared for it has the same
  *  13  the anchor of an attention's kernel makes its results
  *  14  operands of nodes inside are computed inside, constant, stored, or views of such
@@ -177,6 +178,9 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
     if (f->staged.i &&
         (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->stored[f->staged.i]))
         violated(c, 11, "k%u cannot stage %%%u", index, c->n.value[f->staged.i]);
+    if (f->product.i && (!f->staged.i || f->product.i == k->anchor.i || !has_node(k, f->product) ||
+                         graph_node(c->g, f->product)->op != OP_CONV))
+        violated(c, 11, "k%u stages no product of node %u", index, c->n.node[f->product.i]);
     if (f->winograd && (!anchor || anchor->op != OP_CONV || (f->winograd != 2 && f->winograd != 4 && f->winograd != 6)))
         violated(c, 12, "k%u has no form F(%u x %u)", index, f->winograd, f->winograd);
     else if (f->prepared &&

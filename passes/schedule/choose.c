@@ -24,7 +24,7 @@ uint32_t schedule_kinds(const struct site *site)
     uint32_t kinds = 1u << own, m = k->form.winograd;
     bool tiled = own == SCHEDULE_TILED ||
                  (own == SCHEDULE_WINOGRAD && winograd_weights_from(site->m, k, m) != WEIGHTS_IN_FILE);
-    if (!tiled || k->outs.n != 1)
+    if (!tiled || k->outs.n != 1 || k->form.product.i)
         return kinds;
     kinds |= 1u << SCHEDULE_TILED | 1u << SCHEDULE_MAP;
     return kinds | (!k->form.staged.i && winograd_serves(site->m, k) ? 1u << SCHEDULE_WINOGRAD : 0);
@@ -80,7 +80,8 @@ static const char *tile_words(const struct tile_schedule *t, struct arena *a)
     if (t->blocks)
         note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->block * t->cut.inner));
     if (t->chunk)
-        note = arena_printf(a, "%s; operand computed for %u tiles at a time", note, t->chunk);
+        note = arena_printf(a, "%s; operand computed for %u tiles at a time%s", note, t->chunk,
+                            t->stage_columns ? ", a convolution of one tap included" : "");
     return note;
 }
 

@@ -99,6 +99,7 @@ struct tile_schedule {
     bool windows; /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
     bool by_piece; /* ... of the piece's channels only: a depthwise convolution */
     uint32_t stage_lanes; /* channels at a time that fill it */
+    uint32_t stage_columns; /* points of a row at a time, where that is a contraction too (kernel.form.product) */
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
     uint32_t weave, weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so
                                     many each */
@@ -342,8 +343,9 @@ void tile_choose(const struct site *, struct schedule *);
 /* tile.ns, and schedule.ns of it. */
 void tile_estimate(const struct site *, struct tile_schedule *);
 void tile_estimate_index(const struct site *, struct schedule *);
-/* Do the sums of a register tile fit the registers, beside what they are multiplied with? */
-bool tile_fits(const struct site *, const struct tile_schedule *);
+/* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
+ * computed in front of it. */
+bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);
 /* Is the anchor gone through by lanes (reduce_schedule.by_lane)? */
 bool tile_by_lane(const struct site *, const struct node *anchor);
 /* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
@@ -357,6 +359,9 @@ int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t si
 void stage_choose(const struct site *, struct tile_schedule *);
 /* Scratch of the staged operand, of one parallel index. */
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
+/* Do so many points of a row of the staged product fit? And the time of its part of a parallel index. */
+bool stage_columns_fit(const struct site *, uint32_t columns);
+int64_t stage_ns(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
 /* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention
  * kernel. */

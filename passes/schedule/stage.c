@@ -7,7 +7,12 @@
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
 
-enum { CHUNKS = 8 /* of an image, so that threads have work */, LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */ };
+enum {
+    CHUNKS = 8 /* of an image, so that threads have work */,
+    LEAST_TILES = 2,
+    STAGE_MOST = 1 << 24 /* points */,
+    COLUMNS_MOST = 28
+};
 
 /* Tiles of a chunk, unless they are told: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
@@ -74,7 +79,7 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
         return 0;
     c->by_piece = depthwise;
     c->b = 2;
-    if (rows % c->tb)
+    if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored behind it */
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, t, c, tiles);
     while (most > 1 && window_bytes(site, n, c, most * c->tb) > budget(site->mach, SHARE_L2_ROWS))
@@ -96,6 +101,50 @@ int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
         return window_bytes(site, n, c, (int64_t)c->chunk * c->tb);
     ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
     return mul_i64((int64_t)c->chunk * c->ta, channels * 4, &bytes) ? bytes : INT64_MAX;
+}
+
+/* ---- a contraction that is staged -------------------------------------------------------------------------------- */
+
+static int64_t staged_extent(const struct site *site, int32_t d)
+{
+    int64_t n = 1;
+    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[d], &n);
+    return n;
+}
+
+static const struct node *product_of(const struct site *site)
+{
+    return site->k->form.product.i ? graph_node(site->g, site->k->form.product) : NULL;
+}
+
+bool stage_columns_fit(const struct site *site, uint32_t columns)
+{
+    return columns >= 1 && columns <= staged_extent(site, 3) && columns <= COLUMNS_MOST &&
+           tile_fits(site, product_of(site), &(struct tile_schedule){.nr = 1, .ta = columns, .tb = 1});
+}
+
+/* The steps of a row of the product by one vector of channels, in tenths of a cycle. */
+static int64_t columns_cost(const struct site *site, uint32_t columns)
+{
+    uint64_t steps = tile_steps(site, product_of(site));
+    return (int64_t)steps * tile_line_cost(site->mach, staged_extent(site, 3), true, columns, 1, steps);
+}
+
+static uint32_t columns_choose(const struct site *site)
+{
+    uint32_t best = 1;
+    for (uint32_t n = 2; product_of(site) && stage_columns_fit(site, n); n++)
+        if (columns_cost(site, n) < columns_cost(site, best))
+            best = n;
+    return product_of(site) ? best : 0;
+}
+
+int64_t stage_ns(const struct site *site, const struct tile_schedule *c)
+{
+    struct stage_rows r;
+    if (!c->stage_columns || !stage_extent(site, graph_node(site->g, site->k->anchor), (int64_t)c->chunk * c->tb, &r))
+        return 0;
+    return r.rows * columns_cost(site, c->stage_columns) / (RATE_CYCLES_PER_NS * 10);
 }
 
 /* Is an image more than what L2 may still hold of it when it comes to be read? Filling then waits for lines, one
@@ -121,4 +170,5 @@ void stage_choose(const struct site *site, struct tile_schedule *c)
     uint32_t lanes = machine_lanes(site->mach, staged->elem);
     c->stage_lanes = lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
     c->stage_ahead = c->flat && is_far(site, staged);
+    c->stage_columns = columns_choose(site);
 }

@@ -87,6 +87,7 @@ static const struct field {
     TILE(windows, "staged.rows", FLAG, "what they share is rows of the operand"),
     TILE(by_piece, "staged.piece", FLAG, "of the piece's channels only"),
     TILE(stage_lanes, "staged.lanes", INT32, "channels at a time that fill it"),
+    TILE(stage_columns, "staged.columns", INT32, "points of a row of a staged contraction; 0: maps are staged"),
     TILE(stage_ahead, "prefetch.staged", FLAG, "what the next chunk's is computed from"),
     TILE(weave, "weave", INT32, "results whose epilogues are computed in turn"),
     TILE(weave_least, "weave.least", INT32, "statements of an epilogue for that; shorter ones stay in order"),

@@ -178,7 +178,9 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
     }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
     int32_t fast = n->op == OP_CONV && !conv_depthwise(site->g, n) ? (conv_pixel_lanes(site->m, n) ? last : 1)
-                                                                   : value_fast_dim(site->m, n->in[0]);
+                   : site->k->form.product.i && n->in[0].i == site->k->form.staged.i /* scratch, in blocks */
+                       ? 1
+                       : value_fast_dim(site->m, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
     if (n->op == OP_ARGREDUCE) {
@@ -293,9 +295,8 @@ static bool fits(const struct site *site, const struct node *n, const struct row
     return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;
 }
 
-bool tile_fits(const struct site *site, const struct tile_schedule *c)
+bool tile_fits(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
-    const struct node *n = graph_node(site->g, site->k->anchor);
     const struct row_taps row = row_taps(site, n);
     return fits(site, n, &row, c);
 }
@@ -363,14 +364,20 @@ void tile_choose(const struct site *site, struct schedule *out)
     out->tile = c;
 }
 
-uint64_t anchor_flops(const struct site *site)
+static uint64_t node_flops(const struct site *site, node_id id)
 {
-    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct node *n = graph_node(site->g, id);
     const struct type *t = value_type(site->g, n->out[0]);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
         points *= (uint64_t)extent_least(site->m, t->dims[d]);
     return 2 * points * tile_steps(site, n);
+}
+
+uint64_t anchor_flops(const struct site *site)
+{
+    node_id product = site->k->form.product;
+    return node_flops(site, site->k->anchor) + (product.i ? node_flops(site, product) : 0);
 }
 
 /* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
@@ -423,5 +430,6 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     } else if (!c->blocks && (c->flat || tile_rows_apart(site->x, t, c))) {
         parts = tile_count(site->x, t, c);
     }
-    s->ns = RATE_INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1));
+    s->ns = RATE_INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1)) +
+            stage_ns(site, c);
 }

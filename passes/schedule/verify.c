@@ -3,7 +3,7 @@
  *  0. its kind is one of schedule_kinds, and Winograd's m that of the weights where the file has only those
  *  1. dims, lanes and what is staged are those of the kernel: layouts decided them
  *  2. every number of points, vectors, tiles is at least 1, and within the extent where that is known
- *  3. a register tile and what it is multiplied with fit the registers
+ *  3. a register tile and what it is multiplied with fit the registers, that of a staged contraction too
  *  4. a dim of open extent has one vector
  *  5. scratch of a parallel index is at most 16 MiB
  *  6. a block of the reduced dim has whole units and is less than the dim; the dim may be cut, and nothing is staged
@@ -84,7 +84,7 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
         "more vectors than the result has");
     if (c->why->n)
         return;
-    say(c, tile_fits(c->site, s), "the tile does not fit the registers");
+    say(c, tile_fits(c->site, n, s), "the tile does not fit the registers");
     say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk,
         "what is staged follows from the kernel");
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
@@ -97,6 +97,10 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
                   : is_power(s->stage_lanes) && s->stage_lanes > 1 && s->stage_lanes <= CHANNEL_BLOCK &&
                         (!s->stage_ahead || s->flat),
         "staged.lanes and prefetch.staged are of a staged operand");
+    say(c,
+        !s->stage_columns == !was->stage_columns && (!s->stage_columns || stage_columns_fit(c->site, s->stage_columns)),
+        "staged.columns are points of a row of a staged contraction that the registers hold");
+    say(c, !s->windows || c->site->k->outs.n == 1 || s->tb == 1, "rows that are summed up come one by one");
     if (c->why->n)
         return;
     if (s->chunk) {

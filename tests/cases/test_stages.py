@@ -1,6 +1,6 @@
 """Stages of convolutions, compiled, over extents with every kind of remainder, beside numpy: maps in front of a convolution of
-one tap, which its kernel computes for a chunk of points at a time, and sums over the image that a depthwise convolution
-stores; no kernel or buffer of their own is left."""
+one tap, which its kernel computes for a chunk of points at a time, an expansion in front of a depthwise convolution, strip by
+strip, and sums over the image that a depthwise convolution stores; no kernel or buffer of their own is left."""
 import re
 
 import numpy as np
@@ -91,6 +91,75 @@ def test_values(make, image, level, tmp_path):
     for k, w in enumerate(want):
         np.testing.assert_allclose(results[0][k], w, rtol=2e-5, atol=2e-6)
         assert np.array_equal(results[0][k], results[1][k])
+
+
+def expanded(c, height, width, k, taps, stride, dilation, act, squeeze=False, n=1):
+    """An inverted residual: expansion, depthwise convolution, squeeze and excitation, projection."""
+    rng = np.random.default_rng(k)
+    shapes = {"w0": (c, c, 1, 1), "w1": (k, c, 1, 1), "w2": (k, 1, taps, taps), "w3": (16, k, 1, 1), "g": (k, k, 1, 1)}
+    inits = {name: rng.standard_normal(s) / np.sqrt(np.prod(s[1:])) for name, s in shapes.items()}
+    inits.update({name: rng.standard_normal(k) for name in ("b1", "b2")})
+    inits.update(lo=np.array(-0.5), hi=np.array(1.5))
+    acts = {"clip": [N("Clip", ["e", "lo", "hi"], ["a"])], "hswish": [N("HardSwish", ["e"], ["a"])],
+            "silu": [N("Sigmoid", ["e"], ["t"]), N("Mul", ["e", "t"], ["a"])]}
+    pad = dilation * (taps // 2)
+    nodes = [N("Conv", ["x", "w0"], ["p"]), N("Conv", ["p", "w1", "b1"], ["e"]), *acts[act],
+             N("Conv", ["a", "w2", "b2"], ["d"], "depth", group=k, pads=[pad] * 4, strides=[stride] * 2, dilations=[dilation] * 2),
+             N("Relu", ["d"], ["r"])]
+    if squeeze:
+        nodes += [N("GlobalAveragePool", ["r"], ["m"]), N("Conv", ["m", "g"], ["f"]), N("Sigmoid", ["f"], ["s"]), N("Mul", ["r", "s"], ["u"])]
+    nodes.append(N("Conv", ["u" if squeeze else "r", "w3"], ["y"]))
+    inits = floats(**inits)
+    if not squeeze:
+        del inits["g"]
+    return nodes, inits, (n, c, height, width), (n, 16, (height - 1) // stride + 1, (width - 1) // stride + 1)
+
+
+# Above 3/8 of L2, so that it is worth it: tails of channels, one row of results more than whole strips, few columns, long ones.
+EXPANDED = [(16, 50, 52, 40, 3, 1, 1, "clip"), (24, 57, 57, 52, 3, 2, 1, "silu"), (8, 61, 33, 72, 5, 1, 1, "hswish"),
+            (40, 113, 30, 33, 5, 2, 1, "silu"), (20, 9, 301, 48, 3, 1, 2, "clip"), (3, 130, 131, 17, 3, 2, 1, "clip")]
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v4", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("squeeze", [False, True], ids=["plain", "squeezed"])
+@pytest.mark.parametrize("block", EXPANDED, ids=lambda b: "x".join(map(str, b)))
+def test_strips(block, squeeze, cpu, tmp_path):
+    """Expansion and depthwise convolution are one kernel, whose results are those of two, and the same for 1 to 3 threads."""
+    nodes, inits, shape, result = expanded(*block, squeeze=squeeze, n=2)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", result)], inits, opset=17)
+    done = mcc(tmp_path / "net.onnx", f"-march={cpu}", "-stop-after=fuse", "-o", "-")
+    assert len(re.findall(r"^kernel .* product ", done.stdout, re.M)) == 1, done.stderr
+    results = []
+    for level, threads in (("-O0", 1), ("-O2", 1), ("-O2", 2), ("-O2", 3)):
+        assert mcc(tmp_path / "net.onnx", f"-march={cpu}", level, "-o", tmp_path / f"net{len(results)}.so").returncode == 0
+        with Artifact(str(tmp_path / f"net{len(results)}.so"), threads=threads) as a:
+            results.append(a.run([x])[0])
+    np.testing.assert_allclose(results[1], results[0], rtol=2e-5, atol=1e-5)
+    assert all(np.array_equal(r, results[1]) for r in results[2:])
+
+
+def test_strips_where_they_pay(tmp_path):
+    """Not what L2 holds, what somebody else reads, or what is a result; --choose can have it stored."""
+    def kernels(nodes, inits, shape, result, *flags, outputs=()):
+        save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", result), *outputs], inits, opset=17)
+        done = mcc(tmp_path / "net.onnx", *flags, "-march=x86-64-v4", "-stop-after=fuse", "-o", "-")
+        return len(re.findall(r"^kernel .* product ", done.stdout, re.M))
+    large, small = expanded(16, 56, 56, 48, 3, 1, 1, "clip"), expanded(16, 28, 28, 48, 3, 1, 1, "clip")
+    assert kernels(*large) == 1 and kernels(*small) == 0
+    assert kernels(*large, "-O0") == 0
+    assert kernels(*large, outputs=[value("e", (1, 48, 56, 56))]) == 0
+    assert kernels(*large, outputs=[value("a", (1, 48, 56, 56))]) == 0
+    nodes, *rest = large
+    assert kernels([*nodes[:-1], N("Add", ["r", "a"], ["v"]), N("Conv", ["v", "w3"], ["y"])], *rest) == 0
+
+
+def test_strips_sum_up_their_rows(tmp_path):
+    """The mean of squeeze and excitation is a second result of the kernel by strips, row by row."""
+    nodes, inits, shape, result = expanded(16, 56, 56, 48, 3, 1, 1, "clip", squeeze=True)
+    save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", result)], inits, opset=17)
+    done = mcc(tmp_path / "net.onnx", "-march=x86-64-v4", "-stop-after=attach-sums", "-o", "-")
+    assert len(re.findall(r"^kernel .* stores %\d+ %\d+ .* product ", done.stdout, re.M)) == 1, done.stdout
 
 
 @pytest.mark.parametrize("make, maps", [(dense, 3), (gated, 1)], ids=["dense", "gated"])

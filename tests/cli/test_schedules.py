@@ -264,6 +264,31 @@ def test_uneven_columns(model, tmp_path):
     assert len(counts) == 1      # 4 vectors are 2 and 2 either way
 
 
+def test_strips(tmp_path):
+    """A staged contraction fills any strip by tiles of any width that the registers hold."""
+    rng = np.random.default_rng(3)
+    nodes = [helper.make_node("Conv", ["x", "w0"], ["a"], "wide"), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("Conv", ["b", "w1"], ["c"], "depth", pads=[1] * 4, group=40), helper.make_node("Relu", ["c"], ["d"]),
+             helper.make_node("Conv", ["d", "w2"], ["y"], "narrow")]
+    shapes = {"w0": (40, 8, 1, 1), "w1": (40, 1, 3, 3), "w2": (8, 40, 1, 1)}
+    arrays = {k: (rng.standard_normal(s) / np.sqrt(np.prod(s[1:]))).astype(np.float32) for k, s in shapes.items()}
+    inputs = [value("x", [1, 8, 50, 53])]
+    model, told = save(tmp_path / "net.onnx", nodes, inputs, [value("y", [1, 8, 50, 53])], arrays), tmp_path / "told.txt"
+    head, feeds = head_of(model, "depth"), feeds_of(inputs)
+    assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
+    want = run(tmp_path / "want.so", feeds)[0]
+    for i, fields in enumerate((("staged.columns 1",), ("staged.columns 7", "staged.tiles 13"), ("staged.columns 12", "staged.tiles 1", "tile.columns 3"))):
+        told.write_text(f"{head}: tiled\n" + "".join(f"  {f}\n" for f in fields))
+        done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / f"got{i}.so")
+        assert done.returncode == 0, done.stderr
+        assert np.allclose(run(tmp_path / f"got{i}.so", feeds)[0], want, rtol=1e-4, atol=1e-6), fields
+    for line, why in (("tiled\n  staged.columns 0", "staged.columns are points of a row"), ("tiled\n  staged.columns 28", "that the registers hold"),
+                      ("map", "may be of kind tiled, not 'map'")):
+        told.write_text(f"{head}: {line}\n")
+        done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "no.so")
+        assert done.returncode == 2 and re.search(rf"told\.txt:\d+: .*{why}", done.stderr), done.stderr
+
+
 def test_squares(tmp_path):
     """Squares of another size turn the same operand; those that it does not have are refused."""
     nodes, inputs, outputs, arrays = maps()
@@ -303,6 +328,7 @@ def test_squares(tmp_path):
     ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
     ("HEAD: tiled\n  weave.least 0\n", "weave.least is at least 1"),
     ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),
+    ("HEAD: tiled\n  staged.columns 4\n", "staged.columns are points of a row of a staged contraction"),
     ("WINO: winograd\n  input.rows 9\n", "input.rows and output.rows are 1 to 8"),
     ("MAP: map\n  kept.0.lanes 12\n", "kept.lanes are a power of two"),
     ("MAP: map\n  kept.7.lanes 8\n", r"there are \d+ of 'kept.%u.lanes', not '7'"),

@@ -333,8 +333,20 @@ static struct drawn plain_conv(struct draw *d, struct drawn x, int64_t m, int64_
                : (struct drawn){0};
 }
 
-/* A depthwise convolution, a sum over each of its images that scales it, a projection: squeeze and excitation. Some of
- * these are left out. */
+/* To c channels by a convolution of one tap, and what networks put behind it: in front of a depthwise one, whose kernel
+ * may compute it strip by strip. */
+static struct drawn expansion(struct draw *d, struct drawn x, int64_t c)
+{
+    const struct drawn from = x;
+    x = plain_conv(d, x, c, 1, 1, 0);
+    x = epilogue(d, x, from);
+    if (x.v.i && draw_chance(d, 60))
+        x = draw_binary(d, OP_MAX, x, draw_const(d, &x, 0));
+    return x;
+}
+
+/* An expansion, a depthwise convolution, a sum over each of its images that scales it, a projection: squeeze and
+ * excitation. Some of these are left out. */
 static void squeeze(struct draw *d)
 {
     static const int64_t channels[] = {8, 9, 16, 17, 24, 33, 40}, axes[] = {2, 3};
@@ -346,6 +358,8 @@ static void squeeze(struct draw *d)
     struct drawn x = draw_leaf(d, ELEM_F32, dims, 4, false), r;
     if (x.v.i && draw_chance(d, 80))
         x = draw_binary(d, OP_MAX, x, draw_const(d, &x, 0));
+    if (x.v.i && draw_chance(d, 50))
+        x = expansion(d, x, c);
     r = x.v.i ? plain_conv(d, x, c, c, taps, taps / 2) : x;
     r = epilogue(d, r, x);
     if (!r.v.i)
