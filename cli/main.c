@@ -69,6 +69,8 @@ static void on_signal(int number)
     for (size_t i = 0; ctx && i < COUNT_OF(ctx->temp_files); i++)
         if (ctx->temp_files[i])
             unlink(ctx->temp_files[i]);
+    if (ctx && ctx->temp_made)
+        rmdir(ctx->temp_made);
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -54,7 +55,14 @@ struct pool {
 
 /* ---- starting and ending ---- */
 
-static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
+/* Where LLVM's talk goes; -1 with errno. Without /dev (a bare chroot), memory that the worker takes with it. */
+static int open_nowhere(void)
+{
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    return fd >= 0 ? fd : memfd_create("mcc-stderr", MFD_CLOEXEC);
+}
+
+static int spawn_with(const struct codegen_options *o, int fd, int err, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     char *argv[] = {(char[]){"mcc"}, (char[]){"--worker"}, NULL};
@@ -64,11 +72,20 @@ static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
     status = posix_spawn_file_actions_adddup2(&actions, fd, 0);
     if (!status)
         status = posix_spawn_file_actions_adddup2(&actions, fd, 1);
-    if (!status && !o->verbose)
-        status = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    if (!status && err != 2)
+        status = posix_spawn_file_actions_adddup2(&actions, err, 2);
     if (!status)
         status = posix_spawn(pid, o->self, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
+static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
+{
+    int err = o->verbose ? 2 : open_nowhere();
+    int status = err < 0 ? errno : spawn_with(o, fd, err, pid);
+    if (err > 2)
+        close(err);
     return status;
 }
 

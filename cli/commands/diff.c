@@ -288,6 +288,6 @@ enum fail command_diff(struct context *ctx, struct options *o)
     d->run.c.ctx = ctx;
     d->run.c.options = o;
     d->run.c.report = terminal_report();
-    (void)with_temporary(ctx, diff_model, diff_end, d);
+    (void)with_temporary(ctx, "net.so", diff_model, diff_end, d);
     return ctx->fail;
 }

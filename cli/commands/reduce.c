@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/commands/temporary.h"
 #include "codegen/sink.h"
 #include "ir/base/file.h"
 
@@ -245,6 +246,23 @@ static void reduce(struct reduction *r, const char *output)
         terminal_print(&line);
 }
 
+struct reducing {
+    struct reduction *r;
+    const char *output;
+};
+
+static void reduce_with(void *user, const char *candidate)
+{
+    struct reducing *w = user;
+    w->r->candidate = candidate;
+    reduce(w->r, w->output);
+}
+
+static void reduce_end(void *user)
+{
+    (void)user;
+}
+
 enum fail command_reduce(struct context *ctx, struct options *o)
 {
     struct reduction *r = NEW(&ctx->session, struct reduction);
@@ -270,26 +288,8 @@ enum fail command_reduce(struct context *ctx, struct options *o)
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
     if (!output_check(ctx, output) || !output_differs(ctx, output, &read, o->config))
         return ctx->fail;
-    char *temp = arena_printf(&ctx->session, "%s/mcc-reduce-XXXXXX", temp_folder());
-    if (!mkdtemp(temp)) {
-        error_env(ctx, "cannot make a folder '%s'", temp);
-        return ctx->fail;
-    }
-    r->candidate = arena_printf(&ctx->session, "%s/candidate%s", temp, r->format->suffix);
-    /* A signal, or memory that ends, must not leave the candidate behind. */
-    jmp_buf *outer = ctx->unwind, here;
-    volatile bool unwound = true;
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = r->candidate;
-    ctx->unwind = &here;
-    if (setjmp(here) == 0) {
-        reduce(r, output);
-        unwound = false;
-    }
-    ctx->unwind = outer;
-    unlink(r->candidate);
-    rmdir(temp);
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = NULL;
-    if (unwound)
-        longjmp(*outer, 1);
+    struct reducing reducing = {r, output};
+    (void)with_temporary(ctx, arena_printf(&ctx->session, "candidate%s", r->format->suffix), reduce_with, reduce_end,
+                         &reducing);
     return ctx->fail;
 }

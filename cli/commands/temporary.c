@@ -1,4 +1,4 @@
-/* Temporary libraries: see temporary.h. */
+/* Temporary files: see temporary.h. */
 #include "cli/commands/temporary.h"
 
 #include <stdlib.h>
@@ -9,27 +9,31 @@
 #include "cli/command.h"
 #include "ir/base/file.h"
 
-bool with_temporary(struct context *ctx, void (*use)(void *user, const char *library), void (*end)(void *user),
-                    void *user)
+bool with_temporary(struct context *ctx, const char *name, void (*use)(void *user, const char *path),
+                    void (*end)(void *user), void *user)
 {
     char *folder = arena_printf(&ctx->session, "%s/mcc-XXXXXX", temp_folder());
-    if (!mkdtemp(folder))
+    ctx->temp_made = folder;     /* before it has its name: until then there is none of this one */
+    if (!mkdtemp(folder)) {
+        ctx->temp_made = NULL;
         return error_env(ctx, "cannot make a folder '%s'", folder);
-    const char *library = arena_printf(&ctx->session, "%s/net.so", folder);
-    /* A signal, or memory that ends, must not leave the library behind. */
+    }
+    const char *path = arena_printf(&ctx->session, "%s/%s", folder, name);
+    /* A signal, or memory that ends, must not leave the file behind. */
     jmp_buf *outer = ctx->unwind, here;
     volatile bool unwound = true;
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = library;
+    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = path;
     ctx->unwind = &here;
     if (setjmp(here) == 0) {
-        use(user, library);
+        use(user, path);
         unwound = false;
     }
     ctx->unwind = outer;
     end(user);
-    unlink(library);
+    unlink(path);
     rmdir(folder);
     ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = NULL;
+    ctx->temp_made = NULL;
     if (unwound)
         longjmp(*outer, 1);
     return true;
@@ -92,7 +96,7 @@ enum fail with_library(struct context *ctx, struct options *o, void (*use)(void 
     const char *path = o->files.items.data[0];
     struct making m = {ctx, o, use, end, user};
     if (!artifact_meant(path)) {
-        (void)with_temporary(ctx, make_and_use, make_end, &m);
+        (void)with_temporary(ctx, "net.so", make_and_use, make_end, &m);
     } else if (only_running(ctx, o)) {
         use(user, path);
         end(user);

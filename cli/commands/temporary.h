@@ -1,14 +1,14 @@
-/* A library that lives as long as a command. */
+/* A file that lives as long as a command. */
 #ifndef MCC_CLI_TEMPORARY_H
 #define MCC_CLI_TEMPORARY_H
 
 #include "cli/compile.h"
 
-/* Calls use(user, path) with the path of a library that is not there yet, in a folder of its own below TMPDIR; then
+/* Calls use(user, path) with the path of a file `name` that is not there yet, in a folder of its own below TMPDIR; then
  * end(user), and removes both: also after a signal, and when memory ends. False after a diagnostic, when there is no
  * folder. */
-bool with_temporary(struct context *, void (*use)(void *user, const char *library), void (*end)(void *user),
-                    void *user);
+bool with_temporary(struct context *, const char *name, void (*use)(void *user, const char *path),
+                    void (*end)(void *user), void *user);
 
 /* Calls use(user, path) with the command's file where that is compiled, else with a library that was made of it for the
  * while. The options that only compiling takes are refused for a compiled one. */

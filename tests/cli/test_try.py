@@ -67,14 +67,28 @@ def test_errors_leave_nothing(tmp_path, clean):
     assert mcc("run", DIGITS, "--dump=nosuch", env=clean).returncode == 2
 
 
-def test_a_signal_leaves_no_library(tmp_path):
+@pytest.mark.parametrize("name,words", [("net.so", ["bench", DIGITS, "--runs=1000000000"]),
+                                        ("candidate.onnx", ["reduce", DIGITS, "-o", "small.onnx", "--", "sh", "-c", "sleep 20"])])
+def test_a_signal_leaves_nothing(tmp_path, name, words):
+    """Neither the file nor the folder that was made for it."""
     env = dict(os.environ, TMPDIR=str(tmp_path))
-    host = subprocess.Popen([MCC, "bench", DIGITS, "--runs=1000000000"], env=env, stdout=subprocess.DEVNULL)
+    host = subprocess.Popen([MCC, *words], env=env, stdout=subprocess.DEVNULL, cwd=tmp_path)
     deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("mcc-*/net.so")) and time.monotonic() < deadline:
+    while not list(tmp_path.glob(f"mcc-*/{name}")) and time.monotonic() < deadline:
         time.sleep(0.05)
     host.send_signal(signal.SIGTERM)
-    assert host.wait(20) == -signal.SIGTERM and not list(tmp_path.glob("mcc-*/*"))
+    assert host.wait(20) == -signal.SIGTERM and not list(tmp_path.glob("mcc-*"))
+
+
+ALONE = ["unshare", "--user", "--map-root-user", "--mount"]
+
+
+@pytest.mark.skipif(subprocess.run([*ALONE, "mount", "-t", "tmpfs", "none", "/dev"], capture_output=True).returncode != 0, reason="no namespaces of users")
+def test_without_dev_null(tmp_path):
+    """As in a bare chroot: nobody needs what is below /dev."""
+    done = subprocess.run([*ALONE, "sh", "-ec", 'mount -t tmpfs none /dev; exec "$@"', "sh", MCC, DIGITS, "-o", tmp_path / "net.so"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / "net.so").exists(), done.stderr
 
 
 def test_colour_is_asked_for(tmp_path):
