@@ -107,11 +107,13 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         partial_add(em, t, acc, n);
 }
 
-/* Tiles of a dim; -1: of one point. */
+/* Tiles of a dim, as many as the part at hand has; -1: of one point. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
     if (dim < 0)
         fn(user, ex_const(em->x, 0), 1);
+    else if (t->s->split && dim == t->split_dim)
+        em_tiles_part(em, t->t->dims[dim], size, t->first, t->s->split, fn, user);
     else
         em_tiles(em, t->t->dims[dim], size, fn, user);
 }
@@ -135,9 +137,15 @@ static void tile_a(void *user, expr_id at, uint32_t count)
     struct tiling *t = b->t;
     if (t->s->early && !t->fixed_b) {
         int64_t in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
-        expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), ex_div(em->x, b->at, ex_const(em->x, b->count)));
-        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), ex_div(em->x, at, ex_const(em->x, count))),
-                   t->lines * in_b * in_a);
+        expr_id row = ex_div(em->x, b->at, ex_const(em->x, b->count)),
+                column = ex_div(em->x, at, ex_const(em->x, count));
+        if (t->k.sums.i && t->s->split) { /* the next block of the sums: each part goes through it by itself */
+            bool by_b = t->split_dim == t->s->b;
+            *(by_b ? &row : &column) = ex_sub(em->x, by_b ? row : column, t->first);
+            *(by_b ? &in_b : &in_a) = t->s->split;
+        }
+        expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), row);
+        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), column), t->lines * in_b * in_a);
     }
     tile_body(em, t, at, count, b->at, b->count);
 }
@@ -177,8 +185,10 @@ static void tile_chunk(struct em *em, struct tiling *t)
     struct em_for l;
     expr_id first = t->row0;
     t->row0 = ex_add(em->x, first, em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0));
-    int64_t tiles = tile_flat_split(em->x, t->t, t->s).tiles;
-    ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), t->row0), t->lines * tiles);
+    bool part = t->k.sums.i && t->s->split;
+    int64_t tiles = part ? t->s->split : tile_flat_split(em->x, t->t, t->s).tiles;
+    expr_id number = part ? ex_sub(em->x, t->row0, first) : t->row0;
+    ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, t->line, tiles), number), t->lines * tiles);
     tile_flat(em, t);
     em_for_end(em, &l, NULL, NULL);
     t->row0 = first;
@@ -188,7 +198,7 @@ void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->s->windows)
         window_rows(em, t);
-    else if (t->s->chunk || (t->s->flat && t->k.sums.i))
+    else if (t->s->chunk || (t->s->flat && (t->k.sums.i || t->s->split)))
         tile_chunk(em, t);
     else if (t->s->flat)
         tile_flat(em, t);
@@ -312,6 +322,8 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     if (t->s->blocks) {
         loop_add(&l, -1, blocks);
         l.rows = l.n;
+        if (t->s->split)
+            loop_add(&l, -1, tile_parts(em->x, t->t, t->s));
         return l;
     }
     if (t->s->vec >= 0 && (!t->s->chunk || t->s->by_piece))
@@ -327,11 +339,37 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     t->fixed_b = tile_rows_apart(em->x, t->t, t->s);
     if (t->fixed_b)
         loop_add(&l, -1, ex_const(em->x, tile_count(em->x, t->t, t->s)));
-    else if (t->s->flat)
+    else if (t->s->flat && !t->s->split)
         loop_add(&l, -1,
                  ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles),
                             ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
+    if (t->s->split)
+        loop_add(&l, -1, tile_parts(em->x, t->t, t->s));
     return l;
+}
+
+/* Which rows, and which part of the tiles, the last loops have. */
+static void rows_begin(struct em *em, struct tiling *t, const struct tile_loops *l)
+{
+    struct exprs *x = em->x;
+    const struct tile_schedule *s = t->s;
+    int64_t tiles = s->flat ? tile_count(x, t->t, s) : 0;
+    t->row0 = ex_const(x, 0);
+    t->here = ex_const(x, tiles);
+    if (s->split)
+        t->first = ex_mulc(x, l->loop[l->n - 1].var, s->split);
+    if (s->flat && s->split) {
+        t->row0 = t->first;
+        t->here = ex_min(x, ex_const(x, s->split), ex_sub(x, t->here, t->first));
+    } else if (t->fixed_b || s->flat) {
+        if (l->rows < l->n)
+            t->row0 = ex_mulc(x, l->loop[l->rows].var, s->tb);
+    }
+    ahead_begin(em, t);
+    if (t->fixed_b || (s->flat && !s->split && !s->blocks))
+        ahead_tile(em, t,
+                   ex_add(x, ex_mulc(x, t->line, tile_count(x, t->t, s)), ex_div(x, t->row0, ex_const(x, s->tb))),
+                   t->lines * tile_count(x, t->t, s));
 }
 
 /* Which of the lines behind the loop over blocks is at hand. */
@@ -357,6 +395,7 @@ bool emit_tiled(struct em *em)
     const struct tile_schedule *s = &em->schedule->tile;
     struct tiling t = {.s = s, .n = graph_node(em->g, em->k->anchor)};
     t.t = value_type(em->g, t.n->out[0]);
+    t.split_dim = tile_split_dim(x, t.t, s);
     for (int32_t d = 0; d < t.t->rank; d++)
         t.idx[d] = ex_const(x, 0);
     expr_id blocks = tile_blocks(x, t.t, s);
@@ -375,16 +414,7 @@ bool emit_tiled(struct em *em)
     } else if (s->chunk) {
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
-        bool rows = l.rows < l.n;
-        t.row0 = ex_const(x, 0);
-        t.here = ex_const(x, s->flat ? tile_count(x, t.t, s) : 0);
-        if (rows)
-            t.row0 = ex_mulc(x, l.loop[l.rows].var, s->tb);
-        ahead_begin(em, &t);
-        if (rows)
-            ahead_tile(em, &t,
-                       ex_add(x, ex_mulc(x, t.line, tile_count(x, t.t, s)), ex_div(x, t.row0, ex_const(x, s->tb))),
-                       t.lines * tile_count(x, t.t, s));
+        rows_begin(em, &t, &l);
         if (s->blocks)
             block_vectors(em, &t, l.loop[l.block].var);
         else

@@ -26,6 +26,44 @@ void em_tiles(struct em *em, expr_id n, int64_t size, em_tile_fn *fn, void *user
     }
 }
 
+/* A part of an open extent, seen from the whole. */
+struct part {
+    struct em *em;
+    expr_id from;
+    em_tile_fn *fn;
+    void *user;
+};
+
+static void part_tile(void *user, expr_id at, uint32_t count)
+{
+    const struct part *p = user;
+    p->fn(p->user, ex_add(p->em->x, p->from, at), count);
+}
+
+void em_tiles_part(struct em *em, expr_id n, int64_t size, expr_id first, int64_t count, em_tile_fn *fn, void *user)
+{
+    struct exprs *x = em->x;
+    struct em_for l;
+    int64_t c;
+    if (!ex_is_const(x, n, &c)) {
+        struct part p = {em, ex_mulc(x, first, size), fn, user};
+        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, part_tile, &p);
+        return;
+    }
+    if (c < 1)
+        return;
+    struct even e = even_split(c, size);
+    expr_id large = ex_const(x, e.large), end = ex_min(x, ex_addc(x, first, count), ex_const(x, e.tiles));
+    if (e.large) {
+        expr_id i = em_for_begin(em, &l, ex_min(x, first, large), ex_min(x, end, large), 1, NULL, 0);
+        fn(user, ex_mulc(x, i, e.small + 1), (uint32_t)e.small + 1);
+        em_for_end(em, &l, NULL, NULL);
+    }
+    expr_id i = em_for_begin(em, &l, ex_max(x, first, large), ex_max(x, end, large), 1, NULL, 0);
+    fn(user, ex_addc(x, ex_mulc(x, i, e.small), e.large), (uint32_t)e.small);
+    em_for_end(em, &l, NULL, NULL);
+}
+
 void em_tile_number(struct em *em, const struct even *e, expr_id number, em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;

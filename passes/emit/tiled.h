@@ -20,6 +20,8 @@ struct tiling {
     int64_t lines; /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
     expr_id line; /* ... the one at hand */
     expr_id row0; /* of a flat tile: its number */
+    int32_t split_dim; /* where s->split: the dim, -1 for a flat tile, ... */
+    expr_id first; /* ... and the first tile of the part at hand */
     lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* as many tiles as the chunk at hand has, from row0 on */

@@ -75,6 +75,23 @@ bool tile_rows_apart(const struct exprs *x, const struct type *t, const struct t
     return !c->flat && c->b >= 0 && ex_is_const(x, t->dims[c->b], &rows) && rows % c->tb == 0;
 }
 
+int32_t tile_split_dim(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    int64_t rows;
+    bool apart = !c->blocks && tile_rows_apart(x, t, c);
+    if (c->flat || c->chunk)
+        return -1;
+    return c->b >= 0 && !apart && (!ex_is_const(x, t->dims[c->b], &rows) || rows > c->tb) ? c->b : c->a;
+}
+
+expr_id tile_parts(struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    int32_t dim = tile_split_dim(x, t, c);
+    expr_id tiles = c->flat ? ex_const(x, tile_count(x, t, c))
+                            : ex_ceildiv(x, t->dims[dim], ex_const(x, dim == c->b ? c->tb : c->ta));
+    return ex_ceildiv(x, tiles, ex_const(x, c->split));
+}
+
 expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_schedule *c)
 {
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));

@@ -40,6 +40,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         stage_choose(site, &out->tile);
         block_choose(site, &out->tile);
         tile_estimate(site, &out->tile);
+        tile_split_choose(site, out);
         tile_estimate_index(site, out);
         return true;
     case SCHEDULE_WINOGRAD: winograd_sizes(site, out); return true;

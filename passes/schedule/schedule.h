@@ -105,6 +105,8 @@ struct tile_schedule {
                                     many each */
     struct cut cut; /* the reduced dim that is done in blocks, ... */
     int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
+    int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
+                    * where each is an index anyway */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
     int64_t ns; /* estimated: all points along a and b of a block of vectors */
@@ -315,12 +317,20 @@ expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile
 int64_t tile_count(const struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Do the rows b divide evenly into tiles, so that each tile of rows is a parallel index? */
 bool tile_rows_apart(const struct exprs *, const struct type *result, const struct tile_schedule *);
+/* The dim whose tiles are cut into parts where that is asked: the outermost that an index goes through; -1: none. */
+int32_t tile_split_dim(const struct exprs *, const struct type *result, const struct tile_schedule *);
+/* Parts of the tiles along that dim, or of a flat one's: each is a parallel index. */
+expr_id tile_parts(struct exprs *, const struct type *result, const struct tile_schedule *);
 
 /* ---- the decisions ----------------------------------------------------------------------------------------------- */
 
 /* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what
  * it keeps. */
 void reduce_choose(const struct site *, struct schedule *);
+/* schedule/split.c: parts of the rows; may there be any, and how many there are (a guess where that is open). */
+void tile_split_choose(const struct site *, struct schedule *);
+bool tile_split_serves(const struct site *, const struct tile_schedule *);
+int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);

@@ -427,9 +427,10 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     if (c->chunk) {
         lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
         parts = tile_count(site->x, t, c);
-    } else if (!c->blocks && (c->flat || tile_rows_apart(site->x, t, c))) {
+    } else if (!c->blocks && ((c->flat && !c->split) || tile_rows_apart(site->x, t, c))) {
         parts = tile_count(site->x, t, c);
     }
+    parts *= tile_split_parts(site, c);
     s->ns = RATE_INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1)) +
             stage_ns(site, c);
 }

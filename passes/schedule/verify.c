@@ -16,6 +16,7 @@
  * 12. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
  * 13. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where
  * they can
+ * 14. parts are of a contraction's or reduction's tiles that nothing staged or summed up beside them binds together
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
@@ -111,6 +112,8 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
     if (!was->block && s->block != 0)
         say(c, !s->windows, "a staged operand and blocks of sums exclude one another");
     blocked(c, n, t, s);
+    say(c, s->split == 0 || (s->split > 0 && tile_split_serves(c->site, s)),
+        "the tiles of this kernel can't be cut into parts");
 }
 
 static void winograd(const struct check *c, const struct winograd_schedule *was, const struct winograd_schedule *s)

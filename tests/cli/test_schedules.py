@@ -303,6 +303,39 @@ def test_squares(tmp_path):
         assert ok or "no operand can be turned by such squares" in done.stderr
 
 
+def rows():
+    """What has rows to split: products of known and of open size, of batches, few rows of a long one, convolutions by rows, by points, with taps."""
+    rng = np.random.default_rng(6)
+    weights = {"w": (300, 40), "l": (5000, 40), "t": (24, 16, 3, 3), "f": (24, 16, 1, 1), "k": (24, 3000, 1, 1)}
+    arrays = {k: rng.standard_normal(s).astype(np.float32) for k, s in weights.items()}
+    nodes = [helper.make_node("MatMul", ["a", "w"], ["ya"], "known"), helper.make_node("MatMul", ["b", "w"], ["yb"], "open"),
+             helper.make_node("MatMul", ["c", "l"], ["yc"], "long"), helper.make_node("Conv", ["d", "t"], ["yd"], "strided", strides=[2, 2]),
+             helper.make_node("Conv", ["d", "f"], ["ye"], "points"), helper.make_node("Conv", ["e", "k"], ["yf"], "channels"),
+             helper.make_node("MatMul", ["g", "w"], ["yg"], "batches")]
+    inputs = [value("a", [53, 300]), value("b", ["n", 300]), value("c", [30, 5000]), value("d", [1, 16, 27, 27]), value("e", [1, 3000, 5, 5]),
+              value("g", [3, 41, 300])]
+    return nodes, inputs, [value(f"y{k}", None) for k in "abcdefg"], arrays
+
+
+def test_parts_of_rows(tmp_path):
+    """A part for each tile, parts that do not divide them, one of all: the same bits on any number of threads."""
+    model, rng = save(tmp_path / "net.onnx", *rows()), np.random.default_rng(7)
+    feeds = [rng.standard_normal(s).astype(np.float32) for s in ((53, 300), (37, 300), (30, 5000), (1, 16, 27, 27), (1, 3000, 5, 5), (3, 41, 300))]
+    text, outputs = records(model), []
+    assert len(re.findall(r"^  split +[1-9]", text, re.M)) >= 2 and re.search(r"reduce.block +[1-9]\d*(.*\n)  split +[1-9]", text)
+    for i, parts in enumerate((None, 0, 1, 2, 3, 1 << 20)):
+        (tmp_path / "told.txt").write_text(text if parts is None else re.sub(r"^  split +\d+", f"  split {parts}", text, flags=re.M))
+        so = tmp_path / f"{i}.so"
+        assert mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", so).returncode == 0
+        for threads in (1, 2, 8):
+            with Artifact(so, threads=threads) as a:
+                outputs.append(a.run(feeds))
+    for got in outputs:
+        assert all(np.array_equal(g, w) for g, w in zip(got, outputs[0]))
+    want = [feeds[0] @ rows()[3]["w"], feeds[1] @ rows()[3]["w"], feeds[2] @ rows()[3]["l"]]
+    assert all(np.allclose(g, w, rtol=1e-3, atol=1e-3) for g, w in zip(outputs[0], want))
+
+
 @pytest.mark.parametrize("text, why", [
     ("  tile.rows 2\n", "a field before the first schedule"),
     ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
@@ -325,6 +358,8 @@ def test_squares(tmp_path):
     ("HEAD: tiled\n  reduce.0.row 1\n", "reduce.row: the taps of a row do not share"),
     ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.unroll is 1 to 1024"),
     ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near and prefetch.early are of a stored second operand"),
+    ("MEAN: tiled\n  split 2\n", "the tiles of this kernel can't be cut into parts"),
+    ("HEAD: tiled\n  split -1\n", "the tiles of this kernel can't be cut into parts"),
     ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
     ("HEAD: tiled\n  weave.least 0\n", "weave.least is at least 1"),
     ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),

@@ -9,7 +9,9 @@
  *     ...what came out...
  *
  * What comes out is the new module where the pass has changed the graph, else the lines that have gone (-) and come
- * (+), or the diagnostics. BLESS=1 in the environment writes it anew, BLESS=inputs the modules of tests with a line
+ * (+), or the diagnostics; behind `schedule` the records, for the CPU below.
+ *
+ * BLESS=1 in the environment writes it anew, BLESS=inputs the modules of tests with a line
  * `from` too (docs/testing.md).
  */
 #include <stdarg.h>
@@ -25,9 +27,11 @@
 
 #include "cli/compile.h"
 #include "ir/base/file.h"
+#include "passes/schedule/schedule.h"
 
 #define FOLDER "tests/passes"
 #define RULER "----\n"
+#define CPU "x86-64-v3"
 enum { FILES_MOST = 1000, OTHERS = 2, PATH_MOST = 300, LINES_MOST = 4000 };
 
 struct sample {
@@ -90,6 +94,7 @@ static struct compilation *compilation_of(struct context *ctx, const char *text)
     struct options *o = NEW(&ctx->session, struct options);
     options_init(o);
     o->verify_each = true;
+    o->march = CPU;
     *c = (struct compilation){.ctx = ctx, .options = o, .module = module_parse(ctx, text)};
     c->graph = c->module ? c->module->g : NULL;
     return c->module ? c : NULL;
@@ -181,6 +186,10 @@ static void run(struct context *ctx, const struct sample *s, struct strbuf *out)
         if (!stage && !verify)
             strbuf_printf(out, "error: no pass '%s'\n", s->pass);
         say(ctx, out);
+        return;
+    }
+    if (stage == stage_find("schedule")) {
+        schedules_print(c->module, out);
         return;
     }
     const char *text = text_of(c);
