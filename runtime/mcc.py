@@ -13,6 +13,8 @@ numpy lacks (bfloat16, 8-bit floats, ...) come as mcc.Tensor, which has __dlpack
 unless the model has to: inputs may have any strides. Calls drop the GIL; a model may be used by several threads at once.
 Models with sequence, optional, map or string ports need the C interface (mcc_api.run_values).
 """
+from __future__ import annotations
+
 import collections
 import ctypes as c
 import hashlib
@@ -24,11 +26,15 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import typing
 import weakref
 
 import numpy as np
 
-__all__ = ["CompileError", "Error", "Model", "Port", "Tensor", "compile", "load"]
+__all__ = ["CompileError", "Error", "Model", "Plan", "Port", "Row", "Tensor", "compile", "load"]
+
+_Path = typing.Union[str, "os.PathLike[str]"]
+_Shape = typing.Optional[typing.Tuple[typing.Union[int, str, None], ...]]
 
 # ---- the structures of mcc.h -------------------------------------------------------------------------------------
 
@@ -124,7 +130,10 @@ def _type_name(t):
 class Error(Exception):
     """What the model answered: .code is an MCC_E_* number, .node the index of the node it is about or -1."""
 
-    def __init__(self, error):
+    code: int
+    node: int
+
+    def __init__(self, error: typing.Any) -> None:
         super().__init__(error.text.decode(errors="replace"))
         self.code, self.node = error.code, error.node
 
@@ -132,7 +141,7 @@ class Error(Exception):
 class CompileError(subprocess.CalledProcessError):
     """The compiler's own text; .returncode says of what kind the failure is (mcc(1)), .stderr has the text alone."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.stderr.strip() or super().__str__()
 
 
@@ -174,18 +183,22 @@ def _borrow(value):
 
 class Tensor:
     """An output in memory that the model allocated. dtype is a name; consumers take it through __dlpack__."""
-    _given = {}                 # address of what was handed out -> (structure, tensor), until its deleter is called
+    shape: typing.Tuple[int, ...]
+    dtype: str
+    # Address of what was handed out -> (structure, tensor), until its deleter is called.
+    _given: typing.ClassVar[typing.Dict[typing.Optional[int], typing.Any]] = {}
 
-    def __init__(self, managed):
+    def __init__(self, managed: typing.Any) -> None:
         self._managed = managed
         t = managed.contents.tensor
         self.shape, self.dtype = tuple(t.shape[i] for i in range(t.ndim)), _type_name(t.dtype)
         self._finalizer = weakref.finalize(self, managed.contents.deleter, managed)
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> typing.Tuple[int, int]:
         return 1, 0
 
-    def __dlpack__(self, stream=None, max_version=None, dl_device=None, copy=None):
+    def __dlpack__(self, stream: typing.Any = None, max_version: typing.Optional[typing.Tuple[int, int]] = None,
+                   dl_device: typing.Optional[typing.Tuple[int, int]] = None, copy: typing.Optional[bool] = None) -> typing.Any:
         tensor = self._managed.contents.tensor
         if max_version is not None and max_version[0] >= 1:
             name, given = b"dltensor_versioned", _Managed(1, 1, None, _forget, 0, tensor)
@@ -194,7 +207,7 @@ class Tensor:
         Tensor._given[c.addressof(given)] = given, self
         return _py.PyCapsule_New(c.addressof(given), name, _end_capsule)
 
-    def numpy(self):
+    def numpy(self) -> np.ndarray:
         """The elements as a numpy array; raw bytes of the element's size where numpy lacks the type."""
         t = self._managed.contents.tensor
         if t.dtype.bits % 8 or t.dtype.code == 3:
@@ -228,18 +241,32 @@ def _end_capsule(capsule):
 # ---- models ------------------------------------------------------------------------------------------------------------
 
 
-class Port(collections.namedtuple("Port", "name dtype shape")):
+class Port(typing.NamedTuple):
     """shape: extents, names of symbols, texts of derived extents; None for what the data decides, or for a rank that it does."""
-    __slots__ = ()
+    name: str
+    dtype: str
+    shape: _Shape
 
     @property
-    def dynamic(self):
+    def dynamic(self) -> bool:
         """Whether only a run knows the shape: MCC_PORT_DYNAMIC of an output."""
         return self.shape is None or None in self.shape
 
 
-Plan = collections.namedtuple("Plan", "shapes bytes")
-Row = collections.namedtuple("Row", "name op ms calls flops bytes")
+class Plan(typing.NamedTuple):
+    """Shapes of the outputs by name (None: the data decides) and the bytes of working memory."""
+    shapes: typing.Dict[str, _Shape]
+    bytes: int
+
+
+class Row(typing.NamedTuple):
+    """A kernel in a profile: times and calls are those of one run."""
+    name: str
+    op: str
+    ms: float
+    calls: float
+    flops: int
+    bytes: int
 
 
 # ---- files: the checks of mcc_load.c, whose comments say why -------------------------------------------------------------
@@ -480,7 +507,13 @@ class _Open:
 class Model:
     """A compiled network. See the module's text."""
 
-    def __init__(self, path, threads=0, variant=0, weights=None, verify=False, prefix=""):
+    name: str
+    inputs: typing.List[Port]
+    outputs: typing.List[Port]
+    metadata: typing.Dict[str, str]
+
+    def __init__(self, path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,
+                 prefix: str = "") -> None:
         # One that is loaded stays loaded: its outputs may outlive the model.
         file = _File(path)
         library = file.load()
@@ -532,13 +565,13 @@ class Model:
         pointers = (c.POINTER(_DLTensor) * max(len(borrowed), 1))(*(c.pointer(t) for t, _ in borrowed))
         return pointers, borrowed
 
-    def __call__(self, *args, **named):
+    def __call__(self, *args: typing.Any, **named: typing.Any) -> typing.Any:
         tensors, alive = self._bind(args, named)
         results = [t.numpy() if t.dtype in _CODES_BY_NAME else t for t in self._open.run(tensors)]
         del alive
         return results[0] if len(results) == 1 else tuple(results)
 
-    def plan(self, *args, **named):
+    def plan(self, *args: typing.Any, **named: typing.Any) -> Plan:
         """Plan(shapes, bytes): output shapes (None: the data decides) and working memory of a run on these inputs."""
         tensors, alive = self._bind(args, named)
         error, size, n = _Error(), c.c_size_t(), self._api.n_out
@@ -552,7 +585,7 @@ class Model:
                   for p, row, r in zip(self.outputs, rows, rank)}
         return Plan(shapes, size.value)
 
-    def profile(self, *args, runs=10, **named):
+    def profile(self, *args: typing.Any, runs: int = 10, **named: typing.Any) -> typing.List[Row]:
         """Rows (name, op, ms a run, calls a run, flops, bytes) for every kernel, most expensive first."""
         spent, started = collections.defaultdict(lambda: [0, 0]), {}
 
@@ -577,7 +610,7 @@ class Model:
                             node.flops, node.bytes))
         return sorted(rows, key=lambda row: -row.ms)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         def ports(rows):
             return ", ".join(f"{p.name}: {p.dtype}{list(p.shape) if p.shape is not None else '[...]'}" for p in rows)
         return f"<mcc model {self.name}({ports(self.inputs)}) -> {ports(self.outputs)}>"
@@ -586,7 +619,8 @@ class Model:
 _CODES_BY_NAME = set(_NUMPY.values())
 
 
-def load(path, threads=0, variant=0, weights=None, verify=False, prefix=""):
+def load(path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,
+         prefix: str = "") -> Model:
     """The model in the shared object `path`. threads 0: as many as the process may use; variant: number of the CPU variant,
     0 the best; weights: the sidecar file when it is not beside the library; verify: hash all weights; prefix: of --prefix."""
     return Model(path, threads, variant, weights, verify, prefix)
@@ -603,7 +637,7 @@ def _command():
     return os.path.normpath(found) if os.sep in found else found
 
 
-def compile(model, output=None, *options):
+def compile(model: _Path, output: typing.Optional[_Path] = None, *options: str) -> str:
     """Runs the mcc command and returns the output's path; without one, the model's name with .so in the current folder, as the
     command does. Warnings go to sys.stderr. Raises CompileError, whose text is the compiler's."""
     output = os.fspath(output) if output else os.path.splitext(os.path.basename(os.fspath(model)))[0] + ".so"

@@ -1,12 +1,14 @@
 """Compiled networks from other builds and languages: the typed header, Python, pkg-config, CMake; all as installed."""
 import base64
 import hashlib
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+import typing
 import zipfile
 
 import numpy as np
@@ -406,3 +408,20 @@ def test_cmake(tmp_path, prefix, kind):
         assert rebuilds("net.weights") and rebuilds("net.yaml") and rebuilds("net.onnx")
         assert not rebuilds("main.c")
     assert run(build / "main") == first
+
+
+def test_python_says_its_types(module):
+    """What py.typed promises: each public function, method and field has types that resolve (make check-dist asks mypy, too)."""
+    for name in module.__all__:
+        what = getattr(module, name)
+        callables = [(name, what)] if inspect.isfunction(what) else [
+            (f"{name}.{key}", getattr(value, "fget", value)) for key, value in vars(what).items()
+            if inspect.isfunction(getattr(value, "fget", value)) and (not key.startswith("_") or key in ("__init__", "__call__")) and
+            getattr(value, "fget", value).__module__ == module.__name__]
+        assert callables or hasattr(what, "__annotations__") or issubclass(what, Exception), name
+        for where, function in callables:
+            signature, types = inspect.signature(function), typing.get_type_hints(function)
+            assert "return" in types, where
+            assert {key for key in signature.parameters if key != "self"} <= set(types), where
+    assert typing.get_type_hints(module.Model)["inputs"] == typing.List[module.Port]
+    assert typing.get_type_hints(module.Plan)["bytes"] is int

@@ -85,6 +85,15 @@ print("used", mcc.__file__)
 """
 
 
+TYPED = """import mcc
+m = mcc.load(mcc.compile("net.onnx", "net.so", "-O1"), threads=2)
+names: list[str] = [port.name for port in m.inputs if not port.dynamic]
+slowest: float = max(row.ms for row in m.profile(1.0, runs=3))
+bytes_: int = m.plan(1.0).bytes
+y: object = m(1.0)
+"""
+
+
 def check_wheel(dist, folder, made):
     venv = folder / "venv"
     run(sys.executable, "-m", "venv", venv)
@@ -96,6 +105,12 @@ def check_wheel(dist, folder, made):
     assert said.startswith(f"used {venv}"), said
     assert (folder / "digits.so").read_bytes() == made.read_bytes()
     assert re.match(r"mcc \d", run(venv / "bin/mcc", "--version", env=bare))
+    run(venv / "bin/pip", "install", "-q", "--disable-pip-version-check", "mypy")
+    (folder / "typed.py").write_text(TYPED)
+    run(venv / "bin/mypy", "--strict", "typed.py", cwd=folder, env=bare)
+    (folder / "typed.py").write_text(TYPED + "mcc.load(3)\n")
+    wrong = subprocess.run([venv / "bin/mypy", "--strict", "typed.py"], cwd=folder, env=bare, capture_output=True, text=True)
+    assert wrong.returncode == 1 and "Found 1 error " in wrong.stdout, wrong.stdout
     run(venv / "bin/pip", "uninstall", "-q", "-y", "mcc")
     assert not (venv / "bin/mcc").exists()
 
