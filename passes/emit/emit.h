@@ -90,6 +90,12 @@ struct em {
         value_id source;
         bool rows; /* whole ones, zeros around the image included */
     } stage;
+    struct { /* the anchor's second operand at a block of vectors, from em_panel_fill to em_panel_end */
+        value_id value;
+        lreg buffer;
+        struct storage storage;
+        int level;
+    } panel;
     uint32_t nesting; /* of em_value: bounded, whatever the graph */
     bool failed;
 };
@@ -198,6 +204,12 @@ lreg em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
  * theirs. */
 void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
+
+/* The second operand of contraction n, which the kernel computes, at the lanes of these points, which are from index
+ * `base` on: computed into scratch, where em_value reads it until the end. */
+void em_panel_fill(struct em *, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base);
+void em_panel_end(struct em *);
+lreg em_panel_value(struct em *, const expr_id *idx, expr_id cond);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must
  * have ended before one that loads is opened. */

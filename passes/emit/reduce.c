@@ -405,6 +405,17 @@ void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr
     nest(em, &r, 0, k, acc);
 }
 
+void em_reduce_operand(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points)
+{
+    struct reduction r;
+    expr_id k[REDUCED_MOST];
+    lreg none[EM_POINTS];
+    reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
+    r.n_acc = 0;
+    r.fill = true;
+    nest(em, &r, 0, k, none);
+}
+
 /* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
 
 static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,

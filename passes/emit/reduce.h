@@ -21,11 +21,15 @@ struct reduction {
     struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
     uint32_t cut; /* a dim of which only a part is done, ... */
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
+    bool fill; /* no sums: the second operand goes into em.panel */
 };
 
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
 void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *,
                     expr_id from, int64_t n, lreg *acc);
+
+/* Contraction n's second operand at the points, and all that is reduced, into em.panel, in the order of the sums. */
+void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);

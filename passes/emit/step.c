@@ -377,8 +377,23 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
     }
 }
 
+static void fill_step(struct em *em, const struct reduction *r, const expr_id *k)
+{
+    const struct node *n = r->n;
+    expr_id at[RANK_MAX];
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        operand_b_point(em, n, r->points[i], k, at);
+        lreg v = em_compute(em, n->in[1], at, r->cond);
+        em_store_at(em, em->panel.buffer, &em->panel.storage, value_type(em->g, n->in[1])->elem, at, v);
+    }
+}
+
 void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lreg *acc)
 {
+    if (r->fill) {
+        fill_step(em, r, k);
+        return;
+    }
     reduction_ahead(em, r, k);
     if (r->n->op == OP_CONV || r->n->op == OP_DOT) {
         contraction_step(em, r, k, 0, r->n_points, acc);

@@ -208,6 +208,37 @@ void tile_rows(struct em *em, struct tiling *t)
         tile_split(em, t, t->s->b, t->s->tb, tile_row, &(struct tile_call){em, t});
 }
 
+static void tile_decoded(struct em *em, struct tiling *t, expr_id base)
+{
+    expr_id *points[COUNT_OF(t->piece)];
+    for (uint32_t v = 0; v < t->n_pieces; v++) {
+        points[v] = arena_copy(em->arena, t->idx, sizeof t->idx);
+        points[v][t->s->vec] = t->piece[v];
+    }
+    em_panel_fill(em, t->n, t->n_pieces, points, base);
+    tile_rows(em, t);
+    em_panel_end(em);
+}
+
+/* All rows, of few of which each computes the second operand that the kernel computes, of many none. */
+static void tile_rows_or_decoded(struct em *em, struct tiling *t, expr_id base)
+{
+    struct em_if iff;
+    expr_id many = t->s->decode ? ex_lt(em->x, ex_const(em->x, t->s->decode), t->t->dims[t->s->a]) : ex_const(em->x, 0);
+    enum truth is_many = ex_truth(em->x, many);
+    if (is_many != UNKNOWN_) {
+        (is_many == TRUE_ ? tile_decoded(em, t, base) : tile_rows(em, t));
+        return;
+    }
+    lreg cond = em_cond(em, many);
+    em_if_begin(em, &iff, cond);
+    tile_decoded(em, t, base);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
+    tile_rows(em, t);
+    em_if_end(em, &iff);
+}
+
 static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t vectors, uint32_t rest_lanes)
 {
     expr_id base = ex_mulc(em->x, block, (int64_t)t->s->nr * t->s->lanes);
@@ -218,7 +249,7 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
         return;
     }
     partial_begin(em, t);
-    tile_rows(em, t);
+    tile_rows_or_decoded(em, t, base);
     partial_end(em, t);
 }
 

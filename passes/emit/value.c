@@ -484,6 +484,11 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         em_remember(em, v, idx, cond, 0, r);
         return r;
     }
+    if (em->panel.value.i && em->panel.value.i == v.i) {
+        r = em_panel_value(em, idx, cond);
+        em_remember(em, v, idx, cond, 0, r);
+        return r;
+    }
     bool mine = false;
     for (uint32_t k = 0; k < em->k->outs.n; k++)
         mine |= em->k->outs.data[k].i == v.i;

@@ -161,3 +161,33 @@ void constant_leaves(const struct leaf_walk *w, value_id v, const expr_id *idx)
     uint32_t steps = 0;
     walk(w, v, idx, &steps);
 }
+
+struct map_count {
+    const struct graph *g;
+    uint32_t maps;
+};
+
+static void no_leaf(void *user, value_id v, const expr_id *point)
+{
+    (void)user, (void)v, (void)point;
+}
+
+static void count_map(void *user, value_id v, const expr_id *point)
+{
+    struct map_count *c = user;
+    (void)point;
+    c->maps += op_shape(value_op(c->g, v)) == SHAPE_MAP;
+}
+
+uint32_t constant_maps(const struct module *m, value_id v)
+{
+    struct map_count c = {m->g, 0};
+    expr_id idx[RANK_MAX];
+    if (!value_is_const(m->g, v))
+        return 0;
+    for (int32_t d = 0; d < value_type(m->g, v)->rank; d++)
+        idx[d] = ex_const(m->ctx->exprs, 0);
+    constant_leaves(&(struct leaf_walk){.m = m, .leaf = no_leaf, .inside = count_map, .user = &c, .stored = true}, v,
+                    idx);
+    return c.maps;
+}

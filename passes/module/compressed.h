@@ -25,5 +25,7 @@ struct leaf_walk {
 /* The dim of v whose index is `lanes` at that point; -1: none. */
 int32_t leaf_lanes(const struct module *, value_id v, const expr_id *point, expr_id lanes);
 void constant_leaves(const struct leaf_walk *, value_id v, const expr_id *idx);
+/* Maps that a kernel computes for each element of v; 0: v is stored, or no constant. */
+uint32_t constant_maps(const struct module *, value_id v);
 
 #endif

@@ -5,7 +5,11 @@
  * before the next part, so that its panels and those of the next fit L2 together, and come from memory while this one
  * is computed.
  */
+#include "passes/module/choices.h"
+#include "passes/module/compressed.h"
 #include "passes/schedule/schedule.h"
+
+enum { DECODE_MAPS = 2 /* of an element: less is computed at each read */ };
 
 /* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec,
  * and the bytes that a block of vectors reads of the panels; 0 for others. */
@@ -165,6 +169,28 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->early = (int64_t)tile_steps(site, n);
 }
 
+int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct dot_dims b;
+    int64_t steps, bytes;
+    if (n->op != OP_DOT || dot_group(site->m, n) != 1 || !shares_columns(site, n, c) || c->blocks ||
+        !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) || !dot_dims(site->g, n, 1, &b) || b.n_batch ||
+        !ex_is_const(site->x, value_type(site->g, n->in[1])->dims[b.contract], &steps) ||
+        constant_maps(site->m, n->in[1]) < DECODE_MAPS || site->m->storage[n->in[1].i].place != PLACE_NONE)
+        return 0;
+    return mul_i64(steps, (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST ? bytes : 0;
+}
+
+/* A second operand that the kernel computes: each tile of rows would compute it anew. */
+static void decode_choose(const struct site *site, const struct type *t, struct tile_schedule *c)
+{
+    int64_t rows;
+    bool several = c->a >= 0 && (!ex_is_const(site->x, t->dims[c->a], &rows) || rows > c->ta);
+    c->decode = several && decode_bytes(site, c) ? c->ta : 0;
+}
+
 void block_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -173,4 +199,5 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     parts_choose(site, n, t, &s, c);
     c->lines_last = c->blocks || lines_last(site, n, t, c);
     prefetch_choose(site, n, t, &s, c);
+    decode_choose(site, t, c);
 }

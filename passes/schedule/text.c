@@ -94,6 +94,7 @@ static const struct field {
     TILE(block, "reduce.block", INT64,
          "indices of a block of the outermost reduced dim; 0: the sums stay in registers"),
     TILE(split, "split", INT64, "tiles along the rows that a parallel index goes through; 0: all of them"),
+    TILE(decode, "decode.above", INT64, "points along a: the second operand is computed into scratch first; 0: never"),
     TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),
     TILE(early, "prefetch.early", INT64, "steps, during which the next block's panels are prefetched"),
     WINO(m, "winograd.m", INT32, "F(m x m, 3 x 3)"),

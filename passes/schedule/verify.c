@@ -88,6 +88,8 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
     say(c, tile_fits(c->site, n, s), "the tile does not fit the registers");
     say(c, s->windows == was->windows && s->by_piece == was->by_piece && !s->chunk == !was->chunk,
         "what is staged follows from the kernel");
+    say(c, s->decode >= 0 && (!s->decode || decode_bytes(c->site, s)),
+        "decode.above is of a product whose second operand is computed, and takes at most 16 MiB a thread");
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
     say(c, panels || (!s->near && !s->early), "prefetch.near and prefetch.early are of a stored second operand");

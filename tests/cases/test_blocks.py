@@ -184,3 +184,24 @@ def test_refused_table(tmp_path):
     net = model(tmp_path, "GatherBlockQuantized", {"d": np.zeros((32, 32), np.uint8), "i": INDICES[1], "s": np.ones((2, 64), F)}, ["d", "s"], bits=4,
                 block_size=16, gather_axis=0, quantize_axis=0)
     assert "packed numbers" in net.refused()
+
+
+def test_many_rows_are_decoded_once(tmp_path):
+    """The record says from how many rows on the weights go through scratch; the numbers are the same with and without, and it may be told."""
+    rng = np.random.default_rng(8)
+    w = weights(rng, 4, 72, 96, 32, "packed")
+    net = model(tmp_path, "MatMulNBits", {"a": floats(2, 96), **w}, ["b", "s", "z"], K=96, N=72, bits=4, block_size=32)
+    records = mcc(net.path, "--march=x86-64-v3", "-stop-after=schedule", "-o", tmp_path / "a.sch") and (tmp_path / "a.sch").read_text()
+    assert re.search(r"decode.above +[1-9]", records)
+    (tmp_path / "b.sch").write_text(re.sub(r"(decode.above +)\d+", r"\g<1>0", records))
+    for rows in (1, 6, 50):
+        a = floats(rows, 96, seed=rows)
+        decoded = net.run([a], "-O2", "--march=x86-64-v3")[0]
+        near(net.want([a])[0], decoded)
+        assert (net.run([a], "-O2", "--march=x86-64-v3", f"--schedules={tmp_path / 'b.sch'}")[0] == decoded).all()
+    plain = Model(tmp_path, [helper.make_node("MatMul", ["a", "b"], ["y"])], [helper.make_tensor_value_info("a", T.FLOAT, [64, 96])],
+                  [helper.make_tensor_value_info("y", T.FLOAT, [64, 72])], {"b": floats(96, 72)})
+    text = mcc(plain.path, "--march=x86-64-v3", "-stop-after=schedule", "-o", tmp_path / "c.sch") and (tmp_path / "c.sch").read_text()
+    (tmp_path / "c.sch").write_text(re.sub(r"(decode.above +)\d+", r"\g<1>8", text))
+    done = mcc(plain.path, "--march=x86-64-v3", f"--schedules={tmp_path / 'c.sch'}", "-o", tmp_path / "c.so")
+    assert done.returncode and "decode.above" in done.stderr
