@@ -50,7 +50,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
     case SCHEDULE_SCATTER: lines_choose(site, out); return true;
     case SCHEDULE_HALO:
         out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
-        out->ns = RATE_HALO_NS;
+        halo_estimate(site, out);
         return true;
     default: return true;
     }
@@ -68,7 +68,7 @@ void schedule_estimate(const struct site *site, struct schedule *s)
     case SCHEDULE_ATTENTION: attention_estimate(site, s); break;
     case SCHEDULE_SCAN:
     case SCHEDULE_SCATTER: lines_estimate(site, s); break;
-    case SCHEDULE_HALO: s->ns = RATE_HALO_NS; break;
+    case SCHEDULE_HALO: halo_estimate(site, s); break;
     default: break;
     }
 }

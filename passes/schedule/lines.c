@@ -44,3 +44,22 @@ void lines_estimate(const struct site *site, struct schedule *s)
             each = scan ? RATE_SCAN_NS : RATE_SCATTER_NS;
     s->ns = steps * each;
 }
+
+void halo_estimate(const struct site *site, struct schedule *out)
+{
+    value_id v = site->k->outs.data[0];
+    const struct storage *s = &site->m->storage[v.i];
+    const struct type *t = value_type(site->g, v);
+    int64_t inside = 1, whole = 1, stores, channels = extent_hint(site->x, t->dims[1]);
+    out->ns = RATE_INDEX_NS;
+    for (int32_t d = 2; d < t->rank; d++) {
+        int64_t n = extent_hint(site->x, t->dims[d]), more;
+        if (!add_i64(s->halo[d], s->halo[s->rank + d], &more) || !add_i64(n, more, &more) ||
+            !mul_i64(inside, n, &inside) || !mul_i64(whole, more, &whole))
+            return;
+    }
+    stores = whole - inside < INT32_MAX ? whole - inside : INT32_MAX;
+    if (!s->dim[1].block) /* lane by lane */
+        stores *= channels < out->halo_lanes ? channels : out->halo_lanes;
+    out->ns += stores * RATE_MAP_LINE / RATE_CYCLES_PER_NS;
+}

@@ -344,6 +344,8 @@ bool cuts_serve(const struct site *, const struct map_schedule *);
 enum { LINE_REGISTERS = 8 };
 void lines_choose(const struct site *, struct schedule *);
 void lines_estimate(const struct site *, struct schedule *);
+/* And what an index of a halo costs: a store at each point beside the image. */
+void halo_estimate(const struct site *, struct schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
 /* schedule/turn.c: may it go by squares of lanes along dim vec times columns along dim source, and which? */

@@ -317,6 +317,28 @@ static struct step step_of(const struct site *site, const struct node *n)
                          site->mach};
 }
 
+/* A single row's product waits for its panels, and two lines of them at once arrive as fast as eight: blocks as narrow
+ * as give each thread one that is long enough, of whole lines. */
+static uint32_t narrow_vectors(const struct site *site, const struct type *t, const struct tile_schedule *c,
+                               int64_t vectors, const struct step *step)
+{
+    int64_t points = 1, extent, line = site->mach->vector_bytes < 64 ? 64 / site->mach->vector_bytes : 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != c->vec && (!ex_is_const(site->x, t->dims[d], &extent) || !mul_i64(points, extent, &points)))
+            return c->nr;
+    int64_t steps = step->n > INT32_MAX ? INT32_MAX : (int64_t)step->n,
+            cost = tile_cost((struct extent){1, true}, (struct extent){1, true}, vectors, 1, 1, c->nr, step), cycles;
+    if (points != 1 || c->vec < 0 || !mul_i64(cost, steps, &cycles))
+        return c->nr;
+    int64_t indices = cycles / STEP / RATE_CYCLES_PER_NS / RATE_SHARED_LEAST_NS;
+    indices = indices > RATE_SHARED_MOST ? RATE_SHARED_MOST : indices;
+    if (indices < 2)
+        return c->nr;
+    int64_t nr = vectors / indices / line * line, least = RATE_ROW_LINES * line;
+    nr = nr < least ? least : nr;
+    return nr < c->nr ? (uint32_t)nr : c->nr;
+}
+
 void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -354,6 +376,8 @@ void tile_choose(const struct site *site, struct schedule *out)
                     c = with;
                 }
             }
+    if (contraction && v.known)
+        c.nr = narrow_vectors(site, t, &c, vectors, &step);
     if (out->tile.nr) { /* told */
         c.tb = out->tile.tb;
         c.ta = out->tile.ta;

@@ -336,6 +336,24 @@ def test_parts_of_rows(tmp_path):
     assert all(np.allclose(g, w, rtol=1e-3, atol=1e-3) for g, w in zip(outputs[0], want))
 
 
+def test_a_single_row_has_narrow_blocks(tmp_path):
+    """Blocks of two lines where there is one row, so that many threads have work; wider ones, if told, give the same bits."""
+    weights = np.random.default_rng(8).standard_normal((1280, 1000)).astype(np.float32)
+    model = save(tmp_path / "row.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "row")], [value("x", [1, 1280])], [value("y", [1, 1000])],
+                 {"w": weights})
+    outputs, bounds = [], []
+    for i, (flags, vectors) in enumerate((((), 4), (("--choose=row:tile=1x1x7",), 7))):
+        so = tmp_path / f"{i}.so"
+        assert int(re.search(r"tile.vectors +(\d+)", records(model, *flags))[1]) == vectors
+        assert mcc(model, CPU, *flags, "-o", so).returncode == 0
+        total = next(l for l in mcc("inspect", so, "--threads=8,32").stdout.splitlines() if "all kernels" in l)
+        bounds.append([float(n) for n in total.split()[1:3]])
+        with Artifact(so, threads=4) as a:
+            outputs.append(a.run([np.ones((1, 1280), np.float32)])[0])
+    assert np.array_equal(*outputs) and np.allclose(outputs[0], weights.sum(0), atol=1e-3)
+    assert bounds[0][0] >= 6.5 and bounds[0][1] >= 20 > bounds[1][1], bounds
+
+
 @pytest.mark.parametrize("text, why", [
     ("  tile.rows 2\n", "a field before the first schedule"),
     ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
