@@ -31,6 +31,7 @@ enum fail command_eval(struct context *, struct options *);
 enum fail command_run(struct context *, struct options *);
 enum fail command_bench(struct context *, struct options *);
 enum fail command_diff(struct context *, struct options *);
+enum fail command_quantize(struct context *, struct options *);
 enum fail command_reduce(struct context *, struct options *);
 enum fail command_inspect(struct context *, struct options *);
 

@@ -51,6 +51,11 @@ static const struct command {
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel",
      "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},
+    {"quantize", 'Q', "quantize MODEL --sample NAME=FILE ... [-o FILE]",
+     "makes a float network one of bytes, for which samples of its inputs say what ranges values have",
+     "mcc quantize net.onnx --sample x=x.npy -o bytes.so\tcompiled, with 8 bits where that costs little\n"
+     "mcc quantize net.onnx --sample x=x.npy -o bytes.onnx\tthe same as a network that others read\n",
+     command_quantize, true},
     {"reduce", 'X', "reduce MODEL [-o FILE] -- COMMAND ...",
      "finds the smallest part of a network for which COMMAND, given its path, ends with status 0",
      "mcc reduce net.onnx -o small.onnx -- ./fails.sh\tfails.sh gets the path of a network\n", command_reduce, true},

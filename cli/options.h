@@ -25,9 +25,10 @@ struct options {
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
     struct text_list against;
-    double tolerance;
-    const char *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
-    struct text_list choices, inputs, overridable, print_after, feeds, dims, dump;
+    double tolerance, bound;
+    const char *ranges, *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete,
+        *generate;
+    struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;

@@ -5,7 +5,7 @@
 
 #include "ir/base/file.h"
 
-const struct format_hooks no_hooks = {NULL, NULL, NULL};
+const struct format_hooks no_hooks = {NULL, NULL, NULL, NULL};
 
 static const struct format formats[] = {
 #define FORMAT(name, suffix, magic, at, import, hooks) {name, suffix, magic, at, import, &hooks},

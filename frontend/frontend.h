@@ -44,6 +44,41 @@ struct cutter {
     bool (*write)(const struct cut_file *, const bool *keep, cut_type_fn *, void *user, struct strbuf *out);
 };
 
+/* Changing a file in places (mcc quantize): what is not changed keeps its bytes. The caller has imported it before. */
+struct edit_file; /* the frontend's own, session memory; edits gather in it */
+struct edit_node {
+    const char *op, *domain, *name; /* domain: "" for the format's default one */
+    const char *const *in, *const *out; /* "": omitted */
+    uint32_t n_in, n_out;
+};
+struct editor {
+    struct edit_file *(*open)(struct context *, const char *path); /* NULL after a diagnostic */
+    /* Forgets all edits. */
+    void (*reset)(struct edit_file *);
+    /* Nodes of the top graph as the file has them. */
+    uint32_t (*n_nodes)(const struct edit_file *);
+    const struct edit_node *(*node)(const struct edit_file *, uint32_t);
+    double (*number)(const struct edit_file *, uint32_t node, const char *attribute, double absent);
+    /* An initializer, as the file has it, of f32; false: there is none. Session memory. */
+    bool (*constant)(struct edit_file *, const char *name, struct tensor_data *out);
+    /* Is the value an output of the network, or taken from the top graph by a body inside of a node? */
+    bool (*is_open)(const struct edit_file *, const char *name);
+    /* A name that begins with this and that nothing has; taken from now on. */
+    const char *(*new_name)(struct edit_file *, const char *like);
+    /* The edits. Operand k of a node, which may be one more than it has; name: "" or a value's. */
+    void (*set_operand)(struct edit_file *, uint32_t node, uint32_t k, const char *name);
+    /* A new initializer, or another value of one that is there. */
+    void (*set_constant)(struct edit_file *, const char *name, enum elem, const int64_t *dims, int32_t rank,
+                         struct span bytes);
+    /* QuantizeLinear, or DequantizeLinear, along `axis` (-1: one scale for all), in front of node `before`. */
+    void (*add_scaling)(struct edit_file *, uint32_t before, bool quantize, const char *const in[3], const char *out,
+                        int64_t axis);
+    /* The value becomes an output as well, of whatever type and shape it has. */
+    void (*add_output)(struct edit_file *, const char *name);
+    /* The file's bytes; initializers that nothing reads any more are left out. */
+    void (*write)(const struct edit_file *, struct strbuf *out);
+};
+
 /* Files that hold one tensor. */
 struct tensor_files {
     const char *suffix; /* ".pb" */
@@ -68,6 +103,7 @@ struct operator_facts {
 
 struct format_hooks {
     const struct cutter *cutter;
+    const struct editor *editor;
     const struct tensor_files *tensors;
     const struct operator_facts *operators;
 };

@@ -132,4 +132,4 @@ struct graph *onnx_import(struct context *ctx, const char *path, const struct im
     return im.model && ctx->n_errors == before ? im.g : NULL;
 }
 
-const struct format_hooks onnx_hooks = {&onnx_cutter, &onnx_tensor_files, &onnx_operator_facts};
+const struct format_hooks onnx_hooks = {&onnx_cutter, &onnx_editor, &onnx_tensor_files, &onnx_operator_facts};

@@ -17,11 +17,8 @@ static size_t varint_write(uint8_t *out, uint64_t v)
     return n;
 }
 
-static bool tensor_read(struct context *ctx, const char *path, struct tensor_data *out)
+bool tensor_of_bytes(struct context *ctx, struct span file, const char *path, struct tensor_data *out)
 {
-    struct span file;
-    if (!file_read(ctx, path, &file))
-        return error_env(ctx, "cannot read the tensor file '%s'", path);
     uint8_t inner[PREFIX_MAX] = {TAG_GRAPH_INITIALIZER};
     size_t n_inner = 1 + varint_write(inner + 1, file.size);
     uint8_t *wrapped = arena_alloc(&ctx->session, PREFIX_MAX + file.size);
@@ -39,7 +36,14 @@ static bool tensor_read(struct context *ctx, const char *path, struct tensor_dat
     im.model = model_decode(ctx, (struct span){wrapped, n + file.size}, &im.scratch);
     bool ok = im.model && tensor_import(&im, im.model->graph->initializer[0], (struct where){{0}, path}, out);
     arena_release(&im.scratch);
-    return ok || error_env(ctx, "cannot read the tensor file '%s'", path);
+    return ok;
+}
+
+static bool tensor_read(struct context *ctx, const char *path, struct tensor_data *out)
+{
+    struct span file;
+    return (file_read(ctx, path, &file) && tensor_of_bytes(ctx, file, path, out)) ||
+           error_env(ctx, "cannot read the tensor file '%s'", path);
 }
 
 /* Fields of TensorProto: dims 1, data_type 2, raw_data 9; wire types 0 varint, 2 bytes. */

@@ -318,19 +318,21 @@ def test_manual_page_begins_with_examples():
 
 def test_examples_of_help_run(tmp_path):
     """Every example that --help of a command shows, in the order of the manual page, in one folder."""
-    save(tmp_path / "net.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 3])], [value("y", ["n", 3])])
+    save(tmp_path / "net.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Relu", ["h"], ["y"])],
+         [value("x", ["n", 3])], [value("y", ["n", 3])], {"w": np.arange(9, dtype=np.float32).reshape(3, 3)})
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     (tmp_path / "fails.sh").write_text(f'#!/bin/sh\nexec {MCC} check -q "$1"\n')
     (tmp_path / "fails.sh").chmod(0o755)
     page = mcc("--generate=mcc.1").stdout.replace("\\-", "-")
     commands = re.findall(r"^\.TP\n\\fB(mcc .*)\\fR$", page.split(".SH DESCRIPTION")[0], re.M)
     assert len(commands) >= 14
-    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "diff", "reduce", "eval"))
+    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "diff", "quantize", "reduce", "eval"))
     env = dict(os.environ, MCC_CACHE=str(tmp_path / "cache"), PATH=f"{pathlib.Path(MCC).resolve().parent}:{os.environ['PATH']}")
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=env)
         assert done.returncode == 0 and f"\n  {command}" in helps, (command, done.stderr)
-    assert {"net.so", "net.o", "net.h", "arm.so", "net.dot", "run.json", "small.onnx", "results"} <= {p.name for p in tmp_path.iterdir()}
+    assert {"net.so", "net.o", "net.h", "arm.so", "net.dot", "run.json", "small.onnx", "results", "bytes.onnx",
+            "bytes.so"} <= {p.name for p in tmp_path.iterdir()}
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")

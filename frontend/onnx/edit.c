@@ -1,0 +1,382 @@
+/* Changing an ONNX file in places: operands, initializers, nodes of scaling, outputs (struct editor, frontend.h).
+ *
+ * Edits gather beside the file's bytes; writing goes through the graph's fields once, and copies what no edit is about.
+ * Models before operator set 13 scale along an axis by com.microsoft's operators, which every reader of such files has.
+ */
+#include <string.h>
+
+#include "frontend/onnx/hooks.h"
+#include "frontend/onnx/scan.h"
+#include "frontend/onnx/wire.h"
+
+enum { OPSET_OF_AXES = 13, OPSET_OF_SCALING = 10, IR_OF_CONSTANTS = 4, ATTRIBUTE_INT = 2, ELEM_OF_FLOAT = 1 };
+#define CONTRIB "com.microsoft"
+
+struct file_node {
+    struct edit_node shown;
+    struct span bytes;
+    const char **in;               /* as edited */
+    uint32_t n_in;
+    bool edited;
+    struct name_list captured;     /* by its subgraphs */
+};
+struct stored {
+    const char *name;
+    struct span bytes;             /* of the TensorProto */
+    bool is_float;
+};
+struct added_node {
+    uint32_t before;
+    const char *in[3];
+    struct span bytes;
+};
+struct edit_file {
+    struct context *ctx;
+    const char *path;
+    struct span model, graph;
+    int64_t ir_version, opset;
+    bool has_contrib;
+    VEC(struct file_node) nodes;
+    VEC(struct stored) tensors;
+    struct name_list outputs;
+    struct name_list names;        /* all that the file has, and new ones */
+    VEC(struct added_node) added;  /* in the order of `before` as far as one place goes */
+    VEC(struct stored) constants;
+    struct name_list more_outputs;
+};
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static void read_file_node(struct edit_file *e, struct span bytes)
+{
+    struct arena *arena = &e->ctx->session;
+    struct file_node n = {.bytes = bytes};
+    struct name_list in = {0}, out = {0};
+    struct wire_node all;
+    struct field f;
+    for (struct span s = bytes; next_field(&s, &f);)
+        if (f.wire == WIRE_BYTES && (f.number == 1 || f.number == 2)) {
+            VEC_PUSH(arena, &(f.number == 1 ? &in : &out)->items, text_of(arena, f.body));
+            VEC_PUSH(arena, &e->names.items, text_of(arena, f.body));
+        }
+    wire_node_read(arena, bytes, &all);
+    for (uint32_t i = 0; i < all.in.items.n; i++)
+        if (!is_one_of(&in, all.in.items.data[i]))
+            VEC_PUSH(arena, &n.captured.items, all.in.items.data[i]);
+    const char *domain = text_field(arena, bytes, 7);
+    n.shown = (struct edit_node){.op = text_field(arena, bytes, 4),
+                                 .domain = strcmp(domain, "ai.onnx") ? domain : "",
+                                 .name = text_field(arena, bytes, 3),
+                                 .in = in.items.data,
+                                 .out = out.items.data,
+                                 .n_in = in.items.n,
+                                 .n_out = out.items.n};
+    VEC_PUSH(arena, &e->nodes, n);
+}
+
+static bool read_stored(struct edit_file *e, struct span bytes)
+{
+    struct stored t = {text_field(&e->ctx->session, bytes, 8), bytes, false};
+    struct field f;
+    for (struct span s = bytes; next_field(&s, &f);) {
+        t.is_float |= f.number == 2 && f.value == ELEM_OF_FLOAT;
+        if (f.number == 14 && f.value == 1)
+            return error_model(e->ctx, (src_id){0}, "weights in external files: save the network as one file first");
+    }
+    VEC_PUSH(&e->ctx->session, &e->tensors, t);
+    VEC_PUSH(&e->ctx->session, &e->names.items, t.name);
+    return true;
+}
+
+static void read_opset(struct edit_file *e, struct span bytes)
+{
+    const char *domain = text_field(&e->ctx->session, bytes, 1);
+    struct field f;
+    e->has_contrib |= strcmp(domain, CONTRIB) == 0;
+    while (next_field(&bytes, &f))
+        if (f.number == 2 && (!*domain || strcmp(domain, "ai.onnx") == 0))
+            e->opset = (int64_t)f.value;
+}
+
+static bool read_graph(struct edit_file *e)
+{
+    struct arena *arena = &e->ctx->session;
+    struct field f;
+    for (struct span s = e->graph; next_field(&s, &f);) {
+        if (f.number == 1)
+            read_file_node(e, f.body);
+        else if (f.number == 5 && !read_stored(e, f.body))
+            return false;
+        if (f.number == 12)
+            VEC_PUSH(arena, &e->outputs.items, text_field(arena, f.body, 1));
+        if (f.number == 11 || f.number == 12)
+            VEC_PUSH(arena, &e->names.items, text_field(arena, f.body, 1));
+    }
+    return true;
+}
+
+static void edit_reset(struct edit_file *e)
+{
+    e->added.n = e->constants.n = e->more_outputs.items.n = 0;
+    for (uint32_t i = 0; i < e->nodes.n; i++) {
+        struct file_node *n = &e->nodes.data[i];
+        n->in = NEW_ARRAY(&e->ctx->session, const char *, n->shown.n_in + 2);
+        for (uint32_t k = 0; k < n->shown.n_in; k++)
+            n->in[k] = n->shown.in[k];
+        n->n_in = n->shown.n_in;
+        n->edited = false;
+    }
+}
+
+static struct edit_file *edit_open(struct context *ctx, const char *path)
+{
+    struct edit_file *e = NEW(&ctx->session, struct edit_file);
+    struct field f;
+    e->ctx = ctx;
+    e->path = path;
+    if (!file_read(ctx, path, &e->model))
+        return NULL;
+    for (struct span s = e->model; next_field(&s, &f);) {
+        if (f.number == 1)
+            e->ir_version = (int64_t)f.value;
+        else if (f.number == 7 && f.wire == WIRE_BYTES)
+            e->graph = f.body;
+        else if (f.number == 8 && f.wire == WIRE_BYTES)
+            read_opset(e, f.body);
+    }
+    if (!read_graph(e))
+        return NULL;
+    if (e->opset < OPSET_OF_SCALING) {
+        error_model(ctx, (src_id){0},
+                    "operator set %lld has no QuantizeLinear, which came with 10: convert the network",
+                    (long long)e->opset);
+        return NULL;
+    }
+    edit_reset(e);
+    return e;
+}
+
+static uint32_t edit_n_nodes(const struct edit_file *e)
+{
+    return e->nodes.n;
+}
+
+static const struct edit_node *edit_node(const struct edit_file *e, uint32_t i)
+{
+    return &e->nodes.data[i].shown;
+}
+
+static double edit_number(const struct edit_file *e, uint32_t node, const char *attribute, double absent)
+{
+    struct field f, a;
+    for (struct span s = e->nodes.data[node].bytes; next_field(&s, &f);) {
+        if (f.number != 5 || strcmp(text_field(&e->ctx->session, f.body, 1), attribute) != 0)
+            continue;
+        while (next_field(&f.body, &a)) {
+            float real;
+            if (a.number == 2 && a.wire == WIRE_FIXED32) {
+                memcpy(&real, a.body.data, sizeof real);
+                return (double)real;
+            }
+            if (a.number == 3 && a.wire == WIRE_VARINT)
+                return (double)(int64_t)a.value;
+        }
+    }
+    return absent;
+}
+
+static bool edit_constant(struct edit_file *e, const char *name, struct tensor_data *out)
+{
+    for (uint32_t i = 0; i < e->tensors.n; i++)
+        if (e->tensors.data[i].is_float && strcmp(e->tensors.data[i].name, name) == 0)
+            return tensor_of_bytes(e->ctx, e->tensors.data[i].bytes, e->path, out);
+    return false;
+}
+
+static bool edit_is_open(const struct edit_file *e, const char *name)
+{
+    bool open = is_one_of(&e->outputs, name);
+    for (uint32_t i = 0; i < e->nodes.n && !open; i++)
+        open = is_one_of(&e->nodes.data[i].captured, name);
+    return open;
+}
+
+/* ---- edits ------------------------------------------------------------------------------------------------------- */
+
+static const char *edit_new_name(struct edit_file *e, const char *like)
+{
+    const char *name = like;
+    for (uint32_t k = 2; is_one_of(&e->names, name); k++)
+        name = arena_printf(&e->ctx->session, "%s_%u", like, k);
+    VEC_PUSH(&e->ctx->session, &e->names.items, name);
+    return name;
+}
+
+static void edit_set_operand(struct edit_file *e, uint32_t node, uint32_t k, const char *name)
+{
+    struct file_node *n = &e->nodes.data[node];
+    n->in[k] = name;
+    n->n_in = n->n_in > k + 1 ? n->n_in : k + 1;
+    n->edited = true;
+}
+
+static void edit_set_constant(struct edit_file *e, const char *name, enum elem elem, const int64_t *dims, int32_t rank,
+                              struct span bytes)
+{
+    struct strbuf text;
+    strbuf_init(&text, &e->ctx->session);
+    onnx_tensor_files.write(elem, dims, rank, bytes, &text);
+    put_text(&text, 8, name);
+    VEC_PUSH(&e->ctx->session, &e->constants, ((struct stored){name, {text.data, text.n}, false}));
+}
+
+static void edit_add_scaling(struct edit_file *e, uint32_t before, bool quantize, const char *const in[3],
+                             const char *out, int64_t axis)
+{
+    struct arena *arena = &e->ctx->session;
+    struct strbuf text, attribute;
+    struct added_node n = {before, {in[0], in[1], in[2]}, {0}};
+    strbuf_init(&text, arena);
+    strbuf_init(&attribute, arena);
+    for (int k = 0; k < 3; k++)
+        put_text(&text, 1, in[k]);
+    put_text(&text, 2, out);
+    put_text(&text, 3, edit_new_name(e, arena_printf(arena, "%s_node", out)));
+    put_text(&text, 4, quantize ? "QuantizeLinear" : "DequantizeLinear");
+    if (axis >= 0) {
+        put_text(&attribute, 1, "axis");
+        put_number(&attribute, 3, (uint64_t)axis);
+        put_number(&attribute, 20, ATTRIBUTE_INT);
+        put_bytes(&text, 5, attribute.data, attribute.n);
+    }
+    if (e->opset < OPSET_OF_AXES)
+        put_text(&text, 7, CONTRIB);
+    n.bytes = (struct span){text.data, text.n};
+    VEC_PUSH(arena, &e->added, n);
+}
+
+static void edit_add_output(struct edit_file *e, const char *name)
+{
+    if (!is_one_of(&e->outputs, name) && !is_one_of(&e->more_outputs, name))
+        VEC_PUSH(&e->ctx->session, &e->more_outputs.items, name);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static void put_added(const struct edit_file *e, uint32_t before, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < e->added.n; i++)
+        if (e->added.data[i].before == before)
+            put_bytes(out, 1, e->added.data[i].bytes.data, e->added.data[i].bytes.size);
+}
+
+static void put_node(const struct file_node *n, struct strbuf *out)
+{
+    struct strbuf text;
+    struct field f;
+    if (!n->edited) {
+        put_bytes(out, 1, n->bytes.data, n->bytes.size);
+        return;
+    }
+    strbuf_init(&text, out->arena);
+    for (uint32_t k = 0; k < n->n_in; k++)
+        put_text(&text, 1, n->in[k] ? n->in[k] : "");
+    for (struct span s = n->bytes; next_field(&s, &f);)
+        if (f.number != 1)
+            strbuf_append(&text, f.whole.data, f.whole.size);
+    put_bytes(out, 1, text.data, text.n);
+}
+
+/* Does anything read the initializer after the edits? */
+static bool is_read(const struct edit_file *e, const char *name)
+{
+    if (edit_is_open(e, name))
+        return true;
+    for (uint32_t i = 0; i < e->nodes.n; i++)
+        for (uint32_t k = 0; k < e->nodes.data[i].n_in; k++)
+            if (e->nodes.data[i].in[k] && strcmp(e->nodes.data[i].in[k], name) == 0)
+                return true;
+    for (uint32_t i = 0; i < e->added.n; i++)
+        for (uint32_t k = 0; k < 3; k++)
+            if (strcmp(e->added.data[i].in[k], name) == 0)
+                return true;
+    return false;
+}
+
+static bool is_replaced(const struct edit_file *e, const char *name)
+{
+    for (uint32_t i = 0; i < e->constants.n; i++)
+        if (strcmp(e->constants.data[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Was it an initializer that nothing reads any more? Older files name them among the inputs, too. */
+static bool is_gone(const struct edit_file *e, const char *name)
+{
+    bool stored = false, was_read = false;
+    for (uint32_t i = 0; i < e->tensors.n; i++)
+        stored |= strcmp(e->tensors.data[i].name, name) == 0;
+    for (uint32_t i = 0; i < e->nodes.n && stored && !was_read; i++)
+        for (uint32_t k = 0; k < e->nodes.data[i].shown.n_in; k++)
+            was_read |= e->nodes.data[i].edited && strcmp(e->nodes.data[i].shown.in[k], name) == 0;
+    return stored && was_read && !is_read(e, name);
+}
+
+static void put_graph(const struct edit_file *e, struct strbuf *out)
+{
+    struct cut_type any = {.elem = ELEM_F32, .rank = -1};
+    struct field f;
+    uint32_t node = 0;
+    for (struct span s = e->graph; next_field(&s, &f);) {
+        if (f.number == 1) {
+            put_added(e, node, out);
+            put_node(&e->nodes.data[node++], out);
+            continue;
+        }
+        const char *name = f.number == 5 || f.number == 11 ? text_field(out->arena, f.body, f.number == 5 ? 8 : 1) : "";
+        if ((f.number == 5 && is_replaced(e, name)) || ((f.number == 5 || f.number == 11) && is_gone(e, name)))
+            continue;
+        strbuf_append(out, f.whole.data, f.whole.size);
+    }
+    put_added(e, node, out);
+    for (uint32_t i = 0; i < e->constants.n; i++)
+        put_bytes(out, 5, e->constants.data[i].bytes.data, e->constants.data[i].bytes.size);
+    for (uint32_t i = 0; i < e->more_outputs.items.n; i++)
+        put_port(out, 12, e->more_outputs.items.data[i], &any);
+}
+
+static void edit_write(const struct edit_file *e, struct strbuf *out)
+{
+    struct strbuf graph, opset;
+    struct field f;
+    strbuf_init(&graph, out->arena);
+    strbuf_init(&opset, out->arena);
+    put_graph(e, &graph);
+    put_number(out, 1, (uint64_t)(e->ir_version > IR_OF_CONSTANTS ? e->ir_version : IR_OF_CONSTANTS));
+    for (struct span s = e->model; next_field(&s, &f);)
+        if (f.number != 1 && f.number != 7)
+            strbuf_append(out, f.whole.data, f.whole.size);
+    if (e->added.n && e->opset < OPSET_OF_AXES && !e->has_contrib) {
+        put_text(&opset, 1, CONTRIB);
+        put_number(&opset, 2, 1);
+        put_bytes(out, 8, opset.data, opset.n);
+    }
+    put_bytes(out, 7, graph.data, graph.n);
+}
+
+const struct editor onnx_editor = {
+    .open = edit_open,
+    .reset = edit_reset,
+    .n_nodes = edit_n_nodes,
+    .node = edit_node,
+    .number = edit_number,
+    .constant = edit_constant,
+    .is_open = edit_is_open,
+    .new_name = edit_new_name,
+    .set_operand = edit_set_operand,
+    .set_constant = edit_set_constant,
+    .add_scaling = edit_add_scaling,
+    .add_output = edit_add_output,
+    .write = edit_write,
+};
