@@ -92,7 +92,7 @@ struct em {
     } stage;
     struct { /* the anchor's second operand at a block of vectors, from em_panel_fill to em_panel_end */
         value_id value;
-        lreg buffer;
+        lreg buffer, keeper;
         struct storage storage;
         int level;
     } panel;

@@ -1,5 +1,6 @@
 /* The second operand of a contraction that the kernel computes (a constant of packed weights): where many rows read it,
- * it is computed once for a block of vectors, into scratch, rather than in each tile's loads.
+ * it is computed once for a block of vectors, into scratch, rather than in each tile's loads; by a thread once for all
+ * parts of the rows and all lines that it comes to.
  *
  *   scratch[reduced index][lane of the block]
  */
@@ -25,10 +26,15 @@ void em_panel_fill(struct em *em, const struct node *n, uint32_t n_points, expr_
     int64_t steps = 0;
     dot_dims(em->g, n, 1, &dims);
     ex_is_const(em->x, t->dims[dims.contract], &steps);
-    if (!em->panel.buffer.i)
+    if (!em->panel.buffer.i) {
         em->panel.buffer = em_scratch(em, t->elem, steps * width);
+        em->panel.keeper = em_scratch(em, ELEM_I64, 1);
+    }
     panel_storage(em, &dims, t->rank, base, width);
+    struct em_if iff;
+    em_kept_begin(em, &iff, em->panel.keeper, base);
     em_reduce_operand(em, n, n_points, points);
+    em_if_end(em, &iff);
     em->panel.value = n->in[1];
     em->panel.level = em->top;
 }
