@@ -16,6 +16,7 @@
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/module/module.h"
+#include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 
 /* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that L2 does not
@@ -28,6 +29,7 @@ enum {
     CHANNELS_MAX = 4096,
     TILE_MAPS = 6,
     CHAIN_MOST = 32,
+    VECTORS_MOST = 8,
     ROW_MOST = 1 << 16
 };
 
@@ -263,22 +265,41 @@ static void strip_rows(const struct module *m, const struct node *n, const struc
     ex_is_const(m->ctx->exprs, t->dims[2], &most);
     span = (taps - 1) * node_ints(n, "dilations", &c)[0] + 1;
     *rows = budget(machine_common(), SHARE_L2_ROWS) / (bytes / span);
+    *again = *rows < most && span > node_ints(n, "strides", &c)[0] ? span - node_ints(n, "strides", &c)[0] : 0;
     *rows = *rows > most ? most : *rows;
-    *again = span > node_ints(n, "strides", &c)[0] ? span - node_ints(n, "strides", &c)[0] : 0;
 }
 
-/* A strip computes some rows again: that has to cost less than writing all of them beyond L2 and reading them back. */
+/* What a step costs at one point and one vector, in thousandths of a cycle, in the best register tile of so many
+ * vectors at most. */
+static int64_t point_cost(int64_t vectors, uint64_t steps)
+{
+    const struct machine *m = machine_common();
+    int64_t least = INT64_MAX;
+    for (int64_t nr = 1; nr <= vectors && nr <= VECTORS_MOST; nr++) {
+        int64_t points = ((int64_t)m->registers - nr - 1) / nr,
+                cost = 100 * tile_line_cost(m, points, true, points, nr, steps) / (points * nr);
+        least = cost < least ? cost : least;
+    }
+    return least;
+}
+
+/* A strip computes some rows again, and by tiles of one vector, which share no broadcasts: that has to cost less than
+ * writing all rows beyond L2 and reading them back. */
 static bool is_product_worth(const struct module *m, const struct node *n, const struct node *product)
 {
     const struct type *t = value_type(m->g, n->in[0]);
-    int64_t bytes = elem_size(t->elem), steps = 0, rows, again, e;
+    int64_t bytes = elem_size(t->elem), steps = 0, channels = 1, rows, again, e;
     for (int32_t d = 1; d < t->rank; d++)
         if (!ex_is_const(m->ctx->exprs, t->dims[d], &e) || !mul_i64(bytes, e, &bytes))
             return false;
     ex_is_const(m->ctx->exprs, value_type(m->g, product->in[1])->dims[1], &steps);
+    ex_is_const(m->ctx->exprs, t->dims[1], &channels);
     strip_rows(m, n, t, &rows, &again);
+    int64_t narrow = point_cost(1, (uint64_t)steps),
+            wide = point_cost((channels * 4 + machine_common()->vector_bytes - 1) / machine_common()->vector_bytes,
+                              (uint64_t)steps);
     return bytes > budget(machine_common(), SHARE_L2_STRIPS) && rows > again &&
-           again * steps * 10 / machine_common()->fma_per_cycle <= (rows - again) * 2 * RATE_STEP_L3_LINE;
+           steps * (rows * narrow - (rows - again) * wide) <= (rows - again) * 100 * 2 * RATE_STEP_L3_LINE;
 }
 
 /* The convolution that the kernel computes as well to have v by strips; {0}: none. */

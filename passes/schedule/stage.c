@@ -58,13 +58,44 @@ static int64_t window_bytes(const struct site *site, const struct node *n, const
     return stage_extent(site, n, rows, &r) ? r.rows * r.width * channels * 4 : INT64_MAX;
 }
 
-/* Tiles of a chunk, at most: an image is to have work for several threads. */
-static int64_t chunk_most(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t tiles)
+static int64_t staged_extent(const struct site *site, int32_t d)
+{
+    int64_t n = 1;
+    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[d], &n);
+    return n;
+}
+
+/* Rows of the operand that a row of results reads and the next one reads again. */
+static int64_t rows_again(const struct site *site, const struct node *n)
+{
+    struct stage_rows one, two;
+    if (!stage_extent(site, n, 1, &one) || !stage_extent(site, n, 2, &two))
+        return 0;
+    return two.rows < 2 * one.rows ? 2 * one.rows - two.rows : 0;
+}
+
+/* Do so many chunks of an image compute little again of the contraction in front, as a part of both? */
+static bool may_cut(const struct site *site, const struct node *n, int64_t rows, int64_t chunks)
+{
+    if (!site->k->form.product.i)
+        return false;
+    int64_t before = (int64_t)tile_steps(site, graph_node(site->g, site->k->form.product)),
+            own = (int64_t)tile_steps(site, n);
+    return (chunks - 1) * rows_again(site, n) * before * RATE_SHARED_PART <=
+           staged_extent(site, 2) * before + rows * own;
+}
+
+/* Tiles of a chunk, at most: an image is to have work for several threads, and twice as many chunks where a contraction
+ * in front makes each of them long. */
+static int64_t chunk_most(const struct site *site, const struct node *n, const struct type *t,
+                          const struct tile_schedule *c, int64_t tiles)
 {
     int64_t channels = 1, vectors = 1;
     if (c->by_piece && ex_is_const(site->x, t->dims[1], &channels))
         vectors = (channels + c->lanes - 1) / c->lanes;
-    int64_t chunks = (CHUNKS + vectors - 1) / vectors;
+    int64_t chunks = (CHUNKS + vectors - 1) / vectors, more = (2 * CHUNKS + vectors - 1) / vectors;
+    if (may_cut(site, n, tiles * c->tb, more))
+        chunks = more;
     return (tiles + chunks - 1) / chunks;
 }
 
@@ -81,7 +112,7 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     c->b = 2;
     if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored behind it */
         c->tb = 1;
-    int64_t tiles = rows / c->tb, most = chunk_most(site, t, c, tiles);
+    int64_t tiles = rows / c->tb, most = chunk_most(site, n, t, c, tiles);
     while (most > 1 && window_bytes(site, n, c, most * c->tb) > budget(site->mach, SHARE_L2_ROWS))
         most--;
     if (window_bytes(site, n, c, most * c->tb) > CHUNK_BYTES_MOST)
@@ -104,13 +135,6 @@ int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
 }
 
 /* ---- a contraction that is staged -------------------------------------------------------------------------------- */
-
-static int64_t staged_extent(const struct site *site, int32_t d)
-{
-    int64_t n = 1;
-    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[d], &n);
-    return n;
-}
 
 static const struct node *product_of(const struct site *site)
 {

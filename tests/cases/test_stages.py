@@ -147,11 +147,22 @@ def test_strips_where_they_pay(tmp_path):
         return len(re.findall(r"^kernel .* product ", done.stdout, re.M))
     large, small = expanded(16, 56, 56, 48, 3, 1, 1, "clip"), expanded(16, 28, 28, 48, 3, 1, 1, "clip")
     assert kernels(*large) == 1 and kernels(*small) == 0
+    assert kernels(*expanded(64, 56, 56, 48, 3, 1, 1, "clip")) == 0     # tiles of one vector lose more than the traffic takes
     assert kernels(*large, "-O0") == 0
     assert kernels(*large, outputs=[value("e", (1, 48, 56, 56))]) == 0
     assert kernels(*large, outputs=[value("a", (1, 48, 56, 56))]) == 0
     nodes, *rest = large
     assert kernels([*nodes[:-1], N("Add", ["r", "a"], ["v"]), N("Conv", ["v", "w3"], ["y"])], *rest) == 0
+
+
+@pytest.mark.parametrize("taps, rows", [(3, 28), (5, 56)])
+def test_strips_are_shared(taps, rows, tmp_path):
+    """9 blocks of channels are 18 indices, where the rows that both strips compute are a part of 30 or less."""
+    nodes, inits, shape, result = expanded(24, 56, 56, 144, taps, 1, 1, "clip")
+    save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", result)], inits, opset=17)
+    done = mcc(tmp_path / "net.onnx", "-march=x86-64-v4", "-stop-after=schedule", "-o", "-")
+    record = re.search(r'^schedule k\d+ "depth" .*?\n\n', done.stdout, re.M | re.S)[0]
+    assert int(re.search(r"staged.tiles +(\d+)", record)[1]) == rows, record
 
 
 def test_strips_sum_up_their_rows(tmp_path):
