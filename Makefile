@@ -47,7 +47,8 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 SOURCES := runtime/mcc_load.c runtime/rt_cpu.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
 # The command's own files; everything else is the library.
 COMMAND := cli/main.c cli/progress.c $(wildcard cli/commands/*.c)
-COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o)
+COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/report_files.o
+REPORT_FILES := $(sort $(wildcard cli/report/report*))
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
 PROTOS := $(wildcard frontend/onnx/*.proto)
@@ -115,6 +116,11 @@ $(foreach a,$(RT_ARCHS),$(eval $(call rt_rule,$a)))
 $(BUILD)/gen/rt_objects.c: $(RT_OBJECTS) cli/embed.sh Makefile
 	@mkdir -p $(@D)
 	$(call say,EMBED,$@)sh cli/embed.sh $(BUILD)/rt $(RT_OBJECTS) >$@
+
+# The files of a report's page as data (cli/commands/report.h).
+$(BUILD)/gen/report_files.c: $(REPORT_FILES) cli/embed.sh Makefile
+	@mkdir -p $(@D)
+	$(call say,EMBED,$@)sh cli/embed.sh --report $(REPORT_FILES) >$@
 
 $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^

@@ -33,6 +33,7 @@ enum fail command_bench(struct context *, struct options *);
 enum fail command_diff(struct context *, struct options *);
 enum fail command_quantize(struct context *, struct options *);
 enum fail command_reduce(struct context *, struct options *);
+enum fail command_report(struct context *, struct options *);
 enum fail command_inspect(struct context *, struct options *);
 
 #endif

@@ -94,8 +94,17 @@ void option_commands(struct strbuf *out, const struct option *def)
         char letter;
         const char *name;
     } commands[] = {
-        {'C', "compile"}, {'K', "check"}, {'E', "eval"},     {'R', "run"},    {'B', "bench"},
-        {'I', "inspect"}, {'D', "diff"},  {'Q', "quantize"}, {'X', "reduce"}, {'F', "configuration file"},
+        {'C', "compile"},
+        {'K', "check"},
+        {'E', "eval"},
+        {'R', "run"},
+        {'B', "bench"},
+        {'I', "inspect"},
+        {'D', "diff"},
+        {'Q', "quantize"},
+        {'X', "reduce"},
+        {'P', "report"},
+        {'F', "configuration file"},
     };
     const char *comma = "";
     for (size_t k = 0; k < COUNT_OF(commands); k++)

@@ -48,6 +48,11 @@ static const struct command {
      "mcc inspect net.so\twhat the file's bytes are, ports, kernels\n"
      "mcc inspect net.onnx -o net.dot\ta drawing\n",
      command_inspect, true},
+    {"report", 'P', "report MODEL [-o PAGE.html]",
+     "makes one HTML page of a network, compiled or not: its graph, times, memory, bytes, stages",
+     "mcc report net.onnx\tnet.html, which needs nothing beside it\n"
+     "mcc report net.so --no-run -o page.html\twithout running it\n",
+     command_report, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel",
      "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},

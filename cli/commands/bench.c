@@ -88,8 +88,7 @@ static void print_kernels(struct session *s, struct profile *p)
     terminal_print(&text);
 }
 
-/* An output can be written and would not replace the artifact. */
-static bool beside_ok(struct context *ctx, const struct options *o, const char *path)
+bool beside_ok(struct context *ctx, const struct options *o, const char *path)
 {
     struct file_list read = {0};
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
@@ -110,8 +109,9 @@ static void bench_print(struct measure *m)
     roofline_print(&m->s, &m->profile, &c);
 }
 
-static void bench_library(void *user, const char *library)
+static void bench_library(void *user, const char *library, struct compilation *c)
 {
+    (void)c;
     struct measure *m = user;
     const struct options *o = m->options;
     if (!measure(m, library) || (o->profile && !profile_write(&m->s, &m->profile, o->profile)) ||

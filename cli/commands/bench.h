@@ -45,6 +45,8 @@ uint64_t measure_file_bytes(const struct measure *);
 void measure_json(struct measure *, const char *key, bool roofline, struct json *);
 void calibration_json(const struct calibration *, const char *key, struct json *);
 
+/* Can the output `path` be written, and is it not the command's file? */
+bool beside_ok(struct context *, const struct options *, const char *path);
 /* The kernels that take longest first. */
 void profile_sort(struct profile *);
 /* How often a run goes through all kernels of the node: once, or as often as a loop around them turns. */

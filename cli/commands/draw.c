@@ -6,29 +6,23 @@
  * network. A node without a box has no code of its own: it is another view of the same memory, was folded into its
  * neighbours, or nothing needs it. Bodies of If, Loop, Scan and of model functions are boxes with rounded corners.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/inspect.h"
+#include "cli/commands/view.h"
 
 enum { LABEL_MAX = 100 };
 
-struct named {
-    const char *name;
-    value_id value;
-};
 struct draw {
-    const struct compilation *c;
-    const struct graph *g; /* the imported graph */
+    struct network_view view;
+    const struct graph *g; /* the imported graph: view.g */
     const struct art_node *row;
     uint32_t n_rows;
     const double *ns; /* by source, below 0: not measured; NULL: no profile */
     double most, total; /* of ns */
-    uint32_t *lead; /* by source: the node whose kernels compute it; 0: none */
-    bool *hidden; /* by node */
+    const uint32_t *lead; /* those of the view */
+    const bool *hidden;
     uint32_t *next, *first, *last; /* nodes of one region in one box: next by node, ends by leading source */
-    struct named *legal; /* values of the legal graph that have names, sorted */
-    uint32_t n_legal, n_hidden;
     struct strbuf *out;
     struct strbuf arrows; /* behind all boxes: an arrow written inside one would draw its ends into it */
 };
@@ -44,93 +38,20 @@ static void put_text(struct strbuf *out, const char *s)
     strbuf_append(out, quoted.data + 1, quoted.n - 2);
 }
 
-/* ---- what is known before anything is drawn -------------------------------------------------------------------- */
-
-static void find_leads(struct draw *d)
-{
-    for (uint32_t i = 1; i < d->n_rows; i++)
-        for (uint64_t k = d->row[i].kernels ? i : 0; k && k < d->n_rows; k = d->row[k].next)
-            d->lead[k] = i;
-    for (uint32_t i = 1; d->ns && i < d->n_rows; i++) {
-        d->total += d->ns[i] > 0 ? d->ns[i] : 0;
-        d->most = d->ns[i] > d->most ? d->ns[i] : d->most;
-    }
-}
-
-static bool is_constant(const struct draw *d, value_id v)
-{
-    node_id def = graph_value(d->g, v)->def;
-    return def.i && d->hidden[def.i];
-}
-
-/* Hides initializers, Constant, and nodes without code all of whose operands come from hidden ones. Operands stand
- * before their users in every region. */
-static void hide_constants(struct draw *d, region_id r)
-{
-    const struct region *region = graph_get_region(d->g, r);
-    for (uint32_t i = 0; i < region->nodes.n; i++) {
-        const struct node *node = graph_node(d->g, region->nodes.data[i]);
-        bool constant = !d->lead[node->src.i] && !node->n_region;
-        for (uint32_t k = 0; k < node->n_in && constant; k++)
-            constant = !node->in[k].i || is_constant(d, node->in[k]);
-        if (node->op == OP_CONSTANT)
-            constant = true;
-        d->hidden[region->nodes.data[i].i] = constant;
-        d->n_hidden += constant && node->op == OP_IMPORTED;
-        for (uint32_t k = 0; k < node->n_region; k++)
-            hide_constants(d, node->region[k]);
-    }
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
-/* The legal graph keeps the names of the file's values and knows their shapes. */
-static void name_values(struct draw *d)
-{
-    const struct graph *legal = d->c->graph;
-    d->legal = NEW_ARRAY(d->out->arena, struct named, legal->values.n + 1);
-    for (uint32_t v = 1; v < legal->values.n; v++)
-        if (legal->values.data[v].name)
-            d->legal[d->n_legal++] = (struct named){legal->values.data[v].name, {v}};
-    qsort(d->legal, d->n_legal, sizeof *d->legal, by_name);
-}
-
 /* ---- values ------------------------------------------------------------------------------------------------------ */
-
-static void put_type(struct draw *d, value_id v)
-{
-    const struct value *value = graph_value(d->g, v);
-    const struct type *t = &value->type;
-    struct named key = {value->name, {0}}, *found = NULL;
-    struct strbuf dims;
-    if (value->name)
-        found = bsearch(&key, d->legal, d->n_legal, sizeof key, by_name);
-    if (found)
-        t = value_type(d->c->graph, found->value);
-    if (t->kind != TYPE_TENSOR)
-        return;
-    strbuf_init(&dims, d->out->arena);
-    strbuf_printf(&dims, "%s[", elem_name(t->elem));
-    for (int32_t i = 0; i < t->rank; i++) {
-        strbuf_printf(&dims, i ? "," : "");
-        ex_print(d->g->ctx->exprs, t->dims[i], &dims);
-    }
-    strbuf_printf(&dims, t->rank < 0 ? "...]" : "]");
-    put_text(&d->arrows, dims.data);
-}
 
 /* The arrow from what defines v to the node or result `to`; nothing for constants. */
 static void put_arrow(struct draw *d, value_id v, const char *to)
 {
     const struct value *value = v.i ? graph_value(d->g, v) : NULL;
-    if (!value || is_constant(d, v))
+    struct strbuf type;
+    if (!value || view_is_constant(&d->view, v))
         return;
+    strbuf_init(&type, d->out->arena);
+    view_type(&d->view, v, &type);
     strbuf_printf(&d->arrows, value->def.i ? "n%u -> %s [label=\"" : "v%u -> %s [label=\"",
                   value->def.i ? value->def.i : v.i, to);
-    put_type(d, v);
+    put_text(&d->arrows, type.data ? type.data : "");
     strbuf_printf(&d->arrows, "\"];\n");
 }
 
@@ -270,9 +191,9 @@ static void put_caption(struct draw *d)
     strbuf_printf(d->out, ": boxes are kernels");
     if (d->ns)
         strbuf_printf(d->out, ", redder with their time; %.2f us in a run", d->total / 1e3);
-    if (d->n_hidden)
-        strbuf_printf(d->out, "\\n%u node%s that compute%s constants not drawn", d->n_hidden,
-                      d->n_hidden > 1 ? "s" : "", d->n_hidden > 1 ? "" : "s");
+    if (d->view.n_hidden)
+        strbuf_printf(d->out, "\\n%u node%s that compute%s constants not drawn", d->view.n_hidden,
+                      d->view.n_hidden > 1 ? "s" : "", d->view.n_hidden > 1 ? "" : "s");
     strbuf_printf(d->out, "\";\n");
 }
 
@@ -282,24 +203,23 @@ void draw_network(const struct compilation *c, const struct art_node *row, uint3
     const struct graph *g = c->imported;
     struct arena *arena = out->arena;
     struct draw d = {
-        .c = c,
         .g = g,
         .row = row,
         .n_rows = n_rows,
         .ns = ns,
         .out = out,
-        .lead = NEW_ARRAY(arena, uint32_t, n_rows + 1),
-        .hidden = NEW_ARRAY(arena, bool, g->nodes.n + 1),
         .next = NEW_ARRAY(arena, uint32_t, g->nodes.n + 1),
         .first = NEW_ARRAY(arena, uint32_t, n_rows + 1),
         .last = NEW_ARRAY(arena, uint32_t, n_rows + 1),
     };
+    view_make(&d.view, c, row, n_rows, arena);
+    d.lead = d.view.lead;
+    d.hidden = d.view.hidden;
     strbuf_init(&d.arrows, arena);
-    find_leads(&d);
-    hide_constants(&d, (region_id){1});
-    for (uint32_t i = 0; i < g->functions.n; i++)
-        hide_constants(&d, g->functions.data[i].body);
-    name_values(&d);
+    for (uint32_t i = 1; ns && i < n_rows; i++) {
+        d.total += ns[i] > 0 ? ns[i] : 0;
+        d.most = ns[i] > d.most ? ns[i] : d.most;
+    }
     strbuf_printf(out, "digraph \"");
     put_text(out, g->name ? g->name : "");
     strbuf_printf(

@@ -119,7 +119,8 @@ static bool plan_session(struct session *s, struct workspace *w)
     return w->known;
 }
 
-bool workspace_ask(struct context *ctx, struct options *o, const struct artifact_file *a, struct workspace *w)
+bool workspace_ask(struct context *ctx, const struct options *o, const char *path, const struct artifact_file *a,
+                   struct workspace *w)
 {
     struct session s = {0};
     mcc_error error = {0};
@@ -130,12 +131,12 @@ bool workspace_ask(struct context *ctx, struct options *o, const struct artifact
         return true;
     }
     mcc_lib *lib = NULL;
-    if (mcc_load(o->files.items.data[0], &host, &lib, &error) == MCC_E_CPU) {
+    if (mcc_load(path, &host, &lib, &error) == MCC_E_CPU) {
         w->why = arena_strdup(&ctx->session, error.text);
         return true;
     }
     mcc_unload(lib);
-    bool good = session_open(&s, ctx, o, o->files.items.data[0], &host) && plan_session(&s, w);
+    bool good = session_open(&s, ctx, o, path, &host) && plan_session(&s, w);
     session_close(&s);
     return good;
 }
@@ -158,11 +159,12 @@ static bool inspect(struct context *ctx, struct options *o)
     struct workspace workspace;
     struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
     const mcc_api *api = &a->api;
+    const char *path = o->files.items.data[0];
     strbuf_init(&out, &ctx->session);
-    if (!artifact_read(ctx, o->files.items.data[0], o->verify, a) || !workspace_ask(ctx, o, a, &workspace))
+    if (!artifact_read(ctx, path, o->verify, a) || !workspace_ask(ctx, o, path, a, &workspace))
         return false;
     if (o->document) {
-        artifact_json(a, &workspace, o->verify, &o->document->result);
+        artifact_json(a, &workspace, o->verify, NULL, &o->document->result);
         return true;
     }
     strbuf_printf(&out, "name     ");

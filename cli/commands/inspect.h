@@ -19,13 +19,15 @@ struct workspace {
     int64_t *symbols; /* for these values */
 };
 /* False after a diagnostic. */
-bool workspace_ask(struct context *, struct options *, const struct artifact_file *, struct workspace *);
+bool workspace_ask(struct context *, const struct options *, const char *path, const struct artifact_file *,
+                   struct workspace *);
 
 /* As objects (inspect_json.c, docs/json.md). verified: the hash of the weights was checked. */
-void artifact_json(const struct artifact_file *, const struct workspace *, bool verified, struct json *);
-/* Members of the object that is open: ports and symbols; the rows of nodes that kernels bear. */
-void ports_json(const mcc_api *, struct json *);
+void artifact_json(const struct artifact_file *, const struct workspace *, bool verified, const char *key,
+                   struct json *);
 void network_json(const struct compilation *, const struct art_node *, uint32_t n, struct json *);
+/* The member "weights" of the object that is open: the stored constants. */
+void weights_json(const struct module *, struct json *);
 /* A stored constant's name: the value's in the file, else that of the node that makes it. */
 const char *weight_name(const struct module *, value_id);
 

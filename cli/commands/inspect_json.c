@@ -54,7 +54,7 @@ static void put_symbol(const mcc_symbol *sym, struct json *j)
     json_close(j, '{');
 }
 
-void ports_json(const mcc_api *api, struct json *j)
+static void ports_json(const mcc_api *api, struct json *j)
 {
     json_open(j, "inputs", '[');
     for (uint32_t i = 0; i < api->n_in; i++)
@@ -196,10 +196,11 @@ static void put_workspace(const mcc_api *api, const struct workspace *w, struct 
     json_close(j, '{');
 }
 
-void artifact_json(const struct artifact_file *a, const struct workspace *w, bool verified, struct json *j)
+void artifact_json(const struct artifact_file *a, const struct workspace *w, bool verified, const char *key,
+                   struct json *j)
 {
     const mcc_api *api = &a->api;
-    json_open(j, NULL, '{');
+    json_open(j, key, '{');
     json_text(j, "kind", "compiled");
     json_text(j, "name", api->name);
     json_text(j, "compiler", api->compiler);
@@ -239,6 +240,14 @@ static void put_weight(const struct module *m, const struct weight *w, struct js
     json_close(j, '{');
 }
 
+void weights_json(const struct module *m, struct json *j)
+{
+    json_open(j, "weights", '[');
+    for (uint32_t i = 0; i < m->weights.n; i++)
+        put_weight(m, &m->weights.data[i], j);
+    json_close(j, '[');
+}
+
 void network_json(const struct compilation *c, const struct art_node *row, uint32_t n, struct json *j)
 {
     const struct module *m = c->module;
@@ -261,10 +270,7 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
     json_close(j, '[');
     json_int(j, "constants_in_file", c->constants_in);
     json_uint(j, "weights_bytes", m->weights_bytes);
-    json_open(j, "weights", '[');
-    for (uint32_t i = 0; i < m->weights.n; i++)
-        put_weight(m, &m->weights.data[i], j);
-    json_close(j, '[');
+    weights_json(m, j);
     strbuf_init(&text, j->out->arena);
     ex_print(m->ctx->exprs, m->arena_bytes, &text);
     json_text(j, "workspace", text.data ? text.data : "0");

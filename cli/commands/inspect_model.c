@@ -124,7 +124,8 @@ static bool draw(struct compilation *c, const struct options *o, const char *for
         return error_at(
             ctx, FAIL_LIMIT, (src_id){0}, NULL,
             "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
-            "-o FILE.dot has no such limit, 'mcc inspect MODEL' lists the kernels, mcc reduce makes a smaller network",
+            "'mcc report MODEL' makes a page to look at whatever its size, -o FILE.dot has no such limit, mcc reduce makes "
+            "a smaller network",
             n - 1, PICTURE_NODES_MAX);
     struct strbuf text, picture;
     double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;

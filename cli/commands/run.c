@@ -83,8 +83,9 @@ struct run {
 };
 
 /* Inputs of a network that is compiled for this run alone may be drawn: it is tried, not used. */
-static void run_library(void *user, const char *library)
+static void run_library(void *user, const char *library, struct compilation *c)
 {
+    (void)c;
     struct run *r = user;
     struct options *o = r->options;
     const char *path = o->files.items.data[0];

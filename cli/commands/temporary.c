@@ -64,7 +64,7 @@ static bool only_running(struct context *ctx, const struct options *o)
 struct making {
     struct context *ctx;
     struct options *options;
-    void (*use)(void *user, const char *library);
+    library_fn *use;
     void (*end)(void *user);
     void *user;
 };
@@ -87,18 +87,17 @@ static void make_and_use(void *user, const char *library)
     compiling.weights = "embedded";
     *c = (struct compilation){.ctx = m->ctx, .options = &compiling, .report = terminal_report()};
     if (compile_keep(c, model, NULL) == FAIL_NONE)
-        m->use(m->user, library);
+        m->use(m->user, library, c);
 }
 
-enum fail with_library(struct context *ctx, struct options *o, void (*use)(void *user, const char *library),
-                       void (*end)(void *user), void *user)
+enum fail with_library(struct context *ctx, struct options *o, library_fn *use, void (*end)(void *user), void *user)
 {
     const char *path = o->files.items.data[0];
     struct making m = {ctx, o, use, end, user};
     if (!artifact_meant(path)) {
         (void)with_temporary(ctx, "net.so", make_and_use, make_end, &m);
     } else if (only_running(ctx, o)) {
-        use(user, path);
+        use(user, path, NULL);
         end(user);
     }
     return ctx->fail;

@@ -10,9 +10,9 @@
 bool with_temporary(struct context *, const char *name, void (*use)(void *user, const char *path),
                     void (*end)(void *user), void *user);
 
-/* Calls use(user, path) with the command's file where that is compiled, else with a library that was made of it for the
- * while. The options that only compiling takes are refused for a compiled one. */
-enum fail with_library(struct context *, struct options *, void (*use)(void *user, const char *library),
-                       void (*end)(void *user), void *user);
+/* Calls use(user, path, NULL) with the command's file where that is compiled, else use(user, path, compilation) with a
+ * library that was made of it for the while. The options that only compiling takes are refused for a compiled one. */
+typedef void library_fn(void *user, const char *library, struct compilation *);
+enum fail with_library(struct context *, struct options *, library_fn *use, void (*end)(void *user), void *user);
 
 #endif

@@ -358,7 +358,7 @@ static void test_help_names_every_option(void **state)
     struct strbuf help, reference;
     strbuf_init(&help, &f->ctx->session);
     strbuf_init(&reference, &f->ctx->session);
-    for (const char *c = "CKERBIDX"; *c; c++)
+    for (const char *c = "CKERBIDXP"; *c; c++)
         options_help(&help, *c);
     options_reference(&reference);
     for (uint32_t i = 0; i < option_count; i++) {

@@ -326,13 +326,13 @@ def test_examples_of_help_run(tmp_path):
     page = mcc("--generate=mcc.1").stdout.replace("\\-", "-")
     commands = re.findall(r"^\.TP\n\\fB(mcc .*)\\fR$", page.split(".SH DESCRIPTION")[0], re.M)
     assert len(commands) >= 14
-    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "diff", "quantize", "reduce", "eval"))
+    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "report", "diff", "quantize", "reduce", "eval"))
     env = dict(os.environ, MCC_CACHE=str(tmp_path / "cache"), PATH=f"{pathlib.Path(MCC).resolve().parent}:{os.environ['PATH']}")
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=env)
         assert done.returncode == 0 and f"\n  {command}" in helps, (command, done.stderr)
     assert {"net.so", "net.o", "net.h", "arm.so", "net.dot", "run.json", "small.onnx", "results", "bytes.onnx",
-            "bytes.so"} <= {p.name for p in tmp_path.iterdir()}
+            "bytes.so", "net.html"} <= {p.name for p in tmp_path.iterdir()}
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
