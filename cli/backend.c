@@ -413,6 +413,15 @@ static bool row_is_dynamic(const struct art_port *p)
     return p->rank < 0;
 }
 
+/* mcc_port.alias of an output. */
+static uint64_t alias_of(const struct module *m, value_id out)
+{
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->kernels.data[i].shares && m->kernels.data[i].outs.data[0].i == out.i)
+            return m->kernels.data[i].shares;
+    return 0;
+}
+
 static void artifact_ports(struct compilation *c, struct artifact *a)
 {
     struct graph *g = c->graph;
@@ -425,6 +434,7 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
         out[k] = port_row(c, &g->outputs.data[k]);
+        out[k].alias = alias_of(c->module, g->outputs.data[k].value);
         out[k].flags |= row_is_dynamic(&out[k]) ? MCC_PORT_DYNAMIC : 0;
         a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;
     }

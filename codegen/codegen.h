@@ -68,7 +68,7 @@ struct art_port {
     enum elem elem;
     int32_t rank;
     const struct art_dim *dims;
-    uint64_t flags;
+    uint64_t flags, alias; /* mcc_port's */
 };
 struct art_symbol {
     const char *name;

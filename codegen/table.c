@@ -77,6 +77,7 @@ static uint64_t put_ports(struct table *t, const struct art_port *ports, uint32_
         rows[i].ndim = ports[i].rank;
         rows[i].dtype = dl_type(ports[i].elem);
         rows[i].flags = ports[i].flags;
+        rows[i].alias = ports[i].alias;
     }
     uint64_t at = put_array(t, rows, n, sizeof *rows);
     for (uint32_t i = 0; i < n; i++) {

@@ -167,13 +167,15 @@ typedef struct {
     const char *expr;
 } mcc_dim;
 
-/* ndim -1: the run decides the rank. Elements narrower than a byte are packed, the first in the low bits. */
+/* ndim -1: the run decides the rank. Elements narrower than a byte are packed, the first in the low bits.
+ * alias: of an output, k + 1 where it may be the memory of in[k]: a cache of which a run writes some rows. 0: of none.
+ */
 typedef struct {
     const char *name;
     const mcc_dim *dims;
     int32_t ndim;
     DLDataType dtype;
-    uint64_t flags, reserved[2];
+    uint64_t flags, alias, reserved[1];
 } mcc_port;
 
 /* A node of the source model; one without a name goes by that of its first output. Row 0 may stand for none: its name
@@ -243,7 +245,9 @@ typedef struct mcc_api {
     int (*ctx_new)(mcc_model *, void *mem, size_t bytes, mcc_ctx **, mcc_error *);
     void (*ctx_free)(mcc_ctx *);
     /* Inputs are read only during the call: any strides, any alignment, CPU memory. Outputs are the caller's buffers:
-     * compact, aligned to the element, overlapping neither each other nor an input. */
+     * compact, aligned to the element, overlapping neither each other nor an input; but an output with an alias may be
+     * exactly that input's memory, of equal extents, compact and aligned. Then the run writes its new rows only, and
+     * after an error the rows are undefined. */
     int (*run)(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
     /* As run, but outputs are allocated; each belongs to the caller, who calls its deleter, before dlclose. On failure
      * no output is left. */

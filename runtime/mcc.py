@@ -78,7 +78,7 @@ class _Dim(c.Structure):
 
 class _Port(c.Structure):
     _fields_ = [("name", c.c_char_p), ("dims", c.POINTER(_Dim)), ("ndim", c.c_int32), ("dtype", _Type), ("flags", c.c_uint64),
-                ("reserved", c.c_uint64 * 2)]
+                ("alias", c.c_uint64), ("reserved", c.c_uint64 * 1)]
 
 
 class _Node(c.Structure):

@@ -285,13 +285,31 @@ static bool overlaps(const struct rt_bound *a, const struct rt_bound *b)
     return a->bytes > 0 && b->bytes > 0 && a0 < b0 + (uintptr_t)b->bytes && b0 < a0 + (uintptr_t)a->bytes;
 }
 
+/* Is output k the memory of the input that it may share, and as long in each dim? */
+static bool is_alias(const struct mcc_ctx *ctx, uint32_t k, uint32_t in)
+{
+    const struct mcc_rt_desc *desc = ctx->run.model->desc;
+    const mcc_api *api = desc->api;
+    const int64_t *dims = ctx->dims, *out = rt_planned_dims(ctx, k);
+    if (api->out[k].alias != (uint64_t)in + 1 || api->in[in].ndim != api->out[k].ndim || !out ||
+        ctx->bound[in].data != ctx->bound[api->n_in + k].data)
+        return false;
+    for (uint32_t p = 0; p < in; p++)
+        if (rt_port_has_dims(&api->in[p], rt_port_flags(desc, p)))
+            dims += api->in[p].ndim;
+    for (int32_t i = 0; i < api->out[k].ndim; i++)
+        if (dims[i] != out[i])
+            return false;
+    return true;
+}
+
 /* Copied inputs lie in the workspace, so an output may be where the original was. */
 static int check_overlap(const struct mcc_ctx *ctx, uint32_t k, mcc_error *error)
 {
     const mcc_api *api = ctx->run.model->api;
     const struct rt_bound *out = &ctx->bound[api->n_in + k];
     for (uint32_t p = 0; p < api->n_in + k; p++)
-        if (overlaps(out, &ctx->bound[p]))
+        if (overlaps(out, &ctx->bound[p]) && (p >= api->n_in || !is_alias(ctx, k, p)))
             return rt_error(error, MCC_E_ARG, -1, "output '%s' overlaps %s '%s'", api->out[k].name,
                             p < api->n_in ? "input" : "output",
                             p < api->n_in ? api->in[p].name : api->out[p - api->n_in].name);

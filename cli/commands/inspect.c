@@ -18,7 +18,12 @@ static void print_ports(const mcc_api *api, struct strbuf *out)
         strbuf_escaped(out, port->name, 200);
         strbuf_printf(out, ": ");
         port_describe(api, port, &extents, &n, out);
-        strbuf_printf(out, port->flags & MCC_PORT_DYNAMIC ? ", the data decides its shape\n" : "\n");
+        strbuf_printf(out, port->flags & MCC_PORT_DYNAMIC ? ", the data decides its shape" : "");
+        if (port->alias > 0 && port->alias <= api->n_in) {
+            strbuf_printf(out, ", may be the memory of ");
+            strbuf_escaped(out, api->in[port->alias - 1].name, 200);
+        }
+        strbuf_printf(out, "\n");
     }
     strbuf_append(out, extents.data, extents.n);
 }

@@ -39,6 +39,7 @@ enum lrule {
     LRULE_OFFSET,
     LRULE_PREFETCH,
     LRULE_ADDRESS,
+    LRULE_SHARED,
     LRULE_FOR,
     LRULE_PARALLEL,
     LRULE_IF,

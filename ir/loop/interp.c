@@ -419,6 +419,13 @@ static void exec_address(struct interp *in, const struct lstmt *s)
     slot_out(in, s)->mem = (struct memory){(uint8_t *)(uintptr_t)address, NULL, bytes};
 }
 
+static void exec_shared(struct interp *in, const struct lstmt *s)
+{
+    struct slot *r = slot_out(in, s);
+    r->data[0] = slot_in(in, s, 0)->mem.data == slot_in(in, s, 1)->mem.data;
+    all_defined(r);
+}
+
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static void exec_block(struct interp *, lblock);
@@ -594,7 +601,7 @@ static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_OFFSET] = exec_offset,   [LRULE_PREFETCH] = exec_control,  [LRULE_ADDRESS] = exec_address,
     [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
     [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,       [LRULE_CALL] = exec_call,
-    [LRULE_LAUNCH] = exec_launch,
+    [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
 };
 
 static void exec_block(struct interp *in, lblock b)

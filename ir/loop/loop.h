@@ -103,6 +103,7 @@ enum lop {
     L_PREFETCH, /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
     L_PREFETCH2, /* ... in L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
+    L_SHARED, /* buffer, buffer -> bool: do both begin at one address? */
     /* control */
     L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
             * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */

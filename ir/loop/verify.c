@@ -308,6 +308,13 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL, 18, "address in a kernel");
 }
 
+static void rule_shared(struct verifier *v, const struct lstmt *s)
+{
+    struct ltype t = result_of(v, s);
+    expect(v, s, t.elem == ELEM_BOOL && t.lanes == 1 && type_of(v, s, 0).lanes == 0 && type_of(v, s, 1).lanes == 0, 10,
+           "types do not fit");
+}
+
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static void check_block(struct verifier *v, const struct lstmt *owner, lblock b, const lreg *results,
@@ -420,7 +427,7 @@ static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_OFFSET] = rule_offset,   [LRULE_PREFETCH] = rule_prefetch, [LRULE_ADDRESS] = rule_address,
     [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
     [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,       [LRULE_CALL] = rule_call,
-    [LRULE_LAUNCH] = rule_launch,
+    [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
 };
 
 static bool counts_fit(const struct lstmt *s)

@@ -618,7 +618,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
             for (uint32_t j = 0; j < k->outs.n; j++)
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
-            v = lf_arg(em->f, t, out ? LARG_OUT | LARG_IN | LARG_NOALIAS : LARG_IN | LARG_NOALIAS, 0, NULL);
+            v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
         } else if (a.prepared) {
             v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
         } else {

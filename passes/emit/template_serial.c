@@ -107,6 +107,20 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     em_store(em, out, at, v);
 }
 
+/* What is not scattered: unless it lies there already. */
+static void scatter_rest(struct em *em, const struct points *all)
+{
+    struct em_if l;
+    if (em->k->shares) {
+        lreg at[2] = {em_buffer(em, em->g->inputs.data[em->k->shares - 1].value), em_buffer(em, em->k->outs.data[0])};
+        lreg shared = em_op(em, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2);
+        em_if_begin(em, &l, em_op2(em, L_EQ, shared, em_const(em, ELEM_BOOL, 1, 0, 0)));
+    }
+    each_point(em, all);
+    if (em->k->shares)
+        em_if_end(em, &l);
+}
+
 bool emit_scatter(struct em *em)
 {
     const struct node *n = graph_node(em->g, em->k->anchor);
@@ -115,7 +129,7 @@ bool emit_scatter(struct em *em)
     em_parallel_begin(em, &par, ex_const(em->x, 1));
     const struct type *x = value_type(em->g, n->out[0]), *updates = value_type(em->g, n->in[2]);
     int32_t vec = em->schedule->lines.vec;
-    each_point(em, &(struct points){n, x, vec, 0, idx, scatter_copy});
+    scatter_rest(em, &(struct points){n, x, vec, 0, idx, scatter_copy});
     each_point(em, &(struct points){n, updates, vec < 0 ? -1 : vec + updates->rank - x->rank, 0, idx, scatter_update});
     em_parallel_end(em, &par);
     return !em->failed;

@@ -562,7 +562,10 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
         fuse_attention(f, attention, d);
         return;
     }
-    for (uint32_t k = 0; k < n->n_in; k++)
+    bool copies = kind == KERNEL_SCATTER && d == &own; /* its first operand, at each point of the result, once */
+    if (copies)
+        demand_cheap(f, n->in[0], id, d, d->idx);
+    for (uint32_t k = copies; k < n->n_in; k++)
         demand_hard(f, n->in[k], d->kernel, 0);
 }
 

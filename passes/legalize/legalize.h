@@ -139,6 +139,9 @@ value_id v_axes_padded(struct builder *, value_id axes, int32_t rank);
 bool v_count_known(struct builder *, value_id);
 value_id v_flip(struct builder *, value_id, int32_t axis);
 value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, int32_t axis);
+/* x with `rows` in it: rows[i, ..., j, ...] becomes x[i, ..., at[i, ..., j], ...], j along axis; at: i64 of the dims of
+ * rows up to that one, or broadcasting to them. Rows are written as wholes. */
+value_id v_rows_set(struct builder *, value_id x, value_id at, value_id rows, int32_t axis);
 /* An integer expression as a rank-0 tensor of that element type. */
 value_id v_expr(struct builder *, enum elem, expr_id);
 /* A permutation that moves axis `from` to position `to`. */

@@ -300,6 +300,25 @@ value_id v_iota(struct builder *b, enum elem elem, const expr_id *dims, int32_t 
     return b_op(b, OP_IOTA, NULL, 0, attrs, 3);
 }
 
+value_id v_rows_set(struct builder *b, value_id x, value_id at, value_id rows, int32_t axis)
+{
+    int32_t rank;
+    const expr_id *of = b_dims(b, rows, &rank);
+    if (!of || !x.i || !at.i)
+        return (value_id){0};
+    expr_id dims[RANK_MAX];
+    memcpy(dims, of, (size_t)(axis + 1) * sizeof *dims);
+    at = b_unsqueeze(b, b_broadcast(b, at, dims, axis + 1), axis + 1);
+    dims[axis + 1] = ex_const(b_exprs(b), axis + 1);
+    value_id part = v_iota(b, ELEM_I64, dims, axis + 2, axis + 1), index = b_broadcast(b, at, dims, axis + 2);
+    for (int32_t d = 0; d < axis; d++)
+        index = b_select(b, b_binary(b, OP_EQ, part, b_scalar_i64(b, ELEM_I64, d)),
+                         v_iota(b, ELEM_I64, dims, axis + 2, d), index);
+    value_id in[3] = {x, index, rows};
+    struct attr monoid = attr_str("monoid", "set");
+    return b_op(b, OP_SCATTER_ND, in, 3, &monoid, 1);
+}
+
 value_id v_expr(struct builder *b, enum elem elem, expr_id e)
 {
     int64_t c;

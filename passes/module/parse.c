@@ -303,6 +303,8 @@ static bool read_clause(struct reader *r, struct kernel *k)
         return read_outs(r, k);
     if (accept(r, "piece"))
         return read_u32(r, &k->piece) && ++k->piece;
+    if (accept(r, "shares"))
+        return read_u32(r, &k->shares) && ++k->shares;
     if (accept(r, "over"))
         return read_value(r, &k->domain);
     if (accept(r, "anchor"))

@@ -92,6 +92,8 @@ static void put_kernel(struct printer *p, uint32_t index)
         put_value(p, k->outs.data[i]);
     if (k->piece)
         PUT(p, " piece %u", k->piece - 1);
+    if (k->shares)
+        PUT(p, " shares %u", k->shares - 1);
     if (k->domain.i) {
         PUT(p, " over");
         put_value(p, k->domain);

@@ -18,6 +18,7 @@
  *  13  the anchor of an attention's kernel makes its results
  *  14  operands of nodes inside are computed inside, constant, stored, or views of such
  *  15  what is read from memory is stored by a kernel no later in the same region
+ *  28  what may lie in an input's memory is stored by a scatter of the top region, of the input's type and rank
  *  places (verify_memory.c)
  *  16  inputs lie with the caller, and of computed values only outputs
  *  17  a stored tensor has a place; what has a place is stored, or a constant of the file
@@ -186,6 +187,11 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
     else if (f->prepared &&
              (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
         violated(c, 12, "nothing is prepared for k%u", index);
+    const struct port *in = k->shares && k->shares <= c->g->inputs.n ? &c->g->inputs.data[k->shares - 1] : NULL;
+    if (k->shares && (!in || k->kind != KERNEL_SCATTER || k->region.i != 1 ||
+                      value_type(c->g, in->value)->elem != value_type(c->g, k->outs.data[0])->elem ||
+                      value_type(c->g, in->value)->rank != value_type(c->g, k->outs.data[0])->rank))
+        violated(c, 28, "k%u cannot share an input's memory", index);
     if (f->attention && attention_of_values(c->m, k->anchor) != f->attention)
         violated(c, 13, "the anchor of k%u makes no attention's results", index);
 }

@@ -94,7 +94,7 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
                  struct codegen_options *options)
 {
     static const struct art_dim dims[] = {{-1, 0, NULL}};
-    static const struct art_port in = {"x", ELEM_F32, 1, dims, 0}, out = {"y", ELEM_F32, 1, dims, 0};
+    static const struct art_port in = {"x", ELEM_F32, 1, dims, 0, 0}, out = {"y", ELEM_F32, 1, dims, 0, 0};
     static const struct art_symbol symbol = {"n", 0, 0, 1};
     static const struct art_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
     static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL},

@@ -258,6 +258,10 @@ static const struct {
      {11, 0, 12, 0}},
     {"%10 = const index 1099511627776 prefetch %0, %10 prefetch2 %0, %2 %11 = load i64 %0[%3] store %1[%2], %11",
      {11, 0, 0, 0}},
+    {"%10 = offset buffer f32 %0, %5 %11 = shared bool %10, %0 %12 = shared bool %0, %0 %13 = shared bool %1, %0 "
+     "%14 = convert i64 %11 %15 = convert i64 %12 %16 = convert i64 %13 store %1[%2], %14 store %1[%3], %15 "
+     "%17 = add index %3, %3 store %1[%17], %16",
+     {0, 1, 0, 0}},
     {"%10 = const f32 0x1p+0 %11 = bitcast i32 %10 %12 = convert i64 %11 store %1[%2], %12", {0x3f800000, 0, 0, 0}},
     {"%10 = const i16x4 258 %11 = bitcast i64 %10 store %1[%2], %11", {0x0102010201020102, 0, 0, 0}},
     {"%10 = load i64x4 %0[%2] %11 = extract i64 %10 lane 3 %12 = insert i64x4 %10, %11 lane 0 store %1[%2], %12",

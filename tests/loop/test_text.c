@@ -112,6 +112,7 @@ static const char loops_and_ifs[] = "kernel @loops {\n"
                                     "    stores %0[%6] stride %3, %20 mask %21\n"
                                     "    prefetch %0, %3\n"
                                     "    prefetch2 %0, %6\n"
+                                    "    %22 = shared bool %0, %0\n"
                                     "    check %21 code -9 node 12 \"index out of range\\n\"\n"
                                     "  }\n"
                                     "}\n";

@@ -71,6 +71,8 @@ static const struct {
     {10, HEAD P "%20 = offset f32 %0, %4" END},
     {10, HEAD P "prefetch %0, %8" END},
     {10, HEAD P "prefetch2 %6, %4" END},
+    {10, HEAD P "%20 = shared bool %0, %4" END},
+    {10, HEAD P "%20 = shared f32 %0, %1" END},
     {11, HEAD P "store %0[%4], %6" END},
     {11, HEAD P "%20 = offset buffer f32 %0, %4 store %20[%4], %6" END},
     {11, HEAD P "%20 = load f32 %1[%4] invariant" END},

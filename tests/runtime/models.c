@@ -74,12 +74,12 @@ static void pair_plan(const int64_t *args, int64_t begin, int64_t end, char *scr
 
 static const mcc_dim pair_rows[] = {{-1, 0, 0, NULL}, {4, 0, 0, NULL}};
 static const mcc_port pair_in[] = {
-    {"x", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
-    {"y", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"x", pair_rows, 2, {kDLFloat, 32, 1}, 0, 0, {0}},
+    {"y", pair_rows, 2, {kDLFloat, 32, 1}, 0, 0, {0}},
 };
 static const mcc_port pair_out[] = {
-    {"z", pair_rows, 2, {kDLFloat, 32, 1}, 0, {0, 0}},
-    {"s", pair_rows, 1, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"z", pair_rows, 2, {kDLFloat, 32, 1}, 0, 0, {0}},
+    {"s", pair_rows, 1, {kDLFloat, 32, 1}, 0, 0, {0}},
 };
 static const mcc_symbol pair_sym[] = {{"N", 0, 4096, 1, {0, 0}}};
 static const mcc_node pair_nodes[] = {
@@ -181,15 +181,15 @@ static void pick_plan(const int64_t *args, int64_t begin, int64_t end, char *scr
 static const mcc_dim pick_m[] = {{-1, 0, 0, NULL}}, pick_two[] = {{2, 0, 0, NULL}};
 static const mcc_dim pick_unknown[] = {{-1, -1, 0, NULL}};
 static const mcc_port pick_in[] = {
-    {"v", pick_m, 1, {kDLFloat, 32, 1}, 0, {0, 0}},
-    {"names", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, {0, 0}},
-    {"list", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, {0, 0}},
+    {"v", pick_m, 1, {kDLFloat, 32, 1}, 0, 0, {0}},
+    {"names", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, 0, {0}},
+    {"list", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, 0, {0}},
 };
 static const mcc_port pick_out[] = {
-    {"hits", pick_unknown, 1, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, {0, 0}},
-    {"last", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, {0, 0}},
-    {"longer", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, {0, 0}},
-    {"sum", NULL, 0, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"hits", pick_unknown, 1, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, 0, {0}},
+    {"last", pick_two, 1, {kDLOpaqueHandle, 128, 1}, MCC_PORT_STRING, 0, {0}},
+    {"longer", NULL, -1, {kDLFloat, 32, 1}, MCC_PORT_SEQUENCE, 0, {0}},
+    {"sum", NULL, 0, {kDLFloat, 32, 1}, 0, 0, {0}},
 };
 static const mcc_symbol pick_sym[] = {{"M", 1, 0, 0, {0, 0}}};
 static const mcc_api pick_api = {
@@ -239,10 +239,10 @@ static void loose_plan(const int64_t *args, int64_t begin, int64_t end, char *sc
 }
 
 static const mcc_dim loose_dims[] = {{-1, -1, 0, NULL}, {-1, -1, 0, NULL}};
-static const mcc_port loose_in[] = {{"a", NULL, -1, {kDLFloat, 32, 1}, 0, {0, 0}}};
+static const mcc_port loose_in[] = {{"a", NULL, -1, {kDLFloat, 32, 1}, 0, 0, {0}}};
 static const mcc_port loose_out[] = {
-    {"hits", loose_dims, 2, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, {0, 0}},
-    {"b", NULL, -1, {kDLFloat, 32, 1}, 0, {0, 0}},
+    {"hits", loose_dims, 2, {kDLInt, 64, 1}, MCC_PORT_DYNAMIC, 0, {0}},
+    {"b", NULL, -1, {kDLFloat, 32, 1}, 0, 0, {0}},
 };
 static const mcc_api loose_api = {
     .abi = MCC_ABI,

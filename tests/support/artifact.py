@@ -66,7 +66,7 @@ class Dim(c.Structure):
 
 class Port(c.Structure):
     _fields_ = [("name", c.c_char_p), ("dims", c.POINTER(Dim)), ("ndim", c.c_int32), ("dtype", DataType),
-                ("flags", c.c_uint64), ("reserved", c.c_uint64 * 2)]
+                ("flags", c.c_uint64), ("alias", c.c_uint64), ("reserved", c.c_uint64 * 1)]
 
 
 class Node(c.Structure):

@@ -87,10 +87,8 @@ value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id b
     }
     hi[2] = ex_sub(ex, ex_max(ex, total, have[2]), have[2]);
     cache = b_pad(b, b_slice(b, cache, lo, whole, ones), (value_id){0}, lo, hi, "constant");
-    value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 4, 2), v_along(b, before, 0, 4));
-    value_id in[3] = {cache, at, rows};
-    struct attr attrs[] = {attr_int("axis", 2), attr_str("monoid", "set")};
-    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+    return v_rows_set(b, cache, b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 3, 2), v_along(b, before, 0, 3)), rows,
+                      2);
 }
 
 /* ---- Attention --------------------------------------------------------------------------------------------------- */

@@ -133,17 +133,15 @@ bool rule_tensor_scatter(struct rule *r)
         return false;
     if (axis == 0)
         return rule_bad(r, "axis is the batch axis");
-    value_id at = v_iota(b, ELEM_I64, dims, rank, axis);
+    value_id at = v_iota(b, ELEM_I64, dims, axis + 1, axis);
     if (rule_has(r, 2)) {
         b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims[0]), EVAL_SHAPE,
                  "there is not a write index for each row of the batch");
-        at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, rank));
+        at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, axis + 1));
     }
     if (rule_str_is(r, "mode", "linear", "circular"))
         at = b_binary(b, OP_MOD, at, v_expr(b, ELEM_I64, b_dim(b, past, axis)));
-    value_id in[3] = {past, at, update};
-    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", "set")};
-    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+    return rule_result(r, v_rows_set(b, past, at, update, axis));
 }
 
 /* ---- sizes known only at run time -------------------------------------------------------------------------------- */
