@@ -1,4 +1,5 @@
 """mcc bench: the calibration and the kernels of a network beside it."""
+import collections
 import dataclasses
 import os
 import re
@@ -55,16 +56,18 @@ def test_gaps_are_times():
 
 
 def test_callers_are_counted_together():
-    """Two that sleep do twice as much as one; two that share a lock do not."""
-    lock = threading.Lock()
+    """Each caller has a thread, and what all of them did is summed: no more than so many sleeps fit a second."""
+    ran = collections.Counter()
 
-    def alone():
-        with lock:
-            time.sleep(0.01)
+    def sleep():
+        ran[threading.get_ident()] += 1
+        time.sleep(0.01)
 
-    one = callers.rate(lambda: time.sleep(0.01), 1, 0.3)
-    assert 10 < one <= 100 and callers.rate(lambda: time.sleep(0.01), 2, 0.3) > 1.3 * one > callers.rate(alone, 2, 0.3)
-
+    assert 0 < callers.rate(sleep, 1, 0.1) <= 100 and len(ran) == 1
+    ran.clear()
+    start = time.perf_counter()
+    rate = callers.rate(sleep, 3, 0.1)
+    assert len(ran) == 3 and (sum(ran.values()) - 3) / (time.perf_counter() - start) <= rate <= 300
 
 def test_forms(tmp_path):
     """Forms are compared with ONNX Runtime before they are timed: plain, with an open shape, and of a shape that the data decides."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from support.terminal import needs_terminal
 from support.tool import MCC, dense, save, value
 
 ERASE = "\r\x1b[K"
@@ -42,6 +43,7 @@ def at_terminal(model, out, *flags, env={}):
     return text.decode()
 
 
+@needs_terminal
 def test_stages_and_functions(slow, tmp_path):
     text = at_terminal(slow, tmp_path / "a.so", "-j1")
     lines = text.split(ERASE)
@@ -51,6 +53,7 @@ def test_stages_and_functions(slow, tmp_path):
     assert all(done <= of for done, of in counts) and all(re.fullmatch(r"mcc: [a-z-]+(, \d+ of \d+)?", l) for l in lines[1:-1])
 
 
+@needs_terminal
 @pytest.mark.parametrize("flags, env", [([], {"CI": "true"}), ([], {"TERM": "dumb"}), (["-q"], {})])
 def test_not_wanted(slow, tmp_path, flags, env):
     assert at_terminal(slow, tmp_path / "a.so", "-j1", *flags, env=env) == ""
@@ -63,10 +66,12 @@ def test_a_pipe_gets_none(slow, tmp_path):
     assert done.returncode == 0 and done.stderr == b"" and done.stdout == b""
 
 
+@needs_terminal
 def test_what_is_quick_says_nothing(tmp_path):
     assert at_terminal(dense(tmp_path / "net.onnx"), tmp_path / "a.so") == ""
 
 
+@needs_terminal
 def test_other_words_stand_alone(slow, tmp_path):
     """Remarks come when everything is done: nothing of the line is before them."""
     text = at_terminal(slow, tmp_path / "a.so", "-j1", "--time-passes")

