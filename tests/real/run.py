@@ -2,11 +2,11 @@
 """Real networks, one line each: compiled, run for N = 1, 2 and 5 from one shared object (and exported for N = 1, under
 NAME_static), compared with ONNX Runtime (graph optimisations off) within 1e-3 of the output's scale. Then the light
 networks of the onnx package, networks inside packages of PyPI (packages.py here), sizes of artifacts, and, where they
-are present, the model collections beside the project (../shared/models, ../shared/hostile; collection.py and hostile.py
-here).
+are present, language models and the model collections beside the project (../shared/llm, ../shared/models, ../shared/hostile; llm.py,
+collection.py and hostile.py here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, packages (or one in packages.py), sizes, models, hostile
+                               digits, light, packages (or one in packages.py), sizes, llm, models, hostile
 """
 import os
 import pathlib
@@ -24,6 +24,7 @@ from onnx import helper
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+import llm  # noqa: E402
 import packages  # noqa: E402
 from conformance import suite  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
@@ -141,6 +142,15 @@ def check_sizes(folder):
         line(f"dedup: {name}", bool(artifact) and size < w.nbytes + 250000, f"{size} bytes, weights {w.nbytes}" if artifact else text)
 
 
+def check_language(folder):
+    """The small language models beside the project, where they are."""
+    place = SHARED / "llm/models"
+    if place.exists():
+        llm.check(place, folder, line)
+    else:
+        print(f"skip llm: {place} is not there")
+
+
 def check_collections(names, flags):
     """The models and the bad models beside the project, where they are."""
     for name, check, place in (("models", "collection.py", SHARED / "models"),
@@ -184,6 +194,8 @@ def main():
         if not names or "light" in names:
             check_light(scratch)
         packages.check(names, BUILD / "packages", scratch, sys.modules[__name__])
+        if not names or "llm" in names:
+            check_language(scratch)
     check_collections(names, FLAGS)
     print(f"{len(failures)} failed")
     return 1 if failures else 0

@@ -1,0 +1,95 @@
+"""Language models step by step, through the names that exporters give their inputs: onnxruntime-genai's builder (past_key_values.N.key,
+present.N.key, attention_mask) and graphs of standard operators with growing or static caches (key_cache.N, updated_key_cache.N, write_indices).
+
+    Compiled("net.so").tokens([1, 2, 3], 6)         # tokens and logits of the last position, step by step
+    Compiled("net.so", room=64).tokens([1, 2, 3], 6)    # caches in one buffer of 64 rows, where ports have an alias
+    Reference("net.onnx").tokens([1, 2, 3], 6)      # ONNX Runtime
+"""
+import numpy as np
+import onnxruntime
+
+from support.artifact import TYPES, Artifact
+
+
+def is_cache(name):
+    return name.startswith("past_key_values.") or "_cache." in name and not name.startswith("updated_")
+
+
+def cache_of(output):
+    """The input that an output is one step later; None: it is no cache."""
+    for head, name in (("present.", "past_key_values."), ("updated_", "")):
+        if output.startswith(head):
+            return name + output[len(head):]
+    return None
+
+
+def feed(names, ids, seen, caches):
+    """ids: [1, n], the new tokens behind `seen` others."""
+    total, place = seen + ids.shape[1], {}
+    for name in names:
+        place[name] = (caches[name] if is_cache(name) else ids if name == "input_ids" else np.ones((1, total), np.int64) if name == "attention_mask"
+                       else np.arange(seen, total, dtype=np.int64)[None] if name == "position_ids" else np.array([seen if name == "write_indices" else total]))
+    return place
+
+
+class Decoder:
+    """step(ids) gives the logits [n, words] of new tokens; what it keeps are caches."""
+
+    def begin(self, room):
+        """dims: {name: (dims, type)} of inputs, open ones None."""
+        self.seen = 0
+        fill = lambda d, i: d if d is not None else 1 if i == 0 else room if i == 2 else self.size
+        self.caches = {n: np.zeros([fill(d, i) for i, d in enumerate(dims)], elem) for n, (dims, elem) in self.dims.items() if is_cache(n)}
+
+    def tokens(self, prompt, steps):
+        self.begin(self.room)
+        found, logits, ids = [], [], np.array([prompt], np.int64)
+        for _ in range(steps):
+            logits.append(self.step(ids)[-1].copy())
+            found.append(int(logits[-1].argmax()))
+            ids = np.array([found[-1:]], np.int64)
+        return found, logits
+
+
+class Reference(Decoder):
+    room = 0
+
+    def __init__(self, path, size=16, threads=1):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 3, threads
+        self.session, self.size = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]), size
+        types = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
+        self.dims = {i.name: ([d if isinstance(d, int) else None for d in i.shape], types.get(i.type, np.float32)) for i in self.session.get_inputs()}
+        self.begin(0)
+
+    def step(self, ids):
+        out = dict(zip((o.name for o in self.session.get_outputs()), self.session.run(None, feed(self.dims, ids, self.seen, self.caches))))
+        self.caches |= {cache_of(n): x for n, x in out.items() if cache_of(n) in self.caches}
+        self.seen += ids.shape[1]
+        return out["logits"][0]
+
+
+class Compiled(Decoder):
+    def __init__(self, path, room=0, size=16, threads=1):
+        self.artifact, self.room, self.size = Artifact(path, threads=threads), room, size
+        self.dims = {p.name.decode(): ([p.dims[d].extent if p.dims[d].extent >= 0 else None for d in range(p.ndim)],
+                                       TYPES[p.dtype.code, p.dtype.bits]) for p in self.artifact.inputs}
+        self.names = [p.name.decode() for p in self.artifact.outputs]
+        alias = [p.alias for p in self.artifact.outputs]
+        self.shares = all(a and self.artifact.inputs[a - 1].name.decode() == cache_of(n) for a, n in zip(alias, self.names) if cache_of(n))
+        assert self.shares or not room, "an output without an alias"
+        logits = self.artifact.outputs[self.names.index("logits")]
+        self.words, self.last = logits.dims[2].extent, logits.dims[1].extent == 1
+        self.begin(room)
+
+    def step(self, ids):
+        given = list(feed(self.dims, ids, self.seen, self.caches).values())
+        if self.room:
+            rows = 1 if self.last else ids.shape[1]
+            out = self.artifact.run_into(given, [self.caches.get(cache_of(n), np.zeros((1, rows, self.words), np.float32) if n == "logits" else None)
+                                                 for n in self.names])
+        else:
+            out = self.artifact.run(given)
+            self.caches |= {cache_of(n): x for n, x in zip(self.names, out) if cache_of(n)}
+        self.seen += ids.shape[1]
+        return out[self.names.index("logits")][0]
