@@ -351,6 +351,8 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     if (setjmp(here) == 0) {
         report_diagnostics(ctx, terminal_report(), options);
         document_print(ctx, command, options);
+    } else {
+        fputs("mcc: error: out of memory\n", stderr);
     }
     ctx->unwind = NULL;
     free(options);

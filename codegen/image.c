@@ -233,7 +233,8 @@ static bool write_library(struct image *im, struct sink *s)
     if (!sink_put(s, im->data + cut, im->size - cut))
         return false;
     seal(im, cut, embedded, s->written, im->query);
-    return sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
+    return sink_fits(s, im->writer->sidecar ? im->writer->size : 0) &&
+           sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
            sink_patch(s, im->data + im->note, sizeof(struct mcc_note), im->note);
 }
 
@@ -262,10 +263,6 @@ bool image_write(struct context *ctx, struct arena *arena, struct span linked, c
                  const struct function_names *names, const char *query, const char *path)
 {
     struct image im = {.ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query};
-    int64_t limit = ctx->limits.max_output_size;
-    if (limit > 0 && (w->size > (uint64_t)limit || linked.size > (uint64_t)limit - w->size))
-        return error_limit(ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
-                           (unsigned long long)(linked.size + w->size), (long long)limit);
     if (strlen(query) >= sizeof((struct mcc_note *)0)->query)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
     im.data = arena_copy(arena, linked.data, linked.size);

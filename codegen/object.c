@@ -190,7 +190,7 @@ static struct span archive_head(struct merged *m, uint64_t member_size)
 static bool write_body(struct merged *m, struct sink *s)
 {
     struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){"", 0};
-    uint64_t base = head.size;
+    uint64_t base = head.size, elsewhere = m->writer->sidecar ? m->writer->size : 0;
     if (!sink_put(s, head.data, head.size) || !sink_put(s, m->data, m->size))
         return false;
     m->strtab->sh_offset = s->written - base;
@@ -206,13 +206,13 @@ static bool write_body(struct merged *m, struct sink *s)
             return false;
     }
     if (m->kind != OUTPUT_ARCHIVE)
-        return sink_patch(s, m->data, m->size, 0);
+        return sink_fits(s, elsewhere) && sink_patch(s, m->data, m->size, 0);
     uint64_t size = s->written - base;
     if (size > MEMBER_MAX)
         return error_limit(m->ctx, (src_id){0}, "an archive's members have at most 9999999999 bytes; write an object");
     head = archive_head(m, size);
-    return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_patch(s, head.data, head.size, 0) &&
-           sink_patch(s, m->data, m->size, base);
+    return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_fits(s, elsewhere) &&
+           sink_patch(s, head.data, head.size, 0) && sink_patch(s, m->data, m->size, base);
 }
 
 static bool write_sidecar(void *user, struct sink *side)
@@ -236,10 +236,6 @@ bool object_write(struct context *ctx, struct arena *arena, struct span merged, 
 {
     struct merged m = {
         .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .called = names, .query = query, .kind = kind};
-    int64_t limit = ctx->limits.max_output_size;
-    if (limit > 0 && (w->size > (uint64_t)limit || merged.size > (uint64_t)limit - w->size))
-        return error_limit(ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
-                           (unsigned long long)(merged.size + w->size), (long long)limit);
     m.data = arena_copy(arena, merged.data, merged.size);
     if (!read_sections(&m) || (w->size && !w->sidecar && !m.weights && !broken(&m, "weights")) || !localize(&m))
         return false;

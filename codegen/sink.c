@@ -51,6 +51,8 @@ static bool put_hashed(void *user, const void *data, size_t size)
 bool sink_weights(struct sink *s, const struct weights_writer *w, uint64_t *hash)
 {
     uint64_t before = s->written;
+    if (!sink_fits(s, w->size))
+        return false;
     XXH64_state_t *state = arena_alloc(&s->ctx->session, sizeof *state);
     s->hash = state;
     XXH64_reset(state, 0);
@@ -60,6 +62,17 @@ bool sink_weights(struct sink *s, const struct weights_writer *w, uint64_t *hash
         return error_internal(s->ctx, (src_id){0}, "weights: %llu bytes written, %llu announced",
                               (unsigned long long)(s->written - before), (unsigned long long)w->size);
     return ok;
+}
+
+bool sink_fits(struct sink *s, uint64_t more)
+{
+    int64_t limit = s->ctx->limits.max_output_size;
+    if (limit > 0 && s->written + more > (uint64_t)limit) {
+        s->ok = false;
+        return error_limit(s->ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
+                           (unsigned long long)(s->written + more), (long long)limit);
+    }
+    return true;
 }
 
 /* A link is written through: the name that it points to is replaced. */

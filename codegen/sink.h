@@ -20,7 +20,10 @@ bool sink_file(struct context *, struct arena *, const char *path, bool (*fill)(
 bool sink_bytes(struct context *, struct arena *, const char *path, struct span bytes);
 bool sink_put(struct sink *, const void *, size_t size);                    /* appends */
 bool sink_patch(struct sink *, const void *, size_t size, uint64_t at);     /* overwrites what was written */
-bool sink_sync(struct sink *);                                              /* on the disk, as far as disks tell */
+/* Whether what was written and `more` bytes in other files are within --max-output-size: asked before the file gets its
+ * name. */
+bool sink_fits(struct sink *, uint64_t more);
+bool sink_sync(struct sink *); /* on the disk, as far as disks tell */
 /* Appends the weights; *hash: XXH64 of them, seed 0. */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 

@@ -278,5 +278,10 @@ bool plan_memory(struct module *m)
         pack_intervals(&p, factor);
     else
         pack_slots(&p);
+    int64_t least = ex_lo(p.x, m->arena_bytes), limit = m->ctx->limits.arena_bytes;
+    if (least > limit)
+        error_limit(m->ctx, (src_id){0},
+                    "the working memory takes %lld bytes at least, the limit is %lld (--limit-arena-bytes)",
+                    (long long)least, (long long)limit);
     return m->ctx->fail == FAIL_NONE;
 }

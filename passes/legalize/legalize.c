@@ -247,7 +247,7 @@ static void node_walk(struct legalizer *lg, const struct node *node)
         constant_copy(lg, node);
     else
         node_lower(lg, node);
-    if (lg->to->nodes.n > lg->ctx->limits.nodes)
+    if (lg->to->nodes.n - 1 > lg->ctx->limits.nodes)
         context_unwind(lg->ctx, FAIL_LIMIT, node->src,
                        "more than %lld nodes after inlining and unrolling (--limit-nodes)",
                        (long long)lg->ctx->limits.nodes);

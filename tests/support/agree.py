@@ -10,6 +10,7 @@ COMMANDS = ("check", "run", "bench", "inspect", "diff", "reduce", "eval")
 OTHERWISE = ("emit=",   # a header may have no words for what a shared object does
              "stop-after", "help", "h", "version", "list-", "print-config", "###", "reference", "generate", "calibrate", "worker", "Werror")
 SHARED = ("input=", "overridable=", "config=", "limit-", "allow-hard-links")
+NOT_CHECKED = ("limit-arena", "limit-worker", "limit-cache")     # limits of what check does not make
 
 
 def option(word):
@@ -34,7 +35,7 @@ def disagreement(mcc, args, status, said, **more):
         return ""
     if status == 5:
         return f"internal error: {said}"
-    words = [str(a) for a in args if option(str(a)).startswith(SHARED)]
+    words = [str(a) for a in args if option(str(a)).startswith(SHARED) and not option(str(a)).startswith(NOT_CHECKED)]
     done = subprocess.run([mcc, "check", model, *words], capture_output=True, text=True, errors="replace", **more)
     return "" if done.returncode == status else (
         f"mcc check {model}: {done.returncode} {done.stderr}\nmcc {' '.join(map(str, args))}: {status} {said}")

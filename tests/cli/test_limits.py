@@ -1,0 +1,161 @@
+"""Each --limit-* and --max-* is a hard bound: what has just that size passes, one less is status 4, and nothing is written."""
+import re
+import resource
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+from support.tool import MCC, mcc, save, value
+
+F = [2]
+
+
+def chain(n):
+    names = ["x", *(f"v{i}" for i in range(1, n)), "y"]
+    return [helper.make_node("Neg", [names[i]], [names[i + 1]], "n" * 100 if i == 0 else "") for i in range(n)]
+
+
+def ten_nodes(path):
+    return save(path, chain(10), [value("x", [1, 1, 1, 1, 250])], [value("y", [1, 1, 1, 1, 250])])
+
+
+def branches(path):
+    """If in If in If."""
+    def branch(name, nodes):
+        return helper.make_graph(nodes, name, [], [value(name, F)])
+    inner = branch("t0", [helper.make_node("Neg", ["x"], ["t0"])]), branch("e0", [helper.make_node("Abs", ["x"], ["e0"])])
+    for d in (1, 2):
+        inner = (branch(f"t{d}", [helper.make_node("If", ["c"], [f"t{d}"], then_branch=inner[0], else_branch=inner[1])]),
+                 branch(f"e{d}", [helper.make_node("Abs", ["x"], [f"e{d}"])]))
+    return save(path, [helper.make_node("If", ["c"], ["y"], then_branch=inner[0], else_branch=inner[1])],
+                [value("x", F), value("c", [], T.BOOL)], [value("y", F)])
+
+
+def calls(path):
+    """A function that calls a function."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("my", 1)]
+    functions = [helper.make_function("my", "inner", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], opsets),
+                 helper.make_function("my", "outer", ["a"], ["b"], [helper.make_node("inner", ["a"], ["b"], domain="my")], opsets)]
+    graph = helper.make_graph([helper.make_node("outer", ["x"], ["y"], domain="my")], "g", [value("x", F)], [value("y", F)])
+    onnx.save(helper.make_model(graph, functions=functions, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def folded(path):
+    """24 bytes that only folding can compute, of 8."""
+    return save(path, [helper.make_node("Expand", ["one", "n"], ["ones"]), helper.make_node("CumSum", ["ones", "axis"], ["shape"]),
+                       helper.make_node("Reshape", ["x", "shape"], ["y"])], [value("x", [6])], [value("y", [1, 2, 3])],
+                {"one": np.array([1]), "n": np.array([3]), "axis": np.array(0)})
+
+
+def sparse(path):
+    """4000 bytes when dense."""
+    tensor = onnx.SparseTensorProto(dims=[1000], values=numpy_helper.from_array(np.ones(2, np.float32), "w"),
+                                    indices=numpy_helper.from_array(np.array([3, 7]), "i"))
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [value("x", [1000])], [value("y", [1000])],
+                              sparse_initializer=[tensor])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def products(path):
+    w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    return save(path, [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Softmax", ["a"], ["b"]),
+                       helper.make_node("MatMul", ["b", "w"], ["y"])], [value("x", [4, 64])], [value("y", [4, 64])], {"w": w})
+
+
+def empty_messages(path):
+    """Two bytes each, and a structure of protobuf-c."""
+    model = onnx.load(ten_nodes(path)).SerializeToString()
+    path.write_bytes(model + b"\x72\x00" * 20000)
+    return path
+
+
+def growing(path):
+    """A constant of 256 KiB made of two of 1 KiB: 128 times as much."""
+    row = np.arange(1, 257, dtype=np.float32)
+    return save(path, [helper.make_node("Div", ["r", "c"], ["t"]), helper.make_node("MatMul", ["x", "t"], ["y"])], [value("x", [1, 256])],
+                [value("y", [1, 256])], {"r": row[None], "c": row[:, None]})
+
+
+# option: network, command, the least value that passes, the next one below
+EXACT = {
+    "limit-message-depth": (branches, "check", 16, 15),
+    "limit-subgraph-depth": (branches, "check", 3, 2),
+    "limit-call-depth": (calls, "check", 2, 1),
+    "limit-rank": (ten_nodes, "check", 5, 4),
+    "limit-nodes": (ten_nodes, "check", 10, 9),
+    "limit-name-bytes": (ten_nodes, "check", 100, 99),
+    "limit-tensor-bytes": (ten_nodes, "check", 1000, 999),
+    "limit-fold-bytes": (folded, "check", 16, 15),
+    "limit-fold-total": (folded, "check", 24, 23),
+    "limit-fold-total ": (sparse, "check", 4000, 3999),
+    "limit-import-heap": (empty_messages, "check", "1M", 0),
+    "limit-arena-bytes": (products, "compile", 2048, 2047),
+    "limit-worker-memory": (products, "compile", "1G", "20M"),
+    "limit-compile-heap": (products, "compile", "64M", "600K"),
+    "max-constant-growth": (growing, "compile", 128, 127.9),
+}
+OTHERWISE = {"limit-unroll-nodes", "limit-cache", "max-output-size"}      # the tests below, and test_cache.py
+
+
+def test_every_limit_has_a_row():
+    options = set(re.findall(r"^\| `--((?:limit|max)-[a-z-]*)=", mcc("--reference").stdout, re.M))
+    assert options == {name.strip() for name in EXACT} | OTHERWISE
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_bound_and_one_less(name, tmp_path):
+    network, command, passes, fails = EXACT[name]
+    path, out = network(tmp_path / "net.onnx"), tmp_path / "net.so"
+    words = ["-q"] if command == "check" else ["-o", out, "-march=x86-64-v3"]
+    done = mcc(command, path, *words, f"--{name.strip()}={passes}")
+    assert done.returncode == 0, done.stderr
+    out.write_bytes(b"an older one") if command == "compile" else None
+    done = mcc(command, path, *words, f"--{name.strip()}={fails}")
+    assert done.returncode == 4 and "error:" in done.stderr, (done.returncode, done.stderr)
+    assert command == "check" or out.read_bytes() == b"an older one"
+
+
+@pytest.mark.parametrize("suffix,more", [("so", []), ("o", []), ("a", []), ("so", ["--weights=sidecar"])])
+def test_output_size(tmp_path, suffix, more):
+    """The bytes of the files, exactly."""
+    path, out = products(tmp_path / "net.onnx"), tmp_path / f"net.{suffix}"
+    words = [path, "-o", out, "-march=x86-64-v3", *more]
+    assert mcc(*words).returncode == 0
+    size = out.stat().st_size + (64 * 64 * 4 if more else 0)
+    assert mcc(*words, f"--max-output-size={size}").returncode == 0
+    out.unlink()
+    done = mcc(*words, f"--max-output-size={size - 1}")
+    assert done.returncode == 4 and f"{size} bytes, more than the limit of {size - 1}" in done.stderr
+    assert {p.name for p in tmp_path.iterdir()} <= {"net.onnx", "net.mccw"}
+
+
+def test_unrolling(tmp_path):
+    """A bound of what unrolls, not of what compiles: beyond it the loop stays one."""
+    body = helper.make_graph([helper.make_node("Identity", ["c"], ["co"]), helper.make_node("Neg", ["v"], ["vo"])], "body",
+                             [value("i", [], T.INT64), value("c", [], T.BOOL), value("v", F)], [value("co", [], T.BOOL), value("vo", F)])
+    path = save(tmp_path / "net.onnx", [helper.make_node("Loop", ["n", "t", "x"], ["y"], body=body)], [value("x", F)], [value("y", F)],
+                {"n": np.array(5), "t": np.array(True)})
+    made = [mcc(path, "-stop-after=legalize", f"--limit-unroll-nodes={n}").stdout.count(" = neg") for n in (0, 20)]
+    assert made == [1, 5]
+
+
+def test_the_heap_is_bounded(tmp_path):
+    """With 16 MB in all the compiler's own bound comes first. What passes the system's says so, too, wherever it strikes."""
+    path = save(tmp_path / "net.onnx", chain(20000), [value("x", F)], [value("y", F)])
+
+    def within(megabytes, *words):
+        data = megabytes << 20
+        done = subprocess.run([MCC, "check", path, *words], capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (data, data)))
+        return done.returncode, done.stderr
+    status, text = within(16, "--limit-compile-heap=8M")
+    assert status == 4 and "the compiler's memory budget is used up" in text
+    for megabytes in range(16, 34, 2):
+        status, text = within(megabytes)
+        assert status == 4 and "out of memory" in text, megabytes
