@@ -97,6 +97,7 @@ struct em {
         int level;
     } panel;
     uint32_t nesting; /* of em_value: bounded, whatever the graph */
+    bool bytes; /* kernel_has_bytes(): stored numbers are loaded */
     bool failed;
 };
 

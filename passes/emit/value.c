@@ -466,8 +466,23 @@ lreg em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     return zero_of(em, v);
 }
 
+/* The one element of a stored constant. */
+static lreg number_value(struct em *em, value_id v)
+{
+    expr_id first[RANK_MAX], always = ex_const(em->x, 1);
+    for (int32_t d = 0; d < value_type(em->g, v)->rank; d++)
+        first[d] = ex_const(em->x, 0);
+    lreg r = em_recall(em, v, first, always, 0);
+    if (!r.i) {
+        r = em_load(em, v, first, always);
+        em_remember(em, v, first, always, 0, r);
+    }
+    return r;
+}
+
 lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
+    value_id number;
     double f = 0;
     int64_t i = 0;
     if (em->anchor.i && em->anchor.i == v.i)
@@ -492,8 +507,11 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     bool mine = false;
     for (uint32_t k = 0; k < em->k->outs.n; k++)
         mine |= em->k->outs.data[k].i == v.i;
-    if (value_is_splat(em->g, v, &f, &i))
+    if (value_is_splat(em->g, v, &f, &i)) {
+        if (em->bytes && splat_is_number(em->g, v) && (number = splat_stored(em->m, v)).i)
+            return number_value(em, number);
         return em_const(em, register_elem(value_type(em->g, v)->elem), 1, f, i);
+    }
     if (em->m->storage[v.i].place != PLACE_NONE && !mine) {
         r = em_load(em, v, idx, cond);
     } else {

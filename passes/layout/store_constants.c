@@ -3,13 +3,16 @@
  * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room. Of constants that
  * are computed where they are read (passes/module/compressed.h) it is their leaves that are stored, each in panels of
- * its own.
+ * its own. One element everywhere is a part of the code, but for scales and zero points of kernels that compute with
+ * bytes.
  */
 #include "passes/module/access.h"
 #include "passes/module/compressed.h"
 #include "passes/module/query.h"
 #include "passes/layout/layout.h"
 #include "passes/schedule/winograd.h"
+
+enum { NUMBERS_MOST = 64 }; /* of a kernel: it may have 255 arguments */
 
 /* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and
  * widened where they are read. */
@@ -153,6 +156,26 @@ static void const_pack(struct layouter *l, const struct node *n)
     const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
 }
 
+/* Scales and zero points of a kernel that computes with bytes, unless they are too many for its arguments. */
+static void const_numbers(struct layouter *l, const struct kernel *k)
+{
+    VEC(value_id) numbers = {0};
+    int64_t perm[RANK_MAX];
+    for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const struct node *n = graph_node(l->g, k->nodes.data[j]);
+        for (uint32_t o = 0; op_shape(n->op) == SHAPE_MAP && o < n->n_in; o++)
+            if (value_is_const(l->g, n->in[o]) && splat_is_number(l->g, n->in[o]))
+                VEC_PUSH(l->m->arena, &numbers, const_root(l, n->in[o], false, perm));
+    }
+    for (uint32_t i = 0; numbers.n <= NUMBERS_MOST && i < numbers.n; i++)
+        if (l->m->storage[numbers.data[i].i].place == PLACE_NONE &&
+            op_shape(value_op(l->g, numbers.data[i])) != SHAPE_POINT) {
+            int32_t order[RANK_MAX];
+            order_default(value_type(l->g, numbers.data[i])->rank, -1, order);
+            const_store(l, numbers.data[i], order, -1, false, 1);
+        }
+}
+
 /* Does a slice of a constant lie in what is stored already, in the same order and at a whole cache line? */
 static bool is_stored_part(const struct layouter *l, value_id v)
 {
@@ -249,6 +272,9 @@ bool store_constants(struct module *m)
                         const_plain(l, n->in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
             }
         }
+    for (uint32_t i = 0; i < l->m->kernels.n; i++)
+        if (kernel_has_bytes(l->g, &l->m->kernels.data[i]))
+            const_numbers(l, &l->m->kernels.data[i]);
     views_of_constants(l);
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});

@@ -3,17 +3,24 @@
 
 #include "passes/module/access.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
+
+/* A view that leaves one element what it is. */
+static bool is_splat_view(enum op op)
+{
+    return op == OP_BROADCAST || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_IDENTITY || op == OP_SLICE;
+}
+
 bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 {
     for (int steps = 0; graph_value(g, v)->def.i; steps++) {
         const struct node *n = graph_node(g, graph_value(g, v)->def);
         if (steps > MAX_SPLAT_VIEWS)
             return false;
-        if (n->op != OP_BROADCAST && n->op != OP_RESHAPE && n->op != OP_TRANSPOSE && n->op != OP_IDENTITY &&
-            n->op != OP_SLICE)
+        if (!is_splat_view(n->op))
             break;
         v = n->in[0];
     }
@@ -27,6 +34,54 @@ bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
         if (!ex_is(g->ctx->exprs, t->dims[d], 1))
             return false;
     return c == 'F' ? value_const_f64(g, v, f, 1) : value_const_i64(g, v, i, 1);
+}
+
+bool splat_is_number(struct graph *g, value_id v)
+{
+    enum elem e = value_type(g, v)->elem;
+    double f = 0;
+    int64_t i = 0;
+    if (elem_class(e) != 'F' && e != ELEM_I32 && e != ELEM_I8 && e != ELEM_U8)
+        return false;
+    if (!value_is_splat(g, v, &f, &i))
+        return false;
+    if (elem_class(e) == 'F')
+        return isfinite(f) && f != 0 && fabs(f) != 1;
+    return i < -1 || i > 1;
+}
+
+static bool is_byte(const struct graph *g, value_id v)
+{
+    const struct type *t = v.i && !value_is_const(g, v) ? value_type(g, v) : NULL;
+    return t && t->kind == TYPE_TENSOR && (t->elem == ELEM_U8 || t->elem == ELEM_I8);
+}
+
+bool kernel_has_bytes(const struct graph *g, const struct kernel *k)
+{
+    bool bytes = false, floats = false; /* without floats it is text, or integers that are exact as they stand */
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            bytes |= is_byte(g, n->in[o]);
+        for (uint32_t o = 0; o < n->n_out; o++) {
+            bytes |= is_byte(g, n->out[o]);
+            floats |= elem_class(value_type(g, n->out[o])->elem) == 'F';
+        }
+    }
+    return bytes && floats;
+}
+
+value_id splat_stored(const struct module *m, value_id v)
+{
+    for (int steps = 0; steps <= MAX_SPLAT_VIEWS; steps++) {
+        if (m->storage[v.i].place == PLACE_WEIGHTS)
+            return v;
+        node_id def = graph_value(m->g, v)->def;
+        if (!def.i || !is_splat_view(graph_node(m->g, def)->op))
+            break;
+        v = graph_node(m->g, def)->in[0];
+    }
+    return (value_id){0};
 }
 
 uint32_t dot_group(const struct module *m, const struct node *n)

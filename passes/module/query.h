@@ -6,6 +6,12 @@
 
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
+/* Is v, one constant element everywhere, a number that a network chooses and the code does not care about: a scale or a
+ * zero point? Of kernels that compute with bytes such numbers lie in memory, so that equal layers have equal code. */
+bool splat_is_number(struct graph *, value_id);
+bool kernel_has_bytes(const struct graph *, const struct kernel *);
+/* Where it is stored: v, or what v is a view of; {0}: nowhere. */
+value_id splat_stored(const struct module *, value_id);
 /* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
  * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);

@@ -4,6 +4,7 @@ has the wider steps (a mean of four bytes is often a tie), and equal in most ele
 
 A model holds ten subgraphs of one to three operators that share nothing but the file; 16 models of them are drawn."""
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -154,3 +155,29 @@ def test_subgraphs(seed, tmp_path):
         most = max(1, np.ceil(inner / step)) if step else 1
         assert apart.max(initial=0) < most + 0.01, f"{what}: {apart.max():.2f} steps apart, {most} allowed"
         assert (apart < 0.01).mean() > 0.5, f"{what}: {(apart >= 0.01).sum()} of {apart.size} differ"
+
+
+def blocks(rng, n):
+    """n times convolution, Relu and the sum with what came in, of the same shapes; what they are of differs."""
+    nodes, constants, last = [], {}, "x"
+    for i in range(n):
+        constants |= {f"w{i}": np.float32(rng.standard_normal((32, 32, 1, 1)) * 0.3 / (i + 1)),
+                      f"b{i}": np.float32(rng.standard_normal(32) * 0.1)}
+        nodes += [h.make_node("Conv", [last, f"w{i}", f"b{i}"], [f"c{i}"]), h.make_node("Relu", [f"c{i}"], [f"r{i}"]),
+                  h.make_node("Add", [f"r{i}", last], [f"a{i}"])]
+        last = f"a{i}"
+    return nodes, constants, last
+
+
+@pytest.mark.parametrize("form", ["qdq", "qdq-s8", "qdq-tensor", "qop"])
+def test_equal_layers_share_code(form, tmp_path):
+    """Scales and zero points lie in memory: of six layers the first and the last, beside the ports, may have code of their own."""
+    nodes, constants, last = blocks(np.random.default_rng(5), 6)
+    shape = [1, 32, 12, 12]
+    source = save(tmp_path / "float.onnx", nodes, [value("x", shape)], [h.make_tensor_value_info(last, T.FLOAT, shape)], constants,
+                  opset=17)
+    path = quantize(source, form, tmp_path / "quantized.onnx")
+    done = mcc("-print-after=codegen", "--no-cache", "-march=x86-64-v3", path, "-o", tmp_path / "q.so")
+    assert done.returncode == 0, done.stderr
+    kernels = [line for line in done.stderr.splitlines() if re.match(r"k\d+\S* for ", line)]
+    assert len(kernels) >= 6 and sum("the same as" in line for line in kernels) >= 3, done.stderr
