@@ -2,6 +2,7 @@
 optimisations off) for several sizes of one shared object, one line each. Then the programs of
 examples/ that use them, beside the packages themselves. Skipped with a word where pip gets nothing.
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -58,6 +59,10 @@ NETS = {
 # Networks called step by step: output i of a call is input CARRIED[i] of the next one.
 CARRIED = {"silero_vad_16k_op15": {1: 1}, "silero_vad": {1: 1}}
 STEPS = 4
+# Files whose label their names say, for magika in 8 bits: label, folders, pattern
+KINDS = [("python", "usr/lib/python3*", "*.py"), ("c", "usr/include", "*.h"), ("elf", "usr/lib/*-linux-gnu", "*.so*"),
+         ("gzip", "usr/share/doc", "*.gz"), ("perl", "usr/share/perl", "*.pm")]
+FILES_OF_A_KIND, SAMPLES = 150, 48
 
 
 # example -> package, variables for its Makefile
@@ -127,9 +132,54 @@ def check(names, folder, scratch, tools):
                    f"{artifact.stat().st_size / 1e6:6.2f} MB of {path.stat().st_size / 1e6:6.2f} MB, sizes "
                    f"{', '.join('x'.join(map(str, s)) for s in sizes)}: at most {most:.2g} of what is allowed")
         artifact.unlink()
+    if not names or "quantized" in names or "packages" in names:
+        check_quantized(folder, scratch, tools)
     for name, (package, variables) in PROGRAMS.items():
         if not names or name in names or "packages" in names:
             check_program(name, package, variables, folder, tools)
+
+
+def features(path):
+    """What magika reads of a file: its first and last 1024 bytes without white space, padding between; None where that is too little."""
+    with open(path, "rb") as f:
+        head = f.read(4096)
+        f.seek(max(0, f.seek(0, 2) - 4096))
+        first, last = list(head.lstrip()[:1024]), list(f.read(4096).rstrip()[-1024:])
+    return first + [256] * (1024 - len(first)) + [256] * (1024 - len(last)) + last if len(first) >= 8 else None
+
+
+def files_of(roots, pattern):
+    """Up to 150 files, spread over all that there are."""
+    found = sorted(p for root in pathlib.Path("/").glob(roots) for p in root.rglob(pattern) if p.is_file() and not p.is_symlink())
+    return found[::max(1, len(found) // FILES_OF_A_KIND)][:FILES_OF_A_KIND]
+
+
+def check_quantized(folder, scratch, tools):
+    """mcc quantize of magika: samples are files of this machine, and so is what is counted; labels by the files' names."""
+    wheel, scratch = fetch(MAGIKA, folder), pathlib.Path(scratch)
+    if not wheel:
+        print("skip magika in 8 bits: pip gets no magika (no network?)", flush=True)
+        return
+    path = extract(wheel, "magika/models/standard_v3_3/model.onnx", scratch / "magika8.onnx")
+    with zipfile.ZipFile(wheel) as z:
+        names = json.loads(z.read("magika/models/standard_v3_3/config.min.json"))["target_labels_space"]
+    rows = [(x, names.index(label)) for label, roots, pattern in KINDS for f in files_of(roots, pattern) if (x := features(f))]
+    order = np.random.default_rng(0).permutation(len(rows))
+    x, labels = np.array([rows[i][0] for i in order], np.int32), np.array([rows[i][1] for i in order])
+    np.save(scratch / "bytes.npy", x[:SAMPLES])
+    done = tools.mcc("quantize", path, f"--sample=bytes={scratch / 'bytes.npy'}", "-o", scratch / "bytes.so", "-march=native", timeout=600)
+    exact, _, _, text = tools.compile_model(path, scratch, "-q", "-march=native")
+    if done.returncode or not exact:
+        tools.line("magika in 8 bits", False, done.stderr or text)
+        return
+    answers = []
+    for artifact in (exact, scratch / "bytes.so"):
+        with tools.Artifact(artifact) as a:
+            answers.append(np.concatenate([a.run([x[i:i + 50]])[0] for i in range(SAMPLES, len(x), 50)]).argmax(1))
+    right = [np.mean(a == labels[SAMPLES:]) for a in answers]
+    tools.line("magika in 8 bits", right[1] > right[0] - 0.005,
+               f"{len(x) - SAMPLES} files: {100 * right[1]:.2f} % right, in f32 {100 * right[0]:.2f}; {100 * np.mean(answers[0] == answers[1]):.2f} % "
+               f"of labels equal; .so {(scratch / 'bytes.so').stat().st_size / 1e6:.2f} MB, {exact.stat().st_size / 1e6:.2f}")
 
 
 def check_program(name, package, variables, folder, tools):

@@ -6,7 +6,7 @@ are present, language models and the model collections beside the project (../sh
 collection.py and hostile.py here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, packages (or one in packages.py), sizes, llm, models, hostile
+                               digits, light, packages (or one in packages.py, or quantized), sizes, llm, models, hostile
 """
 import os
 import pathlib
