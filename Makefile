@@ -167,7 +167,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8 bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -264,6 +264,11 @@ bench-forms: all $(VENV)/bin/pytest
 bench-int8: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/int8.py --threads $(THREADS) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	    $(if $(QUANTIZED),--forms $(QUANTIZED)) $(NETS)
+
+# Language models beside ONNX Runtime: SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=2.
+bench-llm: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/llm.py --threads $(THREADS) $(if $(SHAPES),--shapes $(SHAPES)) $(if $(FORMS),--forms $(FORMS)) \
+	    $(if $(LAYERS),--layers $(LAYERS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
@@ -463,6 +468,7 @@ help:
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
+	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=2'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'

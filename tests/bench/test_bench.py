@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import subprocess
+import sys
 import threading
 import time
 
@@ -13,7 +14,7 @@ from bench import callers, calls
 from bench.form_table import FORMS
 from bench.forms import measure
 from bench.run import seconds_of
-from support.tool import DIGITS, mcc
+from support.tool import DIGITS, ROOT, mcc
 
 
 def test_calibration():
@@ -77,3 +78,15 @@ def test_forms(tmp_path):
         assert end in ("held", "slow"), row
     wrong = FORMS["Gelu 128x3072"]
     assert measure("wrong", dataclasses.replace(wrong, opset=19), [], 1, tmp_path)[1] == "refused"
+
+
+@pytest.mark.parametrize("form", ["f32", "int4"])
+def test_language_models(form):
+    """A tiny decoder through all of it: tokens equal to ONNX Runtime's, and a line for each case."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/llm.py", "--shapes", "tiny", "--forms", form, "--rounds", "1", "--seconds", "0.01",
+                           "--past", "5,20", "--prefill", "7"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    head, *lines = done.stdout.splitlines()
+    assert head.startswith(f"tiny {form}, 2 layers: ") and (form != "f32" or head.endswith("; 8 of 8 tokens equal"))
+    times = [re.fullmatch(r"  (.*?) +ONNX Runtime +([\d.]+) ms   mcc +([\d.]+) ms   ratio +([\d.]+)   last logits +([\d.]+) ms", line) for line in lines]
+    assert [t[1] for t in times] == ["prefill 7", "decode behind 5", "decode behind 20"]
