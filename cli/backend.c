@@ -51,6 +51,7 @@ bool module_begin(struct compilation *c)
     m->weights_type = !strcmp(o->weights_type, "bf16")  ? WEIGHTS_BF16
                       : !strcmp(o->weights_type, "f16") ? WEIGHTS_F16
                       : !strcmp(o->weights_type, "i8")  ? WEIGHTS_I8
+                      : !strcmp(o->weights_type, "i4")  ? WEIGHTS_I4
                                                         : WEIGHTS_AS_THEY_ARE;
     m->broken = o->break_kernel;
     if (o->stats) {

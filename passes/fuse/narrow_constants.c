@@ -1,6 +1,10 @@
-/* narrow-constants: constants of contractions as bytes and a scale for each output channel (--weights-type=i8).
+/* narrow-constants: constants of contractions as whole numbers and scales (--weights-type=i8, i4).
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
+ *
+ * with a scale for each output channel; as i4, where that divides the steps of a product, one for each GROUP of them:
+ *
+ *   y = dot(x, w)     ->     y = dot(x, convert(q, f32) * s)
  *
  * symmetric, so that no zero point is subtracted, and the scale leaves the sum. Everything of it is operators over the
  * constant: the interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the
@@ -10,7 +14,7 @@
 #include "passes/module/module.h"
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
-enum { STEPS = 127 };
+enum { STEPS = 127, STEPS_I4 = 7, GROUP = 32 };
 
 /* The dims of the second operand that are summed over; their number, 0: it stays as it is. */
 static uint32_t summed_dims(const struct module *m, const struct node *n, int64_t axes[RANK_MAX])
@@ -62,13 +66,50 @@ static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t
     graph_erase(m->g, id);
 }
 
+/* The second operand of a product of one summed dim, in groups of it. */
+static void quantize_groups(struct module *m, node_id id, int32_t axis)
+{
+    const struct node n = *graph_node(m->g, id);
+    struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
+    struct exprs *x = m->ctx->exprs;
+    value_id w = n.in[1];
+    int32_t rank;
+    int64_t inner = axis + 1;
+    const expr_id *dims = b_dims(&b, w, &rank);
+    expr_id whole[RANK_MAX], groups[RANK_MAX];
+    for (int32_t d = 0; d < rank; d++) {
+        whole[d] = dims[d];
+        groups[d + (d > axis)] = d == axis ? ex_div(x, dims[d], ex_const(x, GROUP)) : dims[d];
+    }
+    groups[inner] = ex_const(x, GROUP);
+    value_id by_group = b_reshape(&b, w, groups, rank + 1);
+    value_id most = b_binary(&b, OP_MAX, b_reduce(&b, by_group, &inner, 1, "max", true),
+                             b_unary(&b, OP_NEG, b_reduce(&b, by_group, &inner, 1, "min", true)));
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS_I4);
+    value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, rank + 1), whole, rank);
+    value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, spread)), ELEM_I4);
+    value_id y = b_binary(&b, OP_MUL, b_convert(&b, q, ELEM_F32), spread);
+    if (y.i)
+        graph_set_operand(m->g, id, 1, y);
+}
+
+static bool has_groups(const struct module *m, const struct node *n, const int64_t *axes, uint32_t n_axes)
+{
+    const struct type *w = value_type(m->g, n->in[1]);
+    int64_t steps;
+    return m->weights_type == WEIGHTS_I4 && n->op == OP_DOT && n_axes == 1 && w->rank < RANK_MAX &&
+           ex_is_const(m->ctx->exprs, w->dims[axes[0]], &steps) && steps > 0 && steps % GROUP == 0;
+}
+
 bool narrow_constants(struct module *m)
 {
     int64_t axes[RANK_MAX];
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         uint32_t n_axes = summed_dims(m, graph_node(m->g, (node_id){i}), axes);
-        if (n_axes)
+        if (n_axes && has_groups(m, graph_node(m->g, (node_id){i}), axes, n_axes))
+            quantize_groups(m, (node_id){i}, (int32_t)axes[0]);
+        else if (n_axes)
             quantize(m, (node_id){i}, axes, n_axes);
     }
     graph_sweep(m->g);

@@ -33,7 +33,7 @@ static bool value_bytes(const struct graph *g, value_id v, int64_t *bytes)
 
 static bool is_stored(const struct module *m, value_id v)
 {
-    return m->storage[v.i].place != PLACE_NONE;
+    return m->storage && m->storage[v.i].place != PLACE_NONE;
 }
 
 /* An operator that a kernel computes at each read: no more than a few instructions. */

@@ -130,7 +130,7 @@ struct function_text {
 /* The type to which the operands of contractions are rounded. */
 enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 };
 /* The type in which constants that contractions read are stored, where their operands are not rounded. */
-enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8 };
+enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8, WEIGHTS_I4 };
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 

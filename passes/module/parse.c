@@ -196,7 +196,7 @@ static bool read_options(struct reader *r)
         m->precision = (enum precision)precision;
     }
     if (accept(r, "constants")) {
-        if (!read_choice(r, weights_words, WEIGHTS_I8 + 1, &constants))
+        if (!read_choice(r, weights_words, WEIGHTS_I4 + 1, &constants))
             return false;
         m->weights_type = (enum weights_type)constants;
     }

@@ -20,7 +20,7 @@ const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
 const char *const precision_words[PRECISION_F16 + 1] = {"f32", "bf16", "f16"};
-const char *const weights_words[WEIGHTS_I8 + 1] = {"auto", "bf16", "f16", "i8"};
+const char *const weights_words[WEIGHTS_I4 + 1] = {"auto", "bf16", "f16", "i8", "i4"};
 const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
                                                    "layout", "store",    "precision"};
 

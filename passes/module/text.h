@@ -8,7 +8,7 @@ extern const char *const kernel_words[KERNEL_HALO + 1], *const place_words[PLACE
                                                             *const layout_words[LAYOUT_NC16C + 1],
                                                                 *const source_words[WEIGHTS_STORE + 1],
                                                                     *const precision_words[PRECISION_F16 + 1],
-                                                                        *const weights_words[WEIGHTS_I8 + 1],
+                                                                        *const weights_words[WEIGHTS_I4 + 1],
                                                                             *const choice_words[CHOOSE_LAST + 1];
 /* Facts that the text holds; what comes later has texts of its own. */
 enum { TEXT_FACTS = HAS_SCHEDULES - 1 };

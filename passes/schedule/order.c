@@ -199,7 +199,7 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
         for (uint32_t i = 0; i < count; i++) { /* equal, but one may be known and the other not */
             expr_id a = value_type(site->g, n->in[0])->dims[ca[i]], b = value_type(site->g, n->in[1])->dims[cb[i]];
             rdim_add(r, ex_is_const(site->x, b, &(int64_t){0}) ? b : a, 0);
-            if (value_is_const(site->g, n->in[1]) && dot_group(site->m, n) == 1)
+            if (constant_maps(site->m, n->in[1]) > 1 && dot_group(site->m, n) == 1)
                 order_by_leaves(site, n->in[1], (int32_t)cb[i], &r->dim[r->n - 1]);
         }
     } else if (n->op == OP_REDUCE) {

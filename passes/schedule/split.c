@@ -43,7 +43,7 @@ void tile_split_choose(const struct site *site, struct schedule *s)
     const struct type *t = value_type(site->g, n->out[0]);
     struct tile_schedule *c = &s->tile;
     c->split = 0;
-    if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->blocks) || !tile_split_serves(site, c))
+    if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->blocks) || c->decode || !tile_split_serves(site, c))
         return;
     tile_estimate_index(site, s);
     int64_t tiles = tiles_of(site, t, *c), indices = indices_of(site, n, t, c),

@@ -207,3 +207,34 @@ def test_many_rows_are_decoded_once(tmp_path):
     (tmp_path / "c.sch").write_text(re.sub(r"(decode.above +)\d+", r"\g<1>8", text))
     done = mcc(plain.path, "--march=x86-64-v3", f"--schedules={tmp_path / 'c.sch'}", "-o", tmp_path / "c.so")
     assert done.returncode and "decode.above" in done.stderr
+
+
+# ---- DequantizeLinear in front of a product or a lookup
+
+@pytest.mark.parametrize("kind, bits", [(T.INT4, 4), (T.UINT4, 4), (T.INT8, 8), (T.UINT8, 8)])
+@pytest.mark.parametrize("block", [0, 32])
+@pytest.mark.parametrize("form", ["MatMul", "Gemm", "turned", "Gather"])
+def test_dequantized_constants_stay_packed(tmp_path, kind, bits, block, form):
+    """Per channel or in blocks, with zero points; the numbers are those of ONNX Runtime, the artifact has the file's bits."""
+    rng = np.random.default_rng(bits + block)
+    k, n = 96, 48
+    shape, axis = ((n, k), 1) if form in ("turned", "Gather") else ((k, n), 0)
+    low = -(1 << bits - 1) if kind in (T.INT4, T.INT8) else 0
+    numbers = lambda name, dims: helper.make_tensor(name, kind, dims, rng.integers(low, low + (1 << bits), int(np.prod(dims))).tolist())
+    scales = tuple(d // block if i == axis else d for i, d in enumerate(shape)) if block else (n,)
+    nodes = [helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=axis if block else 1 - axis, block_size=block)]
+    nodes.append({"MatMul": helper.make_node("MatMul", ["a", "w"], ["y"]), "Gemm": helper.make_node("Gemm", ["a", "w"], ["y"]),
+                  "turned": helper.make_node("Gemm", ["a", "w"], ["y"], transB=1), "Gather": helper.make_node("Gather", ["w", "a"], ["y"])}[form])
+    feed = np.array([3, 0, 47]) if form == "Gather" else None
+    given = helper.make_tensor_value_info("a", T.INT64, ["rows"]) if form == "Gather" else helper.make_tensor_value_info("a", T.FLOAT, ["rows", k])
+    result = helper.make_tensor_value_info("y", T.FLOAT, ["rows", k if form == "Gather" else n])
+    graph = helper.make_graph(nodes, "dequantized", [given], [result],
+                              [numbers("q", shape), numbers("z", scales), numpy_helper.from_array(rng.uniform(0.1, 1, scales).astype(F), "s")])
+    path = tmp_path / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    net = Model(tmp_path, path=path)
+    for rows in (1, 30):
+        a = feed if feed is not None else floats(rows, k, seed=rows)
+        near(net.want([a])[0], net.run([a], "-O2")[0])
+    count = int(np.prod(scales))
+    assert weights_out(path) <= k * n * bits // 8 + count * 5 + 3 * 64

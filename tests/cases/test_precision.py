@@ -38,6 +38,8 @@ CASES = {
     "rows": ({"x": (37, 101)}, {"w": (101, 70)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
     "turned": ({"x": (13, 64)}, {"w": (50, 64)}, [N("Gemm", ["x", "w"], ["y"], transB=1)], lambda x, w: x @ w.T),
     "batches": ({"x": (3, 20, 24), "w": (3, 24, 40)}, {}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+    "groups": ({"x": (3, 96)}, {"w": (96, 40)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
+    "turned groups": ({"x": ("n", 64)}, {"w": (33, 64)}, [N("Gemm", ["x", "w"], ["y"], transB=1)], lambda x, w: x @ w.T),
     "open rows": ({"x": ("n", 40)}, {"w": (40, 33)}, [N("MatMul", ["x", "w"], ["y"])], np.matmul),
 }
 
@@ -45,7 +47,17 @@ CASES = {
 SHAPES = {"five": np.array([1, 2, 16, 9, 7]), "four": np.array([1, 32, 9, 7])}
 
 
-WEIGHTS = {"bf16": lambda w, axes: w.astype(ml_dtypes.bfloat16), "f16": lambda w, axes: w.astype(np.float16),
+def grouped(w, axes):
+    """Whole numbers up to 7 times a scale for each 32 along the one axis; where that is no multiple, and of convolutions, as i8."""
+    axis = axes[0]
+    if w.ndim > 2 or w.shape[axis] % 32:
+        return WEIGHTS["i8"](w, axes)
+    g = w.reshape(*w.shape[:axis], -1, 32, *w.shape[axis + 1:])
+    s = np.abs(g).max(axis=axis + 1, keepdims=True) / np.float32(7)
+    return (s * np.rint(g / np.where(s > 0, s, 1))).reshape(w.shape)
+
+
+WEIGHTS = {"i4": grouped, "bf16": lambda w, axes: w.astype(ml_dtypes.bfloat16), "f16": lambda w, axes: w.astype(np.float16),
            "i8": lambda w, axes: (s := np.abs(w).max(axis=axes, keepdims=True) / 127) * np.rint(w / np.where(s > 0, s, 1))}
 
 
@@ -95,12 +107,12 @@ def test_operands_are_rounded(tmp_path, case, precision):
 
 
 @pytest.mark.parametrize("kind", WEIGHTS)
-@pytest.mark.parametrize("case", ["pointwise", "3 x 3, odd channels", "row", "rows", "turned", "open rows"])
+@pytest.mark.parametrize("case", ["pointwise", "3 x 3, odd channels", "row", "rows", "turned", "open rows", "groups", "turned groups"])
 def test_weights_of_another_type(tmp_path, case, kind):
     path = build(tmp_path, case)
     inputs, _, _, reference = CASES[case]
     x, w = drawn(*(7 if d == "n" else d for d in inputs["x"])), weights_of(path)["w"]
-    axes = (1, 2, 3) if w.ndim == 4 else (1,) if case == "turned" else (0,)
+    axes = (1, 2, 3) if w.ndim == 4 else (1,) if "turned" in case else (0,)
     want = reference(x.astype(np.float64), WEIGHTS[kind](w, axes).astype(np.float64))
     scale = np.abs(want).max()
     assert np.abs(want - reference(x.astype(np.float64), w.astype(np.float64))).max() > 1e-5 * scale
@@ -114,7 +126,7 @@ def test_weights_of_another_type(tmp_path, case, kind):
             assert np.abs(a.run([x])[0] - want).max() < 3e-6 * scale, level
 
 
-@pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4)])
+@pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4), ("i4", 6.4)])
 def test_weights_in_the_file(tmp_path, kind, part):
     path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [1, 512])], [value("y", [1, 1024])], {"w": drawn(512, 1024)})
     for option in ("f32", kind):

@@ -7,22 +7,8 @@
 
 value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id count)
 {
-    struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, bytes, &rank);
-    value_id parts[8];
-    expr_id wide[RANK_MAX];
-    if (!dims || bits == 8 || rank < 1 || rank >= RANK_MAX)
-        return dims ? b_slice_axis(b, bytes, rank - 1, ex_const(ex, 0), count) : (value_id){0};
-    for (int64_t k = 0; k < 8 / bits; k++) {
-        value_id moved = b_binary(b, OP_SHR, bytes, b_broadcast(b, b_scalar_i64(b, ELEM_U8, k * bits), dims, rank));
-        value_id mask = b_broadcast(b, b_scalar_i64(b, ELEM_U8, (1 << bits) - 1), dims, rank);
-        parts[k] = b_unsqueeze(b, b_binary(b, OP_AND, moved, mask), rank);
-    }
-    for (int32_t i = 0; i < rank; i++)
-        wide[i] = i == rank - 1 ? ex_mulc(ex, dims[i], 8 / bits) : dims[i];
-    value_id all = b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), rank), wide, rank);
-    return b_slice_axis(b, all, rank - 1, ex_const(ex, 0), count);
+    int32_t last = v_rank(b, bytes) - 1;
+    return b_slice_axis(b, b_unpacked(b, bytes, bits, last), last, ex_const(b_exprs(b), 0), count);
 }
 
 /* ---- MatMulNBits ------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,135 @@
+/* pack-constants: numbers of 2 and 4 bits that contractions and lookups read become bytes that hold several of them.
+ *
+ *   convert(q: i4)     ->     convert(unpacked(bytes)) - 8,     bytes = packed(q + 8)
+ *
+ * An element of such a type takes a byte wherever it is computed or stored; a byte of several is unpacked where it is
+ * read (passes/module/compressed.h). Those of a byte lie side by side along what a contraction sums over, or along the
+ * last dim of a table, so that a vector of lanes unpacks by one shift. All of it is operators over the constant. In and
+ * out: a legal graph.
+ */
+#include "passes/module/access.h"
+#include "passes/module/compressed.h"
+
+struct packer {
+    struct module *m;
+    struct graph *g;
+    int32_t *axis; /* by value: along which it is packed, + 1; 0: not */
+    sym_id along; /* of the point at hand: the index of what is summed; {0}: the last dim */
+};
+
+static uint32_t bits_of(const struct packer *p, value_id v)
+{
+    enum elem e = value_type(p->g, v)->elem;
+    return e == ELEM_I4 || e == ELEM_U4 ? 4 : e == ELEM_I2 || e == ELEM_U2 ? 2 : 0;
+}
+
+/* Is everyone who reads it a conversion to whole numbers or f32? */
+static bool only_converted(const struct packer *p, value_id v)
+{
+    for (uint32_t i = 1; i < p->g->nodes.n; i++) {
+        const struct node *n = graph_node(p->g, (node_id){i});
+        for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
+            if (n->in[k].i == v.i && (n->op != OP_CONVERT || bits_of(p, n->out[0])))
+                return false;
+    }
+    for (uint32_t i = 0; i < p->g->outputs.n; i++)
+        if (p->g->outputs.data[i].value.i == v.i)
+            return false;
+    return true;
+}
+
+static void note_leaf(void *user, value_id leaf, const expr_id *point)
+{
+    struct packer *p = user;
+    struct exprs *x = p->g->ctx->exprs;
+    uint32_t bits = bits_of(p, leaf);
+    const struct type *t = value_type(p->g, leaf);
+    int64_t extent;
+    if (!bits || p->axis[leaf.i])
+        return;
+    for (int32_t d = t->rank - 1; d >= 0; d--)
+        if (p->along.i ? ex_as_sym(x, point[d]).i == p->along.i : d == t->rank - 1) {
+            if (ex_is_const(x, t->dims[d], &extent) && extent % (8 / bits) == 0 && only_converted(p, leaf))
+                p->axis[leaf.i] = d + 1;
+            return;
+        }
+}
+
+/* What node n reads of the constant v; contract: the dim that it sums over, -1: none. */
+static void note_reader(struct packer *p, value_id v, int32_t contract)
+{
+    struct exprs *x = p->g->ctx->exprs;
+    const struct type *t = value_type(p->g, v);
+    expr_id idx[RANK_MAX];
+    int64_t n;
+    if (!value_is_const(p->g, v) || t->kind != TYPE_TENSOR)
+        return;
+    for (int32_t d = 0; d < t->rank; d++) {
+        if (!ex_is_const(x, t->dims[d], &n) || n < 1)
+            return;
+        const char *name = arena_printf(p->m->arena, "p%u", sym_count(x));
+        idx[d] = ex_sym(x, sym_new(x, SYM_LOOP, name, 0, n - 1));
+    }
+    p->along = contract >= 0 ? ex_as_sym(x, idx[contract]) : (sym_id){0};
+    constant_leaves(&(struct leaf_walk){.m = p->m, .leaf = note_leaf, .user = p}, v, idx);
+}
+
+/* The conversion `id` of constant q, of `bits` bits, from bytes. */
+static void unpack(struct packer *p, node_id id, value_id bytes, uint32_t bits, int32_t axis)
+{
+    const struct node n = *graph_node(p->g, id);
+    struct builder b = {.g = p->g, .region = n.parent, .src = n.src, .before = id};
+    enum elem from = value_type(p->g, n.in[0])->elem, to = value_type(p->g, n.out[0])->elem,
+              wide = elem_class(to) == 'F' ? ELEM_F32 : ELEM_I32;
+    value_id y = b_convert(&b, b_unpacked(&b, bytes, bits, axis), wide);
+    if (elem_class(from) == 'I')
+        y = b_binary(&b, OP_SUB, y, b_splat_like(&b, y, 1 << (bits - 1)));
+    y = b_convert(&b, y, to);
+    if (!y.i)
+        return;
+    graph_value_describe(p->g, y, n.out[0]);
+    graph_replace_uses(p->g, n.out[0], y);
+    graph_erase(p->g, id);
+}
+
+/* q as bytes, before its first reader. */
+static value_id pack(struct packer *p, value_id q, node_id before, uint32_t bits, int32_t axis)
+{
+    const struct node n = *graph_node(p->g, before);
+    struct builder b = {.g = p->g, .region = n.parent, .src = n.src, .before = before};
+    bool is_signed = elem_class(value_type(p->g, q)->elem) == 'I';
+    value_id wide = b_convert(&b, q, ELEM_I32);
+    if (is_signed)
+        wide = b_binary(&b, OP_ADD, wide, b_splat_like(&b, wide, 1 << (bits - 1)));
+    return b_packed(&b, b_convert(&b, wide, ELEM_U8), bits, axis);
+}
+
+bool pack_constants(struct module *m)
+{
+    struct packer p = {.m = m, .g = m->g, .axis = NEW_ARRAY(m->arena, int32_t, m->g->values.n)};
+    uint32_t n_nodes = m->g->nodes.n, n_values = m->g->values.n, count;
+    value_id *bytes = NEW_ARRAY(m->arena, value_id, n_values);
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        if (n->dead)
+            continue;
+        const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
+        if (contract && count)
+            note_reader(&p, n->in[1], (int32_t)contract[count - 1]);
+        else if (op_shape(n->op) == SHAPE_INDEX)
+            note_reader(&p, n->in[0], -1);
+    }
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        value_id q = !n->dead && n->op == OP_CONVERT && n->in[0].i < n_values ? n->in[0] : (value_id){0};
+        if (!q.i || !p.axis[q.i])
+            continue;
+        uint32_t bits = bits_of(&p, q);
+        if (!bytes[q.i].i)
+            bytes[q.i] = pack(&p, q, (node_id){i}, bits, p.axis[q.i] - 1);
+        if (bytes[q.i].i)
+            unpack(&p, (node_id){i}, bytes[q.i], bits, p.axis[q.i] - 1);
+    }
+    graph_sweep(m->g);
+    return m->ctx->fail == FAIL_NONE;
+}
