@@ -98,6 +98,27 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
     em_for_end(em, &l, NULL, NULL);
 }
 
+/* Steps [first, first + split) of the last parallel loop, of so many in all. */
+static void map_part(struct em *em, const struct map_plan *p, expr_id part, expr_id steps, expr_id *idx)
+{
+    const struct map_schedule *s = p->s;
+    uint32_t at = s->parallel - 1, dim = (uint32_t)s->loop[at];
+    struct exprs *x = em->x;
+    expr_id n = value_type(em->g, em->k->domain)->dims[dim], w = ex_const(x, s->lanes),
+            first = ex_mulc(x, part, s->split);
+    bool vec = s->loop[at] == s->vec;
+    struct em_for l;
+    if (vec && s->parallel == s->n_loops && !ex_is(x, ex_mod(x, n, w), 0)) { /* the last vector alone has a mask */
+        expr_id from = ex_mul(x, first, w), most = ex_const(x, s->split * s->lanes);
+        em_vectors(em, from, ex_min(x, ex_sub(x, n, from), most), s->lanes, map_vector, &(struct map_at){p, at, idx});
+        return;
+    }
+    expr_id end = ex_min(x, ex_addc(x, first, s->split), steps), i = em_for_begin(em, &l, first, end, 1, NULL, 0);
+    idx[dim] = vec ? em_vector_lanes(em, n, s->lanes, i) : i;
+    map_loops(em, p, s->parallel, idx);
+    em_for_end(em, &l, NULL, NULL);
+}
+
 bool emit_map(struct em *em)
 {
     const struct map_schedule *s = &em->schedule->map;
@@ -112,6 +133,9 @@ bool emit_map(struct em *em)
         if (s->loop[i] == s->vec)
             p.loop[i].extent = p.turned ? p.turn.groups
                                         : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, s->lanes));
+    expr_id steps = s->split ? p.loop[s->parallel - 1].extent : (expr_id){0};
+    if (s->split)
+        p.loop[s->parallel - 1].extent = ex_ceildiv(em->x, steps, ex_const(em->x, s->split));
     em_parallel_open(em, &par, p.loop, s->parallel);
     for (uint32_t i = 0; i < s->parallel; i++) {
         bool vec = s->loop[i] == s->vec;
@@ -122,6 +146,8 @@ bool emit_map(struct em *em)
     }
     if (group.i)
         map_turned(em, &p, group, idx);
+    else if (s->split)
+        map_part(em, &p, p.loop[s->parallel - 1].var, steps, idx);
     else
         map_loops(em, &p, s->parallel, idx);
     em_parallel_end(em, &par);

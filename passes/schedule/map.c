@@ -96,6 +96,46 @@ static void split_choose(const struct site *site, struct map_schedule *s)
     }
 }
 
+/* The loop inside of the parallel ones that parts of it join; n_loops: none may. */
+static uint32_t parted_loop(const struct site *site, const struct map_schedule *s)
+{
+    const struct kernel *k = site->k;
+    uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : s->n_loops;
+    bool may = s->parallel < rows && !s->turn.columns && !(s->n_cuts && s->loop[s->parallel] == s->vec) &&
+               ex_is_const(site->x, extent_of(site, s->loop[s->parallel]), &(int64_t){0});
+    return may ? s->parallel : s->n_loops;
+}
+
+bool map_split_serves(const struct site *site, const struct map_schedule *s)
+{
+    return s->parallel > 0 && !s->turn.columns &&
+           ex_is_const(site->x, extent_of(site, s->loop[s->parallel - 1]), &(int64_t){0});
+}
+
+/* Few indices that take long: the next loop is cut into parts that are indices of their own. */
+static void parts_choose(const struct site *site, struct schedule *out)
+{
+    struct map_schedule *s = &out->map;
+    uint32_t at = parted_loop(site, s);
+    int64_t indices = 1, steps;
+    map_estimate(site, out);
+    int64_t parts = out->ns / RATE_SPLIT_LEAST_NS;
+    for (uint32_t i = 0; i < s->parallel; i++)
+        if (!mul_i64(indices, extent_hint(site->x, extent_of(site, s->loop[i])), &indices))
+            return;
+    if (at == s->n_loops || indices < 1 || indices >= RATE_SPLIT_INDICES / 2)
+        return;
+    int64_t most = (RATE_SPLIT_INDICES + indices - 1) / indices;
+    steps = extent_hint(site->x, extent_of(site, s->loop[at]));
+    if (s->loop[at] == s->vec)
+        steps = (steps + s->lanes - 1) / s->lanes;
+    parts = parts < most ? parts : most;
+    if (parts < 2 || steps < 2)
+        return;
+    s->split = parts < steps ? (steps + parts - 1) / parts : 1;
+    s->parallel++;
+}
+
 /* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in
  * registers. */
 static void element_sizes(const struct site *site, uint32_t *least, uint32_t *most)
@@ -163,6 +203,7 @@ void map_choose(const struct site *site, struct schedule *out)
     }
     split_choose(site, s);
     cuts_choose(site, s);
+    parts_choose(site, out);
     map_estimate(site, out);
     out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }
@@ -213,6 +254,11 @@ void map_estimate(const struct site *site, struct schedule *s)
     int64_t lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), work = 1;
     for (uint32_t i = s->map.parallel; i < s->map.n_loops; i++)
         work *= extent_hint(site->x, extent_of(site, s->map.loop[i]));
+    if (s->map.split && map_split_serves(site, &s->map)) {
+        int32_t dim = s->map.loop[s->map.parallel - 1];
+        int64_t extent = extent_hint(site->x, extent_of(site, dim)), step = dim == s->map.vec ? s->map.lanes : 1;
+        work *= s->map.split < extent / step ? s->map.split * step : extent;
+    }
     int64_t vectors = s->map.vec < 0 ? work : (work + lanes - 1) / lanes;
     s->ns = RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
 }

@@ -48,6 +48,7 @@ struct map_schedule {
     int32_t vec; /* dim of the lanes; -1: scalars */
     uint32_t lanes;
     uint32_t n_loops, parallel; /* the outermost so many are flattened into the parallel index */
+    int64_t split; /* steps of the last of these that an index does: points, or vectors along vec; 0: one */
     int32_t
         loop[RANK_MAX]; /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
     uint32_t n_cuts; /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a
@@ -336,6 +337,8 @@ int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);
+/* May an index do several steps of the last parallel loop? */
+bool map_split_serves(const struct site *, const struct map_schedule *);
 /* schedule/cuts.c: where the vectors of a map begin anew, and may they? */
 void cuts_choose(const struct site *, struct map_schedule *);
 bool cuts_serve(const struct site *, const struct map_schedule *);

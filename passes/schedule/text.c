@@ -58,6 +58,7 @@ static const struct field {
     {SCHEDULE_MAP, "cut.%u", offsetof(struct schedule, map.cut), INT32,
      "points of the lanes' dim where vectors begin anew", offsetof(struct schedule, map.n_cuts), sizeof(int32_t), 0},
     MAP(parallel, "parallel", INT32, "loops that are flattened into the parallel index"),
+    MAP(split, "split", INT64, "steps of the last of these that a parallel index does; 0: one"),
     MAP(turn.columns, "turn.columns", INT32, "of a square that registers turn, along the last loop; 0: none is"),
     MAP(turn.lanes, "turn.lanes", INT32, "points of it along the lanes' dim"),
     MAP(turn.line, "turn.squares", INT32, "side by side along the lanes' dim"),

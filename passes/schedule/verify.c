@@ -223,6 +223,9 @@ static void map(const struct check *c, const struct map_schedule *s)
         "lanes are a power of two, at most four registers of them");
     say(c, s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops),
         "more parallel loops than there are");
+    if (!c->why->n && s->split)
+        say(c, s->split > 0 && map_split_serves(c->site, s),
+            "split is of a last parallel loop of known extent, where nothing is turned");
     say(c, cuts_serve(c->site, s),
         "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
     if (!c->why->n)

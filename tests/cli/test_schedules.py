@@ -336,6 +336,29 @@ def test_parts_of_rows(tmp_path):
     assert all(np.allclose(g, w, rtol=1e-3, atol=1e-3) for g, w in zip(outputs[0], want))
 
 
+def test_parts_of_maps(tmp_path):
+    """Long maps of one row, of channel blocks and of rows with sums are shared in parts: the same bits, whatever their size."""
+    nodes = [helper.make_node("Tanh", ["a"], ["ya"], "even"), helper.make_node("Tanh", ["b"], ["yb"], "odd"), helper.make_node("Exp", ["c"], ["yc"], "image"),
+             helper.make_node("Softmax", ["d"], ["yd"], "row"), helper.make_node("Conv", ["e", "w"], ["f"], "conv", pads=[1] * 4),
+             helper.make_node("Erf", ["f"], ["g"], "blocks"), helper.make_node("Concat", ["f", "g"], ["ye"], "both", axis=1)]
+    shapes = [(1, 40000), (1, 50003), (1, 3, 300, 70), (1, 50257), (1, 8, 30, 30)]
+    rng = np.random.default_rng(10)
+    model = save(tmp_path / "net.onnx", nodes, [value(n, s) for n, s in zip("abcde", shapes)], [value(f"y{k}", None) for k in "abcde"],
+                 {"w": rng.standard_normal((36, 8, 3, 3)).astype(np.float32)})
+    feeds, text, outputs = [rng.standard_normal(s).astype(np.float32) for s in shapes], records(model), []
+    assert len(re.findall(r"^  split +[1-9]\d*  *# steps", text, re.M)) >= 3
+    for i, parts in enumerate((None, 1, 3, 1 << 20)):
+        (tmp_path / "told.txt").write_text(text if parts is None else re.sub(r"^  split +[1-9]\d*", f"  split {parts}", text, flags=re.M))
+        assert mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / f"{i}.so").returncode == 0
+        for threads in (1, 2, 8):
+            with Artifact(tmp_path / f"{i}.so", threads=threads) as a:
+                outputs.append(a.run(feeds))
+    for got in outputs:
+        assert all(np.array_equal(g, w) for g, w in zip(got, outputs[0]))
+    assert np.allclose(outputs[0][0], np.tanh(feeds[0]), atol=1e-5) and np.allclose(outputs[0][1], np.tanh(feeds[1]), atol=1e-5)
+    assert abs(outputs[0][3].sum() - 1) < 1e-4
+
+
 def test_a_single_row_has_narrow_blocks(tmp_path):
     """Blocks of two lines where there is one row, so that many threads have work; wider ones, if told, give the same bits."""
     weights = np.random.default_rng(8).standard_normal((1280, 1000)).astype(np.float32)
@@ -389,6 +412,8 @@ def test_a_single_row_has_narrow_blocks(tmp_path):
     ("MAP: map\n  loop.0 7\n", "loops are the dims of the result, each once"),
     ("MAP: map\n  lanes 12\n", "lanes are a power of two"),
     ("MAP: map\n  lanes.dim 9\n", "lanes.dim is no dim"),
+    ("MAP: map\n  split -1\n", "split is of a last parallel loop of known extent"),
+    ("MAP: map\n  parallel 0\n  split 2\n", "split is of a last parallel loop of known extent"),
     ("MAP: map\n  parallel 9\n", "more parallel loops than there are"),
     ("x" * 600 + "\n", "a line of more than 511 bytes"),
 ])
