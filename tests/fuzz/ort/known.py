@@ -254,6 +254,7 @@ KNOWN = [
     ("ours", "ConvTranspose", nan, "got nan", "theirs", "an infinite weight times the zeros of gaps and padding"),
     ("ours", "InstanceNormalization", single, "", "theirs", "one element: the bias, which ONNX Runtime gets by cancellation"),
     ("ours", "ReduceLogSumExp", whole, "", "theirs", "integers: ONNX Runtime cuts each term to an integer"),
+    ("ours", "Shrink", whole, r"\d{19,} expected, got 0", "theirs", "below zero as unsigned: mcc saturates, ONNX Runtime wraps; the standard is silent"),
     ("ours", "Dropout", below(12), "", "theirs", "the mask outside of training: ones, as version 12 says"),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
 ]
