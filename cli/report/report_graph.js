@@ -45,7 +45,8 @@ function makeGraph(net, canvas, onSelect) {
     item.py = y + item.y;
     if (item.leaf >= 0 || !item.open) return;
     for (const child of item.children) absolute(child, item.px, item.py);
-    for (const edge of item.edges)
+    for (const port of item.ports) { port.px = item.px + port.x; port.py = item.py + port.y; }
+    for (const edge of item.edges.concat(item.portEdges))
       for (const point of edge.path) { point.px = item.px + point.x; point.py = item.py + point.y; }
   }
 
@@ -125,6 +126,17 @@ function makeGraph(net, canvas, onSelect) {
     pen.stroke();
   }
 
+  function drawHead(item, left, top) {
+    const [name] = labels(item);
+    drawSign(item, left + 17, top + 17, "-");
+    pen.textAlign = "left";
+    pen.font = "600 12px " + FONT;
+    pen.fillStyle = colors.group;
+    pen.fillRect(left + 29, top + 8, pen.measureText(name).width + 6, 18);
+    pen.fillStyle = colors.soft;
+    pen.fillText(name, left + 32, top + 21);
+  }
+
   function drawOpen(item) {
     const left = item.px - item.w / 2, top = item.py - item.h / 2;
     if (item.parent) {
@@ -134,15 +146,10 @@ function makeGraph(net, canvas, onSelect) {
       pen.strokeStyle = item === self.selected ? colors.accent : colors.line;
       pen.lineWidth = item === self.selected ? 2.5 : 1.2;
       pen.stroke();
-      if (view.scale >= 0.22) {
-        drawSign(item, left + 17, top + 17, "-");
-        pen.textAlign = "left";
-        pen.fillStyle = colors.soft;
-        pen.font = "600 12px " + FONT;
-        pen.fillText(labels(item)[0], left + 32, top + 21);
-      }
+      for (const port of item.ports) drawPort(item, port, top);
+      if (view.scale >= 0.22) drawHead(item, left, top);
     }
-    for (const edge of item.edges) drawEdge(edge);
+    for (const edge of item.edges.concat(item.portEdges)) drawEdge(edge);
     for (const child of item.children) drawTree(child);
   }
 
@@ -160,16 +167,21 @@ function makeGraph(net, canvas, onSelect) {
     pen.lineWidth = near ? 2 : 1.2;
     pen.beginPath();
     pen.moveTo(x, y);
-    const long = !edge.path.length && end - y > 3 * GAP_Y && Math.abs(a.px - b.px) < 30;
+    const long = !edge.path.length && !a.port && !b.port && end - y > 3 * GAP_Y && Math.abs(a.px - b.px) < 30;
     if (long) {
       const side = Math.max(a.w, b.w) / 2 + 40;
       pen.bezierCurveTo(x + side, y + 60, b.px + side, end - 60, b.px, end);
     }
-    for (const p of edge.path) { curve(x, y, p.px, p.py); x = p.px; y = p.py; }
+    for (const p of edge.path) {
+      const half = Math.sign(end - y || 1) * p.tall / 2;
+      curve(x, y, p.px, p.py - half);
+      pen.lineTo(p.px, p.py + half);
+      x = p.px;
+      y = p.py + half;
+    }
     if (!long) curve(x, y, b.px, end);
     pen.stroke();
-    drawEnds(edge);
-    if (view.scale < 0.3) return;
+    if (view.scale < 0.3 || b.port) return;
     pen.fillStyle = near ? colors.accent : colors.edge;
     pen.beginPath();
     pen.moveTo(b.px, end);
@@ -183,30 +195,14 @@ function makeGraph(net, canvas, onSelect) {
     return leaf >= 0 && edge.ends.some(e => e[0] === leaf || e[1] === leaf);
   }
 
-  /* From the border of an open group to the node in it. */
-  function drawEnds(edge) {
-    if (!edge.from.open && !edge.to.open) return;
-    pen.globalAlpha = 0.45;
+  /* From the border of an open group to where its edges from or to outside meet. */
+  function drawPort(item, port, top) {
+    pen.strokeStyle = colors.edge;
+    pen.lineWidth = 1.2;
     pen.beginPath();
-    for (const [from, to] of edge.ends) {
-      const a = shownFor(self.tree.leaf[from]), b = shownFor(self.tree.leaf[to]);
-      if (edge.from.open && a !== edge.from) {
-        pen.moveTo(a.px, a.py + a.h / 2);
-        curve(a.px, a.py + a.h / 2, edge.from.px, edge.from.py + edge.from.h / 2);
-      }
-      if (edge.to.open && b !== edge.to) {
-        pen.moveTo(edge.to.px, edge.to.py - edge.to.h / 2);
-        curve(edge.to.px, edge.to.py - edge.to.h / 2, b.px, b.py - b.h / 2);
-      }
-    }
+    if (port.port === "entries") { pen.moveTo(item.px, top); curve(item.px, top, port.px, port.py); }
+    else { pen.moveTo(port.px, port.py); curve(port.px, port.py, item.px, top + item.h); }
     pen.stroke();
-    pen.globalAlpha = 1;
-  }
-
-  function shownFor(item) {
-    let shown = item;
-    for (let up = item.parent; up; up = up.parent) if (!up.open) shown = up;
-    return shown;
   }
 
   function drawTree(item) {

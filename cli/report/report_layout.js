@@ -17,6 +17,25 @@ function rankItems(items, edges) {
     if (items[i].outs.length && !items[i].ins.length) items[i].rank = Math.min(...items[i].outs.map(o => o.item.rank)) - 1;
 }
 
+/* Edges from and to outside meet in a point at the top, and one at the bottom, of an open group. */
+function makePorts(item) {
+  item.ports = [];
+  item.portEdges = [];
+  for (const [set, first] of [["entries", -1], ["exits", Infinity]]) {
+    if (!item.parent || !item[set].size) continue;
+    const port = {port: set, w: 10, h: 0, first, id: -1};
+    item.ports.push(port);
+    for (const child of item[set])
+      item.portEdges.push(set === "entries" ? {from: port, to: child, ends: []} : {from: child, to: port, ends: []});
+  }
+}
+
+function rankPorts(items) {
+  const last = items.reduce((most, i) => i.port ? most : Math.max(most, i.rank), 0);
+  const low = items.reduce((least, i) => i.port ? least : Math.min(least, i.rank), last);
+  for (const item of items) item.rank = item.port === "entries" ? 0 : item.port ? last - low + 2 : item.rank - low + 1;
+}
+
 /* Items without any edge lie in rows of their own below the rest. */
 function placeLone(items) {
   const lone = items.filter(i => !i.ins.length && !i.outs.length), tied = items.filter(i => i.ins.length || i.outs.length);
@@ -118,8 +137,8 @@ function placeLayers(layers) {
   let y = 0;
   for (const layer of layers) {
     const high = layer.reduce((h, i) => Math.max(h, i.h), 0);
-    for (const item of layer) item.y = y + high / 2;
-    y += high + GAP_Y;
+    for (const item of layer) { item.y = y + high / 2; item.tall = high; }
+    y += layer.length ? high + (layer.every(i => i.port) ? GAP_Y / 2 : GAP_Y) : 0;
   }
 }
 
@@ -130,9 +149,12 @@ function layout(item, size) {
     return;
   }
   for (const child of item.children) layout(child, size);
-  rankItems(item.children, item.edges);
-  placeLone(item.children);
-  const layers = makeLayers(item.children, item.edges);
+  makePorts(item);
+  const items = item.children.concat(item.ports), edges = item.edges.concat(item.portEdges);
+  rankItems(items, edges);
+  placeLone(items.filter(i => !i.port));
+  if (item.ports.length) rankPorts(items);
+  const layers = makeLayers(items, edges);
   orderLayers(layers);
   placeLayers(layers);
   let left = Infinity, right = -Infinity, bottom = 0;

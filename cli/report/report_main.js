@@ -34,7 +34,7 @@
       list.push([formatNs(bench.median_ns), `median of ${bench.runs} runs, ${bench.machine.threads} thread${bench.machine.threads > 1 ? "s" : ""}`]);
       if (bench.flops) {
         const rate = bench.flops / bench.median_ns, peak = bench.machine.gflops_best;
-        list.push([rate.toFixed(1) + " GFLOP/s", peak ? `${Math.round(100 * rate / peak)}% of what this machine reaches` : "of multiply-adds"]);
+        list.push([rate.toFixed(rate < 100 ? 1 : 0) + " GFLOP/s", peak ? `${Math.round(100 * rate / peak)}% of what this machine reaches` : "of multiply-adds"]);
       }
     }
     list.push([formatBytes(art.bytes.file), "file" + (art.bytes.sidecar ? " + " + formatBytes(art.bytes.sidecar) + " of weights" : ", weights and code")]);

@@ -1,9 +1,10 @@
 /* The nodes as a tree: groups by prefixes of names, or by kernels; what is too wide is cut into sections. */
 const WIDE = 60;
 
-/* leaf: the node's number, -1 for a group; first, count, ns: the first node in it, how many, their time; edges: between its children. */
+/* leaf: the node's number, -1 for a group; first, count, ns: the first node in it, how many, their time; edges: between its children; entries, exits: children that edges
+   from outside reach, and that edges to outside leave. */
 function makeItem(tree, name, parent) {
-  const item = {id: tree.items.length, name, parent, children: [], leaf: -1, open: false, first: Infinity, count: 0, ns: 0, edges: []};
+  const item = {id: tree.items.length, name, parent, children: [], leaf: -1, open: false, first: Infinity, count: 0, ns: 0, edges: [], entries: new Set(), exits: new Set()};
   tree.items.push(item);
   if (parent) parent.children.push(item);
   return item;
@@ -81,6 +82,11 @@ function depths(item, depth) {
   for (const child of item.children) depths(child, depth + 1);
 }
 
+/* Which children of the groups below `top` an edge reaches from outside, or leaves. */
+function cross(leaf, top, set) {
+  for (let item = leaf; item !== top; item = item.parent) item.parent[set].add(item);
+}
+
 /* An edge belongs to the group in which its ends lie in two different children. */
 function lift(tree, net) {
   const seen = new Map();
@@ -90,6 +96,8 @@ function lift(tree, net) {
     while (b.depth > a.depth && b.parent) b = b.parent;
     if (a === b) continue;
     while (a.parent !== b.parent) { a = a.parent; b = b.parent; }
+    cross(tree.leaf[from], a, "exits");
+    cross(tree.leaf[to], b, "entries");
     const key = a.id * tree.items.length + b.id;
     let edge = seen.get(key);
     if (!edge) {

@@ -188,6 +188,16 @@ def test_clicks(hostile, tmp_path):
 
 
 @needs_browser
+def test_ways_around_are_seen(hostile):
+    """The edge from outside to the sum of a block goes around what lies between: no point of its way is in a box."""
+    with browser.Page(hostile) as page:
+        page.value("mccReport.graph.openAll(true)")
+        ways = page.value("""mccReport.graph.tree.items.filter(g => g.portEdges && g.parent).flatMap(g => g.portEdges.concat(g.edges)
+            .flatMap(e => e.path.map(p => g.children.some(c => Math.abs(p.px - c.px) < c.w / 2 && Math.abs(p.py - c.py) < c.h / 2))))""")
+        assert len(ways) >= 2 and not any(ways) and page.problems == []
+
+
+@needs_browser
 def test_search(hostile):
     with browser.Page(hostile) as page:
         page.key("/", 191)
