@@ -4,6 +4,8 @@ One artifact of open dims serves a set of attributes; it runs prompts, tokens be
 room left, and batches of sequences of several lengths. What no sequence of the batch has (rows of outputs behind its end, rows of the
 caches) is not compared: ONNX Runtime leaves it as it comes.
 """
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -190,6 +192,13 @@ def test_norms_of_heads(tmp_path, packed):
 
     for shape in PROMPTS[:3] + STEPS[:3]:
         net.agrees(*shape, want=reference)
+
+
+def test_blocks_of_rows(tmp_path):
+    """Behind a cache mostly one token is computed: blocks are one vector of rows. Without one there are as many rows as keys."""
+    for has, rows in (((), "1"), (("no past",), "2")):
+        net = Grouped(tmp_path / f"net{rows}", (2, 2), 16, has, packed=True)
+        assert set(re.findall(r"^  rows +(\d+) ", net.model.dump("schedule", "-march=x86-64-v4"), re.M)) == {rows}
 
 
 @pytest.mark.parametrize("attributes, text", [({"sliding_window_cache": 1, "local_window_size": 4}, "sliding_window_cache"),
