@@ -1,0 +1,48 @@
+/* Numbers of less than 8 bits in bytes, along one dim: the first of a byte in its lowest bits. */
+#include "ir/build/build.h"
+
+static value_id like(struct builder *b, value_id x, int64_t number)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    return b_broadcast(b, b_scalar_i64(b, ELEM_U8, number), dims, rank);
+}
+
+value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axis)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, bytes, &rank);
+    value_id parts[8];
+    expr_id wide[RANK_MAX];
+    if (!dims || bits == 8 || rank >= RANK_MAX || axis < 0 || axis >= rank)
+        return dims && bits == 8 ? bytes : (value_id){0};
+    for (int32_t i = 0; i < rank; i++)
+        wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims[i], 8 / bits) : dims[i];
+    for (int64_t k = 0; k < 8 / bits; k++) {
+        value_id moved = b_binary(b, OP_SHR, bytes, like(b, bytes, k * bits));
+        parts[k] = b_unsqueeze(b, b_binary(b, OP_AND, moved, like(b, bytes, (1 << bits) - 1)), axis + 1);
+    }
+    return b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), axis + 1), wide, rank);
+}
+
+value_id b_packed(struct builder *b, value_id x, int64_t bits, int32_t axis)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id starts[RANK_MAX], sizes[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    value_id bytes = {0};
+    if (!dims || bits == 8 || axis < 0 || axis >= rank)
+        return dims && bits == 8 ? x : (value_id){0};
+    for (int64_t k = 0; k < 8 / bits; k++) {
+        for (int32_t i = 0; i < rank; i++) {
+            starts[i] = ex_const(b->g->ctx->exprs, i == axis ? k : 0);
+            sizes[i] = i == axis ? ex_div(b->g->ctx->exprs, dims[i], ex_const(b->g->ctx->exprs, 8 / bits)) : dims[i];
+            steps[i] = i == axis ? 8 / bits : 1;
+        }
+        value_id part = b_slice(b, x, starts, sizes, steps);
+        part = k ? b_binary(b, OP_SHL, part, like(b, part, k * bits)) : part;
+        bytes = bytes.i ? b_binary(b, OP_OR, bytes, part) : part;
+    }
+    return bytes;
+}
