@@ -88,7 +88,9 @@ struct em {
         int level;
         int64_t most;
         value_id source;
-        bool rows; /* whole ones, zeros around the image included */
+        bool rows; /* whole ones, zeros around the image included ... */
+        const expr_id *piece; /* ... of so many vectors of channels at a time */
+        uint32_t n_pieces;
     } stage;
     struct { /* the anchor's second operand at a block of vectors, from em_panel_fill to em_panel_end */
         value_id value;
@@ -197,10 +199,10 @@ bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lre
  * `most`) of the image that `point` names, all channels, are in scratch from here on, and em_value reads them there.
  * Points of an image are numbered through over the last two dims. */
 void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
-/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these, one
- * vector; NULL: all. */
+/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these
+ * vectors, of one block; none: all. */
 void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
-                   const expr_id *channels);
+                   const expr_id *channels, uint32_t n_channels);
 lreg em_stage_value(struct em *, const expr_id *idx, expr_id cond);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
  * theirs. */

@@ -129,7 +129,10 @@ static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
     if (from >= to)
         return;
     idx[3] = em_for_begin(em, &l, ex_const(em->x, from), ex_const(em->x, to), 1, NULL, 0);
-    em_store_at(em, em->stage.buffer, s, e, idx, em_const(em, e, 1, 0, 0));
+    for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
+        idx[1] = em->stage.piece[p];
+        em_store_at(em, em->stage.buffer, s, e, idx, em_const(em, e, 1, 0, 0));
+    }
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -147,14 +150,18 @@ static void fill_tile(void *user, expr_id at, uint32_t count)
     expr_id *points[EM_POINTS];
     lreg acc[EM_POINTS];
     const struct node *n = graph_node(em->g, em->k->form.product);
-    for (uint32_t i = 0; i < count; i++) {
-        points[i] = arena_copy(em->arena, f->idx, RANK_MAX * sizeof *f->idx);
-        points[i][3] = ex_addc(em->x, at, i);
-    }
-    em_reduce_points(em, n, count, points, ex_const(em->x, 1), acc);
+    uint32_t n_points = 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
+            expr_id *point = arena_copy(em->arena, f->idx, RANK_MAX * sizeof *f->idx);
+            point[1] = em->stage.piece[p];
+            point[3] = ex_addc(em->x, at, i);
+            points[n_points++] = point;
+        }
+    em_reduce_points(em, n, n_points, points, ex_const(em->x, 1), acc);
     em_weave_begin(em, &w);
     em->anchor = n->out[0];
-    for (uint32_t i = 0; i < count && !em->failed; i++) {
+    for (uint32_t i = 0; i < n_points && !em->failed; i++) {
         em->anchor_value = acc[i];
         lreg v = em_compute(em, em->k->form.staged, points[i], ex_const(em->x, 1));
         em_store_at(em, em->stage.buffer, &em->stage.storage, ELEM_F32, points[i], v);
@@ -173,8 +180,11 @@ static void fill_columns(struct em *em, expr_id *idx, int64_t columns)
         return;
     }
     idx[3] = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, columns), 1, NULL, 0);
-    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(em->x, 1));
-    em_store_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, v);
+    for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
+        idx[1] = em->stage.piece[p];
+        lreg v = em_compute(em, em->k->form.staged, idx, ex_const(em->x, 1));
+        em_store_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, v);
+    }
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -203,11 +213,17 @@ static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
 struct row_range {
     expr_id first;
     struct stage_rows extent;
+    bool by_piece;
 };
 static void fill_rows(struct em *em, expr_id *idx, const void *arg)
 {
     const struct row_range *r = arg;
     struct em_for l;
+    const expr_id all = idx[1]; /* where all channels are gone through, a vector at a time */
+    if (!r->by_piece) {
+        em->stage.piece = &all;
+        em->stage.n_pieces = 1;
+    }
     expr_id row = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, r->extent.rows), 1, NULL, 0);
     idx[2] = ex_add(em->x, r->first, row);
     fill_row(em, idx, &r->extent);
@@ -215,15 +231,15 @@ static void fill_rows(struct em *em, expr_id *idx, const void *arg)
 }
 
 void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
-                   const expr_id *channels)
+                   const expr_id *channels, uint32_t n_channels)
 {
     struct exprs *x = em->x;
     uint32_t c;
-    struct row_range r;
+    struct row_range r = {.by_piece = n_channels > 0};
     expr_id idx[RANK_MAX] = {point[0]};
     stage_extent(&em->site, n, rows, &r.extent);
     r.first = ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]);
-    int64_t line = r.extent.width * CHANNEL_BLOCK, block = channels ? 0 : r.extent.rows * line;
+    int64_t line = r.extent.width * CHANNEL_BLOCK, block = n_channels ? 0 : r.extent.rows * line;
     struct storage *s = &em->stage.storage;
     *s = (struct storage){.rank = 4, .dim = NEW_ARRAY(em->arena, struct dim_layout, 4)};
     s->dim[0].outer = ex_const(x, 0);
@@ -232,9 +248,10 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
     s->dim[3].outer = ex_const(x, CHANNEL_BLOCK);
     s->origin = ex_addc(x, ex_mulc(x, r.first, -line), r.extent.left * CHANNEL_BLOCK);
     em->stage.buffer = em_scratch(em, value_type(em->g, em->k->form.staged)->elem,
-                                  (channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
-    if (channels) {
-        idx[1] = *channels;
+                                  (n_channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
+    if (n_channels) {
+        em->stage.piece = channels;
+        em->stage.n_pieces = n_channels;
         fill_rows(em, idx, &r);
     } else {
         fill_channels(em, idx, fill_rows, &r);

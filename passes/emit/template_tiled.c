@@ -36,35 +36,48 @@ static const struct node *partial_node(const struct em *em)
     return em->k->outs.n > 1 ? graph_node(em->g, graph_value(em->g, em->k->outs.data[1])->def) : NULL;
 }
 
+static uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t piece)
+{
+    uint32_t lanes = em_expr_lanes(em, t->piece[piece]);
+    return lanes ? lanes : 1;
+}
+
+static expr_id partial_at(struct em *em, const struct tiling *t, uint32_t piece)
+{
+    return ex_const(em->x, (int64_t)piece * t->s->lanes);
+}
+
 void partial_begin(struct em *em, struct tiling *t)
 {
     const struct node *n = partial_node(em);
     if (!n)
         return;
-    uint32_t lanes = em_expr_lanes(em, t->piece[0]);
     t->combine = em_monoid(node_str(n, "monoid", "sum"), ELEM_F32);
-    em_scratch_store(em, t->partial, ex_const(em->x, 0),
-                     reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, lanes ? lanes : 1));
+    for (uint32_t p = 0; p < t->n_pieces; p++)
+        em_scratch_store(em, t->partial, partial_at(em, t, p),
+                         reduction_identity(em, t->combine, ELEM_F32, ELEM_F32, piece_lanes(em, t, p)));
 }
 
 void partial_end(struct em *em, struct tiling *t)
 {
-    if (!partial_node(em))
-        return;
-    uint32_t lanes = em_expr_lanes(em, t->piece[0]);
-    const expr_id at[3] = {t->idx[0], t->piece[0], t->idx[2]};
-    em_store(em, em->k->outs.data[1], at, em_scratch_load(em, t->partial, ex_const(em->x, 0), lanes ? lanes : 1));
+    for (uint32_t p = 0; p < t->n_pieces && partial_node(em); p++) {
+        const expr_id at[3] = {t->idx[0], t->piece[p], t->idx[2]};
+        em_store(em, em->k->outs.data[1], at,
+                 em_scratch_load(em, t->partial, partial_at(em, t, p), piece_lanes(em, t, p)));
+    }
 }
 
-/* n stored values of the row, pairwise. */
+/* The n stored values of each piece of the row, pairwise; those of one point lie side by side. */
 static void partial_add(struct em *em, struct tiling *t, lreg *v, uint32_t n)
 {
-    for (uint32_t step = 1; step < n; step *= 2)
-        for (uint32_t i = 0; i + step < n; i += 2 * step)
-            v[i] = em_op2(em, t->combine, v[i], v[i + step]);
-    expr_id zero = ex_const(em->x, 0);
-    lreg sum = em_scratch_load(em, t->partial, zero, lf_type(em->f, v[0]).lanes);
-    em_scratch_store(em, t->partial, zero, em_op2(em, t->combine, sum, v[0]));
+    uint32_t every = t->n_pieces;
+    for (uint32_t p = 0; p < every; p++) {
+        for (uint32_t step = 1; step < n; step *= 2)
+            for (uint32_t i = 0; i + step < n; i += 2 * step)
+                v[i * every + p] = em_op2(em, t->combine, v[i * every + p], v[(i + step) * every + p]);
+        lreg sum = em_scratch_load(em, t->partial, partial_at(em, t, p), lf_type(em->f, v[p]).lanes);
+        em_scratch_store(em, t->partial, partial_at(em, t, p), em_op2(em, t->combine, sum, v[p]));
+    }
 }
 
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
@@ -104,7 +117,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     }
     em_weave_end(em, &w, t->s);
     if (partial_node(em) && !em->failed)
-        partial_add(em, t, acc, n);
+        partial_add(em, t, acc, n / t->n_pieces);
 }
 
 /* Tiles of a dim, as many as the part at hand has; -1: of one point. */
@@ -434,7 +447,7 @@ bool emit_tiled(struct em *em)
         block_begin(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
-        t.partial = em_scratch(em, ELEM_F32, s->lanes);
+        t.partial = em_scratch(em, ELEM_F32, (int64_t)s->nr * s->lanes);
     em_parallel_open(em, &par, l.loop, l.n);
     for (uint32_t i = 0; i < l.n; i++)
         if (l.loop[i].dim >= 0)

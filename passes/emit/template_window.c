@@ -4,9 +4,9 @@
  */
 #include "passes/emit/tiled.h"
 
-static void fill(struct em *em, struct tiling *t, const expr_id *channels)
+static void fill(struct em *em, struct tiling *t, const expr_id *channels, uint32_t n)
 {
-    em_stage_rows(em, t->n, t->idx, ex_mulc(em->x, t->row0, t->s->tb), (int64_t)t->s->chunk * t->s->tb, channels);
+    em_stage_rows(em, t->n, t->idx, ex_mulc(em->x, t->row0, t->s->tb), (int64_t)t->s->chunk * t->s->tb, channels, n);
 }
 
 void window_chunk(struct em *em, struct tiling *t, expr_id chunk, expr_id block, expr_id blocks)
@@ -23,7 +23,7 @@ void window_chunk(struct em *em, struct tiling *t, expr_id chunk, expr_id block,
         tile_vectors(em, t, block);
         return;
     }
-    fill(em, t, NULL);
+    fill(em, t, NULL, 0);
     tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
     em_for_end(em, &l, NULL, NULL);
 }
@@ -32,7 +32,7 @@ void window_rows(struct em *em, struct tiling *t)
 {
     struct em_for l;
     if (t->s->by_piece)
-        fill(em, t, &t->piece[0]);
+        fill(em, t, t->piece, t->n_pieces);
     expr_id i = em_for_begin(em, &l, ex_const(em->x, 0), t->here, 1, NULL, 0);
     t->idx[2] = ex_mulc(em->x, ex_add(em->x, t->row0, i), t->s->tb);
     partial_begin(em, t);

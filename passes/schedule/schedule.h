@@ -378,8 +378,9 @@ int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t si
 void stage_choose(const struct site *, struct tile_schedule *);
 /* Scratch of the staged operand, of one parallel index. */
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
-/* Do so many points of a row of the staged product fit? And the time of its part of a parallel index. */
-bool stage_columns_fit(const struct site *, uint32_t columns);
+/* Do so many points of a row of the staged product by so many vectors fit? And the time of its part of a parallel
+ * index. */
+bool stage_columns_fit(const struct site *, uint32_t columns, uint32_t vectors);
 int64_t stage_ns(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
 /* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention

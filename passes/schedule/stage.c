@@ -92,7 +92,7 @@ static int64_t chunk_most(const struct site *site, const struct node *n, const s
 {
     int64_t channels = 1, vectors = 1;
     if (c->by_piece && ex_is_const(site->x, t->dims[1], &channels))
-        vectors = (channels + c->lanes - 1) / c->lanes;
+        vectors = (channels + (int64_t)c->nr * c->lanes - 1) / ((int64_t)c->nr * c->lanes);
     int64_t chunks = (CHUNKS + vectors - 1) / vectors, more = (2 * CHUNKS + vectors - 1) / vectors;
     if (may_cut(site, n, tiles * c->tb, more))
         chunks = more;
@@ -141,24 +141,24 @@ static const struct node *product_of(const struct site *site)
     return site->k->form.product.i ? graph_node(site->g, site->k->form.product) : NULL;
 }
 
-bool stage_columns_fit(const struct site *site, uint32_t columns)
+bool stage_columns_fit(const struct site *site, uint32_t columns, uint32_t vectors)
 {
     return columns >= 1 && columns <= staged_extent(site, 3) && columns <= COLUMNS_MOST &&
-           tile_fits(site, product_of(site), &(struct tile_schedule){.nr = 1, .ta = columns, .tb = 1});
+           tile_fits(site, product_of(site), &(struct tile_schedule){.nr = vectors, .ta = columns, .tb = 1});
 }
 
-/* The steps of a row of the product by one vector of channels, in tenths of a cycle. */
-static int64_t columns_cost(const struct site *site, uint32_t columns)
+/* The steps of a row of the product by the vectors of a piece, in tenths of a cycle. */
+static int64_t columns_cost(const struct site *site, uint32_t columns, uint32_t vectors)
 {
     uint64_t steps = tile_steps(site, product_of(site));
-    return (int64_t)steps * tile_line_cost(site->mach, staged_extent(site, 3), true, columns, 1, steps);
+    return (int64_t)steps * tile_line_cost(site->mach, staged_extent(site, 3), true, columns, vectors, steps);
 }
 
-static uint32_t columns_choose(const struct site *site)
+static uint32_t columns_choose(const struct site *site, uint32_t vectors)
 {
     uint32_t best = 1;
-    for (uint32_t n = 2; product_of(site) && stage_columns_fit(site, n); n++)
-        if (columns_cost(site, n) < columns_cost(site, best))
+    for (uint32_t n = 2; product_of(site) && stage_columns_fit(site, n, vectors); n++)
+        if (columns_cost(site, n, vectors) < columns_cost(site, best, vectors))
             best = n;
     return product_of(site) ? best : 0;
 }
@@ -168,7 +168,7 @@ int64_t stage_ns(const struct site *site, const struct tile_schedule *c)
     struct stage_rows r;
     if (!c->stage_columns || !stage_extent(site, graph_node(site->g, site->k->anchor), (int64_t)c->chunk * c->tb, &r))
         return 0;
-    return r.rows * columns_cost(site, c->stage_columns) / (RATE_CYCLES_PER_NS * 10);
+    return r.rows * columns_cost(site, c->stage_columns, c->nr) / (RATE_CYCLES_PER_NS * 10);
 }
 
 /* Is an image more than what L2 may still hold of it when it comes to be read? Filling then waits for lines, one
@@ -194,5 +194,5 @@ void stage_choose(const struct site *site, struct tile_schedule *c)
     uint32_t lanes = machine_lanes(site->mach, staged->elem);
     c->stage_lanes = lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
     c->stage_ahead = c->flat && is_far(site, staged);
-    c->stage_columns = columns_choose(site);
+    c->stage_columns = columns_choose(site, c->nr);
 }

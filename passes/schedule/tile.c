@@ -359,7 +359,10 @@ void tile_choose(const struct site *site, struct schedule *out)
     const struct step step = step_of(site, n);
     int64_t regs = site->mach->registers, least = INT64_MAX;
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
-    for (int64_t nr = 1; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
+    int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
+    if (site->k->form.product.i && c.vec >= 0 && v.known) /* points share broadcasts within a block of channels */
+        first_nr = max_nr = vectors < 1 ? 1 : vectors < whole ? vectors : whole;
+    for (int64_t nr = first_nr; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
                 struct tile_schedule with = c;

@@ -101,8 +101,12 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
                         (!s->stage_ahead || s->flat),
         "staged.lanes and prefetch.staged are of a staged operand");
     say(c,
-        !s->stage_columns == !was->stage_columns && (!s->stage_columns || stage_columns_fit(c->site, s->stage_columns)),
+        !s->stage_columns == !was->stage_columns &&
+            (!s->stage_columns || stage_columns_fit(c->site, s->stage_columns, s->nr)),
         "staged.columns are points of a row of a staged contraction that the registers hold");
+    uint32_t piece = s->nr * s->lanes;
+    say(c, !s->by_piece || (piece <= CHANNEL_BLOCK && (CHANNEL_BLOCK % piece == 0 || piece >= width)),
+        "a staged piece is no part of a block of channels");
     say(c, !s->windows || c->site->k->outs.n == 1 || s->tb == 1, "rows that are summed up come one by one");
     if (c->why->n)
         return;

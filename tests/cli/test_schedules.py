@@ -277,12 +277,14 @@ def test_strips(tmp_path):
     head, feeds = head_of(model, "depth"), feeds_of(inputs)
     assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
     want = run(tmp_path / "want.so", feeds)[0]
-    for i, fields in enumerate((("staged.columns 1",), ("staged.columns 7", "staged.tiles 13"), ("staged.columns 12", "staged.tiles 1", "tile.columns 3"))):
+    for i, fields in enumerate((("staged.columns 1",), ("staged.columns 5", "staged.tiles 13"),
+                               ("tile.vectors 1", "staged.columns 12", "staged.tiles 1", "tile.columns 3"))):
         told.write_text(f"{head}: tiled\n" + "".join(f"  {f}\n" for f in fields))
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / f"got{i}.so")
         assert done.returncode == 0, done.stderr
         assert np.allclose(run(tmp_path / f"got{i}.so", feeds)[0], want, rtol=1e-4, atol=1e-6), fields
     for line, why in (("tiled\n  staged.columns 0", "staged.columns are points of a row"), ("tiled\n  staged.columns 28", "that the registers hold"),
+                      ("tiled\n  tile.vectors 3\n  tile.columns 2", "a staged piece is no part of a block of channels"),
                       ("map", "may be of kind tiled, not 'map'")):
         told.write_text(f"{head}: {line}\n")
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "no.so")
