@@ -43,7 +43,7 @@ APART_MOST, APART_LEAST = 1.5, 1e-3
 def compiled(path, output, flags):
     """Processor seconds, bytes of code of the kernels of one variant."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([MCC, "-q", path, "-o", output, *flags], check=True)
+    subprocess.run([MCC, "-q", "--no-cache", path, "-o", output, *flags], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     symbols = subprocess.run(["nm", "-S", output], capture_output=True, text=True, check=True).stdout.split("\n")
     sizes = {}
