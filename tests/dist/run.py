@@ -2,7 +2,8 @@
 
 The tarball's program runs in a folder that holds it and a network, and no libc; the .deb is installed by the dpkg of a bare Debian 12
 that debootstrap makes (kept in DIST/debian); the wheel by pip into a fresh venv. Needs root for the first two (chroot), debootstrap and
-Debian's and PyPI's packages for the others. Ends with one line for each, status 1 where one failed."""
+Debian's and PyPI's packages for the others. A second build must be the same bytes. Ends with one line for each,
+status 1 where one failed."""
 import os
 import pathlib
 import re
@@ -115,16 +116,24 @@ def check_wheel(dist, folder, made):
     assert not (venv / "bin/mcc").exists()
 
 
-def main(dist):
-    dist, failed = pathlib.Path(dist).resolve(), 0
+def check_same(dist, again):
+    """What was built in another folder: the same packages."""
+    for pattern in ("*.tar.xz", "*.whl", "*.deb", "SHA256SUMS"):
+        first, second = one(dist, pattern), one(again, pattern)
+        assert first.name == second.name and first.read_bytes() == second.read_bytes(), f"{first} and {second} differ"
+
+
+def main(dist, again):
+    dist, again, failed = pathlib.Path(dist).resolve(), pathlib.Path(again).resolve(), 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         made = None
-        for name, check in ("tarball", lambda: check_tarball(dist, folder)), ("wheel", lambda: check_wheel(dist, folder, made)), \
-                           ("deb", lambda: check_deb(dist, folder, made)):
+        checks = [("two builds", lambda: check_same(dist, again)), ("tarball", lambda: check_tarball(dist, folder)),
+                  ("wheel", lambda: check_wheel(dist, folder, made)), ("deb", lambda: check_deb(dist, folder, made))]
+        for name, check in checks:
             try:
                 made = check() or made
-                print(f"{name}: installed and used", flush=True)
+                print(f"{name}: {'the same bytes' if name == 'two builds' else 'installed and used'}", flush=True)
             except AssertionError as error:
                 failed += 1
                 print(f"{name}: FAILED\n{error}", flush=True)
