@@ -3,24 +3,37 @@
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
 
 usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user
+MCC_GUARD=1: inputs, outputs and the workspace lie between pages without access (support/guard.py).
 """
+import os
 import pathlib
 import sys
+
+import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conformance import suite  # noqa: E402
 from support.artifact import Artifact, ModelError  # noqa: E402
 from support.foreign import Foreign  # noqa: E402
+from support.guard import Heap, guarded  # noqa: E402
+
+GUARD = os.environ.get("MCC_GUARD") == "1"
 
 
 def outputs(case, artifact, feeds, machine):
     if machine:
         return machine.call(artifact, feeds, suite.optional_inputs(case))
-    with Artifact(artifact, threads=1) as a:
+    heap = Heap() if GUARD else None
+    if heap:
+        feeds = [guarded(f) if isinstance(f, np.ndarray) else f for f in feeds]
+    with Artifact(artifact, threads=1, alloc=heap and heap.alloc, release=heap and heap.release) as a:
         if a.api.n_in != len(feeds):
             raise ValueError(f"{len(feeds)} inputs in the model, {a.api.n_in} in the artifact")
-        return a.call(feeds)
+        result = a.call(feeds)
+    if heap and (heap.broken or heap.blocks):
+        raise ValueError(f"{heap.broken} blocks written around, {len(heap.blocks)} not given back")
+    return result
 
 
 def judge(case, artifact, machine):
