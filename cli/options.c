@@ -120,12 +120,28 @@ static bool parse_count(const char *s, bool suffix, int64_t *out)
     return *p == 0;
 }
 
-/* Digits with an optional fraction; no sign, no exponent. */
+/* e-2 behind a number's digits, which becomes a hundredth of itself. */
+static bool apply_exponent(const char *s, double *number)
+{
+    bool small = s[1] == '-';
+    const char *digits = s + 1 + (small || s[1] == '+');
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > 2 || digits[n])
+        return false;
+    double scale = 1;
+    for (int power = n == 2 ? (digits[0] - '0') * 10 + (digits[1] - '0') : digits[0] - '0'; power > 0; power--)
+        scale *= 10;
+    *number = small ? *number / scale : *number * scale;
+    return true;
+}
+
+/* Digits with an optional fraction and exponent, in any locale; no sign. */
 static bool parse_real(const char *s, double *out)
 {
     size_t whole = strspn(s, "0123456789");
     size_t rest = s[whole] == '.' ? 1 + strspn(s + whole + 1, "0123456789") : 0;
-    if (whole == 0 || whole + rest > 30 || rest == 1 || s[whole + rest])
+    const char *end = s + whole + rest;
+    if (whole == 0 || whole + rest > 30 || rest == 1)
         return false;
     *out = 0;
     for (size_t i = 0; i < whole; i++)
@@ -133,7 +149,7 @@ static bool parse_real(const char *s, double *out)
     double unit = 1;
     for (size_t i = whole + 1; i < whole + rest; i++)
         *out += (s[i] - '0') * (unit /= 10);
-    return true;
+    return *end == 0 || ((*end == 'e' || *end == 'E') && apply_exponent(end, out));
 }
 
 static bool is_word_of(const char *word, const char *words)
