@@ -58,7 +58,7 @@ GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen
 
 # What goes into artifacts: everything in runtime/ except the host-side loader.
 RT_ARCHS := x86_64 aarch64 riscv64
-RT_SOURCES := $(filter-out runtime/mcc_load.c,$(wildcard runtime/*.c))
+RT_SOURCES := $(wildcard runtime/rt_*.c runtime/ops/*.c)
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(RT_SOURCES:runtime/%.c=$(BUILD)/rt/$a/%.o))
 RT_FLAGS_x86_64 := --target=x86_64-unknown-linux-gnu -march=x86-64
 RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics

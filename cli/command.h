@@ -2,7 +2,7 @@
 #ifndef MCC_CLI_COMMAND_H
 #define MCC_CLI_COMMAND_H
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 
 /* Standard output and standard error as a report's ends; colour only where a terminal wants it. */
 struct report terminal_report(void);

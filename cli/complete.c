@@ -1,7 +1,7 @@
 /* --autocomplete=COMMAND,WORD or WORD, what shells ask when a tab is typed; the words before it follow behind "--". */
 #include <string.h>
 
-#include "cli/artifact.h"
+#include "cli/artifact/artifact.h"
 #include "cli/command.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"

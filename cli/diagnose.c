@@ -1,7 +1,7 @@
 /* How diagnostics are shown: lines of text, JSON (an object a line) or SARIF 2.1.0 (one log for all of them). */
 #include <string.h>
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 #include "cli/json.h"
 #include "cli/mccc.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 

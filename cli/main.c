@@ -11,10 +11,10 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/cpu.h"
+#include "cli/options/cpu.h"
 #include "cli/json.h"
 #include "cli/mccc.h"
-#include "cli/nearest.h"
+#include "cli/options/nearest.h"
 #include "codegen/codegen.h"
 
 static const struct command {

@@ -1,5 +1,5 @@
 /* Reading a small text file of the user's whole: a configuration, a profile. */
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 #include "ir/base/file.h"
 
 bool text_file_read(struct context *ctx, const char *path, const char *what, size_t most, struct span *out)

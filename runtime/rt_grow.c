@@ -3,7 +3,7 @@
  * until the run ends, so all of a slot's memory is at most twice the largest request, plus its last doubling.
  */
 #include "runtime/rt_internal.h"
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 
 #include "runtime/rt_libc.h"
 

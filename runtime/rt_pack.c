@@ -1,6 +1,6 @@
 /* Packed elements at the ports: 4 and 2 bits, first element in the low bits of a byte (ONNX IR, TensorProto), against
  * one byte per element inside. */
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 
 int64_t mcc_rt_unpack(struct mcc_rt_run *run, const unsigned char *src, unsigned char *dst, int64_t n, int64_t bits,
                       int64_t is_signed)

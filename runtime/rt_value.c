@@ -3,7 +3,7 @@
  * run ends.
  */
 #include "runtime/rt_internal.h"
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 
 #include "runtime/rt_libc.h"
 

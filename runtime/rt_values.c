@@ -4,7 +4,7 @@
  * bounded by DEPTH_MAX whatever the host passes.
  */
 #include "runtime/rt_internal.h"
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 
 #include "runtime/rt_libc.h"
 

@@ -59,7 +59,7 @@ LAYERS = {
 ALONE = {"passes", "passes/emit", "passes/legalize", "frontend"}
 # System and library headers with one owner.
 OWNERS = {
-    r"yaml\.h": r"cli/config\.c",
+    r"yaml\.h": r"cli/options/config\.c",
     r"protobuf-c/.*|.*\.pb-c\.h": r"frontend/onnx/.*",
     r"llvm-c/.*|lld/.*|llvm/.*": r"codegen/.*",
 }

@@ -6,8 +6,8 @@
 #include "cli/command.h"
 #include "cli/commands/bench.h"
 #include "cli/commands/temporary.h"
-#include "cli/compile.h"
-#include "cli/cpu.h"
+#include "cli/compile/compile.h"
+#include "cli/options/cpu.h"
 
 enum { ROWS_MAX = 40 };
 

@@ -5,7 +5,7 @@
 #include "cli/commands/calibrate.h"
 #include "cli/commands/chunks.h"
 #include "cli/json.h"
-#include "cli/session.h"
+#include "cli/artifact/session.h"
 
 enum { SAMPLES_MAX = 1000 };     /* runs whose kernels are told apart */
 

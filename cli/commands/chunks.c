@@ -1,7 +1,7 @@
 /* mcc bench -t N: chunks of kernels by thread. */
 #include "cli/commands/chunks.h"
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 #include "cli/json.h"
 
 enum { CHUNKS_MOST = 1 << 16 };      /* of one thread in one run: 1.5 MB */

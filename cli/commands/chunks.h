@@ -3,7 +3,7 @@
 #ifndef MCC_CLI_CHUNKS_H
 #define MCC_CLI_CHUNKS_H
 
-#include "cli/session.h"
+#include "cli/artifact/session.h"
 
 struct chunk {
     uint32_t node;

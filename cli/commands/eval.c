@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/blob.h"
+#include "cli/artifact/blob.h"
 #include "cli/command.h"
 
 /* The shape of input `port` for a random or raw feed: symbols from --dim, else their least value, at least 1. */

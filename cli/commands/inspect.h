@@ -3,8 +3,8 @@
 #ifndef MCC_CLI_INSPECT_H
 #define MCC_CLI_INSPECT_H
 
-#include "cli/artifact.h"
-#include "cli/backend.h"
+#include "cli/artifact/artifact.h"
+#include "cli/compile/backend.h"
 #include "cli/commands/bench.h"
 #include "cli/json.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/command.h"
-#include "cli/bound.h"
+#include "cli/artifact/bound.h"
 #include "cli/commands/inspect.h"
 
 enum { LAUNCHES_MOST = 1 << 20, KERNELS_SHOWN = 40 };

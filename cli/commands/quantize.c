@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/artifact.h"
+#include "cli/artifact/artifact.h"
 #include "cli/command.h"
 #include "cli/commands/quantize.h"
 #include "cli/commands/temporary.h"

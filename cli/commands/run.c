@@ -4,7 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/commands/temporary.h"
-#include "cli/session.h"
+#include "cli/artifact/session.h"
 
 static bool wants(const struct text_list *dump, const char *name)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/artifact.h"
+#include "cli/artifact/artifact.h"
 #include "cli/command.h"
 #include "ir/base/file.h"
 

@@ -3,7 +3,7 @@
 #ifndef MCC_CLI_VIEW_H
 #define MCC_CLI_VIEW_H
 
-#include "cli/backend.h"
+#include "cli/compile/backend.h"
 
 struct named;
 struct network_view {

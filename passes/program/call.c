@@ -1,4 +1,4 @@
-/* Operators that are functions over whole buffers: calls of the runtime (runtime/rt_ops.h) from the program. */
+/* Operators that are functions over whole buffers: calls of the runtime (runtime/ops/rt_ops.h) from the program. */
 #include "passes/program/program.h"
 
 #include <string.h>

@@ -15,7 +15,7 @@ struct regex_error {
     bool broken; /* RE2 has no such syntax; false: it has, or the automaton would be too large */
 };
 
-/* The table of a pattern of n bytes, in memory of the arena, as mcc_rt_str_match (runtime/rt_ops.h) reads it: u8
+/* The table of a pattern of n bytes, in memory of the arena, as mcc_rt_str_match (runtime/ops/rt_ops.h) reads it: u8
  * class[256] of the bytes, u16 classes, u16 states, then for each state u16 accepts (0 or 1) and u16 next[classes].
  * State 0 leads nowhere, state 1 is the start. A text matches if the state after its last byte accepts. false: *error
  * says why. */

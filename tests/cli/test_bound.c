@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/bound.h"
+#include "cli/artifact/bound.h"
 
 static void test_alone(void **state)
 {

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 
 struct fixture {
     struct context *ctx;

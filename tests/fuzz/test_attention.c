@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "cli/compile.h"
+#include "cli/compile/compile.h"
 #include "codegen/codegen.h"
 #include "ir/target/target.h"
 #include "passes/graph/find_attention.h"

@@ -1,7 +1,7 @@
 /* See models.h. */
 #include "tests/runtime/models.h"
 
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "ir/graph/graph.h"
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 #include "tests/runtime/models.h"
 
 /* The element codes are those of the compiler. */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "runtime/rt_internal.h"
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 #include "tests/runtime/models.h"
 
 static mcc_model *model;

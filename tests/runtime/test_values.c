@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/rt_ops.h"
+#include "runtime/ops/rt_ops.h"
 #include "tests/runtime/models.h"
 
 static DLTensor tensor_of(void *data, int32_t ndim, int64_t *shape)

@@ -102,7 +102,7 @@ static void test_compile_system(void **state)
     fail_each(TORTURE_SYSTEM, compile_once, "3");
 }
 
-/* Loads, runs twice and closes; the class of the code as the command has it (cli/session.c). */
+/* Loads, runs twice and closes; the class of the code as the command has it (cli/artifact/session.c). */
 static int run_once(void)
 {
     static float x[64], y[10];

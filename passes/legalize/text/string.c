@@ -1,6 +1,6 @@
 /* Operators on strings as functions over whole buffers: equality and concatenation with broadcasting, looking up in a
  * list, splitting, normalization. Strings of attributes go along as one constant of bytes (mcc_rt_str_list of
- * runtime/rt_ops.h).
+ * runtime/ops/rt_ops.h).
  */
 #include "passes/legalize/legalize.h"
 #include "passes/regex/regex.h"

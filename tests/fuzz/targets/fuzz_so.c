@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/artifact.h"
-#include "cli/compile.h"
+#include "cli/artifact/artifact.h"
+#include "cli/compile/compile.h"
 #include "runtime/mcc_load.c"
 #include "tests/fuzz/targets/target.h"
 

@@ -1,0 +1,447 @@
+/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), those of the formats' frontends, raw
+ * bytes. */
+#include "cli/artifact/blob.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/compile/compile.h"
+#include "ir/base/file.h"
+
+enum { DESCRIBE_MAX = 8 };
+
+/* ---- element types -------------------------------------------------------------------------------------- */
+
+static const struct {
+    uint8_t code, bits;
+    char class;
+} elem_rows[] = {
+    {0, 0, 0},
+#define ELEM(id, name, number, bits, bytes, code, class) {code, bits == 0 ? 128 : bits, #class[0]},
+#include "ir/ops/elem.def"
+};
+
+DLDataType elem_dlpack(enum elem e)
+{
+    return (DLDataType){elem_rows[e].code, e == ELEM_STR ? 128 : elem_rows[e].bits, 1};
+}
+
+enum elem elem_by_dlpack(DLDataType type)
+{
+    for (enum elem e = ELEM_NONE + 1; e < ELEM_COUNT; e++) {
+        DLDataType t = elem_dlpack(e);
+        if (t.code == type.code && t.bits == type.bits)
+            return e;
+    }
+    return ELEM_NONE;
+}
+
+bool blob_sizes(enum elem elem, int32_t rank, const int64_t *dims, int64_t *elements, int64_t *bytes)
+{
+    int64_t n = 1, bits;
+    for (int32_t i = 0; i < rank; i++)
+        if (dims[i] < 0 || !mul_i64(n, dims[i], &n))
+            return false;
+    if (!mul_i64(n, elem_dlpack(elem).bits, &bits) || !add_i64(bits, 7, &bits))
+        return false;
+    *elements = n;
+    *bytes = bits / 8;
+    return true;
+}
+
+bool blob_alloc(struct context *ctx, struct blob *b)
+{
+    int64_t elements, bytes;
+    if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || bytes > ctx->limits.tensor_bytes)
+        return error_limit(ctx, (src_id){0}, "a tensor is larger than --limit-tensor-bytes allows");
+    b->size = (size_t)bytes;
+    b->data = arena_alloc(&ctx->session, b->size + 64);
+    return true;
+}
+
+/* From one byte an element, or whole bytes, to the packed form; size: bytes of `from`. */
+static void elems_pack(enum elem elem, const void *from, size_t size, void *to)
+{
+    uint32_t bits = elem_bits(elem);
+    if (bits == 0 || bits >= 8) {
+        memcpy(to, from, size);
+        return;
+    }
+    const unsigned char *wide = from;
+    unsigned char *packed = to;
+    uint32_t per = 8 / bits, mask = (1u << bits) - 1;
+    for (size_t i = 0; i < size; i++)
+        packed[i / per] = (unsigned char)(packed[i / per] | (wide[i] & mask) << i % per * bits);
+}
+
+bool blob_widen(struct context *ctx, const struct blob *b, struct tensor *out)
+{
+    int64_t elements, bytes;
+    uint32_t bits = elem_bits(b->elem);
+    if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes))
+        return error_limit(ctx, (src_id){0}, "a tensor's size does not fit into 63 bits");
+    *out = (struct tensor){.kind = TYPE_TENSOR, .elem = b->elem, .rank = b->rank, .present = true};
+    out->dims = arena_copy(&ctx->session, b->dims, sizeof b->dims);
+    out->data = b->data;
+    if (bits == 0 || bits >= 8)
+        return true;
+    unsigned char *wide = arena_alloc_array(&ctx->session, (size_t)elements + 1, 1);
+    const unsigned char *packed = b->data;
+    uint32_t per = 8 / bits, mask = (1u << bits) - 1, sign = elem_class(b->elem) == 'I' ? 1u << (bits - 1) : 0;
+    for (int64_t i = 0; i < elements; i++) {
+        uint32_t v = packed[i / per] >> (uint32_t)(i % per) * bits & mask;
+        wide[i] = (unsigned char)((v ^ sign) - sign);
+    }
+    out->data = wide;
+    return true;
+}
+
+bool blob_pack(struct context *ctx, const struct tensor *t, struct blob *out)
+{
+    int64_t elements, bytes;
+    *out = (struct blob){.elem = t->elem, .rank = t->rank};
+    if (t->kind != TYPE_TENSOR || t->elem == ELEM_STR)
+        return error_model(ctx, (src_id){0}, "sequences, optionals, maps and strings cannot be written to files");
+    memcpy(out->dims, t->dims, sizeof *t->dims * (size_t)t->rank);
+    if (!blob_alloc(ctx, out) || !blob_sizes(t->elem, t->rank, t->dims, &elements, &bytes))
+        return false;
+    elems_pack(t->elem, t->data, (size_t)elements * elem_size(t->elem), out->data);
+    return true;
+}
+
+/* ---- .npy ------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    enum elem elem;
+    const char *descr;
+} npy_types[] = {
+    {ELEM_F32, "<f4"}, {ELEM_F64, "<f8"},  {ELEM_F16, "<f2"}, {ELEM_I8, "|i1"},    {ELEM_I16, "<i2"},
+    {ELEM_I32, "<i4"}, {ELEM_I64, "<i8"},  {ELEM_U8, "|u1"},  {ELEM_U16, "<u2"},   {ELEM_U32, "<u4"},
+    {ELEM_U64, "<u8"}, {ELEM_BOOL, "|b1"}, {ELEM_C64, "<c8"}, {ELEM_C128, "<c16"},
+};
+static const char npy_magic[] = "\x93NUMPY";
+
+static bool npy_error(struct context *ctx, const char *path, const char *what)
+{
+    return error_env(ctx, "'%s': %s", path, what);
+}
+
+/* The text after KEY': in the header's dict literal, or NULL. */
+static const char *npy_field(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+    at = at ? strchr(at, ':') : NULL;
+    return at ? at + 1 + strspn(at + 1, " ") : NULL;
+}
+
+static bool npy_shape(const char *s, struct blob *out)
+{
+    out->rank = 0;
+    if (!s || *s++ != '(')
+        return false;
+    for (;;) {
+        s += strspn(s, " ,");
+        if (*s == ')')
+            return true;
+        if (*s < '0' || *s > '9' || out->rank == RANK_MAX)
+            return false;
+        int64_t v = 0;
+        for (; *s >= '0' && *s <= '9'; s++)
+            if (!mul_i64(v, 10, &v) || !add_i64(v, *s - '0', &v))
+                return false;
+        out->dims[out->rank++] = v;
+    }
+}
+
+static bool npy_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
+{
+    const unsigned char *p = file.data;
+    size_t prefix = file.size > 6 && p[6] > 1 ? 12 : 10;
+    if (file.size < prefix)
+        return npy_error(ctx, path, "cut short in its header");
+    size_t length = p[8] | (size_t)p[9] << 8;
+    if (prefix == 12)
+        length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
+    if (length > file.size - prefix)
+        return npy_error(ctx, path, "cut short in its header");
+    char *header = arena_strndup(&ctx->session, (const char *)p + prefix, length);
+    const char *descr = npy_field(header, "'descr'"), *order = npy_field(header, "'fortran_order'");
+    out->elem = ELEM_NONE;
+    for (size_t i = 0; i < COUNT_OF(npy_types) && descr && *descr == '\''; i++)
+        if (strncmp(descr + 2, npy_types[i].descr + 1, strlen(npy_types[i].descr) - 1) == 0 &&
+            descr[1 + strlen(npy_types[i].descr)] == '\'' && strchr("<|=", descr[1]))
+            out->elem = npy_types[i].elem;
+    if (out->elem == ELEM_NONE)
+        return npy_error(ctx, path, "an element type that mcc does not read from .npy files");
+    if (!order || strncmp(order, "False", 5) != 0)
+        return npy_error(ctx, path, "stored in Fortran order; save a C-ordered copy");
+    int64_t elements, bytes;
+    if (!npy_shape(npy_field(header, "'shape'"), out) ||
+        !blob_sizes(out->elem, out->rank, out->dims, &elements, &bytes))
+        return npy_error(ctx, path, "a shape that cannot be read");
+    if ((size_t)bytes > file.size - prefix - length)
+        return npy_error(ctx, path, "fewer bytes than its shape needs");
+    out->size = (size_t)bytes;
+    out->data = arena_alloc(&ctx->session, out->size + 64);
+    memcpy(out->data, p + prefix + length, out->size);
+    return true;
+}
+
+static bool npy_format(struct context *ctx, const struct blob *b, struct strbuf *out)
+{
+    const char *descr = NULL;
+    for (size_t i = 0; i < COUNT_OF(npy_types); i++)
+        if (npy_types[i].elem == b->elem)
+            descr = npy_types[i].descr;
+    if (!descr)
+        return error_env(ctx, ".npy has no element type %s; use --format=pb or raw", elem_name(b->elem));
+    struct strbuf header;
+    strbuf_init(&header, &ctx->session);
+    strbuf_printf(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (int32_t i = 0; i < b->rank; i++)
+        strbuf_printf(&header, b->rank == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)b->dims[i]);
+    strbuf_printf(&header, "), }");
+    while ((10 + header.n + 1) % 64)
+        strbuf_append(&header, " ", 1);
+    strbuf_append(&header, "\n", 1);
+    const unsigned char size[2] = {(unsigned char)(header.n & 255), (unsigned char)(header.n >> 8)};
+    strbuf_append(out, npy_magic, 6);
+    strbuf_append(out, "\1\0", 2);
+    strbuf_append(out, size, 2);
+    strbuf_append(out, header.data, header.n);
+    strbuf_append(out, b->data, b->size);
+    return true;
+}
+
+/* ---- files ----------------------------------------------------------------------------------------------------- */
+
+static bool tensor_file(struct context *ctx, const char *path, struct span *out)
+{
+    struct file_bytes file;
+    if (file_whole(ctx, path, INT64_MAX, &file) != FILE_OK)
+        return file.why && error_env(ctx, "cannot read '%s': %s", path, file.why);
+    *out = (struct span){file.data, file.size};
+    return true;
+}
+
+static bool raw_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
+{
+    if (!blob_alloc(ctx, out))
+        return false;
+    if (out->size != file.size)
+        return error_env(ctx, "'%s' has %zu bytes, the input takes %zu (--dim gives symbolic dimensions)", path,
+                         file.size, out->size);
+    memcpy(out->data, file.data, file.size);
+    return true;
+}
+
+bool blob_read(struct context *ctx, const char *path, struct blob *out)
+{
+    struct span file;
+    const char *suffix = strrchr(path, '.');
+    const struct tensor_files *files = suffix ? tensor_files_by_suffix(suffix) : NULL;
+    if (files) {
+        struct tensor_data tensor;
+        if (!files->read(ctx, path, &tensor))
+            return false;
+        *out = (struct blob){.elem = tensor.elem, .rank = tensor.rank};
+        memcpy(out->dims, tensor.dims, sizeof *tensor.dims * (size_t)tensor.rank);
+        if (!blob_alloc(ctx, out))
+            return false;
+        elems_pack(out->elem, tensor.bytes.data, tensor.bytes.size, out->data);
+        return true;
+    }
+    if (!tensor_file(ctx, path, &file))
+        return false;
+    if (file.size >= 6 && memcmp(file.data, npy_magic, 6) == 0)
+        return npy_parse(ctx, path, file, out);
+    return raw_parse(ctx, path, file, out);
+}
+
+bool blob_write(struct context *ctx, const char *folder, const char *name, const char *format, const struct blob *b)
+{
+    struct strbuf text;
+    const struct tensor_files *files;
+    char *file = arena_strdup(&ctx->session, *name ? name : "_");
+    for (char *p = file; *p; p++)
+        if (*p == '/' || (unsigned char)*p < 32 || (p == file && *p == '.'))
+            *p = '_';
+    strbuf_init(&text, &ctx->session);
+    if (strcmp(format, "npy") == 0) {
+        if (!npy_format(ctx, b, &text))
+            return false;
+    } else if ((files = tensor_files_by_suffix(arena_printf(&ctx->session, ".%s", format)))) {
+        files->write(b->elem, b->dims, b->rank, (struct span){b->data, b->size}, &text);
+    } else {
+        strbuf_append(&text, b->data, b->size);
+    }
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return error_env(ctx, "cannot make folder '%s': %s", folder, strerror(errno));
+    return output_write(ctx, arena_printf(&ctx->session, "%s/%s.%s", folder, file, format), text.data ? text.data : "",
+                        text.n);
+}
+
+/* ---- random values ----------------------------------------------------------------------------------------------- */
+
+/* Steele, Lea and Flood's SplitMix64. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+void blob_random(struct blob *b, uint64_t seed)
+{
+    char class = elem_rows[b->elem].class;
+    uint32_t bits = elem_bits(b->elem);
+    if (bits < 8 || class == 'C') {
+        /* Packed types: any bits. Complex ones: pairs of floats. */
+        enum elem part = b->elem == ELEM_C64 ? ELEM_F32 : ELEM_F64;
+        for (size_t i = 0; class != 'C' && i < b->size; i++)
+            ((unsigned char *)b->data)[i] = (unsigned char)next_random(&seed);
+        for (size_t i = 0; class == 'C' && i < b->size; i += elem_size(part))
+            elem_from_f64(part, (double)(next_random(&seed) >> 11) * 0x1p-52 - 1, (char *)b->data + i);
+        return;
+    }
+    size_t step = bits / 8;
+    for (size_t i = 0; i + step <= b->size; i += step) {
+        uint64_t r = next_random(&seed);
+        if (class == 'F')
+            elem_from_f64(b->elem, (double)(r >> 11) * 0x1p-52 - 1, (char *)b->data + i);
+        else
+            elem_from_i64(b->elem, (int64_t)(class == 'B' ? r >> 63 : r >> 61), (char *)b->data + i);
+    }
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* The least and the greatest element; false: there is none, or its type has no order. */
+static bool blob_range(const struct blob *b, int64_t *elements, double *least, double *greatest)
+{
+    int64_t bytes;
+    uint32_t bits = elem_bits(b->elem);
+    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, elements, &bytes) ||
+        !*elements)
+        return false;
+    *least = INFINITY, *greatest = -INFINITY;
+    for (int64_t i = 0; i < *elements; i++) {
+        double v = elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (bits / 8));
+        *least = v < *least ? v : *least;
+        *greatest = v > *greatest ? v : *greatest;
+    }
+    return true;
+}
+
+void blob_json(const char *name, const struct blob *b, struct json *j)
+{
+    int64_t elements;
+    double least, greatest;
+    bool range = blob_range(b, &elements, &least, &greatest);
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_text(j, "type", elem_name(b->elem));
+    json_open(j, "dims", '[');
+    for (int32_t i = 0; i < b->rank; i++)
+        json_int(j, NULL, b->dims[i]);
+    json_close(j, '[');
+    json_open(j, "first", '[');
+    for (int64_t i = 0; range && i < elements && i < DESCRIBE_MAX; i++)
+        json_real(j, NULL, elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (elem_bits(b->elem) / 8)));
+    json_close(j, '[');
+    json_real(j, "least", range ? least : NAN);
+    json_real(j, "greatest", range ? greatest : NAN);
+    json_close(j, '{');
+}
+
+void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
+{
+    int64_t elements;
+    double least, greatest;
+    size_t step = elem_bits(b->elem) / 8;
+    strbuf_printf(out, "%s %s[", name, elem_name(b->elem));
+    for (int32_t i = 0; i < b->rank; i++)
+        strbuf_printf(out, i ? ",%lld" : "%lld", (long long)b->dims[i]);
+    strbuf_printf(out, "]");
+    if (!blob_range(b, &elements, &least, &greatest)) {
+        strbuf_printf(out, "\n");
+        return;
+    }
+    for (int64_t i = 0; i < elements && i < DESCRIBE_MAX; i++)
+        strbuf_printf(out, "%s %.6g", i ? "" : ":", elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step));
+    strbuf_printf(out, "%s (least %.6g, greatest %.6g)\n", elements > DESCRIBE_MAX ? " ..." : "", least, greatest);
+}
+
+/* ---- NAME=VALUE texts -------------------------------------------------------------------------------------------- */
+
+/* Names may hold '=', so an exact NAME is looked for, not the first '='. */
+const char *feed_find(const struct text_list *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (uint32_t i = list->items.n; i-- > 0;)
+        if (strncmp(list->items.data[i], name, n) == 0 && list->items.data[i][n] == '=')
+            return list->items.data[i] + n + 1;
+    return NULL;
+}
+
+bool feeds_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+{
+    for (uint32_t i = 0; i < list->items.n; i++) {
+        const char *text = list->items.data[i];
+        bool found = false;
+        if (!strchr(text, '='))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' says no value: NAME=FILE", text);
+        for (uint32_t k = 0; k < n && !found; k++)
+            found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
+        if (!found)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' names nothing that the model has", text);
+    }
+    return true;
+}
+
+bool dims_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+{
+    for (uint32_t i = 0; i < list->items.n; i++) {
+        const char *text = list->items.data[i];
+        bool found = false;
+        for (uint32_t k = 0; k < n && !found; k++)
+            found = names[k] && strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
+        if (!found)
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
+                                                "name"
+                                              : "--dim %s: NAME=N",
+                            text);
+    }
+    return true;
+}
+
+bool feed_seed(struct context *ctx, const char *feed, uint64_t otherwise, uint64_t *out)
+{
+    char *end;
+    *out = otherwise;
+    if (!feed || strncmp(feed, "random:", 7) != 0)
+        return true;
+    *out = strtoull(feed + 7, &end, 10);
+    return (feed[7] >= '0' && feed[7] <= '9' && *end == 0) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a seed is a whole number", feed);
+}
+
+bool dim_find(struct context *ctx, const struct text_list *list, const char *name, int64_t *out)
+{
+    const char *text = feed_find(list, name);
+    int64_t v = 0;
+    if (!text)
+        return true;
+    for (const char *p = text; *p; p++)
+        if (*p < '0' || *p > '9' || !mul_i64(v, 10, &v) || !add_i64(v, *p - '0', &v))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s=%s: a dimension is a whole number", name,
+                            text);
+    *out = v;
+    return *text || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s= needs a number", name);
+}

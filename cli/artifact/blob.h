@@ -1,0 +1,52 @@
+/* Concrete tensors outside of any graph: files that mcc run, bench and eval read and write. */
+#ifndef MCC_CLI_BLOB_H
+#define MCC_CLI_BLOB_H
+
+#include "cli/json.h"
+#include "cli/options/options.h"
+#include "ir/graph/graph.h"
+#include "runtime/mcc.h"
+
+struct blob {
+    enum elem elem;
+    int32_t rank;
+    int64_t dims[RANK_MAX];
+    void *data; /* row-major, packed as in a file: elements under a byte share bytes, lowest bits first */
+    size_t size;
+};
+
+/* Elements and bytes of a shape; false when they do not fit into 63 bits. */
+bool blob_sizes(enum elem, int32_t rank, const int64_t *dims, int64_t *elements, int64_t *bytes);
+/* Allocates data for the elem and dims that are set; false after a diagnostic. */
+bool blob_alloc(struct context *, struct blob *);
+
+DLDataType elem_dlpack(enum elem);
+enum elem elem_by_dlpack(DLDataType);
+
+/* Reads .npy, .pb (TensorProto) or raw bytes; raw ones have the elem and dims that *out comes with. */
+bool blob_read(struct context *, const char *path, struct blob *out);
+/* Writes FOLDER/NAME.FORMAT, whole or not at all; slashes and other bytes that are no file name become '_'. */
+bool blob_write(struct context *, const char *folder, const char *name, const char *format, const struct blob *);
+/* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */
+void blob_random(struct blob *, uint64_t seed);
+
+/* One line about the values: "y f32[1,10]: 0.1 0.2 ... (least 0.1, greatest 0.9)". */
+void blob_describe(const char *name, const struct blob *, struct strbuf *out);
+/* The same as an object (docs/json.md): name, type, dims, the first elements, least and greatest. */
+void blob_json(const char *name, const struct blob *, struct json *);
+/* Between files and the graph's width (elements under a byte take one each). *out is allocated. */
+bool blob_widen(struct context *, const struct blob *, struct tensor *out);
+bool blob_pack(struct context *, const struct tensor *, struct blob *out);
+
+/* The feed for input `name` among NAME=... texts: what follows the '=', or NULL. */
+const char *feed_find(const struct text_list *, const char *name);
+/* Refuses feeds for names that are none of names[n]. */
+bool feeds_known(struct context *, const struct text_list *, const char *const *names, uint32_t n);
+/* Refuses --dim for names that are none of names[n] (NULL entries: no name). */
+bool dims_known(struct context *, const struct text_list *, const char *const *names, uint32_t n);
+/* The seed of the feed random[:SEED]; `otherwise` where it has none. */
+bool feed_seed(struct context *, const char *feed, uint64_t otherwise, uint64_t *out);
+/* --dim NAME=N: *out stays as it is when the name is not given. */
+bool dim_find(struct context *, const struct text_list *, const char *name, int64_t *out);
+
+#endif

@@ -1,0 +1,334 @@
+/* The weights segment: every stored constant in its storage order, evaluated piece by piece as it is written.
+ *
+ * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element.
+ * One slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole
+ * tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
+ */
+#include "cli/compile/backend.h"
+#include "passes/schedule/winograd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLAB_BYTES = 4 << 20, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
+
+struct packer {
+    struct module *m;
+    const struct weight *w;
+    int32_t rank;
+    int64_t dims[RANK_MAX], outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX];
+    uint32_t size;                   /* bytes per element */
+};
+
+static void packer_init(struct packer *p, struct module *m, const struct weight *w)
+{
+    const struct type *t = value_type(m->g, w->value);
+    struct exprs *x = m->ctx->exprs;
+    *p = (struct packer){.m = m, .w = w, .rank = t->rank, .size = elem_size(t->elem)};
+    for (int32_t d = 0; d < t->rank; d++) {
+        const struct dim_layout *l = &w->storage->dim[d];
+        ex_is_const(x, t->dims[d], &p->dims[d]);
+        ex_is_const(x, l->outer, &p->outer[d]);
+        p->block[d] = l->block ? l->block : 1;
+        p->inner[d] = l->block ? l->inner : 0;
+    }
+}
+
+static int64_t place_of(const struct packer *p, int32_t d, int64_t i)
+{
+    return i / p->block[d] * p->outer[d] + i % p->block[d] * p->inner[d];
+}
+
+/* Is storage order row-major order, dense? */
+static bool is_dense(const struct packer *p)
+{
+    int64_t stride = 1;
+    for (int32_t d = p->rank - 1; d >= 0; d--) {
+        if (p->block[d] != 1 || (p->dims[d] != 1 && p->outer[d] != stride))
+            return false;
+        stride *= p->dims[d];
+    }
+    return true;
+}
+
+/* One row of the innermost dim: whole blocks where they are contiguous, else element by element. */
+static void scatter_row(const struct packer *p, const char *src, char *dst, int64_t row)
+{
+    int32_t d = p->rank - 1;
+    int64_t block = p->block[d], step = p->outer[d];
+    if (block > 1 && p->inner[d] == 1) {
+        for (int64_t i = 0; i < row; i += block)
+            memcpy(dst + i / block * step * p->size, src + i * p->size,
+                   (size_t)(row - i < block ? row - i : block) * p->size);
+    } else if (p->size == 4 && block == 1) {
+        for (int64_t i = 0; i < row; i++)
+            memcpy(dst + i * step * 4, src + i * 4, 4);
+    } else {
+        for (int64_t i = 0; i < row; i++)
+            memcpy(dst + place_of(p, d, i) * p->size, src + i * p->size, p->size);
+    }
+}
+
+/* Copies the elements with leading index in [first, first + count) of src (row-major) to their places in dst. */
+static void scatter(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst, int64_t origin)
+{
+    int64_t at[RANK_MAX] = {0}, row = p->rank ? p->dims[p->rank - 1] : 1, rows = count;
+    int32_t last = p->rank - 1;
+    if (p->rank == 0) {
+        memcpy(dst, src, p->size);
+        return;
+    }
+    if (p->rank == 1) {
+        for (int64_t i = 0; i < count; i++)
+            memcpy(dst + (place_of(p, 0, first + i) - origin) * p->size, src + i * p->size, p->size);
+        return;
+    }
+    for (int32_t d = 1; d < last; d++)
+        rows *= p->dims[d];
+    at[0] = first;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t base = -origin;
+        for (int32_t d = 0; d < last; d++)
+            base += place_of(p, d, at[d]);
+        scatter_row(p, src + r * row * p->size, dst + base * p->size, row);
+        for (int32_t d = last - 1; d >= 0; d--) {
+            if (++at[d] < p->dims[d] || d == 0)
+                break;
+            at[d] = 0;
+        }
+    }
+}
+
+/* The same where dim 0 is split into blocks of contiguous lanes (panels of output channels) and elements are words:
+ * block by block, each line of lanes gathered from as many rows of src, so that every line is written once. */
+static void scatter_panels(const struct packer *p, int64_t first, int64_t count, const char *src, char *dst,
+                           int64_t origin)
+{
+    int64_t slab = 1, lanes = p->block[0];
+    for (int32_t d = 1; d < p->rank; d++)
+        slab *= p->dims[d];
+    for (int64_t b = 0; b < count; b += lanes) {
+        int64_t at[RANK_MAX] = {0}, n = count - b < lanes ? count - b : lanes;
+        int64_t base = place_of(p, 0, first + b) - origin;
+        for (int64_t k = 0; k < slab; k++) {
+            int64_t place = base;
+            for (int32_t d = 1; d < p->rank; d++)
+                place += at[d] * p->outer[d];
+            for (int64_t o = 0; o < n; o++)
+                memcpy(dst + (place + o) * 4, src + ((b + o) * slab + k) * 4, 4);
+            for (int32_t d = p->rank - 1; d > 0; d--) {
+                if (++at[d] < p->dims[d])
+                    break;
+                at[d] = 0;
+            }
+        }
+    }
+}
+
+static bool has_panels(const struct packer *p)
+{
+    for (int32_t d = 1; d < p->rank; d++)
+        if (p->block[d] != 1)
+            return false;
+    return p->rank > 1 && p->size == 4 && p->block[0] > 1 && p->inner[0] == 1;
+}
+
+typedef bool put_fn(void *sink, const void *, size_t);
+
+static bool out_of_memory(struct module *m, int64_t bytes)
+{
+    return error_limit(m->ctx, (src_id){0}, "no memory for a constant of %lld bytes", (long long)bytes);
+}
+
+/* Row-major: streamed in pieces. */
+static bool write_dense(const struct packer *p, put_fn *put, void *sink)
+{
+    int64_t total = 1, piece = SLAB_BYTES / p->size;
+    for (int32_t d = 0; d < p->rank; d++)
+        total *= p->dims[d];
+    char *buffer = malloc(SLAB_BYTES);
+    bool ok = buffer || out_of_memory(p->m, SLAB_BYTES);
+    for (int64_t i = 0; ok && i < total; i += piece) {
+        int64_t n = total - i < piece ? total - i : piece;
+        ok = const_read(p->m->g, p->w->value, i, n, buffer) && put(sink, buffer, (size_t)n * p->size);
+    }
+    free(buffer);
+    return ok;
+}
+
+/* Any order. Dims that take no room are read at index 0 only: the packer's dim is cut to 1. */
+static bool write_packed(const struct packer *p, put_fn *put, void *sink)
+{
+    int64_t slab = 1, stored = (int64_t)p->w->bytes / p->size;
+    for (int32_t d = 1; d < p->rank; d++)
+        slab *= p->dims[d];
+    bool outermost = p->rank > 1 && p->outer[0] * ((p->dims[0] + p->block[0] - 1) / p->block[0]) >= stored;
+    int64_t step = outermost ? SLAB_BYTES / p->size / (slab ? slab : 1) / p->block[0] * p->block[0] : p->dims[0];
+    int64_t lead = p->rank ? p->dims[0] : 1;
+    if (step < p->block[0])
+        step = p->block[0];
+    if (!p->rank || step > lead)
+        step = lead;
+    int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
+    char *src = malloc((size_t)(step * slab + 1) * p->size), *dst = malloc((size_t)(out_piece + 1) * p->size);
+    bool ok = (src && dst) || out_of_memory(p->m, out_piece * p->size);
+    for (int64_t i = 0; ok && i < lead; i += step) {
+        int64_t n = lead - i < step ? lead - i : step;
+        int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
+        memset(dst, 0, (size_t)out * p->size);
+        ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
+        if (ok)
+            (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
+        ok = ok && put(sink, dst, (size_t)out * p->size);
+    }
+    free(src);
+    free(dst);
+    return ok;
+}
+
+/* Is the innermost dim the one whose blocks lie farthest apart, as in panels of a matrix f32[K,N] of columns? Then big
+ * constants go column group by column group. */
+static bool is_columnwise(const struct packer *p)
+{
+    int32_t last = p->rank - 1;
+    int64_t stored = (int64_t)p->w->bytes / p->size;
+    return p->rank > 1 && p->w->bytes > BIG_BYTES && p->block[last] > 1 &&
+           p->outer[last] * ((p->dims[last] + p->block[last] - 1) / p->block[last]) >= stored;
+}
+
+/* Only a group's panels and one row of it are in memory: a sixteenth of the constant. */
+static bool write_columns(const struct packer *p, put_fn *put, void *sink)
+{
+    int32_t last = p->rank - 1;
+    int64_t row = p->dims[last], block = p->block[last], rows = 1;
+    int64_t step = (row / 16 + block - 1) / block * block;
+    for (int32_t d = 0; d < last; d++)
+        rows *= p->dims[d];
+    char *src = malloc((size_t)step * p->size), *dst = malloc((size_t)(step / block * p->outer[last]) * p->size);
+    bool ok = (src && dst) || out_of_memory(p->m, step / block * p->outer[last] * p->size);
+    for (int64_t c = 0; ok && c < row; c += step) {
+        int64_t n = row - c < step ? row - c : step, at[RANK_MAX] = {0};
+        size_t bytes = (size_t)((n + block - 1) / block * p->outer[last]) * p->size;
+        memset(dst, 0, bytes);
+        for (int64_t r = 0; ok && r < rows; r++) {
+            int64_t base = 0;
+            for (int32_t d = 0; d < last; d++)
+                base += place_of(p, d, at[d]);
+            ok = const_read(p->m->g, p->w->value, r * row + c, n, src);
+            if (ok)
+                scatter_row(p, src, dst + base * p->size, n);
+            for (int32_t d = last - 1; d >= 0 && ++at[d] == p->dims[d]; d--)
+                at[d] = 0;
+        }
+        ok = ok && put(sink, dst, bytes);
+    }
+    free(src);
+    free(dst);
+    return ok;
+}
+
+/* ---- transformed ------------------------------------------------------------------------------------------------- */
+
+/* U[point][block of 16 output channels][input channel][16] of the weights g[output channel][input channel][3][3]. */
+struct transformer {
+    struct module *m;
+    const struct weight *w;
+    const struct winograd_form *f;
+    int64_t oc, ic, point; /* elements of a point */
+    float *src, *dst; /* g of a block; some points of U */
+};
+
+/* Points first .. first + n, block by block. */
+static bool transform_points(const struct transformer *t, uint32_t first, uint32_t n)
+{
+    memset(t->dst, 0, (size_t)t->point * n * sizeof *t->dst);
+    for (int64_t o = 0; o < t->oc; o += CHANNEL_BLOCK) {
+        int64_t lanes = t->oc - o < CHANNEL_BLOCK ? t->oc - o : CHANNEL_BLOCK;
+        if (!const_read(t->m->g, t->w->value, o * t->ic * 9, lanes * t->ic * 9, t->src))
+            return false;
+        for (int64_t k = 0; k < lanes * t->ic; k++) {
+            float *to = t->dst + o * t->ic + k % t->ic * CHANNEL_BLOCK + k / t->ic;
+            winograd_transform(t->f, t->src + k * 9, first, n, to, (size_t)t->point);
+        }
+    }
+    return true;
+}
+
+/* As many points at a time as POINTS_BYTES hold, one at least; g is read again for each part. */
+static bool write_transformed(struct module *m, const struct weight *w, put_fn *put, void *sink)
+{
+    struct transformer t = {.m = m, .w = w, .f = winograd_form(w->winograd)};
+    const struct type *g = value_type(m->g, w->value);
+    uint32_t points = t.f->alpha * t.f->alpha;
+    ex_is_const(m->ctx->exprs, g->dims[0], &t.oc);
+    ex_is_const(m->ctx->exprs, g->dims[1], &t.ic);
+    t.point = (int64_t)(w->bytes / points / sizeof(float));
+    int64_t each = t.point * (int64_t)sizeof(float), fit = POINTS_BYTES / each,
+            step = fit < 1        ? 1
+                   : fit < points ? fit
+                                  : points;
+    t.src = malloc((size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
+    t.dst = malloc((size_t)(each * step));
+    bool ok = (t.src && t.dst) || out_of_memory(m, each * step);
+    for (uint32_t p = 0; ok && p < points; p += (uint32_t)step) {
+        uint32_t n = points - p < step ? points - p : (uint32_t)step;
+        ok = transform_points(&t, p, n) && put(sink, t.dst, (size_t)each * n);
+    }
+    free(t.src);
+    free(t.dst);
+    return ok;
+}
+
+static bool write_plain(struct module *m, const struct weight *w, put_fn *put, void *sink)
+{
+    struct packer p;
+    packer_init(&p, m, w);
+    return (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+}
+
+static bool write_all(void *user, put_fn *put, void *sink)
+{
+    static const char zeros[64];
+    struct module *m = user;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < m->weights.n; i++) {
+        const struct weight *w = &m->weights.data[i];
+        if (!put(sink, zeros, (size_t)(w->offset - at)))
+            return false;
+        if (w->bytes && !(w->winograd ? write_transformed : write_plain)(m, w, put, sink)) /* 0: a dim is empty */
+            return false;
+        at = w->offset + w->bytes;
+    }
+    return put(sink, zeros, (size_t)(m->weights_bytes - at));
+}
+
+bool weight_is_dense(struct module *m, const struct weight *w)
+{
+    struct packer p;
+    if (w->winograd)
+        return false;
+    packer_init(&p, m, w);
+    return is_dense(&p);
+}
+
+uint64_t weight_elements_bytes(const struct module *m, const struct weight *w)
+{
+    const struct type *t = value_type(m->g, w->value);
+    uint64_t bytes = elem_size(t->elem);
+    int64_t n = 0;
+    for (int32_t d = 0; d < t->rank && ex_is_const(m->ctx->exprs, t->dims[d], &n); d++)
+        bytes *= (uint64_t)n;
+    if (w->winograd) {
+        const struct winograd_form *f = winograd_form(w->winograd);
+        bytes = bytes / 9 * f->alpha * f->alpha;
+    }
+    return bytes < w->bytes ? bytes : w->bytes;
+}
+
+struct weights_writer weights_of(struct module *m)
+{
+    uint64_t padding = m->weights_bytes;
+    for (uint32_t i = 0; i < m->weights.n; i++)
+        padding -= weight_elements_bytes(m, &m->weights.data[i]);
+    return (struct weights_writer){.size = m->weights_bytes, .padding = padding, .user = m, .write = write_all};
+}

@@ -1,0 +1,101 @@
+/* Options of the command and the library: one table (options.def), one struct, three ways in: the command line,
+ * the configuration file (config.c) and mccc_set().
+ */
+#ifndef MCC_CLI_OPTIONS_H
+#define MCC_CLI_OPTIONS_H
+
+#include "ir/base/base.h"
+
+struct text_list {
+    VEC(const char *) items;
+};
+
+struct option;
+/* Where the configuration sets an option; text: of a list, the item, else NULL. */
+struct config_place {
+    const struct option *def;
+    const char *text, *path;
+    uint32_t line, column;
+};
+
+struct options {
+    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
+        *precision, *weights_type, *prefix, *config, *schedules;
+    const char *debug_folder;
+    const char *depend_file;
+    const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
+    struct text_list against;
+    double tolerance, bound;
+    const char *ranges, *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete,
+        *generate;
+    struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
+    struct limits limits;
+    int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
+    bool remark_if, no_remark_if, remark_loop, no_remark_loop;
+    bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
+    bool color, no_color, last_logits;
+    bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
+        stats, time_passes;
+    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,
+        roofline, calibrate, all, against_f32, json, no_run;
+    struct json_document *document; /* what --json is to write; NULL: not asked for. main makes it */
+    const char *self;              /* path of the running program, for workers; main sets it */
+    struct text_list files;        /* arguments that are no options */
+    VEC(struct config_place) places;
+};
+
+enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_ONE_OF, OPTION_LIST, OPTION_INT, OPTION_SIZE, OPTION_REAL };
+struct option {
+    enum option_kind kind;
+    const char *name;              /* without dashes */
+    char letter;                   /* short spelling or 0 */
+    const char *where;             /* letters of options.def */
+    size_t offset, size;           /* of the field in struct options */
+    int64_t least, most;
+    double preset;                 /* numbers: the default */
+    const char *preset_text;       /* ONE_OF: the default */
+    const char *meta, *help;       /* ONE_OF: meta is the list of words */
+    uint32_t line;                 /* of options.def */
+};
+extern const struct option option_table[];
+extern const uint32_t option_count;
+
+/* The title of the group that the option stands in; a group's options follow each other in the table. */
+const char *option_group(const struct option *);
+
+void options_init(struct options *);
+
+/* The option called name (no dashes) for sub-command `where`; NULL when there is none. */
+const struct option *option_find(const char *name, char where);
+/* The most similar name among the options for `where`, or NULL when none is close. */
+const char *option_suggest(const char *name, char where);
+
+/* Sets one option from text; value NULL for a flag that stands alone. Texts are copied. False after a diagnostic of
+ * class `fail`. */
+bool option_set(struct context *, struct options *, const struct option *, const char *value, enum fail fail);
+
+/* Makes a diagnostic about the option (of a list: this item) point to the place in the configuration that set it, where
+ * one did. */
+void option_blame(struct context *, const struct options *, const char *name, const char *text);
+
+/* A command line. @file arguments are read in. The configuration file, when given, is applied first. Usage errors are
+ * FAIL_USAGE diagnostics, those in the configuration FAIL_MODEL. */
+bool options_parse(struct context *, struct options *, int argc, char **argv, char where);
+
+/* cli/options/config.c: applies the YAML file `path` to the options that `where` takes. On failure ctx->model_path,
+ * line and column say where the diagnostic belongs. */
+bool config_load(struct context *, struct options *, const char *path, char where);
+
+/* "-o, --output=FILE"; the help text with the default. */
+void option_spelling(struct strbuf *, const struct option *);
+void option_meaning(struct strbuf *, const struct option *);
+/* "compile, run, configuration file": what takes it. */
+void option_commands(struct strbuf *, const struct option *);
+/* The options that `where` takes, by group, as --help prints them. */
+void options_help(struct strbuf *, char where);
+/* All options by group with all sub-commands, as Markdown (docs/commands.md). */
+void options_reference(struct strbuf *);
+/* Options of the configuration file that differ from their defaults, as a configuration file. */
+void options_print_config(struct strbuf *, const struct options *);
+
+#endif
