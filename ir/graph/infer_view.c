@@ -13,30 +13,32 @@ static const expr_id *list_of_rank(struct infer *f, const char *name, int32_t ra
     return NULL;
 }
 
-static bool result_dims(struct infer *f, const expr_id **dims, int32_t *rank)
+/* The type of operand 0, and that of the result: its elements in the dims of the attribute. */
+static bool result_type(struct infer *f, const struct type **t, struct type *to)
 {
     uint32_t n;
-    *dims = node_exprs(&f->attrs, "dims", &n);
-    *rank = (int32_t)n;
+    *t = infer_tensor(f, 0);
+    if (!*t)
+        return false;
+    const expr_id *dims = node_exprs(&f->attrs, "dims", &n);
     if (n > RANK_MAX)
         return infer_error(f, "rank %u is above %d", n, RANK_MAX);
     for (uint32_t i = 0; i < n; i++)
-        if (ex_hi(f->ex, (*dims)[i]) < 0)
-            return infer_error(f, "dimension %u is %s", i, expr_text(f->g, (*dims)[i]));
+        if (ex_hi(f->ex, dims[i]) < 0)
+            return infer_error(f, "dimension %u is %s", i, expr_text(f->g, dims[i]));
+    *to = (struct type){.kind = TYPE_TENSOR, .elem = (*t)->elem, .rank = (int32_t)n, .dims = dims};
     return true;
 }
 
 bool infer_broadcast(struct infer *f)
 {
-    const struct type *t = infer_tensor(f, 0);
-    const expr_id *dims;
-    int32_t rank;
-    if (!t || !result_dims(f, &dims, &rank))
+    const struct type *t;
+    struct type to;
+    if (!result_type(f, &t, &to))
         return false;
-    struct type to = {.kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims};
-    bool ok = t->rank <= rank;
+    bool ok = t->rank <= to.rank;
     for (int32_t i = 0; ok && i < t->rank; i++) {
-        expr_id from = t->dims[i], want = dims[rank - t->rank + i];
+        expr_id from = t->dims[i], want = to.dims[to.rank - t->rank + i];
         ok = ex_cmp_eq(f->ex, from, want) != FALSE_ || ex_cmp_eq(f->ex, from, ex_const(f->ex, 1)) != FALSE_;
     }
     if (!ok)
@@ -58,13 +60,11 @@ static expr_id count_of(struct infer *f, const expr_id *dims, int32_t rank)
 
 bool infer_reshape(struct infer *f)
 {
-    const struct type *t = infer_tensor(f, 0);
-    const expr_id *dims;
-    int32_t rank;
-    if (!t || !result_dims(f, &dims, &rank))
+    const struct type *t;
+    struct type to;
+    if (!result_type(f, &t, &to))
         return false;
-    struct type to = {.kind = TYPE_TENSOR, .elem = t->elem, .rank = rank, .dims = dims};
-    expr_id a = count_of(f, t->dims, t->rank), b = count_of(f, dims, rank);
+    expr_id a = count_of(f, t->dims, t->rank), b = count_of(f, to.dims, to.rank);
     if (ex_cmp_eq(f->ex, a, b) == FALSE_)
         return infer_error(f, "%s has %s elements, %s has %s", type_text(f->g, t), expr_text(f->g, a),
                            type_text(f->g, &to), expr_text(f->g, b));

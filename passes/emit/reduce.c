@@ -124,26 +124,28 @@ static void together_step(void *user, expr_id i, lreg *acc)
     }
 }
 
+/* The range in whole steps of `width` indices, a step by `body`, as far as its length is a constant. True: nothing is
+ * left; else *run and *n are the rest. */
+static bool nest_steps(struct em *em, struct range_step *s, expr_id *n, int64_t width, em_step_fn *body, lreg *acc)
+{
+    int64_t count;
+    if (s->run.every != 1 || !ex_is_const(em->x, *n, &count) || count < width)
+        return false;
+    em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / width), s->r->n_acc, acc, body, s);
+    s->run.base = ex_addc(em->x, s->run.base, count / width * width);
+    *n = ex_const(em->x, count % width);
+    return count % width == 0;
+}
+
 static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, struct run run, expr_id n)
 {
-    int64_t count, together = r->dim[d].together;
-    if (r->s->by_lane && d + 1 == r->n_dims && run.every == 1 && ex_is_const(em->x, n, &count) && count >= LANE_STEPS) {
-        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / LANE_STEPS), r->n_acc, acc, lane_step,
-                     &(struct range_step){em, r, d, k, run});
-        run.base = ex_addc(em->x, run.base, count / LANE_STEPS * LANE_STEPS);
-        n = ex_const(em->x, count % LANE_STEPS);
-        if (count % LANE_STEPS == 0)
-            return;
-    }
-    if (together > 1 && run.every == 1 && ex_is_const(em->x, n, &count) && count >= together) {
-        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, count / together), r->n_acc, acc, together_step,
-                     &(struct range_step){em, r, d, k, run});
-        run.base = ex_addc(em->x, run.base, count / together * together);
-        n = ex_const(em->x, count % together);
-        if (count % together == 0)
-            return;
-    }
-    em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &(struct range_step){em, r, d, k, run});
+    struct range_step s = {em, r, d, k, run};
+    int64_t together = r->dim[d].together;
+    if (r->s->by_lane && d + 1 == r->n_dims && nest_steps(em, &s, &n, LANE_STEPS, lane_step, acc))
+        return;
+    if (together > 1 && nest_steps(em, &s, &n, together, together_step, acc))
+        return;
+    em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &s);
 }
 
 /* Steps base, base + group ... below base + extent along the grouped dim: whole groups, then one that is not. */

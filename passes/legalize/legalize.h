@@ -82,6 +82,11 @@ bool v_is_string(const struct builder *, value_id);
 struct exprs *b_exprs(const struct builder *);
 /* Adds rank to a negative axis; false after rule_bad when out of [-rank, rank). */
 bool rule_axis(struct rule *, int64_t axis, int32_t rank, int32_t *out);
+/* n axes of which each is named once, as marks or in ascending order; false after a diagnostic. */
+bool rule_axes_marked(struct rule *, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX]);
+bool rule_axes_sorted(struct rule *, const int64_t *axes, uint32_t n, int32_t rank, int64_t sorted[RANK_MAX]);
+/* Numbers from 0 to below 1 in f64, drawn anew each run or from the seed that the attribute of that name gives. */
+value_id rule_random_units(struct rule *, const expr_id *dims, int32_t rank, double seed);
 /* Elements of an integer operand that must be known now (axes, ...): refuses when they are not. */
 bool rule_static_ints(struct rule *, uint32_t i, const char *what, const int64_t **out, uint32_t *n);
 /* One known element of an integer tensor: true and *out, false silently when unknown. */

@@ -161,6 +161,42 @@ bool rule_axis(struct rule *r, int64_t axis, int32_t rank, int32_t *out)
     return true;
 }
 
+bool rule_axes_marked(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX])
+{
+    memset(marked, 0, RANK_MAX * sizeof *marked);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t axis = 0;
+        if (!rule_axis(r, axes[i], rank, &axis))
+            return false;
+        if (marked[axis])
+            return rule_bad(r, "axis %lld is named twice", (long long)axes[i]);
+        marked[axis] = true;
+    }
+    return true;
+}
+
+bool rule_axes_sorted(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, int64_t sorted[RANK_MAX])
+{
+    bool marked[RANK_MAX];
+    if (!rule_axes_marked(r, axes, n, rank, marked))
+        return false;
+    for (int32_t i = 0; i < rank; i++)
+        if (marked[i])
+            *sorted++ = i;
+    return true;
+}
+
+value_id rule_random_units(struct rule *r, const expr_id *dims, int32_t rank, double seed)
+{
+    struct attr attrs[7] = {
+        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank),
+        attr_int("axis", 0),         attr_str("kind", "uniform"),
+        attr_float("a", 0),          attr_float("b", 1),
+        attr_float("seed", seed),
+    };
+    return b_op(r->b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+}
+
 bool v_known_i64(struct builder *b, value_id v, uint32_t k, int64_t *out)
 {
     const struct value *value = v.i ? graph_value(b->g, v) : NULL;

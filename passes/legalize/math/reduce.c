@@ -26,20 +26,8 @@ static void axes_all(struct axes *a, int32_t rank)
 
 static bool axes_list(struct rule *r, struct axes *a, const int64_t *given, uint32_t n, int32_t rank)
 {
-    bool marked[RANK_MAX] = {false};
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t axis;
-        if (!rule_axis(r, given[i], rank, &axis))
-            return false;
-        if (marked[axis])
-            return rule_bad(r, "axis %lld is named twice", (long long)given[i]);
-        marked[axis] = true;
-    }
-    a->n = 0;
-    for (int32_t i = 0; i < rank; i++)
-        if (marked[i])
-            a->list[a->n++] = i;
-    return true;
+    a->n = n;
+    return rule_axes_sorted(r, given, n, rank, a->list);
 }
 
 /* As many axes as there are dims, or none, which means all: the run checks that they are all of them. */

@@ -280,25 +280,18 @@ bool rule_mean_variance_norm(struct rule *r)
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     static const int64_t usual[] = {0, 2, 3};
     int64_t sorted[RANK_MAX];
-    uint32_t n, k = 0;
-    int32_t rank = v_rank(b, x), axis;
+    uint32_t n;
+    int32_t rank = v_rank(b, x);
     const int64_t *axes = rule_ints(r, "axes", &n);
-    bool marked[RANK_MAX] = {false};
     if (!x.i)
         return false;
     if (!axes) {
         axes = usual;
         n = 3;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (!rule_axis(r, axes[i], rank, &axis))
-            return false;
-        marked[axis] = true;
-    }
-    for (int32_t i = 0; i < rank; i++)
-        if (marked[i])
-            sorted[k++] = i;
-    value_id mean = b_mean(b, x, sorted, k, true), square = b_mean(b, b_binary(b, OP_MUL, x, x), sorted, k, true);
+    if (!rule_axes_sorted(r, axes, n, rank, sorted))
+        return false;
+    value_id mean = b_mean(b, x, sorted, n, true), square = b_mean(b, b_binary(b, OP_MUL, x, x), sorted, n, true);
     value_id var = b_binary(b, OP_SUB, square, b_binary(b, OP_MUL, mean, mean));
     value_id dev = b_binary_f64(b, OP_ADD, b_unary(b, OP_SQRT, var), 1e-9);
     return rule_result(r, b_convert(b, b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, mean), dev), v_elem(b, in)));
@@ -369,16 +362,7 @@ bool rule_dropout(struct rule *r)
         warn_at(b->g->ctx, r->node->src, "training",
                 "drops elements at random, as in training; networks are meant to be exported in "
                 "evaluation mode");
-    struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64),
-        attr_exprs("dims", dims, (uint32_t)rank),
-        attr_int("axis", 0),
-        attr_str("kind", "uniform"),
-        attr_float("a", 0),
-        attr_float("b", 1),
-        attr_float("seed", (double)rule_int(r, "seed", 0)),
-    };
-    value_id u = b_op(b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+    value_id u = rule_random_units(r, dims, rank, (double)rule_int(r, "seed", 0));
     value_id p = rule_has(r, 1) ? b_convert(b, v_scalar(b, rate), ELEM_F64) : b_scalar_f64(b, ELEM_F64, 0.5);
     value_id keep = b_unary(b, OP_NOT, b_binary(b, OP_LT, u, p));
     enum elem e = v_elem(b, x);

@@ -83,20 +83,13 @@ bool rule_qlinear_global_average_pool(struct rule *r)
 bool rule_qlinear_reduce_mean(struct rule *r)
 {
     value_id x = rule_dequantized(r, 0);
-    uint32_t n, k = 0;
+    uint32_t n;
     const int64_t *axes = rule_ints(r, "axes", &n);
-    bool marked[RANK_MAX] = {false};
     int64_t sorted[RANK_MAX];
-    int32_t axis, rank = v_rank(r->b, x);
-    for (uint32_t i = 0; x.i && i < n; i++) {
-        if (!rule_axis(r, axes[i], rank, &axis))
-            return false;
-        marked[axis] = true;
-    }
-    for (int32_t i = 0; i < rank; i++)
-        if (marked[i])
-            sorted[k++] = i;
-    value_id y = k ? b_mean(r->b, x, sorted, k, rule_int(r, "keepdims", 1) != 0) : x;
+    int32_t rank = v_rank(r->b, x);
+    if (!x.i || !rule_axes_sorted(r, axes, n, rank, sorted))
+        return false;
+    value_id y = n ? b_mean(r->b, x, sorted, n, rule_int(r, "keepdims", 1) != 0) : x;
     return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
 }
 

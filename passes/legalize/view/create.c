@@ -199,21 +199,6 @@ bool rule_random_like(struct rule *r)
     return dims && random_fill(r, rule_elem_attr(r, "dtype", v_elem(r->b, x)), dims, rank);
 }
 
-/* Numbers from 0 to below 1 in f64, those of the attribute seed where it is given. */
-static value_id random_units(struct rule *r, const expr_id *dims, int32_t rank)
-{
-    struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64),
-        attr_exprs("dims", dims, (uint32_t)rank),
-        attr_int("axis", 0),
-        attr_str("kind", "uniform"),
-        attr_float("a", 0),
-        attr_float("b", 1),
-        attr_float("seed", rule_float(r, "seed", 0)),
-    };
-    return b_op(r->b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
-}
-
 /* 1 with probability x. */
 bool rule_bernoulli(struct rule *r)
 {
@@ -223,7 +208,8 @@ bool rule_bernoulli(struct rule *r)
     const expr_id *dims = b_dims(b, x, &rank);
     if (!dims)
         return false;
-    value_id hit = b_binary(b, OP_LT, random_units(r, dims, rank), b_convert(b, x, ELEM_F64));
+    value_id hit = b_binary(b, OP_LT, rule_random_units(r, dims, rank, rule_float(r, "seed", 0)),
+                            b_convert(b, x, ELEM_F64));
     return rule_result(r, b_convert(b, hit, rule_elem_attr(r, "dtype", v_elem(b, x))));
 }
 
@@ -271,7 +257,7 @@ bool rule_multinomial(struct rule *r)
                           attr_int("reverse", 0)};
     value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4),
              whole = b_slice_axis(b, reach, 1, ex_addc(ex, d[1], -1), one);
-    value_id u = b_binary(b, OP_MUL, random_units(r, dims, 2), whole);
+    value_id u = b_binary(b, OP_MUL, rule_random_units(r, dims, 2, rule_float(r, "seed", 0)), whole);
     reach = b_unsqueeze(b, reach, 1);
     value_id drawn = classes_within(b, OP_LE, reach, b_unsqueeze(b, u, 2), e);
     return rule_result(r, b_binary(b, OP_MIN, drawn, classes_within(b, OP_LT, reach, b_unsqueeze(b, whole, 2), e)));

@@ -155,21 +155,6 @@ bool rule_flatten(struct rule *r)
 
 /* ---- Squeeze, Unsqueeze ------------------------------------------------------------------------------------------ */
 
-/* Marks axes[]; false after a diagnostic. */
-static bool axes_mark(struct rule *r, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX])
-{
-    memset(marked, 0, RANK_MAX * sizeof *marked);
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t axis;
-        if (!rule_axis(r, axes[i], rank, &axis))
-            return false;
-        if (marked[axis])
-            return rule_bad(r, "axis %lld is named twice", (long long)axes[i]);
-        marked[axis] = true;
-    }
-    return true;
-}
-
 /* Axes as attribute or operand 1; *known false: operand with run-time elements, and at most `most` where the run says
  * how many. */
 static bool axes_read(struct rule *r, uint32_t most, const int64_t **axes, uint32_t *n, bool *given, bool *known)
@@ -277,7 +262,7 @@ bool rule_squeeze(struct rule *r)
         return false;
     if (!known)
         return squeeze_dynamic(r, s.x, dims, rank, n);
-    if (given && !axes_mark(r, axes, n, rank, s.marked))
+    if (given && !rule_axes_marked(r, axes, n, rank, s.marked))
         return false;
     uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, &open);
     if (n_open > 1)
@@ -323,7 +308,7 @@ bool rule_unsqueeze(struct rule *r)
         return rule_bad(r, "rank %lld is above %d", (long long)total, RANK_MAX);
     if (!known)
         return unsqueeze_dynamic(r, x, dims, rank, n);
-    if (!axes_mark(r, axes, n, (int32_t)total, marked))
+    if (!rule_axes_marked(r, axes, n, (int32_t)total, marked))
         return false;
     for (int32_t i = 0; i < total; i++)
         out[i] = marked[i] ? ex_const(b_exprs(r->b), 1) : dims[from++];
