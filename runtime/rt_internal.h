@@ -238,7 +238,6 @@ uint32_t rt_cpu_count(void); /* CPUs that this process may run on, at least 1 */
 void rt_kept_reset(struct mcc_rt_run *); /* before the first launch */
 void rt_pool_init(struct rt_pool *, uint32_t threads);
 void rt_pool_close(struct mcc_model *);
-uint64_t rt_clock(void); /* monotonic nanoseconds */
 
 /* ---- weights (rt_weights.c, rt_hash.c) --------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ enum {
     HOME_WORDS = 8             /* a cache line for each home of the pool */
 };
 
-uint64_t rt_clock(void)
+static uint64_t clock_ns(void)
 {
     struct timespec now = {0, 0};
     clock_gettime(1 /* CLOCK_MONOTONIC */, &now);
@@ -80,10 +80,10 @@ static void run_indices(const struct rt_job *job, int64_t begin, int64_t end, ui
     struct mcc_rt_run *run = job->run;
     const mcc_host *host = &run->model->host;
     bool seen = run->model->seen && host->chunk;
-    uint64_t from = seen ? rt_clock() : 0;
+    uint64_t from = seen ? clock_ns() : 0;
     job->fn(job->args, begin, end, run->scratch + thread * (size_t)run->model->scratch, run);
     if (seen)
-        host->chunk(host->user, kernel_node(run, job->kernel), thread, from, rt_clock());
+        host->chunk(host->user, kernel_node(run, job->kernel), thread, from, clock_ns());
 }
 
 /* Runs units that the thread owns, or finds that they are moot; how many are finished. */
@@ -140,14 +140,14 @@ static bool spin(const struct rt_pool *pool, uint32_t *word, uint32_t value, boo
 {
     if (pool->spin_ns == 0)
         return false;
-    uint64_t start = rt_clock();
+    uint64_t start = clock_ns();
     do {
         for (int i = 0; i < 64; i++) {
             if ((__atomic_load_n(word, __ATOMIC_RELAXED) == value) == equal)
                 return true;
             rt_pause();
         }
-    } while (rt_clock() - start < pool->spin_ns);
+    } while (clock_ns() - start < pool->spin_ns);
     return false;
 }
 
@@ -357,13 +357,13 @@ __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns
     if (host->launch)
         host->launch(host->user, node, job->kernel, job->count, ns);
     if (host->event)
-        host->event(host->user, node, 0, rt_clock());
+        host->event(host->user, node, 0, clock_ns());
     if (large)
         launch_shared(job, ns);
     else
         run_indices(job, 0, job->count, 0);
     if (host->event)
-        host->event(host->user, node, 1, rt_clock());
+        host->event(host->user, node, 1, clock_ns());
 }
 
 int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,

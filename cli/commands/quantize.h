@@ -93,8 +93,6 @@ void plan_apply(struct quantizer *);
 
 /* ---- quantize_weights.c ------------------------------------------------------------------------------------------ */
 
-/* The channels of element i of a site's weights. */
-void weights_place(const struct site *, int64_t i, uint32_t *out, uint32_t *in);
 /* Moves scales from wide channels of activations into the weights behind them, where what lies between is homogeneous.
  * The number of pairs. */
 uint32_t weights_equalize(struct quantizer *);

@@ -14,7 +14,8 @@ static const double bias_most = 1 << 29;
 static const char *const homogeneous[] = {"Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool"};
 enum { CHAIN_MOST = 4 };
 
-void weights_place(const struct site *s, int64_t i, uint32_t *out, uint32_t *in)
+/* The channels of element i of a site's weights. */
+static void weights_place(const struct site *s, int64_t i, uint32_t *out, uint32_t *in)
 {
     int64_t at[RANK_MAX];
     for (int32_t d = s->w.rank - 1; d >= 0; d--) {

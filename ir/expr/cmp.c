@@ -147,7 +147,7 @@ static bool ordered(struct exprs *x, expr_id a, expr_id b, int64_t less)
     return attempt_end(x, outer) && expr_nonneg(x, gap);
 }
 
-bool expr_le(struct exprs *x, expr_id a, expr_id b)
+static bool expr_le(struct exprs *x, expr_id a, expr_id b)
 {
     return a.i == b.i || ex_hi(x, a) <= ex_lo(x, b) || ordered(x, a, b, 0);
 }

@@ -28,17 +28,8 @@ int64_t gcd_i64(int64_t a, int64_t b)
     return u > (uint64_t)INT64_MAX ? (int64_t)1 << 62 : (int64_t)u;   /* only |INT64_MIN| is larger */
 }
 
-int64_t sat_add(int64_t a, int64_t b)
-{
-    int64_t r;
-    if (a == INT64_MIN || a == INT64_MAX)
-        return a;
-    if (b == INT64_MIN || b == INT64_MAX)
-        return b;
-    return add_i64(a, b, &r) ? r : a > 0 ? INT64_MAX : INT64_MIN;
-}
-
-int64_t sat_mul(int64_t a, int64_t b)
+/* Interval arithmetic in which INT64_MIN / INT64_MAX absorb. */
+static int64_t sat_mul(int64_t a, int64_t b)
 {
     int64_t r;
     if (a == 0 || b == 0)
@@ -146,7 +137,7 @@ static void mod_bounds(const struct enode *a, const struct enode *b, int64_t *lo
     *div = gcd_i64(a->div, b->div);
 }
 
-void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
+static void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
 {
     const struct enode *a = k->n > 0 ? enode(x, k->arg[0]) : NULL;
     const struct enode *b = k->n > 1 ? enode(x, k->arg[1]) : NULL;

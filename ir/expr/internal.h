@@ -81,7 +81,6 @@ struct ekey {
 /* The node of key, simplified no further than to a constant when its interval is a point. */
 expr_id expr_intern(struct exprs *, const struct ekey *);
 expr_id expr_intern2(struct exprs *, enum expr_kind, expr_id, expr_id);
-void expr_bounds(const struct exprs *, const struct ekey *, int64_t *lo, int64_t *hi, int64_t *div);
 sym_id expr_find_sym(const struct exprs *, const char *name);
 
 /* An overflow, or an expression past the limits: unwinds with FAIL_LIMIT, or spoils the attempt under way. */
@@ -127,7 +126,6 @@ expr_id expr_replace(struct exprs *, expr_id e, const expr_id *from, const expr_
 
 /* True: e >= 0 in every valuation. False: not proved. */
 bool expr_nonneg(struct exprs *, expr_id e);
-bool expr_le(struct exprs *, expr_id a, expr_id b);
 bool expr_lt(struct exprs *, expr_id a, expr_id b);
 
 /* e as 0 or 1. */
@@ -135,8 +133,5 @@ expr_id expr_to_bool(struct exprs *, expr_id e);
 expr_id expr_equal_by_choice(struct exprs *, expr_id gap);
 
 int64_t gcd_i64(int64_t a, int64_t b);                      /* of magnitudes; gcd(0, b) = |b| */
-/* Interval arithmetic in which INT64_MIN / INT64_MAX absorb. */
-int64_t sat_add(int64_t a, int64_t b);
-int64_t sat_mul(int64_t a, int64_t b);
 
 #endif

@@ -79,8 +79,6 @@ struct lmem lstmt_mem(const struct lstmt *);
  * arguments first. Entry i belongs to value i; UINT32_MAX: not defined anywhere. */
 uint32_t *loop_numbers(const struct lfunc *, struct arena *);
 
-void ltype_print(struct strbuf *, struct ltype);
-
 /* Sets local_bytes from the LOCAL statements. */
 void loop_layout_locals(struct lfunc *);
 

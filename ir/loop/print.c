@@ -139,12 +139,6 @@ static void type_put(struct printer *p, struct ltype t)
     }
 }
 
-void ltype_print(struct strbuf *out, struct ltype t)
-{
-    struct printer p = {.out = out};
-    type_put(&p, t);
-}
-
 static void put_value(struct printer *p, lreg v)
 {
     if (v.i > 0 && v.i < p->f->types.n && p->number[v.i] != UINT32_MAX) {

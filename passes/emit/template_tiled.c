@@ -207,7 +207,8 @@ static void tile_chunk(struct em *em, struct tiling *t)
     t->row0 = first;
 }
 
-void tile_rows(struct em *em, struct tiling *t)
+/* All rows of the tile's block of vectors. */
+static void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->s->windows)
         window_rows(em, t);

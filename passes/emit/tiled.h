@@ -43,8 +43,6 @@ struct tile_at {
 /* Before and after the tiles of row t->idx[2], where their sums are a second result. */
 void partial_begin(struct em *, struct tiling *);
 void partial_end(struct em *, struct tiling *);
-/* All rows of the tile's block of vectors. */
-void tile_rows(struct em *, struct tiling *);
 /* `count` rows from row `at` on. */
 void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count);
 /* All rows of all pieces of a block of vectors, of the line at hand. */

@@ -31,12 +31,6 @@ static lreg op2(struct prog *p, enum lop op, lreg a, lreg b)
     return prog_op(p, op, t, in, 2);
 }
 
-bool prog_refuse(struct prog *p, node_id n, const char *why)
-{
-    p->failed = true;
-    return error_model(p->m->ctx, graph_node(p->g, n)->src, "%s", why);
-}
-
 /* ---- index expressions ------------------------------------------------------------------------------------ */
 
 void prog_bind(struct prog *p, sym_id s, lreg v)

@@ -52,7 +52,6 @@ void prog_place(struct prog *, value_id);
 /* Binds the symbols that elements of v define, after v was stored. */
 void prog_bind_elements(struct prog *, value_id);
 void prog_region(struct prog *, region_id);
-bool prog_refuse(struct prog *, node_id, const char *why);
 
 void prog_control(struct prog *, struct kernel *);
 /* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result

@@ -20,7 +20,7 @@ void rt_decimal_trim(struct rt_decimal *d)
     d->point = d->n == 0 ? 0 : d->point - zeros;
 }
 
-void rt_decimal_set(struct rt_decimal *d, uint64_t value)
+static void decimal_set(struct rt_decimal *d, uint64_t value)
 {
     uint8_t digits[SPARE];
     int32_t n = 0;
@@ -70,7 +70,8 @@ static void shift_right(struct rt_decimal *d, int32_t by)
     d->n = made;
 }
 
-void rt_decimal_shift(struct rt_decimal *d, int32_t by)
+/* Times 2^by. */
+static void decimal_shift(struct rt_decimal *d, int32_t by)
 {
     for (; by > SHIFT_MAX; by -= SHIFT_MAX)
         shift_left(d, SHIFT_MAX);
@@ -135,19 +136,19 @@ double rt_decimal_f64(struct rt_decimal *d, bool negative)
         return f64_of_bits((uint64_t)0x7ff << 52, negative);
     while (d->point > 0) {
         int32_t by = shifts[d->point < MOST ? d->point : MOST];
-        rt_decimal_shift(d, -by);
+        decimal_shift(d, -by);
         exponent += by;
     }
     while (d->point < 0 || d->digit[0] < 5) {
         int32_t by = shifts[-d->point < MOST ? -d->point : MOST];
-        rt_decimal_shift(d, by);
+        decimal_shift(d, by);
         exponent -= by;
     }
     if (exponent < -1021) { /* in [1/2, 1) * 2^exponent: subnormal */
-        rt_decimal_shift(d, exponent + 1021);
+        decimal_shift(d, exponent + 1021);
         exponent = -1021;
     }
-    rt_decimal_shift(d, 53);
+    decimal_shift(d, 53);
     uint64_t digits = nearest(d);
     if (digits >> 53) {
         digits >>= 1;
@@ -165,6 +166,6 @@ void rt_decimal_of_f64(struct rt_decimal *d, double x)
     memcpy(&bits, &x, sizeof bits);
     int32_t field = (int32_t)(bits >> 52 & 0x7ff);
     uint64_t digits = bits & (((uint64_t)1 << 52) - 1);
-    rt_decimal_set(d, field ? digits | (uint64_t)1 << 52 : digits);
-    rt_decimal_shift(d, (field ? field : 1) - 1075);
+    decimal_set(d, field ? digits | (uint64_t)1 << 52 : digits);
+    decimal_shift(d, (field ? field : 1) - 1075);
 }

@@ -15,9 +15,7 @@ struct rt_decimal {
     uint8_t digit[RT_DECIMAL_DIGITS];
 };
 
-void rt_decimal_set(struct rt_decimal *, uint64_t value);
 void rt_decimal_trim(struct rt_decimal *);                  /* takes zeros at both ends away */
-void rt_decimal_shift(struct rt_decimal *, int32_t by);     /* times 2^by */
 void rt_decimal_round(struct rt_decimal *, int32_t keep);   /* to so many digits, ties to even */
 double rt_decimal_f64(struct rt_decimal *,
                       bool negative);  /* the nearest; beyond all: infinity, 0. Destroys the decimal */

@@ -63,7 +63,8 @@ void fresh_rebind(struct builder *b, expr_id dim, value_id v)
     sym_get(b_exprs(b), s)->elem = UINT32_MAX;
 }
 
-bool region_owns(const struct graph *g, region_id inner, value_id v)
+/* Is v a parameter of region inner, or defined within it? */
+static bool region_owns(const struct graph *g, region_id inner, value_id v)
 {
     for (uint32_t i = 0; i < graph_get_region(g, inner)->params.n; i++)
         if (graph_get_region(g, inner)->params.data[i].i == v.i)

@@ -16,8 +16,6 @@ expr_id fresh_dim(struct builder *, const char *what);
 void fresh_bind(struct builder *, expr_id dim, value_id);
 /* As fresh_bind for a symbol made by fresh_dim that another value defined before. */
 void fresh_rebind(struct builder *, expr_id dim, value_id);
-/* Is v a parameter of region inner, or defined within it? */
-bool region_owns(const struct graph *, region_id inner, value_id v);
 /* Does the expression use a symbol that only exists within region inner? */
 bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);
 /* Makes *a the type of a sequence or optional that is an *a or a *b, and leaves dims open that only exist within region
