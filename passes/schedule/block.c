@@ -150,6 +150,18 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
     return a < b;
 }
 
+/* Are the panels of the next block worth fetching while this one is computed? Few tiles use them as fast as memory
+ * gives them. Many rows of a product wait in their first tile only, and gain where they stay in L2 beside both
+ * blocks. */
+static bool is_early(const struct site *site, const struct node *n, const struct slice *s)
+{
+    int64_t rows = operand_bytes(site, n->in[0]), all = budget(site->mach, SHARE_L2_EARLY);
+    if (n->op == OP_DOT && s->points > RATE_FEW_ROWS)
+        return rows <= all && s->bytes <= (all - rows) / 2;
+    return s->points <= (n->op == OP_DOT ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
+           s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST);
+}
+
 /* Panels that only a few tiles read come from memory as fast as that gives them, while the others compute: there each
  * tile prefetches its share of the next block's panels, when these and its own fit L2. The panels of a product come
  * from L2 for each row of tiles: its steps prefetch the lines that are due some steps later. */
@@ -164,8 +176,7 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->near = RATE_NEAR_STEPS * dot_group(site->m, n);
     if (c->blocks)
         c->early = c->block * c->cut.inner;
-    else if (s->points <= (dot ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
-             s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST))
+    else if (is_early(site, n, s))
         c->early = (int64_t)tile_steps(site, n);
 }
 
