@@ -25,6 +25,10 @@ bool generate_text(const char *what, const struct command_row *, uint32_t n, str
 /* The support matrix of --list-ops. */
 void list_ops(struct context *, struct strbuf *);
 
+/* --precision=auto: measures what rounding costs (cli/commands/precision.c), and puts what follows in its place, bf16
+ * and f32 for nodes by name. False after a diagnostic. */
+bool precision_settle(struct context *, struct options *);
+
 enum fail command_compile(struct context *, struct options *);
 enum fail command_check(struct context *, struct options *);
 enum fail command_eval(struct context *, struct options *);

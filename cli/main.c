@@ -76,9 +76,10 @@ static void on_signal(int number)
 {
     struct context *ctx = running;
     progress_wipe();
-    for (size_t i = 0; ctx && i < COUNT_OF(ctx->temp_files); i++)
-        if (ctx->temp_files[i])
-            unlink(ctx->temp_files[i]);
+    for (const struct context *c = ctx; c; c = c == ctx ? c->apart : NULL)
+        for (size_t i = 0; i < COUNT_OF(c->temp_files); i++)
+            if (c->temp_files[i])
+                unlink(c->temp_files[i]);
     if (ctx && ctx->temp_made)
         rmdir(ctx->temp_made);
     signal(number, SIG_DFL);
@@ -310,7 +311,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
     else if (o->files.items.n && (!strcmp(o->files.items.data[0], "-") || !*o->files.items.data[0]))
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a file's name is needed: nothing is read from standard input");
-    if (ctx->fail == FAIL_NONE)
+    if (ctx->fail == FAIL_NONE && (command->run == command_quantize || precision_settle(ctx, o)))
         return command->run(ctx, o);
     return ctx->fail;
 }

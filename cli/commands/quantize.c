@@ -23,14 +23,7 @@
 struct quantize {
     struct quantizer q;
     struct options plain;          /* for networks that run here, on samples */
-    struct samples samples;
-    struct tensor *want;           /* n samples times n_want */
-    uint32_t n_want;
-    struct session s;
-    void (*use)(struct quantize *);
-    const char *model;             /* of the compilation at hand */
-    struct deviation *error;       /* by output, of the last attempt */
-    const char **want_names;
+    struct trial t;                /* and what they give: the error is the last attempt's */
 };
 
 /* ---- a file that lives in memory --------------------------------------------------------------------------------- */
@@ -50,11 +43,15 @@ static bool write_all(int fd, const char *data, size_t size)
 /* The edited network, by a path that the importer reads; *fd closes it. NULL after a diagnostic. */
 static const char *edited_file(struct quantize *z, int *fd)
 {
+    struct arena copy; /* of the file, for the while */
     struct strbuf text;
-    strbuf_init(&text, &z->q.ctx->session);
+    arena_init(&copy, z->q.ctx);
+    strbuf_init(&text, &copy);
     z->q.editor->write(z->q.file, &text);
     *fd = memfd_create("network", MFD_CLOEXEC);
-    if (*fd < 0 || !write_all(*fd, text.data, text.n)) {
+    bool kept = *fd >= 0 && write_all(*fd, text.data, text.n);
+    arena_release(&copy);
+    if (!kept) {
         error_env(z->q.ctx, "cannot keep the network in memory");
         return NULL;
     }
@@ -63,66 +60,15 @@ static const char *edited_file(struct quantize *z, int *fd)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static void compile_and_use(void *user, const char *library)
-{
-    struct quantize *z = user;
-    struct context *ctx = z->q.ctx;
-    struct options compiling = z->plain;
-    struct compilation *c = NEW(&ctx->session, struct compilation);
-    mcc_host host = {.size = sizeof host};
-    const char *path = ctx->model_path;
-    compiling.output = library;
-    *c = (struct compilation){.ctx = ctx, .options = &compiling, .report = terminal_report()};
-    enum fail fail = compile_keep(c, z->model, NULL);
-    ctx->model_path = path;
-    if (fail != FAIL_NONE || !session_open(&z->s, ctx, z->q.options, library, &host))
-        return;
-    ctx->model_path = path;
-    z->use(z);
-}
-
-static void end_session(void *user)
-{
-    struct quantize *z = user;
-    session_close(&z->s);
-}
-
-/* Compiles the edited network for this machine, and calls use with z->s open. */
-static bool with_edited(struct quantize *z, void (*use)(struct quantize *))
+/* Compiles the edited network for this machine, and calls use with z->t.s open. */
+static bool with_edited(struct quantize *z, void (*use)(void *user))
 {
     int fd = -1;
-    z->use = use;
-    z->s = (struct session){0};
-    z->model = edited_file(z, &fd);
-    bool ok = z->model && with_temporary(z->q.ctx, "net.so", compile_and_use, end_session, z);
+    const char *model = edited_file(z, &fd);
+    bool ok = model && trial_run(&z->t, &z->plain, model, use, z);
     if (fd >= 0)
         close(fd);
-    return ok && z->q.ctx->fail == FAIL_NONE;
-}
-
-/* Runs sample k; the outputs are the caller's to delete. */
-static bool run_sample(struct quantize *z, uint32_t k, DLManagedTensorVersioned **out)
-{
-    struct session *s = &z->s;
-    DLTensor *in = NEW_ARRAY(&z->q.ctx->session, DLTensor, z->samples.n_inputs + 1);
-    const DLTensor **at = NEW_ARRAY(&z->q.ctx->session, const DLTensor *, z->samples.n_inputs + 1);
-    for (uint32_t i = 0; i < z->samples.n_inputs; i++) {
-        struct blob *b = &z->samples.of[k * z->samples.n_inputs + i];
-        in[i] = (DLTensor){b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
-        at[i] = &in[i];
-    }
-    return s->api->run_dlpack(s->run, at, out, &s->error) == MCC_OK || session_error(s, "a sample");
-}
-
-static void delete_outputs(DLManagedTensorVersioned **out, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        out[i]->deleter(out[i]);
-}
-
-static const void *data_of(const DLTensor *t)
-{
-    return (const char *)t->data + t->byte_offset;
+    return ok;
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -135,17 +81,17 @@ static bool is_f32(DLDataType type)
 static bool look_at(struct quantize *z, struct edge *e, const DLTensor *t)
 {
     int32_t axis = t->ndim < 2 ? -1 : e->last_axis ? t->ndim - 1 : 1;
-    return seen_add(&z->q.ctx->session, &e->seen, data_of(t), t->shape, t->ndim, axis) ||
+    return seen_add(&z->q.ctx->session, &e->seen, trial_data(t), t->shape, t->ndim, axis) ||
            error_at(z->q.ctx, FAIL_MODEL, (src_id){0}, e->name, "the samples make this value infinite or not a number");
 }
 
 static bool look_at_all(struct quantize *z, uint32_t k, DLManagedTensorVersioned **out)
 {
-    const mcc_api *api = z->s.api;
+    const mcc_api *api = z->t.s.api;
     for (uint32_t i = 0; i < z->q.edges.n; i++) {
         struct edge *e = &z->q.edges.data[i];
         for (uint32_t p = 0; p < api->n_in; p++) {
-            struct blob *b = &z->samples.of[k * z->samples.n_inputs + p];
+            struct blob *b = &z->t.samples.of[k * z->t.samples.n_inputs + p];
             DLTensor t = {b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
             e->is_float |= is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0;
             if (is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0 && !look_at(z, e, &t))
@@ -161,39 +107,24 @@ static bool look_at_all(struct quantize *z, uint32_t k, DLManagedTensorVersioned
     return true;
 }
 
-/* What the outputs are in f32. They come before what was added to them. */
-static void keep_wanted(struct quantize *z, uint32_t k, DLManagedTensorVersioned **out)
+/* On all samples; the outputs that were added come behind the network's own. */
+static void observe(void *user)
 {
-    struct arena *arena = &z->q.ctx->session;
-    for (uint32_t i = 0; i < z->n_want; i++) {
-        const DLTensor *t = &out[i]->dl_tensor;
-        struct tensor *w = &z->want[k * z->n_want + i];
-        *w = (struct tensor){.kind = TYPE_TENSOR, .elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
-        w->dims = arena_copy(arena, t->shape, sizeof *t->shape * (size_t)(t->ndim + 1));
-        w->data = arena_copy(arena, data_of(t), (size_t)tensor_count(w) * elem_size(w->elem));
-    }
-}
-
-static void observe(struct quantize *z)
-{
-    const mcc_api *api = z->s.api;
-    DLManagedTensorVersioned **out = NEW_ARRAY(&z->q.ctx->session, DLManagedTensorVersioned *, api->n_out + 1);
+    struct quantize *z = user;
+    uint32_t n = z->t.s.api->n_out;
+    bool first = !z->t.want;
+    DLManagedTensorVersioned **out = NEW_ARRAY(&z->q.ctx->session, DLManagedTensorVersioned *, n + 1);
     for (uint32_t i = 0; i < z->q.edges.n; i++)
         z->q.edges.data[i].seen = (struct seen){0};
-    for (uint32_t i = 0; i < z->n_want; i++)
-        if (api->out[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC)
-            error_at(z->q.ctx, FAIL_USAGE, (src_id){0}, api->out[i].name, "only networks of tensors can be quantized");
-    if (z->q.ctx->fail != FAIL_NONE || (!z->samples.n && !samples_load(&z->s, &z->q.options->samples, &z->samples)))
+    if (first && !trial_begin(&z->t))
         return;
-    if (!z->want)
-        z->want = NEW_ARRAY(&z->q.ctx->session, struct tensor, z->samples.n * z->n_want + 1);
-    for (uint32_t k = 0; k < z->samples.n; k++) {
-        if (!run_sample(z, k, out))
+    for (uint32_t k = 0; k < z->t.samples.n; k++) {
+        if (!trial_sample(&z->t, k, out))
             return;
         bool ok = look_at_all(z, k, out);
-        if (ok && z->n_want && !z->want[(k + 1) * z->n_want - 1].data)
-            keep_wanted(z, k, out);
-        delete_outputs(out, api->n_out);
+        if (ok && first)
+            trial_keep(&z->t, k, out);
+        trial_delete(out, n);
         if (!ok)
             return;
     }
@@ -201,32 +132,9 @@ static void observe(struct quantize *z)
 
 /* ---- attempts ---------------------------------------------------------------------------------------------------- */
 
-static void judge(struct quantize *z)
+static void judge(void *user)
 {
-    DLManagedTensorVersioned **out = NEW_ARRAY(&z->q.ctx->session, DLManagedTensorVersioned *, z->n_want + 1);
-    memset(z->error, 0, z->n_want * sizeof *z->error);
-    for (uint32_t k = 0; k < z->samples.n; k++) {
-        if (!run_sample(z, k, out))
-            return;
-        for (uint32_t i = 0; i < z->n_want; i++) {
-            const struct tensor *want = &z->want[k * z->n_want + i];
-            const DLTensor *t = &out[i]->dl_tensor;
-            struct tensor got = {.kind = TYPE_TENSOR, .rank = t->ndim, .dims = t->shape};
-            if (tensor_count(&got) == tensor_count(want))
-                deviation_add(&z->error[i], want, want->elem, data_of(t));
-            else
-                z->error[i].square = INFINITY; /* how many there are hangs on the values */
-        }
-        delete_outputs(out, z->n_want);
-    }
-}
-
-static double worst_error(const struct quantize *z)
-{
-    double worst = 0;
-    for (uint32_t i = 0; i < z->n_want; i++)
-        worst = fmax(worst, deviation_rms(&z->error[i]));
-    return worst;
+    (void)trial_judge(&((struct quantize *)user)->t);
 }
 
 /* Sites in the order in which they go back to f32: the first and the last product, then by what they cost. */
@@ -260,7 +168,6 @@ static bool attempt_all(struct quantize *z, uint32_t *kept)
     struct quantizer *q = &z->q;
     const uint32_t *order = order_of_return(z);
     const double bound = q->options->bound;
-    z->error = NEW_ARRAY(&q->ctx->session, struct deviation, z->n_want + 1);
     for (uint32_t n = 0;; n = n ? 2 * n : 2) {
         *kept = n < q->sites.n ? n : q->sites.n;
         for (uint32_t i = 0; i < q->sites.n; i++)
@@ -272,12 +179,12 @@ static bool attempt_all(struct quantize *z, uint32_t *kept)
         plan_apply(q);
         if (!with_edited(z, judge))
             return false;
-        if (bound == 0 || worst_error(z) <= bound)
+        if (bound == 0 || trial_worst(&z->t, deviation_rms) <= bound)
             return true;
         if (q->options->verbose) {
             struct strbuf line;
             strbuf_init(&line, &q->ctx->session);
-            strbuf_printf(&line, "with %u nodes in f32 the error is %.3g\n", *kept, worst_error(z));
+            strbuf_printf(&line, "with %u nodes in f32 the error is %.3g\n", *kept, trial_worst(&z->t, deviation_rms));
             terminal_print(&line);
         }
     }
@@ -310,17 +217,14 @@ static void report(const struct quantize *z, uint32_t kept)
     const struct quantizer *q = &z->q;
     struct strbuf text;
     strbuf_init(&text, &q->ctx->session);
-    for (uint32_t i = 0; i < z->n_want; i++)
-        strbuf_printf(&text,
-                      "%10.3g %10.3g  output '%s': rms and largest error as a part of the f32 network's values\n",
-                      deviation_rms(&z->error[i]), deviation_most(&z->error[i]), z->want_names[i]);
+    trial_print(&z->t, &text);
     for (uint32_t i = 0; i < q->sites.n; i++) {
         const struct edit_node *e = q->editor->node(q->file, q->sites.data[i].node);
         if (q->sites.data[i].kept)
             strbuf_printf(&text, "in f32: %s (%s)\n", *e->name ? e->name : e->out[0], e->op);
     }
     strbuf_printf(&text, "%s: %u of %u nodes on bytes, %u sample%s\n", q->options->output, q->sites.n - kept,
-                  q->sites.n, z->samples.n, z->samples.n == 1 ? "" : "s");
+                  q->sites.n, z->t.samples.n, z->t.samples.n == 1 ? "" : "s");
     if (!q->options->quiet)
         terminal_print(&text);
 }
@@ -333,7 +237,7 @@ static void add_observed(struct quantize *z)
         q->sites.data[i].kept = true;
     plan_apply(q);
     for (uint32_t i = 0; i < q->edges.n; i++)
-        if (!z->samples.n || q->edges.data[i].is_float)
+        if (!z->t.samples.n || q->edges.data[i].is_float)
             q->editor->add_output(q->file, q->edges.data[i].name);
 }
 
@@ -345,9 +249,6 @@ static bool quantize(struct quantize *z)
     add_observed(z);
     if (!with_edited(z, observe))
         return false;
-    if (z->samples.drawn)
-        warn_at(q->ctx, (src_id){0}, "samples",
-                "the inputs are drawn, and ranges of real ones may differ: --sample NAME=FILE gives samples");
     report_diagnostics(q->ctx, terminal_report(), q->options);
     if (q->ctx->fail != FAIL_NONE)
         return false;
@@ -367,23 +268,6 @@ static bool quantize(struct quantize *z)
         return false;
     report(z, kept);
     return true;
-}
-
-/* How networks are compiled that run here, on samples. */
-static void plain_options(const struct options *o, struct options *plain)
-{
-    *plain = *o;
-    plain->precision = "f32";
-    plain->weights_type = "auto";
-    plain->choices.items.n = 0;
-    plain->target = plain->mattr = plain->variants = plain->schedules = NULL;
-    plain->march = "native";
-    plain->quiet = true;
-    plain->verbose = false;
-    plain->stats = plain->time_passes = false;
-    plain->emit = "none";
-    plain->weights = "embedded";
-    plain->prefix = NULL;
 }
 
 enum fail command_quantize(struct context *ctx, struct options *o)
@@ -413,11 +297,10 @@ enum fail command_quantize(struct context *ctx, struct options *o)
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (strcmp(o->ranges, methods[i]) == 0)
             z->q.method = (enum ranges)i;
-    z->n_want = g->outputs.n;
-    z->want_names = NEW_ARRAY(&ctx->session, const char *, z->n_want + 1);
-    for (uint32_t i = 0; i < z->n_want; i++)
-        z->want_names[i] = g->outputs.data[i].name;
-    plain_options(o, &z->plain);
+    z->t.ctx = ctx;
+    z->t.options = o;
+    trial_outputs(&z->t, g);
+    trial_options(o, &z->plain);
     ctx->model_path = model;
     if (!quantize(z) && ctx->fail == FAIL_NONE)
         ctx->fail = FAIL_INTERNAL;

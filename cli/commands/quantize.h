@@ -6,18 +6,8 @@
 #ifndef MCC_CLI_QUANTIZE_H
 #define MCC_CLI_QUANTIZE_H
 
-#include "cli/commands/rounding.h"
+#include "cli/commands/trial.h"
 #include "frontend/frontend.h"
-
-/* ---- samples.c --------------------------------------------------------------------------------------------------- */
-
-struct samples {
-    uint32_t n, n_inputs;
-    struct blob *of; /* n times n_inputs */
-    bool drawn; /* nobody gave any */
-};
-/* Those of --sample for the inputs of a network, else drawn ones. False after a diagnostic. */
-bool samples_load(struct session *, const struct text_list *given, struct samples *out);
 
 /* ---- ranges.c ---------------------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/commands/quantize.h"
+#include "cli/commands/trial.h"
 
 enum { DRAWN = 8 };
 

@@ -45,6 +45,10 @@ bool module_begin(struct compilation *c)
                   : !strcmp(o->winograd, "auto")              ? 6
                                                               : (uint32_t)(o->winograd[0] - '0');
     m->winograd_weights = winograd_source(o->winograd_weights);
+    if (strcmp(o->precision, "auto") == 0)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'precision': auto is decided by the mcc command for networks as their files have them: not by "
+                        "libmcc, not in mcc quantize");
     m->precision = !strcmp(o->precision, "bf16")  ? PRECISION_BF16
                    : !strcmp(o->precision, "f16") ? PRECISION_F16
                                                   : PRECISION_F32;

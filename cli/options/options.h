@@ -25,7 +25,7 @@ struct options {
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
     struct text_list against;
-    double tolerance, bound;
+    double tolerance, bound, precision_bound;
     const char *ranges, *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete,
         *generate;
     struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;

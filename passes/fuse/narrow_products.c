@@ -126,6 +126,8 @@ static void find_operands(struct narrower *w)
         if (n->dead || (n->op != OP_DOT && n->op != OP_CONV))
             continue;
         enum elem elem = elem_wanted(w->m, (node_id){i});
+        if (elem)
+            VEC_PUSH(w->m->arena, &w->m->narrowed, ((node_id){i}));
         enum elem stored = elem ? elem : elem_stored(w->m, n);
         bool wide = elem != ELEM_BF16 || !w->m->pairs || winograd_beats_pairs(w->m, n);
         for (uint32_t k = 0; k < n->n_in; k++) {

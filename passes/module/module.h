@@ -213,6 +213,7 @@ struct module {
     bool attention; /* as one kernel, where that is possible */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
+    VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */

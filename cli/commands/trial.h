@@ -1,0 +1,55 @@
+/* Networks that are compiled for this machine and run on samples, for what rounding does to their outputs
+ * (mcc quantize, --precision=auto).
+ */
+#ifndef MCC_CLI_TRIAL_H
+#define MCC_CLI_TRIAL_H
+
+#include "cli/commands/rounding.h"
+
+/* ---- samples.c --------------------------------------------------------------------------------------------------- */
+
+struct samples {
+    uint32_t n, n_inputs;
+    struct blob *of; /* n times n_inputs */
+    bool drawn; /* nobody gave any */
+};
+/* Those of --sample for the inputs of a network, else drawn ones. False after a diagnostic. */
+bool samples_load(struct session *, const struct text_list *given, struct samples *out);
+
+/* ---- trial.c ----------------------------------------------------------------------------------------------------- */
+
+struct trial {
+    struct context *ctx;
+    const struct options *options; /* as they were given: samples, sizes */
+    struct session s; /* of the network at hand */
+    struct samples samples; /* from trial_begin on */
+    uint32_t n_want; /* outputs, the first ones of each network */
+    const char **names; /* of these */
+    struct tensor *want; /* n samples times n_want: what they are in f32 */
+    struct deviation *error; /* by output, of trial_judge */
+};
+/* How such networks are compiled: nothing is said or written, and no choices are made. */
+void trial_options(const struct options *given, struct options *plain);
+/* The graph's outputs are what counts. */
+void trial_outputs(struct trial *, const struct graph *);
+/* Compiles the model for this machine, in memory that is given back, and calls use with t->s open. False after a
+ * diagnostic. */
+bool trial_run(struct trial *, const struct options *compiling, const char *model, void (*use)(void *user), void *user);
+/* Runs sample k; the outputs are the caller's to delete. */
+bool trial_sample(struct trial *, uint32_t k, DLManagedTensorVersioned **out);
+void trial_delete(DLManagedTensorVersioned **out, uint32_t n);
+/* The samples, for networks like the open one, whose first t->n_want outputs are those that count. False after a
+ * diagnostic. */
+bool trial_begin(struct trial *);
+/* Takes the outputs of sample k as the right ones. */
+void trial_keep(struct trial *, uint32_t k, DLManagedTensorVersioned *const *out);
+/* Fills t->error from a run on all samples. False after a diagnostic. */
+bool trial_judge(struct trial *);
+/* A line for each output's error. */
+void trial_print(const struct trial *, struct strbuf *);
+/* The largest of the outputs' errors, by one measure. */
+double trial_worst(const struct trial *, double (*measure)(const struct deviation *));
+
+const void *trial_data(const DLTensor *);
+
+#endif
