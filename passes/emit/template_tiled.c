@@ -417,7 +417,8 @@ static void rows_begin(struct em *em, struct tiling *t, const struct tile_loops 
                    t->lines * tile_count(x, t->t, s));
 }
 
-/* Which of the lines behind the loop over blocks is at hand. */
+/* Which of the lines behind the loop over blocks is at hand; the first, if only the run knows how many there are: each
+ * then prefetches what the next block reads. */
 static void line_number(struct em *em, struct tiling *t, const struct tile_loops *l)
 {
     int64_t n = 0;
@@ -428,8 +429,11 @@ static void line_number(struct em *em, struct tiling *t, const struct tile_loops
             t->lines *= n;
     for (uint32_t i = l->block + 1; i < l->rows; i++) {
         t->line = ex_add(em->x, ex_mul(em->x, t->line, l->loop[i].extent), l->loop[i].var);
-        if (!ex_is_const(em->x, l->loop[i].extent, &n) || !mul_i64(t->lines, n, &t->lines))
-            t->lines = 0;
+        if (!ex_is_const(em->x, l->loop[i].extent, &n) || !mul_i64(t->lines, n, &t->lines)) {
+            t->line = ex_const(em->x, 0);
+            t->lines = 1;
+            return;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ struct tiling {
     expr_id piece[8]; /* index along vec of each vector of the tile at hand */
     uint32_t n_pieces;
     bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
-    int64_t lines; /* of a product's rows, each a parallel index behind that of the panels; 0: unknown */
+    int64_t lines; /* of a product's rows, each a parallel index behind that of the panels, as far as known */
     expr_id line; /* ... the one at hand */
     expr_id row0; /* of a flat tile: its number */
     int32_t split_dim; /* where s->split: the dim, -1 for a flat tile, ... */

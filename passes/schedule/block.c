@@ -11,10 +11,12 @@
 
 enum { DECODE_MAPS = 2 /* of an element: less is computed at each read */ };
 
-/* A contraction of constant extents whose second operand lies in panels: the points of its result less those along vec,
- * and the bytes that a block of vectors reads of the panels; 0 for others. */
+/* A contraction whose second operand lies in panels: the points of its result that one block of vectors goes through,
+ * and the bytes that it reads of the panels; 0 for others. Images and rows of several dims, of which there may be as
+ * many as the run says, count as one where they lie outside of the blocks or are not known. */
 struct slice {
     int64_t points, bytes;
+    bool all; /* these are all points */
 };
 
 /* Is it a contraction whose vectors of columns all rows share, so that the order of rows and columns is free? */
@@ -24,28 +26,34 @@ static bool shares_columns(const struct site *site, const struct node *n, const 
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && c->a >= 0 && !c->chunk && !groups;
 }
 
-static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t,
-                             const struct tile_schedule *c)
-{
-    struct slice none = {0, 0}, s = {1, 0};
-    int64_t extent;
-    if (!shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
-        return none;
-    for (int32_t d = 0; d < t->rank; d++)
-        if (d != c->vec && (!ex_is_const(site->x, t->dims[d], &extent) || !mul_i64(s.points, extent, &s.points)))
-            return none;
-    if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes,
-                 &s.bytes))
-        return none;
-    return s;
-}
-
 bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d)
 {
     uint32_t batch = 0;
     if (n->op == OP_DOT)
         node_ints(n, "batch_a", &batch);
     return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
+}
+
+static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t,
+                             const struct tile_schedule *c)
+{
+    struct slice none = {.points = 0}, s = {.points = 1, .all = true};
+    int64_t extent;
+    if (!shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
+        return none;
+    for (int32_t d = 0; d < t->rank; d++) {
+        bool known = ex_is_const(site->x, t->dims[d], &extent), line = tile_is_line(n, c, d);
+        if (d == c->vec)
+            continue;
+        if (line && (!known || !c->lines_last))
+            s.all &= known && extent == 1;
+        else if (!known || !mul_i64(s.points, extent, &s.points))
+            return none;
+    }
+    if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes,
+                 &s.bytes))
+        return none;
+    return s;
 }
 
 int64_t tile_block_points(const struct exprs *x, const struct node *n, const struct type *t,
@@ -106,7 +114,7 @@ static void parts_choose(const struct site *site, const struct node *n, const st
 {
     int64_t block = budget(site->mach, SHARE_L2_BLOCK), most = budget(site->mach, SHARE_L2_BLOCK_MOST);
     struct cut cut;
-    if (s->bytes <= most || !reduced_cut(site, n, &cut))
+    if (!s->all || s->bytes <= most || !reduced_cut(site, n, &cut))
         return;
     int64_t points = tile_block_points(site->x, n, t, c);
     if (points > RATE_FEW_ROWS || points <= c->ta * c->tb)
@@ -155,9 +163,10 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
  * blocks. */
 static bool is_early(const struct site *site, const struct node *n, const struct slice *s)
 {
-    int64_t rows = operand_bytes(site, n->in[0]), all = budget(site->mach, SHARE_L2_EARLY);
+    int64_t rows, all = budget(site->mach, SHARE_L2_EARLY), size = elem_size(value_type(site->g, n->in[0])->elem);
     if (n->op == OP_DOT && s->points > RATE_FEW_ROWS)
-        return rows <= all && s->bytes <= (all - rows) / 2;
+        return mul_i64(s->points, (int64_t)tile_steps(site, n) * size, &rows) && rows <= all &&
+               s->bytes <= (all - rows) / 2;
     return s->points <= (n->op == OP_DOT ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
            s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST);
 }
@@ -206,9 +215,11 @@ void block_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
+    c->lines_last = true;
     struct slice s = slice_of(site, n, t, c);
     parts_choose(site, n, t, &s, c);
     c->lines_last = c->blocks || lines_last(site, n, t, c);
+    s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, c);
     decode_choose(site, t, c);
 }
