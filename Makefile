@@ -406,16 +406,35 @@ uninstall:
 
 # The command with everything inside, libc too: it runs on any Linux of its architecture, whatever libc that has. What it names of
 # glibc that only works with a libc beside it, home folders and the like, LLVM asks and mcc does not.
-DIST := $(BUILD)/dist
+# DIST_ARCH=aarch64 makes them for hosts of that architecture, with clang, lld and Debian's packages for it, unpacked in a folder.
+THIS_ARCH := $(shell uname -m)
+DIST_ARCH := $(THIS_ARCH)
+DIST_OTHER := $(filter-out $(THIS_ARCH),$(DIST_ARCH))
+DIST := $(BUILD)/dist$(DIST_OTHER:%=-%)
 DIST_NAME = mcc-$(VERSION)-$(DIST_ARCH)-linux
-DIST_ARCH := $(shell uname -m)
 DEB_ARCH := $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(DIST_ARCH)))
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 export SOURCE_DATE_EPOCH
-$(DIST)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
-	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(CXX) -o $@ $^ -static -no-pie -Wl,--gc-sections -Wl,--build-id=none -Wl,--no-warnings -s \
+$(BUILD)/mcc-static: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
+	$(call say,LINK,$@)$(CXX) -o $@ $^ -static -Wl,--gc-sections -Wl,--build-id=none -Wl,--no-warnings -s \
 	    $(BUILD)/obj/codegen/llvm_absent.o $(LIBS_STATIC) $(LDFLAGS)
+
+ifeq ($(DIST_OTHER),)
+$(DIST)/mcc: $(BUILD)/mcc-static
+	@mkdir -p $(@D) && cp $< $@
+else
+SYSROOT := $(DIST)/sysroot
+SYSROOT_PACKAGES := libc6 libc6-dev linux-libc-dev libcrypt-dev libgcc-12-dev libgcc-s1 libstdc++-12-dev llvm-19-dev liblld-19 \
+                    libprotobuf-c-dev libyaml-dev libxxhash-dev zlib1g-dev libzstd-dev
+CROSS := --target=$(DIST_ARCH)-linux-gnu --sysroot=$(abspath $(SYSROOT))
+$(SYSROOT)/done: cli/package/sysroot.sh
+	$(call say,FETCH,$(@D))sh $< $(@D) $(DEB_ARCH) $(SYSROOT_PACKAGES) && touch $@
+$(DIST)/mcc: $(SYSROOT)/done FORCE
+	@$(MAKE) --no-print-directory BUILD=$(DIST)/build DIST_ARCH=$(THIS_ARCH) CC="$(CLANG) $(CROSS)" CXX="$(CLANG:clang%=clang++%) $(CROSS)" \
+	    LLVM_INCLUDE=$(SYSROOT)$(LLVM_INCLUDE) LLVM_LIBDIR=$(SYSROOT)$(LLVM_LIBDIR) \
+	    LDFLAGS="-fuse-ld=lld $(LDFLAGS)" $(DIST)/build/mcc-static
+	@cmp -s $(DIST)/build/mcc-static $@ || cp $(DIST)/build/mcc-static $@
+endif
 
 # An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
 $(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md docs/json.schema.json) LICENSE
@@ -444,7 +463,7 @@ dist-deb: $(DIST)/tree/done
 # are built a second time, in another folder, and must be the same bytes.
 check-dist: dist $(VENV)/bin/pytest
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/again dist >/dev/null
-	@$(TEST_ENV) $(PYTHON) tests/dist/run.py $(DIST) $(BUILD)/again/dist
+	@$(TEST_ENV) $(PYTHON) tests/dist/run.py $(DIST) $(BUILD)/again/$(notdir $(DIST)) $(DIST_ARCH)
 
 # ---- help -----------------------------------------------------------------------------------------------------
 
@@ -479,7 +498,7 @@ help:
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space, and C files to what .clang-format has'
 	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
-	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist'
+	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist; DIST_ARCH=aarch64 for such hosts'
 	@echo 'make check-dist    installs and uses each in a venv, a bare Debian and an empty folder (root, debootstrap)'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'

@@ -2,10 +2,13 @@
 
 The tarball's program runs in a folder that holds it and a network, and no libc; the .deb is installed by the dpkg of a bare Debian 12
 that debootstrap makes (kept in DIST/debian); the wheel by pip into a fresh venv. Needs root for the first two (chroot), debootstrap and
-Debian's and PyPI's packages for the others. A second build must be the same bytes. Ends with one line for each,
+Debian's and PyPI's packages for the others. A second build must be the same bytes. Packages for hosts of another architecture are unpacked and
+their programs run by qemu-user: what they compile are the bytes that this machine's mcc compiles. Ends with one line for each,
 status 1 where one failed."""
+import contextlib
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -116,6 +119,48 @@ def check_wheel(dist, folder, made):
     assert not (venv / "bin/mcc").exists()
 
 
+BINFMT = pathlib.Path("/proc/sys/fs/binfmt_misc")
+# e_ident and e_type of executables (static ones are EXEC), e_machine: 183, AArch64.
+FOREIGN = {"aarch64": r":mcc-check-dist:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"
+                      r":\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:%s:F"}
+
+
+@contextlib.contextmanager
+def foreign_programs(arch):
+    """Programs of arch can be started, also by one another: mcc starts its workers from its own file."""
+    if not (BINFMT / "register").exists():
+        run("mount", "-t", "binfmt_misc", "none", BINFMT)
+    (BINFMT / "register").write_text(FOREIGN[arch] % shutil.which(f"qemu-{arch}"))
+    try:
+        yield
+    finally:
+        (BINFMT / "mcc-check-dist").write_text("-1")
+
+
+def check_foreign(dist, folder, arch, native):
+    """All three hold one program. It runs, compiles for its own CPU and for this one, and runs what it compiled."""
+    archive = one(dist, "*.tar.xz")
+    assert archive.stat().st_size <= TARBALL_MOST, archive.stat().st_size
+    run("tar", "-xf", archive, "-C", folder)
+    program = one(folder, "mcc-*") / "bin/mcc"
+    assert "AArch64" in run("readelf", "-hW", program) and "INTERP" not in run("readelf", "-lW", program)
+    wheel = one(dist, "*.whl")
+    run(sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--platform",
+        f"manylinux2014_{arch}", "--target", folder / "wheel", wheel)
+    run("dpkg-deb", "-x", one(dist, "*.deb"), folder / "deb")
+    assert run("dpkg-deb", "-f", one(dist, "*.deb"), "Architecture").strip() == "arm64"
+    for other in (folder / "wheel/bin/mcc", folder / "deb/usr/bin/mcc"):
+        assert other.read_bytes() == program.read_bytes(), other
+    libc = dict(os.environ, QEMU_LD_PREFIX=f"/usr/{arch}-linux-gnu")
+    with foreign_programs(arch):
+        for target in (arch, platform.machine()):
+            said = [f"--target={target}-linux-gnu", DIGITS, "--no-cache", "-o"]
+            run(native, *said, folder / "native.so")
+            run(program, *said, folder / "foreign.so")
+            assert (folder / "native.so").read_bytes() == (folder / "foreign.so").read_bytes(), target
+        assert run(program, "run", DIGITS, env=libc).startswith("probability f32[1,10]: ")
+
+
 def check_same(dist, again):
     """What was built in another folder: the same packages."""
     for pattern in ("*.tar.xz", "*.whl", "*.deb", "SHA256SUMS"):
@@ -123,13 +168,17 @@ def check_same(dist, again):
         assert first.name == second.name and first.read_bytes() == second.read_bytes(), f"{first} and {second} differ"
 
 
-def main(dist, again):
+def main(dist, again, arch):
     dist, again, failed = pathlib.Path(dist).resolve(), pathlib.Path(again).resolve(), 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         made = None
-        checks = [("two builds", lambda: check_same(dist, again)), ("tarball", lambda: check_tarball(dist, folder)),
-                  ("wheel", lambda: check_wheel(dist, folder, made)), ("deb", lambda: check_deb(dist, folder, made))]
+        checks = [("two builds", lambda: check_same(dist, again))]
+        if arch == platform.machine():
+            checks += [("tarball", lambda: check_tarball(dist, folder)), ("wheel", lambda: check_wheel(dist, folder, made)),
+                       ("deb", lambda: check_deb(dist, folder, made))]
+        else:
+            checks += [(f"packages for {arch}", lambda: check_foreign(dist, folder, arch, os.environ["MCC"]))]
         for name, check in checks:
             try:
                 made = check() or made
