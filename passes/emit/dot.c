@@ -22,6 +22,13 @@ lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
     return v;
 }
 
+lreg em_extract(struct em *em, lreg v, uint32_t lane)
+{
+    lreg x = em_op(em, L_EXTRACT, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
+    lf_last(em->f, em->level[em_depth(em, &v, 1)])->imm = lane;
+    return x;
+}
+
 static lreg inserted(struct em *em, lreg v, lreg x, uint32_t lane)
 {
     lreg in[2] = {v, x};
@@ -267,8 +274,7 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
             words = em_op(em, L_BITCAST, t_words, &words, 1);
         em_remember(em, v, first, cond, WORDS | size, words);
     }
-    word = em_op(em, L_EXTRACT, (struct ltype){lf_type(em->f, words).elem, 1}, &words, 1);
-    lf_last(em->f, em->level[em_depth(em, &words, 1)])->imm = lane;
+    word = em_extract(em, words, (uint32_t)lane);
     em_remember(em, v, idx, cond, WORD | size, word);
     return word;
 }

@@ -119,6 +119,7 @@ lreg em_splat(struct em *, lreg, uint32_t lanes); /* no-op when it has them */
 void em_unify(struct em *, lreg *v, uint32_t n); /* splats scalars to the widest */
 lreg em_select(struct em *, lreg cond, lreg a, lreg b); /* cond ? a : b, lane by lane */
 lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
+lreg em_extract(struct em *, lreg v, uint32_t lane);
 void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */

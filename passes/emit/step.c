@@ -186,8 +186,11 @@ static void contraction_step(struct em *em, struct reduction *r, const expr_id *
 {
     bool by_vector = r->vectors > 1 && n == r->n_points && n % r->vectors == 0;
     struct contraction_step s = {em, r, k, first, by_vector ? r->vectors : 1, acc + first};
-    (by_vector ? em_tile_step_by_vector : em_tile_step)(em, r->group > 1 ? L_DOT : L_FMA, n / s.vectors, s.vectors,
-                                                        contraction_operands, &s, acc + first);
+    enum lop op = r->group > 1 ? L_DOT : L_FMA;
+    if (by_vector)
+        em_tile_steps_by_vector(em, op, n / s.vectors, s.vectors, 1, contraction_operands, &s, acc + first);
+    else
+        em_tile_step(em, op, n / s.vectors, s.vectors, contraction_operands, &s, acc + first);
 }
 
 static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)

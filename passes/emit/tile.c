@@ -109,17 +109,17 @@ static void tile_product(struct em *em, enum lop op, const lreg factors[2], lreg
     *sum = em_op(em, op, lf_type(em->f, in[2]), in, 3);
 }
 
-void em_tile_step_by_vector(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *operands,
-                            void *user, lreg *acc)
+void em_tile_steps_by_vector(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, uint32_t steps,
+                             em_operands_fn *operands, void *user, lreg *acc)
 {
     lreg in[2][EM_POINTS][2];
     bool there[2][EM_POINTS];
-    for (uint32_t j = 0; j <= vectors; j++) {
-        for (uint32_t i = 0; i < rows && j < vectors; i++)
+    for (uint32_t j = 0; j <= vectors * steps; j++) {
+        for (uint32_t i = 0; i < rows && j < vectors * steps; i++)
             there[j % 2][i] = operands(user, i, j, in[j % 2][i]);
         for (uint32_t i = 0; i < rows && j > 0; i++)
             if (there[(j - 1) % 2][i])
-                tile_product(em, op, in[(j - 1) % 2][i], &acc[i * vectors + j - 1]);
+                tile_product(em, op, in[(j - 1) % 2][i], &acc[i * vectors + (j - 1) % vectors]);
     }
 }
 

@@ -28,10 +28,11 @@ typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lreg in[2
 /* One step of the micro-kernel: acc[row * vectors + vector] plus the product of the operands there. op: L_FMA, or L_DOT
  * of groups. */
 void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user, lreg *acc);
-/* The same in the order of vectors, the operands of the next one before the products of this: two vectors are held at a
- * time, and an instruction that loads one has all rows' products to arrive. */
-void em_tile_step_by_vector(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user,
-                            lreg *acc);
+/* `steps` of them in the order of vectors, the operands of the next one before the products of this: two vectors are
+ * held at a time, and an instruction that loads one has all rows' products to arrive. The operands are asked for with
+ * vectors 0 .. steps * vectors - 1, step by step. */
+void em_tile_steps_by_vector(struct em *, enum lop op, uint32_t rows, uint32_t vectors, uint32_t steps,
+                             em_operands_fn *, void *user, lreg *acc);
 /* Steps lo .. hi - 1 in a loop that carries the n sums of acc. */
 typedef void em_step_fn(void *user, expr_id step, lreg *acc);
 void em_tile_loop(struct em *, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *, void *user);

@@ -131,6 +131,7 @@ struct winograd_schedule {
     uint32_t input_rows, output_rows; /* of the two transforms: results along the first dim at a time */
     int64_t near; /* prefetch: lines of V so many vectors of input channels early; 0: not */
     bool near_sums, results; /* ... of M, where sums go through it; and where the results go */
+    bool by_lane; /* the products of a vector of input channels at a time, whose tiles are lanes of one register each */
 };
 
 enum {
@@ -279,6 +280,14 @@ static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
     return (s->slice * s->lanes * (columns.small + (columns.large > 0)) | 1) * s->lanes;
 }
 int64_t winograd_held(const struct winograd_schedule *, int64_t points);
+/* Registers of a tile of the products: sums; by lanes V of each tile, the vector at hand and the next; else a row of
+ * vectors, and one value of V for all lanes. */
+static inline int64_t winograd_registers(int64_t mr, int64_t nr, bool by_lane)
+{
+    return mr * nr + (by_lane ? mr + 2 : nr + 1);
+}
+/* Are the multiply-adds of Winograd's products by lanes (winograd_schedule.by_lane)? */
+bool winograd_by_lane(const struct machine *);
 /* Channels of a vector in Winograd's transforms. */
 uint32_t winograd_lanes(const struct machine *);
 /* A Winograd kernel's shape on this CPU. */

@@ -114,6 +114,7 @@ static const struct field {
     WINO(near, "prefetch.near", INT64, "vectors of input channels; lines of V, 0: not"),
     WINO(near_sums, "prefetch.sums", FLAG, "lines of M, where sums go through it"),
     WINO(results, "prefetch.results", FLAG, "lines that results go to"),
+    WINO(by_lane, "by_lane", FLAG, "a vector of input channels at a time, whose tiles are lanes of registers"),
     ATTN(lanes, "lanes", INT32, "rows of a vector"),
     ATTN(nv, "rows", INT64, "vectors of rows of a block"),
     ATTN(mr, "scores.keys", INT64, "keys of the scores' register tile"),

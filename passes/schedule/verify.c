@@ -127,9 +127,10 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     struct winograd_shape w;
     winograd_shape(c->site, s->m, &w);
     say(c, s->lanes == was->lanes, "lanes follow from the CPU");
+    say(c, !s->by_lane || winograd_by_lane(c->site->mach), "by_lane: this CPU's multiply-adds take no lanes");
     say(c,
         s->mr >= 1 && s->nr >= 1 && s->mr <= 64 && s->nr <= 64 &&
-            s->mr * s->nr + s->nr + 1 <= (int64_t)c->site->mach->registers,
+            winograd_registers(s->mr, s->nr, s->by_lane) <= (int64_t)c->site->mach->registers,
         "the tile does not fit the registers");
     if (c->why->n)
         return;

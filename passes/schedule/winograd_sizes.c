@@ -47,7 +47,8 @@ static int64_t share(const struct sizing *w, enum share s)
  * x 2. */
 static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
 {
-    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (mr + nr) * 2 / m->loads_per_cycle,
+    int64_t of_v = winograd_by_lane(m) ? ceil_of(mr, winograd_lanes(m)) : mr;
+    int64_t fma = mr * nr * 2 / m->fma_per_cycle, loads = (of_v + nr) * 2 / m->loads_per_cycle,
             least = 2 * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) * 10 + 2 * RATE_WINOGRAD_STEP + (near ? mr * 2 * RATE_STEP_BROADCAST : 0);
@@ -57,6 +58,11 @@ uint32_t winograd_lanes(const struct machine *m)
 {
     uint32_t lanes = machine_lanes(m, ELEM_F32);
     return lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
+}
+
+bool winograd_by_lane(const struct machine *m)
+{
+    return m->fma_by_lane && winograd_lanes(m) == LANE_STEPS;
 }
 
 enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k, uint32_t form)
@@ -207,9 +213,10 @@ static void fit_take(const struct sizing *w, struct fit *f, double *best)
 static void choose_fit(const struct sizing *w)
 {
     int64_t registers = w->site->mach->registers;
+    bool by_lane = winograd_by_lane(w->site->mach);
     double best = INFINITY;
     for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv && !w->told_tile.mr; nr++)
-        for (int64_t mr = 1; mr <= MAX_MR && mr * nr + nr + 1 <= registers; mr++)
+        for (int64_t mr = 1; mr <= MAX_MR && winograd_registers(mr, nr, by_lane) <= registers; mr++)
             fit_take(w, &(struct fit){.mr = mr, .nr = nr}, &best);
     if (w->told_tile.mr)
         fit_take(w, &(struct fit){.mr = w->told_tile.mr, .nr = w->told_tile.nr}, &best);
@@ -303,6 +310,7 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                                                .resident = w->resident,
                                                .near = RATE_WINOGRAD_NEAR,
                                                .results = true,
+                                               .by_lane = winograd_by_lane(site->mach),
                                                .input_rows = transform_rows(site->mach, &shape.form->input),
                                                .output_rows = transform_rows(site->mach, &shape.form->output)};
     choose_fit(w);

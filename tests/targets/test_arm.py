@@ -87,6 +87,35 @@ def test_inner_loops(name, core, tmp_path):
     assert len(steps) >= 14 and mca.unwanted(code) == ([], []), code
 
 
+@pytest.mark.parametrize("name", [n for n in mca.KERNELS if "cortex-a55" in mca.KERNELS[n][2]])
+def test_in_order(name, tmp_path):
+    """The core that waits for each load in its turn reaches what is asked of it, by LLVM's model."""
+    assert mca.measure(name, "cortex-a55", tmp_path)[2] >= mca.CORES["cortex-a55"]
+
+
+@pytest.mark.parametrize("channels, m", [((16, 24), 2), ((22, 37), 4), ((19, 16), 6)])
+def test_winograd_by_lane(channels, m, machine, tmp_path):
+    """Channels that are lanes of one register, whole vectors of them and not, give the bits that one load each gives."""
+    rng, (ic, oc) = np.random.default_rng(m), channels
+    w = (rng.standard_normal((oc, ic, 3, 3)) / ic).astype(np.float32)
+    save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c", pads=[1] * 4)], [value("x", [2, ic, 21, 18])],
+         [value("y", [2, oc, 21, 18])], {"w": w})
+    feeds, got = [rng.standard_normal((2, ic, 21, 18)).astype(np.float32)], []
+    options = [TARGET, "-march=cortex-a55", f"--choose=c:winograd={m}", tmp_path / "m.onnx"]
+    done = mcc(*options, "-stop-after=schedule", "-o", "-")
+    assert re.search(r"^schedule k\d+ .*: winograd$", done.stdout, re.M) and re.search(r"^  by_lane +1", done.stdout, re.M), done.stdout
+    (tmp_path / "loads.txt").write_text(re.sub(r"(?m)^  by_lane +1", "  by_lane 0", done.stdout))
+    for more in ([], [f"--schedules={tmp_path / 'loads.txt'}"]):
+        done = mcc(*options, *more, "-o", tmp_path / f"m{len(got)}.so")
+        assert done.returncode == 0, done.stderr
+        got.append(machine.call(tmp_path / f"m{len(got)}.so", feeds)[0])
+    assert (tmp_path / "m0.so").read_bytes() != (tmp_path / "m1.so").read_bytes()
+    np.testing.assert_array_equal(got[0], got[1])
+    padded = np.pad(feeds[0].astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    wanted = sum(np.einsum("nchw,oc->nohw", padded[:, :, i:i + 21, j:j + 18], w[:, :, i, j]) for i in range(3) for j in range(3))
+    assert np.abs(got[0] - wanted).max() < 1e-4 * np.abs(wanted).max()
+
+
 def test_levels_are_made_of_use(tmp_path):
     """An artifact has the levels whose dot products its network needs, and no row that is named after a core."""
     def variants(network):

@@ -51,15 +51,21 @@ static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
     }
 }
 
-/* Asks for a line of what is read later, one in each step, so that a burst of them does not hold up the loads: V, of
- * this block or of those that follow; where sums go through M, the next block's. */
-static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, expr_id lane)
+/* Asks for what is read later, one line in each step, so that a burst of them does not hold up the loads: V of vector
+ * vec, from that tile on, of this block or of those that follow; ... */
+static void prefetch_v(struct wino *w, const struct product *p, expr_id vec, expr_id tile)
 {
     struct exprs *x = w->em->x;
-    expr_id step = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane), zero = ex_const(x, 0);
     if (w->s->near)
         em_prefetch(w->em, L_PREFETCH, w->v,
-                    ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), lane), 4));
+                    ex_mulc(x, wino_v_at(w, p->slice, p->point, p->block, ex_addc(x, vec, w->s->near), tile), 4));
+}
+
+/* ... where sums go through M, the next block's. */
+static void prefetch_m(struct wino *w, const struct product *p, expr_id step)
+{
+    struct exprs *x = w->em->x;
+    expr_id zero = ex_const(x, 0);
     if (!w->s->near_sums)
         return;
     expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero),
@@ -67,12 +73,14 @@ static void prefetch_step(struct wino *w, const struct product *p, expr_id vec, 
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
-/* The channel at hand, and its weights of each vector of the tile. */
+/* The channel at hand, and its weights of each vector of the tile. By lanes: V of each tile, the channel's value of
+ * each, and the weights of the vector at hand. */
 struct product_step {
     struct wino *w;
     const struct product *p;
     expr_id vec, lane;
     lreg a, b[EM_POINTS];
+    lreg v[EM_POINTS], of_lane[EM_POINTS];
 };
 
 static bool product_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
@@ -94,18 +102,58 @@ static void product_step(void *user, expr_id lane, lreg *acc)
     struct product_step *s = user;
     struct wino *w = s->w;
     s->lane = lane;
-    prefetch_step(w, s->p, s->vec, lane);
+    prefetch_v(w, s->p, s->vec, lane);
+    prefetch_m(w, s->p, ex_add(w->em->x, ex_mulc(w->em->x, s->vec, w->s->lanes), lane));
     for (int64_t j = 0; j < s->p->nr; j++)
         s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->s->lanes);
     em_tile_step(w->em, L_FMA, (uint32_t)w->s->mr, (uint32_t)s->p->nr, product_operands, s, acc);
+}
+
+/* With the first vector of a lane. The lanes of a vector of V, and of a step's sums in M, are parts of one line. */
+static void prefetch_lane(const struct product_step *s, int64_t lane)
+{
+    struct wino *w = s->w;
+    struct exprs *x = w->em->x;
+    enum { LINE = 64 };
+    int64_t of_line = LINE / (4 * w->s->lanes);
+    if (lane * of_line < w->s->mr)
+        prefetch_v(w, s->p, s->vec, ex_const(x, lane * of_line));
+    if (lane % of_line == 0)
+        prefetch_m(w, s->p, ex_addc(x, ex_mulc(x, s->vec, w->s->lanes), lane));
+}
+
+/* Vector j of those of all lanes, one lane after the other. */
+static bool lane_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
+{
+    struct product_step *s = user;
+    struct wino *w = s->w;
+    struct exprs *x = w->em->x;
+    const struct product *p = s->p;
+    int64_t lane = j / p->nr, vector = j % p->nr;
+    if (j == 0)
+        s->v[i] = em_scratch_load(w->em, w->v, wino_v_at(w, p->slice, p->point, p->block, s->vec, ex_const(x, i)),
+                                  w->s->lanes);
+    if (vector == 0)
+        s->of_lane[i] = em_extract(w->em, s->v[i], (uint32_t)lane);
+    if (i == 0) {
+        s->b[0] = em_scratch_load(w->em, w->u, weight_at(w, p, s->vec, ex_const(x, lane), vector), w->s->lanes);
+        if (vector == 0)
+            prefetch_lane(s, lane);
+    }
+    in[0] = s->of_lane[i];
+    in[1] = s->b[0];
+    return true;
 }
 
 /* Input channels of vector vec, the first n of them. */
 static void product_channels(struct wino *w, const struct product *p, expr_id vec, int64_t n, lreg *acc)
 {
     struct exprs *x = w->em->x;
-    em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step,
-                 &(struct product_step){.w = w, .p = p, .vec = vec});
+    struct product_step s = {.w = w, .p = p, .vec = vec};
+    if (w->s->by_lane)
+        em_tile_steps_by_vector(w->em, L_FMA, (uint32_t)w->s->mr, (uint32_t)p->nr, (uint32_t)n, lane_operands, &s, acc);
+    else
+        em_tile_loop(w->em, ex_const(x, 0), ex_const(x, n), (uint32_t)(w->s->mr * p->nr), acc, product_step, &s);
 }
 
 static expr_id product_place(const struct wino *w, const struct product *p, int64_t i, int64_t j)
