@@ -89,12 +89,8 @@ static void see_exact(void *user)
 static void see_one(void *user)
 {
     struct settling *s = user;
-    if (!trial_judge(&s->t))
-        return;
-    for (uint32_t i = 0; i < s->t.n_want; i++) {
-        double off = deviation_rms(&s->t.error[i]);
-        s->units.data[s->alone].square += off * off;
-    }
+    if (trial_judge(&s->t))
+        s->units.data[s->alone].square = trial_square(&s->t);
 }
 
 static void see_all(void *user)
@@ -159,13 +155,13 @@ static bool measure_units(struct settling *s, const char *model)
 static bool attempt_all(struct settling *s, const char *model)
 {
     const double bound = s->options->precision_bound;
+    double *squares = NEW_ARRAY(&s->ctx->session, double, s->units.n + 1);
     uint32_t n = bound > 0 ? 0 : s->units.n;
-    for (;;) {
-        double left = 0;
-        for (uint32_t i = 0; i < s->units.n; i++) {
+    for (uint32_t i = 0; i < s->units.n; i++)
+        squares[i] = s->units.data[i].square;
+    for (;; n = trial_keep_more(squares, s->units.n, n, s->error, bound)) {
+        for (uint32_t i = 0; i < s->units.n; i++)
             s->units.data[i].kept = i < n;
-            left += i < n ? 0 : s->units.data[i].square;
-        }
         if (!try_units(s, model, true, see_all))
             return false;
         if (s->error <= bound)
@@ -176,11 +172,6 @@ static bool attempt_all(struct settling *s, const char *model)
                 "outputs are off by %.3g with all that --precision=auto decides in f32, more than %g: other "
                 "options round as well",
                 s->error, bound);
-        /* The largest error falls as the root of the squares that are left. */
-        double most = left * (bound / s->error) * (bound / s->error);
-        do
-            left -= s->units.data[n++].square;
-        while (n < s->units.n && left > most);
     }
 }
 

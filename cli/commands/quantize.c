@@ -4,8 +4,8 @@
  * on each sample, and histograms of what comes out give each value's range; where channels differ, scales move into the
  * weights behind them first, and the values are looked at again. Then QuantizeLinear and DequantizeLinear go around
  * what has a form for bytes (quantize_plan.c), weights become bytes (quantize_weights.c), and the file is compiled and
- * run on the same samples. While its outputs are further off than --bound allows, nodes stay in f32: the first and the
- * last product, then twice as many as before of those whose rounding costs most.
+ * run on the same samples. Where its outputs are further off than --bound allows, each node is tried alone on bytes,
+ * and nodes stay in f32 until the bound holds: the first and the last product, then those that cost most.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@ struct quantize {
     struct quantizer q;
     struct options plain;          /* for networks that run here, on samples */
     struct trial t;                /* and what they give: the error is the last attempt's */
+    double worst, whole;           /* its largest; the sum of all sites' squares */
 };
 
 /* ---- a file that lives in memory --------------------------------------------------------------------------------- */
@@ -145,7 +146,7 @@ static uint32_t *order_of_return(const struct quantize *z)
     double *cost = NEW_ARRAY(&q->ctx->session, double, q->sites.n + 1);
     for (uint32_t i = 0; i < q->sites.n; i++) {
         const struct site *s = &q->sites.data[i];
-        cost[i] = s->cost;
+        cost[i] = s->square;
         if (s->is_product && s->node < q->sites.data[ends[0]].node)
             ends[0] = i;
         if (s->is_product && (s->node > q->sites.data[ends[1]].node || !q->sites.data[ends[1]].is_product))
@@ -162,32 +163,75 @@ static uint32_t *order_of_return(const struct quantize *z)
     return order;
 }
 
+static bool try_kept(struct quantize *z, void (*use)(void *user))
+{
+    z->q.editor->reset(z->q.file);
+    plan_apply(&z->q);
+    return with_edited(z, use);
+}
+
+/* What each site alone adds to the outputs. */
+static bool measure_sites(struct quantize *z)
+{
+    struct quantizer *q = &z->q;
+    for (uint32_t i = 0; i < q->sites.n; i++)
+        q->sites.data[i].kept = true;
+    for (uint32_t i = 0; i < q->sites.n; i++) {
+        q->sites.data[i].kept = false;
+        if (!try_kept(z, judge))
+            return false;
+        q->sites.data[i].kept = true;
+        q->sites.data[i].square = trial_square(&z->t);
+        z->whole += q->sites.data[i].square;
+    }
+    return true;
+}
+
+/* Keeps those that come first in f32, by their number; false after a diagnostic. */
+static bool attempt(struct quantize *z, const uint32_t *order, uint32_t kept)
+{
+    struct quantizer *q = &z->q;
+    for (uint32_t i = 0; i < q->sites.n; i++)
+        q->sites.data[order ? order[i] : i].kept = i < kept;
+    if (kept == q->sites.n)
+        return error_model(q->ctx, (src_id){0},
+                           "nothing can be quantized with an error of at most %g: --bound, or more samples",
+                           q->options->bound);
+    if (!try_kept(z, judge))
+        return false;
+    z->worst = trial_worst(&z->t, deviation_rms);
+    if (q->options->verbose) {
+        struct strbuf line;
+        strbuf_init(&line, &q->ctx->session);
+        strbuf_printf(&line, "with %u nodes in f32 the error is %.3g\n", kept, z->worst);
+        terminal_print(&line);
+    }
+    return true;
+}
+
 /* Quantizes, with more and more in f32, until the bound holds. False after a diagnostic. */
 static bool attempt_all(struct quantize *z, uint32_t *kept)
 {
     struct quantizer *q = &z->q;
-    const uint32_t *order = order_of_return(z);
     const double bound = q->options->bound;
-    for (uint32_t n = 0;; n = n ? 2 * n : 2) {
-        *kept = n < q->sites.n ? n : q->sites.n;
-        for (uint32_t i = 0; i < q->sites.n; i++)
-            q->sites.data[order[i]].kept = i < *kept;
-        if (*kept == q->sites.n)
-            return error_model(q->ctx, (src_id){0},
-                               "nothing can be quantized with an error of at most %g: --bound, or more samples", bound);
-        q->editor->reset(q->file);
-        plan_apply(q);
-        if (!with_edited(z, judge))
+    double *squares = NEW_ARRAY(&q->ctx->session, double, q->sites.n + 1);
+    *kept = 0;
+    if (!attempt(z, NULL, 0))
+        return false;
+    if (bound == 0 || z->worst <= bound)
+        return true;
+    double error = z->worst;
+    if (!measure_sites(z))
+        return false;
+    const uint32_t *order = order_of_return(z);
+    for (uint32_t i = 0; i < q->sites.n; i++)
+        squares[i] = q->sites.data[order[i]].square;
+    for (*kept = 1; error > bound; error = z->worst) {
+        *kept = trial_keep_more(squares, q->sites.n, *kept, error, bound);
+        if (!attempt(z, order, *kept))
             return false;
-        if (bound == 0 || trial_worst(&z->t, deviation_rms) <= bound)
-            return true;
-        if (q->options->verbose) {
-            struct strbuf line;
-            strbuf_init(&line, &q->ctx->session);
-            strbuf_printf(&line, "with %u nodes in f32 the error is %.3g\n", *kept, trial_worst(&z->t, deviation_rms));
-            terminal_print(&line);
-        }
     }
+    return true;
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
@@ -221,7 +265,8 @@ static void report(const struct quantize *z, uint32_t kept)
     for (uint32_t i = 0; i < q->sites.n; i++) {
         const struct edit_node *e = q->editor->node(q->file, q->sites.data[i].node);
         if (q->sites.data[i].kept)
-            strbuf_printf(&text, "in f32: %s (%s)\n", *e->name ? e->name : e->out[0], e->op);
+            strbuf_printf(&text, "in f32: %s (%s), %.2f%% of the error\n", *e->name ? e->name : e->out[0], e->op,
+                          z->whole > 0 ? 100 * q->sites.data[i].square / z->whole : 0);
     }
     strbuf_printf(&text, "%s: %u of %u nodes on bytes, %u sample%s\n", q->options->output, q->sites.n - kept,
                   q->sites.n, z->t.samples.n, z->t.samples.n == 1 ? "" : "s");

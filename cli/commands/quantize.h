@@ -20,12 +20,11 @@ struct seen {
     uint64_t *bins;
     uint64_t count, zeros;
     uint32_t channels; /* 0: none are told apart */
-    double *sum, *square, *top; /* by channel: of values, of squares, the largest magnitude */
+    double *sum, *top; /* by channel: of values, the largest magnitude */
 };
 struct range {
     float scale;
     uint8_t zero;
-    double noise; /* mean square of what rounding and cutting off take away */
 };
 /* axis: of the channels; -1: none. False: a value is not finite. */
 bool seen_add(struct arena *, struct seen *, const float *, const int64_t *dims, int32_t rank, int32_t axis);
@@ -61,7 +60,7 @@ struct site {
     float *scales; /* by output channel */
     int8_t *bytes;
     float *corrected; /* the bias, NULL: there is none */
-    double cost; /* share of the output that is noise, as a square */
+    double square; /* of what it alone adds to the outputs, where that was measured */
 };
 struct quantizer {
     struct context *ctx;
@@ -86,7 +85,7 @@ void plan_apply(struct quantizer *);
 /* Moves scales from wide channels of activations into the weights behind them, where what lies between is homogeneous.
  * The number of pairs. */
 uint32_t weights_equalize(struct quantizer *);
-/* Bytes and scales of all products, their biases corrected by what rounding the weights adds on average; costs. */
+/* Bytes and scales of all products, their biases corrected by what rounding the weights adds on average. */
 void weights_quantize(struct quantizer *);
 
 #endif

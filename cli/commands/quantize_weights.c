@@ -156,14 +156,13 @@ static void choose_scales(struct quantizer *q, struct site *s)
         s->scales[o] = fmaxf(s->scales[o], (float)(fabs((double)s->bias.now[o]) / (x * bias_most)));
 }
 
-/* Rounds, with what that does to the mean of each output channel and, as a share of its square, to the rest. */
+/* Rounds, with what that does to the mean of each output channel. */
 static void quantize_site(struct quantizer *q, struct site *s)
 {
-    const struct edge *e = &q->edges.data[s->edges[0]];
-    const struct seen *seen = &e->seen;
+    const struct seen *seen = &q->edges.data[s->edges[0]].seen;
     struct arena *arena = &q->ctx->session;
     bool channels = seen->channels == s->ins && seen->count;
-    double each = channels ? (double)seen->count / seen->channels : 1, noise = 0, signal = 0;
+    double each = channels ? (double)seen->count / seen->channels : 1;
     double *shift = NEW_ARRAY(arena, double, s->outs);
     uint32_t o, c;
     choose_scales(q, s);
@@ -171,13 +170,9 @@ static void quantize_site(struct quantizer *q, struct site *s)
     for (int64_t i = 0; i < s->w.n; i++) {
         weights_place(s, i, &o, &c);
         double w = (double)s->w.now[i], v = rounded(w, (double)s->scales[o]), off = v * (double)s->scales[o] - w;
-        double power = channels ? seen->square[c] / each : 1;
         s->bytes[i] = (int8_t)v;
         shift[o] += channels ? off * seen->sum[c] / each : 0;
-        noise += off * off * power + w * w * e->range.noise;
-        signal += w * w * power;
     }
-    s->cost = signal > 0 ? noise / signal : 0;
     if (!s->takes_bias)
         return;
     s->corrected = NEW_ARRAY(arena, float, s->outs);
@@ -187,19 +182,7 @@ static void quantize_site(struct quantizer *q, struct site *s)
 
 void weights_quantize(struct quantizer *q)
 {
-    for (uint32_t i = 0; i < q->sites.n; i++) {
-        struct site *s = &q->sites.data[i];
-        double noise = 0, power = 0;
-        if (s->is_product) {
-            quantize_site(q, s);
-            continue;
-        }
-        for (uint32_t k = 0; k < s->n_edges; k++) {
-            const struct edge *e = &q->edges.data[s->edges[k]];
-            noise += e->range.noise;
-            for (uint32_t c = 0; c < e->seen.channels && e->seen.count; c++)
-                power += e->seen.square[c] / (double)e->seen.count;
-        }
-        s->cost = power > 0 ? noise / power : 0;
-    }
+    for (uint32_t i = 0; i < q->sites.n; i++)
+        if (q->sites.data[i].is_product)
+            quantize_site(q, &q->sites.data[i]);
 }

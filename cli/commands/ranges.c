@@ -48,7 +48,6 @@ bool seen_add(struct arena *arena, struct seen *s, const float *x, const int64_t
         s->bins = NEW_ARRAY(arena, uint64_t, BINS);
         s->channels = channels > 0 && channels < UINT32_MAX ? (uint32_t)channels : 0;
         s->sum = NEW_ARRAY(arena, double, s->channels + 1);
-        s->square = NEW_ARRAY(arena, double, s->channels + 1);
         s->top = NEW_ARRAY(arena, double, s->channels + 1);
     }
     if (channels != s->channels)
@@ -60,7 +59,6 @@ bool seen_add(struct arena *arena, struct seen *s, const float *x, const int64_t
         if (s->channels) {
             uint32_t c = (uint32_t)(i / inner % channels);
             s->sum[c] += v;
-            s->square[c] += v * v;
             s->top[c] = fmax(s->top[c], fabs(v));
         }
     }
@@ -120,7 +118,7 @@ struct range range_choose(const struct seen *s, enum ranges method)
 {
     double lo = fmin(s->least, 0), hi = fmax(s->most, 0);
     if (!(hi > lo))
-        return (struct range){1, 0, 0};
+        return (struct range){1, 0};
     if (method == RANGES_PERCENTILE) {
         lo = fmin(end_of_percentile(s, false), 0);
         hi = fmax(end_of_percentile(s, true), 0);
@@ -132,5 +130,5 @@ struct range range_choose(const struct seen *s, enum ranges method)
     if (method == RANGES_SQUARED)
         search_squared(s, &lo, &hi);
     double scale = fmax((hi - lo) / STEPS_U8, 1e-30);
-    return (struct range){(float)scale, (uint8_t)fmin(fmax(rint(-lo / scale), 0), STEPS_U8), noise_of(s, lo, hi)};
+    return (struct range){(float)scale, (uint8_t)fmin(fmax(rint(-lo / scale), 0), STEPS_U8)};
 }

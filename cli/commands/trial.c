@@ -188,3 +188,22 @@ double trial_worst(const struct trial *t, double (*measure)(const struct deviati
         worst = fmax(worst, measure(&t->error[i]));
     return worst;
 }
+
+double trial_square(const struct trial *t)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < t->n_want; i++)
+        sum += deviation_rms(&t->error[i]) * deviation_rms(&t->error[i]);
+    return sum;
+}
+
+uint32_t trial_keep_more(const double *squares, uint32_t n, uint32_t kept, double error, double bound)
+{
+    double left = 0;
+    for (uint32_t i = kept; i < n; i++)
+        left += squares[i];
+    const double most = left * (bound / error) * (bound / error);
+    for (bool first = true; kept < n && (first || left > most); first = false)
+        left -= squares[kept++];
+    return kept;
+}

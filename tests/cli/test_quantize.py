@@ -111,6 +111,25 @@ def test_the_bound(tmp_path):
     assert not (tmp_path / "none.onnx").exists()
 
 
+def test_what_costs_most_is_measured(tmp_path):
+    """The sums of one product are small beside what they add up, which only the outputs show: it goes back, and not one more."""
+    names = ["n0", "n1", "n2", "cancels", "n4", "n5", "n6", "n7"]
+    half, weights, nodes, x = drawn(32, 64), {"same": np.tile(np.arange(32), 2)}, [], "x"
+    for i, name in enumerate(names):
+        weights[f"w{i}"] = drawn(64, 64) / 8
+        if name == "cancels":
+            weights[f"w{i}"] = np.concatenate([half, -half]) + drawn(64, 64) / 8
+            nodes.append(N("Gather", [x, "same"], ["twice"], axis=1))
+            x = "twice"
+        nodes += [N("MatMul", [x, f"w{i}"], [f"y{i}"], name), N("LeakyRelu", [f"y{i}"], [f"z{i}"], alpha=0.2)]
+        x = f"z{i}"
+    path = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 64])], [value(x, ["n", 64])], weights)
+    all_bytes = quantize(tmp_path, path, {"x": drawn(64, 64)}, "--bound=0")
+    text = quantize(tmp_path, path, {"x": drawn(64, 64)}, f"--bound={float(all_bytes.split()[0]) * 0.6}")
+    shares = {name: float(share) for name, share in re.findall(r"^in f32: (\S+) \(MatMul\), ([0-9.]+)% of the error", text, re.M)}
+    assert set(shares) == {"n0", "cancels", "n7"} and shares["cancels"] > 50, text
+
+
 @pytest.mark.parametrize("group", [1, 32])
 def test_channels_are_made_equal(tmp_path, group):
     """Channels of very different width, which the weights behind them undo: one scale for all would round the narrow ones away."""
