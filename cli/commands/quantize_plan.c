@@ -15,7 +15,12 @@ static const struct product_kind {
     {"MatMul", 1, 0, false},
 };
 /* Operators of which bytes are as good an operand, where what follows reads bytes. */
-static const char *const map_kinds[] = {"Add", "Concat", "MaxPool", "AveragePool"};
+static const struct map_kind {
+    const char *op;
+    uint32_t n; /* operands that are bytes; 0: all */
+} map_kinds[] = {
+    {"Add", 0}, {"Concat", 0}, {"MaxPool", 0}, {"AveragePool", 0}, {"Resize", 1},
+};
 /* Operators that nothing between a site and the next one has to be stored for. */
 static const char *const passing[] = {"Relu", "Clip", "LeakyRelu"};
 
@@ -137,19 +142,28 @@ static bool leads_to_site(const struct quantizer *q, const char *name, int depth
     return leads;
 }
 
+static const struct map_kind *map_kind_of(const char *op)
+{
+    for (size_t k = 0; k < COUNT_OF(map_kinds); k++)
+        if (strcmp(map_kinds[k].op, op) == 0)
+            return &map_kinds[k];
+    return NULL;
+}
+
 /* Takes the node as a site where all it reads is computed, and what it makes goes on to one. */
 static bool add_map(struct quantizer *q, uint32_t i)
 {
     const struct edit_node *e = q->editor->node(q->file, i);
-    struct site s = {.node = i, .n_edges = e->n_in};
+    const struct map_kind *kind = map_kind_of(e->op);
+    struct site s = {.node = i, .n_edges = kind && kind->n && kind->n < e->n_in ? kind->n : e->n_in};
     struct tensor_data none;
-    if (*e->domain || !is_among(map_kinds, COUNT_OF(map_kinds), e->op) || site_at(q, i) || !e->n_in ||
-        e->n_in > COUNT_OF(s.edges) || e->n_out != 1 || !leads_to_site(q, e->out[0], 2))
+    if (*e->domain || !kind || site_at(q, i) || !e->n_in || s.n_edges > COUNT_OF(s.edges) || e->n_out != 1 ||
+        !leads_to_site(q, e->out[0], 2))
         return false;
-    for (uint32_t k = 0; k < e->n_in; k++)
+    for (uint32_t k = 0; k < s.n_edges; k++)
         if (!*e->in[k] || q->editor->constant(q->file, e->in[k], &none))
             return false;
-    for (uint32_t k = 0; k < e->n_in; k++)
+    for (uint32_t k = 0; k < s.n_edges; k++)
         s.edges[k] = edge_of(q, e->in[k]);
     VEC_PUSH(&q->ctx->session, &q->sites, s);
     return true;

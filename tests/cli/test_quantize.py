@@ -130,6 +130,15 @@ def test_what_costs_most_is_measured(tmp_path):
     assert set(shares) == {"n0", "cancels", "n7"} and shares["cancels"] > 50, text
 
 
+def test_resize_reads_bytes(tmp_path):
+    nodes = [N("Conv", ["x", "a"], ["a0"], "a", pads=[1] * 4), N("Relu", ["a0"], ["a1"]),
+             N("Resize", ["a1", "", "twice"], ["r"], "resize", mode="nearest"), N("Conv", ["r", "b"], ["y"], "b", pads=[1] * 4)]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 3, 10, 10])], [value("y", ["n", 8, 20, 20])],
+                {"a": drawn(16, 3, 3, 3) / 4, "b": drawn(8, 16, 3, 3) / 12, "twice": np.array([1, 1, 2, 2], np.float32)})
+    text, _ = check(tmp_path, path, {"x": drawn(12, 3, 10, 10)}, [drawn(4, 3, 10, 10)], 0.05)
+    assert "3 of 3 nodes on bytes" in text
+
+
 @pytest.mark.parametrize("group", [1, 32])
 def test_channels_are_made_equal(tmp_path, group):
     """Channels of very different width, which the weights behind them undo: one scale for all would round the narrow ones away."""
