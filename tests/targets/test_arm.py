@@ -157,3 +157,20 @@ def test_mobilenet(row, machine, tmp_path):
         wanted = native.call(feeds)[0]
     got = machine.call(tmp_path / "m.so", feeds)[0]
     assert np.abs(got - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("row", ["armv8-a", "armv8.2-a-dotprod", "armv8.6-a-i8mm"])
+def test_mobilenet_in_bytes(row, machine, tmp_path):
+    """The same network after `mcc quantize`: sums of bytes are exact, so each dot product gives what this machine's give."""
+    nodes, constants = mobilenet.Network("small").build()
+    save(tmp_path / "m.onnx", nodes, [value("x", [1, 3, 224, 224])], [value("y", [1, 1000])], constants, opset=20)
+    x = np.random.default_rng(4).standard_normal((1, 3, 224, 224)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    done = mcc("quantize", tmp_path / "m.onnx", "--sample", f"x={tmp_path / 'x.npy'}", "-o", tmp_path / "q.onnx")
+    assert done.returncode == 0 and "60 of 60 nodes on bytes" in done.stdout, done.stdout + done.stderr
+    assert mcc(TARGET, f"-march={row}", tmp_path / "q.onnx", "-o", tmp_path / "q.so").returncode == 0
+    assert mcc("-march=native", tmp_path / "q.onnx", "-o", tmp_path / "native.so").returncode == 0
+    with Artifact(tmp_path / "native.so") as native:
+        wanted = native.call([x])[0]
+    assert np.abs(wanted).max() > 0.1
+    np.testing.assert_array_equal(machine.call(tmp_path / "q.so", [x])[0], wanted)
