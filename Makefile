@@ -424,8 +424,8 @@ $(DIST)/mcc: $(BUILD)/mcc-static
 	@mkdir -p $(@D) && cp $< $@
 else
 SYSROOT := $(DIST)/sysroot
-SYSROOT_PACKAGES := libc6 libc6-dev linux-libc-dev libcrypt-dev libgcc-12-dev libgcc-s1 libstdc++-12-dev llvm-19-dev liblld-19 \
-                    libprotobuf-c-dev libyaml-dev libxxhash-dev zlib1g-dev libzstd-dev
+SYSROOT_PACKAGES := libc6 libc6-dev linux-libc-dev libcrypt-dev libgcc-12-dev libgcc-s1 libstdc++-12-dev llvm-19-dev liblld-19-dev \
+                    liblld-19 libprotobuf-c-dev libyaml-dev libxxhash-dev zlib1g-dev libzstd-dev
 CROSS := --target=$(DIST_ARCH)-linux-gnu --sysroot=$(abspath $(SYSROOT))
 $(SYSROOT)/done: cli/package/sysroot.sh
 	$(call say,FETCH,$(@D))sh $< $(@D) $(DEB_ARCH) $(SYSROOT_PACKAGES) && touch $@
