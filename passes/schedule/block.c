@@ -9,7 +9,11 @@
 #include "passes/module/compressed.h"
 #include "passes/schedule/schedule.h"
 
-enum { DECODE_MAPS = 2 /* of an element: less is computed at each read */ };
+enum {
+    DECODE_MAPS = 2, /* of an element: less, as one conversion, is computed at each read, but ... */
+    DECODE_ROWS = 6, /* ... where a tile has no more rows than this, which share a read */
+    DECODE_TILES = 8 /* ... and there are more tiles than this */
+};
 
 /* A contraction whose second operand lies in panels: the points of its result that one block of vectors goes through,
  * and the bytes that it reads of the panels; 0 for others. Images and rows of several dims, of which there may be as
@@ -198,7 +202,7 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
     if (n->op != OP_DOT || dot_group(site->m, n) != 1 || !shares_columns(site, n, c) || c->blocks ||
         !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) || !dot_dims(site->g, n, 1, &b) || b.n_batch ||
         !ex_is_const(site->x, value_type(site->g, n->in[1])->dims[b.contract], &steps) ||
-        constant_maps(site->m, n->in[1]) < DECODE_MAPS || site->m->storage[n->in[1].i].place != PLACE_NONE)
+        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE)
         return 0;
     return mul_i64(steps, (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST ? bytes : 0;
 }
@@ -206,9 +210,14 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
 /* A second operand that the kernel computes: each tile of rows would compute it anew. */
 static void decode_choose(const struct site *site, const struct type *t, struct tile_schedule *c)
 {
-    int64_t rows;
-    bool several = c->a >= 0 && (!ex_is_const(site->x, t->dims[c->a], &rows) || rows > c->ta);
-    c->decode = several && decode_bytes(site, c) ? c->ta : 0;
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    c->decode = 0;
+    if (!decode_bytes(site, c))
+        return;
+    bool cheap = constant_maps(site->m, n->in[1]) < DECODE_MAPS;
+    int64_t rows, above = cheap ? c->ta * DECODE_TILES : c->ta;
+    bool several = !ex_is_const(site->x, t->dims[c->a], &rows) || rows > above;
+    c->decode = several && !(cheap && c->ta > DECODE_ROWS) ? above : 0;
 }
 
 void block_choose(const struct site *site, struct tile_schedule *c)

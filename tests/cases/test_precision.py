@@ -1,5 +1,7 @@
 """--precision and --choose NODE:precision=: operands of contractions rounded to bf16 or f16, sums in f32, on every variant; constants in
 that width in the file."""
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -124,6 +126,22 @@ def test_weights_of_another_type(tmp_path, case, kind):
         assert mcc(path, "-o", output, f"--weights-type={kind}", level).returncode == 0
         with Artifact(output) as a:
             assert np.abs(a.run([x])[0] - want).max() < 3e-6 * scale, level
+
+
+@pytest.mark.parametrize("rows", ["n", 60])
+@pytest.mark.parametrize("kind", WEIGHTS)
+def test_weights_of_many_rows(tmp_path, kind, rows):
+    """With many rows for few registers a block of weights is converted once, into scratch: the same numbers."""
+    path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [rows, 96])], [value("y", [rows, 70])], {"w": drawn(96, 70)})
+    done = mcc(path, "-o", tmp_path / "net.so", f"--weights-type={kind}", "-march=x86-64-v3")
+    assert done.returncode == 0, done
+    shown = mcc(path, f"--weights-type={kind}", "-march=x86-64-v3", "-stop-after=schedule", "-o", "-").stdout
+    assert re.search(r"decode\.above +[1-9]", shown), shown
+    w = WEIGHTS[kind](weights_of(path)["w"], (0,)).astype(np.float64)
+    with Artifact(tmp_path / "net.so") as a:
+        for n in [60] if rows != "n" else [1, 5, 31, 32, 33, 60]:
+            x = drawn(n, 96)
+            assert np.abs(a.run([x])[0] - x @ w).max() < 3e-6 * np.abs(x @ w).max(), n
 
 
 @pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4), ("i4", 6.4)])
