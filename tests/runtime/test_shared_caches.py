@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, node
-from support.tool import mcc, value
+from support.tool import ROOT, mcc, value
 
 ROWS, SIZE = 12, 8
 
@@ -151,3 +151,28 @@ def test_grouped_attention(tmp_path):
         with pytest.raises(ModelError, match="output 'k' overlaps input 'past_key'"):      # one row more than there is room for
             a.run_into([*fresh, room[:96].reshape(1, 2, 3, 16), full, np.array([3], np.int32), np.ones((1, 4), np.int64)],
                        [np.zeros((1, 1, 64), np.float32), room[:128].reshape(1, 2, 4, 16), np.zeros((1, 2, 4, 16), np.float32)])
+
+
+def test_a_step_allocates_nothing(tmp_path):
+    """A whole decoder in buffers of 64 rows: after a prompt of 16 no step asks the host for memory, and each writes one row of each cache."""
+    model, libc, asked = Model(tmp_path, path=ROOT / "examples/story/babyllama-int4.onnx"), ctypes.CDLL(None), []
+    libc.aligned_alloc.restype, libc.aligned_alloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2, [ctypes.c_void_p]
+
+    def allocate(_, size, align):
+        asked.append(size)
+        return libc.aligned_alloc(align, -(-size // align) * align)
+
+    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(allocate)
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, at, size: libc.free(at))
+    with Artifact(model.compile("-O2"), threads=1, alloc=alloc, release=release) as a:
+        caches = [np.full((1, p.dims[1].extent, 64, p.dims[3].extent), 7, np.float32) for p in a.outputs[1:]]
+        assert [p.alias for p in a.outputs[1:]] == list(range(3, 3 + len(caches)))
+        logits, rows = np.zeros((1, 16, a.outputs[0].dims[2].extent), np.float32), 16
+        for total in range(16, 64):
+            before, seen = [x.copy() for x in caches], len(asked)
+            a.run_into([np.full((1, rows), 5), np.ones((1, total), np.int64), *caches], [logits[:, :rows], *caches])
+            assert bool(asked) if total == 16 else len(asked) == seen, f"{asked[seen:]} bytes asked for at {total} tokens"
+            for x, old in zip(caches, before):
+                written = np.flatnonzero((x != old).any((0, 1, 3)))
+                assert np.array_equal(written, np.arange(total - rows, total))
+            rows = 1
