@@ -10,21 +10,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
+enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 2 * SLAB_BYTES, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
+
+/* A buffer kept from constant to constant: fresh pages for each cost as much as packing does. */
+struct room {
+    char *data;
+    size_t size;
+};
 
 struct packer {
     struct module *m;
     const struct weight *w;
+    struct room *src, *dst;
     int32_t rank;
     int64_t dims[RANK_MAX], outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX];
     uint32_t size;                   /* bytes per element */
 };
 
-static void packer_init(struct packer *p, struct module *m, const struct weight *w)
+static void packer_init(struct packer *p, struct module *m, const struct weight *w, struct room rooms[2])
 {
     const struct type *t = value_type(m->g, w->value);
     struct exprs *x = m->ctx->exprs;
     *p = (struct packer){.m = m, .w = w, .rank = t->rank, .size = elem_size(t->elem)};
+    if (rooms)
+        p->src = &rooms[0], p->dst = &rooms[1];
     for (int32_t d = 0; d < t->rank; d++) {
         const struct dim_layout *l = &w->storage->dim[d];
         ex_is_const(x, t->dims[d], &p->dims[d]);
@@ -140,19 +149,39 @@ static bool out_of_memory(struct module *m, int64_t bytes)
     return error_limit(m->ctx, (src_id){0}, "no memory for a constant of %lld bytes", (long long)bytes);
 }
 
+/* Null after a diagnostic. What is in it is of no meaning. */
+static char *room_take(const struct packer *p, struct room *r, size_t size)
+{
+    if (size > r->size) {
+        free(r->data);
+        r->size = size > SLAB_BYTES ? size : SLAB_BYTES;
+        r->data = malloc(r->size);
+    }
+    if (!r->data) {
+        r->size = 0;
+        out_of_memory(p->m, (int64_t)size);
+    }
+    return r->data;
+}
+
+static void room_free(struct room *r)
+{
+    free(r->data);
+    *r = (struct room){0};
+}
+
 /* Row-major: streamed in pieces. */
 static bool write_dense(const struct packer *p, put_fn *put, void *sink)
 {
     int64_t total = 1, piece = SLAB_BYTES / p->size;
     for (int32_t d = 0; d < p->rank; d++)
         total *= p->dims[d];
-    char *buffer = malloc(SLAB_BYTES);
-    bool ok = buffer || out_of_memory(p->m, SLAB_BYTES);
+    char *buffer = room_take(p, p->src, SLAB_BYTES);
+    bool ok = buffer != NULL;
     for (int64_t i = 0; ok && i < total; i += piece) {
         int64_t n = total - i < piece ? total - i : piece;
         ok = const_read(p->m->g, p->w->value, i, n, buffer) && put(sink, buffer, (size_t)n * p->size);
     }
-    free(buffer);
     return ok;
 }
 
@@ -170,8 +199,9 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
     if (!p->rank || step > lead)
         step = lead;
     int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
-    char *src = malloc((size_t)(step * slab + 1) * p->size), *dst = malloc((size_t)(out_piece + 1) * p->size);
-    bool ok = (src && dst) || out_of_memory(p->m, out_piece * p->size);
+    char *src = room_take(p, p->src, (size_t)(step * slab + 1) * p->size);
+    char *dst = src ? room_take(p, p->dst, (size_t)(out_piece + 1) * p->size) : NULL;
+    bool ok = dst != NULL;
     for (int64_t i = 0; ok && i < lead; i += step) {
         int64_t n = lead - i < step ? lead - i : step;
         int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
@@ -181,8 +211,6 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
             (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
         ok = ok && put(sink, dst, (size_t)out * p->size);
     }
-    free(src);
-    free(dst);
     return ok;
 }
 
@@ -204,8 +232,9 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
     int64_t step = (row / 16 + block - 1) / block * block;
     for (int32_t d = 0; d < last; d++)
         rows *= p->dims[d];
-    char *src = malloc((size_t)step * p->size), *dst = malloc((size_t)(step / block * p->outer[last]) * p->size);
-    bool ok = (src && dst) || out_of_memory(p->m, step / block * p->outer[last] * p->size);
+    char *src = room_take(p, p->src, (size_t)step * p->size);
+    char *dst = src ? room_take(p, p->dst, (size_t)(step / block * p->outer[last]) * p->size) : NULL;
+    bool ok = dst != NULL;
     for (int64_t c = 0; ok && c < row; c += step) {
         int64_t n = row - c < step ? row - c : step, at[RANK_MAX] = {0};
         size_t bytes = (size_t)((n + block - 1) / block * p->outer[last]) * p->size;
@@ -222,8 +251,6 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
         }
         ok = ok && put(sink, dst, bytes);
     }
-    free(src);
-    free(dst);
     return ok;
 }
 
@@ -279,27 +306,40 @@ static bool write_transformed(struct module *m, const struct weight *w, put_fn *
     return ok;
 }
 
-static bool write_plain(struct module *m, const struct weight *w, put_fn *put, void *sink)
+static bool write_plain(struct module *m, const struct weight *w, struct room rooms[2], put_fn *put, void *sink)
 {
     struct packer p;
-    packer_init(&p, m, w);
-    return (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+    packer_init(&p, m, w, rooms);
+    bool ok = (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+    for (int k = 0; k < 2; k++)
+        if (rooms[k].size > KEEP_BYTES)
+            room_free(&rooms[k]);
+    return ok;
 }
 
-static bool write_all(void *user, put_fn *put, void *sink)
+static bool write_each(struct module *m, struct room rooms[2], put_fn *put, void *sink)
 {
     static const char zeros[64];
-    struct module *m = user;
     uint64_t at = 0;
     for (uint32_t i = 0; i < m->weights.n; i++) {
         const struct weight *w = &m->weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (w->bytes && !(w->winograd ? write_transformed : write_plain)(m, w, put, sink)) /* 0: a dim is empty */
+        if (w->bytes && !(w->winograd ? write_transformed(m, w, put, sink)
+                                      : write_plain(m, w, rooms, put, sink))) /* 0: a dim is empty */
             return false;
         at = w->offset + w->bytes;
     }
     return put(sink, zeros, (size_t)(m->weights_bytes - at));
+}
+
+static bool write_all(void *user, put_fn *put, void *sink)
+{
+    struct room rooms[2] = {0};
+    bool ok = write_each(user, rooms, put, sink);
+    room_free(&rooms[0]);
+    room_free(&rooms[1]);
+    return ok;
 }
 
 bool weight_is_dense(struct module *m, const struct weight *w)
@@ -307,7 +347,7 @@ bool weight_is_dense(struct module *m, const struct weight *w)
     struct packer p;
     if (w->winograd)
         return false;
-    packer_init(&p, m, w);
+    packer_init(&p, m, w, NULL);
     return is_dense(&p);
 }
 

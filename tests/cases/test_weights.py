@@ -1,6 +1,7 @@
 """Weights are stored once and never multiplied: sizes of artifacts, equal tensors, broadcasts of constants, f16 and
 bf16, and every form of MatMul and Gemm that could tempt a compiler to copy them."""
 import re
+import resource
 import time
 
 import ml_dtypes
@@ -254,3 +255,39 @@ def test_one_element_of_dims_that_the_run_makes(made, reader, tmp_path):
     feed, want = {"SequenceConstruct": ([], [one, x]), "If": ([np.array(True)], one), "Loop": ([np.int64(2)], 4 * one), "Unique": ([], one)}[reader]
     for i in (1, -1):
         model.compare([ints(i), x, *feed], [want])
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------------
+
+def stack(folder, n):
+    """n products of 1,024 x 1,000 whose last panel of columns has padding, and one of 1,000 x 1,024 behind each"""
+    down = {f"a{i}": floats(1024, 1000, seed=i, scale=0.03) for i in range(n)}
+    up = {f"b{i}": floats(1000, 1024, seed=n + i, scale=0.03) for i in range(n)}
+    nodes = chain([w for i in range(n) for w in (f"a{i}", f"b{i}")])
+    return nodes, down | up, save(folder / "stack.onnx", nodes, [value("h0", [4, 1024])], [value(f"h{2 * n}", [4, 1024])], down | up)
+
+
+def test_packing_takes_its_buffers_once(tmp_path):
+    """Four constants more of 4 MB cost no pages more than their bytes in the file: buffers for them are there."""
+    def faults(path, *flags):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+        assert mcc(path, f"--cache={tmp_path / 'cache'}", "-j1", *flags).returncode == 0
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before
+
+    def packing(n):
+        path = stack(tmp_path, n)[2]
+        faults(path, "-o", tmp_path / "first.so")
+        return faults(path, "-o", tmp_path / "second.so") - faults(path, "--stop-after=emit", "-o", tmp_path / "text")
+
+    more = packing(4) - packing(2)
+    assert more < 4000, more
+
+
+def test_constants_behind_larger_ones_are_right(tmp_path):
+    nodes, weights, path = stack(tmp_path, 2)
+    model = Model(tmp_path, path=path)
+    x = floats(4, 1024)
+    want = x.astype(np.float64)
+    for n in nodes:
+        want = want @ weights[n.input[1]]
+    assert not difference(want.astype(F), model.run([x])[0])
