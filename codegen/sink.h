@@ -9,7 +9,7 @@ struct sink {
     const char *path;          /* the final name, links resolved */
     int fd;
     void *hash;                /* state while weights pass */
-    uint64_t written;
+    uint64_t written, sent;    /* bytes; those of them that are on their way to the disk */
     bool ok;                   /* false after a diagnostic */
 };
 
