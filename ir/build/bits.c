@@ -5,7 +5,7 @@ static value_id like(struct builder *b, value_id x, int64_t number)
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, x, &rank);
-    return b_broadcast(b, b_scalar_i64(b, ELEM_U8, number), dims, rank);
+    return b_broadcast(b, b_scalar_i64(b, value_type(b->g, x)->elem, number), dims, rank);
 }
 
 value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axis)
@@ -16,6 +16,7 @@ value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axi
     expr_id wide[RANK_MAX];
     if (!dims || bits == 8 || rank >= RANK_MAX || axis < 0 || axis >= rank)
         return dims && bits == 8 ? bytes : (value_id){0};
+    bytes = b_convert(b, bytes, ELEM_I32);
     for (int32_t i = 0; i < rank; i++)
         wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims[i], 8 / bits) : dims[i];
     for (int64_t k = 0; k < 8 / bits; k++) {

@@ -58,7 +58,8 @@ value_id b_concat(struct builder *, const value_id *, uint32_t n, int32_t axis);
 value_id b_unsqueeze(struct builder *, value_id, int32_t axis);
 value_id b_squeeze(struct builder *, value_id, int32_t axis);
 
-/* u8 numbers of so many bits (2, 4, 8), unpacked from bytes along a dim, and packed along one that whole bytes fill. */
+/* Numbers of so many bits (2, 4, 8), unpacked from bytes along a dim, and packed along one that whole bytes fill. Bytes
+ * of several become i32 before they are shifted: each is widened once, and CPUs have no shifts of bytes. */
 value_id b_unpacked(struct builder *, value_id bytes, int64_t bits, int32_t axis);
 value_id b_packed(struct builder *, value_id, int64_t bits, int32_t axis);
 
