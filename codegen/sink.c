@@ -82,7 +82,8 @@ bool sink_fits(struct sink *s, uint64_t more)
     int64_t limit = s->ctx->limits.max_output_size;
     if (limit > 0 && s->written + more > (uint64_t)limit) {
         s->ok = false;
-        return error_limit(s->ctx, (src_id){0}, "the output has %llu bytes, more than the limit of %lld",
+        return error_limit(s->ctx, (src_id){0},
+                           "the output has %llu bytes, more than the limit of %lld (--max-output-size)",
                            (unsigned long long)(s->written + more), (long long)limit);
     }
     return true;

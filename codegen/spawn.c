@@ -161,6 +161,12 @@ static const char *keep_replay(struct pool *p, const struct job *job)
     return whole ? name : NULL;
 }
 
+static bool no_memory(struct pool *p, const struct job *job)
+{
+    return error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory%s", job->what,
+                       p->options.worker_memory > 0 ? " (--limit-worker-memory)" : "");
+}
+
 static void report_death(struct pool *p, const struct job *job, int status, const char *said, bool answered)
 {
     char why[160];
@@ -170,7 +176,7 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
     }
     /* It ended before it could tell: memory ended while it started, or its connection failed. */
     if (WIFEXITED(status) && WEXITSTATUS(status) == FAIL_LIMIT) {
-        error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory", job->what);
+        (void)no_memory(p, job);
         return;
     }
     if (WIFEXITED(status) && WEXITSTATUS(status) == FAIL_ENV) {
@@ -275,7 +281,7 @@ static void worker_finish(struct pool *p, struct worker *w)
         if (p->done)
             p->done(p->user, w->job, job);
         break;
-    case WIRE_NO_MEMORY: p->ok = error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of memory", job->what); break;
+    case WIRE_NO_MEMORY: p->ok = no_memory(p, job); break;
     case WIRE_ENVIRONMENT: p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size)); break;
     case WIRE_FATAL:
         report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);

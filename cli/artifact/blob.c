@@ -57,7 +57,8 @@ bool blob_alloc(struct context *ctx, struct blob *b)
 {
     int64_t elements, bytes;
     if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || bytes > ctx->limits.tensor_bytes)
-        return error_limit(ctx, (src_id){0}, "a tensor is larger than --limit-tensor-bytes allows");
+        return error_limit(ctx, (src_id){0}, "a tensor of more than %lld bytes (--limit-tensor-bytes)",
+                           (long long)ctx->limits.tensor_bytes);
     b->size = (size_t)bytes;
     b->data = arena_alloc(&ctx->session, b->size + 64);
     return true;

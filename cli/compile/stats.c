@@ -257,12 +257,12 @@ bool run_sizes(struct compilation *c)
     src_id src = most ? weight_source(m, most) : (src_id){0};
     double own = from > 0 ? (double)size / (double)from : (double)size;
     static const char format[] =
-        "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)%s";
+        "the constants grow from %lld to %lld bytes (%.2f times); this node's most, from %lld to %lld bytes (%.2f times)%s%s";
     const char *more = other_growths(c, all, n);
     if (over)
         return error_limit(c->ctx, src, format, (long long)c->constants_in, (long long)out, times, from, size, own,
-                           more);
+                           more, " (--max-constant-growth)");
     warn_at(c->ctx, src, "constant-growth", format, (long long)c->constants_in, (long long)out, times, from, size, own,
-            more);
+            more, "");
     return true;
 }

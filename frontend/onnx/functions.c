@@ -232,12 +232,14 @@ static bool caller_finish(struct calls *c, uint32_t f)
         const char *name = c->im->g->functions.data[call->callee].name;
         c->size[f] += c->size[call->callee];
         if (c->size[f] > most)
-            return error_limit(c->im->ctx, call->src, "with function '%s' inlined the model has more than %lld nodes",
-                               name, (long long)most);
+            return error_limit(c->im->ctx, call->src,
+                               "with function '%s' inlined the model has more than %lld nodes (--limit-nodes)", name,
+                               (long long)most);
         if (c->depth[f] <= c->depth[call->callee])
             c->depth[f] = c->depth[call->callee] + 1;
         if (c->depth[f] > (uint32_t)c->im->ctx->limits.call_depth)
-            return error_limit(c->im->ctx, call->src, "calls of function '%s' are more than %d deep", name,
+            return error_limit(c->im->ctx, call->src,
+                               "calls of function '%s' are more than %d deep (--limit-call-depth)", name,
                                c->im->ctx->limits.call_depth);
     }
     return true;

@@ -43,6 +43,7 @@ struct where {
 };
 #define refuse_as(im, w, fail, ...) error_at((im)->ctx, (fail), (w).src, (w).tensor, __VA_ARGS__)
 #define refuse(im, w, ...) refuse_as((im), (w), FAIL_MODEL, __VA_ARGS__)
+bool rank_allowed(struct importer *, struct where, size_t rank); /* else a diagnostic */
 
 /* types.c */
 /* A declared type; dims are expressions, 0 where the file says nothing. False after a diagnostic. */

@@ -89,7 +89,8 @@ static bool regions_import(struct importer *im, node_id id, const Onnx__Attribut
         if (graph_node(im->g, id)->attr[i].kind != ATTR_REGION)
             continue;
         if (depth + 1 > (uint32_t)im->ctx->limits.subgraph_depth)
-            return error_limit(im->ctx, src, "subgraphs nested more than %d deep", im->ctx->limits.subgraph_depth);
+            return error_limit(im->ctx, src, "subgraphs nested more than %d deep (--limit-subgraph-depth)",
+                               im->ctx->limits.subgraph_depth);
         region_id r = graph_region(im->g, graph_node(im->g, id)->parent, id);
         graph_node(im->g, id)->attr[i].u.region = r;
         ok = subgraph_import(im, protos[i]->g, r, src, depth + 1) && ok;
@@ -170,7 +171,7 @@ static bool outputs_declare(struct importer *im, Onnx__NodeProto *const *nodes, 
 bool nodes_import(struct importer *im, Onnx__NodeProto *const *nodes, size_t n_nodes, region_id r, uint32_t depth)
 {
     if (n_nodes > (size_t)im->ctx->limits.nodes)
-        return error_limit(im->ctx, (src_id){0}, "%zu nodes, the limit is %lld", n_nodes,
+        return error_limit(im->ctx, (src_id){0}, "%zu nodes, the limit is %lld (--limit-nodes)", n_nodes,
                            (long long)im->ctx->limits.nodes);
     uint32_t n = (uint32_t)n_nodes;
     if (!outputs_declare(im, nodes, n))

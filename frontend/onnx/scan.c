@@ -175,7 +175,8 @@ struct token token_read(const ProtobufCBinaryData *b)
 static bool frame_push(struct scanner *s, const ProtobufCMessageDescriptor *desc, uint32_t id, size_t length)
 {
     if (s->depth == (uint32_t)s->ctx->limits.message_depth)
-        return scan_fail_as(s, FAIL_LIMIT, "messages nested more than %d deep", s->ctx->limits.message_depth);
+        return scan_fail_as(s, FAIL_LIMIT, "messages nested more than %d deep (--limit-message-depth)",
+                            s->ctx->limits.message_depth);
     uint32_t width = varint_width(length) + 1;
     if (width > LENGTH_WIDTH_MAX)
         width = LENGTH_WIDTH_MAX;
@@ -214,7 +215,7 @@ static size_t utf8_length(const uint8_t *p, size_t n)
 static bool check_text(struct scanner *s, const char *field, const uint8_t *p, size_t n)
 {
     if (n > (size_t)s->ctx->limits.name_bytes)
-        return scan_fail_as(s, FAIL_LIMIT, "%s is a text of %zu bytes, the limit is %d", field, n,
+        return scan_fail_as(s, FAIL_LIMIT, "%s is a text of %zu bytes, the limit is %d (--limit-name-bytes)", field, n,
                             s->ctx->limits.name_bytes);
     int shown = n > 80 ? 80 : (int)n;
     for (size_t i = 0, used; i < n; i += used) {

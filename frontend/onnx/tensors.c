@@ -40,8 +40,8 @@ static bool size_compute(struct importer *im, struct where w, const struct tenso
 static bool size_allowed(struct importer *im, struct where w, const struct size *size)
 {
     if ((int64_t)size->wide > im->ctx->limits.tensor_bytes)
-        return refuse_as(im, w, FAIL_LIMIT, "%zu bytes, the limit for one tensor is %lld", size->wide,
-                         (long long)im->ctx->limits.tensor_bytes);
+        return refuse_as(im, w, FAIL_LIMIT, "%zu bytes, the limit for one tensor is %lld (--limit-tensor-bytes)",
+                         size->wide, (long long)im->ctx->limits.tensor_bytes);
     return true;
 }
 
@@ -301,9 +301,8 @@ static bool head_import(struct importer *im, const Onnx__TensorProto *t, struct 
     out->elem = t->data_type > 0 && t->data_type < 1000 ? elem_by_onnx((int32_t)t->data_type) : ELEM_NONE;
     if (out->elem == ELEM_NONE)
         return refuse(im, w, "data_type %lld is unknown", (long long)t->data_type);
-    int32_t most = im->ctx->limits.rank < RANK_MAX ? im->ctx->limits.rank : RANK_MAX;
-    if (t->n_dims > (size_t)most)
-        return refuse_as(im, w, FAIL_LIMIT, "rank %zu, the limit is %d", t->n_dims, most);
+    if (!rank_allowed(im, w, t->n_dims))
+        return false;
     if (t->segment)
         return refuse(im, w, "tensors in segments are not supported");
     out->rank = (int32_t)t->n_dims;
@@ -413,7 +412,8 @@ bool sparse_import(struct importer *im, const Onnx__SparseTensorProto *s, struct
         return false;
     /* dense data out of nearly nothing: held to the budget of folded constants */
     if ((int64_t)size.wide > im->ctx->limits.fold_total || !size_allowed(im, w, &size))
-        return refuse_as(im, w, FAIL_LIMIT, "a sparse tensor of %zu bytes when dense, the limit is %lld", size.wide,
+        return refuse_as(im, w, FAIL_LIMIT,
+                         "a sparse tensor of %zu bytes when dense, the limit is %lld (--limit-fold-total)", size.wide,
                          (long long)im->ctx->limits.fold_total);
     uint8_t *dense = arena_alloc(&im->ctx->session, size.wide);
     out->bytes = (struct span){dense, size.wide};

@@ -69,11 +69,18 @@ static expr_id dim_symbol(struct importer *im, const char *param)
 
 /* ---- types ---------------------------------------------------------------------------------------------- */
 
+bool rank_allowed(struct importer *im, struct where w, size_t rank)
+{
+    int32_t most = im->ctx->limits.rank;
+    if (rank > RANK_MAX)
+        return refuse_as(im, w, FAIL_LIMIT, "rank %zu, there are at most %d", rank, RANK_MAX);
+    return rank <= (size_t)most || refuse_as(im, w, FAIL_LIMIT, "rank %zu, the limit is %d (--limit-rank)", rank, most);
+}
+
 static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape, struct where w, struct type *out)
 {
-    if (shape->n_dim > (size_t)im->ctx->limits.rank || shape->n_dim > RANK_MAX)
-        return refuse_as(im, w, FAIL_LIMIT, "rank %zu, the limit is %d", shape->n_dim,
-                         im->ctx->limits.rank < RANK_MAX ? im->ctx->limits.rank : RANK_MAX);
+    if (!rank_allowed(im, w, shape->n_dim))
+        return false;
     expr_id *dims = NEW_ARRAY(&im->ctx->session, expr_id, shape->n_dim);
     int64_t bytes = elem_size(out->elem);
     bool fits = true;
@@ -91,7 +98,8 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
         }
     }
     if (!fits || bytes > im->ctx->limits.tensor_bytes)
-        return refuse_as(im, w, FAIL_LIMIT, "the declared dims make more than %lld bytes, the limit for one tensor",
+        return refuse_as(im, w, FAIL_LIMIT,
+                         "the declared dims make more than %lld bytes, the limit for one tensor (--limit-tensor-bytes)",
                          (long long)im->ctx->limits.tensor_bytes);
     out->rank = (int32_t)shape->n_dim;
     out->dims = dims;

@@ -64,7 +64,7 @@ static struct arena_block *block_add(struct arena *a, size_t size)
 {
     struct context *ctx = a->ctx;
     if ((int64_t)size > ctx->limits.compile_heap - ctx->heap_used)
-        heap_fail(ctx, "the compiler's memory budget is used up");
+        heap_fail(ctx, "the compiler's memory budget is used up (--limit-compile-heap)");
     struct arena_block *b = calloc(1, sizeof *b + size);
     if (!b)
         heap_fail(ctx, "out of memory");

@@ -77,7 +77,8 @@ enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, i
         if (!empty && !mul_i64(size, dims[i], &size))
             return eval_fail(e, EVAL_NOMEM, "a tensor exceeds 2^63 bytes");
     if (size > limits->tensor_bytes || size > limits->compile_heap - e->g->ctx->heap_used)
-        return eval_fail(e, EVAL_NOMEM, "a tensor of %lld bytes exceeds the limit", (long long)size);
+        return eval_fail(e, EVAL_NOMEM, "a tensor of %lld bytes exceeds the limit (--limit-%s)", (long long)size,
+                         size > limits->tensor_bytes ? "tensor-bytes" : "compile-heap");
     *t = (struct tensor){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true};
     t->dims = NEW_ARRAY(e->arena, int64_t, rank + 1);
     memcpy(t->dims, dims, (size_t)rank * sizeof *dims);

@@ -239,10 +239,12 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     e->arena = &scratch;
     needed_nodes(g, v, &scratch, &order, &leaves);
     if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
+        bool one = bytes > limits->fold_bytes + leaves;
         error_limit(g->ctx, src,
-                    "%s: folding this constant makes %lld bytes of %lld (limits: %lld more at once, %lld in all)",
-                    op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)limits->fold_bytes,
-                    (long long)limits->fold_total);
+                    "%s: folding this constant makes %lld bytes of %lld, after %lld of others: more than %lld %s",
+                    op_name(graph_node(g, def)->op), (long long)bytes, (long long)leaves, (long long)f->total,
+                    (long long)(one ? limits->fold_bytes : limits->fold_total),
+                    one ? "beyond its inputs (--limit-fold-bytes)" : "in all (--limit-fold-total)");
     } else {
         enum eval_status status = run_nodes(e, &order);
         const struct tensor *t = &e->vals[v.i];

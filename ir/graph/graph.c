@@ -80,7 +80,8 @@ region_id graph_region(struct graph *g, region_id parent, node_id owner)
     uint32_t depth = parent.i ? graph_get_region(g, parent)->depth + 1 : 0;
     if (depth > (uint32_t)limits->subgraph_depth + (uint32_t)limits->call_depth)
         context_unwind(g->ctx, FAIL_LIMIT, owner.i ? graph_node(g, owner)->src : (src_id){0},
-                       "subgraphs are nested more than %u deep", depth - 1);
+                       "subgraphs are nested more than %u deep (--limit-subgraph-depth, --limit-call-depth)",
+                       depth - 1);
     VEC_PUSH(&g->arena, &g->regions, ((struct region){.parent = parent, .depth = depth}));
     region_id id = {g->regions.n - 1};
     if (owner.i)

@@ -125,7 +125,7 @@ static bool read_regions(struct reader *r, node_id id, uint32_t depth)
 {
     while (read_accept(r, "region")) {
         if (depth >= (uint32_t)r->ctx->limits.subgraph_depth + (uint32_t)r->ctx->limits.call_depth)
-            return read_fail(r, "regions are nested too deep");
+            return read_fail(r, "regions are nested too deep (--limit-subgraph-depth, --limit-call-depth)");
         region_id region = graph_region(r->g, graph_node(r->g, id)->parent, id);
         if (!read_region(r, region, depth + 1))
             return false;

@@ -1,4 +1,5 @@
-"""Each --limit-* and --max-* is a hard bound: what has just that size passes, one less is status 4, and nothing is written."""
+"""Each --limit-* and --max-* is a hard bound: what has just that size passes, one less is status 4 and names the option, and
+nothing is written."""
 import re
 import resource
 import subprocess
@@ -100,7 +101,8 @@ EXACT = {
     "limit-compile-heap": (products, "compile", "64M", "600K"),
     "max-constant-growth": (growing, "compile", 128, 127.9),
 }
-OTHERWISE = {"limit-unroll-nodes", "limit-cache", "max-output-size"}      # the tests below, and test_cache.py
+# The tests below and test_cache.py. What is beyond the first two is no error: there is no message to name them.
+OTHERWISE = {"limit-unroll-nodes", "limit-cache", "max-output-size"}
 
 
 def test_every_limit_has_a_row():
@@ -117,7 +119,7 @@ def test_the_bound_and_one_less(name, tmp_path):
     assert done.returncode == 0, done.stderr
     out.write_bytes(b"an older one") if command == "compile" else None
     done = mcc(command, path, *words, f"--{name.strip()}={fails}")
-    assert done.returncode == 4 and "error:" in done.stderr, (done.returncode, done.stderr)
+    assert done.returncode == 4 and "error:" in done.stderr and f"(--{name.strip()})" in done.stderr, (done.returncode, done.stderr)
     assert command == "check" or out.read_bytes() == b"an older one"
 
 
@@ -131,8 +133,18 @@ def test_output_size(tmp_path, suffix, more):
     assert mcc(*words, f"--max-output-size={size}").returncode == 0
     out.unlink()
     done = mcc(*words, f"--max-output-size={size - 1}")
-    assert done.returncode == 4 and f"{size} bytes, more than the limit of {size - 1}" in done.stderr
+    assert done.returncode == 4 and f"{size} bytes, more than the limit of {size - 1} (--max-output-size)" in done.stderr
     assert {p.name for p in tmp_path.iterdir()} <= {"net.onnx", "net.mccw"}
+
+
+def test_sizes_of_a_run(tmp_path):
+    """Known only when it runs."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Concat", ["x", "x"], ["y"], axis=0)], [value("x", ["n"])], [value("y", ["m"])])
+    for n in 125, 126:
+        np.save(tmp_path / "x.npy", np.zeros(n, np.float32))
+        done = mcc("eval", path, "-i", f"x={tmp_path / 'x.npy'}", "--limit-tensor-bytes=1000")
+        assert done.returncode == (0 if n == 125 else 4), done.stderr
+        assert ("a tensor of 1008 bytes exceeds the limit (--limit-tensor-bytes)" in done.stderr) == (n == 126)
 
 
 def test_unrolling(tmp_path):
@@ -155,7 +167,7 @@ def test_the_heap_is_bounded(tmp_path):
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (data, data)))
         return done.returncode, done.stderr
     status, text = within(16, "--limit-compile-heap=8M")
-    assert status == 4 and "the compiler's memory budget is used up" in text
+    assert status == 4 and "the compiler's memory budget is used up (--limit-compile-heap)" in text
     for megabytes in range(16, 34, 2):
         status, text = within(megabytes)
         assert status == 4 and "out of memory" in text, megabytes
