@@ -189,7 +189,7 @@
     const {bytes} = drawMemory(get("memory-body"), data.memory, row => net.rowName.get(row));
     get("memory-note").textContent = `each box is a buffer: its place over the kernels it lives through; the line is what is alive, at most ${formatBytes(bytes)} of ${formatBytes(data.memory.bytes)}` + (data.memory.symbolic ? "; with every symbol at 1" : "");
   } else {
-    get("memory-note").textContent = data.memory ? "no buffers between its kernels" : "a report of the network has it, not of the compiled file" + (art.workspace ? `; a run takes ${formatBytes(art.workspace.bytes)}` : "");
+    get("memory-note").textContent = data.memory ? "no buffers between its kernels" : "A compiled file does not have the buffers of its memory plan: a report of the network draws those" + (art.workspace ? `; a run takes ${formatBytes(art.workspace.bytes)}` : "");
   }
   get("file-note").textContent = formatBytes(art.bytes.file) + (art.bytes.weights_padding ? `, ${formatBytes(art.bytes.weights_padding)} of the weights are padding` : "");
   drawTreemap(get("file-body"), fileGroups());
