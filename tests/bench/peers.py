@@ -121,7 +121,8 @@ def load_MNN(model, threads, inputs):
     return lambda: interpreter.runSession(session), outputs
 
 
-LOADERS = {"mcc": load_mcc, "ort": load_ort, "openvino": load_openvino, "ncnn": load_ncnn, "MNN": load_MNN}
+ALONE = "mcc-alone"     # the artifact with one thread, beside that with several
+LOADERS = {"mcc": load_mcc, ALONE: load_mcc, "ort": load_ort, "openvino": load_openvino, "ncnn": load_ncnn, "MNN": load_MNN}
 
 
 # ---- the worker -----------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 from gate import Gate, load  # noqa: E402
-from peers import Peer, cpus  # noqa: E402
+from peers import ALONE, Peer, cpus  # noqa: E402
 from support import memory  # noqa: E402
 from support.tool import BUILD, MCC  # noqa: E402
 
@@ -141,8 +141,9 @@ def worst_error(folder, reference, name):
 def start_peers(args, path, folder):
     peers = []
     for name in ["mcc", "ort", *args.peers]:
-        model = folder / "net.so" if name == "mcc" else path
-        peer = Peer(name, model, args.threads, folder, args.peer_python if name in args.peers else sys.executable)
+        ours = name in ("mcc", ALONE)
+        peer = Peer(name, folder / "net.so" if ours else path, 1 if name == ALONE else args.threads, folder,
+                    sys.executable if ours or name == "ort" else args.peer_python)
         if peer.info is None:
             print(f"  {name} cannot load {path.name}: {(folder / (name + '.log')).read_text().strip().splitlines()[-1:]}", flush=True)
             continue
@@ -237,6 +238,7 @@ def arguments():
     args = parser.parse_args()
     if args.competitor:
         args.threads = 2
+        args.peers = [ALONE, *args.peers]
     os.environ["MCC_BENCH_PRECISION"] = args.precision   # what peers are asked for
     return args
 
