@@ -66,6 +66,20 @@ def test_loads_with_old_libcs(model, tmp_path, target):
     assert all("@" not in name and (name in OF_LIBC or (name in PERHAPS and bind == "WEAK")) for name, bind in taken), taken
 
 
+def test_the_loader_takes_what_old_libcs_have(tmp_path):
+    """No call of mcc_load.c is younger than glibc 2.17, by the versions of the libc of this machine: since 2.33 and 2.34 some have
+    moved into libc.so.6 or lost their macro, under an older name's new version."""
+    moved = {"dlopen", "dlsym", "dlclose", "dlerror", "stat", "fstat"}
+    (tmp_path / "main.c").write_text(
+        '#include "mcc_load.h"\nint main(int n, char **v) { mcc_lib *lib; mcc_error e; return mcc_load(v[n - 1], NULL, &lib, &e); }\n')
+    include = [f"-I{ROOT / 'runtime'}", f"-I{os.path.dirname(MCC)}/include"]
+    subprocess.run(["gcc", "-O2", *include, tmp_path / "main.c", ROOT / "runtime/mcc_load.c", "-o", tmp_path / "a", "-ldl"], check=True)
+    names = subprocess.run(["readelf", "--dyn-syms", "-W", tmp_path / "a"], capture_output=True, text=True).stdout
+    taken = {(name, (int(major), int(minor))) for name, major, minor in re.findall(r" UND (\w+)@GLIBC_(\d+)\.(\d+)", names)}
+    assert {name for name, _ in taken} >= {"dlopen", "pread", "realpath"}, names
+    assert {name for name, version in taken if version > (2, 17)} <= moved | {"__libc_start_main"}, taken
+
+
 def test_static_links_take_threads(model, tmp_path):
     """In an object these references are strong: a weak one takes nothing out of libc.a."""
     assert mcc(model, "-c", "-o", tmp_path / "net.o").returncode == 0
