@@ -18,6 +18,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples/digits/digits.onnx"
 TARBALL_MOST = 20_000_000
+SAID = {"two builds": "the same bytes", "workflow": "as its schema says"}
 
 
 def run(*command, **more):
@@ -168,6 +169,17 @@ def check_same(dist, again):
         assert first.name == second.name and first.read_bytes() == second.read_bytes(), f"{first} and {second} differ"
 
 
+def check_workflow(folder):
+    """By the schema of the workflows' host, which the package brings."""
+    run(sys.executable, "-m", "venv", folder / "schema")
+    run(folder / "schema/bin/pip", "install", "-q", "--disable-pip-version-check", "check-jsonschema")
+    check = [folder / "schema/bin/check-jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    workflow = ROOT / ".github/workflows/check.yml"
+    run(*check, workflow)
+    (folder / "wrong.yml").write_text(workflow.read_text().replace("runs-on:", "runs-at:"))
+    assert subprocess.run([*check, folder / "wrong.yml"], capture_output=True).returncode == 1
+
+
 def main(dist, again, arch):
     dist, again, failed = pathlib.Path(dist).resolve(), pathlib.Path(again).resolve(), 0
     with tempfile.TemporaryDirectory() as folder:
@@ -176,13 +188,13 @@ def main(dist, again, arch):
         checks = [("two builds", lambda: check_same(dist, again))]
         if arch == platform.machine():
             checks += [("tarball", lambda: check_tarball(dist, folder)), ("wheel", lambda: check_wheel(dist, folder, made)),
-                       ("deb", lambda: check_deb(dist, folder, made))]
+                       ("deb", lambda: check_deb(dist, folder, made)), ("workflow", lambda: check_workflow(folder))]
         else:
             checks += [(f"packages for {arch}", lambda: check_foreign(dist, folder, arch, os.environ["MCC"]))]
         for name, check in checks:
             try:
                 made = check() or made
-                print(f"{name}: {'the same bytes' if name == 'two builds' else 'installed and used'}", flush=True)
+                print(f"{name}: {SAID.get(name, 'installed and used')}", flush=True)
             except AssertionError as error:
                 failed += 1
                 print(f"{name}: FAILED\n{error}", flush=True)
