@@ -63,8 +63,12 @@ static bool value_put(struct context *ctx, const struct options *o, const char *
     struct strbuf line;
     if (!blob_pack(ctx, t, &blob))
         return false;
+    if (o->document)
+        blob_json(name, &blob, &o->document->result);
     if (o->output)
         return blob_write(ctx, o->output, name, o->format, &blob);
+    if (o->document)
+        return true;
     strbuf_init(&line, &ctx->session);
     blob_describe(name, &blob, &line);
     terminal_print(&line);
@@ -123,9 +127,18 @@ static bool eval_graph(struct context *ctx, const struct options *o, struct grap
     if (status != EVAL_OK)
         return error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL, "%s (status %d)",
                         text ? text : "evaluation failed", (int)status);
+    struct json *j = o->document ? &o->document->result : NULL;
+    if (j) {
+        json_open(j, NULL, '{');
+        json_open(j, "outputs", '[');
+    }
     for (uint32_t i = 0; i < dumps.items.n; i++)
         if (!value_put(ctx, o, dumps.items.data[i].name, wanted[dumps.items.data[i].value.i]))
             return false;
+    if (j) {
+        json_close(j, '[');
+        json_close(j, '{');
+    }
     return true;
 }
 

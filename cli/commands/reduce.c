@@ -16,6 +16,7 @@
 
 #include "cli/command.h"
 #include "cli/commands/temporary.h"
+#include "cli/json.h"
 #include "codegen/sink.h"
 #include "ir/base/file.h"
 
@@ -115,8 +116,9 @@ static bool command_accepts(struct reduction *r)
     if (posix_spawn_file_actions_init(&actions) != 0)
         return error_limit(r->ctx, (src_id){0}, "out of memory");
     int bad = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    for (int fd = 1; fd <= 2 && !bad && !r->options->verbose; fd++)
-        bad = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
+    for (int fd = 1; fd <= 2 && !bad; fd++) /* --json has standard output for itself */
+        if (!r->options->verbose || (fd == 1 && r->options->document))
+            bad = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
     if (!bad)
         bad = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -238,6 +240,16 @@ static void reduce(struct reduction *r, const char *output)
     arena_release(&r->scratch);
     if (r->ctx->fail != FAIL_NONE || !write_candidate(r, output))
         return;
+    if (r->options->document) {
+        struct json *j = &r->options->document->result;
+        json_open(j, NULL, '{');
+        json_text(j, "output", output);
+        json_uint(j, "nodes", nodes_left(r));
+        json_uint(j, "nodes_before", r->n_nodes);
+        json_uint(j, "runs", r->runs);
+        json_close(j, '{');
+        return;
+    }
     struct strbuf line;
     strbuf_init(&line, &r->ctx->session);
     strbuf_printf(&line, "%s: %u of %u nodes, after %u runs of the command\n", output, nodes_left(r), r->n_nodes,

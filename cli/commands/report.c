@@ -75,7 +75,14 @@ static void report_library(void *user, const char *library, struct compilation *
     strbuf_init(&page, &ctx->session);
     report_json(c, a, &workspace, &r->measure, why, &j);
     put_page(&data, &page);
-    (void)output_write(ctx, r->output, page.data, page.n);
+    if (!output_write(ctx, r->output, page.data, page.n) || !r->options->document)
+        return;
+    struct json *result = &r->options->document->result;
+    json_open(result, NULL, '{');
+    json_text(result, "output", r->output);
+    json_uint(result, "bytes", page.n);
+    json_text(result, "not_run", why);
+    json_close(result, '{');
 }
 
 static void report_end(void *user)

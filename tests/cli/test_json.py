@@ -16,7 +16,7 @@ HOSTILE = 'a"b\\c\n\x01</script>\u202e\u00e9'
 
 def found(*args, status=0, **more):
     """The object, whose form holds."""
-    done = mcc(*args, "--json", **more)
+    done = mcc(args[0], "--json", *args[1:], **more)
     assert done.returncode == status, done.stderr
     assert done.stdout.endswith("}\n") and done.stdout.count("\n") == 1
     data = json.loads(done.stdout)
@@ -74,6 +74,31 @@ def test_run(digits, tmp_path):
     assert [(o["name"], o["type"], o["dims"]) for o in got] == [("probability", "f32", [3, 10])]
     assert np.allclose(got[0]["first"], want.reshape(-1)[:len(got[0]["first"])], rtol=1e-11, atol=0)
     assert (np.float32(got[0]["least"]), np.float32(got[0]["greatest"])) == (want.min(), want.max())
+
+
+def test_eval(tmp_path):
+    path = dense(tmp_path / "m.onnx")
+    assert mcc("eval", path, "-i", "x=random", "-o", tmp_path / "out").returncode == 0
+    (y,) = result("eval", path, "-i", "x=random", kind="run")["outputs"]
+    want = np.load(tmp_path / "out/y.npy")
+    assert (y["name"], y["dims"]) == ("y", list(want.shape)) and np.float32(y["greatest"]) == want.max()
+    assert found("eval", path, "-i", "nobody=random", status=2)["result"] is None
+
+
+def test_reduce(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Neg", ["a"], ["y"])],
+                [value("x", [2])], [value("y", [2])])
+    got = result("reduce", path, "-o", tmp_path / "r.onnx", "--", "true")
+    assert (got["output"], got["nodes"], got["nodes_before"]) == (str(tmp_path / "r.onnx"), 1, 2) and got["runs"] > 1
+    found("reduce", path, "-v", "-o", tmp_path / "r.onnx", "--", "echo", "of the command")
+    assert found("reduce", path, "-o", tmp_path / "r.onnx", "--", "false", status=2)["result"] is None
+
+
+def test_report(tmp_path):
+    page = tmp_path / "page.html"
+    got = result("report", DIGITS, "-o", page, "--no-run")
+    assert got == {"output": str(page), "bytes": page.stat().st_size, "not_run": "--no-run was given"}
+    assert result("report", DIGITS, "-o", page, "--runs=3")["not_run"] is None
 
 
 def test_numbers_that_json_does_not_have(tmp_path):
