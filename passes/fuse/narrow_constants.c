@@ -41,13 +41,20 @@ static uint32_t summed_dims(const struct module *m, const struct node *n, int64_
     return count;
 }
 
+/* The largest magnitude along axes, which stay with extent 1. */
+static value_id largest(struct builder *b, value_id w, const int64_t *axes, uint32_t n)
+{
+    value_id low = b_unary(b, OP_NEG, b_reduce(b, w, axes, n, "min", true));
+    value_id high = b_reduce(b, w, axes, n, "max", true);
+    return b_binary(b, OP_MAX, high, low);
+}
+
 static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
 {
     const struct node n = *graph_node(m->g, id);
     struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
     value_id w = n.in[1];
-    value_id most = b_binary(&b, OP_MAX, b_reduce(&b, w, axes, n_axes, "max", true),
-                             b_unary(&b, OP_NEG, b_reduce(&b, w, axes, n_axes, "min", true)));
+    value_id most = largest(&b, w, axes, n_axes);
     value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS);
     value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, s)), ELEM_I8);
     value_id in[2] = {n.in[0], b_convert(&b, q, ELEM_F32)};
@@ -83,8 +90,7 @@ static void quantize_groups(struct module *m, node_id id, int32_t axis)
     }
     groups[inner] = ex_const(x, GROUP);
     value_id by_group = b_reshape(&b, w, groups, rank + 1);
-    value_id most = b_binary(&b, OP_MAX, b_reduce(&b, by_group, &inner, 1, "max", true),
-                             b_unary(&b, OP_NEG, b_reduce(&b, by_group, &inner, 1, "min", true)));
+    value_id most = largest(&b, by_group, &inner, 1);
     value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS_I4);
     value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, rank + 1), whole, rank);
     value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, spread)), ELEM_I4);
