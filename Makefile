@@ -229,6 +229,19 @@ DRAWS ?= 2000
 torture: all $(BUILD)/tests/torture/test_library $(VENV)/bin/pytest
 	@$(TEST_ENV) MCC_DRAWS=$(DRAWS) $(PYTHON) tests/run.py --build $(BUILD) --only tests/torture $(BUILD)/tests/torture/test_library
 
+# Which lines and branches the tests reach: make check and the suite with an instrumented build; counters are files that processes map,
+# so that workers which are stopped, or may write nothing, count too.
+COVERAGE := -fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation
+COVERAGE_BUILD := $(BUILD)-coverage
+COVERAGE_MAKE := $(MAKE) --no-print-directory BUILD=$(COVERAGE_BUILD) CC=$(CLANG) CXX=$(CLANG:clang%=clang++%) OPT="-O1 -g1" \
+    CFLAGS="$(COVERAGE)" CXXFLAGS="$(COVERAGE)" LDFLAGS=-fprofile-instr-generate VENV=$(VENV)
+.PHONY: coverage
+coverage: deps-fuzz $(VENV)/bin/pytest
+	@$(COVERAGE_MAKE) all tests foreign
+	@rm -rf $(COVERAGE_BUILD)/raw
+	-@LLVM_PROFILE_FILE=$(abspath $(COVERAGE_BUILD))/raw/%c%8m.profraw $(COVERAGE_MAKE) check conformance
+	@$(PYTHON) tests/coverage.py $(COVERAGE_BUILD)
+
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/real/run.py
 
@@ -481,6 +494,7 @@ help:
 	@echo 'make soak MINUTES=10  the runtime under callers, gaps, cancels and a competitor; byte for byte, without a leak'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-model    also fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'
+	@echo 'make coverage      the lines and branches that make check and the suite reach, by folder'
 	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
