@@ -1,0 +1,64 @@
+/* A decoder that mcc compiled, with its caches: tokens go in, the logits of the last one come out.
+ *
+ * Inputs and outputs go by their names. Where every cache may be input and output in one piece of memory
+ * (mcc_port.alias), there is one buffer of `rows` for each, and a step writes only its own rows. Where not, the network
+ * allocates its outputs, and what it gave as caches are the inputs of the next step. */
+#ifndef DECODER_H
+#define DECODER_H
+
+#include "mcc_load.h"
+
+/* A cache's input and output, %d standing for the layer. fixed: the first step's answer stays, as that of attention to
+ * an encoder. */
+struct decoder_cache {
+    const char *past, *present;
+    int fixed;
+};
+
+/* NULL: the network has none. caches end with a NULL in `past`. */
+struct decoder_names {
+    const char *ids, *mask, *positions, *logits;
+    const struct decoder_cache *caches;
+};
+
+struct decoder_port {
+    int output;                  /* of a cache: the output that goes on with it; -1: no cache */
+    int fixed, bound;            /* bound: by decoder_bind */
+    int64_t shape[8];
+    DLTensor tensor;
+    DLManagedTensorVersioned *held; /* the step before gave it */
+};
+
+struct decoder {
+    mcc_lib *lib;
+    const mcc_api *api;
+    mcc_ctx *ctx;
+    struct decoder_port *in;     /* of every input */
+    int ids, mask, positions, logits, shared;
+    int64_t rows, n, vocabulary; /* room for tokens, tokens that the caches hold, words */
+    int64_t *counted;            /* 0, 1, 2, ... rows */
+    int64_t *ones;
+    float *row;                  /* the logits */
+    int64_t row_tokens;
+    DLManagedTensorVersioned **made;
+    const DLTensor **ins;
+    DLTensor **outs;
+};
+
+/* rows: tokens that the caches have room for. On failure nothing is left open. */
+int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,
+                 mcc_error *error);
+
+/* Data of another input, which lives until it is bound anew. shape is copied. */
+int decoder_bind(struct decoder *d, const char *name, const void *data, int rank, const int64_t *shape,
+                 mcc_error *error);
+
+/* The logits of the last of n tokens, valid until the next call; NULL: error says why. */
+const float *decoder_feed(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error);
+
+/* Forgets all tokens. */
+void decoder_reset(struct decoder *d);
+
+void decoder_close(struct decoder *d);
+
+#endif
