@@ -360,9 +360,10 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
+DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: deps deps-check deps-bench deps-fuzz
+.PHONY: deps deps-check deps-bench deps-fuzz deps-hosted
 # $(call apt,PACKAGES): installs what is missing; nothing missing needs no network.
 apt = @missing=$$(for p in $1; do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
       if [ -n "$$missing" ]; then \
@@ -378,6 +379,9 @@ deps-fuzz: deps
 	$(call apt,$(DEPS_FUZZ))
 deps-bench: deps
 	$(call apt,$(DEPS_BENCH))
+deps-hosted:
+	@mkdir -p $(BUILD)
+	$(call apt,$(DEPS_HOSTED))
 
 # ---- installation --------------------------------------------------------------------------------------------
 
@@ -478,6 +482,11 @@ check-dist: dist $(VENV)/bin/pytest
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/again dist >/dev/null
 	@$(TEST_ENV) $(PYTHON) tests/dist/run.py $(DIST) $(BUILD)/again/$(notdir $(DIST)) $(DIST_ARCH)
 
+# The Dockerfile and the jobs of .github/workflows, carried out in a bare Debian 12 from a clean clone; JOB="image dist": these alone.
+.PHONY: check-hosted
+check-hosted: deps-hosted
+	@python3 tests/dist/hosted.py $(BUILD)/hosted $(JOB)
+
 # ---- help -----------------------------------------------------------------------------------------------------
 
 .PHONY: help
@@ -514,6 +523,7 @@ help:
 	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
 	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist; DIST_ARCH=aarch64 for such hosts'
 	@echo 'make check-dist    installs and uses each in a venv, a bare Debian and an empty folder (root, debootstrap)'
+	@echo 'make check-hosted  the Dockerfile and the jobs of .github/workflows, carried out (root); JOB="image check dist"'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'
 
