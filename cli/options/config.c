@@ -145,8 +145,8 @@ static bool input_mapping(struct reader *r, const struct option *def)
         if (r->ctx->fail)
             return false;
         if (r->event.type != YAML_SEQUENCE_END_EVENT)
-            return config_error(r, r->event.start_mark, "a dimension is a number, a name or name=least..most", NULL,
-                                NULL);
+            return config_error(r, r->event.start_mark,
+                                "a dimension is a number, a name, name=least..most or name<=most", NULL, NULL);
         part[k] = shape.n ? shape.data : "";
     }
     if (r->ctx->fail)

@@ -59,9 +59,31 @@ static bool parse_range(struct parse *p, const char *text, const char *equals, e
         return spec_error(p, "a range is least..most, as in n=1..64, not", text);
     if (lo > hi)
         return spec_error(p, "the range is empty:", text);
+    if (sym_get(exprs, sym)->room && hi < sym_get(exprs, sym)->hi)
+        return spec_error(p, "two maxima of one name exclude each other:", text);
     sym_narrow(exprs, sym, lo, hi, divisor);
     if (sym_get(exprs, sym)->lo > sym_get(exprs, sym)->hi)
         return spec_error(p, "two ranges of one name exclude each other:", text);
+    *e = ex_sym(exprs, sym);
+    return true;
+}
+
+/* name<=most: memory has room for `most` of them, and a run says how many there are. */
+static bool parse_room(struct parse *p, const char *text, const char *sign, expr_id *e)
+{
+    struct exprs *exprs = p->ctx->exprs;
+    sym_id sym = ex_as_sym(exprs, *e);
+    int64_t most;
+    const char *s = skip_spaces(sign + 2);
+    if (!sym.i)
+        return spec_error(p, "only a name can have a maximum", text);
+    if (!parse_int(&s, &most) || most < 1 || most > INT32_MAX || *skip_spaces(s))
+        return spec_error(p, "a maximum is a number from 1 to 2147483647, as in n<=2048, not", text);
+    int64_t hi = sym_get(exprs, sym)->hi;
+    if (hi != INT64_MAX && hi != most)
+        return spec_error(p, "two maxima of one name exclude each other:", text);
+    sym_narrow(exprs, sym, 0, most, 1);
+    sym_get(exprs, sym)->room = true;
     *e = ex_sym(exprs, sym);
     return true;
 }
@@ -74,17 +96,21 @@ static bool parse_dim(struct parse *p, const char *text, expr_id *out)
         *out = (expr_id){0};
         return true;
     }
-    const char *equals = strchr(text, '=');
-    const char *s = equals ? arena_strndup(&p->ctx->session, text, (size_t)(equals - text)) : text;
+    const char *sign = text + strcspn(text, "<=");
+    if (*sign && strncmp(sign, "<=", 2) != 0 && strchr(text, '<'))
+        return spec_error(p, "a maximum is written with <=, as in n<=2048, not", text);
+    const char *s = arena_strndup(&p->ctx->session, text, (size_t)(sign - text));
     const char *at = s;
     expr_id e = ex_parse(p->ctx->exprs, &at, true);
     if (!e.i || *skip_spaces(at))
-        return spec_error(p, "a dimension is a number, a name, a name with a range (n=1..64) or ?, not", text);
+        return spec_error(
+            p, "a dimension is a number, a name, a name with a range (n=1..64) or a maximum (n<=2048), or ?, not",
+            text);
     int64_t value;
     if (ex_is_const(p->ctx->exprs, e, &value) && value < 0)
         return spec_error(p, "a dimension cannot be negative:", text);
     *out = e;
-    return !equals || parse_range(p, text, equals, out);
+    return !*sign || (*sign == '<' ? parse_room : parse_range)(p, text, sign, out);
 }
 
 /* The text between the brackets, which is cut up in place. */

@@ -49,6 +49,7 @@ struct symbol {
     enum sym_kind kind;
     const char *name;          /* unique in the context; what the printer shows */
     int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
+    bool room;                 /* memory has room for hi of them, and hi stays: n<=hi of an input specification */
     expr_id bound;             /* provable upper bound in other symbols, or {0} */
     uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
                            * UINT32_MAX: it is a dim of that value */

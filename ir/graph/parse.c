@@ -258,13 +258,17 @@ static bool read_symbol(struct reader *r)
         return false;
     if (lo > hi || divisor < 1 || !*name)
         return read_fail(r, "the symbol has no name or an empty range");
+    bool room = read_accept(r, "room");
+    if (room && (kind != SYM_SHAPE || hi > INT32_MAX))
+        return read_fail(r, "only a shape of at most 2147483647 can have room");
     sym_id known = sym_find(r->x, name);
     if (!known.i) {
         known = sym_new(r->x, (enum sym_kind)kind, name, lo, hi);
         sym_get(r->x, known)->divisor = divisor;
+        sym_get(r->x, known)->room = room;
     }
     const struct symbol *s = sym_get(r->x, known);
-    if (s->kind != (enum sym_kind)kind || s->lo != lo || s->hi != hi || s->divisor != divisor)
+    if (s->kind != (enum sym_kind)kind || s->lo != lo || s->hi != hi || s->divisor != divisor || s->room != room)
         return read_fail(r, "the symbol is declared otherwise already");
     return true;
 }

@@ -402,7 +402,7 @@ static void put_symbols(struct printer *p)
         PUT(p, "]");
         if (sym->divisor != 1)
             PUT(p, " / %lld", (long long)sym->divisor);
-        PUT(p, "\n");
+        PUT(p, sym->room ? " room\n" : "\n");
     }
     for (uint32_t s = 1; s <= p->n_syms; s++) {
         const struct symbol *sym = sym_get(p->x, (sym_id){s});

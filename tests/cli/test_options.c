@@ -357,6 +357,7 @@ static void test_spec_errors(void **state)
         "x:f32[1,,2]",
         "x:f32[99999999999999999999]",
         "x:f32[n=1..4 x]",
+        "x:f32[3<=4]",
     };
     struct fixture *f = *state;
     struct input_spec *s;
@@ -367,6 +368,39 @@ static void test_spec_errors(void **state)
     assert_int_equal(f->ctx->fail, FAIL_USAGE);
     assert_false(specs(f, "x[k=1..4]", "y[k=5..9]", &s, &n));
     assert_says(f, "exclude each other");
+}
+
+static void test_spec_maximum(void **state)
+{
+    static const struct {
+        const char *spec, *says;
+    } bad[] = {
+        {"x[a<=]", "a maximum is a number from 1 to 2147483647, as in n<=2048, not 'a<=' (character 3)"},
+        {"x[a<=0]", "from 1 to 2147483647"},
+        {"x[a<=-1]", "from 1 to 2147483647"},
+        {"x[a<=2147483648]", "from 1 to 2147483647"},
+        {"x[a<=99999999999999999999]", "from 1 to 2147483647"},
+        {"x[a<=4 5]", "from 1 to 2147483647"},
+        {"x[2*a<=4]", "only a name can have a maximum"},
+        {"x[a<4]", "a maximum is written with <=, as in n<=2048, not 'a<4' (character 3)"},
+        {"x[a=<4]", "a maximum is written with <="},
+        {"x[b<=4,b<=5]", "two maxima of one name exclude each other: 'b<=5'"},
+        {"x[c=1..4,c<=5]", "two maxima of one name"},
+        {"x[d<=5,d=1..4]", "two maxima of one name"},
+    };
+    struct fixture *f = *state;
+    struct input_spec *s;
+    uint32_t n;
+    assert_true(specs(f, "x:f32[1,len<=2048,64]", "y[len]", &s, &n));
+    assert_int_equal(s[0].dims[1].i, s[1].dims[0].i);
+    const struct symbol *len = sym_get(f->ctx->exprs, ex_as_sym(f->ctx->exprs, s[1].dims[0]));
+    assert_true(len->room && len->lo == 0 && len->hi == 2048);
+    assert_true(specs(f, "x[ len <= 2048, len<=2048]", "y[len=1..4096]", &s, &n));
+    assert_true(len->lo == 1 && len->hi == 2048);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        assert_false(specs(f, bad[i].spec, NULL, &s, &n));
+        assert_says(f, bad[i].says);
+    }
 }
 
 static void test_help_names_every_option(void **state)
@@ -425,6 +459,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_spec, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spec_short_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spec_errors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_spec_maximum, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_help_names_every_option, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
