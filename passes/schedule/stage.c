@@ -7,19 +7,14 @@
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
 
-enum {
-    CHUNKS = 8 /* of an image, so that threads have work */,
-    LEAST_TILES = 2,
-    STAGE_MOST = 1 << 24 /* points */,
-    COLUMNS_MOST = 28
-};
+enum { LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */, COLUMNS_MOST = 28 };
 
 /* Tiles of a chunk, unless they are told: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
     ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
-    int64_t fit = budget(site->mach, SHARE_L1_STAGED) / (channels * 4 * c->ta), n = tiles / CHUNKS;
+    int64_t fit = budget(site->mach, SHARE_L1_STAGED) / (channels * 4 * c->ta), n = tiles / RATE_STAGED_CHUNKS;
     if (n > fit)
         n = fit;
     if (n < LEAST_TILES)
@@ -85,17 +80,28 @@ static bool may_cut(const struct site *site, const struct node *n, int64_t rows,
            staged_extent(site, 2) * before + rows * own;
 }
 
-/* Tiles of a chunk, at most: an image is to have work for several threads, and twice as many chunks where a contraction
- * in front makes each of them long. */
+/* Chunks that the busiest of RATE_SHARED_INDICES threads goes through, of so many in each of so many pieces, as a part
+ * of them all. */
+static double busiest(int64_t chunks, int64_t pieces)
+{
+    int64_t indices = chunks * pieces;
+    return (double)((indices + RATE_SHARED_INDICES - 1) / RATE_SHARED_INDICES) / (double)indices;
+}
+
+/* Tiles of a chunk, at most: an image is to have work for several threads. Where a contraction in front makes each
+ * chunk long, up to twice as many chunks, if several threads are done sooner. */
 static int64_t chunk_most(const struct site *site, const struct node *n, const struct type *t,
                           const struct tile_schedule *c, int64_t tiles)
 {
-    int64_t channels = 1, vectors = 1;
+    int64_t channels = 1, pieces = 1;
     if (c->by_piece && ex_is_const(site->x, t->dims[1], &channels))
-        vectors = (channels + (int64_t)c->nr * c->lanes - 1) / ((int64_t)c->nr * c->lanes);
-    int64_t chunks = (CHUNKS + vectors - 1) / vectors, more = (2 * CHUNKS + vectors - 1) / vectors;
-    if (may_cut(site, n, tiles * c->tb, more))
-        chunks = more;
+        pieces = (channels + (int64_t)c->nr * c->lanes - 1) / ((int64_t)c->nr * c->lanes);
+    int64_t chunks = (RATE_STAGED_CHUNKS + pieces - 1) / pieces, most = (2 * RATE_STAGED_CHUNKS + pieces - 1) / pieces;
+    if (may_cut(site, n, tiles * c->tb, most))
+        chunks = most;
+    for (int64_t more = chunks + 1; more <= most && more <= tiles && may_cut(site, n, tiles * c->tb, more); more++)
+        if (busiest(more, pieces) < busiest(chunks, pieces))
+            chunks = more;
     return (tiles + chunks - 1) / chunks;
 }
 

@@ -207,16 +207,21 @@ static double fit_tile(const struct sizing *w, struct fit *f)
     return best;
 }
 
+static void fit_set(const struct sizing *w, const struct fit *f)
+{
+    w->s->mr = f->mr;
+    w->s->nr = f->nr;
+    w->s->chunk = f->ct;
+    w->s->group = f->group;
+}
+
 static void fit_take(const struct sizing *w, struct fit *f, double *best)
 {
     double cost = fit_tile(w, f);
     if (cost >= *best)
         return;
     *best = cost;
-    w->s->mr = f->mr;
-    w->s->nr = f->nr;
-    w->s->chunk = f->ct;
-    w->s->group = f->group;
+    fit_set(w, f);
 }
 
 /* A tile that divides one image well must not be so small that many images wait for the latency: eight images through
@@ -225,6 +230,31 @@ static bool is_slack(const struct sizing *w, int64_t mr, int64_t nr)
 {
     const struct machine *m = w->site->mach;
     return w->least_tiles >= w->tiles || w->ocv == 1 || mr * nr > (int64_t)m->fma_latency * m->fma_per_cycle;
+}
+
+/* Narrower register tiles for threads, where parts of the output channels would be few: with as many chunks, so that
+ * only V is read more often, which costs no more than a part. Within a width the cheapest, of equal ones the tallest.
+ */
+static void choose_narrower(const struct sizing *w, double best)
+{
+    struct winograd_schedule *s = w->s;
+    int64_t chunks = ceil_of(w->tiles, s->chunk), registers = w->site->mach->registers,
+            indices = indices_of(w, s->chunk, s->group);
+    double most = best + best / RATE_SHARED_PART;
+    bool by_lane = winograd_by_lane(w->site->mach);
+    for (int64_t nr = s->nr - 1; nr >= 1 && indices < RATE_SHARED_INDICES; nr--) {
+        double least = most;
+        for (int64_t mr = 1; mr <= MAX_MR && winograd_registers(mr, nr, by_lane) <= registers; mr++) {
+            struct fit f = {.mr = mr, .nr = nr};
+            double cost = fit_tile(w, &f);
+            if (cost > least || ceil_of(w->tiles, f.ct) > chunks || !is_slack(w, mr, nr) ||
+                indices_of(w, f.ct, f.group) < 2 * indices)
+                continue;
+            least = cost;
+            fit_set(w, &f);
+        }
+        indices = indices_of(w, s->chunk, s->group);
+    }
 }
 
 static void choose_fit(const struct sizing *w)
@@ -238,6 +268,8 @@ static void choose_fit(const struct sizing *w)
                 fit_take(w, &(struct fit){.mr = mr, .nr = nr}, &best);
     if (w->told_tile.mr)
         fit_take(w, &(struct fit){.mr = w->told_tile.mr, .nr = w->told_tile.nr}, &best);
+    else if (!w->resident && !w->told_group)
+        choose_narrower(w, best);
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
 
@@ -247,7 +279,8 @@ static void choose_span(const struct sizing *w)
 {
     int64_t chunks = ceil_of(w->least_tiles, w->s->chunk);
     int64_t ns = w->s->chunk * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS,
-            long_enough = ceil_of(RATE_SHARED_LEAST_NS, ns > 0 ? ns : 1), few = ceil_of(chunks, RATE_SHARED_MOST);
+            long_enough = ceil_of(RATE_SHARED_LEAST_NS, ns > 0 ? ns : 1),
+            few = (chunks + RATE_SHARED_MOST / 2) / RATE_SHARED_MOST;
     w->s->span = !w->resident ? 1 : few > long_enough ? few : long_enough;
 }
 

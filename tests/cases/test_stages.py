@@ -155,10 +155,11 @@ def test_strips_where_they_pay(tmp_path):
     assert kernels([*nodes[:-1], N("Add", ["r", "a"], ["v"]), N("Conv", ["v", "w3"], ["y"])], *rest) == 0
 
 
-@pytest.mark.parametrize("taps, rows", [(3, 28), (5, 56)])
-def test_strips_are_shared(taps, rows, tmp_path):
-    """9 blocks of channels are 18 indices, where the rows that both strips compute are a part of 30 or less."""
-    nodes, inits, shape, result = expanded(24, 56, 56, 144, taps, 1, 1, "clip")
+@pytest.mark.parametrize("inner, outer, taps, stride, rows", [(24, 144, 3, 1, 28), (24, 144, 5, 1, 56), (16, 72, 3, 2, 10)])
+def test_strips_are_shared(inner, outer, taps, stride, rows, tmp_path):
+    """9 blocks of channels are 18 indices, where the rows that both strips compute are a part of 30 or less; 5 blocks are 15, not
+    10, of which one of eight threads has two."""
+    nodes, inits, shape, result = expanded(inner, 56, 56, outer, taps, stride, 1, "clip")
     save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", result)], inits, opset=17)
     done = mcc(tmp_path / "net.onnx", "-march=x86-64-v4", "-stop-after=schedule", "-o", "-")
     record = re.search(r'^schedule k\d+ "depth" .*?\n\n', done.stdout, re.M | re.S)[0]

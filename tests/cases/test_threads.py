@@ -115,6 +115,17 @@ def test_symbolic_batch_is_shared_at_batch_one(tmp_path):
     assert len(long) >= 3 and all(int(r[4]) >= 4 for r in long), rows
 
 
+def test_few_parts_are_narrower(tmp_path):
+    """8 vectors of output channels are four parts of two, not two of four, where that costs one thread little."""
+    model = Model(tmp_path, [node("Conv", "x w", "y", pads=[1] * 4)], [value("x", [1, 128, 28, 28])], [value("y", [1, 128, 28, 28])],
+                  {"w": floats(128, 128, 3, 3, scale=0.03)})
+    rows = [r.split() for r in mcc("inspect", model.compile("-march=x86-64-v4"), "--threads=1,8", "--all").stdout.splitlines()[2:]]
+    assert [int(r[4]) for r in rows if float(r[0]) > 100] == [4], rows
+    feed = [floats(1, 128, 28, 28)]
+    model.compare(feed, rtol=1e-3, atol=1e-3)
+    same_for_all(model.compile("-O2"), feed)
+
+
 def test_what_a_thread_keeps_ends_with_the_launch(tmp_path):
     """A convolution in a loop: each trip has another operand, the same chunk."""
     body = onnx.helper.make_graph([node("Conv", "v w", "c", "conv", pads=[1] * 4), node("Tanh", "c", "out"), node("Identity", "go", "on")], "body",
