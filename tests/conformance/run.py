@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The ONNX 1.22.0 suite: every model compiled by mcc from the model alone, run through the C table, compared by the
-official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong. --erased:
-every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
+"""The ONNX 1.22.0 suite: every model compiled by mcc from the model alone, looked at as an ELF file (support/elf.py), run through the C
+table, compared by the official rule. Prints counts by reason; ends with 1 when a case of passing.txt is lost or a result is wrong.
+--erased: every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
 the cases that pass so are counted alone (passing.py).
 
 --target: the cases of passing.txt for another architecture, under qemu-user, with its best instructions and with its least; one
@@ -29,7 +29,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from conformance import suite  # noqa: E402
 from conformance.passing import passing, update  # noqa: E402
-from support import agree  # noqa: E402
+from support import agree, elf  # noqa: E402
 
 COMPILE_SECONDS, RUN_SECONDS, EMULATED_SECONDS = 120, 120, 1900
 CLASSES = {1: "refused", 2: "usage", 3: "environment", 4: "limit", 5: "internal error"}
@@ -93,6 +93,8 @@ def run_case(mcc, case, flags, folder, erased):
         return case.name, status, text
     if not hasattr(local, "runner"):
         local.runner = Runner(arch_of(flags))
+    if found := elf.flaws(output):
+        return case.name, "not a sober file", "; ".join(found)
     status, text = local.runner.ask(f"{case.name}\t{output}")
     os.unlink(output)
     return case.name, status, text
