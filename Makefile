@@ -527,7 +527,7 @@ help:
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'
 
--include $(shell [ -d $(BUILD) ] && find $(BUILD) -path $(BUILD)/dist -prune -o -name '*.d' -type f -print)
+-include $(shell [ -d $(BUILD) ] && find $(BUILD) \( -path $(BUILD)/dist -o -path $(BUILD)/hosted \) -prune -o -name '*.d' -type f -print)
 
 .PHONY: clean
 clean:

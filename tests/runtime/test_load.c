@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <link.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -94,7 +95,7 @@ static int clean(void **state)
     return 0;
 }
 
-static void check_api(const mcc_api *api, mcc_model *model)
+static bool runs_right(const mcc_api *api, mcc_model *model)
 {
     float x[8] = {1, 2, 3, 4}, y[8] = {10, 20, 30, 40}, z[8], s[2];
     int64_t dims[2] = {2, 4};
@@ -105,11 +106,16 @@ static void check_api(const mcc_api *api, mcc_model *model)
             .data = data[i], .device = {kDLCPU, 0}, .ndim = i == 3 ? 1 : 2, .dtype = {kDLFloat, 32, 1}, .shape = dims};
     mcc_ctx *ctx;
     mcc_error error;
-    assert_int_equal(api->ctx_new(model, NULL, 0, &ctx, &error), MCC_OK);
-    assert_int_equal(api->run(ctx, (const DLTensor *const[]){&t[0], &t[1]}, (DLTensor *const[]){&t[2], &t[3]}, &error),
-                     MCC_OK);
-    assert_true(z[3] == 48 && z[7] == 0 && s[0] == 120 && s[1] == 0);
+    if (api->ctx_new(model, NULL, 0, &ctx, &error))
+        return false;
+    int code = api->run(ctx, (const DLTensor *const[]){&t[0], &t[1]}, (DLTensor *const[]){&t[2], &t[3]}, &error);
     api->ctx_free(ctx);
+    return code == MCC_OK && z[3] == 48 && z[7] == 0 && s[0] == 120 && s[1] == 0;
+}
+
+static void check_api(const mcc_api *api, mcc_model *model)
+{
+    assert_true(runs_right(api, model));
 }
 
 static void check_runs(const mcc_lib *lib)
@@ -356,6 +362,9 @@ static void test_memory_file(void **state)
     mcc_unload(lib);
 }
 
+enum { LOADERS = 8 };
+static uint64_t replaced;
+
 static void *replace(void *stop)
 {
     char beside[80];
@@ -365,30 +374,49 @@ static void *replace(void *stop)
         fwrite(good, 1, good_size, f);
         fclose(f);
         rename(beside, bad_path);
+        replaced++;
     }
     return NULL;
 }
 
-/* A compiler that replaces the file again and again while it is loaded: every load has one whole file. */
+/* Loads, runs and unloads, *loads times; then the text of what went wrong, or NULL. */
+static void *load_often(void *loads)
+{
+    mcc_error error;
+    mcc_lib *lib;
+    for (long i = *(const long *)loads; i > 0; i--) {
+        if (mcc_load(bad_path, NULL, &lib, &error))
+            return strdup(error.text);
+        if (!runs_right(lib->api, lib->model))
+            return strdup("a wrong result");
+        mcc_unload(lib);
+    }
+    return NULL;
+}
+
+/* A compiler that replaces the file again and again while eight threads load it: every load has one whole file. MCC_LOADS: how many
+ * each of them does. */
 static void test_replaced(void **state)
 {
-    pthread_t thread;
+    pthread_t thread, loaders[LOADERS];
     int stop = 0;
-    mcc_lib *lib;
+    const char *said = getenv("MCC_LOADS");
+    long loads = said ? atol(said) : 60;
     size_t before = descriptor_count();
     (void)state;
     write_file(bad_path, good, good_size);
     assert_int_equal(pthread_create(&thread, NULL, replace, &stop), 0);
-    for (int i = 0; i < 500; i++) {
-        mcc_error error;
-        int code = mcc_load(bad_path, NULL, &lib, &error);
-        if (code)
-            fail_msg("%s", error.text);
-        check_runs(lib);
-        mcc_unload(lib);
+    for (int i = 0; i < LOADERS; i++)
+        assert_int_equal(pthread_create(&loaders[i], NULL, load_often, &loads), 0);
+    for (int i = 0; i < LOADERS; i++) {
+        void *wrong;
+        pthread_join(loaders[i], &wrong);
+        if (wrong)
+            fail_msg("%s", (char *)wrong);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(thread, NULL);
+    print_message("%ld loads, %" PRIu64 " replacements\n", LOADERS * loads, replaced);
     assert_int_equal(descriptor_count(), before);
 }
 
