@@ -359,7 +359,7 @@ DEPS := gcc g++ make binutils clang-19 clang-format-19 llvm-19-dev liblld-19-dev
 DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libc6-dev-riscv64-cross \
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev
-DEPS_BENCH := python3-torch python3-torchvision
+DEPS_BENCH := python3-torch python3-torchvision libjansson-dev
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 

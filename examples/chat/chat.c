@@ -1,0 +1,232 @@
+/* Chats with a language model that mcc compiled: a line of standard input is a turn, the answer streams out.
+ *
+ *     chat [OPTIONS] FOLDER MODEL.so
+ *
+ * FOLDER is what onnxruntime-genai's builder writes: genai_config.json and tokenizer.json are read. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "form.h"
+#include "measure.h"
+
+struct options {
+    const char *form, *system;
+    double temperature, top_p, penalty;      /* negative: as the folder says */
+    int64_t top_k, seed, context;
+    long tokens;                             /* of an answer, at most; 0: as many as fit */
+    long threads;
+    int numbers, verbose;
+};
+
+struct chat {
+    struct config config;
+    struct tokens tokens;
+    struct decoder decoder;
+    const struct form *form;
+    struct options o;
+    struct bpe_ids said;                     /* all tokens that the caches hold, and those that come next */
+    int answers;
+    double begun;
+};
+
+static const char usage[] =
+    "usage: chat [OPTIONS] FOLDER MODEL.so      turns are lines of standard input\n"
+    "  -t TEMPERATURE  -k TOP_K  -p TOP_P  -r PENALTY  -s SEED     how tokens are drawn; else as genai_config.json says\n"
+    "  -n TOKENS   of an answer, at most        -c TOKENS   context, at most\n"
+    "  -f FORM     of the chat: none, chatml, llama3, llama2; else by the vocabulary\n"
+    "  -S TEXT     what the system says first   -j THREADS  1 unless given\n"
+    "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n";
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+static int number(const char *text, double least, double most, double *value)
+{
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    return end != text && !*end && !errno && *value >= least && *value <= most;
+}
+
+static int options_read(struct options *o, int argc, char **argv)
+{
+    double v = 0;
+    int ok = 1;
+    *o = (struct options){.temperature = -1, .top_p = -1, .penalty = -1, .top_k = -1, .seed = -1, .threads = 1};
+    for (int c; ok && (c = getopt(argc, argv, "t:k:p:r:s:n:c:f:S:j:iv")) != -1;)
+        switch (c) {
+        case 't': ok = number(optarg, 0, 1e6, &o->temperature); break;
+        case 'p': ok = number(optarg, 0, 1, &o->top_p); break;
+        case 'r': ok = number(optarg, 1e-3, 1e3, &o->penalty); break;
+        case 'k': ok = number(optarg, 0, 1e9, &v), o->top_k = (int64_t)v; break;
+        case 's': ok = number(optarg, 0, 1e15, &v), o->seed = (int64_t)v; break;
+        case 'n': ok = number(optarg, 1, 1e9, &v), o->tokens = (long)v; break;
+        case 'c': ok = number(optarg, 1, 1 << 24, &v), o->context = (int64_t)v; break;
+        case 'j': ok = number(optarg, 1, 1024, &v), o->threads = (long)v; break;
+        case 'f': o->form = optarg; break;
+        case 'S': o->system = optarg; break;
+        case 'i': o->numbers = 1; break;
+        case 'v': o->verbose = 1; break;
+        default: ok = 0; break;
+        }
+    return ok && argc - optind == 2;
+}
+
+static void options_apply(struct chat *c)
+{
+    struct draw *d = &c->config.draw;
+    struct timespec t;
+    d->temperature = c->o.temperature >= 0 ? c->o.temperature : d->temperature;
+    d->top_p = c->o.top_p >= 0 ? c->o.top_p : d->top_p;
+    d->penalty = c->o.penalty > 0 ? c->o.penalty : d->penalty;
+    d->top_k = c->o.top_k >= 0 ? c->o.top_k : d->top_k;
+    c->config.seed = c->o.seed >= 0 ? c->o.seed : c->config.seed;
+    if (c->o.context > 0 && c->o.context < c->config.context)
+        c->config.context = c->o.context;
+    clock_gettime(CLOCK_REALTIME, &t);
+    draw_seed(d, c->config.seed >= 0 ? (uint64_t)c->config.seed : (uint64_t)t.tv_nsec ^ (uint64_t)t.tv_sec << 32);
+}
+
+static int complain(const char *text)
+{
+    fprintf(stderr, "chat: %s\n", text);
+    return 0;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+static void show(const struct chat *c, int64_t token, int first)
+{
+    size_t bytes;
+    const char *text = tokens_text(&c->tokens, token, &bytes);
+    if (c->o.numbers) {
+        printf(first ? "%lld" : " %lld", (long long)token);
+    } else {
+        size_t skip = first && c->tokens.strip && !c->form->plain && bytes && text[0] == ' ';
+        fwrite(text + skip, 1, bytes - skip, stdout);
+    }
+    fflush(stdout);
+}
+
+/* The turn's tokens behind all that was said. */
+static int turn_encode(struct chat *c, const char *line)
+{
+    size_t from, to;
+    char *text = form_turn(c->form, c->answers > 0, c->o.system, line, &from, &to);
+    int ok = text != NULL;
+    for (int i = 0; ok && c->form->plain && c->answers == 0 && i < c->tokens.n_first; i++)
+        ok = bpe_ids_put(&c->said, c->tokens.first[i]);
+    ok = ok && tokens_encode(&c->tokens, text, strlen(text), from, to, &c->said);
+    free(text);
+    return ok || complain(c->tokens.why[0] ? c->tokens.why : "no memory");
+}
+
+/* Feeds what the caches lack, then draws until the answer ends. */
+static int answer(struct chat *c, double begun)
+{
+    mcc_error error = {0};
+    double first = 0;
+    long told = 0;
+    while (c->o.tokens == 0 || told < c->o.tokens) {
+        size_t held = (size_t)c->decoder.n;
+        const float *logits = decoder_feed(&c->decoder, c->said.id + held, (int64_t)(c->said.n - held), &error);
+        if (!logits)
+            return complain(error.text);
+        int token = draw_token(&c->config.draw, logits, (int)c->decoder.vocabulary, c->said.id, (int64_t)c->said.n);
+        if (token < 0)
+            return complain("no memory");
+        first = told++ ? first : seconds_now();
+        if (config_ends(&c->config, token) || (int64_t)c->said.n == c->config.context)
+            break;
+        show(c, token, told == 1);
+        if (!bpe_ids_put(&c->said, token))
+            return complain("no memory");
+    }
+    putchar('\n');
+    if (c->o.verbose)
+        fprintf(stderr, "%.2f ms to the first token, %.1f tokens/s of %ld, %ld kB of memory\n", 1e3 * (first - begun),
+                told > 1 ? (double)(told - 1) / (seconds_now() - first) : 0.0, told, memory_peak_kb());
+    return 1;
+}
+
+/* Forgets what was said. */
+static void anew(struct chat *c)
+{
+    decoder_reset(&c->decoder);
+    c->said.n = 0;
+    c->answers = 0;
+}
+
+static int turn(struct chat *c, const char *line)
+{
+    double begun = c->begun > 0 ? c->begun : seconds_now();
+    c->begun = 0;
+    if (!turn_encode(c, line))
+        return 0;
+    if ((int64_t)c->said.n > c->config.context && c->answers > 0) {
+        complain("the context is full: what was said is forgotten");
+        anew(c);
+        if (!turn_encode(c, line))
+            return 0;
+    }
+    if ((int64_t)c->said.n > c->config.context || c->said.n == 0) {
+        anew(c);
+        return complain("the turn is empty, or longer than the context");
+    }
+    c->answers++;
+    return answer(c, begun);
+}
+
+/* 0: a turn failed. A line of its own that is empty is none. */
+static int turns(struct chat *c)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    int ok = 1, asks = isatty(STDIN_FILENO);
+    while (ok) {
+        if (asks)
+            fputs("> ", stderr);
+        if ((n = getline(&line, &room, stdin)) < 0)
+            break;
+        line[strcspn(line, "\r\n")] = 0;
+        ok = !line[0] || turn(c, line);
+    }
+    free(line);
+    return ok;
+}
+
+int main(int argc, char **argv)
+{
+    static struct chat c;
+    mcc_error error = {0};
+    char path[4096];
+    c.begun = seconds_now();
+    if (!options_read(&c.o, argc, argv)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    snprintf(path, sizeof path, "%s/tokenizer.json", argv[optind]);
+    int ok = config_read(&c.config, argv[optind]) || complain(c.config.why);
+    ok = ok && (tokens_read(&c.tokens, path) || complain(c.tokens.why));
+    options_apply(&c);
+    c.form = form_find(c.o.form, &c.tokens);
+    if (ok && !c.form) {
+        fprintf(stderr, "chat: no form '%s'; there are %s\n", c.o.form, form_names());
+        ok = 0;
+    }
+    ok = ok && (decoder_open(&c.decoder, argv[optind + 1], (uint32_t)c.o.threads, &c.config.names, c.config.context,
+                             &error) ||
+                complain(error.text));
+    ok = ok && turns(&c);
+    if (c.decoder.lib)
+        decoder_close(&c.decoder);
+    tokens_free(&c.tokens);
+    free(c.said.id);
+    config_free(&c.config);
+    return !ok;
+}

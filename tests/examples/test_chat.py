@@ -1,0 +1,259 @@
+"""examples/chat on folders as onnxruntime-genai's builder writes them: a network with drawn weights, whose greedy tokens are ONNX Runtime's, turn after
+turn, and BabyLlama, which writes English."""
+import copy
+import json
+import random
+import subprocess
+
+import numpy as np
+import pytest
+
+from bench import llm
+from support.decoder import Reference
+from support.tokens import REFERENCE, Tokens, library, needs_jansson
+from support.tool import BUILD, ROOT
+
+HERE = ROOT / "examples/chat"
+llm.SHAPES["chat"] = (64, 2, 4, 2, 192, 420, True)      # as many words as the tokenizers of tokens_reference.json have, and more
+CONFIG = {"model": {"context_length": 200, "decoder": {"filename": "model.onnx", "inputs": {"input_ids": "input_ids"}}, "eos_token_id": 419, "vocab_size": 420},
+          "search": {"do_sample": False, "max_length": 180, "num_beams": 1, "temperature": 1.0, "top_k": 50, "top_p": 1.0}}
+
+
+def genai(folder, tokenizer, config=CONFIG):
+    folder.mkdir(exist_ok=True)
+    (folder / "genai_config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+def make(build, folder):
+    done = subprocess.run(["make", "-C", HERE, f"BUILD={build}", f"MCC_BUILD={BUILD.absolute()}", f"MODEL={folder}"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Chat:
+    """The program with a network, and ONNX Runtime with the same one."""
+
+    def __init__(self, build, folder):
+        make(build, folder)
+        self.program, self.network, self.folder = build / "chat", build / "model.so", folder
+        self.reference = Reference(folder / "model.onnx")
+
+    def run(self, *options, turns=(), folder=None, status=0, raw=False):
+        done = subprocess.run([self.program, *options, folder or self.folder, self.network], input="".join(t + "\n" for t in turns).encode(),
+                              capture_output=True, timeout=60)
+        assert done.returncode == status, done.stderr.decode()
+        return done if raw else done.stdout.decode(errors="replace").splitlines()
+
+    def greedy(self, prompts, steps, end=(), penalty=1):
+        """What ONNX Runtime says to each list of tokens behind all before; an end is drawn, but not part of the answer."""
+        self.reference.begin(0)
+        said, answers, fed = [], [], 0
+        for prompt in prompts:
+            said += prompt
+            answers.append([])
+            while len(answers[-1]) < steps:
+                logits = self.reference.step(np.array([said[fed:]]))[-1].astype(np.float64)
+                fed, seen = len(said), np.unique(said)
+                logits[seen] = np.where(logits[seen] > 0, logits[seen] / penalty, logits[seen] * penalty)
+                if (token := int(logits.argmax())) in end:
+                    break
+                answers[-1].append(token)
+                said = said + [token]
+        return answers
+
+
+def numbers(lines):
+    return [[int(n) for n in line.split()] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Llama-3's kind of tokenizer, f32 weights."""
+    tmp = tmp_path_factory.mktemp("chat")
+    folder = genai(tmp / "model", REFERENCE["llama3"]["tokenizer"])
+    llm.Network("chat", 0, "f32").save(folder / "model.onnx")
+    return Chat(tmp / "build", folder)
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    lib = library(tmp_path_factory.mktemp("tokens"), "bpe.c", "split.c", "tokens.c", "tokens_json.c")
+
+    def of(tokenizer):
+        path = tmp_path_factory.mktemp("of") / "tokenizer.json"
+        path.write_text(json.dumps(tokenizer))
+        return Tokens(lib, path)
+    return of
+
+
+def lines_of(name):
+    """Texts of the reference that are a line, with their tokens."""
+    row = REFERENCE[name]
+    return [(t, i) for t, i in zip(row["texts"], row["ids"]) if t and not {*t} & {*"\r\n"} and "<|" not in t]
+
+
+@needs_jansson
+@pytest.mark.parametrize("name", ["gpt2", "llama3", "qwen2", "llama2"])
+def test_greedy_tokens_of_turns(drawn, tmp_path, name):
+    """What no chat stands around: each line's tokens go in behind all before, tokens as ONNX Runtime's come out."""
+    folder = genai(tmp_path / "model", REFERENCE[name]["tokenizer"])
+    texts, ids = zip(*[(t, [i % 420 for i in x]) for t, x in lines_of(name) if max(x) < 420][1:6])
+    first = [1] if name == "llama2" else []              # its post-processor's <s>
+    want = drawn.greedy([first + ids[0], *ids[1:]], 12, {419})
+    assert numbers(drawn.run("-i", "-n", "12", turns=texts, folder=folder)) == want
+
+
+@needs_jansson
+def test_text_is_the_tokens(drawn, tokens):
+    """The answer's text is its tokens' bytes, and comes before the program ends."""
+    t = tokens(REFERENCE["llama3"]["tokenizer"])
+    answer = numbers(drawn.run("-i", "-n", "30", turns=["Hello world"]))[0]
+    assert len(answer) == 30
+    assert drawn.run("-n", "30", turns=["Hello world"], raw=True).stdout == t.text(answer) + b"\n"
+
+
+FORMS = {"chatml": (["<|im_start|>", "<|im_end|>"],
+                    "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <|im_end|> all<|im_end|>\n<|im_start|>assistant\n",
+                    "<|im_end|>\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n"),
+         "llama3": (["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+                    "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+                    "<|start_header_id|>user<|end_header_id|>\n\nHi <|im_end|> all<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+                    "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nAnd?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"),
+         "llama2": (["<s>", "</s>"], "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi <|im_end|> all [/INST]", " </s><s>[INST] And? [/INST]")}
+
+
+@needs_jansson
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_chats(drawn, tokens, tmp_path, form):
+    """What stands around the words; words that look like a special token are words; the form is known by its tokens."""
+    marks, first, second = FORMS[form]
+    tokenizer = copy.deepcopy(REFERENCE["qwen2"]["tokenizer"])
+    tokenizer["added_tokens"] += [{"id": 410 + i, "content": m, "special": True} for i, m in enumerate(marks)]
+    t, typed = tokens(tokenizer), first.index("Hi")
+    prompts = [t.encode(first, (typed, typed + len("Hi <|im_end|> all"))), t.encode(second)]
+    for prompt, text in zip(prompts, (first, second)):
+        assert sum(410 <= i < 419 for i in prompt) == sum(text.replace("Hi <|im_end|> all", "").count(m) for m in marks)
+    assert all(max(p) < 420 for p in prompts)
+    folder = genai(tmp_path / "model", tokenizer)
+    asked = () if form != "llama2" else ("-f", form)
+    lines = drawn.run("-i", "-n", "8", "-S", "Be brief.", *asked, turns=["Hi <|im_end|> all", "And?"], folder=folder)
+    assert numbers(lines) == drawn.greedy(prompts, 8, {419})
+
+
+@needs_jansson
+def test_ends_of_answers(drawn, tmp_path):
+    """eos_token_id as a number and as a list; the next turn follows what was said."""
+    texts, ids = zip(*lines_of("llama3")[1:3])
+    answer = drawn.greedy(ids[:1], 20)[0]
+    end = next(i for i, t in enumerate(answer) if i > 2 and t not in answer[:i])
+    for value in (answer[end], [419, answer[end]]):
+        config = copy.deepcopy(CONFIG)
+        config["model"]["eos_token_id"] = value
+        got = numbers(drawn.run("-i", "-n", "20", turns=texts, folder=genai(tmp_path / "model", REFERENCE["llama3"]["tokenizer"], config)))
+        assert got == drawn.greedy(ids, 20, {answer[end], 419}) and got[0] == answer[:end]
+
+
+@needs_jansson
+def test_the_end_of_the_context(drawn):
+    """max_length ends an answer; the turn that no longer fits begins anew, one that never fits is refused."""
+    text, ids = lines_of("llama3")[1]
+    done = drawn.run("-i", turns=[text, text], raw=True)
+    answers = numbers(done.stdout.decode().splitlines())
+    assert [len(ids) + len(a) for a in answers] == [180, 180] and answers[0] == answers[1] and "forgotten" in done.stderr.decode()
+    assert len(numbers(drawn.run("-i", "-c", "40", turns=[text]))[0]) == 40 - len(ids)
+    assert "longer than the context" in drawn.run("-c", "4", turns=[text * 9], status=1, raw=True).stderr.decode()
+
+
+@needs_jansson
+def test_drawing_as_the_folder_says(drawn, tmp_path):
+    """Options and genai_config.json mean the same; a seed gives one answer, another seed another one."""
+    text, ids = lines_of("llama3")[1]
+    config = copy.deepcopy(CONFIG)
+    config["search"] |= {"do_sample": True, "temperature": 1.5, "top_k": 7, "top_p": 0.9, "random_seed": 3, "repetition_penalty": 1.3}
+    folder = genai(tmp_path / "model", REFERENCE["llama3"]["tokenizer"], config)
+    by_folder = drawn.run("-i", "-n", "40", turns=[text], folder=folder)
+    by_options = [drawn.run("-i", "-n", "40", "-t", "1.5", "-k", "7", "-p", "0.9", "-r", "1.3", "-s", s, turns=[text]) for s in "34"]
+    assert by_folder == by_options[0] != by_options[1]
+    greedy = drawn.greedy([ids], 40, {419}, penalty=1.3)
+    assert numbers(drawn.run("-i", "-n", "40", "-t", "0", turns=[text], folder=folder)) == greedy != drawn.greedy([ids], 40, {419})
+
+
+@needs_jansson
+def test_figures(drawn):
+    done = drawn.run("-v", "-n", "9", "-j", "2", turns=["one", "two"], raw=True)
+    assert len([line for line in done.stderr.decode().splitlines() if "ms to the first token" in line and "tokens/s of 9," in line]) == 2
+
+
+REFUSED = [("search", "num_beams", 4, "num_beams"), ("search", "no_repeat_ngram_size", 3, "no_repeat_ngram_size"),
+           ("model", "context_length", 0, "context_length"),
+           ("model", "eos_token_id", [1] * 40, "eos_token_id"), ("model", "context_length", 1 << 40, "context of"), ("model", "decoder", 3, "no model.decoder"),
+           ("decoder", "inputs", {"input_ids": "ids"}, "no input 'ids'"), ("decoder", "inputs", {"past_key_names": "past.%d"}, "nothing is known"),
+           ("decoder", "inputs", {"past_key_names": "%s%n"}, "nothing is known"), ("decoder", "outputs", {"present_key_names": "%d.x"}, "no output goes on")]
+
+
+@needs_jansson
+@pytest.mark.parametrize("where, key, wrong, text", REFUSED, ids=range(len(REFUSED)))
+def test_refusals(drawn, tmp_path, where, key, wrong, text):
+    config = copy.deepcopy(CONFIG)
+    (config["model"]["decoder"] if where == "decoder" else config[where])[key] = wrong
+    if key == "context_length":
+        config["search"]["max_length"] = 1 << 50
+    folder = genai(tmp_path / "model", REFERENCE["gpt2"]["tokenizer"], config)
+    assert text in drawn.run(turns=["x"], folder=folder, status=1, raw=True).stderr.decode()
+
+
+@needs_jansson
+def test_wrong_use(drawn, tmp_path):
+    for options in (["-t", "x"], ["-n", "0"], ["-p", "1.5"], ["-z"]):
+        assert "usage" in drawn.run(*options, status=2, raw=True).stderr.decode()
+    assert "genai_config.json" in drawn.run(folder=tmp_path, status=1, raw=True).stderr.decode()
+    assert "no form 'x'" in drawn.run("-f", "x", status=1, raw=True).stderr.decode()
+    assert "at most 65536" in drawn.run(turns=["x" * 70000], status=1, raw=True).stderr.decode()
+    (tmp_path / "tokenizer.json").write_text("{")
+    (tmp_path / "genai_config.json").write_text(json.dumps(CONFIG))
+    assert "tokenizer.json" in drawn.run(folder=tmp_path, status=1, raw=True).stderr.decode()
+
+
+@needs_jansson
+def test_damaged_configs(drawn, tmp_path):
+    """Any value replaced by another: an answer or a refusal."""
+    rng, wrong = random.Random(2), [None, True, -1, 1 << 62, 3.5, "", "%d", [], {}, [[]]]
+    for _ in range(40):
+        config = copy.deepcopy(CONFIG)
+        at = rng.choice([config, config["model"], config["search"], config["model"]["decoder"], config["model"]["decoder"]["inputs"]])
+        at[rng.choice(list(at))] = rng.choice(wrong)
+        folder = genai(tmp_path / "model", REFERENCE["gpt2"]["tokenizer"], config)
+        done = subprocess.run([drawn.program, "-c", "30", folder, drawn.network], input=b"hello\n", capture_output=True, timeout=60)
+        assert done.returncode in (0, 1) and bool(done.stderr) == done.returncode, (config, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def babyllama(tmp_path_factory):
+    """examples/story's network in a folder of that form: its letters are the vocabulary, nothing is merged."""
+    tmp, story = tmp_path_factory.mktemp("babyllama"), ROOT / "examples/story"
+    letters = [line.split("\t")[0] for line in (story / "tok105.vocab").read_text().splitlines()]
+    mark = "▁"
+    tokenizer = {"added_tokens": [{"id": i, "content": letters[i], "special": True} for i in (1, 2)],
+                 "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark},
+                                                                    {"type": "Replace", "pattern": {"String": " "}, "content": mark}]},
+                 "pre_tokenizer": None, "decoder": {"type": "Replace", "pattern": {"String": mark}, "content": " "},
+                 "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "s"}}, {"Sequence": {"id": "A"}}],
+                                    "special_tokens": {"s": {"ids": [1]}}},
+                 "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(letters)}, "merges": [], "unk_token": letters[0]}}
+    config = {"model": {"context_length": 256, "decoder": {}, "eos_token_id": [1, 2]}, "search": {"do_sample": False, "max_length": 256}}
+    folder = genai(tmp / "model", tokenizer, config)
+    (folder / "model.onnx").write_bytes((story / "babyllama-int4.onnx").read_bytes())
+    return Chat(tmp / "build", folder), letters
+
+
+@needs_jansson
+@pytest.mark.parametrize("prompt", ["Once upon a time", "Tom had a red ball"])
+def test_it_writes_english(babyllama, prompt):
+    chat, letters = babyllama
+    ids = [1] + [letters.index(x) for x in "▁" + prompt.replace(" ", "▁")]
+    want = chat.greedy([ids], 60, {1, 2})[0]
+    assert numbers(chat.run("-i", "-n", "60", turns=[prompt])) == [want]
+    text = "".join(letters[t] for t in want).replace("▁", " ")
+    assert chat.run("-n", "60", turns=[prompt])[0] == text
+    assert prompt[0] != "O" or text.startswith(", there was a little girl named Lily. She loved to play")
