@@ -394,8 +394,8 @@ static void *load_often(void *loads)
     return NULL;
 }
 
-/* A compiler that replaces the file again and again while eight threads load it: every load has one whole file. MCC_LOADS: how many
- * each of them does. */
+/* A compiler that replaces the file again and again while eight threads load it: every load has one whole file.
+ * MCC_LOADS: how many each of them does. */
 static void test_replaced(void **state)
 {
     pthread_t thread, loaders[LOADERS];
