@@ -6,31 +6,36 @@
  */
 #include "passes/emit/reduce.h"
 
-/* The operand's dims: the contracted one walks over rows of the scratch, the free one over a row. */
-static void panel_storage(struct em *em, const struct dot_dims *dims, int32_t rank, expr_id base, int64_t width)
+/* The operand's dims: those that are summed walk over rows of the scratch, that of the lanes over a row. Returns the
+ * elements. */
+static int64_t panel_storage(struct em *em, const struct node *n, expr_id base, int64_t width)
 {
     struct exprs *x = em->x;
     struct storage *s = &em->panel.storage;
-    *s = (struct storage){.rank = rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, rank)};
-    s->dim[dims->free].outer = ex_const(x, 1);
-    s->dim[dims->contract].outer = ex_const(x, width);
+    const struct type *t = value_type(em->g, n->in[1]);
+    int32_t order[RANK_MAX], lanes = 0;
+    int64_t same[RANK_MAX], stride = width, extent = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        same[d] = d;
+    *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
+    for (int32_t i = weight_order(em->g, n, same, order, &lanes) - 1; i >= 0; i--) {
+        s->dim[order[i]].outer = ex_const(x, order[i] == lanes ? 1 : stride);
+        if (order[i] != lanes && ex_is_const(x, t->dims[order[i]], &extent))
+            stride *= extent;
+    }
     s->origin = ex_mulc(x, base, -1);
+    return stride;
 }
 
 void em_panel_fill(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base)
 {
     const struct tile_schedule *s = &em->schedule->tile;
     int64_t width = (int64_t)s->nr * s->lanes;
-    const struct type *t = value_type(em->g, n->in[1]);
-    struct dot_dims dims;
-    int64_t steps = 0;
-    dot_dims(em->g, n, 1, &dims);
-    ex_is_const(em->x, t->dims[dims.contract], &steps);
+    int64_t elements = panel_storage(em, n, base, width);
     if (!em->panel.buffer.i) {
-        em->panel.buffer = em_scratch(em, t->elem, steps * width);
+        em->panel.buffer = em_scratch(em, value_type(em->g, n->in[1])->elem, elements);
         em->panel.keeper = em_scratch(em, ELEM_I64, 1);
     }
-    panel_storage(em, &dims, t->rank, base, width);
     struct em_if iff;
     em_kept_begin(em, &iff, em->panel.keeper, base);
     em_reduce_operand(em, n, n_points, points);

@@ -214,6 +214,8 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]);
     uint32_t count;
+    if (r->fill)
+        return;
     if (em->stage.buffer.i && em->k->form.staged.i == n->in[0].i)
         em_stage_ahead(em, r->points, r->n_points, next);
     if (!r->s->prefetch || (int32_t)d != x->rank - 2)
@@ -414,6 +416,7 @@ void em_reduce_operand(struct em *em, const struct node *n, uint32_t n_points, e
     lreg none[EM_POINTS];
     reduction_init(em, &r, n, n_points, points, ex_const(em->x, 1));
     r.n_acc = 0;
+    r.row.dim = -1;
     r.fill = true;
     nest(em, &r, 0, k, none);
 }

@@ -238,7 +238,8 @@ static void tile_decoded(struct em *em, struct tiling *t, expr_id base)
 static void tile_rows_or_decoded(struct em *em, struct tiling *t, expr_id base)
 {
     struct em_if iff;
-    expr_id many = t->s->decode ? ex_lt(em->x, ex_const(em->x, t->s->decode), t->t->dims[t->s->a]) : ex_const(em->x, 0);
+    expr_id many = t->s->decode ? ex_lt(em->x, ex_const(em->x, t->s->decode), decode_points(em->x, t->n, t->t, t->s))
+                                : ex_const(em->x, 0);
     enum truth is_many = ex_truth(em->x, many);
     if (is_many != UNKNOWN_) {
         (is_many == TRUE_ ? tile_decoded(em, t, base) : tile_rows(em, t));

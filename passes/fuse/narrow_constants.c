@@ -2,11 +2,12 @@
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
- * with a scale for each output channel; as i4, where that divides the steps of a product, one for each GROUP of them:
+ * with a scale for each output channel; as i4, where that divides the steps of a product or the input channels, one for
+ * each GROUP of them:
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32) * s)
  *
- * symmetric, so that no zero point is subtracted, and the scale leaves the sum. Everything of it is operators over the
+ * symmetric, so that no zero point is subtracted, and one scale leaves the sum. Everything of it is operators over the
  * constant: the interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the
  * loads of their panels. For contractions of f32 that nothing has narrowed, without batches and groups.
  */
@@ -99,11 +100,12 @@ static void quantize_groups(struct module *m, node_id id, int32_t axis)
         graph_set_operand(m->g, id, 1, y);
 }
 
+/* Those of a convolution are of its input channels. */
 static bool has_groups(const struct module *m, const struct node *n, const int64_t *axes, uint32_t n_axes)
 {
     const struct type *w = value_type(m->g, n->in[1]);
     int64_t steps;
-    return m->weights_type == WEIGHTS_I4 && n->op == OP_DOT && n_axes == 1 && w->rank < RANK_MAX &&
+    return m->weights_type == WEIGHTS_I4 && (n->op == OP_CONV || n_axes == 1) && w->rank < RANK_MAX &&
            ex_is_const(m->ctx->exprs, w->dims[axes[0]], &steps) && steps > 0 && steps % GROUP == 0;
 }
 

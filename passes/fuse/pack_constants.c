@@ -116,6 +116,8 @@ bool pack_constants(struct module *m)
         const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
         if (contract && count)
             note_reader(&p, n->in[1], (int32_t)contract[count - 1]);
+        else if (n->op == OP_CONV)
+            note_reader(&p, n->in[1], 1);
         else if (op_shape(n->op) == SHAPE_INDEX)
             note_reader(&p, n->in[0], -1);
     }

@@ -120,15 +120,9 @@ static void leaf_inside(void *user, value_id v, const expr_id *point)
 /* lanes: the dim of v that they lie along; -1: none. */
 static void leaves_store(struct layouter *l, value_id v, int32_t lanes)
 {
-    const struct type *t = value_type(l->g, v);
     struct leaf_store store = {.l = l};
     expr_id idx[RANK_MAX];
-    int64_t n;
-    for (int32_t d = 0; d < t->rank; d++)
-        idx[d] = fixed(l, t->dims[d], &n) && n > 1
-                     ? ex_sym(l->x,
-                              sym_new(l->x, SYM_LOOP, arena_printf(l->m->arena, "w%u", sym_count(l->x)), 0, n - 1))
-                     : ex_const(l->x, 0);
+    constant_point(l->m, v, idx);
     if (lanes >= 0)
         store.lanes = idx[lanes];
     struct leaf_walk w = {.m = l->m, .leaf = leaf_store, .inside = leaf_inside, .user = &store, .lanes = store.lanes};
@@ -149,11 +143,12 @@ static void const_pack(struct layouter *l, const struct node *n)
     value_id root = const_root(l, w, true, perm);
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || !weight_order(l->g, n, perm, order, &lanes))
         return;
-    if (n->op == OP_DOT && dot_group(l->m, n) == 1 && constant_is_compressed(l->m, root)) {
+    if (conv_pixel_lanes(l->m, n)) /* each is a number that all lanes share: too dear to be computed for every tile */
+        const_store(l, root, order, -1, false, dot_group(l->m, n));
+    else if (dot_group(l->m, n) == 1 && constant_is_compressed(l->m, root, lanes))
         leaves_store(l, root, lanes);
-        return;
-    }
-    const_store(l, root, order, conv_pixel_lanes(l->m, n) ? -1 : lanes, false, dot_group(l->m, n));
+    else
+        const_store(l, root, order, lanes, false, dot_group(l->m, n));
 }
 
 /* Scales and zero points of a kernel that computes with bytes, unless they are too many for its arguments. */
@@ -210,7 +205,7 @@ static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
     enum op op = value_op(l->g, root);
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
         return;
-    if (by_row && constant_is_compressed(l->m, root)) {
+    if (by_row && constant_is_compressed(l->m, root, -1)) {
         leaves_store(l, root, -1);
         return;
     }

@@ -88,17 +88,6 @@ static void find_leaves(const struct module *m, value_id v, struct leaves *l, ui
     *l = (struct leaves){.value = {v}, .n = 1, .bytes = mine};
 }
 
-bool constant_is_compressed(const struct module *m, value_id v)
-{
-    struct leaves l;
-    int64_t bytes;
-    uint32_t steps = 0;
-    if (!value_is_const(m->g, v) || m->opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
-        return false;
-    find_leaves(m, v, &l, &steps);
-    return l.n > 0 && !(l.n == 1 && l.value[0].i == v.i) && l.bytes <= bytes / GAIN;
-}
-
 int32_t leaf_lanes(const struct module *m, value_id v, const expr_id *point, expr_id lanes)
 {
     for (int32_t d = 0; d < value_type(m->g, v)->rank && lanes.i; d++)
@@ -107,15 +96,39 @@ int32_t leaf_lanes(const struct module *m, value_id v, const expr_id *point, exp
     return -1;
 }
 
-/* Would lanes along one dim of a reshape's result straddle dims of its operand? */
+/* Is e the same for all lanes of a register: does it have them in quotients by multiples of a panel's only? */
+static bool is_of_panel(const struct leaf_walk *w, expr_id e, int depth)
+{
+    struct exprs *x = w->m->ctx->exprs;
+    sym_id s = ex_as_sym(x, w->lanes);
+    int64_t n;
+    if (!ex_uses(x, e, s))
+        return true;
+    if (ex_kind(x, e) == EX_DIV && ex_as_sym(x, ex_arg(x, e, 0)).i == s.i && ex_is_const(x, ex_arg(x, e, 1), &n))
+        return n % CHANNEL_BLOCK == 0;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        if (depth > 16 || !is_of_panel(w, ex_arg(x, e, i), depth + 1))
+            return false;
+    return ex_n_args(x, e) > 0;
+}
+
+/* Would lanes along one dim of a reshape's result straddle dims of what it shows? */
 static bool splits_lanes(const struct leaf_walk *w, value_id v, const expr_id *idx)
 {
-    expr_id at[RANK_MAX], cond;
+    expr_id at[RANK_MAX], from[RANK_MAX], cond;
     if (value_op(w->m->g, v) != OP_RESHAPE || leaf_lanes(w->m, v, idx, w->lanes) < 0)
         return false;
-    const struct node *n = graph_node(w->m->g, graph_value(w->m->g, v)->def);
-    view_index(w->m->g, n, 0, idx, at, &cond);
-    return leaf_lanes(w->m, n->in[0], at, w->lanes) < 0;
+    memcpy(at, idx, (size_t)value_type(w->m->g, v)->rank * sizeof *at);
+    do {
+        const struct node *n = graph_node(w->m->g, graph_value(w->m->g, v)->def);
+        view_index(w->m->g, n, 0, at, from, &cond);
+        memcpy(at, from, sizeof at);
+        v = n->in[0];
+    } while (!is_stored(w->m, v) && view_is_whole(value_op(w->m->g, v)));
+    bool whole = true;
+    for (int32_t d = 0; d < value_type(w->m->g, v)->rank; d++)
+        whole &= is_of_panel(w, at[d], 0);
+    return !whole && leaf_lanes(w->m, v, at, w->lanes) < 0;
 }
 
 static bool is_leaf(const struct leaf_walk *w, value_id v, const expr_id *idx)
@@ -161,6 +174,52 @@ void constant_leaves(const struct leaf_walk *w, value_id v, const expr_id *idx)
     uint32_t steps = 0;
     walk(w, v, idx, &steps);
 }
+
+/* ---- is it worth that? ------------------------------------------------------------------------------------------- */
+
+void constant_point(const struct module *m, value_id v, expr_id *idx)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct type *t = value_type(m->g, v);
+    int64_t n;
+    for (int32_t d = 0; d < t->rank; d++)
+        idx[d] = ex_is_const(x, t->dims[d], &n) && n > 1
+                     ? ex_sym(x, sym_new(x, SYM_LOOP, arena_printf(m->arena, "w%u", sym_count(x)), 0, n - 1))
+                     : ex_const(x, 0);
+}
+
+struct leaf_bytes {
+    const struct module *m;
+    struct leaves l;
+};
+
+static void count_leaf(void *user, value_id leaf, const expr_id *point)
+{
+    struct leaf_bytes *b = user;
+    int64_t one;
+    (void)point;
+    leaf_add(&b->l, leaf, value_bytes(b->m->g, leaf, &one) ? one : INT64_MAX);
+}
+
+bool constant_is_compressed(const struct module *m, value_id v, int32_t lanes)
+{
+    struct leaf_bytes b = {m, {.n = 0}};
+    expr_id idx[RANK_MAX];
+    int64_t bytes;
+    uint32_t steps = 0;
+    if (!value_is_const(m->g, v) || m->opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
+        return false;
+    find_leaves(m, v, &b.l, &steps);
+    if (b.l.n == 0 || (b.l.n == 1 && b.l.value[0].i == v.i) || b.l.bytes > bytes / GAIN)
+        return false;
+    b.l = (struct leaves){.n = 0};
+    constant_point(m, v, idx);
+    struct leaf_walk w = {.m = m, .leaf = count_leaf, .user = &b, .lanes = lanes >= 0 ? idx[lanes] : (expr_id){0}};
+    constant_leaves(&w, v, idx);
+    return b.l.n > 0 && b.l.bytes <= bytes / GAIN;
+}
+
+/* ---- maps -------------------------------------------------------------------------------------------------------- */
 
 struct map_count {
     const struct graph *g;

@@ -6,8 +6,11 @@
 
 #include "passes/module/module.h"
 
-/* Is v, a constant, worth that: do its leaves take at most half of its bytes? Asked before constants are stored. */
-bool constant_is_compressed(const struct module *, value_id v);
+/* Is v, a constant, worth that: do its leaves take at most half of its bytes, where lanes lie along that dim of it (-1:
+ * along none)? Asked before constants are stored. */
+bool constant_is_compressed(const struct module *, value_id v, int32_t lanes);
+/* An index of v along each of its dims, 0 where there is but one. */
+void constant_point(const struct module *, value_id v, expr_id *idx);
 
 /* Called for each leaf of v with the point at which element idx of v reads it; those that the expressions tell apart
  * only at run time are all called. leaf_fn of what was stored already too. */

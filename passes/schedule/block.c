@@ -193,18 +193,46 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->early = (int64_t)tile_steps(site, n);
 }
 
+/* Elements of the second operand for each of its lanes, where all points share them; 0: they don't, or there are no
+ * lanes. */
+static int64_t panel_steps(const struct site *site, const struct node *n)
+{
+    if (n->op != OP_CONV && n->op != OP_DOT)
+        return 0;
+    const struct type *w = value_type(site->g, n->in[1]);
+    struct dot_dims b;
+    int64_t steps = 1, extent;
+    if (n->op == OP_DOT)
+        return dot_dims(site->g, n, 1, &b) && !b.n_batch && ex_is_const(site->x, w->dims[b.contract], &steps) ? steps
+                                                                                                              : 0;
+    if (conv_pixel_lanes(site->m, n) || conv_depthwise(site->g, n))
+        return 0;
+    for (int32_t d = 1; d < w->rank; d++)
+        if (!ex_is_const(site->x, w->dims[d], &extent) || !mul_i64(steps, extent, &steps))
+            return 0;
+    return steps;
+}
+
 int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct dot_dims b;
-    int64_t steps, bytes;
-    if (n->op != OP_DOT || dot_group(site->m, n) != 1 || !shares_columns(site, n, c) || c->blocks ||
-        !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) || !dot_dims(site->g, n, 1, &b) || b.n_batch ||
-        !ex_is_const(site->x, value_type(site->g, n->in[1])->dims[b.contract], &steps) ||
-        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE)
+    int64_t bytes;
+    if (dot_group(site->m, n) != 1 || site->k->kind != KERNEL_CONTRACT || c->vec < 0 || c->a < 0 || c->chunk ||
+        c->blocks || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) || !constant_maps(site->m, n->in[1]) ||
+        site->m->storage[n->in[1].i].place != PLACE_NONE)
         return 0;
-    return mul_i64(steps, (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST ? bytes : 0;
+    return mul_i64(panel_steps(site, n), (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST
+               ? bytes
+               : 0;
+}
+
+expr_id decode_points(struct exprs *x, const struct node *n, const struct type *t, const struct tile_schedule *c)
+{
+    expr_id points = t->dims[c->a];
+    for (int32_t d = 2; n->op == OP_CONV && d < t->rank; d++)
+        points = d == c->a ? points : ex_mul(x, points, t->dims[d]);
+    return points;
 }
 
 /* A second operand that the kernel computes: each tile of rows would compute it anew. */
@@ -216,7 +244,7 @@ static void decode_choose(const struct site *site, const struct type *t, struct 
         return;
     bool cheap = constant_maps(site->m, n->in[1]) < DECODE_MAPS;
     int64_t rows, above = cheap ? c->ta * DECODE_TILES : c->ta;
-    bool several = !ex_is_const(site->x, t->dims[c->a], &rows) || rows > above;
+    bool several = !ex_is_const(site->x, decode_points(site->x, n, t, c), &rows) || rows > above;
     c->decode = several && !(cheap && c->ta > DECODE_ROWS) ? above : 0;
 }
 

@@ -113,17 +113,6 @@ static int64_t channel_block(const struct site *site, value_id v, int32_t d)
     return s->place != PLACE_NONE && s->rank > d ? s->dim[d].block : 0;
 }
 
-static void dims_of_conv(const struct site *site, const struct node *n, bool staged, struct reduced *r)
-{
-    const struct type *w = value_type(site->g, n->in[1]);
-    for (int32_t d = 2; d < w->rank; d++)
-        rdim_add(r, w->dims[d], 0);
-    bool groups = node_int(n, "groups", 1) != 1;
-    rdim_add(r, w->dims[1], groups ? 0 : staged ? CHANNEL_BLOCK : channel_block(site, n->in[0], 1));
-    if (!groups && dot_group(site->m, n) == 1)
-        r->dim[r->n - 1].order = channel_order(site, n->in[0], staged);
-}
-
 /* Of a constant that is computed where it is read: so many indices `sym` in a row read the same elements of a leaf. */
 enum { TOGETHER_MOST = 8, RUNS_MOST = 8 };
 struct leaf_runs {
@@ -186,6 +175,26 @@ static void order_by_leaves(const struct site *site, value_id v, int32_t d, stru
     n = shortest_run(&r, dim->together);
     if (!dim->together || n % dim->together == 0)
         dim->order.block = n;
+}
+
+static void dims_of_conv(const struct site *site, const struct node *n, bool staged, struct reduced *r)
+{
+    const struct type *w = value_type(site->g, n->in[1]);
+    struct rdim leaves = {.together = 0};
+    for (int32_t d = 2; d < w->rank; d++)
+        rdim_add(r, w->dims[d], 0);
+    bool groups = node_int(n, "groups", 1) != 1;
+    rdim_add(r, w->dims[1], groups ? 0 : staged ? CHANNEL_BLOCK : channel_block(site, n->in[0], 1));
+    struct rdim *channels = &r->dim[r->n - 1];
+    if (groups || dot_group(site->m, n) != 1)
+        return;
+    channels->order = channel_order(site, n->in[0], staged);
+    if (constant_maps(site->m, n->in[1]) <= 1 || channels->order.residues > 1)
+        return;
+    order_by_leaves(site, n->in[1], 1, &leaves);
+    channels->together = leaves.together;
+    if (!channels->order.block)
+        channels->order.block = leaves.order.block;
 }
 
 void reduced_dims(const struct site *site, const struct node *n, bool staged, struct reduced *r)

@@ -108,8 +108,8 @@ struct tile_schedule {
     int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
                     * where each is an index anyway */
-    int64_t decode; /* with more points along a the second operand, which the kernel computes, is computed into scratch
-                     * first, a block of vectors at a time; 0: where it is read */
+    int64_t decode; /* with more points (of an image) the second operand, which the kernel computes, is computed into
+                     * scratch first, a block of vectors at a time; 0: where it is read */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
     int64_t ns; /* estimated: all points along a and b of a block of vectors */
@@ -368,6 +368,8 @@ bool turn_serves(const struct site *, int32_t vec, int32_t source, const struct 
 void tile_choose(const struct site *, struct schedule *);
 /* Scratch of a block of vectors of a second operand that is computed first (tile.decode); 0: it can't be. */
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
+/* Points of a row of columns, or of an image, that read the same block of it. */
+expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
 /* tile.ns, and schedule.ns of it. */
 void tile_estimate(const struct site *, struct tile_schedule *);
 void tile_estimate_index(const struct site *, struct schedule *);

@@ -144,8 +144,9 @@ static void winograd(const struct check *c, const struct winograd_schedule *was,
     say(c, s->slice >= 1 && s->slice <= w.icv && w.icv % s->slice == 0 && (!whole || s->slice == w.icv),
         "slice is no part of the vectors of input channels");
     say(c, !s->resident || !s->source, "U of this kernel is not derived by it");
-    say(c, s->early >= 0 && s->early <= (s->resident || s->source ? 0 : 9),
-        "prefetch.taps is 0 to 9, and 0 where U is not derived by slices");
+    bool computed = winograd_computes(c->site->m, graph_node(c->site->g, c->site->k->anchor)->in[1]);
+    say(c, s->early >= 0 && s->early <= (s->resident || s->source || computed ? 0 : 9),
+        "prefetch.taps is 0 to 9, and 0 where U is not derived by slices, or of weights that the kernel computes");
     say(c,
         s->input_rows >= 1 && s->input_rows <= WINOGRAD_ALPHA_MAX && s->output_rows >= 1 &&
             s->output_rows <= WINOGRAD_ALPHA_MAX,

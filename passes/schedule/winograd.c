@@ -133,7 +133,8 @@ bool winograd_serves(const struct module *m, const struct kernel *k)
     struct conv_shape s;
     value_id stored;
     int64_t stride[4];
-    return is_candidate(m, k, &s) && winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &stored, stride);
+    value_id w = graph_node(m->g, k->anchor)->in[1];
+    return is_candidate(m, k, &s) && (winograd_weights(m, w, &stored, stride) || winograd_computes(m, w));
 }
 
 uint32_t winograd_best(const struct module *m, const struct kernel *k)

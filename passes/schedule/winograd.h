@@ -66,5 +66,7 @@ void winograd_transform(const struct winograd_form *, const float taps[9], uint3
 /* Where the plain weights of a convolution lie: the stored constant, and its strides in elements per block of 16 output
  * channels, row, column, input channel. False: not so. */
 bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);
+/* Not stored: the kernel computes them of packed ones (passes/module/compressed.h) where it derives U. */
+bool winograd_computes(const struct module *, value_id w);
 
 #endif

@@ -24,7 +24,7 @@ struct sizing {
     struct {
         int64_t mr, nr;
     } told_tile;
-    bool resident;
+    bool resident, computed; /* computed: of weights that the kernel computes, too */
     struct winograd_schedule *s;
 };
 
@@ -301,7 +301,9 @@ static void choose_early(const struct sizing *w)
 {
     int64_t tiles = w->s->chunk < w->least_tiles ? w->s->chunk : w->least_tiles,
             products = tiles / w->site->mach->fma_per_cycle;
-    w->s->early = w->resident || w->s->source ? 0 : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
+    w->s->early = w->resident || w->s->source || w->computed
+                      ? 0
+                      : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
 }
 
 /* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
@@ -352,6 +354,7 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                        .least_tiles = shape.least_tiles,
                        .s = &out->winograd},
                   *w = &s;
+    w->computed = winograd_computes(site->m, graph_node(site->g, site->k->anchor)->in[1]);
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
     uint32_t source = winograd_weights_from(site->m, site->k, m);
     w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) &&

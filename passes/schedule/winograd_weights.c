@@ -7,6 +7,7 @@
 #include "passes/schedule/winograd.h"
 
 #include "passes/module/access.h"
+#include "passes/module/compressed.h"
 
 #include <math.h>
 #include <string.h>
@@ -59,6 +60,11 @@ bool winograd_weights(const struct module *m, value_id w, value_id *stored, int6
             return false;
     *stored = w;
     return true;
+}
+
+bool winograd_computes(const struct module *m, value_id w)
+{
+    return m->storage[w.i].place == PLACE_NONE && constant_maps(m, w) > 0;
 }
 
 /* Channels and bytes of U. */
@@ -118,8 +124,10 @@ bool prepare_winograd(struct module *m)
         struct prepared p = {.winograd = k->form.winograd, .offset = m->prepared_bytes};
         if (!k->form.winograd || k->form.prepared)
             continue;
-        if (!winograd_weights(m, graph_node(m->g, k->anchor)->in[1], &p.value, p.stride) || !prepared_size(m, k, &p)) {
-            k->form.winograd = 0;
+        value_id w = graph_node(m->g, k->anchor)->in[1];
+        if (!winograd_weights(m, w, &p.value, p.stride) || !prepared_size(m, k, &p)) {
+            if (!winograd_computes(m, w)) /* else the kernel derives U of them */
+                k->form.winograd = 0;
             continue;
         }
         if (!is_kept(m, k, &p))

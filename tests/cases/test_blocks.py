@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from support.compare import Model, floats
+from support.compare import Model, floats, interpreted
 from support.contrib import contrib
 from support.tool import mcc
 
@@ -238,3 +238,76 @@ def test_dequantized_constants_stay_packed(tmp_path, kind, bits, block, form):
         near(net.want([a])[0], net.run([a], "-O2")[0])
     count = int(np.prod(scales))
     assert weights_out(path) <= k * n * bits // 8 + count * 5 + 3 * 64
+
+
+# ---- DequantizeLinear in front of a convolution
+
+def dequantized_conv(folder, kind, oc, ic, kernel, size, groups=1, axis=0, block=0, stride=1, pad=0, zeros=True, images=1):
+    """The network, and the file's bytes of weights. size None: only the run knows the image."""
+    rng = np.random.default_rng(oc + ic)
+    bits, low = (4, -8 if kind == T.INT4 else 0) if kind in (T.INT4, T.UINT4) else (8, -128 if kind == T.INT8 else 0)
+    shape = (oc, ic // groups, kernel, kernel)
+    numbers = lambda name, dims: helper.make_tensor(name, kind, dims, rng.integers(low, low + (1 << bits), int(np.prod(dims))).tolist())
+    scales = tuple(d // block if i == axis else d for i, d in enumerate(shape)) if block else (shape[axis],)
+    nodes = [helper.make_node("DequantizeLinear", ["q", "s"] + ["z"] * zeros, ["w"], axis=axis, block_size=block),
+             helper.make_node("Conv", ["a", "w"], ["c"], "conv", group=groups, strides=[stride] * 2, pads=[pad] * 4), helper.make_node("Relu", ["c"], ["y"])]
+    constants = [numbers("q", shape), numpy_helper.from_array(rng.uniform(0.1, 1, scales).astype(F), "s")] + [numbers("z", scales)] * zeros
+    given = helper.make_tensor_value_info("a", T.FLOAT, [images, ic, size or "h", size or "w"])
+    graph = helper.make_graph(nodes, "conv", [given], [helper.make_tensor_value_info("y", T.FLOAT, None)], constants)
+    path = folder / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return Model(folder, path=path), int(np.prod(shape)) * bits // 8 + int(np.prod(scales)) * (4 + zeros)
+
+
+# what the artifact may hold beside the file's bytes: panels of 16 channels that are not full, nibbles of odd numbers of input channels
+CONVS = {
+    "1 x 1": (0, dict(kind=T.INT4, oc=64, ic=64, kernel=1, size=9)),
+    "1 x 1 in blocks": (0, dict(kind=T.UINT4, oc=48, ic=96, kernel=1, size=None, axis=1, block=32)),
+    "strides": (0, dict(kind=T.INT8, oc=32, ic=40, kernel=3, size=19, stride=2, pad=1)),
+    "5 x 5": (40 * 16 * 25, dict(kind=T.UINT8, oc=24, ic=40, kernel=5, size=None, pad=2)),
+    "an odd number": (16 * 7 * 9, dict(kind=T.INT4, oc=30, ic=7, kernel=3, size=12, images=3)),
+    "groups": (0, dict(kind=T.INT4, oc=64, ic=64, kernel=3, size=10, groups=4, pad=1)),
+    "depthwise": (0, dict(kind=T.INT8, oc=64, ic=64, kernel=3, size=11, groups=64, pad=1)),
+    "blocks of results": (0, dict(kind=T.INT4, oc=64, ic=32, kernel=3, size=9, axis=0, block=16, stride=2)),
+    "3 x 3": (0, dict(kind=T.INT4, oc=64, ic=64, kernel=3, size=17, axis=1, block=32, pad=1)),
+    "3 x 3 by slices": (0, dict(kind=T.INT8, oc=256, ic=256, kernel=3, size=14, pad=1, zeros=False)),
+    "3 x 3, odd channels": (16 * 36 * 9, dict(kind=T.UINT4, oc=40, ic=36, kernel=3, size=None, pad=1, images=2)),
+}
+
+
+@pytest.mark.parametrize("case", CONVS)
+def test_convolutions_of_packed_weights(tmp_path, case):
+    """Per channel and in blocks, whatever form computes them; the artifact has the file's bits."""
+    spare, given = CONVS[case]
+    net, size = dequantized_conv(tmp_path, **given)
+    assert weights_out(net.path) <= size + spare + 16 * 5 + 4 * 64
+    for extent in [given["size"]] if given["size"] else [11, 24]:
+        a = floats(given.get("images", 1), given["ic"], extent, extent)
+        want = net.want([a])[0]
+        assert interpreted(net, [a]).returncode == 0
+        near(want, np.load(net.folder / "eval/y.npy"))
+        for level in ("-march=x86-64-v2", "-march=x86-64-v3", "-march=native"):
+            near(want, net.run([a], "-O2", level)[0], 3e-5)     # Winograd's form of 6 x 6 among them
+
+
+@pytest.mark.parametrize("form", ["off", "2", "4", "6"])
+def test_winograd_of_packed_weights(tmp_path, form):
+    """Each form derives its weights of what is packed, also where they were asked for at open time, and the file stays small unless it stores them."""
+    net, size = dequantized_conv(tmp_path, T.INT4, 64, 96, 3, 20, axis=1, block=32, pad=1)
+    a = floats(1, 96, 20, 20)
+    want = net.want([a])[0]
+    for level in ("-march=x86-64-v3", "-march=native"):
+        records = mcc(net.path, level, f"--choose=conv:winograd={form}", "-stop-after=schedule", "-o", "-").stdout
+        assert ("winograd.m" in records) == (form != "off")
+        assert not re.search(r"prefetch.taps +[1-9]", records)
+        for source in ("derive", "open", "store"):
+            near(want, net.run([a], "-O2", level, f"--choose=conv:winograd={form}", f"--winograd-weights={source}")[0], 3e-5)
+    assert net.compile("-O2", f"--choose=conv:winograd={form}", "-march=native").stat().st_size < size + 100_000
+
+
+def test_blocks_that_no_vector_shares(tmp_path):
+    """A scale for each 8 results: a vector would load 16 numbers for one, so the weights are stored as they are used."""
+    net, size = dequantized_conv(tmp_path, T.INT4, 64, 64, 3, 9, axis=0, block=8)
+    assert weights_out(net.path) <= 64 * 64 * 9 * 4 + 64
+    a = floats(1, 64, 9, 9)
+    near(net.want([a])[0], net.run([a], "-O2")[0])

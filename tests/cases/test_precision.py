@@ -50,9 +50,9 @@ SHAPES = {"five": np.array([1, 2, 16, 9, 7]), "four": np.array([1, 32, 9, 7])}
 
 
 def grouped(w, axes):
-    """Whole numbers up to 7 times a scale for each 32 along the one axis; where that is no multiple, and of convolutions, as i8."""
+    """Whole numbers up to 7 times a scale for each 32 along the one axis, or of input channels; where that is no multiple, as i8."""
     axis = axes[0]
-    if w.ndim > 2 or w.shape[axis] % 32:
+    if w.shape[axis] % 32:
         return WEIGHTS["i8"](w, axes)
     g = w.reshape(*w.shape[:axis], -1, 32, *w.shape[axis + 1:])
     s = np.abs(g).max(axis=axis + 1, keepdims=True) / np.float32(7)

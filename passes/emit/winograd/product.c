@@ -10,7 +10,7 @@ static expr_id weight_at(const struct wino *w, const struct product *p, expr_id 
 {
     struct exprs *x = w->em->x;
     expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
-    if (w->weights.i) {
+    if (w->s->source == WEIGHTS_BY_KERNEL) {
         expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
         return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s))), at);
     }
@@ -251,12 +251,14 @@ void wino_products(struct wino *w, struct product *p, expr_id blocks)
     struct exprs *x = em->x;
     struct em_for l;
     p->slice = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
-    if (w->weights.i && !w->s->resident) {
+    bool derived = w->s->source == WEIGHTS_BY_KERNEL && !w->s->resident;
+    if (derived && w->weights.i) {
         p->next = next_slice(w, p);
         if (!ex_is_const(x, p->next, &(int64_t){0}))
             p->next = em_pin(em, p->next, 0, INT64_MAX);
-        wino_weights(w, p);
     }
+    if (derived)
+        wino_weights(w, p);
     em_tile_number(em, &w->columns, p->number, column_products, &(struct column_products){w, p, blocks});
     em_for_end(em, &l, NULL, NULL);
 }

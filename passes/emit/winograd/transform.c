@@ -238,28 +238,48 @@ static lreg widened(struct em *em, lreg v)
     return t.elem == ELEM_F32 ? v : em_op(em, L_CONVERT, (struct ltype){ELEM_F32, t.lanes}, &v, 1);
 }
 
+static void taps_load(struct wino *w, expr_id from, lreg g[3][3])
+{
+    for (int64_t r = 0; r < 3; r++)
+        for (int64_t k = 0; k < 3; k++)
+            g[k][r] = widened(w->em, em_scratch_load(w->em, w->weights,
+                                                     ex_addc(w->em->x, from, r * w->stride[1] + k * w->stride[2]),
+                                                     w->s->lanes));
+}
+
+/* Of weights that are computed where they are read. */
+static void taps_compute(struct wino *w, expr_id vector, expr_id ic, lreg g[3][3])
+{
+    struct exprs *x = w->em->x;
+    lanes_at(w, vector, w->oc);
+    for (int64_t r = 0; r < 3; r++)
+        for (int64_t k = 0; k < 3; k++)
+            g[k][r] = em_value(w->em, w->n->in[1], (expr_id[4]){w->lane, ic, ex_const(x, r), ex_const(x, k)},
+                               ex_const(x, 1));
+}
+
 void wino_weights(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for c, v;
     lreg g[3][3];
-    enum elem elem = lf_type(em->f, w->weights).elem;
     int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
     expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
     expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
-    expr_id from = wino_plain_at(w, ex_add(x, ex_add(x, w->group0, p->vector), j), ic);
-    for (int64_t r = 0; r < 3; r++)
-        for (int64_t k = 0; k < 3; k++)
-            g[k][r] = widened(em, em_scratch_load(em, w->weights, ex_addc(x, from, r * w->stride[1] + k * w->stride[2]),
-                                                  w->s->lanes));
+    expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), j);
+    if (w->weights.i)
+        taps_load(w, wino_plain_at(w, vector, ic), g);
+    else
+        taps_compute(w, vector, ic, g);
     for (int64_t tap = 0; tap < w->s->early; tap++) {
         expr_id next = ex_add(
             x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
         em_prefetch(em, L_PREFETCH2, w->weights,
-                    ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]), elem_size(elem)));
+                    ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]),
+                            elem_size(lf_type(em->f, w->weights).elem)));
     }
     expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes));
     struct weight_put to = {w, at, winograd_u_stride(w->s)};

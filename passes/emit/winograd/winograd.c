@@ -150,9 +150,10 @@ bool emit_winograd(struct em *em)
         w.u = em_prepared(em);
     } else {
         value_id stored;
-        if (!winograd_weights(em->m, w.n->in[1], &stored, w.stride))
+        if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
+            w.weights = em_buffer(em, stored);
+        else if (!winograd_computes(em->m, w.n->in[1]))
             return false;
-        w.weights = em_buffer(em, stored);
         w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
     }
     em_parallel_open(em, &par, loops, 2);

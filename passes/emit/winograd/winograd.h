@@ -25,7 +25,8 @@ struct wino {
     expr_id first, here; /* of the chunk at hand */
     expr_id group0; /* first vector of its output channels */
     lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
-    lreg v, m, u, weights; /* u: of open, or the slice at hand; weights: plain, where the kernel derives u */
+    lreg v, m, u; /* u: of open, or the slice at hand */
+    lreg weights; /* plain and stored, of which the kernel derives u */
     int64_t stride[4]; /* of the plain weights */
     /* of the tile at hand: its place, its number in its block */
     expr_id image, y0, x0, block, tile, part, vec,
