@@ -29,7 +29,7 @@ def main(build):
                           check=True, capture_output=True, text=True)
     rows = collections.defaultdict(collections.Counter)
     for file in json.loads(said.stdout)["data"][0]["files"]:
-        if folder := folder_of(file["filename"]):
+        if (folder := folder_of(file["filename"])) and file["summary"]["lines"]["count"]:
             for kind in ("lines", "branches"):
                 for row in (folder, "all"):
                     rows[row][kind] += file["summary"][kind]["count"]
