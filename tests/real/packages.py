@@ -13,8 +13,7 @@ import numpy as np
 import judge
 
 RTOL, ATOL = 1e-3, 1e-5
-MAGIKA, OCR, SILERO = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4"), ("silero-vad", "6.2.3")
-FONT = pathlib.Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
+MAGIKA, OCR, SILERO, MOONSHINE = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4"), ("silero-vad", "6.2.3"), ("moonshine-voice", "0.1.0")
 PAPER, INK = 1.0, -1.0
 
 
@@ -65,8 +64,10 @@ KINDS = [("python", "usr/lib/python3*", "*.py"), ("c", "usr/include", "*.h"), ("
 FILES_OF_A_KIND, SAMPLES = 150, 48
 
 
-# example -> package, variables for its Makefile
-PROGRAMS = {"filetype": (MAGIKA, ["FILES=250"]), "ocr": (OCR, [])}
+# example -> package, variables for its Makefile, files of other packages that it needs
+PROGRAMS = {"filetype": (MAGIKA, ["FILES=250"], {}),
+            "ocr": (OCR, [], {"libpng-dev": "/usr/include/png.h", "fonts-dejavu-core": "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf"}),
+            "speech": (MOONSHINE, [], {"libjansson-dev": "/usr/include/jansson.h"})}
 
 
 def fetch(package, folder):
@@ -134,9 +135,9 @@ def check(names, folder, scratch, tools):
         artifact.unlink()
     if not names or "quantized" in names or "packages" in names:
         check_quantized(folder, scratch, tools)
-    for name, (package, variables) in PROGRAMS.items():
+    for name, row in PROGRAMS.items():
         if not names or name in names or "packages" in names:
-            check_program(name, package, variables, folder, tools)
+            check_program(name, *row, folder, tools)
 
 
 def features(path):
@@ -182,13 +183,13 @@ def check_quantized(folder, scratch, tools):
                f"of labels equal; .so {(scratch / 'bytes.so').stat().st_size / 1e6:.2f} MB, {exact.stat().st_size / 1e6:.2f}")
 
 
-def check_program(name, package, variables, folder, tools):
+def check_program(name, package, variables, needs, folder, tools):
     """`make compare` of an example: its exit status and its counts, of which it prints more itself."""
     if not fetch(package, folder):
         print(f"skip examples/{name}: pip gets no {package[0]} {package[1]} (no network?)", flush=True)
         return
-    if name == "ocr" and not (pathlib.Path("/usr/include/png.h").exists() and FONT.exists()):
-        print("skip examples/ocr: no libpng-dev or no fonts-dejavu-core", flush=True)
+    if missing := [n for n, path in needs.items() if not pathlib.Path(path).exists()]:
+        print(f"skip examples/{name}: no {', '.join(missing)}", flush=True)
         return
     where = ["-C", tools.ROOT / "examples" / name, f"MCC_BUILD={tools.BUILD.resolve()}", f"BUILD={tools.BUILD.resolve() / name}"]
     done = subprocess.run(["make", "-s", *where, *variables, "compare"], capture_output=True, text=True)
