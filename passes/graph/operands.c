@@ -61,6 +61,15 @@ bool separate_results(struct module *m)
     return true;
 }
 
+/* A cache that grows, say: an output has a place, and is no view then. */
+static bool is_stored_concat(const struct module *m, value_id v)
+{
+    for (uint32_t k = 0; value_op(m->g, v) == OP_CONCAT && k < m->g->outputs.n; k++)
+        if (m->g->outputs.data[k].value.i == v.i)
+            return true;
+    return false;
+}
+
 /* Does memory run along the last free dim of the second operand, where the lanes are? */
 static bool lanes_contiguous(const struct module *m, const struct node *n)
 {
@@ -83,7 +92,7 @@ static bool lanes_contiguous(const struct module *m, const struct node *n)
             break;
         b = v->in[0];
     }
-    return d == value_type(m->g, b)->rank - 1 && op_shape(value_op(m->g, b)) != SHAPE_VIEW;
+    return d == value_type(m->g, b)->rank - 1 && (op_shape(value_op(m->g, b)) != SHAPE_VIEW || is_stored_concat(m, b));
 }
 
 /* Slices of a row-major value: may an attention read its values there, lanes one behind the other and aligned as in a
