@@ -103,7 +103,7 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 	$(call say,PROTOC,$<)$(PROTOC_C) -I. --c_out=$(BUILD)/gen $<
 
 # What runs once an opening, a shape or a launch that is shared is compiled for size: it is in every artifact.
-RT_SMALL := rt_bind rt_ctx rt_cpu rt_dlpack rt_error rt_open rt_plan rt_pool rt_threads rt_value rt_weights rt_run
+RT_SMALL := rt_bind rt_ctx rt_cpu rt_dlpack rt_error rt_open rt_plan rt_pool rt_stride rt_threads rt_value rt_weights rt_run
 
 define rt_rule
 $(BUILD)/rt/$1/%.o: runtime/%.c $(BUILD)/flags

@@ -60,7 +60,7 @@ void lld_on_no_memory(void (*handler)(void));
 
 struct art_dim {
     int64_t extent;
-    int32_t symbol;
+    int32_t symbol, room;
     const char *expr;
 }; /* mcc_dim of the ABI */
 struct art_port {

@@ -63,6 +63,7 @@ static uint64_t put_dims(struct table *t, const struct art_port *port)
     for (uint32_t i = 0; i < n; i++) {
         dims[i].extent = port->dims[i].extent;
         dims[i].symbol = port->dims[i].symbol;
+        dims[i].room = port->dims[i].room;
     }
     uint64_t at = put_array(t, dims, n, sizeof *dims);
     for (uint32_t i = 0; i < n; i++)

@@ -160,16 +160,18 @@ typedef struct {
     uint64_t reserved[2];
 } mcc_symbol;
 
-/* extent >= 0: fixed. -1: the symbol with index `symbol`, or, symbol -1, decided by the data. -2: derived, see expr. */
+/* extent >= 0: fixed. -1: the symbol with index `symbol`, or, symbol -1, decided by the data. -2: derived, see expr.
+ * room: not 0 where memory has room for so many, whatever the extent of a run: the strides of the dims before it are
+ * those of a row-major tensor with extent `room` here. */
 typedef struct {
     int64_t extent;
-    int32_t symbol, pad;
+    int32_t symbol, room;
     const char *expr;
 } mcc_dim;
 
 /* ndim -1: the run decides the rank. Elements narrower than a byte are packed, the first in the low bits.
  * alias: of an output, k + 1 where it may be the memory of in[k]: a cache of which a run writes some rows. 0: of none.
- */
+ * Where a dim of both has room, the output may be longer than the input in it. */
 typedef struct {
     const char *name;
     const mcc_dim *dims;
@@ -247,7 +249,8 @@ typedef struct mcc_api {
     /* Inputs are read only during the call: any strides, any alignment, CPU memory. Outputs are the caller's buffers:
      * compact, aligned to the element, overlapping neither each other nor an input; but an output with an alias may be
      * exactly that input's memory, of equal extents, compact and aligned. Then the run writes its new rows only, and
-     * after an error the rows are undefined. */
+     * after an error the rows are undefined. A port of which a dim has room is best given with the strides of that
+     * room: what is compact instead is copied, an output through memory that the run allocates. */
     int (*run)(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
     /* As run, but outputs are allocated; each belongs to the caller, who calls its deleter, before dlclose. On failure
      * no output is left. */

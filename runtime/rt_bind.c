@@ -206,7 +206,7 @@ int rt_check_dims(const struct mcc_rt_desc *desc, const int64_t *dims, mcc_error
                 return code;
         }
         int64_t bytes;
-        if (!rt_tensor_bytes(port->dtype, port->ndim, dims + n, &bytes))
+        if (!rt_port_bytes(port, port->ndim, dims + n, &bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", port->name);
         n += (uint32_t)port->ndim;
     }
@@ -221,20 +221,6 @@ static uint32_t element_align(DLDataType dtype)
     if (dtype.code == kDLComplex)
         return dtype.bits / 16u;
     return dtype.bits <= 8 ? 1 : dtype.bits >= 64 ? 8 : dtype.bits / 8u;
-}
-
-/* Strides NULL or equal to those of a row-major tensor; extents of 1 may have any. */
-static bool is_compact(const DLTensor *tensor)
-{
-    if (!tensor->strides)
-        return true;
-    int64_t expected = 1;
-    for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
-        if (tensor->shape[i] != 1 && tensor->strides[i] != expected)
-            return false;
-        expected *= tensor->shape[i];
-    }
-    return true;
 }
 
 /* Lowest and highest byte offset that a strided tensor of whole-byte elements reaches; false on overflow. */
@@ -269,22 +255,22 @@ static bool tensor_address(const DLTensor *tensor, int64_t low, int64_t high, ch
 
 int rt_bind_input(const mcc_port *port, const DLTensor *tensor, struct rt_bound *bound, mcc_error *error)
 {
-    bound->source = NULL;
+    bound->caller = NULL;
     bound->data = tensor->data;
     bound->element = element_align(tensor->dtype);
     if (bound->bytes == 0)
         return MCC_OK;
     if (!tensor->data)
         return rt_error(error, MCC_E_ARG, -1, "input '%s': data is NULL", port->name);
-    bool compact = is_compact(tensor);
+    bool compact = rt_is_compact(tensor);
     int64_t low = 0, high = bound->bytes;
     if (!compact && tensor->dtype.bits % 8 != 0)
         return rt_error(error, MCC_E_ARG, -1, "input '%s': packed elements must be compact", port->name);
     if ((!compact && !stride_range(tensor, tensor->dtype.bits / 8, &low, &high)) ||
         !tensor_address(tensor, low, high, &bound->data))
         return rt_error(error, MCC_E_ARG, -1, "input '%s': strides or byte_offset leave the address space", port->name);
-    if (!compact || (uintptr_t)bound->data % bound->element != 0)
-        bound->source = bound->data;
+    if (!rt_lies_like(port, tensor) || (uintptr_t)bound->data % bound->element != 0)
+        bound->caller = bound->data;
     return MCC_OK;
 }
 
@@ -298,65 +284,22 @@ int rt_bind_output(const mcc_port *port, const DLTensor *tensor, const int64_t *
         if (tensor->shape[i] != dims[i])
             return rt_error(error, MCC_E_SHAPE, -1, "output '%s': dim %lld is %lld where %lld is expected", port->name,
                             (long long)i, (long long)tensor->shape[i], (long long)dims[i]);
-    bound->source = NULL;
+    bound->caller = NULL;
     bound->data = tensor->data;
     bound->element = element_align(tensor->dtype);
     if (bound->bytes == 0)
         return MCC_OK;
     if (!tensor->data)
         return rt_error(error, MCC_E_ARG, -1, "output '%s': data is NULL", port->name);
-    if (!is_compact(tensor))
-        return rt_error(error, MCC_E_ARG, -1, "output '%s': must be compact, row-major", port->name);
+    bool like = rt_lies_like(port, tensor);
+    if (!like && !rt_is_compact(tensor))
+        return rt_error(error, MCC_E_ARG, -1, "output '%s': must be compact, row-major%s", port->name,
+                        rt_has_room(port) ? ", or have the strides of its room" : "");
     if (!tensor_address(tensor, 0, bound->bytes, &bound->data))
         return rt_error(error, MCC_E_ARG, -1, "output '%s': byte_offset leaves the address space", port->name);
     if ((uintptr_t)bound->data % bound->element != 0)
         return rt_error(error, MCC_E_ARG, -1, "output '%s': data must be aligned to %lld bytes", port->name,
                         (long long)bound->element);
+    bound->caller = like ? NULL : bound->data;
     return MCC_OK;
-}
-
-/* ---- copies ---------------------------------------------------------------------------------------------------- */
-
-/* One row of n elements, `stride` elements apart. Byte copies: the source may be misaligned. */
-static void copy_row(char *to, const char *from, int64_t n, int64_t stride, int64_t size)
-{
-    if (stride == 1) {
-        memcpy(to, from, (size_t)(n * size));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        switch (size) {
-        case 1: to[i] = from[i * stride]; break;
-        case 2: memcpy(to + i * 2, from + i * stride * 2, 2); break;
-        case 4: memcpy(to + i * 4, from + i * stride * 4, 4); break;
-        case 8: memcpy(to + i * 8, from + i * stride * 8, 8); break;
-        default: memcpy(to + i * size, from + i * stride * size, (size_t)size); break;
-        }
-}
-
-void rt_copy_input(const DLTensor *tensor, const struct rt_bound *bound)
-{
-    if (is_compact(tensor)) {
-        memcpy(bound->data, bound->source, (size_t)bound->bytes);
-        return;
-    }
-    int64_t size = tensor->dtype.bits / 8, at[RT_RANK_MAX] = {0};
-    int32_t last = tensor->ndim - 1;
-    int64_t n = tensor->shape[last];
-    const char *from = bound->source;
-    char *to = bound->data;
-    for (;;) {
-        copy_row(to, from, n, tensor->strides[last], size);
-        to += n * size;
-        int32_t axis = last - 1;
-        while (axis >= 0) {
-            from += tensor->strides[axis] * size;
-            if (++at[axis] < tensor->shape[axis])
-                break;
-            from -= tensor->strides[axis] * size * tensor->shape[axis];
-            at[axis--] = 0;
-        }
-        if (axis < 0)
-            return;
-    }
 }

@@ -26,7 +26,7 @@ static DLManagedTensorVersioned *managed_new(const struct mcc_ctx *ctx, const mc
 {
     const struct mcc_model *model = ctx->run.model;
     int64_t bytes, head = rt_round_up((int64_t)sizeof(struct managed));
-    if (!rt_tensor_bytes(port->dtype, rank, dims, &bytes) || bytes > INT64_MAX - head - RT_ALIGN)
+    if (!rt_port_bytes(port, rank, dims, &bytes) || bytes > INT64_MAX - head - RT_ALIGN)
         return NULL;
     struct managed *block = rt_alloc(model, (size_t)(head + bytes));
     if (!block)
@@ -69,6 +69,15 @@ static int make_planned(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc
     return MCC_OK;
 }
 
+/* After the run: outputs have no strides. */
+static void compact_planned(const struct mcc_ctx *ctx, DLManagedTensorVersioned **out)
+{
+    const mcc_api *api = ctx->run.model->api;
+    for (uint32_t k = 0; k < api->n_out; k++)
+        if (out[k] && rt_has_room(&api->out[k]))
+            rt_compact(&api->out[k], rt_planned_dims(ctx, k), out[k]->dl_tensor.data, out[k]->dl_tensor.data);
+}
+
 /* After the run: what the data decided. */
 static int take_dynamic(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc_error *error)
 {
@@ -105,6 +114,8 @@ int mcc_rt_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTensorVe
         code = make_planned(ctx, out, error);
     if (!code)
         code = rt_run_program(ctx, error);
+    if (!code)
+        compact_planned(ctx, out);
     if (!code)
         code = take_dynamic(ctx, out, error);
     for (uint32_t k = 0; code && k < api->n_out; k++) {

@@ -117,8 +117,8 @@ struct mcc_rt_run {
 /* A tensor as the caller gave it, checked. */
 struct rt_bound {
     char *data; /* what the program gets: the caller's, or the copy's place */
-    const char *source; /* the caller's, when it is copied; else NULL */
-    int64_t bytes; /* compact */
+    char *caller; /* where an input is copied from, or an output to; NULL: it is not */
+    int64_t bytes; /* from the first element to the end of the last, as the program has them */
     uint32_t element; /* alignment that the program expects */
 };
 
@@ -182,8 +182,21 @@ int rt_check_dims(const struct mcc_rt_desc *, const int64_t *dims, mcc_error *);
 int rt_bind_input(const mcc_port *, const DLTensor *, struct rt_bound *, mcc_error *);
 /* Checks one caller buffer against the planned dims. */
 int rt_bind_output(const mcc_port *, const DLTensor *, const int64_t *dims, struct rt_bound *, mcc_error *);
-/* Copies a strided or misaligned input to bound->data, row-major. */
-void rt_copy_input(const DLTensor *, const struct rt_bound *);
+/* Copies a strided or misaligned input to bound->data, as the program has the port. */
+void rt_copy_input(const mcc_port *, const DLTensor *, const struct rt_bound *);
+
+/* ---- how tensors lie (rt_stride.c) ------------------------------------------------------------------------------- */
+
+/* rt_tensor_bytes of a tensor of the port, of this rank, up to the end of its last element where a dim has room. */
+bool rt_port_bytes(const mcc_port *, int64_t rank, const int64_t *dims, int64_t *bytes);
+/* Is it laid out as the program expects of the port? Row-major; before a dim with room the strides are those of it. */
+bool rt_lies_like(const mcc_port *, const DLTensor *);
+bool rt_is_compact(const DLTensor *);
+bool rt_has_room(const mcc_port *);
+/* An error unless all dims of the planned outputs fit into their room. */
+int rt_check_room(const struct mcc_rt_desc *, const int64_t *out_dims, mcc_error *);
+/* From how the program has it to row-major without gaps; both may be at the same place. */
+void rt_compact(const mcc_port *, const int64_t *dims, void *ours, void *compact);
 
 /* ---- planning (rt_plan.c) ---------------------------------------------------------------------------------------- */
 

@@ -11,7 +11,8 @@ int rt_run_plan(const struct mcc_model *model, const int64_t *dims, int64_t *out
     for (uint32_t i = 0; i < desc->n_sym; i++)
         out[i] = 0;
     desc->plan(args, 0, 0, scratch, &run);
-    return rt_error_run(&run, error);
+    int code = rt_error_run(&run, error);
+    return code ? code : rt_check_room(desc, out + desc->n_sym + 1, error);
 }
 
 int rt_plan_arena(const struct mcc_model *model, const int64_t *out, int64_t *bytes, mcc_error *error)
@@ -35,12 +36,12 @@ static int copy_bytes(const struct mcc_model *model, const DLTensor *const *in, 
         DLTensor tensor = *in[k];
         if (!tensor.data)
             tensor.data = (void *)(uintptr_t)RT_ALIGN; /* only its alignment is looked at */
-        if (!rt_tensor_bytes(tensor.dtype, tensor.ndim, tensor.shape, &bound.bytes))
+        if (!rt_port_bytes(&api->in[k], tensor.ndim, tensor.shape, &bound.bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", api->in[k].name);
         int code = rt_bind_input(&api->in[k], &tensor, &bound, error);
         if (code)
             return code;
-        if (bound.source && __builtin_add_overflow(*bytes, rt_round_up(bound.bytes), bytes))
+        if (bound.caller && __builtin_add_overflow(*bytes, rt_round_up(bound.bytes), bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", api->in[k].name);
     }
     return MCC_OK;

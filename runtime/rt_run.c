@@ -115,14 +115,14 @@ static int port_sizes(struct mcc_ctx *ctx, mcc_error *error)
         ctx->bound[k].bytes = 0;
         if (!rt_port_has_dims(&api->in[k], rt_port_flags(desc, k)))
             continue;
-        rt_tensor_bytes(api->in[k].dtype, api->in[k].ndim, ctx->dims + n, &ctx->bound[k].bytes);
+        rt_port_bytes(&api->in[k], api->in[k].ndim, ctx->dims + n, &ctx->bound[k].bytes);
         n += (uint32_t)api->in[k].ndim;
     }
     for (uint32_t k = 0; k < api->n_out; k++) {
         const int64_t *dims = rt_planned_dims(ctx, k);
         struct rt_bound *bound = &ctx->bound[api->n_in + k];
         bound->bytes = 0;
-        if (dims && !rt_tensor_bytes(api->out[k].dtype, api->out[k].ndim, dims, &bound->bytes))
+        if (dims && !rt_port_bytes(&api->out[k], api->out[k].ndim, dims, &bound->bytes))
             return rt_error(error, MCC_E_SHAPE, -1, "output '%s': its size overflows", api->out[k].name);
     }
     for (uint32_t i = 0; i < desc->n_sym; i++)
@@ -172,7 +172,7 @@ static int bind_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t *
     *copies = 0;
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct rt_bound *bound = &ctx->bound[k];
-        bound->source = NULL;
+        bound->caller = NULL;
         if (!rt_port_is_tensor(rt_port_flags(desc, k)))
             continue;
         if (api->in[k].ndim < 0 && !rt_tensor_bytes(in[k]->dtype, in[k]->ndim, in[k]->shape, &bound->bytes))
@@ -180,7 +180,7 @@ static int bind_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t *
         int code = rt_bind_input(&api->in[k], in[k], bound, error);
         if (code)
             return code;
-        if (bound->source && __builtin_add_overflow(*copies, rt_round_up(bound->bytes), copies))
+        if (bound->caller && __builtin_add_overflow(*copies, rt_round_up(bound->bytes), copies))
             return rt_error(error, MCC_E_SHAPE, -1, "input '%s': its size overflows", api->in[k].name);
     }
     return MCC_OK;
@@ -201,10 +201,10 @@ static void lay_out(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t aren
     int64_t *args = ctx->args;
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct rt_bound *bound = &ctx->bound[k];
-        if (bound->source) {
+        if (bound->caller) {
             bound->data = at;
             at += rt_round_up(bound->bytes);
-            rt_copy_input(in[k], bound);
+            rt_copy_input(&api->in[k], in[k], bound);
         }
         args[k] = (int64_t)(intptr_t)bound->data;
         if (api->in[k].ndim < 0 && rt_port_is_tensor(rt_port_flags(model->desc, k)))
@@ -279,26 +279,42 @@ int rt_output_dims(const struct mcc_ctx *ctx, uint32_t k, int64_t *rank, const i
 
 /* ---- outputs in the caller's buffers ----------------------------------------------------------------------------- */
 
-static bool overlaps(const struct rt_bound *a, const struct rt_bound *b)
+struct extent {
+    uintptr_t at, bytes;
+};
+
+static bool overlaps(struct extent a, struct extent b)
 {
-    uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
-    return a->bytes > 0 && b->bytes > 0 && a0 < b0 + (uintptr_t)b->bytes && b0 < a0 + (uintptr_t)a->bytes;
+    return a.bytes > 0 && b.bytes > 0 && a.at < b.at + b.bytes && b.at < a.at + a.bytes;
 }
 
-/* Is output k the memory of the input that it may share, and as long in each dim? */
+/* The memory of port p: where the run reads an input, and the caller's of an output. */
+static struct extent port_extent(const struct mcc_ctx *ctx, uint32_t p)
+{
+    const mcc_api *api = ctx->run.model->api;
+    const struct rt_bound *bound = &ctx->bound[p];
+    int64_t bytes = bound->bytes;
+    if (p < api->n_in || !bound->caller)
+        return (struct extent){(uintptr_t)bound->data, (uintptr_t)bytes};
+    const mcc_port *port = &api->out[p - api->n_in]; /* compact */
+    rt_tensor_bytes(port->dtype, port->ndim, rt_planned_dims(ctx, p - api->n_in), &bytes);
+    return (struct extent){(uintptr_t)bound->caller, (uintptr_t)bytes};
+}
+
+/* Is output k the memory of the input that it may share, and as long in each dim without room? */
 static bool is_alias(const struct mcc_ctx *ctx, uint32_t k, uint32_t in)
 {
     const struct mcc_rt_desc *desc = ctx->run.model->desc;
     const mcc_api *api = desc->api;
     const int64_t *dims = ctx->dims, *out = rt_planned_dims(ctx, k);
     if (api->out[k].alias != (uint64_t)in + 1 || api->in[in].ndim != api->out[k].ndim || !out ||
-        ctx->bound[in].data != ctx->bound[api->n_in + k].data)
+        ctx->bound[in].data != ctx->bound[api->n_in + k].data || ctx->bound[api->n_in + k].caller)
         return false;
     for (uint32_t p = 0; p < in; p++)
         if (rt_port_has_dims(&api->in[p], rt_port_flags(desc, p)))
             dims += api->in[p].ndim;
     for (int32_t i = 0; i < api->out[k].ndim; i++)
-        if (dims[i] != out[i])
+        if (dims[i] != out[i] && !(api->in[in].dims[i].room && api->out[k].dims[i].room))
             return false;
     return true;
 }
@@ -307,14 +323,13 @@ static bool is_alias(const struct mcc_ctx *ctx, uint32_t k, uint32_t in)
 static int check_overlap(const struct mcc_ctx *ctx, uint32_t k, mcc_error *error)
 {
     const mcc_api *api = ctx->run.model->api;
-    const struct rt_bound *out = &ctx->bound[api->n_in + k];
+    struct extent out = port_extent(ctx, api->n_in + k);
     for (uint32_t p = 0; p < api->n_in + k; p++)
-        if (overlaps(out, &ctx->bound[p]) && (p >= api->n_in || !is_alias(ctx, k, p)))
+        if (overlaps(out, port_extent(ctx, p)) && (p >= api->n_in || !is_alias(ctx, k, p)))
             return rt_error(error, MCC_E_ARG, -1, "output '%s' overlaps %s '%s'", api->out[k].name,
                             p < api->n_in ? "input" : "output",
                             p < api->n_in ? api->in[p].name : api->out[p - api->n_in].name);
-    struct rt_bound work = {.data = ctx->work, .bytes = (int64_t)ctx->work_size};
-    if (overlaps(out, &work))
+    if (overlaps(out, (struct extent){(uintptr_t)ctx->work, ctx->work_size}))
         return rt_error(error, MCC_E_ARG, -1, "output '%s' overlaps the context's memory", api->out[k].name);
     return MCC_OK;
 }
@@ -337,12 +352,27 @@ static int bind_outputs(struct mcc_ctx *ctx, DLTensor *const *out, mcc_error *er
         int code = rt_bind_output(port, out[k], dims, bound, error);
         if (!code)
             code = check_overlap(ctx, k, error);
+        if (!code && bound->caller) {
+            bound->data = rt_run_alloc(&ctx->run, bound->bytes);
+            code = rt_error_run(&ctx->run, error);
+        }
         if (code)
             return code;
         dims += port->ndim;
         ctx->args[api->n_in + k] = (int64_t)(intptr_t)bound->data;
     }
     return MCC_OK;
+}
+
+/* What the caller wants compact and the program has made in memory with room. */
+static void give_compact(const struct mcc_ctx *ctx)
+{
+    const mcc_api *api = ctx->run.model->api;
+    for (uint32_t k = 0; k < api->n_out; k++) {
+        const struct rt_bound *bound = &ctx->bound[api->n_in + k];
+        if (bound->caller)
+            rt_compact(&api->out[k], rt_planned_dims(ctx, k), bound->data, bound->caller);
+    }
 }
 
 int mcc_rt_run_api(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *out, mcc_error *error)
@@ -355,6 +385,8 @@ int mcc_rt_run_api(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *out
         code = bind_outputs(ctx, out, error);
     if (!code)
         code = rt_run_program(ctx, error);
+    if (!code)
+        give_compact(ctx);
     rt_run_end(ctx);
     return code;
 }

@@ -47,11 +47,11 @@ static int take_tensor(struct mcc_rt_run *run, const mcc_port *port, const DLTen
     int code = rt_bind_input(port, tensor, &bound, error);
     if (code)
         return code;
-    if (bound.source) {
+    if (bound.caller) {
         bound.data = rt_run_alloc(run, bound.bytes);
         if (!bound.data)
             return rt_error_run(run, error);
-        rt_copy_input(tensor, &bound);
+        rt_copy_input(port, tensor, &bound);
     }
     *result = rt_value_tensor(run, rt_elem_of(tensor->dtype), tensor->ndim, tensor->shape, bound.data);
     return rt_error_run(run, error);
@@ -249,8 +249,11 @@ static int give_outputs(struct mcc_ctx *ctx, mcc_value *out, mcc_error *error)
             code = rt_output_dims(ctx, k, &rank, &dims, &data, error);
             if (code)
                 return code;
+            void *planned = (void *)(intptr_t)ctx->args[api->n_in + k];
+            if (!data && rt_has_room(&api->out[k]))
+                rt_compact(&api->out[k], dims, planned, planned);
             if (!data)
-                data = (const void *)(intptr_t)ctx->args[api->n_in + k];
+                data = planned;
             value = rt_value_tensor(&ctx->run, rt_elem_of(api->out[k].dtype), rank, dims, data);
             if (!value)
                 return rt_error_run(&ctx->run, error);

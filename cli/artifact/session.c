@@ -158,6 +158,8 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *exte
             put_expression(dim->expr, extents, n, out);
         else
             strbuf_printf(out, "?");
+        if (dim->room > 0)
+            strbuf_printf(out, "<=%lld", (long long)dim->room);
     }
     strbuf_printf(out, "]");
 }

@@ -378,6 +378,7 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
+    const struct layout_wish *wish = &c->module->wish[port->value.i];
     uint64_t flags = 0;
     for (; t->kind != TYPE_TENSOR && t->inner; t = t->inner)
         flags |= t->kind == TYPE_SEQUENCE   ? MCC_PORT_SEQUENCE
@@ -392,17 +393,19 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
         sym_id s = ex_as_sym(x, t->dims[d]);
         bool late = late_expr(x, t->dims[d]);
         if (ex_is_const(x, t->dims[d], &n)) {
-            dims[d] = (struct art_dim){n, -1, NULL};
+            dims[d] = (struct art_dim){n, -1, 0, NULL};
         } else if (late) {
-            dims[d] = (struct art_dim){-1, -1, NULL};
+            dims[d] = (struct art_dim){-1, -1, 0, NULL};
         } else if (s.i) {
-            dims[d] = (struct art_dim){-1, symbol_index(c, s), NULL};
+            dims[d] = (struct art_dim){-1, symbol_index(c, s), 0, NULL};
         } else {
             struct strbuf text;
             strbuf_init(&text, &c->ctx->session);
             ex_print(x, t->dims[d], &text);
-            dims[d] = (struct art_dim){-2, -1, text.data};
+            dims[d] = (struct art_dim){-2, -1, 0, text.data};
         }
+        if (wish->grows == d + 1)
+            dims[d].room = (int32_t)wish->room;
     }
     return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims, .flags = flags};
 }

@@ -24,33 +24,41 @@ static bool few_channels(const struct layouter *l, value_id x)
            fixed(l, value_type(l->g, x)->dims[1], &c) && c < MIN_BLOCKED;
 }
 
+bool *read_as_a_whole(const struct module *m)
+{
+    bool *whole = NEW_ARRAY(m->arena, bool, m->n_values);
+    struct exprs *x = m->ctx->exprs;
+    for (uint32_t i = 0; i < m->kernels.n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        if (!k->anchor.i || (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL))
+            continue;
+        const struct node *n = graph_node(m->g, k->anchor);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            whole[view_plain(m->g, n->in[o]).i] = true;
+        for (uint32_t o = 0; o < k->outs.n; o++)
+            whole[k->outs.data[o].i] = true;
+    }
+    for (uint32_t r = 2; r < m->g->regions.n; r++) {
+        const struct region *region = graph_get_region(m->g, (region_id){r});
+        for (uint32_t i = 0; i < region->params.n; i++)
+            whole[region->params.data[i].i] = true;
+        for (uint32_t i = 0; i < region->results.n; i++)
+            whole[region->results.data[i].i] = true;
+    }
+    for (sym_id s = sym_next(x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(x, SYM_VALUE, s)) {
+        const struct symbol *sym = sym_get(x, s);
+        if (sym->value && sym->value < m->n_values)
+            whole[sym->value] = true;
+    }
+    return whole;
+}
+
 bool find_readers(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
-    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
-        struct kernel *k = &l->m->kernels.data[i];
-        if (!k->anchor.i)
-            continue;
-        const struct node *n = graph_node(l->g, k->anchor);
-        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL) {
-            for (uint32_t o = 0; o < n->n_in; o++)
-                l->wish[view_plain(l->g, n->in[o]).i].plain = true;
-            for (uint32_t o = 0; o < k->outs.n; o++)
-                l->wish[k->outs.data[o].i].plain = true;
-        }
-    }
-    for (uint32_t r = 2; r < l->g->regions.n; r++) {
-        const struct region *region = graph_get_region(l->g, (region_id){r});
-        for (uint32_t i = 0; i < region->params.n; i++)
-            l->wish[region->params.data[i].i].plain = true;
-        for (uint32_t i = 0; i < region->results.n; i++)
-            l->wish[region->results.data[i].i].plain = true;
-    }
-    for (sym_id s = sym_next(l->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(l->x, SYM_VALUE, s)) {
-        const struct symbol *sym = sym_get(l->x, s);
-        if (sym->value && sym->value < l->m->n_values)
-            l->wish[sym->value].plain = true;
-    }
+    const bool *whole = read_as_a_whole(m);
+    for (uint32_t v = 0; v < m->n_values; v++)
+        l->wish[v].plain |= whole[v];
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
         const struct kernel *k = &l->m->kernels.data[i];
         const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;

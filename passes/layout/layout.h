@@ -32,6 +32,9 @@ static inline bool in_memory(const struct type *t)
 
 /* layout_transform.c: a storage of v's rank whose index 0 is element 0, without strides; place and halo are kept. */
 void storage_new(struct layouter *, value_id v);
+/* find_readers.c: by value, whether a call of the runtime, a region or the program reads or writes it, which know of no
+ * strides. */
+bool *read_as_a_whole(const struct module *);
 /* All dims in their order, but `fastest` last; -1: as they are. */
 void order_default(int32_t rank, int32_t fastest, int32_t *order);
 

@@ -34,7 +34,7 @@ static void storage_strides(struct layouter *l, value_id v, const int32_t *order
     expr_id stride = ex_const(l->x, block_dim >= 0 ? CHANNEL_BLOCK : 1);
     for (int32_t i = s->rank - 1; i >= 0; i--) {
         int32_t d = order[i];
-        expr_id extent = t->dims[d];
+        expr_id extent = l->wish[v.i].grows == d + 1 ? ex_const(l->x, l->wish[v.i].room) : t->dims[d];
         s->dim[d].outer = stride;
         if (i == s->rank - 1 && pads_rows(l, v))
             extent = ex_mulc(l->x, ex_ceildiv(l->x, extent, ex_const(l->x, CHANNEL_BLOCK)), CHANNEL_BLOCK);

@@ -79,8 +79,8 @@ struct kernel {
     outs; /* values stored; the second one of a depthwise convolution: its rows summed up (graph/partial_sums.c) */
     value_id domain; /* whose points the kernel runs over: outs[0], or one operand of it */
     uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
-    uint32_t shares; /* k + 1: what it stores may lie in the memory of input k, of which it then changes the rows that
-                      * it scatters (layout/share_ports.c) */
+    uint32_t shares; /* k + 1: what it stores may lie in the memory of input k. Then a scatter changes the rows that it
+                      * scatters, and a concat's first piece nothing (layout/share_ports.c) */
     VEC(node_id) path; /* invertible views from the anchor's result to domain */
     VEC(node_id) nodes; /* all nodes computed inside, any order */
     uint32_t row_mask; /* dims of domain that inner reductions depend on; meaningful when has_rows */
@@ -198,6 +198,8 @@ struct layout_wish {
     bool plain; /* read by a call of the runtime, a region, the program or the caller: row-major */
     bool blocked; /* channels in blocks */
     int32_t fastest; /* dim to lie innermost + 1; 0: the last */
+    int32_t grows; /* dim + 1 of a port that has memory for `room` in it, whatever its extent is; 0: none has */
+    int64_t room;
 };
 
 struct module {

@@ -362,6 +362,18 @@ static bool read_dims(struct reader *r, struct storage *s)
            (!accept(r, "origin") || read_expression(r, &s->origin));
 }
 
+static bool read_room(struct reader *r, struct layout_wish *w, const struct type *t)
+{
+    uint32_t dim, room;
+    if (!read_u32(r, &dim) || !read_u32(r, &room))
+        return false;
+    if (t->kind != TYPE_TENSOR || t->rank < 0 || dim >= (uint32_t)t->rank || room < 1 || room > INT32_MAX)
+        return fail(r, "there is no such room");
+    w->grows = (int32_t)dim + 1;
+    w->room = room;
+    return true;
+}
+
 static bool read_storage(struct reader *r, value_id v, const struct type *t)
 {
     struct storage *s = &r->m->storage[v.i];
@@ -378,6 +390,8 @@ static bool read_storage(struct reader *r, value_id v, const struct type *t)
     if (accept(r, "fastest") && (!read_u32(r, &fastest) || !++fastest))
         return false;
     w->fastest = (int32_t)fastest;
+    if (accept(r, "room") && !read_room(r, w, t))
+        return false;
     if (at_end(r))
         return true;
     if (t->kind != TYPE_TENSOR || t->rank < 0)

@@ -160,6 +160,8 @@ static void put_wish(struct printer *p, const struct layout_wish *w)
     PUT(p, "%s%s", w->plain ? " plain" : "", w->blocked ? " blocked" : "");
     if (w->fastest)
         PUT(p, " fastest %d", w->fastest - 1);
+    if (w->grows)
+        PUT(p, " room %d %lld", w->grows - 1, (long long)w->room);
 }
 
 static void put_storage(struct printer *p, value_id v)
@@ -167,7 +169,7 @@ static void put_storage(struct printer *p, value_id v)
     const struct module *m = p->m;
     const struct storage *s = m->storage ? &m->storage[v.i] : NULL;
     const struct layout_wish *w = m->wish ? &m->wish[v.i] : NULL;
-    bool placed = s && s->place != PLACE_NONE, wishes = w && (w->plain || w->blocked || w->fastest);
+    bool placed = s && s->place != PLACE_NONE, wishes = w && (w->plain || w->blocked || w->fastest || w->grows);
     if (!m->stored[v.i] && !placed && !wishes)
         return;
     PUT(p, "value");

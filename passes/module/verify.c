@@ -18,11 +18,12 @@
  *  13  the anchor of an attention's kernel makes its results
  *  14  operands of nodes inside are computed inside, constant, stored, or views of such
  *  15  what is read from memory is stored by a kernel no later in the same region
- *  28  what may lie in an input's memory is stored by a scatter of the top region, of the input's type and rank
+ *  28  what may lie in an input's memory is stored in the top region, of the input's type and rank: by a scatter, or by
+ *      the first piece of a concat, the input, along the dim in which both have the same room
  *  places (verify_memory.c)
  *  16  inputs lie with the caller, and of computed values only outputs
  *  17  a stored tensor has a place; what has a place is stored, or a constant of the file
- *  18  a value is wished plain or blocked or with a fastest dim of its own, not two of these
+ *  18  a value is wished plain or blocked or with a fastest dim of its own, not two of these; only ports have room
  *  19  a value in memory has a stride for each dim, in blocks of 2 elements or more, and a size
  *  20  all its elements, those of halos included, lie within its size
  *  21  no two of its elements lie in one place, unless it is a constant
@@ -172,6 +173,23 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
     }
 }
 
+/* Is it the first piece of a concat of port and more, both with the same room? */
+static bool grows_in_place(const struct check *c, const struct kernel *k, const struct port *in)
+{
+    const struct layout_wish *from = &c->m->wish[in->value.i], *to = &c->m->wish[k->outs.data[0].i];
+    return k->piece == 1 && k->domain.i == in->value.i && from->grows && from->grows == to->grows &&
+           from->room == to->room;
+}
+
+static void check_shares(struct check *c, uint32_t index, const struct kernel *k)
+{
+    const struct port *in = k->shares && k->shares <= c->g->inputs.n ? &c->g->inputs.data[k->shares - 1] : NULL;
+    if (k->shares && (!in || k->region.i != 1 || (k->kind != KERNEL_SCATTER && !grows_in_place(c, k, in)) ||
+                      value_type(c->g, in->value)->elem != value_type(c->g, k->outs.data[0])->elem ||
+                      value_type(c->g, in->value)->rank != value_type(c->g, k->outs.data[0])->rank))
+        violated(c, 28, "k%u cannot share an input's memory", index);
+}
+
 static void check_form(struct check *c, uint32_t index, const struct kernel *k)
 {
     const struct node *anchor = k->anchor.i ? graph_node(c->g, k->anchor) : NULL;
@@ -187,11 +205,6 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
     else if (f->prepared &&
              (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
         violated(c, 12, "nothing is prepared for k%u", index);
-    const struct port *in = k->shares && k->shares <= c->g->inputs.n ? &c->g->inputs.data[k->shares - 1] : NULL;
-    if (k->shares && (!in || k->kind != KERNEL_SCATTER || k->region.i != 1 ||
-                      value_type(c->g, in->value)->elem != value_type(c->g, k->outs.data[0])->elem ||
-                      value_type(c->g, in->value)->rank != value_type(c->g, k->outs.data[0])->rank))
-        violated(c, 28, "k%u cannot share an input's memory", index);
     if (f->attention && attention_of_values(c->m, k->anchor) != f->attention)
         violated(c, 13, "the anchor of k%u makes no attention's results", index);
 }
@@ -254,6 +267,7 @@ static void check_kernels(struct check *c)
         check_anchor(c, i, k);
         check_domain(c, i, k);
         check_form(c, i, k);
+        check_shares(c, i, k);
     }
     for (uint32_t v = 1; v < m->n_values; v++) {
         const struct value *value = graph_value(c->g, (value_id){v});

@@ -34,9 +34,11 @@ static void check_place(struct check *c, value_id v)
                  number);
     if (constant && !value_is_const(c->g, v))
         violated(c, 17, "%%%u lies in the file and is no constant", number);
+    const struct layout_wish *w = &c->m->wish[v.i];
+    if (w->grows && s->place != PLACE_INPUT && s->place != PLACE_OUTPUT)
+        violated(c, 18, "%%%u has room and is no port", number);
     if (!(c->m->facts & HAS_WISHES))
         return;
-    const struct layout_wish *w = &c->m->wish[v.i];
     if (w->plain + w->blocked + (w->fastest != 0) > 1 || w->fastest < 0 || w->fastest > (t->rank > 0 ? t->rank : 0))
         violated(c, 18, "%%%u is wished%s%s%s", number, w->plain ? " plain" : "", w->blocked ? " blocked" : "",
                  w->fastest ? " with a dim of its own" : "");
@@ -56,17 +58,20 @@ static void axis_add(struct axis *axis, uint32_t *n, int64_t extent, int64_t str
     axis[i] = (struct axis){extent, stride};
 }
 
-/* Elements below origin and up to the last one of the value with its halo; false where these sizes do not exist. */
+/* Elements below origin and up to the last one of the value with its halo; false where these sizes do not exist, or a
+ * run would refuse them. */
 static bool measure(const struct check *c, value_id v, const int64_t *sizes, struct axis *axis, uint32_t *n,
                     int64_t *below, int64_t *above)
 {
     const struct storage *s = &c->m->storage[v.i];
+    const struct layout_wish *w = &c->m->wish[v.i];
     const struct type *t = value_type(c->g, v);
     *n = 0;
     *below = *above = 0;
     for (int32_t d = 0; d < s->rank; d++) {
         int64_t extent, stride, blocks, block = s->dim[d].block, part;
-        if (!ex_eval(c->x, t->dims[d], sizes, &extent) || !ex_eval(c->x, s->dim[d].outer, sizes, &stride) || extent < 1)
+        if (!ex_eval(c->x, t->dims[d], sizes, &extent) || !ex_eval(c->x, s->dim[d].outer, sizes, &stride) ||
+            extent < 1 || (w->grows == d + 1 && extent > w->room))
             return false;
         blocks = block ? (extent + block - 1) / block : extent;
         axis_add(axis, n, blocks, stride);

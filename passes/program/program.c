@@ -229,6 +229,18 @@ static lreg prepared_at(struct prog *p, const struct prepared *c)
     return offset(p, c->stored ? p->weights_base : p->constants_base, ex_const(p->x, (int64_t)at), ELEM_F32);
 }
 
+/* Parallel indices of the kernel: none for the first piece of a concat that lies there already. */
+static lreg launch_count(struct prog *p, const struct kernel *k)
+{
+    lreg count = prog_index(p, k->count);
+    if (!k->shares || !k->piece)
+        return count;
+    enum elem e = value_type(p->g, k->domain)->elem;
+    lreg at[2] = {prog_buffer(p, k->domain, e), prog_buffer(p, k->outs.data[0], e)};
+    lreg in[3] = {prog_op(p, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2), prog_const(p, 0), count};
+    return prog_op(p, L_SELECT, INDEX, in, 3);
+}
+
 static void launch(struct prog *p, struct kernel *k)
 {
     lreg args[256];
@@ -249,7 +261,7 @@ static void launch(struct prog *p, struct kernel *k)
                     : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
                                  : sym_lreg(p, a.sym);
     }
-    args[n++] = prog_index(p, k->count);
+    args[n++] = launch_count(p, k);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
     s->name = k->name;
     s->in = lf_lregs(p->f, args, n);

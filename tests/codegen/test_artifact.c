@@ -93,7 +93,7 @@ static bool write_weights(void *user, bool (*put)(void *, const void *, size_t),
 static void fill(struct context *ctx, struct codegen_unit *units, struct artifact *a, uint32_t jobs,
                  struct codegen_options *options)
 {
-    static const struct art_dim dims[] = {{-1, 0, NULL}};
+    static const struct art_dim dims[] = {{-1, 0, 0, NULL}};
     static const struct art_port in = {"x", ELEM_F32, 1, dims, 0, 0}, out = {"y", ELEM_F32, 1, dims, 0, 0};
     static const struct art_symbol symbol = {"n", 0, 0, 1};
     static const struct art_node node = {"scale1", "Mul", "", 1, 8, 1, 0};

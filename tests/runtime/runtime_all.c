@@ -18,6 +18,7 @@
 #include "runtime/ops/rt_select.c"
 #include "runtime/ops/rt_seq.c"
 #include "runtime/ops/rt_sort.c"
+#include "runtime/rt_stride.c"
 #include "runtime/ops/rt_strings.c"
 #include "runtime/ops/rt_text.c"
 #include "runtime/rt_value.c"

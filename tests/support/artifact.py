@@ -61,7 +61,7 @@ class Symbol(c.Structure):
 
 
 class Dim(c.Structure):
-    _fields_ = [("extent", c.c_int64), ("symbol", c.c_int32), ("pad", c.c_int32), ("expr", c.c_char_p)]
+    _fields_ = [("extent", c.c_int64), ("symbol", c.c_int32), ("room", c.c_int32), ("expr", c.c_char_p)]
 
 
 class Port(c.Structure):
@@ -141,10 +141,10 @@ def unpack(packed, n, bits, dtype):
     return raw.view(dtype)
 
 
-def tensor_of(array, keep):
-    """A DLTensor over array; what must outlive it is appended to keep."""
+def tensor_of(array, keep, strided=False):
+    """A DLTensor over array, with its strides or of a compact copy; what must outlive it is appended to keep."""
     array = np.asarray(array)
-    shape = (c.c_int64 * max(array.ndim, 1))(*array.shape)
+    shape, strides = (c.c_int64 * max(array.ndim, 1))(*array.shape), None
     if array.dtype == object or array.dtype.kind in "US":
         code, bits = STRING
         texts = [t if isinstance(t, bytes) else str(t).encode() for t in array.reshape(-1)]
@@ -153,15 +153,18 @@ def tensor_of(array, keep):
         pointer = c.addressof(data)
     else:
         code, bits = CODES[array.dtype]
-        flat = np.ascontiguousarray(array).reshape(-1)
+        if strided and bits >= 8 and not array.flags.c_contiguous:
+            flat, strides = array, (c.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
+        else:
+            flat = np.ascontiguousarray(array).reshape(-1)
         if bits < 8:
             flat = pack(flat, bits)
         if flat.nbytes == 0:
             flat = np.zeros(16, np.uint8)
         keep.append(flat)
         pointer = flat.ctypes.data
-    t = Tensor(pointer, Device(1, 0), array.ndim, DataType(code, bits, 1), shape, None, 0)
-    keep += [shape, t]
+    t = Tensor(pointer, Device(1, 0), array.ndim, DataType(code, bits, 1), shape, strides, 0)
+    keep += [shape, strides, t]
     return t
 
 
@@ -260,8 +263,8 @@ class Artifact:
     def outputs(self):
         return [self.api.out[i] for i in range(self.api.n_out)]
 
-    def tensors(self, arrays, keep):
-        made = [tensor_of(a, keep) for a in arrays]
+    def tensors(self, arrays, keep, strided=False):
+        made = [tensor_of(a, keep, strided) for a in arrays]
         pointers = (c.POINTER(Tensor) * max(len(made), 1))(*[c.pointer(t) for t in made])
         keep.append(pointers)
         return pointers
@@ -284,9 +287,9 @@ class Artifact:
             m[0].deleter(m)
 
     def run_into(self, arrays, outputs):
-        """run: into arrays of the right shapes and types, which are returned."""
+        """run: into arrays of the right shapes and types, which are returned. Strides are passed on."""
         keep = []
-        self.check("run", self.api.run(self.ctx, self.tensors(arrays, keep), self.tensors(outputs, keep), c.byref(self.error)))
+        self.check("run", self.api.run(self.ctx, self.tensors(arrays, keep, True), self.tensors(outputs, keep, True), c.byref(self.error)))
         return outputs
 
     def run_values(self, objects):
