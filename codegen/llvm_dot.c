@@ -1,4 +1,5 @@
-/* L_DOT: products of bytes (u8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes.
+/* L_DOT: products of bytes (u8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes; L_MATDOT, the
+ * same of two rows by two columns.
  *
  * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart
  * as 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
@@ -9,31 +10,35 @@
 
 /* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the
  * elements themselves rather than words. biased: both operands are signed. a = (a ^ 128) + 128 in signed bytes, so 128
- * times the sum of b's bytes is added, which is one value for all that b is multiplied with. */
+ * times the sum of b's bytes is added, which is one value for all that b is multiplied with. matrix: L_MATDOT.
+ * overloads: types that the intrinsic's name takes. */
 struct dot_form {
     enum arch arch;
     const char *features[2];
     enum elem sum;
     uint32_t lanes;
     const char *intrinsic;
-    bool typed, biased;
+    bool typed, biased, matrix;
+    unsigned overloads;
 };
 static const struct dot_form dot_forms[] = {
 #define VNNI ARCH_X86_64, {"+avx512vnni", "+avx512vl"}, ELEM_I32
 #define BF16 ARCH_X86_64, {"+avx512bf16", "+avx512vl"}, ELEM_F32
 #define ARM(feature) ARCH_AARCH64, {feature, "+neon"}
-    {VNNI, 4, "llvm.x86.avx512.vpdpbusd.128", false, false},
-    {VNNI, 8, "llvm.x86.avx512.vpdpbusd.256", false, false},
-    {VNNI, 16, "llvm.x86.avx512.vpdpbusd.512", false, false},
-    {BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", true, false},
-    {BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", true, false},
-    {BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", true, false},
-    {ARM("+i8mm"), ELEM_I32, 2, "llvm.aarch64.neon.usdot", true, false},
-    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usdot", true, false},
-    {ARM("+dotprod"), ELEM_I32, 2, "llvm.aarch64.neon.sdot", true, true},
-    {ARM("+dotprod"), ELEM_I32, 4, "llvm.aarch64.neon.sdot", true, true},
-    {ARM("+bf16"), ELEM_F32, 2, "llvm.aarch64.neon.bfdot", true, false},
-    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfdot", true, false},
+    {VNNI, 4, "llvm.x86.avx512.vpdpbusd.128", false, false, false, 0},
+    {VNNI, 8, "llvm.x86.avx512.vpdpbusd.256", false, false, false, 0},
+    {VNNI, 16, "llvm.x86.avx512.vpdpbusd.512", false, false, false, 0},
+    {BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", true, false, false, 0},
+    {BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", true, false, false, 0},
+    {BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", true, false, false, 0},
+    {ARM("+i8mm"), ELEM_I32, 2, "llvm.aarch64.neon.usdot", true, false, false, 2},
+    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usdot", true, false, false, 2},
+    {ARM("+dotprod"), ELEM_I32, 2, "llvm.aarch64.neon.sdot", true, true, false, 2},
+    {ARM("+dotprod"), ELEM_I32, 4, "llvm.aarch64.neon.sdot", true, true, false, 2},
+    {ARM("+bf16"), ELEM_F32, 2, "llvm.aarch64.neon.bfdot", true, false, false, 2},
+    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfdot", true, false, false, 2},
+    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usmmla", true, false, true, 2},
+    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfmmla", true, false, true, 0},
 #undef VNNI
 #undef BF16
 #undef ARM
@@ -136,10 +141,11 @@ static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueR
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
-static const struct dot_form *form_of(const struct emitter *e, struct ltype sum)
+static const struct dot_form *form_of(const struct emitter *e, struct ltype sum, bool matrix)
 {
     for (uint32_t i = 0; i < COUNT_OF(dot_forms); i++)
-        if (e->machine->dot_forms >> i & 1 && dot_forms[i].sum == sum.elem && dot_forms[i].lanes == sum.lanes)
+        if (e->machine->dot_forms >> i & 1 && dot_forms[i].sum == sum.elem && dot_forms[i].lanes == sum.lanes &&
+            dot_forms[i].matrix == matrix)
             return &dot_forms[i];
     return NULL;
 }
@@ -148,7 +154,7 @@ static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, L
                               LLVMValueRef b)
 {
     struct emitter *e = w->e;
-    bool swap = d->arch == ARCH_AARCH64 &&
+    bool swap = d->arch == ARCH_AARCH64 && !d->matrix &&
                 d->sum == ELEM_F32; /* one lane for all, which the first operand often is, comes last */
     LLVMValueRef args[3] = {sum, swap ? b : a, swap ? a : b};
     if (!d->typed)
@@ -157,7 +163,7 @@ static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, L
     LLVMTypeRef types[2] = {LLVMTypeOf(sum), LLVMVectorType(element, (d->sum == ELEM_F32 ? 2 : 4) * w->lanes)};
     for (int o = 1; o < 3; o++)
         args[o] = LLVMBuildBitCast(e->b, args[o], types[1], "");
-    return call_intrinsic(e, d->intrinsic, types, d->arch == ARCH_AARCH64 ? 2 : 0, args, 3);
+    return call_intrinsic(e, d->intrinsic, types, d->overloads, args, 3);
 }
 
 static LLVMValueRef dot_instruction(const struct words *w, const struct dot_form *d, LLVMValueRef a, LLVMValueRef b,
@@ -172,14 +178,47 @@ static LLVMValueRef dot_instruction(const struct words *w, const struct dot_form
     return call_form(w, d, sum, a, b);
 }
 
-LLVMValueRef emit_dot(struct emitter *e, const struct lstmt *s)
+static LLVMValueRef dot_words(const struct words *w, enum elem sum_elem, LLVMValueRef a, LLVMValueRef b,
+                              LLVMValueRef sum)
+{
+    const struct dot_form *d = form_of(w->e, (struct ltype){sum_elem, w->lanes}, false);
+    if (d)
+        return dot_instruction(w, d, a, b, sum);
+    return sum_elem == ELEM_F32 ? dot_halves(w, a, b, sum) : dot_bytes(w, a, b, sum);
+}
+
+static struct words words_of(struct emitter *e, const struct lstmt *s, LLVMValueRef in[3])
 {
     struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes};
-    LLVMValueRef a = LLVMBuildBitCast(e->b, e->values[s->in[0].i], w.type, "");
-    LLVMValueRef b = LLVMBuildBitCast(e->b, e->values[s->in[1].i], w.type, "");
-    LLVMValueRef sum = e->values[s->in[2].i];
-    const struct dot_form *d = form_of(e, s->type);
+    for (int o = 0; o < 2; o++)
+        in[o] = LLVMBuildBitCast(e->b, e->values[s->in[o].i], w.type, "");
+    in[2] = e->values[s->in[2].i];
+    return w;
+}
+
+LLVMValueRef emit_dot(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef in[3];
+    struct words w = words_of(e, s, in);
+    return dot_words(&w, s->type.elem, in[0], in[1], in[2]);
+}
+
+LLVMValueRef emit_matdot(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef in[3];
+    struct words w = words_of(e, s, in);
+    const struct dot_form *d = form_of(e, s->type, true);
     if (d)
-        return dot_instruction(&w, d, a, b, sum);
-    return s->type.elem == ELEM_F32 ? dot_halves(&w, a, b, sum) : dot_bytes(&w, a, b, sum);
+        return call_form(&w, d, in[2], in[0], in[1]);
+    for (uint32_t step = 0; step < 2; step++) {
+        uint8_t row[256], column[256];
+        for (uint32_t i = 0; i < w.lanes; i++) {
+            row[i] = (uint8_t)matdot_row(i, step);
+            column[i] = (uint8_t)matdot_column(i, step);
+        }
+        LLVMValueRef a = shuffle_lanes(e, in[0], in[0], row, w.lanes);
+        LLVMValueRef b = shuffle_lanes(e, in[1], in[1], column, w.lanes);
+        in[2] = dot_words(&w, s->type.elem, a, b, in[2]);
+    }
+    return in[2];
 }

@@ -393,8 +393,7 @@ static LLVMValueRef emit_insert(struct emitter *e, const struct lstmt *s)
     return LLVMBuildInsertElement(e->b, in(e, s, 0), in(e, s, 1), lane, "");
 }
 
-/* Lanes list[0..n) of a and b side by side; one lane gives a scalar, scalars count as vectors of one lane. */
-static LLVMValueRef shuffle(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n)
+LLVMValueRef shuffle_lanes(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n)
 {
     LLVMValueRef mask[256];
     if (n == 1) {
@@ -411,7 +410,7 @@ static LLVMValueRef emit_shuffle(struct emitter *e, const struct lstmt *s)
 {
     uint32_t lanes = in_type(e, s, 0).lanes;
     if (lanes > 1)
-        return shuffle(e, in(e, s, 0), in(e, s, 1), s->aux, s->n_aux);
+        return shuffle_lanes(e, in(e, s, 0), in(e, s, 1), s->aux, s->n_aux);
     LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
     for (uint32_t i = 0; i < s->n_aux; i++) {
         LLVMValueRef v = in(e, s, s->aux[i] ? 1 : 0);
@@ -445,7 +444,7 @@ static LLVMValueRef emit_hreduce(struct emitter *e, const struct lstmt *s)
             low[i] = (uint8_t)i;
             high[i] = (uint8_t)(i + half);
         }
-        LLVMValueRef a = shuffle(e, v, v, low, half), b = shuffle(e, v, v, high, half);
+        LLVMValueRef a = shuffle_lanes(e, v, v, low, half), b = shuffle_lanes(e, v, v, high, half);
         t.lanes = half;
         v = combine(e, (enum lop)s->imm, t, a, b);
     }
@@ -463,25 +462,33 @@ LLVMValueRef mask_all(struct emitter *e, LLVMValueRef mask, uint32_t lanes)
 
 LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
 {
-    static emit_fn *const table[L_COUNT] = {
-        [L_CONST] = emit_const,       [L_NEG] = emit_neg,         [L_ABS] = emit_abs,
-        [L_SQRT] = emit_sqrt,         [L_FLOOR] = emit_round,     [L_CEIL] = emit_round,
-        [L_RINT] = emit_round,        [L_TRUNC] = emit_round,     [L_NOT] = emit_not,
-        [L_ADD] = emit_arith,         [L_SUB] = emit_arith,       [L_MUL] = emit_arith,
-        [L_DIV] = emit_divide,        [L_REM] = emit_divide,      [L_FLOORDIV] = emit_floordiv,
-        [L_FLOORMOD] = emit_floordiv, [L_MIN] = emit_extreme,     [L_MAX] = emit_extreme,
-        [L_MINNUM] = emit_extreme,    [L_MAXNUM] = emit_extreme,  [L_AND] = emit_arith,
-        [L_OR] = emit_arith,          [L_XOR] = emit_arith,       [L_SHL] = emit_shift,
-        [L_SHR] = emit_shift,         [L_FMA] = emit_fma,         [L_DOT] = emit_dot,
-        [L_EQ] = emit_compare,        [L_NE] = emit_compare,      [L_LT] = emit_compare,
-        [L_LE] = emit_compare,        [L_SELECT] = emit_select,   [L_CONVERT] = emit_convert_stmt,
-        [L_BITCAST] = emit_bitcast,   [L_SPLAT] = emit_splat,     [L_IOTA] = emit_iota,
-        [L_EXTRACT] = emit_extract,   [L_INSERT] = emit_insert,   [L_SHUFFLE] = emit_shuffle,
-        [L_HREDUCE] = emit_hreduce,   [L_LOAD] = emit_memory,     [L_LOADS] = emit_memory,
-        [L_GATHER] = emit_memory,     [L_STORE] = emit_memory,    [L_STORES] = emit_memory,
-        [L_SCATTER] = emit_memory,    [L_LOCAL] = emit_memory,    [L_OFFSET] = emit_memory,
-        [L_ADDRESS] = emit_memory,    [L_PREFETCH] = emit_memory, [L_PREFETCH2] = emit_memory,
-        [L_SHARED] = emit_memory};
+    static emit_fn *const table[L_COUNT] = {[L_CONST] = emit_const,       [L_NEG] = emit_neg,
+                                            [L_ABS] = emit_abs,           [L_SQRT] = emit_sqrt,
+                                            [L_FLOOR] = emit_round,       [L_CEIL] = emit_round,
+                                            [L_RINT] = emit_round,        [L_TRUNC] = emit_round,
+                                            [L_NOT] = emit_not,           [L_ADD] = emit_arith,
+                                            [L_SUB] = emit_arith,         [L_MUL] = emit_arith,
+                                            [L_DIV] = emit_divide,        [L_REM] = emit_divide,
+                                            [L_FLOORDIV] = emit_floordiv, [L_FLOORMOD] = emit_floordiv,
+                                            [L_MIN] = emit_extreme,       [L_MAX] = emit_extreme,
+                                            [L_MINNUM] = emit_extreme,    [L_MAXNUM] = emit_extreme,
+                                            [L_AND] = emit_arith,         [L_OR] = emit_arith,
+                                            [L_XOR] = emit_arith,         [L_SHL] = emit_shift,
+                                            [L_SHR] = emit_shift,         [L_FMA] = emit_fma,
+                                            [L_DOT] = emit_dot,           [L_MATDOT] = emit_matdot,
+                                            [L_EQ] = emit_compare,        [L_NE] = emit_compare,
+                                            [L_LT] = emit_compare,        [L_LE] = emit_compare,
+                                            [L_SELECT] = emit_select,     [L_CONVERT] = emit_convert_stmt,
+                                            [L_BITCAST] = emit_bitcast,   [L_SPLAT] = emit_splat,
+                                            [L_IOTA] = emit_iota,         [L_EXTRACT] = emit_extract,
+                                            [L_INSERT] = emit_insert,     [L_SHUFFLE] = emit_shuffle,
+                                            [L_HREDUCE] = emit_hreduce,   [L_LOAD] = emit_memory,
+                                            [L_LOADS] = emit_memory,      [L_GATHER] = emit_memory,
+                                            [L_STORE] = emit_memory,      [L_STORES] = emit_memory,
+                                            [L_SCATTER] = emit_memory,    [L_LOCAL] = emit_memory,
+                                            [L_OFFSET] = emit_memory,     [L_ADDRESS] = emit_memory,
+                                            [L_PREFETCH] = emit_memory,   [L_PREFETCH2] = emit_memory,
+                                            [L_SHARED] = emit_memory};
     if (!table[s->op]) {
         emit_fail(e, "a statement that is not a computation");
         return LLVMGetPoison(type_value(e, s->type));

@@ -65,6 +65,7 @@ bool module_begin(struct compilation *c)
     c->module = m;
     if (!choices_read(c))
         return false;
+    m->matdot = targets_matdot(c->ctx, o);
     m->pairs = is_narrowed(m) && targets_pair(c->ctx, o);
     return true;
 }

@@ -202,6 +202,16 @@ bool targets_pair(struct context *ctx, const struct options *o)
     return false;
 }
 
+uint32_t targets_matdot(struct context *ctx, const struct options *o)
+{
+    uint32_t kinds = 0;
+    for (uint32_t i = 0; i < target_count; i++)
+        for (int k = 0; k < DOT_KINDS; k++)
+            if (target_rows[i].machine.dot[k] >= DOT_MATRIX && is_asked(ctx, o, &target_rows[i], true))
+                kinds |= 1u << k;
+    return kinds;
+}
+
 bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)
 {
     const char *own = row->features, *comma = *own && mattr && *mattr ? "," : "";

@@ -254,6 +254,19 @@ void loop_dot(enum elem e, uint32_t n, const void *a, const void *b, const void 
     }
 }
 
+void loop_matdot(enum elem e, uint32_t n, const void *a, const void *b, const void *c, void *r)
+{
+    enum { WORD = 4 };
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t sum;
+        memcpy(&sum, (const uint8_t *)c + WORD * (size_t)i, WORD);
+        for (uint32_t step = 0; step < 2; step++)
+            loop_dot(e, 1, (const uint8_t *)a + WORD * (size_t)matdot_row(i, step),
+                     (const uint8_t *)b + WORD * (size_t)matdot_column(i, step), &sum, &sum);
+        memcpy((uint8_t *)r + WORD * (size_t)i, &sum, WORD);
+    }
+}
+
 static bool compare_floats(enum lop op, double a, double b)
 {
     switch (op) {

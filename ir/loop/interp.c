@@ -202,6 +202,30 @@ static void exec_dot(struct interp *in, const struct lstmt *s)
     }
 }
 
+static bool word_undef(const struct slot *x, uint32_t group, uint32_t word)
+{
+    for (uint32_t i = group * word; x->any_undef && i < group * (word + 1); i++)
+        if (x->undef[i])
+            return true;
+    return false;
+}
+
+static void exec_matdot(struct interp *in, const struct lstmt *s)
+{
+    const struct slot *a = slot_in(in, s, 0), *b = slot_in(in, s, 1), *c = slot_in(in, s, 2);
+    struct slot *r = slot_out(in, s);
+    uint32_t group = a->lanes / r->lanes;
+    loop_matdot(r->elem, r->lanes, a->data, b->data, c->data, r->data);
+    all_defined(r);
+    for (uint32_t i = 0; i < r->lanes; i++) {
+        bool undef = c->any_undef && c->undef[i];
+        for (uint32_t step = 0; step < 2; step++)
+            undef |= word_undef(a, group, matdot_row(i, step)) || word_undef(b, group, matdot_column(i, step));
+        r->undef[i] = undef;
+        r->any_undef |= undef;
+    }
+}
+
 static void exec_compare(struct interp *in, const struct lstmt *s)
 {
     const struct slot *a = slot_in(in, s, 0);
@@ -593,15 +617,15 @@ static void exec_launch(struct interp *in, const struct lstmt *s)
 }
 
 static exec_fn *const exec[LRULE_COUNT] = {
-    [LRULE_CONST] = exec_const,     [LRULE_SAME] = exec_same,         [LRULE_COMPARE] = exec_compare,
-    [LRULE_DOT] = exec_dot,         [LRULE_SELECT] = exec_select,     [LRULE_CONVERT] = exec_convert,
-    [LRULE_BITCAST] = exec_bitcast, [LRULE_SPLAT] = exec_splat,       [LRULE_EXTRACT] = exec_extract,
-    [LRULE_INSERT] = exec_insert,   [LRULE_SHUFFLE] = exec_shuffle,   [LRULE_HREDUCE] = exec_hreduce,
-    [LRULE_LOAD] = exec_load,       [LRULE_STORE] = exec_store,       [LRULE_LOCAL] = exec_local,
-    [LRULE_OFFSET] = exec_offset,   [LRULE_PREFETCH] = exec_control,  [LRULE_ADDRESS] = exec_address,
-    [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel, [LRULE_IF] = exec_if,
-    [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,       [LRULE_CALL] = exec_call,
-    [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
+    [LRULE_CONST] = exec_const,     [LRULE_SAME] = exec_same,       [LRULE_COMPARE] = exec_compare,
+    [LRULE_MATDOT] = exec_matdot,   [LRULE_DOT] = exec_dot,         [LRULE_SELECT] = exec_select,
+    [LRULE_CONVERT] = exec_convert, [LRULE_BITCAST] = exec_bitcast, [LRULE_SPLAT] = exec_splat,
+    [LRULE_EXTRACT] = exec_extract, [LRULE_INSERT] = exec_insert,   [LRULE_SHUFFLE] = exec_shuffle,
+    [LRULE_HREDUCE] = exec_hreduce, [LRULE_LOAD] = exec_load,       [LRULE_STORE] = exec_store,
+    [LRULE_LOCAL] = exec_local,     [LRULE_OFFSET] = exec_offset,   [LRULE_PREFETCH] = exec_control,
+    [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel,
+    [LRULE_IF] = exec_if,           [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,
+    [LRULE_CALL] = exec_call,       [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
 };
 
 static void exec_block(struct interp *in, lblock b)

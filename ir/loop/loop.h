@@ -76,6 +76,8 @@ enum lop {
     L_FMA, /* a * b + c: fused where the target has it, else two roundings */
     L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N
             * and i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused) */
+    L_MATDOT, /* of each four lanes (number 2i + j: row i, column j) and the 16 bytes of a and b there: c plus the
+               * products of half i of a and half j of b, as two L_DOT after one another sum them */
     L_EQ,
     L_NE,
     L_LT,
@@ -226,5 +228,15 @@ struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_ar
  * op/type. */
 lreg lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
 bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
+
+/* The words of a and of b that lane `lane` of L_MATDOT multiplies by its first (step 0) or second L_DOT. */
+static inline uint32_t matdot_row(uint32_t lane, uint32_t step)
+{
+    return lane / 4 * 4 + lane / 2 % 2 * 2 + step;
+}
+static inline uint32_t matdot_column(uint32_t lane, uint32_t step)
+{
+    return lane / 4 * 4 + lane % 2 * 2 + step;
+}
 
 #endif

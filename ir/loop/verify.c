@@ -160,6 +160,12 @@ static void rule_dot(struct verifier *v, const struct lstmt *s)
            19, "types do not fit");
 }
 
+static void rule_matdot(struct verifier *v, const struct lstmt *s)
+{
+    rule_dot(v, s);
+    expect(v, s, result_of(v, s).lanes % 4 == 0, 19, "types do not fit");
+}
+
 static void rule_compare(struct verifier *v, const struct lstmt *s)
 {
     struct ltype t = result_of(v, s), a = type_of(v, s, 0);
@@ -419,15 +425,15 @@ static void rule_launch(struct verifier *v, const struct lstmt *s)
 }
 
 static rule_fn *const rules[LRULE_COUNT] = {
-    [LRULE_CONST] = rule_const,     [LRULE_SAME] = rule_same,         [LRULE_COMPARE] = rule_compare,
-    [LRULE_DOT] = rule_dot,         [LRULE_SELECT] = rule_select,     [LRULE_CONVERT] = rule_convert,
-    [LRULE_BITCAST] = rule_bitcast, [LRULE_SPLAT] = rule_splat,       [LRULE_EXTRACT] = rule_extract,
-    [LRULE_INSERT] = rule_insert,   [LRULE_SHUFFLE] = rule_shuffle,   [LRULE_HREDUCE] = rule_hreduce,
-    [LRULE_LOAD] = rule_load,       [LRULE_STORE] = rule_store,       [LRULE_LOCAL] = rule_local,
-    [LRULE_OFFSET] = rule_offset,   [LRULE_PREFETCH] = rule_prefetch, [LRULE_ADDRESS] = rule_address,
-    [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel, [LRULE_IF] = rule_if,
-    [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,       [LRULE_CALL] = rule_call,
-    [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
+    [LRULE_CONST] = rule_const,     [LRULE_SAME] = rule_same,       [LRULE_COMPARE] = rule_compare,
+    [LRULE_MATDOT] = rule_matdot,   [LRULE_DOT] = rule_dot,         [LRULE_SELECT] = rule_select,
+    [LRULE_CONVERT] = rule_convert, [LRULE_BITCAST] = rule_bitcast, [LRULE_SPLAT] = rule_splat,
+    [LRULE_EXTRACT] = rule_extract, [LRULE_INSERT] = rule_insert,   [LRULE_SHUFFLE] = rule_shuffle,
+    [LRULE_HREDUCE] = rule_hreduce, [LRULE_LOAD] = rule_load,       [LRULE_STORE] = rule_store,
+    [LRULE_LOCAL] = rule_local,     [LRULE_OFFSET] = rule_offset,   [LRULE_PREFETCH] = rule_prefetch,
+    [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel,
+    [LRULE_IF] = rule_if,           [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,
+    [LRULE_CALL] = rule_call,       [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
 };
 
 static bool counts_fit(const struct lstmt *s)

@@ -4,7 +4,7 @@
  * two bf16 with two bf16 summed in f32. Weights are packed so that a group of each lane lies together
  * ([N/16][K/group][16][group], layout/store_constants.c), and rows of the first operand are groups as they stand; an
  * operand that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds
- * zeros.
+ * zeros. For L_MATDOT a group is twice as long.
  */
 #include "passes/emit/emit.h"
 
@@ -20,6 +20,14 @@ lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
     s->aux = arena_copy(em->f->arena, from, n);
     s->n_aux = n;
     return v;
+}
+
+lreg em_part(struct em *em, lreg v, uint32_t first, uint32_t n)
+{
+    uint8_t from[256];
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = (uint8_t)(first + i);
+    return em_shuffle(em, v, v, from, n);
 }
 
 lreg em_extract(struct em *em, lreg v, uint32_t lane)
@@ -207,7 +215,7 @@ static lreg element(struct em *em, const struct group *g, uint32_t j)
 static lreg put_together(struct em *em, const struct group *g)
 {
     enum elem e = value_type(em->g, g->v)->elem;
-    lreg part[4];
+    lreg part[8];
     for (uint32_t j = 0; j < g->size; j++)
         part[j] = j < g->valid ? element(em, g, j) : em_const(em, e, 1, 0, 0);
     em_unify(em, part, g->size);
@@ -223,16 +231,41 @@ static lreg put_together(struct em *em, const struct group *g)
     return part[0];
 }
 
+static lreg group_value(struct em *em, const struct group *g);
+
+/* Of panels whose columns hold two groups together (module/query.h: panel_group), one: every second word of both. */
+static bool load_half(struct em *em, const struct group *g, lreg *result)
+{
+    const struct storage *s = &em->m->storage[g->v.i];
+    struct group both = *g;
+    expr_id idx[RANK_MAX];
+    int64_t phase;
+    both.size = both.valid = 2 * g->size;
+    if (is_staged(em, g->v) || s->place != PLACE_WEIGHTS || s->dim[g->dim].block != (int64_t)both.size ||
+        !ex_is_const(em->x, ex_mod(em->x, g->idx[g->dim], ex_const(em->x, both.size)), &phase) || phase % g->size != 0)
+        return false;
+    memcpy(idx, g->idx, (size_t)g->rank * sizeof *idx);
+    idx[g->dim] = ex_addc(em->x, idx[g->dim], -phase);
+    both.idx = idx;
+    lreg v = group_value(em, &both);
+    uint32_t n = lf_type(em->f, v).lanes / 2;
+    uint8_t from[256];
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = (uint8_t)(i / g->size * both.size + i % g->size + (uint32_t)phase);
+    *result = em_shuffle(em, v, v, from, n);
+    return true;
+}
+
 /* The groups of v for `lanes` lanes; equal questions get the same register. */
 static lreg group_value(struct em *em, const struct group *g)
 {
-    uint32_t group = 8 * g->lanes + g->valid; /* valid is at least 1 and at most 4 */
+    uint32_t group = g->lanes << 8 | g->size << 4 | g->valid; /* at most 8 of 8 */
     lreg v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
-    if (!load_whole(em, g, &v) && !load_turned(em, g, &v))
+    if (!load_whole(em, g, &v) && !load_turned(em, g, &v) && !load_half(em, g, &v))
         v = put_together(em, g);
-    if (lf_type(em->f, v).lanes == g->size)
+    if (lf_type(em->f, v).lanes == g->size && elem_size(lf_type(em->f, v).elem) * g->size == sizeof(uint32_t))
         v = for_lanes(em, v, g->lanes);
     em_remember(em, g->v, g->idx, g->cond, group, v);
     return v;
@@ -242,9 +275,10 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
                    expr_id cond)
 {
     const struct type *t = value_type(em->g, v);
-    enum { WORDS = 1 << 16, WORD = 1 << 17, LANES = 4, BYTES = 4 };
+    enum { WORDS = 1 << 16, WORD = 1 << 17, REGISTER = 16, BYTES = 4 };
     expr_id first[RANK_MAX];
-    if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || size * elem_size(t->elem) != BYTES ||
+    uint32_t bytes = size * elem_size(t->elem), whole = REGISTER / elem_size(t->elem);
+    if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) ||
         (em->stage.buffer.i && em->k->form.staged.i == v.i))
         return (lreg){0};
     lreg word = em_recall(em, v, idx, cond, WORD | size);
@@ -262,19 +296,20 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
                           .rank = t->rank,
                           .dim = dim,
                           .step = 1,
-                          .size = LANES * size,
-                          .valid = LANES * size,
+                          .size = whole,
+                          .valid = whole,
                           .lanes = 1,
                           .cond = cond};
         if (!load_whole(em, &g, &words))
             return (lreg){0};
         /* Words of the kind of the sums, whose lanes the instructions take. */
-        struct ltype t_words = {elem_class(t->elem) == 'F' ? ELEM_F32 : ELEM_I32, LANES};
+        enum elem e = bytes > BYTES ? ELEM_I64 : elem_class(t->elem) == 'F' ? ELEM_F32 : ELEM_I32;
+        struct ltype t_words = {e, REGISTER / bytes};
         if (size > 1)
             words = em_op(em, L_BITCAST, t_words, &words, 1);
         em_remember(em, v, first, cond, WORDS | size, words);
     }
-    word = em_extract(em, words, (uint32_t)lane);
+    word = bytes > BYTES ? words : em_extract(em, words, (uint32_t)lane);
     em_remember(em, v, idx, cond, WORD | size, word);
     return word;
 }
@@ -293,7 +328,11 @@ void em_dot_group(struct em *em, const struct node *n, const struct em_group *at
                           .lanes = at->lanes,
                           .cond = o ? cond_b : cond_a};
         lreg word = o ? (lreg){0} : em_lane_group(em, g.v, g.idx, g.dim, g.size, at->lane, g.cond);
-        if (word.i) {
+        if (at->matrix && !o) { /* a row, not for all lanes */
+            g.lanes = 1;
+            lreg v = word.i ? word : group_value(em, &g);
+            in[o] = word.i ? word : em_op(em, L_BITCAST, (struct ltype){ELEM_I64, 1}, &v, 1);
+        } else if (word.i) {
             struct ltype t = {value_type(em->g, g.v)->elem, g.size * g.lanes};
             word = em_splat(em, word, g.lanes);
             in[o] = em_op(em, L_BITCAST, t, &word, 1);

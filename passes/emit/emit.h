@@ -119,6 +119,7 @@ lreg em_splat(struct em *, lreg, uint32_t lanes); /* no-op when it has them */
 void em_unify(struct em *, lreg *v, uint32_t n); /* splats scalars to the widest */
 lreg em_select(struct em *, lreg cond, lreg a, lreg b); /* cond ? a : b, lane by lane */
 lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
+lreg em_part(struct em *, lreg v, uint32_t first, uint32_t n); /* lanes first, first + 1 ... */
 lreg em_extract(struct em *, lreg v, uint32_t lane);
 void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
 
@@ -244,10 +245,13 @@ struct em_group {
     int32_t dim[2];
     int64_t step[2];
     uint32_t size, valid, lanes;
-    int32_t lane; /* of a register that holds four groups of the first operand; -1: each is loaded alone */
+    int32_t lane; /* of a register of 16 bytes that holds this group of the first operand and those beside it; -1: each
+                   * is loaded alone */
+    bool matrix; /* for L_MATDOT: 8 bytes of one row as an i64, or the register that holds them, and 8 bytes of each
+                  * column */
 };
 /* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of
- * 4 bytes; {0}: they do not lie together, or are not stored. */
+ * 4 bytes; of 8 bytes, the register itself, two i64; {0}: they do not lie together, or are not stored. */
 lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane, expr_id cond);
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
                   lreg in[2]);

@@ -93,12 +93,12 @@ static void range_step(void *user, expr_id i, lreg *acc)
     nest(s->em, s->r, s->d + 1, s->k, acc);
 }
 
-/* LANE_STEPS groups of the innermost dim from k on, each a lane. */
+/* As many groups of the innermost dim from k on as a register has, each a lane. */
 static void step_lanes(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
 {
     uint32_t d = r->n_dims - 1;
     expr_id first = k[d];
-    for (r->lane = 0; r->lane < LANE_STEPS; r->lane++) {
+    for (r->lane = 0; r->lane < (int32_t)r->lanes; r->lane++) {
         k[d] = ex_addc(em->x, first, r->lane * (int64_t)r->group);
         reduction_step(em, r, k, acc);
     }
@@ -109,7 +109,7 @@ static void lane_step(void *user, expr_id i, lreg *acc)
 {
     const struct range_step *s = user;
     struct exprs *x = s->em->x;
-    s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, LANE_STEPS * (int64_t)s->r->group)), s->run.first);
+    s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, s->r->lanes * (int64_t)s->r->group)), s->run.first);
     step_lanes(s->em, s->r, s->k, acc);
 }
 
@@ -148,20 +148,37 @@ static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &s);
 }
 
+/* The two groups that lie together in the panels, so that their vectors are loaded once. */
+static void halves_step(void *user, expr_id i, lreg *acc)
+{
+    const struct range_step *s = user;
+    struct exprs *x = s->em->x;
+    for (uint32_t half = 0; half < 2; half++) {
+        s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, 2 * (int64_t)s->r->group)), half * s->r->group);
+        reduction_step(s->em, s->r, s->k, acc);
+    }
+}
+
 /* Steps base, base + group ... below base + extent along the grouped dim: whole groups, then one that is not. */
 static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *acc, expr_id base, int64_t extent,
                         bool unroll)
 {
     uint32_t d = r->grouped;
-    int64_t whole = extent / r->group, lanes = r->s->by_lane ? whole / LANE_STEPS : 0, from = 0;
+    int64_t whole = extent / r->group, lanes = r->s->by_lane ? whole / r->lanes : 0, from = 0;
     r->valid = r->group;
     if (lanes && !unroll) {
         em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, lanes), r->n_acc, acc, lane_step,
                      &(struct range_step){em, r, d, k, {base, 1, 0}});
-        from = lanes * LANE_STEPS;
+        from = lanes * r->lanes;
+    }
+    int64_t pairs = r->half ? whole / 2 : 0;
+    if (pairs && !unroll && !from) {
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, pairs), r->n_acc, acc, halves_step,
+                     &(struct range_step){em, r, d, k, {base, 1, 0}});
+        from = 2 * pairs;
     }
     if (unroll || from) {
-        for (; from < lanes * LANE_STEPS; from += LANE_STEPS) {
+        for (; from < lanes * r->lanes; from += r->lanes) {
             k[d] = ex_addc(em->x, base, from * r->group);
             step_lanes(em, r, k, acc);
         }
@@ -338,6 +355,8 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
                                                                    : L_ADD;
     r->group = r->valid = dot_group(em->m, n);
     r->lane = -1;
+    r->lanes = LANE_STEPS;
+    r->half = r->group > 1 && panel_group(em->m, n) > r->group;
     if (r->s->row)
         r->row = row_taps_of(em->m, n);
     struct reduced dims;
@@ -372,6 +391,22 @@ static lreg finish_acc(struct em *em, const struct node *n, lreg v)
     return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
 }
 
+/* Full vectors only: the sums of narrower ones are no blocks. */
+static void matrix_init(const struct em *em, struct reduction *r)
+{
+    enum { LANES = 4 };
+    int32_t rank = value_type(em->g, r->n->out[0])->rank;
+    if (!r->s->matrix || r->group == 1 || r->n_points % r->vectors)
+        return;
+    for (uint32_t i = 0; i < r->n_points; i++)
+        if (point_lanes(em, r->points[i], rank) != LANES)
+            return;
+    r->matrix = true;
+    r->group = r->valid = 2 * r->group;
+    r->lanes = LANE_STEPS / 2;
+    r->n_acc = em_tile_matrix_sums(r->n_points / r->vectors, r->vectors);
+}
+
 void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
                       lreg *out)
 {
@@ -379,8 +414,9 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     expr_id k[REDUCED_MOST];
     lreg acc[EM_POINTS];
     reduction_init(em, &r, n, n_points, points, cond);
-    unroll_dims(em, &r);
     bool arg = r.n_acc != n_points;
+    matrix_init(em, &r);
+    unroll_dims(em, &r);
     int32_t rank = value_type(em->g, n->out[0])->rank;
     enum elem e = value_type(em->g, n->in[0])->elem;
     for (uint32_t i = 0; i < n_points; i++) {
@@ -392,7 +428,11 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
             acc[i] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
         }
     }
+    for (uint32_t i = n_points; r.matrix && i < r.n_acc; i++)
+        acc[i] = acc[0];
     nest(em, &r, 0, k, acc);
+    if (r.matrix)
+        em_tile_rows_of_matrix(em, n_points / r.vectors, r.vectors, acc);
     for (uint32_t i = 0; i < n_points; i++)
         out[i] = arg ? acc[2 * i + 1] : finish_acc(em, n, acc[i]);
 }

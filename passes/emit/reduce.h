@@ -17,10 +17,13 @@ struct reduction {
     expr_id *const *points;
     expr_id cond;
     uint32_t vectors; /* of each row of points: as many have weights of their own */
+    uint32_t lanes; /* groups of a register of the first operand, where it goes by lane */
     int32_t lane; /* of the registers that hold the first operand's next steps; -1: each step has its own */
     struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
     uint32_t cut; /* a dim of which only a part is done, ... */
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
+    bool half; /* a group is half of what lies together in the panels */
+    bool matrix; /* L_MATDOT: the group is twice as long, and sums are those of em_tile_step_matrix */
     bool fill; /* no sums: the second operand goes into em.panel */
 };
 

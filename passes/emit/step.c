@@ -126,7 +126,8 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
                              r->group,
                              r->valid,
                              lanes,
-                             r->lane};
+                             r->lane,
+                             r->matrix};
         em_dot_group(em, n, &g, cond, r->cond, in);
         return true;
     }
@@ -149,9 +150,10 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
     uint32_t count;
     const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
     if (r->group > 1) { /* count is at least 1: dot_group */
-        struct em_group g = {
-            {at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]}, {1, 1}, r->group, r->valid, lanes,
-            r->lane};
+        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]},
+                             {1, 1},         r->group,
+                             r->valid,       lanes,
+                             r->lane,        r->matrix};
         em_dot_group(em, n, &g, r->cond, r->cond, in);
         return true;
     }
@@ -184,6 +186,12 @@ static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lreg
 static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n,
                              lreg *acc)
 {
+    if (r->matrix) {
+        struct contraction_step s = {em, r, k, 0, r->vectors, acc};
+        struct em_matrix m = {n / r->vectors, r->vectors, value_type(em->g, r->n->in[0])->elem, r->lane};
+        em_tile_step_matrix(em, &m, contraction_operands, &s, acc);
+        return;
+    }
     bool by_vector = r->vectors > 1 && n == r->n_points && n % r->vectors == 0;
     struct contraction_step s = {em, r, k, first, by_vector ? r->vectors : 1, acc + first};
     enum lop op = r->group > 1 ? L_DOT : L_FMA;

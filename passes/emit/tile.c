@@ -134,6 +134,67 @@ void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, e
         }
 }
 
+/* Rows a and b, each 8 bytes as an i64 or half `lane` of a register of two, {0}: zeros, in one register of `type`. */
+static lreg matrix_pair(struct em *em, struct ltype type, lreg a, lreg b, int32_t lane)
+{
+    lreg row[2] = {a, b};
+    bool whole = true;
+    for (uint32_t i = 0; i < 2; i++)
+        whole &= !row[i].i || lf_type(em->f, row[i]).lanes > 1;
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!row[i].i)
+            row[i] = em_const(em, ELEM_I64, whole ? 2 : 1, 0, 0);
+        else if (!whole && lf_type(em->f, row[i]).lanes > 1)
+            row[i] = em_extract(em, row[i], (uint32_t)lane);
+    }
+    lreg v = em_shuffle(em, row[0], row[1], (const uint8_t[]){0, whole ? 2 : 1, 1, 3}, whole ? 4 : 2);
+    v = whole ? em_part(em, v, 2 * (uint32_t)lane, 2) : v;
+    return em_op(em, L_BITCAST, type, &v, 1);
+}
+
+/* The rows in pairs; {0}: neither of a pair has anything to add. Returns a row that has; else how many there are. */
+static uint32_t matrix_pairs(struct em *em, const struct em_matrix *m, em_operands_fn *operands, void *user, lreg *pair)
+{
+    lreg row[EM_POINTS + 1], in[2] = {{0}};
+    uint32_t any = m->rows;
+    for (uint32_t i = 0; i < m->rows; i++) {
+        row[i] = operands(user, i, 0, in) ? in[0] : (lreg){0};
+        any = row[i].i ? i : any;
+    }
+    row[m->rows] = (lreg){0};
+    for (uint32_t i = 0; i < m->rows && any < m->rows; i += 2) {
+        struct ltype type = {m->elem, lf_type(em->f, in[1]).lanes / 2};
+        pair[i] = row[i].i || row[i + 1].i ? matrix_pair(em, type, row[i], row[i + 1], m->lane) : (lreg){0};
+    }
+    return any;
+}
+
+void em_tile_step_matrix(struct em *em, const struct em_matrix *m, em_operands_fn *operands, void *user, lreg *acc)
+{
+    lreg pair[EM_POINTS], in[2];
+    uint32_t any = matrix_pairs(em, m, operands, user, pair);
+    for (uint32_t j = 0; j < m->vectors && any < m->rows; j++) {
+        operands(user, any, j, in);
+        uint32_t half = lf_type(em->f, in[1]).lanes / 2;
+        for (uint32_t columns = 0; columns < 2; columns++) {
+            lreg right = em_part(em, in[1], columns * half, half);
+            for (uint32_t i = 0; i < m->rows; i += 2)
+                if (pair[i].i)
+                    tile_product(em, L_MATDOT, (lreg[]){pair[i], right}, &acc[(i + columns) * m->vectors + j]);
+        }
+    }
+}
+
+void em_tile_rows_of_matrix(struct em *em, uint32_t rows, uint32_t vectors, lreg *acc)
+{
+    for (uint32_t i = 0; i < rows; i += 2)
+        for (uint32_t j = 0; j < vectors; j++) {
+            lreg *upper = &acc[i * vectors + j], *lower = upper + vectors, left = *upper, right = *lower;
+            *upper = em_shuffle(em, left, right, (const uint8_t[]){0, 1, 4, 5}, 4);
+            *lower = em_shuffle(em, left, right, (const uint8_t[]){2, 3, 6, 7}, 4);
+        }
+}
+
 void em_tile_loop(struct em *em, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *fn, void *user)
 {
     struct em_for l;

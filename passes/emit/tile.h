@@ -33,6 +33,21 @@ void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_
  * vectors 0 .. steps * vectors - 1, step by step. */
 void em_tile_steps_by_vector(struct em *, enum lop op, uint32_t rows, uint32_t vectors, uint32_t steps,
                              em_operands_fn *, void *user, lreg *acc);
+/* One step of L_MATDOT, whose operands are a row's 8 bytes and those of a vector's columns (struct em_group): two rows
+ * and the halves of the vector give two registers of 2 x 2 sums, where acc has those of the rows; a row without a
+ * partner goes with zeros. acc: em_tile_matrix_sums of them. */
+struct em_matrix {
+    uint32_t rows, vectors;
+    enum elem elem; /* of the rows */
+    int32_t lane; /* the half of a row's register */
+};
+void em_tile_step_matrix(struct em *, const struct em_matrix *, em_operands_fn *, void *user, lreg *acc);
+static inline uint32_t em_tile_matrix_sums(uint32_t rows, uint32_t vectors)
+{
+    return (rows + rows % 2) * vectors;
+}
+/* The sums of such steps as rows, in their places. */
+void em_tile_rows_of_matrix(struct em *, uint32_t rows, uint32_t vectors, lreg *acc);
 /* Steps lo .. hi - 1 in a loop that carries the n sums of acc. */
 typedef void em_step_fn(void *user, expr_id step, lreg *acc);
 void em_tile_loop(struct em *, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *, void *user);

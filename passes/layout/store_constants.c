@@ -148,7 +148,7 @@ static void const_pack(struct layouter *l, const struct node *n)
     else if (dot_group(l->m, n) == 1 && constant_is_compressed(l->m, root, lanes))
         leaves_store(l, root, lanes);
     else
-        const_store(l, root, order, lanes, false, dot_group(l->m, n));
+        const_store(l, root, order, lanes, false, panel_group(l->m, n));
 }
 
 /* Scales and zero points of a kernel that computes with bytes, unless they are too many for its arguments. */

@@ -216,6 +216,7 @@ struct module {
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
+    uint32_t matdot; /* a bit for each dot_kind of which some variant multiplies rows by columns: so lie the panels */
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */

@@ -200,6 +200,8 @@ static bool read_options(struct reader *r)
             return false;
         m->weights_type = (enum weights_type)constants;
     }
+    if (accept(r, "matdot") && !read_u32(r, &m->matdot))
+        return false;
     m->pairs = accept(r, "pairs");
     return true;
 }

@@ -271,6 +271,8 @@ static void put_options(struct printer *p)
         PUT(p, " precision %s", precision_words[m->precision]);
     if (m->weights_type)
         PUT(p, " constants %s", weights_words[m->weights_type]);
+    if (m->matdot)
+        PUT(p, " matdot %u", m->matdot);
     PUT(p, "%s\n", m->pairs ? " pairs" : "");
     for (uint32_t i = 0; i < m->choices.n; i++) {
         const struct choice *c = &m->choices.data[i];

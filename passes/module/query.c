@@ -113,6 +113,17 @@ uint32_t dot_group(const struct module *m, const struct node *n)
     return 1;
 }
 
+uint32_t panel_group(const struct module *m, const struct node *n)
+{
+    uint32_t group = dot_group(m, n), n_contract;
+    int64_t extent;
+    if (group == 1 || !(m->matdot >> dot_kind_of(group) & 1) || conv_depthwise(m->g, n))
+        return group;
+    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
+    expr_id along = value_type(m->g, n->in[1])->dims[contract ? contract[n_contract - 1] : 1];
+    return ex_is_const(m->ctx->exprs, along, &extent) && extent >= LANE_STEPS * (int64_t)group ? 2 * group : group;
+}
+
 /* ---- where memory is contiguous ---------------------------------------------------------------------------------- */
 
 /* The dim of an index operator's result that runs along dim d of its data; -1: none. */

@@ -15,6 +15,14 @@ value_id splat_stored(const struct module *, value_id);
 /* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
  * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
+/* Elements of a column that lie together in the panels of contraction n: two groups where some variant multiplies rows
+ * by columns, else a group. */
+uint32_t panel_group(const struct module *, const struct node *n);
+enum { LANE_STEPS = 4 }; /* groups that a register of 16 bytes holds */
+static inline enum dot_kind dot_kind_of(uint32_t group)
+{
+    return group == 4 ? DOT_U8 : DOT_BF16;
+}
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */
 int32_t value_fast_dim(const struct module *, value_id v);

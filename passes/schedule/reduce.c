@@ -55,6 +55,7 @@ static struct reduce_schedule reduction_of(const struct site *site, node_id id)
         lanes_choose(site, n, &r);
     r.prefetch = is_apart(site, n);
     r.by_lane = tile_by_lane(site, n);
+    r.matrix = tile_matrix(site, n);
     return r;
 }
 

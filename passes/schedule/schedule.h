@@ -75,9 +75,10 @@ struct reduce_schedule {
     bool by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands
                    * are the lanes of one register; the points of a vector follow one another, the next one's weights
                    * loaded before */
+    bool matrix; /* by lane, and L_MATDOT of pairs of rows and of columns, two groups at a time */
 };
 
-enum { SUMS_MOST = 8, LANE_STEPS = 4 };
+enum { SUMS_MOST = 8 };
 
 /* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
 struct kept_schedule {
@@ -378,6 +379,8 @@ void tile_estimate_index(const struct site *, struct schedule *);
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);
 /* Is the anchor gone through by lanes (reduce_schedule.by_lane)? */
 bool tile_by_lane(const struct site *, const struct node *anchor);
+/* By rows and columns (reduce_schedule.matrix)? */
+bool tile_matrix(const struct site *, const struct node *anchor);
 /* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
 uint64_t anchor_flops(const struct site *);

@@ -36,6 +36,7 @@ static struct extent extent_of(const struct site *site, const struct type *t, in
 struct step {
     bool shared;                 /* the points share the vectors: a contraction */
     uint64_t n;                  /* steps of the whole reduction */
+    bool matrix; /* pairs of rows by pairs of columns; a step is one of the two groups of such a product */
     struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
     const struct machine *mach;
 };
@@ -49,6 +50,14 @@ static int64_t row_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *s
             least = s->row.taps * STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return ((cost > least ? cost : least) + places * RATE_STEP_BROADCAST / 2 + RATE_STEP_LOOP) / s->row.taps;
+}
+
+/* Half a product for each row and vector, and what brings the rows of a pair together, once in four steps. */
+static int64_t matrix_cost(int64_t mr, int64_t nr, int64_t loads, const struct machine *m)
+{
+    int64_t rows = mr + mr % 2, products = (2 * rows * nr + rows) * STEP / (4 * m->fma_per_cycle),
+            least = STEP * m->fma_latency / 2, cost = products > loads ? products : loads;
+    return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds
@@ -67,6 +76,8 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
             far = (in_l2 ? RATE_STEP_L2_LINE : RATE_STEP_L3_LINE) * (int64_t)m->vector_bytes / 64;
     int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * RATE_STEP_BROADCAST : 0);
     int64_t loads = s->shared ? nr * (in_l1 ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
+    if (s->matrix)
+        return matrix_cost(mr, nr, loads, m);
     int64_t least = STEP * m->fma_latency;
     int64_t cost = fma > loads ? fma : loads;
     return (cost > least ? cost : least) + RATE_STEP_LOOP;
@@ -254,7 +265,7 @@ uint64_t tile_steps(const struct site *site, const struct node *n)
 static bool is_emulated(const struct site *site, const struct node *n)
 {
     uint64_t group = dot_group(site->m, n);
-    return group > 1 && !site->mach->dot[group == 4 ? DOT_U8 : DOT_BF16];
+    return group > 1 && !site->mach->dot[dot_kind_of((uint32_t)group)];
 }
 
 bool tile_by_lane(const struct site *site, const struct node *n)
@@ -263,10 +274,20 @@ bool tile_by_lane(const struct site *site, const struct node *n)
     struct reduced dims;
     if (!site->mach->fma_by_lane || !group || conv_depthwise(site->g, n) || row_taps(site, n).dim >= 0 ||
         (group == 1 ? value_type(site->g, n->in[0])->elem != ELEM_F32
-                    : site->mach->dot[group == 4 ? DOT_U8 : DOT_BF16] < DOT_WHOLE))
+                    : site->mach->dot[dot_kind_of((uint32_t)group)] < DOT_WHOLE))
         return false;
     reduced_dims(site, n, false, &dims);
     return dims.n && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= LANE_STEPS * group;
+}
+
+bool tile_matrix(const struct site *site, const struct node *n)
+{
+    uint32_t group = n->op == OP_DOT || n->op == OP_CONV ? dot_group(site->m, n) : 1, count;
+    if (group == 1 || site->mach->dot[dot_kind_of(group)] < DOT_MATRIX || !tile_by_lane(site, n))
+        return false;
+    const struct storage *s = &site->m->storage[n->in[1].i];
+    const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
+    return s->place == PLACE_WEIGHTS && s->dim[contract ? contract[count - 1] : 1].block == 2 * (int64_t)group;
 }
 
 /* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both
@@ -285,8 +306,11 @@ static bool fits(const struct site *site, const struct node *n, const struct row
                  const struct tile_schedule *c)
 {
     bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    int64_t sums = (int64_t)c->ta * c->tb * c->nr, need = sums;
-    if (tile_by_lane(site, n)) /* lanes of each point, the vector at hand and the next */
+    bool matrix = tile_matrix(site, n);
+    int64_t rows = (int64_t)c->ta * c->tb, sums = (matrix ? rows + rows % 2 : rows) * c->nr, need = sums;
+    if (matrix) /* rows in pairs, the columns at hand and the next */
+        need += rows + rows % 2 + 2;
+    else if (tile_by_lane(site, n)) /* lanes of each point, the vector at hand and the next */
         need += (int64_t)c->ta * c->tb + 2;
     else
         need += more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
@@ -313,8 +337,8 @@ static bool has_long_map(const struct site *site)
 static struct step step_of(const struct site *site, const struct node *n)
 {
     uint64_t group = dot_group(site->m, n);
-    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, row_taps(site, n),
-                         site->mach};
+    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, tile_matrix(site, n),
+                         row_taps(site, n), site->mach};
 }
 
 /* A single row's product waits for its panels, and two lines of them at once arrive as fast as eight: blocks as narrow

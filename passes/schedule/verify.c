@@ -265,6 +265,8 @@ static void reductions(const struct check *c, const struct schedule *was, const 
         say(c, !r->prefetch || w->prefetch, "reduce.prefetch: there are no blocks of input channels an image apart");
         say(c, !r->by_lane || w->by_lane,
             "reduce.by_lane: this CPU's multiply-adds take no lanes here, or there are too few steps");
+        say(c, !r->matrix || (w->matrix && r->by_lane),
+            "reduce.matrix: this CPU multiplies no rows by columns here, the panels lie otherwise, or not by_lane");
     }
     for (uint32_t i = 0; i < s->n_kept; i++)
         say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4,

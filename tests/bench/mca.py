@@ -35,7 +35,7 @@ CORES = {"cortex-a55": 80, "cortex-a76": 90, "neoverse-n1": 90, "neoverse-v1": 9
 RATES = {name: int(rate) for name, rate in
          re.findall(r'^TARGET\("aarch64", "([^"]*)", \w+, ARM, \w+, \d, \d, \d, \d+, \d+, (\d+),', TABLE, re.M)}
 STEP = re.compile(r"\s+(fmla|usdot|sudot|sdot|udot|bfdot|bfmmla|usmmla|smmla|ummla)\s")
-LANE = re.compile(r"\s+(dup|ld1r)\s|\s+mov\s+v\d+\.\w+\[")
+LANE = re.compile(r"\s+(dup|ld1r)\s|\s+mov\s+v\d+\.[bhs]\[")
 WHOLE_DOTS = ("neoverse-v1", "neoverse-n2")
 
 
@@ -107,11 +107,11 @@ def cycles(code, core):
 
 
 def peak(step, core):
-    """Multiply-adds a cycle: the instruction alone, on a lane of its last operand and on all, but no more than the table's row says."""
+    """Multiply-adds a cycle: the instruction alone, on all of its last operand and, if it can, on a lane, but no more than the table's row says."""
     word, form = step.split()[0].replace("sudot", "usdot"), re.findall(r"v\d+\.(\w+)", step)
-    last = {"fmla": f"v31.{form[0][1]}[0]", "bfdot": "v31.2h[0]"}.get(word, "v31.4b[0]")
+    lane = {"fmla": f"v31.{form[0][1]}[0]", "bfdot": "v31.2h[0]"}.get(word, "v31.4b[0]")
     best = 0
-    for third in (f"v31.{form[1]}", last):
+    for third in [f"v31.{form[1]}"] + [lane] * (not word.endswith("mmla")):
         code = [f"\t{word}\tv{i}.{form[0]}, v30.{form[1]}, {third}" for i in range(30)]
         best = max(best, len(code) / cycles(code, core))
     return min(best, RATES[core])

@@ -70,6 +70,8 @@ static const char every_kernel_statement[] = "kernel @k.7$x nodes(3, 5) {\n"
                                              "    %62 = dot i32x4 %54, %61, %15\n"
                                              "    %63 = bitcast bf16x8 %13\n"
                                              "    %64 = dot f32x4 %63, %63, %13\n"
+                                             "    %65 = matdot i32x4 %54, %61, %15\n"
+                                             "    %66 = matdot f32x4 %63, %63, %13\n"
                                              "  }\n"
                                              "}\n";
 

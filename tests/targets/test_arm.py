@@ -20,8 +20,9 @@ TABLE = (ROOT / "ir/target/target.def").read_text()
 ROWS = re.findall(r'^TARGET\("aarch64", "([^"]*)"', TABLE, re.M)
 DOTS = {name: (int(u8), int(bf16)) for name, u8, bf16 in
         re.findall(r'^TARGET\("aarch64", "([^"]*)", \w+, ARM, (?:\w+|"generic", "[^"]*"), (\d), (\d),', TABLE, re.M)}
-# What a row's dot product of bytes is made of, by its grade; of bf16.
-BYTES, HALVES = {0: None, 1: "sdot", 2: "usdot"}, {0: None, 2: "bfdot"}
+# What a row's dot product of bytes is made of, by its grade; of bf16. Matrix forms go by four columns, the last few by the others.
+BYTES, HALVES = {0: None, 1: "sdot", 3: "usmmla"}, {0: None, 3: "bfmmla"}
+REST = {"usmmla": "usdot", "bfmmla": "bfdot"}
 TARGET = "--target=aarch64-linux-gnu"
 CPU_MISSING = -6
 
@@ -59,9 +60,9 @@ def convolution(folder):
 def halves(folder):
     """Small integers: no order and no rounding shows."""
     rng = np.random.default_rng(3)
-    x, w = (rng.integers(-8, 9, s).astype(ml_dtypes.bfloat16) for s in ((7, 33), (33, 21)))
+    x, w = (rng.integers(-8, 9, s).astype(ml_dtypes.bfloat16) for s in ((7, 33), (33, 45)))
     save(folder / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Cast", ["h"], ["y"], to=T.FLOAT)],
-         [value("x", x.shape, T.BFLOAT16)], [value("y", [7, 21])], {"w": w})
+         [value("x", x.shape, T.BFLOAT16)], [value("y", [7, 45])], {"w": w})
     exact = x.astype(np.float32) @ w.astype(np.float32)
     return [x], [exact.astype(ml_dtypes.bfloat16).astype(np.float32)]
 
@@ -74,10 +75,66 @@ def test_dots(row, network, kind, machine, tmp_path):
         done = mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", *more)
         assert done.returncode == 0, done.stderr
     text, wants = (tmp_path / "m.s").read_text(), (BYTES, HALVES)[kind][DOTS[row][kind]]
-    said = set(re.findall(r"\t(usdot|sudot|sdot|udot|bfdot)\t", text))
-    assert said <= {wants, "sudot" if wants == "usdot" else wants} and bool(said) == bool(wants), said
+    said = {word.replace("sudot", "usdot") for word in re.findall(r"\t(\w+dot|\w+mmla)\t", text)}
+    assert said <= {wants, REST.get(wants)} and (wants in said) == bool(wants), said
     for got, want in zip(machine.call(tmp_path / "m.so", feeds), wanted):
         np.testing.assert_array_equal(got, want)
+
+
+def drawn_product(path, rng, kind, m, k, n):
+    """bf16 of all sizes: each rounding of the sums shows."""
+    x, w = (bytes_of(rng, m, k), bytes_of(rng, k, n, signed=True)) if kind == 0 else (
+        rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((m, k), (k, n)))
+    types, op = ((T.UINT8, T.INT32), "MatMulInteger") if kind == 0 else ((T.BFLOAT16, T.BFLOAT16), "MatMul")
+    save(path, [helper.make_node(op, ["x", "w"], ["h"]), helper.make_node("Cast", ["h"], ["y"], to=T.FLOAT)],
+         [value("x", x.shape, types[0])], [value("y", [m, n])], {"w": w})
+    return x
+
+
+def drawn_convolution(path, rng, kind, ic, oc, tap, stride, pad, size):
+    """Between others in f32, so that channels lie in blocks."""
+    def f32(*shape):
+        return (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "u"], ["a"]), helper.make_node("Conv", ["a", "w"], ["b"], "kernel", pads=[pad] * 4, strides=[stride] * 2),
+             helper.make_node("Conv", ["b", "v"], ["y"])]
+    constants = {"u": f32(ic, 8, 1, 1), "w": f32(oc, ic, tap, tap), "v": f32(8, oc, 1, 1)}
+    if kind == 0:
+        for name, scale in (("x", .02), ("a", .02), ("b", .02)):
+            constants |= {f"{name}s": np.array(scale, np.float32), f"{name}z": np.array(128, np.uint8)}
+        for node, name in zip(nodes, "xab"):
+            node.input[0] = f"{name}d"
+        nodes = [n for node, name in zip(nodes, "xab") for n in (
+            helper.make_node("QuantizeLinear", [name, f"{name}s", f"{name}z"], [f"{name}q"]),
+            helper.make_node("DequantizeLinear", [f"{name}q", f"{name}s", f"{name}z"], [f"{name}d"]), node)]
+        for name in "uwv":
+            w = constants.pop(name)
+            constants |= {f"{name}q": (w / np.abs(w).max() * 127).round().astype(np.int8), f"{name}s": np.array(np.abs(w).max() / 127, np.float32)}
+            nodes.insert(0, helper.make_node("DequantizeLinear", [f"{name}q", f"{name}s"], [name]))
+    y = (size + 2 * pad - tap) // stride + 1
+    save(path, nodes, [value("x", [1, 8, size, size])], [value("y", [1, 8, y, y])], constants)
+    return rng.standard_normal((1, 8, size, size)).astype(np.float32)
+
+
+MATRICES = [(m, k, n) for m, k, n in [(1, 64, 96), (2, 16, 24), (3, 24, 8), (5, 33, 45), (8, 100, 64), (13, 18, 30), (29, 256, 23)]]
+IMAGES = [(16, 24, 1, 1, 0, 9), (24, 20, 3, 1, 1, 8), (40, 32, 3, 2, 1, 11), (18, 48, 5, 1, 2, 7), (64, 36, 3, 1, 0, 6)]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["bytes", "bf16"])
+@pytest.mark.parametrize("draw, shape", [(drawn_product, s) for s in MATRICES] + [(drawn_convolution, s) for s in IMAGES])
+def test_matrix_forms(draw, shape, kind, machine, tmp_path):
+    """Two rows by two columns give the bits of one row by a vector, tails and single rows and all."""
+    x, got = draw(tmp_path / "m.onnx", np.random.default_rng(sum(shape)), kind, *shape), []
+    options = [TARGET, "-march=neoverse-v1", tmp_path / "m.onnx", *(["--precision=bf16"] if kind and draw is drawn_convolution else [])]
+    done = mcc(*options, "-stop-after=schedule", "-o", "-")
+    assert re.search(r"^  reduce.0.matrix +1", done.stdout, re.M), done.stdout + done.stderr
+    (tmp_path / "lanes.txt").write_text(re.sub(r"(?m)^  (reduce.\d+.matrix) +1", r"  \1 0", done.stdout))
+    for more in ([], [f"--schedules={tmp_path / 'lanes.txt'}"]):
+        done = mcc(*options, *more, "-o", tmp_path / f"m{len(got)}.so")
+        assert done.returncode == 0, done.stderr
+        got.append(machine.call(tmp_path / f"m{len(got)}.so", [x])[0])
+    assert (tmp_path / "m0.so").read_bytes() != (tmp_path / "m1.so").read_bytes()
+    np.testing.assert_array_equal(got[0], got[1])
+    assert np.isfinite(got[0]).all() and np.ptp(got[0]) > 0
 
 
 @pytest.mark.parametrize("name, core", [(name, core) for name in mca.KERNELS for core in mca.KERNELS[name][2][-2:]])
