@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
-from bench import callers, calls
+from bench import callers, calls, llm_network
 from bench.form_table import FORMS
 from bench.forms import measure
 from bench.run import seconds_of
@@ -80,13 +81,40 @@ def test_forms(tmp_path):
     assert measure("wrong", dataclasses.replace(wrong, opset=19), [], 1, tmp_path)[1] == "refused"
 
 
-@pytest.mark.parametrize("form", ["f32", "int4"])
+@pytest.mark.parametrize("form", ["f32", "int4", "int4-exact", "bf16"])
 def test_language_models(form):
-    """A tiny decoder through all of it: tokens equal to ONNX Runtime's, and a line for each case."""
-    done = subprocess.run([sys.executable, ROOT / "tests/bench/llm.py", "--shapes", "tiny", "--forms", form, "--rounds", "1", "--seconds", "0.01",
-                           "--past", "5,20", "--prefill", "7"], capture_output=True, text=True)
+    """A tiny decoder through all of it: tokens equal to ONNX Runtime's, a line for each case, and one for what is not installed."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/llm.py", "--shapes", "tiny", "--forms", form, "--rounds", "1", "--past", "5,20",
+                           "--prefill", "7", "--peers", "OpenVINO"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    head, *lines = done.stdout.splitlines()
-    assert head.startswith(f"tiny {form}, 2 layers: ") and (form != "f32" or head.endswith("; 8 of 8 tokens equal"))
-    times = [re.fullmatch(r"  (.*?) +ONNX Runtime +([\d.]+) ms   mcc +([\d.]+) ms   ratio +([\d.]+)   last logits +([\d.]+) ms", line) for line in lines]
-    assert [t[1] for t in times] == ["prefill 7", "decode behind 5", "decode behind 20"]
+    lines = done.stdout.splitlines()
+    assert re.fullmatch(rf"tiny {form}, 2 layers, 1 thread: \d+ MB, .so \d+ MB, compiled in [\d.]+ s and \d+ MB", lines[0])
+    assert any(line.startswith("  OpenVINO is left out: ModuleNotFoundError") for line in lines) == (form == "bf16")
+    for name in ("mcc", "mcc last"):
+        equal = re.search(rf"  (\d+) of 35 tokens of {name} are ONNX Runtime's", done.stdout)
+        assert int(equal[1]) == 35 or form != "f32"
+    times = [re.fullmatch(r"  (.*?) +mcc [\d.]+ ms   mcc last [\d.]+ ms   ORT [\d.]+ ms, [\d.]+(   [\d.]+ GB/s)?", line) for line in lines[-3:]]
+    assert [(t[1], bool(t[2])) for t in times] == [("prefill 7", False), ("decode behind 5", True), ("decode behind 20", True)]
+
+
+def test_networks_for_llama():
+    """Rows for llama.cpp hold the numbers of the file: blocks of a half and 16 bytes, halves of each head's rows as neighbours."""
+    for form, shape in (("int4", "smollm2-135m"), ("f32", "tiny")):
+        n = llm_network.Network(shape, 1, form)
+        n.words = 64
+        n.build()
+        for role, first, count, turned in (("head", 0, None, 0), ("0.qkv", 0, n.width, n.heads), ("0.qkv", n.width, n.keys * n.size, 0)):
+            rows = n.rows(role, first, count, turned)
+            if form == "f32":
+                w, got = n.weights[role].T, rows
+            else:
+                packed, scales = n.weights[role]
+                w = (np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:2], 32).astype(np.float32) - 8) * scales[..., None]
+                blocks = rows.reshape(len(rows), -1, 18)
+                q = blocks[..., 2:]
+                got = (np.concatenate([q & 15, q >> 4], -1).astype(np.float32) - 8) * np.ascontiguousarray(blocks[..., :2]).view(np.float16).astype(np.float32)
+                w, got = w.reshape(len(w), -1), got.reshape(len(got), -1)
+            w = w[first:first + (count or len(w))]
+            half = n.size // 2
+            where = [h * n.size + j * half + i for h in range(turned) for i in range(half) for j in range(2)] or list(range(len(w)))
+            assert (got == w[where]).all(), (form, role)
