@@ -37,7 +37,8 @@ bool emit_scan(struct em *em)
     return !em->failed;
 }
 
-/* Loops over every point of dims, vectors of the schedule's lanes along dim `vec` of them (-1: none); fn at each. */
+/* Loops over every point of dims, vectors of the schedule's lanes along dim `vec` of them (-1: none); fn at each. Of
+ * dim `cut` - 1, where it is not 0, from index `lo` on. */
 typedef void point_fn(struct em *, const struct node *, const expr_id *idx);
 struct points {
     const struct node *n;
@@ -45,6 +46,8 @@ struct points {
     int32_t vec, at;
     expr_id *idx;
     point_fn *fn;
+    int32_t cut;
+    expr_id lo;
 };
 static void each_point(struct em *em, const struct points *p);
 
@@ -61,10 +64,13 @@ static void each_point(struct em *em, const struct points *p)
     struct em_for l;
     if (p->at == p->t->rank) {
         p->fn(em, p->n, p->idx);
-    } else if (p->at == p->vec) {
-        em_vectors(em, ex_const(em->x, 0), p->t->dims[p->at], em->schedule->lines.lanes, each_behind, &here);
+        return;
+    }
+    expr_id lo = p->cut == p->at + 1 ? p->lo : ex_const(em->x, 0), hi = ex_max(em->x, p->t->dims[p->at], lo);
+    if (p->at == p->vec) {
+        em_vectors(em, lo, ex_sub(em->x, hi, lo), em->schedule->lines.lanes, each_behind, &here);
     } else {
-        each_behind(em, &here, em_for_begin(em, &l, ex_const(em->x, 0), p->t->dims[p->at], 1, NULL, 0));
+        each_behind(em, &here, em_for_begin(em, &l, lo, hi, 1, NULL, 0));
         em_for_end(em, &l, NULL, NULL);
     }
 }
@@ -107,18 +113,28 @@ static void scatter_update(struct em *em, const struct node *n, const expr_id *i
     em_store(em, out, at, v);
 }
 
-/* What is not scattered: unless it lies there already. */
+/* What is not scattered: unless it lies there already, but for what a longer result has behind it. */
 static void scatter_rest(struct em *em, const struct points *all)
 {
     struct em_if l;
-    if (em->k->shares) {
-        lreg at[2] = {em_buffer(em, em->g->inputs.data[em->k->shares - 1].value), em_buffer(em, em->k->outs.data[0])};
-        lreg shared = em_op(em, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2);
-        em_if_begin(em, &l, em_op2(em, L_EQ, shared, em_const(em, ELEM_BOOL, 1, 0, 0)));
+    if (!em->k->shares) {
+        each_point(em, all);
+        return;
     }
+    value_id past = em->g->inputs.data[em->k->shares - 1].value;
+    lreg at[2] = {em_buffer(em, past), em_buffer(em, em->k->outs.data[0])};
+    lreg shared = em_op(em, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2);
+    em_if_begin(em, &l, em_op2(em, L_EQ, shared, em_const(em, ELEM_BOOL, 1, 0, 0)));
     each_point(em, all);
-    if (em->k->shares)
-        em_if_end(em, &l);
+    em_if_end(em, &l);
+    struct points behind = *all;
+    behind.cut = em->m->wish[past.i].grows;
+    if (!behind.cut)
+        return;
+    behind.lo = value_type(em->g, past)->dims[behind.cut - 1];
+    em_if_begin(em, &l, shared);
+    each_point(em, &behind);
+    em_if_end(em, &l);
 }
 
 bool emit_scatter(struct em *em)
@@ -129,8 +145,12 @@ bool emit_scatter(struct em *em)
     em_parallel_begin(em, &par, ex_const(em->x, 1));
     const struct type *x = value_type(em->g, n->out[0]), *updates = value_type(em->g, n->in[2]);
     int32_t vec = em->schedule->lines.vec;
-    scatter_rest(em, &(struct points){n, x, vec, 0, idx, scatter_copy});
-    each_point(em, &(struct points){n, updates, vec < 0 ? -1 : vec + updates->rank - x->rank, 0, idx, scatter_update});
+    scatter_rest(em, &(struct points){.n = n, .t = x, .vec = vec, .idx = idx, .fn = scatter_copy});
+    each_point(em, &(struct points){.n = n,
+                                    .t = updates,
+                                    .vec = vec < 0 ? -1 : vec + updates->rank - x->rank,
+                                    .idx = idx,
+                                    .fn = scatter_update});
     em_parallel_end(em, &par);
     return !em->failed;
 }

@@ -7,13 +7,14 @@
  * for it, asks whether both are at one address and else copies as ever, and the runtime allows no overlap but this one
  * (rt_run.c).
  *
- * A scatter's extents are equal then. Nothing else may read the input, at whatever time, and what the scatter takes as
- * its operand must be the input itself where the extents are equal: views may cut it from the first element on and put
- * zeros behind it, but not put them in place of what they have cut.
+ * Of a scatter nothing else may read the input, at whatever time, and what it takes as its operand must be the input
+ * itself where the extents are equal: views may cut it from the first element on and put zeros behind it, but not put
+ * them in place of what they have cut. The extents of a run have to be equal, unless the ports have room.
  *
- * A concat's input is one of a length that has room (symbol.room): both ports then have the strides of that room, so
- * that the rows of the one are rows of the other. Whoever else reads the input reads rows that nobody writes. But calls
- * of the runtime, regions and the program know of no strides: what they read stays compact, and is copied.
+ * Room: an input of a length that has it (symbol.room), and the output that is longer, both have the strides of that
+ * room, so that the rows of the one are rows of the other. A concat needs that. Whoever else reads its input reads rows
+ * that nobody writes. But calls of the runtime, regions and the program know of no strides: what they read stays
+ * compact.
  */
 #include "passes/layout/layout.h"
 #include "passes/module/module.h"
@@ -67,55 +68,71 @@ static value_id input_behind(const struct module *m, value_id v)
     return graph_value(m->g, v)->n_uses == 1 ? v : (value_id){0};
 }
 
-static void share(struct module *m, struct kernel *k)
+/* The dim that has room in `past` and may be longer, or shorter, in `present`: all others are equal. -1: none. */
+static int32_t growing_dim(const struct module *m, value_id past, value_id present)
 {
-    if (k->kind != KERNEL_SCATTER || k->region.i != 1)
-        return;
-    const struct node *n = graph_node(m->g, k->anchor);
-    if (k->outs.data[0].i != n->out[0].i || m->storage[n->out[0].i].place != PLACE_OUTPUT)
-        return;
-    value_id past = input_behind(m, n->in[0]);
-    if (!past.i || m->storage[past.i].place != PLACE_INPUT)
-        return;
-    const struct type *from = value_type(m->g, past), *t = value_type(m->g, n->out[0]);
-    /* of floats: elements of integers may be known to the program as numbers too, which is a reader that is no node */
-    if (from->elem == t->elem && from->rank == t->rank && elem_class(t->elem) == 'F')
-        k->shares = m->storage[past.i].port + 1;
+    const struct type *from = value_type(m->g, past), *to = value_type(m->g, present);
+    int32_t found = -1;
+    for (int32_t d = 0; d < from->rank; d++) {
+        if (from->dims[d].i == to->dims[d].i)
+            continue;
+        sym_id s = ex_as_sym(m->ctx->exprs, from->dims[d]);
+        if (found >= 0 || !s.i || !sym_get(m->ctx->exprs, s)->room)
+            return -1;
+        found = d;
+    }
+    return found;
 }
 
-/* May v, of a concat along `axis`, have the strides of so much room? */
-static bool may_grow(const struct module *m, value_id v, enum place place, const bool *whole, int32_t axis)
+/* Gives both the strides of the room, if nobody minds. */
+static bool grow(struct module *m, value_id past, value_id present, const bool *whole)
 {
-    const struct layout_wish *w = &m->wish[v.i];
-    return m->storage[v.i].place == place && !whole[v.i] && (!w->grows || w->grows == axis + 1);
+    struct layout_wish *from = &m->wish[past.i], *to = &m->wish[present.i];
+    int32_t d = growing_dim(m, past, present);
+    if (d < 0 || elem_bits(value_type(m->g, past)->elem) < 8 || whole[past.i] || whole[present.i] ||
+        (from->grows && from->grows != d + 1))
+        return false;
+    sym_id s = ex_as_sym(m->ctx->exprs, value_type(m->g, past)->dims[d]);
+    from->grows = to->grows = d + 1;
+    from->room = to->room = sym_get(m->ctx->exprs, s)->hi;
+    return true;
+}
+
+static bool is_placed(const struct module *m, value_id past, value_id present)
+{
+    const struct type *from = value_type(m->g, past), *to = value_type(m->g, present);
+    return m->storage[past.i].place == PLACE_INPUT && m->storage[present.i].place == PLACE_OUTPUT &&
+           from->elem == to->elem && from->rank == to->rank;
+}
+
+static void share_scatter(struct module *m, struct kernel *k, const bool *whole)
+{
+    const struct node *n = graph_node(m->g, k->anchor);
+    value_id present = k->outs.data[0], past = input_behind(m, n->in[0]);
+    /* of floats: elements of integers may be known to the program as numbers too, which is a reader that is no node */
+    if (present.i != n->out[0].i || !past.i || !is_placed(m, past, present) ||
+        elem_class(value_type(m->g, past)->elem) != 'F')
+        return;
+    grow(m, past, present, whole);
+    k->shares = m->storage[past.i].port + 1;
 }
 
 static void share_first_piece(struct module *m, struct kernel *k, const bool *whole)
 {
-    if (k->piece != 1 || k->region.i != 1)
-        return;
     const struct node *n = graph_node(m->g, graph_value(m->g, k->outs.data[0])->def);
-    value_id past = n->in[0], present = n->out[0];
-    int32_t axis = (int32_t)node_int(n, "axis", 0);
-    const struct type *from = value_type(m->g, past), *to = value_type(m->g, present);
-    sym_id s = ex_as_sym(m->ctx->exprs, from->dims[axis]);
-    if (!s.i || !sym_get(m->ctx->exprs, s)->room || from->elem == ELEM_STR || elem_bits(from->elem) < 8 ||
-        !may_grow(m, past, PLACE_INPUT, whole, axis) || !may_grow(m, present, PLACE_OUTPUT, whole, axis))
-        return;
-    for (int32_t d = 0; d < from->rank; d++)
-        if (d != axis && from->dims[d].i != to->dims[d].i)
-            return;
-    m->wish[past.i].grows = m->wish[present.i].grows = axis + 1;
-    m->wish[past.i].room = m->wish[present.i].room = sym_get(m->ctx->exprs, s)->hi;
-    k->shares = m->storage[past.i].port + 1;
+    if (is_placed(m, n->in[0], n->out[0]) && grow(m, n->in[0], n->out[0], whole))
+        k->shares = m->storage[n->in[0].i].port + 1;
 }
 
 bool share_ports(struct module *m)
 {
     const bool *whole = read_as_a_whole(m);
     for (uint32_t i = 0; i < m->kernels.n; i++) {
-        share(m, &m->kernels.data[i]);
-        share_first_piece(m, &m->kernels.data[i], whole);
+        struct kernel *k = &m->kernels.data[i];
+        if (k->region.i == 1 && k->kind == KERNEL_SCATTER)
+            share_scatter(m, k, whole);
+        else if (k->region.i == 1 && k->piece == 1)
+            share_first_piece(m, k, whole);
     }
     return true;
 }

@@ -8,6 +8,7 @@ from onnx import TensorProto as T
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, node
+from support.decoder import grouped
 from support.tool import mcc, value
 
 HEADS, SIZE, MOST = 3, 8, 48
@@ -208,3 +209,30 @@ def test_readers(tmp_path, reader):
         same(want, a.run(given))
         if shares:
             same(want, a.run_into([mine[:, :5], given[1]], [mine[:, :6], np.zeros_like(want[1])]))
+
+
+@pytest.mark.parametrize("flag", ["-O0", "-O2"])
+def test_grouped_attention(tmp_path, flag):
+    """Scatters into what was padded: a prompt of two sequences, one shorter, and steps; then steps in a buffer that is as long as it gets."""
+    with Artifact(grouped(tmp_path).compile(flag, "--input", f"past_key:f32[b,2,p<={MOST},16]"), threads=2) as a:
+        assert [p.alias for p in a.outputs] == [0, 4, 5] and [p.dims[2].room for p in a.outputs[1:]] == [MOST] * 2
+        mine, past = [np.full((2, 2, MOST, 16), np.nan, np.float32) for _ in range(2)], 0
+        for k, (rows, total) in enumerate([(9, 9), (1, 10), (1, 11), (1, 12), (1, MOST)]):
+            if k == 4:
+                for x in mine:
+                    x[:, :, 12:] = 0.5
+                past = MOST - 1
+            fresh = [floats(2, rows, w, seed=10 * k + i) for i, w in enumerate((64, 32, 32))]
+            more = [np.array([total - 1, total - 3], np.int32), np.ones((2, total), np.int64)]
+            y, *want = a.run([*fresh, *(x.copy() for x in until(mine, past)), *more])
+            before = [x.copy() for x in mine]
+            got = a.run_into([*fresh, *until(mine, past), *more], [np.zeros_like(y), *until(mine, total)])
+            same([y, *want], got, atol=0)
+            for x, old in zip(mine, before):
+                assert np.isnan(x[:, :, total:]).all() and np.isfinite(x[:, :, :total]).all()
+                changed = np.flatnonzero((x[:, :, :past] != old[:, :, :past]).any((0, 1, 3)))
+                assert set(changed) <= {total - 3}, "rows of the shorter one alone lie within the past"
+            past = total
+        fresh, full = [floats(2, 1, w) for w in (64, 32, 32)], [x.copy() for x in mine]
+        more = [np.array([5, 7], np.int32), np.ones((2, 8), np.int64)]
+        same(a.run([*fresh, *full, *more]), a.run_into([*fresh, *mine, *more], [np.zeros_like(fresh[0]), *mine]), atol=0)

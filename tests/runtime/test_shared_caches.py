@@ -4,13 +4,12 @@ import ctypes
 import mmap
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto as T
-from onnx import helper, numpy_helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, node
+from support.decoder import grouped
 from support.tool import ROOT, mcc, value
 
 ROWS, SIZE = 12, 8
@@ -115,20 +114,6 @@ def test_other_overlaps_are_refused(static):
         refused([part(0), *f[1:]], [part(0), outputs(f)[1], part(0)], "output 'twice' overlaps input 'past'")
         refused([*f[:3], part(0)], [outputs(f)[0], outputs(f)[1], part(0)], "output 'twice' overlaps input 'other'")
         same(a.run_into(f, outputs(f)), a.run_into([part(0), *f[1:]], [part(0), *outputs(f)[1:]]))
-
-
-def grouped(folder):
-    """GroupQueryAttention of 4 heads and 2, size 16, the number of tokens from the mask's shape, as in exporters' files."""
-    names = ["query", "key", "value", "past_key", "past_value", "seqlens"]
-    shapes = [["b", "s", 64], ["b", "s", 32], ["b", "s", 32], ["b", 2, "p", 16], ["b", 2, "p", 16]]
-    inputs = [value(n, s) for n, s in zip(names, shapes)] + [value("seqlens", ["b"], T.INT32), value("mask", ["b", "t"], T.INT64)]
-    nodes = [node("Shape", "mask", "dims"), node("Gather", "dims one", "long"), node("Cast", "long", "total", to=T.INT32),
-             helper.make_node("GroupQueryAttention", [*names, "total"], ["y", "k", "v"], domain="com.microsoft", num_heads=4, kv_num_heads=2)]
-    graph = helper.make_graph(nodes, "grouped", inputs, [helper.make_empty_tensor_value_info(o) for o in ("y", "k", "v")],
-                              [numpy_helper.from_array(np.array(1), "one")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10),
-              folder / "net.onnx")
-    return Model(folder, path=folder / "net.onnx")
 
 
 def test_grouped_attention(tmp_path):

@@ -6,9 +6,14 @@ present.N.key, attention_mask) and graphs of standard operators with growing or 
     Reference("net.onnx").tokens([1, 2, 3], 6)      # ONNX Runtime
 """
 import numpy as np
+import onnx
 import onnxruntime
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
 
 from support.artifact import TYPES, Artifact
+from support.compare import Model, node
+from support.tool import value
 
 
 def is_cache(name):
@@ -93,3 +98,17 @@ class Compiled(Decoder):
             self.caches |= {cache_of(n): x for n, x in zip(self.names, out) if cache_of(n)}
         self.seen += ids.shape[1]
         return out[self.names.index("logits")][0]
+
+
+def grouped(folder):
+    """GroupQueryAttention of 4 heads and 2, size 16, the number of tokens from the mask's shape, as in exporters' files."""
+    names = ["query", "key", "value", "past_key", "past_value", "seqlens"]
+    shapes = [["b", "s", 64], ["b", "s", 32], ["b", "s", 32], ["b", 2, "p", 16], ["b", 2, "p", 16]]
+    inputs = [value(n, s) for n, s in zip(names, shapes)] + [value("seqlens", ["b"], T.INT32), value("mask", ["b", "t"], T.INT64)]
+    nodes = [node("Shape", "mask", "dims"), node("Gather", "dims one", "long"), node("Cast", "long", "total", to=T.INT32),
+             helper.make_node("GroupQueryAttention", [*names, "total"], ["y", "k", "v"], domain="com.microsoft", num_heads=4, kv_num_heads=2)]
+    graph = helper.make_graph(nodes, "grouped", inputs, [helper.make_empty_tensor_value_info(o) for o in ("y", "k", "v")],
+                              [numpy_helper.from_array(np.array(1), "one")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10),
+              folder / "net.onnx")
+    return Model(folder, path=folder / "net.onnx")
