@@ -124,6 +124,21 @@ static void share_first_piece(struct module *m, struct kernel *k, const bool *wh
         k->shares = m->storage[n->in[0].i].port + 1;
 }
 
+/* Whoever gives a length room wants caches that are not copied. */
+static void warn_of_lone_room(const struct module *m, sym_id s)
+{
+    const struct symbol *sym = sym_get(m->ctx->exprs, s);
+    for (uint32_t k = 0; k < m->g->inputs.n; k++) {
+        value_id v = m->g->inputs.data[k].value;
+        if (m->wish[v.i].grows && value_type(m->g, v)->dims[m->wish[v.i].grows - 1].i == ex_sym(m->ctx->exprs, s).i)
+            return;
+    }
+    warn_at(
+        m->ctx, (src_id){0}, "room",
+        "%.80s<=%lld is a bound and no more: no output is an input of that length and new rows, all other extents equal",
+        sym->name, (long long)sym->hi);
+}
+
 bool share_ports(struct module *m)
 {
     const bool *whole = read_as_a_whole(m);
@@ -134,5 +149,8 @@ bool share_ports(struct module *m)
         else if (k->region.i == 1 && k->piece == 1)
             share_first_piece(m, k, whole);
     }
+    for (sym_id s = sym_next(m->ctx->exprs, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(m->ctx->exprs, SYM_SHAPE, s))
+        if (sym_get(m->ctx->exprs, s)->room)
+            warn_of_lone_room(m, s);
     return true;
 }

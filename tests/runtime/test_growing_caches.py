@@ -8,8 +8,8 @@ from onnx import TensorProto as T
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, node
-from support.decoder import grouped
-from support.tool import mcc, value
+from support.decoder import Compiled, Reference, grouped
+from support.tool import ROOT, mcc, value
 
 HEADS, SIZE, MOST = 3, 8, 48
 SPEC = f"past_k:[b,{HEADS},len<={MOST},{SIZE}]"
@@ -200,7 +200,10 @@ def test_readers(tmp_path, reader):
     model = Model(tmp_path, nodes, [value("past", [2, "n", 4]), value("new", [2, 1, 4])], [value("present", None), value("x", None)],
                   {"two": np.array([2]), "wide": np.array([-1, 2])}, opset=17)
     shares = reader.op_type != "TopK"
-    with Artifact(model.compile("-O2", "--input", "past[2,n<=9,4]")) as a:
+    spec = "past[2,n<=9,4]"
+    warned = "warning: n<=9 is a bound and no more" in mcc(model.path, "-o", tmp_path / "net.so", "--input", spec).stderr
+    assert warned == (not shares)
+    with Artifact(model.compile("-O2", "--input", spec)) as a:
         assert a.outputs[0].alias == shares and a.outputs[0].dims[1].room == 9 * shares
         mine = np.full((2, 9, 4), np.nan, np.float32)
         mine[:, :5] = floats(2, 5, 4)
@@ -236,3 +239,13 @@ def test_grouped_attention(tmp_path, flag):
         fresh, full = [floats(2, 1, w) for w in (64, 32, 32)], [x.copy() for x in mine]
         more = [np.array([5, 7], np.int32), np.ones((2, 8), np.int64)]
         same(a.run([*fresh, *full, *more]), a.run_into([*fresh, *mine, *more], [np.zeros_like(fresh[0]), *mine]), atol=0)
+
+
+def test_tokens(tmp_path):
+    """A whole decoder, whose caches all have the length that one of them gives a maximum: ONNX Runtime's tokens."""
+    path = ROOT / "examples/story/babyllama-int4.onnx"
+    decoder = Compiled(Model(tmp_path, path=path).compile("-O2", "--input", "past_key_values.0.key:[1,4,past<=40,16]"))
+    assert decoder.grows and decoder.room == 40
+    prompt = [1, 20, 35, 7, 52, 9]
+    (mine, logits), (tokens, expected) = decoder.tokens(prompt, 30), Reference(path).tokens(prompt, 30)
+    assert mine == tokens and max(np.abs(x - y).max() for x, y in zip(logits, expected)) < 1e-3 * np.abs(expected[0]).max()

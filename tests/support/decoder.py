@@ -2,7 +2,7 @@
 present.N.key, attention_mask) and graphs of standard operators with growing or static caches (key_cache.N, updated_key_cache.N, write_indices).
 
     Compiled("net.so").tokens([1, 2, 3], 6)         # tokens and logits of the last position, step by step
-    Compiled("net.so", room=64).tokens([1, 2, 3], 6)    # caches in one buffer of 64 rows, where ports have an alias
+    Compiled("net.so", room=64).tokens([1, 2, 3], 6)    # caches in one buffer of 64 rows, where ports have an alias; where they have room, in that
     Reference("net.onnx").tokens([1, 2, 3], 6)      # ONNX Runtime
 """
 import numpy as np
@@ -83,15 +83,19 @@ class Compiled(Decoder):
         alias = [p.alias for p in self.artifact.outputs]
         self.shares = all(a and self.artifact.inputs[a - 1].name.decode() == cache_of(n) for a, n in zip(alias, self.names) if cache_of(n))
         assert self.shares or not room, "an output without an alias"
+        rooms = {p.dims[2].room for p in self.artifact.inputs if is_cache(p.name.decode())}
+        self.grows = len(rooms) == 1 and 0 not in rooms and self.shares
+        self.room = room = min(rooms) if self.grows else room
         logits = self.artifact.outputs[self.names.index("logits")]
         self.words, self.last = logits.dims[2].extent, logits.dims[1].extent == 1
         self.begin(room)
 
     def step(self, ids):
-        given = list(feed(self.dims, ids, self.seen, self.caches).values())
+        until = lambda rows: {n: x[:, :, :rows] for n, x in self.caches.items()} if self.grows else self.caches
+        given = list(feed(self.dims, ids, self.seen, until(self.seen)).values())
         if self.room:
-            rows = 1 if self.last else ids.shape[1]
-            out = self.artifact.run_into(given, [self.caches.get(cache_of(n), np.zeros((1, rows, self.words), np.float32) if n == "logits" else None)
+            rows, caches = 1 if self.last else ids.shape[1], until(self.seen + ids.shape[1])
+            out = self.artifact.run_into(given, [caches.get(cache_of(n), np.zeros((1, rows, self.words), np.float32) if n == "logits" else None)
                                                  for n in self.names])
         else:
             out = self.artifact.run(given)
