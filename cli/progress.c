@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ir/base/file.h"
+
 enum { FIRST_MS = 1000, NEXT_MS = 100, LINE_MAX_BYTES = 80 };
 #define WIPE "\r\033[K" /* to the beginning of the line, and nothing behind it */
 
@@ -62,20 +64,15 @@ static void *write_lines(void *unused)
     return unused;
 }
 
-/* The thread takes no signals: handlers run where they always did. */
 static void begin(void)
 {
     pthread_condattr_t clock;
-    sigset_t all, before;
     stop = false;
-    sigfillset(&all);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_cond_init(&ended, &clock);
     pthread_condattr_destroy(&clock);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    running = pthread_create(&writer, NULL, write_lines, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    running = thread_begin(&writer, write_lines, NULL);
 }
 
 static void end(void)

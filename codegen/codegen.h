@@ -92,7 +92,9 @@ struct art_kernel {
     uint32_t node;
     uint64_t flops, bytes;
 };
-/* Writes weights bytes [offset, offset + size) in order through put(); false after a diagnostic. */
+/* Writes the weights' bytes in order through put(); false after a diagnostic, or where put() failed. put() may keep
+ * more than QUEUE_COPY bytes (queue.h) where they are until it is given as much again, or none, which says that all
+ * buffers may go. */
 struct weights_writer {
     uint64_t size, padding; /* padding: bytes of size that hold no element */
     void *user;

@@ -16,6 +16,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codegen/queue.h"
+#include "ir/base/file.h"
+
 /* Sends what a large file has so far on its way to the disk, so that the sync at the end waits for less. A hint: what
  * fails here fails at the sync, which tells. */
 static void send_ahead(struct sink *s)
@@ -27,24 +30,26 @@ static void send_ahead(struct sink *s)
     s->sent += n;
 }
 
+/* Where it fails, errno says why, and it is the caller who tells. */
+static bool write_out(struct sink *s, const void *data, size_t size)
+{
+    errno = 0;
+    if (!fd_write(s->fd, data, size))
+        return false;
+    s->written += size;
+    send_ahead(s);
+    return true;
+}
+
+static bool not_written(struct sink *s, int why)
+{
+    s->ok = false;
+    return error_env(s->ctx, "cannot write '%s': %s", s->path, why ? strerror(why) : "no progress");
+}
+
 bool sink_put(struct sink *s, const void *data, size_t size)
 {
-    const char *p = data;
-    s->written += size;
-    while (s->ok && size > 0) {
-        ssize_t n = write(s->fd, p, size < (1u << 30) ? size : 1u << 30);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            s->ok = error_env(s->ctx, "cannot write '%s': %s", s->path, n ? strerror(errno) : "no progress");
-            break;
-        }
-        p += n;
-        size -= (size_t)n;
-    }
-    if (s->ok)
-        send_ahead(s);
-    return s->ok;
+    return s->ok && (write_out(s, data, size) || not_written(s, errno));
 }
 
 bool sink_patch(struct sink *s, const void *data, size_t size, uint64_t at)
@@ -54,27 +59,40 @@ bool sink_patch(struct sink *s, const void *data, size_t size, uint64_t at)
     return s->ok;
 }
 
-static bool put_hashed(void *user, const void *data, size_t size)
+/* On the queue's thread: no diagnostics, no arena. */
+static bool take_hashed(void *user, const void *data, size_t size)
 {
     struct sink *s = user;
     XXH64_update(s->hash, data, size);
-    return sink_put(s, data, size);
+    bool ok = write_out(s, data, size);
+    s->why = errno;
+    return ok;
 }
 
+static bool put_queued(void *user, const void *data, size_t size)
+{
+    struct sink *s = user;
+    return size ? queue_give(s->queue, data, size) : queue_wait(s->queue);
+}
+
+/* One thread packs, the other hashes and writes. */
 bool sink_weights(struct sink *s, const struct weights_writer *w, uint64_t *hash)
 {
     uint64_t before = s->written;
-    if (!sink_fits(s, w->size))
+    if (!s->ok || !sink_fits(s, w->size))
         return false;
     XXH64_state_t *state = arena_alloc(&s->ctx->session, sizeof *state);
     s->hash = state;
     XXH64_reset(state, 0);
-    bool ok = w->write(w->user, put_hashed, s) && s->ok;
+    s->queue = queue_begin(&s->ctx->session, take_hashed, s);
+    bool packed = w->write(w->user, put_queued, s), written = queue_end(s->queue);
     *hash = XXH64_digest(state);
-    if (ok && s->written - before != w->size)
+    if (!written)
+        return not_written(s, s->why);
+    if (packed && s->written - before != w->size)
         return error_internal(s->ctx, (src_id){0}, "weights: %llu bytes written, %llu announced",
                               (unsigned long long)(s->written - before), (unsigned long long)w->size);
-    return ok;
+    return packed;
 }
 
 bool sink_fits(struct sink *s, uint64_t more)
@@ -201,6 +219,8 @@ bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool 
     else
         unwound = true;
     ctx->unwind = outer;
+    if (s.queue)
+        queue_end(s.queue);
     close(s.fd);
     if (!ok)
         unlink(*known);

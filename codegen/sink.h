@@ -9,6 +9,8 @@ struct sink {
     const char *path;          /* the final name, links resolved */
     int fd;
     void *hash;                /* state while weights pass */
+    struct queue *queue;       /* through which they pass */
+    int why;                   /* errno of what the queue's thread wrote last */
     uint64_t written, sent;    /* bytes; those of them that are on their way to the disk */
     bool ok;                   /* false after a diagnostic */
 };
@@ -24,7 +26,7 @@ bool sink_patch(struct sink *, const void *, size_t size, uint64_t at);     /* o
  * name. */
 bool sink_fits(struct sink *, uint64_t more);
 bool sink_sync(struct sink *); /* on the disk, as far as disks tell */
-/* Appends the weights; *hash: XXH64 of them, seed 0. */
+/* Appends the weights, from a thread of its own while they are packed; *hash: XXH64 of them, seed 0. */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 
 #endif

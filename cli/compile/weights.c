@@ -5,6 +5,7 @@
  * tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
  */
 #include "cli/compile/backend.h"
+#include "codegen/queue.h"
 #include "passes/schedule/winograd.h"
 
 #include <stdlib.h>
@@ -18,22 +19,26 @@ struct room {
     size_t size;
 };
 
+/* What is packed goes into the one of two that is not being written. */
+struct rooms {
+    struct room src, dst[2];
+    uint32_t turn;
+};
+
 struct packer {
     struct module *m;
     const struct weight *w;
-    struct room *src, *dst;
+    struct rooms *rooms;
     int32_t rank;
     int64_t dims[RANK_MAX], outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX];
     uint32_t size;                   /* bytes per element */
 };
 
-static void packer_init(struct packer *p, struct module *m, const struct weight *w, struct room rooms[2])
+static void packer_init(struct packer *p, struct module *m, const struct weight *w, struct rooms *rooms)
 {
     const struct type *t = value_type(m->g, w->value);
     struct exprs *x = m->ctx->exprs;
-    *p = (struct packer){.m = m, .w = w, .rank = t->rank, .size = elem_size(t->elem)};
-    if (rooms)
-        p->src = &rooms[0], p->dst = &rooms[1];
+    *p = (struct packer){.m = m, .w = w, .rooms = rooms, .rank = t->rank, .size = elem_size(t->elem)};
     for (int32_t d = 0; d < t->rank; d++) {
         const struct dim_layout *l = &w->storage->dim[d];
         ex_is_const(x, t->dims[d], &p->dims[d]);
@@ -170,17 +175,36 @@ static void room_free(struct room *r)
     *r = (struct room){0};
 }
 
+static char *source_take(const struct packer *p, size_t size)
+{
+    return room_take(p, &p->rooms->src, size);
+}
+
+static char *result_take(const struct packer *p, size_t size)
+{
+    return room_take(p, &p->rooms->dst[p->rooms->turn], size);
+}
+
+/* The result goes on its way, and the other buffer is free: but for small ones, which are copied at once. */
+static bool result_put(const struct packer *p, const char *data, size_t size, put_fn *put, void *sink)
+{
+    if (size > QUEUE_COPY)
+        p->rooms->turn ^= 1;
+    return put(sink, data, size);
+}
+
 /* Row-major: streamed in pieces. */
 static bool write_dense(const struct packer *p, put_fn *put, void *sink)
 {
     int64_t total = 1, piece = SLAB_BYTES / p->size;
     for (int32_t d = 0; d < p->rank; d++)
         total *= p->dims[d];
-    char *buffer = room_take(p, p->src, SLAB_BYTES);
-    bool ok = buffer != NULL;
+    bool ok = true;
     for (int64_t i = 0; ok && i < total; i += piece) {
         int64_t n = total - i < piece ? total - i : piece;
-        ok = const_read(p->m->g, p->w->value, i, n, buffer) && put(sink, buffer, (size_t)n * p->size);
+        char *buffer = result_take(p, SLAB_BYTES);
+        ok = buffer && const_read(p->m->g, p->w->value, i, n, buffer) &&
+             result_put(p, buffer, (size_t)n * p->size, put, sink);
     }
     return ok;
 }
@@ -199,17 +223,19 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
     if (!p->rank || step > lead)
         step = lead;
     int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
-    char *src = room_take(p, p->src, (size_t)(step * slab + 1) * p->size);
-    char *dst = src ? room_take(p, p->dst, (size_t)(out_piece + 1) * p->size) : NULL;
-    bool ok = dst != NULL;
+    char *src = source_take(p, (size_t)(step * slab + 1) * p->size);
+    bool ok = src != NULL;
     for (int64_t i = 0; ok && i < lead; i += step) {
+        char *dst = result_take(p, (size_t)(out_piece + 1) * p->size);
+        if (!dst)
+            return false;
         int64_t n = lead - i < step ? lead - i : step;
         int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
         memset(dst, 0, (size_t)out * p->size);
         ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
         if (ok)
             (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
-        ok = ok && put(sink, dst, (size_t)out * p->size);
+        ok = ok && result_put(p, dst, (size_t)out * p->size, put, sink);
     }
     return ok;
 }
@@ -224,7 +250,7 @@ static bool is_columnwise(const struct packer *p)
            p->outer[last] * ((p->dims[last] + p->block[last] - 1) / p->block[last]) >= stored;
 }
 
-/* Only a group's panels and one row of it are in memory: a sixteenth of the constant. */
+/* Only two groups' panels and one row are in memory: an eighth of the constant. */
 static bool write_columns(const struct packer *p, put_fn *put, void *sink)
 {
     int32_t last = p->rank - 1;
@@ -232,10 +258,12 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
     int64_t step = (row / 16 + block - 1) / block * block;
     for (int32_t d = 0; d < last; d++)
         rows *= p->dims[d];
-    char *src = room_take(p, p->src, (size_t)step * p->size);
-    char *dst = src ? room_take(p, p->dst, (size_t)(step / block * p->outer[last]) * p->size) : NULL;
-    bool ok = dst != NULL;
+    char *src = source_take(p, (size_t)step * p->size);
+    bool ok = src != NULL;
     for (int64_t c = 0; ok && c < row; c += step) {
+        char *dst = result_take(p, (size_t)(step / block * p->outer[last]) * p->size);
+        if (!dst)
+            return false;
         int64_t n = row - c < step ? row - c : step, at[RANK_MAX] = {0};
         size_t bytes = (size_t)((n + block - 1) / block * p->outer[last]) * p->size;
         memset(dst, 0, bytes);
@@ -249,7 +277,7 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
             for (int32_t d = last - 1; d >= 0 && ++at[d] == p->dims[d]; d--)
                 at[d] = 0;
         }
-        ok = ok && put(sink, dst, bytes);
+        ok = ok && result_put(p, dst, bytes, put, sink);
     }
     return ok;
 }
@@ -299,25 +327,30 @@ static bool write_transformed(struct module *m, const struct weight *w, put_fn *
     bool ok = (t.src && t.dst) || out_of_memory(m, each * step);
     for (uint32_t p = 0; ok && p < points; p += (uint32_t)step) {
         uint32_t n = points - p < step ? points - p : (uint32_t)step;
-        ok = transform_points(&t, p, n) && put(sink, t.dst, (size_t)each * n);
+        ok = transform_points(&t, p, n) && put(sink, t.dst, (size_t)each * n) && put(sink, t.dst, 0);
     }
     free(t.src);
     free(t.dst);
     return ok;
 }
 
-static bool write_plain(struct module *m, const struct weight *w, struct room rooms[2], put_fn *put, void *sink)
+/* Buffers of more than KEEP_BYTES are given back: not kept for one large constant. */
+static bool write_plain(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
 {
     struct packer p;
     packer_init(&p, m, w, rooms);
     bool ok = (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+    if (rooms->src.size > KEEP_BYTES)
+        room_free(&rooms->src);
     for (int k = 0; k < 2; k++)
-        if (rooms[k].size > KEEP_BYTES)
-            room_free(&rooms[k]);
+        if (rooms->dst[k].size > KEEP_BYTES) {
+            ok = put(sink, rooms->dst[k].data, 0) && ok;
+            room_free(&rooms->dst[k]);
+        }
     return ok;
 }
 
-static bool write_each(struct module *m, struct room rooms[2], put_fn *put, void *sink)
+static bool write_each(struct module *m, struct rooms *rooms, put_fn *put, void *sink)
 {
     static const char zeros[64];
     uint64_t at = 0;
@@ -335,10 +368,13 @@ static bool write_each(struct module *m, struct room rooms[2], put_fn *put, void
 
 static bool write_all(void *user, put_fn *put, void *sink)
 {
-    struct room rooms[2] = {0};
-    bool ok = write_each(user, rooms, put, sink);
-    room_free(&rooms[0]);
-    room_free(&rooms[1]);
+    static const char nothing[1];
+    struct rooms rooms = {0};
+    bool ok = write_each(user, &rooms, put, sink);
+    ok = put(sink, nothing, 0) && ok;
+    room_free(&rooms.src);
+    room_free(&rooms.dst[0]);
+    room_free(&rooms.dst[1]);
     return ok;
 }
 

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +60,56 @@ bool fd_pread(int fd, void *data, size_t size, uint64_t offset)
            read_until(fd, data, size, (off_t)offset) == (ssize_t)size;
 }
 
+bool thread_begin(pthread_t *thread, void *(*run)(void *), void *user)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool begun = pthread_create(thread, NULL, run, user) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return begun;
+}
+
+/* ---- whole files ---- */
+
+enum { PIECE = 4 << 20, BIG = 8 * PIECE };
+
+/* A file that is read by whoever has time, piece by piece. */
+struct reading {
+    int fd;
+    char *data;
+    size_t size;
+    atomic_size_t next; /* the first byte that nobody has taken on */
+    atomic_int why;     /* errno of a failure */
+    atomic_bool cut;    /* the file ended early */
+};
+
+static void *read_pieces(void *user)
+{
+    struct reading *r = user;
+    for (size_t at; (at = atomic_fetch_add(&r->next, PIECE)) < r->size;) {
+        size_t n = r->size - at < PIECE ? r->size - at : PIECE;
+        ssize_t done = read_until(r->fd, r->data + at, n, (off_t)at);
+        if (done < 0)
+            atomic_store(&r->why, errno);
+        if (done < (ssize_t)n) {
+            atomic_store(&r->cut, true);
+            break;
+        }
+    }
+    return NULL;
+}
+
+/* A second thread helps with big files: most of the time goes into fresh pages and the copy, which share well. */
+static void read_big(struct reading *r)
+{
+    pthread_t helper;
+    bool helped = r->size >= BIG && thread_begin(&helper, read_pieces, r);
+    read_pieces(r);
+    if (helped)
+        pthread_join(helper, NULL);
+}
+
 static enum file_status failed(struct file_bytes *out, const char *why)
 {
     out->why = why;
@@ -76,13 +129,14 @@ static enum file_status fd_whole(struct context *ctx, int fd, int64_t max, struc
     char *data = arena_try(&ctx->session, out->size + 1);
     if (!data)
         return failed(out, NULL);
-    ssize_t done = read_until(fd, data, out->size, -1);
-    if (done < 0)
-        return failed(out, strerror(errno));
-    if ((size_t)done < out->size)
+    struct reading r = {.fd = fd, .data = data, .size = out->size};
+    read_big(&r);
+    if (r.why)
+        return failed(out, strerror(r.why));
+    if (r.cut)
         return failed(out, "it was cut short while it was read");
     char extra;
-    if (read(fd, &extra, 1) > 0)
+    if (pread(fd, &extra, 1, (off_t)out->size) > 0)
         return failed(out, "it grew while it was read");
     data[out->size] = 0;
     out->data = data;

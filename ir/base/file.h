@@ -1,6 +1,8 @@
-/* Regular files, whole, into memory. */
+/* Regular files, whole, into memory; descriptors; a thread that helps with them. */
 #ifndef MCC_FILE_H
 #define MCC_FILE_H
+
+#include <pthread.h>
 
 #include "ir/base/base.h"
 
@@ -19,6 +21,10 @@ enum file_status file_whole(struct context *, const char *path, int64_t max, str
 
 /* The first n bytes of a regular file. False: not that many, or not readable. */
 bool file_head(const char *path, void *out, size_t n);
+
+/* A thread of ours beside the one that calls: it takes no signals, so handlers run where they always did. False: there
+ * is none, and the caller does the work. */
+bool thread_begin(pthread_t *, void *(*run)(void *user), void *user);
 
 /* Where temporary files go: TMPDIR, else /tmp. */
 const char *temp_folder(void);

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <unistd.h>
+
+#include "ir/base/file.h"
 #include "ir/expr/expr.h"
 
 static const char *shown(struct context *ctx, uint32_t i)
@@ -160,12 +163,39 @@ static void quoting(void **state)
     context_free(ctx);
 }
 
+/* Two threads read it, piece by piece: every piece is at its place, the last and short one, too. */
+static void big_file(void **state)
+{
+    (void)state;
+    enum { SIZE = (101 << 20) + 12345, STEP = 99991 };
+    struct context *ctx = context_new();
+    struct file_bytes file;
+    char *path = arena_printf(&ctx->session, "%s/mcc-test-XXXXXX", temp_folder());
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && ftruncate(fd, SIZE) == 0);
+    for (uint32_t at = 0; at + sizeof at <= SIZE; at += STEP)
+        assert_int_equal(pwrite(fd, &at, sizeof at, at), sizeof at);
+    assert_int_equal(pwrite(fd, "z", 1, SIZE - 1), 1);
+    assert_int_equal(file_whole(ctx, path, SIZE - 1, &file), FILE_LARGE);
+    assert_int_equal(file_whole(ctx, path, SIZE, &file), FILE_OK);
+    assert_int_equal(file.size, SIZE);
+    for (uint32_t at = 0, found; at + sizeof at <= SIZE; at += STEP) {
+        memcpy(&found, file.data + at, sizeof found);
+        assert_int_equal(found, at);
+    }
+    assert_int_equal(file.data[SIZE - 1], 'z');
+    assert_int_equal(file.data[SIZE], 0);
+    close(fd);
+    unlink(path);
+    context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
         cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
-        cmocka_unit_test(quoting),
+        cmocka_unit_test(quoting),  cmocka_unit_test(big_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
