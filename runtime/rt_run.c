@@ -130,20 +130,25 @@ static int port_sizes(struct mcc_ctx *ctx, mcc_error *error)
     return MCC_OK;
 }
 
-/* Makes the work region at least `bytes` long. */
+/* Makes the work region at least `bytes` long. One that grows again grows by half as much more, if there is memory, so
+ * that runs which are a little longer each time, steps of a decoder, seldom allocate. */
 static int work_reserve(struct mcc_ctx *ctx, int64_t bytes, mcc_error *error)
 {
     if (ctx->work && (uint64_t)bytes <= ctx->work_size)
         return MCC_OK;
+    bool again = ctx->work && (int64_t)ctx->work_size > rt_ctx_scratch_bytes(ctx->run.model);
+    size_t size = (size_t)bytes + (again ? (size_t)bytes / 2 : 0);
     if (!ctx->owned)
         return rt_error(error, MCC_E_NOMEM, -1, "run: these shapes take %lld bytes of workspace, the context has %lld",
                         (long long)bytes, (long long)ctx->work_size);
     rt_release(ctx->run.model, ctx->work, ctx->work_size);
     ctx->work_size = 0;
-    ctx->work = rt_alloc(ctx->run.model, (size_t)bytes);
+    ctx->work = rt_alloc(ctx->run.model, size);
+    if (!ctx->work && again)
+        ctx->work = rt_alloc(ctx->run.model, size = (size_t)bytes);
     if (!ctx->work)
         return rt_error(error, MCC_E_NOMEM, -1, "run: out of memory for %lld bytes of workspace", (long long)bytes);
-    ctx->work_size = (size_t)bytes;
+    ctx->work_size = size;
     return MCC_OK;
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 
-from support.artifact import Artifact, ModelError
+from support.artifact import Artifact, ModelError, counted
 from support.compare import Model, difference, floats, node
 from support.decoder import Compiled, Reference, grouped
 from support.tool import ROOT, mcc, value
@@ -131,24 +131,15 @@ def test_kernels_that_run(grown):
 
 def test_a_step_allocates_nothing(grown):
     """Neither does it write anything but its rows: pages without any may be read-only."""
-    libc, asked = ctypes.CDLL(None, use_errno=True), []
-    libc.aligned_alloc.restype, libc.aligned_alloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2, [ctypes.c_void_p]
+    libc, (asked, memory) = ctypes.CDLL(None, use_errno=True), counted()
     libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-    def allocate(_, size, align):
-        asked.append(size)
-        return libc.aligned_alloc(align, -(-size // align) * align)
-
-    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(allocate)
-    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, at, size: libc.free(at))
     page = mmap.PAGESIZE
     most = 3 * page // 4 // SIZE            # rows of a head: three pages
     path = grown[0].compile("-O2", "--input", SPEC.replace(str(MOST), str(most)))
-    memory = [mmap.mmap(-1, HEADS * 3 * page) for _ in range(2)]
-    mine = [np.frombuffer(m, np.float32).reshape(1, HEADS, most, SIZE) for m in memory]
+    mine = [np.frombuffer(mmap.mmap(-1, HEADS * 3 * page), np.float32).reshape(1, HEADS, most, SIZE) for _ in range(2)]
     for x in mine:
         x[:] = 0.25
-    with Artifact(path, threads=1, alloc=alloc, release=release) as a:
+    with Artifact(path, threads=1, **memory) as a:
         past = most // 3 + 5                # in the second page of each head
         for step in range(6):
             new = feed(0, 1, seed=step)[:3]
@@ -249,3 +240,14 @@ def test_tokens(tmp_path):
     prompt = [1, 20, 35, 7, 52, 9]
     (mine, logits), (tokens, expected) = decoder.tokens(prompt, 30), Reference(path).tokens(prompt, 30)
     assert mine == tokens and max(np.abs(x - y).max() for x, y in zip(logits, expected)) < 1e-3 * np.abs(expected[0]).max()
+
+
+def test_workspace_grows_seldom(grown):
+    """Scores that lie in the workspace are longer at each step."""
+    most, (asked, memory) = 300, counted()
+    with Artifact(grown[0].compile("-O0", "--input", SPEC.replace(str(MOST), str(most))), threads=1, **memory) as a:
+        mine = [np.zeros((1, HEADS, most, SIZE), np.float32) for _ in range(2)]
+        for past in range(most):
+            new = feed(0, 1, seed=past)[:3]
+            a.run_into([*new, *until(mine, past)], [np.zeros_like(new[0]), *until(mine, past + 1)])
+        assert 3 < len(asked) < 25, asked

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 
-from support.artifact import Artifact, ModelError
+from support.artifact import Artifact, ModelError, counted
 from support.compare import Model, difference, floats, node
 from support.decoder import grouped
 from support.tool import ROOT, mcc, value
@@ -140,16 +140,8 @@ def test_grouped_attention(tmp_path):
 
 def test_a_step_allocates_nothing(tmp_path):
     """A whole decoder in buffers of 64 rows: after a prompt of 16 no step asks the host for memory, and each writes one row of each cache."""
-    model, libc, asked = Model(tmp_path, path=ROOT / "examples/story/babyllama-int4.onnx"), ctypes.CDLL(None), []
-    libc.aligned_alloc.restype, libc.aligned_alloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2, [ctypes.c_void_p]
-
-    def allocate(_, size, align):
-        asked.append(size)
-        return libc.aligned_alloc(align, -(-size // align) * align)
-
-    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(allocate)
-    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(lambda _, at, size: libc.free(at))
-    with Artifact(model.compile("-O2"), threads=1, alloc=alloc, release=release) as a:
+    model, (asked, memory) = Model(tmp_path, path=ROOT / "examples/story/babyllama-int4.onnx"), counted()
+    with Artifact(model.compile("-O2"), threads=1, **memory) as a:
         caches = [np.full((1, p.dims[1].extent, 64, p.dims[3].extent), 7, np.float32) for p in a.outputs[1:]]
         assert [p.alias for p in a.outputs[1:]] == list(range(3, 3 + len(caches)))
         logits, rows = np.zeros((1, 16, a.outputs[0].dims[2].extent), np.float32), 16

@@ -226,6 +226,19 @@ def load(path, count=itertools.count()):
         return c.CDLL(str(link))
 
 
+def counted():
+    """The sizes that a host is asked for, so far, and what gives an Artifact its memory."""
+    asked, libc = [], c.CDLL(None)
+    libc.aligned_alloc.restype, libc.aligned_alloc.argtypes, libc.free.argtypes = c.c_void_p, [c.c_size_t] * 2, [c.c_void_p]
+
+    def allocate(_, size, align):
+        asked.append(size)
+        return libc.aligned_alloc(align, -(-size // align) * align)
+
+    return asked, {"alloc": c.CFUNCTYPE(c.c_void_p, c.c_void_p, c.c_size_t, c.c_size_t)(allocate),
+                   "release": c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_size_t)(lambda _, at, size: libc.free(at))}
+
+
 class Artifact:
     def __init__(self, path, threads=0, flags=0, event=None, alloc=None, release=None):
         query = load(path).mcc_query
