@@ -148,8 +148,9 @@ static int answer(struct chat *c, double begun)
     }
     putchar('\n');
     if (c->o.verbose)
-        fprintf(stderr, "%.2f ms to the first token, %.1f tokens/s of %ld, %ld kB of memory\n", 1e3 * (first - begun),
-                told > 1 ? (double)(told - 1) / (seconds_now() - first) : 0.0, told, memory_peak_kb());
+        fprintf(stderr, "%.2f ms to the first token, %.1f tokens/s of %ld, %ld kB of memory, caches %s\n",
+                1e3 * (first - begun), told > 1 ? (double)(told - 1) / (seconds_now() - first) : 0.0, told,
+                memory_peak_kb(), c->decoder.shared ? "in place" : "handed on");
     return 1;
 }
 

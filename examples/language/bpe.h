@@ -34,7 +34,7 @@ struct bpe_ids {
     size_t n, room;
 };
 
-enum { BPE_NUMBERS = 1 << 24 };  /* more tokens than any vocabulary has */
+enum { BPE_NUMBERS = 1 << 20 }; /* more tokens than any vocabulary has */
 
 /* 0: no memory, or a number beyond BPE_NUMBERS. The first of two tokens of one text is found. */
 int bpe_put(struct bpe *b, int64_t id, const char *text, size_t bytes);

@@ -8,7 +8,7 @@
 #include "bpe.h"
 #include "split.h"
 
-enum { TOKENS_RULES = 4, TOKENS_WHY = 256 };
+enum { TOKENS_RULES = 4, TOKENS_FIRST = 4, TOKENS_WHY = 256 };
 
 struct tokens_added {
     int64_t id;
@@ -27,7 +27,7 @@ struct tokens {
     int marks;                    /* U+2581 stands for a space */
     enum { PREPEND_NEVER, PREPEND_FIRST, PREPEND_MISSING, PREPEND_ALWAYS } prepend;
     int strip;                    /* a text's first space is none */
-    int64_t first[TOKENS_RULES];  /* tokens that begin every text */
+    int64_t first[TOKENS_FIRST];  /* tokens that begin every text */
     int n_first;
     char why[TOKENS_WHY];
 };

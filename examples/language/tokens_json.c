@@ -335,7 +335,7 @@ static void read_first(struct tokens *t, const json_t *json)
             json_t *ids = json_object_get(json_object_get(names, name), "ids");
             if (!name[0])
                 break;
-            for (size_t j = 0; j < json_array_size(ids) && t->n_first < TOKENS_RULES; j++)
+            for (size_t j = 0; j < json_array_size(ids) && t->n_first < TOKENS_FIRST; j++)
                 t->first[t->n_first++] = json_integer_value(json_array_get(ids, j));
         }
     }

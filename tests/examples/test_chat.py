@@ -182,7 +182,8 @@ def test_drawing_as_the_folder_says(drawn, tmp_path):
 @needs_jansson
 def test_figures(drawn):
     done = drawn.run("-v", "-n", "9", "-j", "2", turns=["one", "two"], raw=True)
-    assert len([line for line in done.stderr.decode().splitlines() if "ms to the first token" in line and "tokens/s of 9," in line]) == 2
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 2 and all("ms to the first token" in x and "tokens/s of 9," in x and x.endswith("caches in place") for x in lines)
 
 
 REFUSED = [("search", "num_beams", 4, "num_beams"), ("search", "no_repeat_ngram_size", 3, "no_repeat_ngram_size"),

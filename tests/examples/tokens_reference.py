@@ -61,6 +61,7 @@ def main():
         "llama3": byte_level(split("{1,3}"), ignore_merges=True),
         "qwen2": byte_level(split("")),
         "smollm": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])),
+        "digits": byte_level(pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])),
         "llama2": letters(True),
         "llama2 without bytes": letters(False),
         "metaspace": letters(True, pre_tokenizers.Metaspace(prepend_scheme="always")),
