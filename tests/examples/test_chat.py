@@ -8,13 +8,13 @@ import subprocess
 import numpy as np
 import pytest
 
-from bench import llm
+from bench.llm_network import SHAPES, Network
 from support.decoder import Reference
 from support.tokens import REFERENCE, Tokens, library, needs_jansson
 from support.tool import BUILD, ROOT
 
 HERE = ROOT / "examples/chat"
-llm.SHAPES["chat"] = (64, 2, 4, 2, 192, 420, True)      # as many words as the tokenizers of tokens_reference.json have, and more
+SHAPES["chat"] = (64, 2, 4, 2, 192, 420, True)      # as many words as the tokenizers of tokens_reference.json have, and more
 CONFIG = {"model": {"context_length": 200, "decoder": {"filename": "model.onnx", "inputs": {"input_ids": "input_ids"}}, "eos_token_id": 419, "vocab_size": 420},
           "search": {"do_sample": False, "max_length": 180, "num_beams": 1, "temperature": 1.0, "top_k": 50, "top_p": 1.0}}
 
@@ -71,8 +71,9 @@ def numbers(lines):
 def drawn(tmp_path_factory):
     """Llama-3's kind of tokenizer, f32 weights."""
     tmp = tmp_path_factory.mktemp("chat")
+    (tmp / "model").mkdir()
+    Network("chat").save(tmp / "model")
     folder = genai(tmp / "model", REFERENCE["llama3"]["tokenizer"])
-    llm.Network("chat", 0, "f32").save(folder / "model.onnx")
     return Chat(tmp / "build", folder)
 
 
