@@ -382,6 +382,20 @@ def test_result_of_both_ranks(tmp_path):
     fails(declared, [floats(2, 3, 1)], "squeezing", "only the else branch")
 
 
+def test_list_in_front_of_forks(tmp_path):
+    """A sequence is made before tuples of a length that only the run knows give four ways, one inside the other."""
+    nodes = [node("SplitToSequence", "a two", "s", axis=0), node("SequenceInsert", "s b last", "z"), node("GatherND", "x i", "y")]
+    outputs = [helper.make_tensor_sequence_value_info("z", T.FLOAT, None), value("y", None)]
+    model = Model(tmp_path, nodes, [value("a", [4]), value("b", [2]), value("x", ["k", "k", 2, "n"]), value("i", [9, "t"], T.INT64)], outputs,
+                  {"two": np.array(2), "last": np.array(-2)})
+    a, b, x = floats(4), floats(2), floats(3, 3, 2, 5)
+    with Artifact(model.compile("-O2")) as made:
+        for t in (1, 2, 3, 4):
+            i = np.random.default_rng(t).integers(0, 2, (9, t))
+            z, y = made.call([a, b, x, i])
+            assert np.array_equal(z, [b, a[:2], a[2:]]) and np.array_equal(y, x[tuple(i.T)])
+
+
 @pytest.mark.parametrize("one_rank", [True, False])
 def test_many_forks_are_bounded(one_rank, tmp_path):
     """25 Ifs one behind the other. Where one of each pair cannot go on, nothing multiplies; else it is refused, and soon."""

@@ -151,27 +151,6 @@ struct rest {
     uint32_t next;
 };
 
-/* What follows the node in its region, behind way k. */
-static bool rest_walk(struct rule *r, struct side *s, void *data)
-{
-    const struct rest *rest = data;
-    struct legalizer *lg = r->lg;
-    const struct region *region = graph_get_region(lg->from, rest->region);
-    if (side_enter(rest->fork, rest->k, rest->region, rest->next))
-        walk_rest(lg, rest->region, rest->next);
-    s->sub = lg->passed_on;
-    lg->passed_on = NULL;
-    bool ok = true;
-    for (uint32_t i = 0; !s->sub && i < s->n; i++) {
-        value_id v = region->results.data[i];
-        s->results[i] = v.i ? lg->map[v.i] : (struct lowered){.kind = LOWERED_NONE};
-        ok = ok && s->results[i].kind != LOWERED_POISON && s->results[i].kind != LOWERED_NONE;
-        if (ok && rest->region.i == 1 && s->results[i].kind == LOWERED_VALUE)
-            ok = declared_fits(lg, &lg->from->outputs.data[i], s->results[i].v);
-    }
-    return ok;
-}
-
 /* Those that come from outside are what they were. */
 static void results_set(struct legalizer *lg, region_id region, const struct lowered *results)
 {
@@ -179,6 +158,40 @@ static void results_set(struct legalizer *lg, region_id region, const struct low
     for (uint32_t i = 0; i < from->results.n; i++)
         if (region_defines(lg, region, from->results.data[i]))
             lg->map[from->results.data[i].i] = results[i];
+}
+
+/* What the region's results are now; those made in front of the fork, which a fork in one side makes its own, are to be
+ * the same for the other side. */
+static struct lowered *results_read(const struct legalizer *lg, const struct region *region)
+{
+    struct lowered *now = NEW_ARRAY(lg->arena, struct lowered, region->results.n + 1);
+    for (uint32_t i = 0; i < region->results.n; i++)
+        now[i] = region->results.data[i].i ? lg->map[region->results.data[i].i]
+                                           : (struct lowered){.kind = LOWERED_NONE};
+    return now;
+}
+
+/* What follows the node in its region, behind way k. */
+static bool rest_walk(struct rule *r, struct side *s, void *data)
+{
+    const struct rest *rest = data;
+    struct legalizer *lg = r->lg;
+    const struct region *region = graph_get_region(lg->from, rest->region);
+    const struct lowered *before = results_read(lg, region);
+    if (side_enter(rest->fork, rest->k, rest->region, rest->next))
+        walk_rest(lg, rest->region, rest->next);
+    s->sub = lg->passed_on;
+    lg->passed_on = NULL;
+    bool ok = true;
+    const struct lowered *behind = results_read(lg, region);
+    results_set(lg, rest->region, before);
+    for (uint32_t i = 0; !s->sub && i < s->n; i++) {
+        s->results[i] = behind[i];
+        ok = ok && s->results[i].kind != LOWERED_POISON && s->results[i].kind != LOWERED_NONE;
+        if (ok && rest->region.i == 1 && s->results[i].kind == LOWERED_VALUE)
+            ok = declared_fits(lg, &lg->from->outputs.data[i], s->results[i].v);
+    }
+    return ok;
 }
 
 /* ---- the end of the region --------------------------------------------------------------------------------------- */
