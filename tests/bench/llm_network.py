@@ -44,7 +44,7 @@ class Network:
             return [self.constant(role, self.weights[role])]
         low, high = (self.rng.integers(1, 16, (n, k // BLOCK, BLOCK // 2), np.uint8) for _ in range(2))     # around 8: else all logits are alike
         packed = low | high << 4
-        scales = np.full((n, k // BLOCK), np.float16(0.2 / k**0.5), np.float32)
+        scales = (self.rng.uniform(0.15, 0.25, (n, k // BLOCK)) / k**0.5).astype(np.float16).astype(np.float32)      # equal ones would not be stored
         self.weights[role] = packed, scales
         return [self.constant(role, packed), self.constant(role + ".scales", scales)]
 
