@@ -71,9 +71,18 @@ constexpr bool same_type(DLDataType a, DLDataType b) noexcept
     return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
+class port;
+
 /* Memory of the caller with its shape: compact, row-major. It must live until the run has ended. */
 class tensor {
 public:
+    /* As the port has it, with room in some dims for more than there is now: a cache that grows. Throws where the memory is smaller than the
+     * room. */
+    template <typename C, typename T = std::remove_pointer_t<decltype(std::declval<C &>().data())>>
+    tensor(C &values, std::vector<std::int64_t> shape, const port &p) : tensor(values.data(), values.size(), type_of<T>(), std::move(shape), p)
+    {
+    }
+    inline tensor(const void *data, std::size_t elements, DLDataType type, std::vector<std::int64_t> shape, const port &p);
     /* Throws where the shape has another number of elements than there are. */
     template <typename C, typename T = std::remove_pointer_t<decltype(std::declval<C &>().data())>>
     tensor(C &values, std::initializer_list<std::int64_t> shape) : tensor(values.data(), values.size(), type_of<T>(), shape)
@@ -85,30 +94,39 @@ public:
     }
     tensor(const void *data, std::size_t elements, DLDataType type, std::vector<std::int64_t> shape) : shape_(std::move(shape))
     {
-        std::uint64_t n = 1;
-        for (std::int64_t extent : shape_)
-            if (extent < 0 || (extent && n > UINT64_MAX / static_cast<std::uint64_t>(extent)))
-                throw error(MCC_E_SHAPE, "an extent of a tensor is negative or too large");
-            else
-                n *= static_cast<std::uint64_t>(extent);
-        if (n != elements)
+        if (product(shape_) != elements)
             throw error(MCC_E_SHAPE, "a tensor's shape has another number of elements than its memory");
-        raw_.data = const_cast<void *>(data); /* inputs are only read */
-        raw_.device = {kDLCPU, 0};
-        raw_.ndim = static_cast<std::int32_t>(shape_.size());
-        raw_.dtype = type;
+        fill(data, type);
     }
     span<const std::int64_t> shape() const noexcept { return {shape_.data(), shape_.size()}; }
     DLTensor raw() const noexcept /* valid as long as this tensor */
     {
         DLTensor t = raw_;
         t.shape = const_cast<std::int64_t *>(shape_.data());
+        t.strides = strides_.empty() ? nullptr : const_cast<std::int64_t *>(strides_.data());
         return t;
     }
 
 private:
+    static std::uint64_t product(const std::vector<std::int64_t> &shape)
+    {
+        std::uint64_t n = 1;
+        for (std::int64_t extent : shape)
+            if (extent < 0 || (extent && n > UINT64_MAX / static_cast<std::uint64_t>(extent)))
+                throw error(MCC_E_SHAPE, "an extent of a tensor is negative or too large");
+            else
+                n *= static_cast<std::uint64_t>(extent);
+        return n;
+    }
+    void fill(const void *data, DLDataType type)
+    {
+        raw_.data = const_cast<void *>(data); /* inputs are only read */
+        raw_.device = {kDLCPU, 0};
+        raw_.ndim = static_cast<std::int32_t>(shape_.size());
+        raw_.dtype = type;
+    }
     DLTensor raw_ = {};
-    std::vector<std::int64_t> shape_;
+    std::vector<std::int64_t> shape_, strides_;
 };
 
 /* An output that the run has allocated; it must not outlive the model. */
@@ -152,6 +170,10 @@ public:
     std::size_t rank() const noexcept { return has_rank() ? static_cast<std::size_t>(p_->ndim) : 0; }
     /* -1: a symbol's, -2: an expression's; see raw(). */
     std::int64_t extent(std::size_t i) const { return p_->dims[check(i)].extent; }
+    /* How many there is to be memory for, whatever the extent is: mcc_dim.room; 0: as many as there are. */
+    std::int64_t room(std::size_t i) const { return p_->dims[check(i)].room; }
+    /* Of an output: the input whose memory it may be, or -1. */
+    std::int64_t alias() const noexcept { return static_cast<std::int64_t>(p_->alias) - 1; }
     /* Of a fixed shape; throws where it is not. */
     std::size_t elements() const
     {
@@ -176,6 +198,24 @@ private:
     }
     const mcc_port *p_;
 };
+
+inline tensor::tensor(const void *data, std::size_t elements, DLDataType type, std::vector<std::int64_t> shape, const port &p)
+    : shape_(std::move(shape))
+{
+    std::vector<std::int64_t> whole = shape_;
+    for (std::size_t i = 0; i < whole.size() && i < p.rank(); i++)
+        if (p.room(i) > 0 && whole[i] > p.room(i))
+            throw error(MCC_E_SHAPE, "a tensor is longer than the room of its port");
+        else if (p.room(i) > 0)
+            whole[i] = p.room(i);
+    if (product(whole) > elements)
+        throw error(MCC_E_SHAPE, "a tensor's memory is smaller than the room of its port");
+    strides_.resize(whole.size());
+    std::int64_t n = 1;
+    for (std::size_t i = whole.size(); i-- > 0; n *= whole[i])
+        strides_[i] = n;
+    fill(data, type);
+}
 
 class model {
 public:

@@ -73,7 +73,7 @@ class _Symbol(c.Structure):
 
 
 class _Dim(c.Structure):
-    _fields_ = [("extent", c.c_int64), ("symbol", c.c_int32), ("pad", c.c_int32), ("expr", c.c_char_p)]
+    _fields_ = [("extent", c.c_int64), ("symbol", c.c_int32), ("room", c.c_int32), ("expr", c.c_char_p)]
 
 
 class _Port(c.Structure):
@@ -107,7 +107,7 @@ class _Api(c.Structure):
                 ("open", c.CFUNCTYPE(c.c_int, c.POINTER(_Host), c.POINTER(c.c_void_p), _ErrorP)), ("close", c.CFUNCTYPE(None, c.c_void_p)),
                 ("plan", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, c.POINTER(c.POINTER(c.c_int64)), c.POINTER(c.c_size_t), _ErrorP)),
                 ("ctx_new", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(c.c_void_p), _ErrorP)),
-                ("ctx_free", c.CFUNCTYPE(None, c.c_void_p)), ("run", c.c_void_p),
+                ("ctx_free", c.CFUNCTYPE(None, c.c_void_p)), ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, _Tensors, _ErrorP)),
                 ("run_dlpack", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, c.POINTER(c.POINTER(_Managed)), _ErrorP))]
 
 
@@ -472,6 +472,10 @@ class _Object(c.Structure):         # the beginning of dl_phdr_info
 _Visit = c.CFUNCTYPE(c.c_int, c.POINTER(_Object), c.c_size_t, c.c_void_p)
 
 
+def _pointers(borrowed):
+    return (c.POINTER(_DLTensor) * max(len(borrowed), 1))(*(c.pointer(t) for t, _ in borrowed)), borrowed
+
+
 class _Open:
     """An open model and its contexts."""
 
@@ -489,7 +493,12 @@ class _Open:
         api.close(model)
 
     def run(self, tensors):
-        error, out = _Error(), (c.POINTER(_Managed) * max(self.api.n_out, 1))()
+        out = (c.POINTER(_Managed) * max(self.api.n_out, 1))()
+        self.call(self.api.run_dlpack, tensors, out)
+        return [Tensor(out[i]) for i in range(self.api.n_out)]
+
+    def call(self, function, tensors, out):
+        error = _Error()
         try:
             ctx = self.idle.pop()
         except IndexError:
@@ -497,19 +506,22 @@ class _Open:
             if self.api.ctx_new(self.model, None, 0, c.byref(ctx), c.byref(error)):
                 raise Error(error) from None
         try:
-            if self.api.run_dlpack(ctx, tensors, out, c.byref(error)):
+            if function(ctx, tensors, out, c.byref(error)):
                 raise Error(error)
         finally:
             self.idle.append(ctx)
-        return [Tensor(out[i]) for i in range(self.api.n_out)]
 
 
 class Model:
-    """A compiled network. See the module's text."""
+    """A compiled network. See the module's text.
+
+    shares: which output may be the memory of which input (into). room: shapes of memory for ports of which a run uses the beginning of a dim."""
 
     name: str
     inputs: typing.List[Port]
     outputs: typing.List[Port]
+    shares: typing.Dict[str, str]
+    room: typing.Dict[str, _Shape]
     metadata: typing.Dict[str, str]
 
     def __init__(self, path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,
@@ -531,6 +543,10 @@ class Model:
         self.name = self._api.name.decode(errors="replace")
         self.inputs = [self._port(self._api.inputs[i]) for i in range(self._api.n_in)]
         self.outputs = [self._port(self._api.outputs[i]) for i in range(self._api.n_out)]
+        self.shares = {p.name: self.inputs[self._api.outputs[i].alias - 1].name for i, p in enumerate(self.outputs) if self._api.outputs[i].alias}
+        raw = [*(self._api.inputs[i] for i in range(self._api.n_in)), *(self._api.outputs[i] for i in range(self._api.n_out))]
+        self.room = {p.name: tuple(r.dims[d].room or p.shape[d] for d in range(r.ndim)) for p, r in zip([*self.inputs, *self.outputs], raw)
+                     if any(r.dims[d].room for d in range(r.ndim))}
         self.metadata = self._meta()
 
     def _port(self, port):
@@ -561,15 +577,27 @@ class Model:
             raise TypeError(f"input missing: the model takes {', '.join(names)}")
         if any(self._api.inputs[i].flags & _SPECIAL for i in range(self._api.n_in)):
             raise TypeError("sequences, optionals, maps and strings need the C interface")
-        borrowed = [_borrow(v) for v in values]
-        pointers = (c.POINTER(_DLTensor) * max(len(borrowed), 1))(*(c.pointer(t) for t, _ in borrowed))
-        return pointers, borrowed
+        return _pointers([_borrow(v) for v in values])
 
     def __call__(self, *args: typing.Any, **named: typing.Any) -> typing.Any:
         tensors, alive = self._bind(args, named)
         results = [t.numpy() if t.dtype in _CODES_BY_NAME else t for t in self._open.run(tensors)]
         del alive
         return results[0] if len(results) == 1 else tuple(results)
+
+    def into(self, outputs: typing.Mapping[str, np.ndarray], *args: typing.Any, **named: typing.Any) -> None:
+        """Writes all outputs, by name, into arrays of the caller. A cache that grows, where shares and room name it, is one array:
+        m.into({"present": cache[:, :, :n + 1], "y": y}, past=cache[:, :, :n], x=x) writes row n and copies nothing."""
+        names = [p.name for p in self.outputs]
+        if set(outputs) != set(names):
+            raise TypeError(f"the model gives {', '.join(names)}")
+        for name, array in outputs.items():
+            if not isinstance(array, np.ndarray) or not array.flags.writeable or any(s % array.itemsize for s in array.strides):
+                raise TypeError(f"{name}: an array is expected that can be written, of whole elements")
+        tensors, alive = self._bind(args, named)
+        out, kept = _pointers([_borrow(outputs[name]) for name in names])
+        self._open.call(self._api.run, tensors, out)
+        del alive, kept
 
     def plan(self, *args: typing.Any, **named: typing.Any) -> Plan:
         """Plan(shapes, bytes): output shapes (None: the data decides) and working memory of a run on these inputs."""

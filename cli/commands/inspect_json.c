@@ -22,6 +22,23 @@ static void put_dim(const mcc_api *api, const mcc_dim *dim, struct json *j)
         json_text(j, NULL, dim->expr && *dim->expr ? dim->expr : NULL);
 }
 
+/* Of each dim its room, null where it has none; left out where no dim has. */
+static void put_room(const mcc_port *port, struct json *j)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < port->ndim; i++)
+        n += port->dims[i].room > 0;
+    if (!n)
+        return;
+    json_open(j, "room", '[');
+    for (int32_t i = 0; i < port->ndim; i++)
+        if (port->dims[i].room > 0)
+            json_int(j, NULL, port->dims[i].room);
+        else
+            json_null(j, NULL);
+    json_close(j, '[');
+}
+
 static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
 {
     enum elem elem = elem_by_dlpack(port->dtype);
@@ -38,6 +55,9 @@ static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
         json_close(j, '[');
     }
     json_bool(j, "dynamic", port->flags & MCC_PORT_DYNAMIC);
+    if (port->alias > 0 && port->alias <= api->n_in)
+        json_text(j, "alias", api->in[port->alias - 1].name);
+    put_room(port, j);
     json_close(j, '{');
 }
 

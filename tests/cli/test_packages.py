@@ -150,6 +150,27 @@ def test_python_calls(net, tmp_path):
     assert all((k == kept[0]).all() for k in kept)      # outputs outlive the model
 
 
+def test_python_runs_into_arrays(module, tmp_path):
+    """A cache that grows in one array, and what is no place for an output."""
+    form = [value("past", [2, "n", 4]), value("new", [2, 1, 4])]
+    path = save(tmp_path / "cache.onnx", [helper.make_node("Concat", ["past", "new"], ["present"], axis=1),
+                                          helper.make_node("ReduceSum", ["present"], ["sum"], keepdims=0)], form, [value("present", None), value("sum", [])])
+    m = module.load(module.compile(path, tmp_path / "cache.so", "--input=past[2,n<=8,4]"))
+    assert m.shares == {"present": "past"} and m.room == {"past": (2, 8, 4), "present": (2, 8, 4)}
+    cache, total, rng = np.full(m.room["past"], np.nan, np.float32), np.zeros((), np.float32), np.random.default_rng(0)
+    for n in range(8):
+        new = rng.standard_normal((2, 1, 4)).astype(np.float32)
+        present, want = m(cache[:, :n], new)
+        m.into({"sum": total, "present": cache[:, :n + 1]}, cache[:, :n], new=new)
+        assert (cache[:, :n + 1] == present).all() and total == want and (cache[:, n:n + 1] == new).all() and np.isnan(cache[:, n + 1:]).all()
+    with pytest.raises(TypeError, match="the model gives present, sum"):
+        m.into({"sum": total}, cache, new)
+    with pytest.raises(TypeError, match="present: an array is expected"):
+        m.into({"sum": total, "present": np.broadcast_to(new, (2, 1, 4))}, cache, new)
+    with pytest.raises(module.Error, match="output 'present': dim 1 is 9, and has room for 8"):
+        m.into({"sum": total, "present": np.zeros((2, 9, 4), np.float32)}, cache, new)
+
+
 def test_python_loads_what_is_there_now(module, tmp_path):
     """The same path, compiled again in the same process: the new network, not the one that is loaded."""
     path, shapes = tmp_path / "net.so", []

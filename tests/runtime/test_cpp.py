@@ -3,7 +3,8 @@ import subprocess
 
 import pytest
 
-from support.tool import DIGITS, ROOT, mcc
+from support.compare import Model, node
+from support.tool import DIGITS, ROOT, mcc, value
 
 PROGRAM = r"""
 #include "mcc.hpp"
@@ -86,10 +87,44 @@ int main(int, char **argv)
 """
 
 
-@pytest.mark.parametrize("compiler,standard", [("g++", "c++17"), ("g++", "c++20"), ("clang++-19", "c++17"), ("clang++-19", "c++20")])
-def test_header(tmp_path, compiler, standard):
-    assert mcc(DIGITS, "-o", tmp_path / "d.so").returncode == 0
-    (tmp_path / "main.cpp").write_text(PROGRAM)
+GROWING = r"""
+#include "mcc.hpp"
+
+static int code_of(std::vector<float> &cache, std::int64_t rows, const mcc::port &p)
+{
+    try {
+        mcc::tensor t(cache, {2, rows, 4}, p);
+    } catch (const mcc::error &e) {
+        return e.code;
+    }
+    return 0;
+}
+
+int main(int, char **argv)
+{
+    mcc::model net(argv[1]);
+    mcc::port past = net.input(0), present = net.output(0);
+    if (past.room(1) != 8 || past.room(0) || present.room(1) != 8 || present.alias() != 0 || past.alias() != -1)
+        return 1;
+    std::vector<float> cache(2 * 8 * 4, -1.0f), fresh(2 * 4), small(2 * 8 * 4 - 1);
+    if (code_of(small, 1, past) != MCC_E_SHAPE || code_of(cache, 9, past) != MCC_E_SHAPE || code_of(cache, 8, past))
+        return 2;
+    mcc::context run(net);
+    for (std::int64_t n = 0; n < 8; n++) {
+        for (float &f : fresh)
+            f = static_cast<float>(n);
+        run({mcc::tensor(cache, {2, n, 4}, past), mcc::tensor(fresh, {2, 1, 4})}, {mcc::tensor(cache, {2, n + 1, 4}, present)});
+        for (std::size_t i = 0; i < cache.size(); i++)
+            if (std::int64_t row = static_cast<std::int64_t>(i / 4 % 8); cache[i] != (row <= n ? static_cast<float>(row) : -1.0f))
+                return 3;
+    }
+    return 0;
+}
+"""
+
+
+def build(tmp_path, text, compiler, standard):
+    (tmp_path / "main.cpp").write_text(text)
     checked = ["-fsanitize=address,undefined"] if compiler == "g++" else []   # clang's need a package of their own
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wold-style-cast", "-Werror"]
     done = subprocess.run([compiler, f"-std={standard}", *warnings, *checked, "-I", ROOT / "runtime", "-c", tmp_path / "main.cpp",
@@ -98,5 +133,18 @@ def test_header(tmp_path, compiler, standard):
     subprocess.run(["gcc", "-std=c11", "-I", ROOT / "runtime", "-c", ROOT / "runtime/mcc_load.c", "-o", tmp_path / "load.o"], check=True)
     subprocess.run([compiler, *checked, tmp_path / "main.o", tmp_path / "load.o", "-o", tmp_path / "main", "-ldl", "-lpthread"],
                    check=True)
-    ran = subprocess.run([tmp_path / "main", tmp_path / "d.so"], capture_output=True, text=True)
+    return tmp_path / "main"
+
+
+@pytest.mark.parametrize("compiler,standard", [("g++", "c++17"), ("g++", "c++20"), ("clang++-19", "c++17"), ("clang++-19", "c++20")])
+def test_header(tmp_path, compiler, standard):
+    assert mcc(DIGITS, "-o", tmp_path / "d.so").returncode == 0
+    ran = subprocess.run([build(tmp_path, PROGRAM, compiler, standard), tmp_path / "d.so"], capture_output=True, text=True)
     assert ran.returncode == 0 and ran.stdout.startswith("refused: /nowhere.so: cannot be opened"), (ran.returncode, ran.stdout, ran.stderr)
+
+
+def test_growing_cache(tmp_path):
+    form = [value("past", [2, "n", 4]), value("new", [2, 1, 4])]
+    model = Model(tmp_path, [node("Concat", "past new", "present", axis=1)], form, [value("present", None)])
+    ran = subprocess.run([build(tmp_path, GROWING, "g++", "c++17"), model.compile("--input", "past[2,n<=8,4]")], capture_output=True, text=True)
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)

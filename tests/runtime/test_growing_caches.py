@@ -1,5 +1,6 @@
 """Caches that grow within memory of a maximum (--input=past:f32[b,3,len<=48,8]): the bound, the strides, one buffer for past and present."""
 import ctypes
+import json
 import mmap
 
 import numpy as np
@@ -68,6 +69,8 @@ def test_ports_say_so(grown):
     text = mcc("inspect", grown[1]).stdout
     assert f"input    past_k: f32[b,{HEADS},len<={MOST},{SIZE}]\n" in text and f"input    past_v: f32[b,{HEADS},len<={MOST},{SIZE}]\n" in text
     assert f"output   present_v: f32[b,{HEADS},len + n<={MOST},{SIZE}], may be the memory of past_v\n" in text
+    port = json.loads(mcc("inspect", "--json", grown[1]).stdout)["result"]["outputs"][1]
+    assert port["alias"] == "past_k" and port["room"] == [None, None, MOST, None]
     with Artifact(grown[1]) as a:
         assert [p.alias for p in a.outputs] == [0, 4, 5]
         none, room = [0] * 4, [0, 0, MOST, 0]

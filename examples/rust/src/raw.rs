@@ -46,7 +46,7 @@ pub struct Symbol {
 pub struct Dim {
     pub extent: i64,
     pub symbol: i32,
-    pub pad: i32,
+    pub room: i32,
     pub expr: *const c_char,
 }
 
