@@ -5,9 +5,10 @@
 
 #include "runtime/rt_libc.h"
 
+/* Of no port (NULL): none has room. */
 static int64_t room_of(const mcc_port *port, int32_t i, int64_t extent)
 {
-    return port->ndim >= 0 && port->dims[i].room > 0 ? port->dims[i].room : extent;
+    return port && port->ndim >= 0 && port->dims[i].room > 0 ? port->dims[i].room : extent;
 }
 
 bool rt_has_room(const mcc_port *port)
@@ -16,15 +17,6 @@ bool rt_has_room(const mcc_port *port)
         if (port->dims[i].room > 0)
             return true;
     return false;
-}
-
-static void compact_strides(const int64_t *dims, int32_t rank, int64_t *strides)
-{
-    int64_t n = 1;
-    for (int32_t i = rank - 1; i >= 0; i--) {
-        strides[i] = n;
-        n *= dims[i];
-    }
 }
 
 static void port_strides(const mcc_port *port, const int64_t *dims, int32_t rank, int64_t *strides)
@@ -150,7 +142,7 @@ void rt_copy_input(const mcc_port *port, const DLTensor *tensor, const struct rt
     if (tensor->strides)
         memcpy(from.strides, tensor->strides, (size_t)tensor->ndim * sizeof *from.strides);
     else
-        compact_strides(tensor->shape, tensor->ndim, from.strides);
+        port_strides(NULL, tensor->shape, tensor->ndim, from.strides);
     copy_elements(to, from, tensor->shape, tensor->ndim, tensor->dtype.bits / 8);
 }
 
@@ -160,7 +152,7 @@ void rt_compact(const mcc_port *port, const int64_t *dims, void *ours, void *com
     for (int32_t i = 0; i < port->ndim; i++)
         if (dims[i] <= 0)
             return;
-    compact_strides(dims, port->ndim, to.strides);
+    port_strides(NULL, dims, port->ndim, to.strides);
     port_strides(port, dims, port->ndim, from.strides);
     copy_elements(to, from, dims, port->ndim, port->dtype.bits / 8);
 }
