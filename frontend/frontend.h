@@ -36,8 +36,8 @@ struct cut_type {
 };
 typedef bool cut_type_fn(void *user, const char *name, struct cut_type *);
 struct cutter {
-    /* Session memory; NULL after a diagnostic (unreadable, weights in external files). */
-    struct cut_file *(*open)(struct context *, const char *path);
+    /* Session memory, external data included, whose files it adds to the list; NULL after a diagnostic. */
+    struct cut_file *(*open)(struct context *, const char *path, const struct import_options *, struct file_list *);
     uint32_t (*n_nodes)(const struct cut_file *);
     /* The nodes that keep[] says, with the constants that they use, as a file's bytes. False, without a diagnostic: a
      * type is missing or nothing would be an output. */
@@ -52,7 +52,9 @@ struct edit_node {
     uint32_t n_in, n_out;
 };
 struct editor {
-    struct edit_file *(*open)(struct context *, const char *path); /* NULL after a diagnostic */
+    /* External data is read, too, and stands in what is written; its files are added to the list. NULL after a
+     * diagnostic. */
+    struct edit_file *(*open)(struct context *, const char *path, const struct import_options *, struct file_list *);
     /* Forgets all edits. */
     void (*reset)(struct edit_file *);
     /* Nodes of the top graph as the file has them. */

@@ -336,8 +336,9 @@ enum fail command_quantize(struct context *ctx, struct options *o)
     seeing.output = NULL;
     struct graph *g = compile_graph(ctx, &seeing, model, terminal_report());
     z->q = (struct quantizer){.ctx = ctx, .options = o, .editor = format->hooks->editor};
-    z->q.file = g ? z->q.editor->open(ctx, model) : NULL;
-    if (!z->q.file)
+    const struct import_options import = {.allow_hard_links = o->hard_links};
+    z->q.file = g ? z->q.editor->open(ctx, model, &import, &read) : NULL;
+    if (!z->q.file || !output_differs(ctx, o->output, &read, o->config))
         return ctx->fail;
     for (size_t i = 0; i < COUNT_OF(methods); i++)
         if (strcmp(o->ranges, methods[i]) == 0)

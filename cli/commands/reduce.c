@@ -292,10 +292,11 @@ enum fail command_reduce(struct context *ctx, struct options *o)
         return ctx->fail;
     }
     r->legal = compile_graph(ctx, o, o->files.items.data[0], terminal_report());
-    r->cut = r->legal ? cutter->open(ctx, o->files.items.data[0]) : NULL;
+    const struct import_options import = {.allow_hard_links = o->hard_links};
+    struct file_list read = {0};
+    r->cut = r->legal ? cutter->open(ctx, o->files.items.data[0], &import, &read) : NULL;
     if (!r->cut)
         return ctx->fail;
-    struct file_list read = {0};
     const char *output = o->output ? o->output : arena_printf(&ctx->session, "reduced%s", r->format->suffix);
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
     if (!output_check(ctx, output) || !output_differs(ctx, output, &read, o->config))

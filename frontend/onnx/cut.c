@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "frontend/onnx/gather.h"
 #include "frontend/onnx/hooks.h"
-#include "frontend/onnx/scan.h"
 #include "frontend/onnx/wire.h"
 
 struct cut_tensor {
@@ -20,7 +20,6 @@ struct cut_file {
     VEC(struct wire_node) nodes;
     VEC(struct cut_tensor) tensors;
     struct name_list outputs;
-    bool external;
 };
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -34,18 +33,16 @@ static void read_tensor(struct cut_file *c, const struct field *f)
     if (f->number == 15 && (!next_field(&body, &part) || part.number != 1))
         return;
     t.name = text_field(arena, f->number == 15 ? part.body : f->body, 8);
-    body = f->body;
-    while (next_field(&body, &part))
-        c->external |= f->number == 5 && part.number == 14 && part.value == 1;
     VEC_PUSH(arena, &c->tensors, t);
 }
 
-static struct cut_file *cut_open(struct context *ctx, const char *path)
+static struct cut_file *cut_open(struct context *ctx, const char *path, const struct import_options *options,
+                                 struct file_list *files)
 {
     struct cut_file *c = NEW(&ctx->session, struct cut_file);
     struct field f;
     c->ctx = ctx;
-    if (!file_read(ctx, path, &c->model))
+    if (!file_gather(ctx, path, options, files, &c->model))
         return NULL;
     for (struct span s = c->model; next_field(&s, &f);)
         if (f.number == 7 && f.wire == WIRE_BYTES)
@@ -60,10 +57,6 @@ static struct cut_file *cut_open(struct context *ctx, const char *path)
         } else if (f.number == 12) {
             VEC_PUSH(&ctx->session, &c->outputs.items, text_field(&ctx->session, f.body, 1));
         }
-    }
-    if (c->external) {
-        error_model(ctx, (src_id){0}, "weights in external files: save the network as one file first");
-        return NULL;
     }
     return c;
 }

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "frontend/onnx/gather.h"
 #include "frontend/onnx/hooks.h"
-#include "frontend/onnx/scan.h"
 #include "frontend/onnx/wire.h"
 
 enum { OPSET_OF_AXES = 13, OPSET_OF_SCALING = 10, IR_OF_CONSTANTS = 4, ATTRIBUTE_INT = 2, ELEM_OF_FLOAT = 1 };
@@ -74,18 +74,14 @@ static void read_file_node(struct edit_file *e, struct span bytes)
     VEC_PUSH(arena, &e->nodes, n);
 }
 
-static bool read_stored(struct edit_file *e, struct span bytes)
+static void read_stored(struct edit_file *e, struct span bytes)
 {
     struct stored t = {text_field(&e->ctx->session, bytes, 8), bytes, false};
     struct field f;
-    for (struct span s = bytes; next_field(&s, &f);) {
+    for (struct span s = bytes; next_field(&s, &f);)
         t.is_float |= f.number == 2 && f.value == ELEM_OF_FLOAT;
-        if (f.number == 14 && f.value == 1)
-            return error_model(e->ctx, (src_id){0}, "weights in external files: save the network as one file first");
-    }
     VEC_PUSH(&e->ctx->session, &e->tensors, t);
     VEC_PUSH(&e->ctx->session, &e->names.items, t.name);
-    return true;
 }
 
 static void read_opset(struct edit_file *e, struct span bytes)
@@ -98,21 +94,20 @@ static void read_opset(struct edit_file *e, struct span bytes)
             e->opset = (int64_t)f.value;
 }
 
-static bool read_graph(struct edit_file *e)
+static void read_graph(struct edit_file *e)
 {
     struct arena *arena = &e->ctx->session;
     struct field f;
     for (struct span s = e->graph; next_field(&s, &f);) {
         if (f.number == 1)
             read_file_node(e, f.body);
-        else if (f.number == 5 && !read_stored(e, f.body))
-            return false;
+        else if (f.number == 5)
+            read_stored(e, f.body);
         if (f.number == 12)
             VEC_PUSH(arena, &e->outputs.items, text_field(arena, f.body, 1));
         if (f.number == 11 || f.number == 12)
             VEC_PUSH(arena, &e->names.items, text_field(arena, f.body, 1));
     }
-    return true;
 }
 
 static void edit_reset(struct edit_file *e)
@@ -128,13 +123,14 @@ static void edit_reset(struct edit_file *e)
     }
 }
 
-static struct edit_file *edit_open(struct context *ctx, const char *path)
+static struct edit_file *edit_open(struct context *ctx, const char *path, const struct import_options *options,
+                                   struct file_list *files)
 {
     struct edit_file *e = NEW(&ctx->session, struct edit_file);
     struct field f;
     e->ctx = ctx;
     e->path = path;
-    if (!file_read(ctx, path, &e->model))
+    if (!file_gather(ctx, path, options, files, &e->model))
         return NULL;
     for (struct span s = e->model; next_field(&s, &f);) {
         if (f.number == 1)
@@ -144,8 +140,7 @@ static struct edit_file *edit_open(struct context *ctx, const char *path)
         else if (f.number == 8 && f.wire == WIRE_BYTES)
             read_opset(e, f.body);
     }
-    if (!read_graph(e))
-        return NULL;
+    read_graph(e);
     if (e->opset < OPSET_OF_SCALING) {
         error_model(ctx, (src_id){0},
                     "operator set %lld has no QuantizeLinear, which came with 10: convert the network",

@@ -5,19 +5,16 @@
 
 #include <string.h>
 
-/* Protobuf's own limit: a message has at most 2 GiB - 1. */
-#define FILE_MAX (((int64_t)1 << 31) - 1)
-
 bool file_read(struct context *ctx, const char *path, struct span *out)
 {
     struct file_bytes file;
-    switch (file_whole(ctx, path, FILE_MAX, &file)) {
+    switch (file_whole(ctx, path, MODEL_FILE_MAX, &file)) {
     case FILE_FAILED: return file.why && error_env(ctx, "cannot read the file: %s", file.why);
     case FILE_LARGE:
         return error_model(ctx, (src_id){0},
                            "the file has %lld bytes, the limit is %lld (2 GiB - 1); larger models keep "
                            "their weights in external data",
-                           (long long)file.size, (long long)FILE_MAX);
+                           (long long)file.size, (long long)MODEL_FILE_MAX);
     case FILE_OK: break;
     }
     if (file.size == 0)

@@ -13,6 +13,8 @@ struct token {
 enum { TOKEN_SIZE = 16 };
 struct token token_read(const ProtobufCBinaryData *);
 
+/* Protobuf's own limit: a message has at most 2 GiB - 1. */
+#define MODEL_FILE_MAX (((int64_t)1 << 31) - 1)
 /* Reads the whole file into ctx->session. False after a diagnostic: FAIL_ENV unless it is empty or too large. */
 bool file_read(struct context *, const char *path, struct span *out);
 /* NULL, or what the first bytes make the file look like: "a gzip archive". */

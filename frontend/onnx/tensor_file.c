@@ -17,7 +17,9 @@ static size_t varint_write(uint8_t *out, uint64_t v)
     return n;
 }
 
-bool tensor_of_bytes(struct context *ctx, struct span file, const char *path, struct tensor_data *out)
+/* external: where the bytes of external data go, as they are in their file; NULL: not wanted. */
+static bool tensor_decode(struct context *ctx, struct span file, const char *path, const struct import_options *options,
+                          struct file_list *files, struct tensor_data *out, struct span *external)
 {
     uint8_t inner[PREFIX_MAX] = {TAG_GRAPH_INITIALIZER};
     size_t n_inner = 1 + varint_write(inner + 1, file.size);
@@ -29,14 +31,32 @@ bool tensor_of_bytes(struct context *ctx, struct span file, const char *path, st
     n += n_inner;
     memcpy(wrapped + n, file.data, file.size);
 
-    struct import_options options = {0};
-    struct importer im = {.ctx = ctx, .path = path, .options = &options, .file = wrapped, .file_size = n + file.size};
+    struct importer im = {
+        .ctx = ctx, .path = path, .options = options, .files = files, .file = wrapped, .file_size = n + file.size};
+    const struct where w = {{0}, path};
     arena_init(&im.scratch, ctx);
     im.keep = &im.scratch;
     im.model = model_decode(ctx, (struct span){wrapped, n + file.size}, &im.scratch);
-    bool ok = im.model && tensor_import(&im, im.model->graph->initializer[0], (struct where){{0}, path}, out);
+    const Onnx__TensorProto *t = im.model ? im.model->graph->initializer[0] : NULL;
+    bool ok = t && tensor_import(&im, t, w, out);
+    if (ok && external) {
+        size_t bits = elem_bits(out->elem), count = out->bytes.size / elem_size(out->elem);
+        ok = external_read(&im, t, w, bits < 8 ? (count * bits + 7) / 8 : out->bytes.size, external);
+    }
     arena_release(&im.scratch);
     return ok;
+}
+
+bool tensor_of_bytes(struct context *ctx, struct span file, const char *path, struct tensor_data *out)
+{
+    return tensor_decode(ctx, file, path, &(struct import_options){0}, NULL, out, NULL);
+}
+
+bool external_of_bytes(struct context *ctx, struct span bytes, const char *path, const struct import_options *options,
+                       struct file_list *files, struct span *out)
+{
+    struct tensor_data data;
+    return tensor_decode(ctx, bytes, path, options, files, &data, out);
 }
 
 static bool tensor_read(struct context *ctx, const char *path, struct tensor_data *out)

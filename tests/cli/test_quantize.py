@@ -242,6 +242,38 @@ def test_refused_samples(tmp_path, case):
     assert not (tmp_path / "bytes.onnx").exists()
 
 
+def test_external_data(tmp_path):
+    """Weights beside the file, those of a branch and of a Constant too, give what weights in it give; the result is one file."""
+    branches = [h.make_graph([N("Mul", ["x", name], [f"{name}_y"])], name, [], [h.make_tensor_value_info(f"{name}_y", 1, None)],
+                             [numpy_helper.from_array(drawn(1), name)]) for name in ("half", "twice")]
+    nodes = [N("Constant", [], ["k"], value=numpy_helper.from_array(drawn(8, 4), "k")),
+             N("If", ["c"], ["z"], then_branch=branches[0], else_branch=branches[1]), N("MatMul", ["z", "w"], ["a"]),
+             N("MatMul", ["z", "k"], ["b"]), N("Add", ["a", "b"], ["y"])]
+    inside = save(tmp_path / "inside.onnx", nodes, [value("x", [2, 8]), value("c", [], TensorProto.BOOL)], [value("y", [2, 4])], {"w": drawn(8, 4)})
+    (tmp_path / "far").mkdir()
+    far = tmp_path / "far/net.onnx"
+    onnx.save(onnx.load(inside), far, save_as_external_data=True, size_threshold=0, location="data", convert_attribute=True)
+    assert far.read_bytes().count(b"location") == 4 and (tmp_path / "far/data").stat().st_size > 256
+    np.save(tmp_path / "x.npy", drawn(16, 2, 8)[0])
+    np.save(tmp_path / "c.npy", np.array(True))
+    samples = [f"--sample={name}={tmp_path / name}.npy" for name in "xc"]
+    for path, out in ((inside, "a"), (far, "b")):
+        done = mcc("quantize", path, *samples, "-o", tmp_path / f"{out}.onnx")
+        assert done.returncode == 0 and "1 of 1 nodes on bytes" in done.stdout, done.stdout + done.stderr
+    a, b = (onnx.load(tmp_path / f"{name}.onnx", load_external_data=False) for name in "ab")
+    assert not any(t.data_location for t in b.graph.initializer) and b"location" not in b.SerializeToString()
+    for feed in (True, False):
+        x = drawn(2, 8)
+        want, got = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, {"x": x, "c": np.array(feed)}) for m in (a, b))
+        np.testing.assert_array_equal(got[0], want[0])
+    before = (tmp_path / "far/data").read_bytes()
+    assert mcc("quantize", far, *samples, "-o", tmp_path / "far/data").returncode == 2 and (tmp_path / "far/data").read_bytes() == before
+    (tmp_path / "far/other name").hardlink_to(tmp_path / "far/data")
+    assert "hard links" in mcc("quantize", far, *samples, "-o", tmp_path / "c.onnx").stderr and not (tmp_path / "c.onnx").exists()
+    assert mcc("quantize", far, *samples, "--allow-hard-links", "-o", tmp_path / "c.onnx").returncode == 0
+    assert (tmp_path / "c.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
 def test_refused_networks(tmp_path):
     plain = save(tmp_path / "relu.onnx", [N("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
     done = mcc("quantize", plain, "-o", tmp_path / "bytes.onnx")
@@ -249,11 +281,8 @@ def test_refused_networks(tmp_path):
     old = residual(tmp_path / "old.onnx", 9)
     done = mcc("quantize", old, "-o", tmp_path / "bytes.onnx")
     assert done.returncode == 1 and "operator set 9 has no QuantizeLinear" in done.stderr
-    outside = two_inputs(tmp_path / "net.onnx")
-    onnx.save(onnx.load(outside), tmp_path / "outside.onnx", save_as_external_data=True, size_threshold=0, location="data")
-    done = mcc("quantize", tmp_path / "outside.onnx", "-o", tmp_path / "bytes.onnx")
-    assert done.returncode == 1 and "weights in external files" in done.stderr
-    done = mcc("quantize", outside, "-o", outside)
+    net = two_inputs(tmp_path / "net.onnx")
+    done = mcc("quantize", net, "-o", net)
     assert done.returncode == 2 and not (tmp_path / "bytes.onnx").exists()
     half = save(tmp_path / "half.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [2, 8], TensorProto.FLOAT16)],
                 [value("y", [2, 4], TensorProto.FLOAT16)], {"w": drawn(8, 4).astype(np.float16)})

@@ -152,6 +152,20 @@ def test_reduce_keeps_subgraphs_whole(tmp_path):
     onnx.checker.check_model(small)
 
 
+def test_reduce_takes_external_data_along(tmp_path):
+    w = np.arange(6, dtype=np.float32)
+    nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"), helper.make_node("Add", ["a", "w"], ["b"], "add"), helper.make_node("Sqrt", ["b"], ["y"], "sqrt")]
+    save(tmp_path / "net.onnx", nodes, [value("x", [6])], [value("y", [6])], {"w": w},
+         save_as_external_data=True, size_threshold=0, location="data")
+    script = tmp_path / "has_add.py"
+    script.write_text("import sys\nsys.exit(b'Add' not in open(sys.argv[-1], 'rb').read())\n")
+    done = mcc("reduce", tmp_path / "net.onnx", "-o", tmp_path / "small.onnx", "--", sys.executable, script)
+    assert done.returncode == 0, done.stderr
+    small = onnx.load(tmp_path / "small.onnx", load_external_data=False)
+    assert [n.name for n in small.graph.node] == ["add"] and b"location" not in small.SerializeToString()
+    np.testing.assert_array_equal(onnx.numpy_helper.to_array(small.graph.initializer[0]), w)
+
+
 def test_reduce_errors(tmp_path):
     model = dense(tmp_path / "net.onnx")
     before = model.read_bytes()
