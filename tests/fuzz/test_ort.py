@@ -7,6 +7,8 @@ import sys
 import time
 
 from fuzz.ort.main import Worker, run
+from fuzz.ort.network import draw_network
+from fuzz.ort.together import Candidate, runs_of, sift
 from support.tool import BUILD
 
 N = 300
@@ -18,6 +20,37 @@ def test_networks_beside_onnx_runtime():
     tally = run(N, seed, os.cpu_count() or 1, keep=BUILD.resolve() / "fuzz-ort")
     assert not tally.bad, f"{tally.summary()}\nmake fuzz-ort N={N} SEED={seed}"
     assert tally.kinds["agree"] > 0.9 * N, tally.summary()
+
+
+def sifted(candidates, folder, alone_agrees):
+    """What sift() says of candidates: (seeds that agree together, those judged alone, files found apart as a whole)."""
+    together, alone, wholes = [], [], []
+
+    def judge_alone(network):
+        alone.append(network.seed)
+        return alone_agrees(network.seed)
+    sift(candidates, folder, lambda phase: None, lambda n: together.append(n.seed), judge_alone, lambda whole, verdict: wholes.append(verdict.kind))
+    return together, alone, wholes
+
+
+def test_networks_in_one_file(tmp_path):
+    """Of several networks in one file the one that differs is judged alone, or one that keeps the file from compiling; where it
+    then agrees, the file is what is wrong."""
+    drawn = filter(None, (draw_network(seed, ["Add", "Neg", "Relu"]) for seed in range(9000, 9100)))
+    networks = [n for n in drawn if n.opset == 13 and n.flags == ("-march=native",)][:4]
+    seeds = [n.seed for n in networks]
+    assert len(seeds) == 4
+    fine = [Candidate(n, runs_of(n)) for n in networks]
+    assert sifted(fine, tmp_path, None) == (seeds, [], [])
+    other = [Candidate(n, runs_of(n)) for n in networks]
+    for results in (other[1].runs[0].plain, other[1].runs[0].best):
+        results.update({name: a[None] for name, a in results.items()})
+    rest = [s for s in seeds if s != seeds[1]]
+    assert sifted(other, tmp_path, lambda seed: False) == (rest, [seeds[1]], [])
+    assert sifted(other, tmp_path, lambda seed: True) == (rest, [seeds[1]], ["ours"])
+    networks[2].model.graph.node[0].op_type = "NoSuchOperator"
+    together, alone, wholes = sifted(fine, tmp_path, lambda seed: seed != seeds[2])
+    assert together == seeds[:2] and alone == seeds[2:] and not wholes
 
 
 def processes_of(group):

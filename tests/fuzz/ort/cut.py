@@ -11,7 +11,7 @@ from onnx import helper
 
 from fuzz.ort.eager import Carried, sequence_info
 from fuzz.ort.elements import TEXT, is_float
-from fuzz.ort.judge import judge
+from fuzz.ort.judge import differs, execute, judge, made_of, ports_of
 from fuzz.ort.network import used_names
 from support.tool import MCC
 
@@ -55,6 +55,22 @@ def same(model, values, kind, folder, flags):
         code = int(verdict.kind != kind)
     finally:
         os._exit(code)
+
+
+def by_node(model, values, kind, folder, flags):
+    """The first node alone whose results are apart where all results are outputs, or None where that says nothing."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    made_by = {o: i for i, n in enumerate(model.graph.node) for o in n.output if isinstance(values.get(o, [None])[0], np.ndarray)}
+    have = set(ports_of(wide))
+    wide.graph.output.extend(helper.make_empty_tensor_value_info(o) for o in made_by if o not in have)
+    made, _ = made_of(wide, folder, flags)
+    got = made and execute(made, feeds_of(wide, values), ports_of(wide))[0]
+    first = next((i for o, i in made_by.items() if got and differs(values[o][0], got[o], *values[o][1:])), None)
+    if first is None:
+        return None
+    smaller = part(model, [i == first or n.op_type == "Constant" for i, n in enumerate(model.graph.node)], values)
+    return smaller if smaller and same(smaller, values, kind, folder, flags) else None
 
 
 def by_mcc(path, values, kind, folder, flags):
@@ -127,5 +143,6 @@ def reduce(model, values, kind, flags):
     with tempfile.TemporaryDirectory(prefix="mcc-fuzz-") as folder:
         path = pathlib.Path(folder) / "whole.onnx"
         onnx.save(model, path)
-        smaller = by_mcc(path, values, kind, folder, flags) or by_hand(model, values, kind, folder, flags)
+        smaller = kind == "ours" and by_node(model, values, kind, folder, flags)
+        smaller = smaller or by_mcc(path, values, kind, folder, flags) or by_hand(model, values, kind, folder, flags)
     return smaller, feeds_of(smaller, values)

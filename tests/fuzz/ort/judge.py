@@ -137,7 +137,6 @@ def compiled(path, made, flags):
     return None if status == 0 else Verdict("refused", first_error(text))
 
 
-
 def execute(made, feeds, names):
     """(results by port, None), or (None, the error of the run)."""
     try:
@@ -148,59 +147,82 @@ def execute(made, feeds, names):
         return None, str(e)
 
 
+@dataclasses.dataclass
+class Run:
+    """What ONNX Runtime makes of some feeds."""
+    feeds: dict
+    known: dict                    # {port: (result, shadow, shadow)}
+    plain: dict                    # results by port without optimisations, and with them (None: does not run so)
+    best: dict
+
+
+def drawn_run(model, feeds, values):
+    """(the Run on the feeds that were drawn, None), or (None, the verdict where there is none)."""
+    plain, why = runtime(model, feeds, False)
+    if plain is None:
+        return None, Verdict("invalid", why)
+    return Run(feeds, values, plain, runtime(model, feeds, True)[0]), None
+
+
+def resized_run(model, feeds, values):
+    """The Run on feeds of other sizes, or None where ONNX Runtime does not run these."""
+    known = spread(model, feeds, values)
+    return Run(feeds, known, {n: v[0] for n, v in known.items()}, runtime(model, feeds, True)[0]) if known else None
+
+
 def judge(model, feeds, values, folder, flags=("-march=native",), more=(), phase=lambda name: None):
     """The verdict on a model (onnx.ModelProto). values: {port: (array, shadow, shadow)}; more: feeds of other sizes, which
     count where ONNX Runtime runs them; folder: for files; phase: told what is going on, in case it ends this process."""
     phase("ONNX Runtime")
-    plain, why = runtime(model, feeds, False)
-    if plain is None:
-        return Verdict("invalid", why)
-    best, _ = runtime(model, feeds, True)
-    phase("mcc")
-    number = next(NUMBERS)               # a path that was loaded once gives the same object again
-    path, made = pathlib.Path(folder) / "net.onnx", pathlib.Path(folder) / f"net{number}.so"
-    onnx.save(model, path)
-    if verdict := compiled(path, made, flags):
+    run, verdict = drawn_run(model, feeds, values)
+    if not run:
         return verdict
-    phase("run")
+    phase("mcc")
+    made, verdict = made_of(model, folder, flags)
+    if verdict:
+        return verdict
     try:
-        verdict = beside(model, made, feeds, values, plain, best)
+        phase("run")
+        verdict = beside(run, *execute(made, feeds, ports_of(model)))
         for other in more if verdict.kind == "agree" else ():
-            if verdict.kind == "agree":
-                verdict = resized(model, made, other, values, phase)
+            phase("ONNX Runtime, other sizes")
+            run = resized_run(model, other, values)
+            phase("run, other sizes")
+            if run and verdict.kind == "agree":
+                verdict = beside(run, *execute(made, other, ports_of(model)))
+                verdict.feeds = other if verdict.kind != "agree" else None
         return verdict
     finally:
         made.unlink()
 
 
-def resized(model, made, feeds, values, phase):
-    """The verdict on another run of a compiled network, with inputs of other sizes."""
-    phase("ONNX Runtime, other sizes")
-    known = spread(model, feeds, values)
-    if not known:
-        return Verdict("agree")
-    phase("run, other sizes")
-    best, _ = runtime(model, feeds, True)
-    verdict = beside(model, made, feeds, known, {n: v[0] for n, v in known.items()}, best)
-    if verdict.kind != "agree":
-        verdict.feeds = feeds
-    return verdict
+def ports_of(model):
+    return [o.name for o in model.graph.output]
 
 
-def beside(model, made, feeds, values, plain, best):
-    got, why = execute(made, feeds, [o.name for o in model.graph.output])
+def made_of(model, folder, flags):
+    """(the artifact, None), or (None, the verdict of a compilation that gave none)."""
+    number = next(NUMBERS)               # a path that was loaded once gives the same object again
+    path, made = pathlib.Path(folder) / "net.onnx", pathlib.Path(folder) / f"net{number}.so"
+    onnx.save(model, path)
+    verdict = compiled(path, made, flags)
+    return (None, verdict) if verdict else (made, None)
+
+
+def beside(run, got, why):
+    """The verdict on a run: results by port, or the error."""
     if got is None:
         return Verdict("run", why)
     apart_by = []
-    for name, want in plain.items():
-        shadows = values.get(name, (None, None, None))[1:]
+    for name, want in run.plain.items():
+        shadows = run.known.get(name, (None, None, None))[1:]
         ours = differs(want, got[name], *shadows)
-        own = differs(want, best[name], *shadows) if best else ""
-        if ours and (best is None or differs(best[name], got[name], *shadows)):
+        own = differs(want, run.best[name], *shadows) if run.best else ""
+        if ours and (run.best is None or differs(run.best[name], got[name], *shadows)):
             return Verdict("ours", f"{name}: {ours}")
         if ours or own:
             apart_by.append(f"{name}: {own or ours}")
-    if best is None:
+    if run.best is None:
         return Verdict("theirs", "does not run with optimisations")
     return Verdict("theirs", apart_by[0]) if apart_by else Verdict("agree")
 

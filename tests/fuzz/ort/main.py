@@ -2,7 +2,7 @@
 
 usage: main.py [N] [SEED] [--jobs J] [--only OPERATOR...]
 
-Networks SEED, SEED + 1, ... are drawn (network.py), judged (judge.py), and what disagrees and is not known (known.py) is
+Networks SEED, SEED + 1, ... are drawn (network.py), judged (judge.py, together.py), and what disagrees and is not known (known.py) is
 reduced and written to BUILD/fuzz-ort/KIND-SEED/: model.onnx, reduced.onnx, their inputs, summary.txt. The exit status is 1
 where there is any. A number gives the same network as long as ONNX Runtime, onnx and numpy are the same.
 """
@@ -25,7 +25,8 @@ from fuzz.ort.draw import GENERATORS
 from fuzz.ort.network import FAMILIES
 from support.tool import BUILD
 
-SECONDS, REUSE = 600, 150             # for one network; how many a process serves, since what it loads stays loaded
+SECONDS, REUSE = 600, 1024            # between two lines of a process; how many networks it serves, since what it loads stays loaded
+SHARE = 512                           # networks that are drawn before those that fit share files
 BAD = ("ours", "refused", "run", "check", "crash", "died", "harness")
 
 
@@ -49,20 +50,57 @@ class Worker:
             self.child.wait()
         self.child = None
 
-    def judge(self, seed, word=""):
-        """The answer for one network; a process that ends or that says nothing more is an answer too."""
+    def ready(self):
+        """A child that has not served its share."""
         if not self.child or self.served >= REUSE:
             self.stop()
             self.start()
-        self.served += 1
-        self.child.stdin.write(f"{word}{seed}\n".encode())
+
+    def ask(self, line):
+        self.child.stdin.write(f"{line}\n".encode())
         self.child.stdin.flush()
-        phase, end = "starting", time.monotonic() + SECONDS
-        while select.select([self.child.stdout], [], [], max(end - time.monotonic(), 0))[0]:
-            line = self.child.stdout.readline()
-            if not line:
+
+    def heard(self):
+        """The child's next line, or None where it ends or says nothing."""
+        if not select.select([self.child.stdout], [], [], SECONDS)[0]:
+            return None
+        line = self.child.stdout.readline()
+        return json.loads(line) if line else None
+
+    def judge_many(self, first, count):
+        """Yields the answers for `count` networks from `first` on, judged together; those without an answer, as the process ended, alone."""
+        self.ready()
+        self.served += count
+        self.ask(f"many {first} {count}")
+        left, phase, fine = set(range(first, first + count)), "starting", True
+        while left and phase != "harness":
+            said = self.heard()
+            if said is None:
                 break
-            said = json.loads(line)
+            if "kind" in said:
+                left -= set() if said.get("together") else {said["seed"]}
+                phase = "harness" if said["kind"] == "harness" else phase
+                yield said
+            else:
+                phase = said["phase"]
+        if not left:
+            return
+        self.stop()
+        for seed in sorted(left):
+            said = self.judge(seed)
+            fine = fine and said["kind"] in ("agree", "none")
+            yield said
+        if fine and phase != "harness":
+            yield {"seed": first, "kind": "died", "text": f"the process ended, or did not, during: {phase}", "ops": "", "known": "", "opset": 0,
+                   "signature": "died: together", "drawn": [], "refused": []}
+
+    def judge(self, seed, word=""):
+        """The answer for one network; a process that ends or that says nothing more is an answer too."""
+        self.ready()
+        self.served += 1
+        self.ask(f"{word}{seed}")
+        phase = "starting"
+        while said := self.heard():
             if "kind" in said:
                 return said
             phase = said["phase"]
@@ -76,15 +114,17 @@ class Worker:
 
 
 def judge_all(args, keep, report):
-    seeds = queue.SimpleQueue()
-    for seed in range(args.seed, args.seed + args.n):
-        seeds.put(seed)
+    shares, end = queue.SimpleQueue(), args.seed + args.n
+    share = min(SHARE, -(-args.n // args.jobs)) or 1
+    for first in range(args.seed, end, share):
+        shares.put((first, min(share, end - first)))
 
     def serve():
         worker = Worker(args, keep)
         try:
             while True:
-                report(worker.judge(seeds.get_nowait()))
+                for said in worker.judge_many(*shares.get_nowait()):
+                    report(said)
         except queue.Empty:
             pass
         finally:

@@ -1,7 +1,9 @@
-"""Judges networks: reads lines "SEED", answers lines of JSON. A process of its own, as compiled code may end it. After such
-an end "died SEED" asks for the smallest network that ends it again.
+"""Judges networks: reads lines "SEED", answers lines of JSON. A process of its own, as compiled code may end it. "many SEED COUNT"
+asks for COUNT networks from SEED on, of which several share a file (together.py). After an end "died SEED" asks for the smallest
+network that ends it again.
 
-{"seed": n, "phase": text} says what is going on, {"seed": n, "kind": ..., ...} how it ended.
+{"seed": n, "phase": text} says what is going on, {"seed": n, "kind": ..., ...} how it ended; with "together" it is no answer for the
+seed, but for a file of several networks.
 """
 import argparse
 import json
@@ -20,6 +22,7 @@ from fuzz.ort.cut import reduce
 from fuzz.ort.judge import Verdict, everything, judge
 from fuzz.ort.known import known
 from fuzz.ort.network import draw_network
+from fuzz.ort.together import judge_many
 
 
 def answer(**words):
@@ -41,14 +44,29 @@ def ops_of(model):
     return " ".join(n.op_type for n in model.graph.node)
 
 
+def answer_none(seed):
+    answer(seed=seed, kind="none", text="", ops="")
+
+
 def one(seed, args, folder, reduced):
     phase = lambda name: answer(seed=seed, phase=name)
     phase("drawing")
     network = draw_network(seed, args.only)
-    if not network:
-        answer(seed=seed, kind="none", text="", ops="")
-        return
+    if network:
+        alone(network, args, folder, reduced, phase)
+    else:
+        answer_none(seed)
+
+
+def alone(network, args, folder, reduced, phase):
+    """Judges one network, says so, and returns whether it agrees."""
     verdict = judge(network.model, network.feeds, network.values, folder, network.flags, network.more, phase)
+    tell(network, verdict, args, folder, reduced, phase)
+    return verdict.kind == "agree"
+
+
+def tell(network, verdict, args, folder, reduced, phase, **more):
+    """Answers with a verdict; what is not known is reduced and kept."""
     row, ops, smaller, feeds = None, " ".join(network.ops), network.model, network.feeds
     if verdict.kind != "agree":
         phase("reducing")
@@ -62,9 +80,25 @@ def one(seed, args, folder, reduced):
             verdict = again if again.kind == verdict.kind else verdict
         row = row or known(verdict, smaller, feeds)
         if not row and args.keep:
-            keep(args.keep / f"{verdict.kind}-{seed}", network, verdict, smaller, feeds)
-    answer(seed=seed, kind=verdict.kind, text=verdict.text[:400], signature=verdict.signature, ops=ops, opset=network.opset,
-           known=f"{row[4]}: {row[1]} {row[5]}" if row else "", drawn=network.ops, refused=[op for op, _ in network.refused])
+            keep(args.keep / f"{verdict.kind}-{network.seed}", network, verdict, smaller, feeds)
+    answer(seed=network.seed, kind=verdict.kind, text=verdict.text[:400], signature=verdict.signature, ops=ops, opset=network.opset,
+           known=f"{row[4]}: {row[1]} {row[5]}" if row else "", drawn=network.ops, refused=[op for op, _ in network.refused], **more)
+
+
+def many(first, count, args, folder, reduced):
+    phase = lambda name: answer(seed=first, phase=name)
+    phase("drawing")
+    networks = []
+    for seed in range(first, first + count):
+        network = draw_network(seed, args.only)
+        if network:
+            networks.append(network)
+        else:
+            answer_none(seed)
+    judge_many(networks, folder, phase,
+               lambda network: tell(network, Verdict("agree"), args, folder, reduced, phase),
+               lambda network: alone(network, args, folder, reduced, phase),
+               lambda network, verdict: tell(network, verdict, args, folder, reduced, phase, together=True))
 
 
 def died(seed, args):
@@ -100,14 +134,16 @@ def main():
     reduced = {}
     with tempfile.TemporaryDirectory(prefix="mcc-fuzz-") as folder:
         for line in seeds:
-            word, seed = line.split() if " " in line.strip() else ("", line)
+            word, seed, count = {1: ("", *line.split(), 1), 2: (*line.split(), 1), 3: line.split()}[len(line.split())]
             try:
-                if word:
+                if word == "died":
                     died(int(seed), args)
+                elif word == "many":
+                    many(int(seed), int(count), args, folder, reduced)
                 else:
                     one(int(seed), args, folder, reduced)
             except Exception as e:       # a defect of these files
-                answer(seed=int(seed), kind="harness", text=f"{type(e).__name__}: {e}", signature="harness", ops="", opset=0, known="")
+                answer(seed=int(seed), together=word == "many", kind="harness", text=f"{type(e).__name__}: {e}", signature="harness", ops="", opset=0, known="")
 
 
 if __name__ == "__main__":
