@@ -12,6 +12,7 @@
  * Everything else is stored by a kernel of its own.
  */
 #include "ir/target/budget.h"
+#include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/graph/find_attention.h"
@@ -24,8 +25,6 @@
 #define MANY UINT32_MAX
 enum {
     MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
-    ROWS_LEAST = 8,
-    ROW_LONG = 1 << 15
 };
 struct demand {
     uint32_t kernel; /* id + 1, or NONE, or MANY */
@@ -272,7 +271,7 @@ static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mas
         if (!ex_is_const(f->x, t->dims[i], &n) || mul_i64(*side, n, side) == false)
             return false;
     }
-    return rows < ROWS_LEAST && inner > ROW_LONG;
+    return rows < RATE_ROWS_LEAST && inner > RATE_ROW_LONG;
 }
 
 static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)

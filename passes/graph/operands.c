@@ -142,7 +142,8 @@ static bool is_padded(const struct module *m, const struct node *n)
     return false;
 }
 
-/* Does the contracted dim of a run over several dims of what is stored (a flattened feature map)? */
+/* Does the contracted dim of a run over several dims of what is stored (a flattened feature map)? A part of one dim
+ * does not. */
 static bool flattened(const struct module *m, const struct node *n)
 {
     value_id a = n->in[0];
@@ -154,7 +155,11 @@ static bool flattened(const struct module *m, const struct node *n)
     int32_t last = t->rank - 1;
     while (last > 0 && ex_is(m->ctx->exprs, t->dims[last], 1))
         last--;
-    return t->rank > 0 && to->rank > 0 && t->dims[last].i != to->dims[to->rank - 1].i;
+    if (t->rank < 1 || to->rank < 1)
+        return false;
+    expr_id have = t->dims[last], part = to->dims[to->rank - 1];
+    return have.i != part.i &&
+           !(ex_lo(m->ctx->exprs, part) >= 1 && ex_is(m->ctx->exprs, ex_mod(m->ctx->exprs, have, part), 0));
 }
 
 /* Pairs of channels, or fours, that lie apart in what is stored, a channel shuffle say, would be put together one by

@@ -47,9 +47,10 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
         return none;
     for (int32_t d = 0; d < t->rank; d++) {
         bool known = ex_is_const(site->x, t->dims[d], &extent), line = tile_is_line(n, c, d);
+        bool batch = !line && d != c->vec && d != c->a && d != c->b; /* each has panels of its own */
         if (d == c->vec)
             continue;
-        if (line && (!known || !c->lines_last))
+        if (batch || (line && (!known || !c->lines_last)))
             s.all &= known && extent == 1;
         else if (!known || !mul_i64(s.points, extent, &s.points))
             return none;

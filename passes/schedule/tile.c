@@ -432,15 +432,18 @@ uint64_t anchor_flops(const struct site *site)
 }
 
 /* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
- * come from L2 where L1 does not hold it. Cycles * STEP. */
+ * come from L2 where L1 does not hold all rows. Cycles * STEP. */
 static int64_t horizontal_cost(const struct site *site, const struct node *n, int64_t steps)
 {
     const struct machine *m = site->mach;
     enum elem e = value_type(site->g, n->in[0])->elem;
     int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64,
-            vectors = (steps + lanes - 1) / lanes;
+            vectors = (steps + lanes - 1) / lanes, rows;
+    const struct type *y = value_type(site->g, n->out[0]);
+    if (!ex_is_const(site->x, shape_count(site->x, y->dims, y->rank), &rows) || !mul_i64(rows, steps * size, &rows))
+        rows = steps * size;
     int64_t adds = vectors * STEP / m->loads_per_cycle,
-            lines = steps * size > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
+            lines = rows > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
     return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
 }
 

@@ -84,6 +84,16 @@ def winograd(folder):
     return Model(folder, nodes, [value("x", ["n", 64, 56, 56])], [value("y", [None] * 4)], weights), [floats(3, 64, 56, 56)]
 
 
+def long(folder):
+    """Few results of long sums: a row by few columns, values of heads over a long cache, a softmax over a vocabulary, all of a tensor."""
+    nodes = [node("MatMul", "x w", "h", "row"), node("Add", "h b", "a"), node("MatMul", "p v", "c", "values"), node("Softmax", "l", "s", "soft"),
+             node("ReduceSum", "t", "d", "all", keepdims=0), node("ReduceL2", "t", "n", "norm", keepdims=0), node("ReduceMin", "t", "m", "least", keepdims=1)]
+    shapes = {"x": [1, 16384], "p": [2, 4, 8192], "v": [2, 8192, 64], "l": [2, 50257], "t": [64, 10, 100]}
+    outputs = [value("a", [1, 20]), value("c", [2, 4, 64]), value("s", [2, 50257]), value("d", []), value("n", []), value("m", [1, 1, 1])]
+    weights = {"w": floats(16384, 20, scale=0.01), "b": floats(20)}
+    return Model(folder, nodes, [value(k, s) for k, s in shapes.items()], outputs, weights), [floats(*s, seed=i) for i, s in enumerate(shapes.values())]
+
+
 def same_for_all(path, feed):
     first = None
     for threads in (1, 2, 3, 4, 8):
@@ -99,7 +109,7 @@ def test_committed_network(path, tmp_path):
     same_for_all(Model(tmp_path, path=path).compile("-O2"), feeds_of(path))
 
 
-@pytest.mark.parametrize("make", [mobile, attention, winograd, reductions, recurrent, scattered, counted], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [mobile, attention, winograd, reductions, recurrent, scattered, counted, long], ids=lambda f: f.__name__)
 def test_kind(make, tmp_path):
     model, feed = make(tmp_path)
     model.compare(feed, flags=["-O2"], rtol=1e-3, atol=1e-3)
@@ -124,6 +134,17 @@ def test_few_parts_are_narrower(tmp_path):
     feed = [floats(1, 128, 28, 28)]
     model.compare(feed, rtol=1e-3, atol=1e-3)
     same_for_all(model.compile("-O2"), feed)
+
+
+def test_long_sums_are_shared(tmp_path):
+    """As sums of parts: each product and reduction is 16 indices or more, where it was one or two."""
+    def indices(flag):
+        path = long(tmp_path)[0].compile("-march=x86-64-v4", flag)
+        rows = [r.split() for r in mcc("inspect", path, "--threads=1,8", "--all").stdout.splitlines()[2:]]
+        return {name: max(int(r[4]) for r in rows if r[6] == name) for name in ("row", "values", "soft", "all", "norm", "least")}
+    before, now = indices("-O0"), indices("-O2")
+    assert before["row"] == before["all"] == 1 and before["values"] == 2, before
+    assert all(n >= 16 for n in now.values()), now
 
 
 def test_what_a_thread_keeps_ends_with_the_launch(tmp_path):
