@@ -11,6 +11,7 @@ from onnx import helper
 
 import ml_dtypes
 from bench import mca
+from cases.test_qdq import STATIC, SUBGRAPHS, Subgraph, quantize
 from support import mobilenet
 from support.artifact import Artifact, ModelError
 from support.foreign import Foreign
@@ -214,6 +215,25 @@ def test_mobilenet(row, machine, tmp_path):
         wanted = native.call(feeds)[0]
     got = machine.call(tmp_path / "m.so", feeds)[0]
     assert np.abs(got - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_networks_in_bytes(seed, machine, tmp_path):
+    """QDQ networks drawn as in tests/cases/test_qdq.py, both levels of one artifact: the panels of one are read by the other."""
+    rng = np.random.default_rng(4000 + seed)
+    drawn = [Subgraph(rng, f"g{i}_") for i in range(SUBGRAPHS)]
+    source = save(tmp_path / "float.onnx", [n for g in drawn for n in g.nodes], [g.input for g in drawn], [g.output for g in drawn],
+                  {k: a for g in drawn for k, a in g.constants.items()}, opset=17)
+    path = quantize(source, STATIC[seed % len(STATIC)], tmp_path / "quantized.onnx")
+    for name, options in {"arm": [TARGET, "--variants=armv8.6-a-i8mm,armv8.2-a-dotprod"], "native": ["-march=native"]}.items():
+        assert mcc("-q", "-j1", *options, path, "-o", tmp_path / f"{name}.so").returncode == 0
+    feeds = [rng.standard_normal([d.dim_value for d in g.input.type.tensor_type.shape.dim]).astype(np.float32) for g in drawn]
+    with Artifact(tmp_path / "native.so") as native:
+        wanted = native.run(feeds)
+    with Foreign("aarch64", "neoverse-n1") as lesser:
+        for got in (machine.call(tmp_path / "arm.so", feeds), lesser.call(tmp_path / "arm.so", feeds)):
+            for g, w in zip(got, wanted, strict=True):
+                np.testing.assert_array_equal(g, w)
 
 
 @pytest.mark.parametrize("row", ["armv8-a", "armv8.2-a-dotprod", "armv8.6-a-i8mm"])
