@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 2 * SLAB_BYTES, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
+enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 4 * SLAB_BYTES, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
 
 /* A buffer kept from constant to constant: fresh pages for each cost as much as packing does. */
 struct room {
@@ -223,6 +223,7 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
     if (!p->rank || step > lead)
         step = lead;
     int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
+    bool holes = stored != lead * slab; /* what lies in no hole is written in any case */
     char *src = source_take(p, (size_t)(step * slab + 1) * p->size);
     bool ok = src != NULL;
     for (int64_t i = 0; ok && i < lead; i += step) {
@@ -231,7 +232,8 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
             return false;
         int64_t n = lead - i < step ? lead - i : step;
         int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
-        memset(dst, 0, (size_t)out * p->size);
+        if (holes)
+            memset(dst, 0, (size_t)out * p->size);
         ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
         if (ok)
             (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
