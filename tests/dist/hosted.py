@@ -17,9 +17,10 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples/digits/digits.onnx"
 BASE = "debian:12"
-# How packages are reached from here: mirrors, proxies, certificates.
+# How packages are reached from here: mirrors, proxies, certificates (and those of this machine, of which an upgrade of
+# ca-certificates makes the file anew).
 CLIENT = ("etc/apt/sources.list", "etc/apt/sources.list.d", "etc/apt/apt.conf.d", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt",
-          "etc/resolv.conf")
+          "usr/local/share/ca-certificates", "etc/resolv.conf")
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE")
 INSIDE = """
 for name in proc sys dev; do mkdir -p "$0/$name"; done
