@@ -57,6 +57,15 @@ def whole(node, model, feeds):
     return types.get(node.input[0]) in WHOLE
 
 
+def masked(node, model, feeds):
+    """A mask of booleans leaves some row no key."""
+    return any(a.dtype == np.bool_ and a.ndim and not a.any(-1).all() for a in tensors(model, feeds))
+
+
+def whole_fmod(node, model, feeds):
+    return whole(node, model, feeds) and has("fmod", 1)(node, model, feeds)
+
+
 def single(node, model, feeds):
     """Channels of one element come in."""
     return any(a.ndim > 2 and a.size and np.prod(a.shape[2:]) == 1 for a in tensors(model, feeds))
@@ -201,7 +210,7 @@ KNOWN = [
     ("ours", "NonZero", beside("LinearClassifier"), "", "theirs", "ONNX Runtime's logistic underflows to 0"),
     *(("ours", op, beside("STFT"), "", "open", "sums that cancel, divided") for op in ("Mod", "Div")),
     ("ours", "Unique", nan, "", "theirs", "NaN counts as equal to NaN, as in numpy"),
-    ("ours", "Attention", nan, "nan expected, got 0", "theirs", "scores that are all -inf: a row without keys"),
+    *(("ours", "Attention", when, "nan expected, got 0", "theirs", "scores that are all -inf: a row without keys") for when in (nan, masked)),
     *(("ours", op, nan, "nan", "theirs", "infinities: ONNX Runtime folds scale and deviation into one factor") for op in (
         "InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization", "RMSNormalization", "LpNormalization")),
     *(("ours", op, flat, "", "theirs", "rows that hardly vary: ONNX Runtime's own rows differ") for op in (
@@ -211,6 +220,10 @@ KNOWN = [
     *(("run", op, always, "for each feature|features wide", "theirs", MISFIT) for op in ("Imputer", "FeatureVectorizer")),
     ("ours", "Attention", nan, "got nan", "theirs", "keys that a mask takes out: their weight is 0, and times NaN or an infinity that is NaN"),
     *(("ours", op, nan, "nan", "theirs", "weights of 0 times infinities") for op in ("RoiAlign", "Resize", "GridSample", "AveragePool")),
+    ("ours", "Mod", whole_fmod, "", "theirs", "integers: ONNX Runtime divides in f64, which has not every one of 64 bits"),
+    ("ours", "SVMClassifier", nan, "", "theirs", "scores that are NaN: ONNX Runtime's probabilities, votes and labels are those of numbers"),
+    ("ours", "Acos", beside("SVMClassifier"), "", "open", "next to 1, where the last bit of a logistic decides"),
+    ("ours", "Mod", beside("Mish"), r"-?0\.0 expected", "open", "a number by itself, where one side's rounding made it 0"),
     ("ours", "Shrink", always, r"\de-\d|0\.00", "open", "sums that cancel, at other sizes than the drawn ones"),
     ("ours", "Equal", always, "(True|False) expected", "open", "a comparison that rounding decides, at other sizes"),
     ("run", "GatherND", always, "batch dimensions of data", "theirs", MISFIT),
