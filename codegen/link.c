@@ -126,9 +126,7 @@ static void add_options(struct arena *arena, struct strbuf *options, const struc
                                          "-z",
                                          "relro",
                                          "-z",
-                                         "now",
-                                         "-z",
-                                         "separate-code"};
+                                         "now"};
     add_option(options, "-m");
     add_option(options, m->emulation);
     for (size_t i = 0; i < COUNT_OF(both); i++)
