@@ -111,6 +111,9 @@ void dot_learn(struct llvm_machine *);                                /* llvm_do
 LLVMValueRef shuffle_lanes(struct emitter *, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n);
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
+/* llvm_lookup.c: v converted, or what was looked up less by; NULL: not what a table serves. */
+LLVMValueRef lookup_convert(struct emitter *, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes);
+LLVMValueRef lookup_less(struct emitter *, LLVMValueRef v, LLVMValueRef by);
 /* All lanes / any lane of a predicate. */
 LLVMValueRef mask_all(struct emitter *, LLVMValueRef, uint32_t lanes);
 LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base,

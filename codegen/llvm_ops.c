@@ -118,6 +118,9 @@ static LLVMValueRef emit_arith(struct emitter *e, const struct lstmt *s)
     } code[L_COUNT] = {[L_ADD] = {LLVMAdd, LLVMFAdd}, [L_SUB] = {LLVMSub, LLVMFSub}, [L_MUL] = {LLVMMul, LLVMFMul},
                        [L_AND] = {LLVMAnd, LLVMAnd},  [L_OR] = {LLVMOr, LLVMOr},     [L_XOR] = {LLVMXor, LLVMXor}};
     LLVMOpcode op = is_float(s) ? code[s->op].real : code[s->op].integer;
+    LLVMValueRef looked_up = op == LLVMFSub ? lookup_less(e, in(e, s, 0), in(e, s, 1)) : NULL;
+    if (looked_up)
+        return looked_up;
     return LLVMBuildBinOp(e->b, op, in(e, s, 0), in(e, s, 1), "");
 }
 
@@ -342,7 +345,9 @@ static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
     for (uint32_t i = 0; s->name && i < COUNT_OF(roundings); i++)
         if (strcmp(s->name, roundings[i]) == 0)
             how.rounding = (enum rounding)i;
-    return emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
+    LLVMValueRef looked_up = lookup_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes);
+    return looked_up ? looked_up
+                     : emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
 }
 
 /* Lanes that were loaded just to be one word are loaded as that word: AArch64 would widen each and narrow it again. */

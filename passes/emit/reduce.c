@@ -259,6 +259,21 @@ static expr_id first_index(struct em *em, const struct reduction *r, uint32_t d)
     return r->from.i && d == r->cut ? r->from : ex_const(em->x, 0);
 }
 
+/* n indices of one block from base on. Where the block has a factor, its sums begin at 0, and are multiplied. */
+static void nest_block(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, struct run run, int64_t n)
+{
+    lreg part[EM_POINTS];
+    if (!r->scale.product.i || d + 1 < r->n_dims) {
+        nest_range(em, r, d, k, acc, run, ex_const(em->x, n));
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_acc; i++)
+        part[i] = em_const(em, r->acc, lf_type(em->f, acc[i]).lanes, 0, 0);
+    nest_range(em, r, d, k, part, run, ex_const(em->x, n));
+    k[d] = run.base;
+    reduction_scale(em, r, k, part, acc);
+}
+
 /* n indices, `every` apart from `first` on, cut where the blocks of memory are: what is left of the first one, whole
  * ones, the rest. */
 static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, int64_t n, int64_t every,
@@ -271,7 +286,7 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
     int64_t whole = (n - lead) / o->block, rest = (n - lead) % o->block;
     expr_id begin = first_index(em, r, d);
     if (lead)
-        nest_range(em, r, d, k, acc, (struct run){begin, every, first}, ex_const(em->x, lead));
+        nest_block(em, r, d, k, acc, (struct run){begin, every, first}, lead);
     if (whole) {
         struct em_for l;
         expr_id b = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, whole), 1, acc, r->n_acc);
@@ -279,12 +294,11 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
         memcpy(inner, l.params, r->n_acc * sizeof *inner);
         expr_id base = ex_add(em->x, begin, ex_addc(em->x, ex_mulc(em->x, b, o->block), lead));
         prefetch_block(em, r, d, ex_addc(em->x, ex_mulc(em->x, ex_addc(em->x, base, o->block), every), first));
-        nest_range(em, r, d, k, inner, (struct run){base, every, first}, ex_const(em->x, o->block));
+        nest_block(em, r, d, k, inner, (struct run){base, every, first}, o->block);
         em_for_end(em, &l, inner, acc);
     }
     if (rest)
-        nest_range(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first},
-                   ex_const(em->x, rest));
+        nest_block(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first}, rest);
 }
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
@@ -370,6 +384,8 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
             r->group = r->valid = 1; /* some taps of a group might not exist */
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
     r->vectors = r->s->by_lane ? reduction_vectors(em, r) : 1;
+    if (r->s->scaled && em->panel.value.i != n->in[1].i)
+        block_factor(&em->site, n, &r->scale);
 }
 
 /* Lanes of a point: the widest lane symbol that it mentions. */
@@ -458,6 +474,7 @@ void em_reduce_operand(struct em *em, const struct node *n, uint32_t n_points, e
     r.n_acc = 0;
     r.row.dim = -1;
     r.fill = true;
+    r.scale.product = (value_id){0};
     nest(em, &r, 0, k, none);
 }
 

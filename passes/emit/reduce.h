@@ -25,6 +25,7 @@ struct reduction {
     bool half; /* a group is half of what lies together in the panels */
     bool matrix; /* L_MATDOT: the group is twice as long, and sums are those of em_tile_step_matrix */
     bool fill; /* no sums: the second operand goes into em.panel */
+    struct block_factor scale; /* where s->scaled and the operand is not in scratch; else product {0} */
 };
 
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
@@ -43,6 +44,8 @@ void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
 void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lreg *acc);
 /* Steps for all taps of r->row at once (emit/row.c); the other dims' indices are in k. */
 void reduction_row(struct em *, struct reduction *, expr_id *k, lreg *acc);
+/* Sums of a block that begins at k go into those of the whole: multiplied by the block's factor. */
+void reduction_scale(struct em *, const struct reduction *, const expr_id *k, const lreg *part, lreg *acc);
 /* What an accumulator of element type acc starts from, for a result of type e. */
 lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 

@@ -84,6 +84,41 @@ static void operand_b_point(const struct em *em, const struct node *n, const exp
     memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
 }
 
+/* Behind the views over the second operand, its product: idx there. */
+static const struct node *scaled_product(const struct em *em, const struct reduction *r, expr_id *idx)
+{
+    expr_id from[RANK_MAX], cond;
+    value_id v = r->n->in[1];
+    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    for (; v.i != r->scale.product.i; n = graph_node(em->g, graph_value(em->g, v)->def)) {
+        view_index(em->g, n, 0, idx, from, &cond);
+        memcpy(idx, from, sizeof from);
+        v = n->in[0];
+    }
+    return n;
+}
+
+/* The second operand at idx, without the factor that its block's sum is multiplied by. */
+static lreg operand_b(struct em *em, const struct reduction *r, expr_id *idx)
+{
+    value_id v = r->n->in[1];
+    if (r->scale.product.i)
+        v = scaled_product(em, r, idx)->in[!r->scale.factor];
+    return to_acc(em, em_value(em, v, idx, r->cond), r->acc);
+}
+
+void reduction_scale(struct em *em, const struct reduction *r, const expr_id *k, const lreg *part, lreg *acc)
+{
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        expr_id at[RANK_MAX];
+        operand_b_point(em, r->n, r->points[i], k, at);
+        const struct node *product = scaled_product(em, r, at);
+        lreg in[3] = {part[i], to_acc(em, em_value(em, product->in[r->scale.factor], at, r->cond), r->acc), acc[i]};
+        em_unify(em, in, 3);
+        acc[i] = em_op(em, L_FMA, lf_type(em->f, acc[i]), in, 3);
+    }
+}
+
 static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
                           lreg in[2])
 {
@@ -134,7 +169,7 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
     in[0] = em_lane_group(em, n->in[0], xi, 1, 1, r->lane, cond);
     if (!in[0].i)
         in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
-    in[1] = to_acc(em, em_value(em, n->in[1], wi, r->cond), r->acc);
+    in[1] = operand_b(em, r, wi);
     if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) /* a masked load is 0 already */
         in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
     return true;
@@ -158,8 +193,9 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
         return true;
     }
     in[0] = count ? em_lane_group(em, n->in[0], at[0], (int32_t)of_a[count - 1], 1, r->lane, r->cond) : (lreg){0};
-    for (int o = in[0].i ? 1 : 0; o < 2; o++)
-        in[o] = to_acc(em, em_value(em, n->in[o], at[o], r->cond), r->acc);
+    if (!in[0].i)
+        in[0] = to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc);
+    in[1] = operand_b(em, r, at[1]);
     return true;
 }
 

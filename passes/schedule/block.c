@@ -12,7 +12,8 @@
 enum {
     DECODE_MAPS = 2, /* of an element: less, as one conversion, is computed at each read, but ... */
     DECODE_ROWS = 6, /* ... where a tile has no more rows than this, which share a read */
-    DECODE_TILES = 8 /* ... and there are more tiles than this */
+    DECODE_TILES = 8, /* ... and there are more tiles than this */
+    STEP_REGISTERS = 4 /* operands of a step beside its sums */
 };
 
 /* A contraction whose second operand lies in panels: the points of its result that one block of vectors goes through,
@@ -247,6 +248,14 @@ static void decode_choose(const struct site *site, const struct type *t, struct 
     int64_t rows, above = cheap ? c->ta * DECODE_TILES : c->ta;
     bool several = !ex_is_const(site->x, decode_points(site->x, n, t, c), &rows) || rows > above;
     c->decode = several && !(cheap && c->ta > DECODE_ROWS) ? above : 0;
+}
+
+void scale_choose(const struct site *site, struct schedule *s)
+{
+    const struct tile_schedule *c = &s->tile;
+    int64_t points = (int64_t)c->tb * c->ta * c->nr;
+    for (uint32_t i = 0; i < s->n_reduce; i++)
+        s->reduce[i].scaled &= c->decode || 2 * points + STEP_REGISTERS <= site->mach->registers;
 }
 
 void block_choose(const struct site *site, struct tile_schedule *c)

@@ -39,6 +39,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         tile_choose(site, out);
         stage_choose(site, &out->tile);
         block_choose(site, &out->tile);
+        scale_choose(site, out);
         tile_estimate(site, &out->tile);
         tile_split_choose(site, out);
         tile_estimate_index(site, out);

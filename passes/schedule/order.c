@@ -224,6 +224,72 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
     }
 }
 
+/* ---- factors of blocks ------------------------------------------------------------------------------------------- */
+
+struct sym_use {
+    const struct graph *g;
+    struct exprs *x;
+    sym_id sym;
+    bool used;
+};
+
+static void leaf_use(void *user, value_id leaf, const expr_id *point)
+{
+    struct sym_use *u = user;
+    for (int32_t d = 0; d < value_type(u->g, leaf)->rank; d++)
+        u->used |= ex_uses(u->x, point[d], u->sym);
+}
+
+/* The product behind the views over v, and idx there. {0}: there is none that the kernel computes. */
+static value_id product_behind(const struct site *site, value_id v, expr_id *idx)
+{
+    expr_id from[RANK_MAX], cond;
+    while (site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i) {
+        const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
+        if (n->op == OP_MUL)
+            return v;
+        if (!view_is_whole(n->op))
+            break;
+        view_index(site->g, n, 0, idx, from, &cond);
+        memcpy(idx, from, sizeof from);
+        v = n->in[0];
+    }
+    return (value_id){0};
+}
+
+bool block_factor(const struct site *site, const struct node *n, struct block_factor *f)
+{
+    struct reduced r;
+    expr_id idx[RANK_MAX] = {{0}};
+    uint32_t count;
+    int64_t extent;
+    *f = (struct block_factor){.product = {0}};
+    if ((n->op != OP_DOT && n->op != OP_CONV) || constant_maps(site->m, n->in[1]) <= 1 || dot_group(site->m, n) != 1 ||
+        value_type(site->g, n->out[0])->elem != ELEM_F32)
+        return false;
+    reduced_dims(site, n, false, &r);
+    const struct rdim *last = &r.dim[r.n - 1];
+    if (!last->order.block || last->order.residues > 1 || !ex_is_const(site->x, last->extent, &extent))
+        return false;
+    constant_point(site->m, n->in[1], idx);
+    int32_t d = n->op == OP_CONV ? 1 : (int32_t)node_ints(n, "contract_b", &count)[r.n - 1];
+    struct sym_use u = {.g = site->g, .x = site->x};
+    expr_id block = idx[d];
+    u.sym = sym_new(site->x, SYM_LOOP, arena_printf(site->arena, "w%u", sym_count(site->x)), 0, last->order.block - 1);
+    idx[d] = ex_add(site->x, ex_mulc(site->x, block, last->order.block), ex_sym(site->x, u.sym));
+    f->product = product_behind(site, n->in[1], idx);
+    const struct node *product = f->product.i ? graph_node(site->g, graph_value(site->g, f->product)->def) : NULL;
+    for (uint32_t o = 0; product && o < 2; o++) {
+        u.used = false;
+        struct leaf_walk w = {.m = site->m, .leaf = leaf_use, .user = &u, .stored = true};
+        constant_leaves(&w, product->in[o], idx);
+        f->factor = o;
+        if (!u.used)
+            return true;
+    }
+    return false;
+}
+
 bool reduced_cut(const struct site *site, const struct node *n, struct cut *cut)
 {
     struct reduced r;

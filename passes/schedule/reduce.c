@@ -56,6 +56,7 @@ static struct reduce_schedule reduction_of(const struct site *site, node_id id)
     r.prefetch = is_apart(site, n);
     r.by_lane = tile_by_lane(site, n);
     r.matrix = tile_matrix(site, n);
+    r.scaled = block_factor(site, n, &(struct block_factor){.factor = 0});
     return r;
 }
 

@@ -76,6 +76,8 @@ struct reduce_schedule {
                    * are the lanes of one register; the points of a vector follow one another, the next one's weights
                    * loaded before */
     bool matrix; /* by lane, and L_MATDOT of pairs of rows and of columns, two groups at a time */
+    bool scaled; /* a contraction: each block of the innermost dim is summed without the factor of the second operand
+                  * that all of it shares (block_factor), and its sum is multiplied */
 };
 
 enum { SUMS_MOST = 8 };
@@ -243,6 +245,14 @@ struct reduced {
     struct rdim dim[REDUCED_MOST];
 };
 void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
+/* The second operand of a contraction that its kernel computes, as a product of which one factor is the same for all of
+ * a block of the innermost reduced dim: behind views, `product` is that product, and its operand `factor` the same.
+ * False: it is none, or there are no blocks. */
+struct block_factor {
+    value_id product;
+    uint32_t factor;
+};
+bool block_factor(const struct site *, const struct node *, struct block_factor *);
 /* The dim that may be done in parts; false: none. */
 bool reduced_cut(const struct site *, const struct node *, struct cut *);
 
@@ -397,6 +407,9 @@ int64_t stage_bytes(const struct site *, const struct tile_schedule *);
 bool stage_columns_fit(const struct site *, uint32_t columns, uint32_t vectors);
 int64_t stage_ns(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
+/* Where blocks are summed apart (reduce_schedule.scaled): tiles whose two sums each fit the registers, and the few rows
+ * in front of those whose operand is computed into scratch. */
+void scale_choose(const struct site *, struct schedule *);
 /* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention
  * kernel. */
 void winograd_sizes(const struct site *, struct schedule *);

@@ -130,6 +130,7 @@ static const struct field {
     REDUCE(prefetch, FLAG, "the next block of input channels"),
     REDUCE(by_lane, FLAG, "four steps at a time, whose first operands are lanes of one register"),
     REDUCE(matrix, FLAG, "products of two rows by two columns"),
+    REDUCE(scaled, FLAG, "sums of blocks are multiplied by their factor, not each operand"),
     {ANY_KIND, "kept.%u.lanes", offsetof(struct kept_schedule, lanes), INT32, "of the loop that fills what a row keeps",
      offsetof(struct schedule, n_kept), sizeof(struct kept_schedule), offsetof(struct schedule, kept)},
 };

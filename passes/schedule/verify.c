@@ -267,6 +267,8 @@ static void reductions(const struct check *c, const struct schedule *was, const 
             "reduce.by_lane: this CPU's multiply-adds take no lanes here, or there are too few steps");
         say(c, !r->matrix || (w->matrix && r->by_lane),
             "reduce.matrix: this CPU multiplies no rows by columns here, the panels lie otherwise, or not by_lane");
+        say(c, !r->scaled || block_factor(c->site, n, &(struct block_factor){.factor = 0}),
+            "reduce.scaled: no factor of the second operand is the same for a block");
     }
     for (uint32_t i = 0; i < s->n_kept; i++)
         say(c, is_power(s->kept[i].lanes) && s->kept[i].lanes > 1 && s->kept[i].lanes <= was->kept[i].lanes * 4,

@@ -192,21 +192,39 @@ def test_many_rows_are_decoded_once(tmp_path):
     w = weights(rng, 4, 72, 96, 32, "packed")
     net = model(tmp_path, "MatMulNBits", {"a": floats(2, 96), **w}, ["b", "s", "z"], K=96, N=72, bits=4, block_size=32)
     records = mcc(net.path, "--march=x86-64-v3", "-stop-after=schedule", "-o", tmp_path / "a.sch") and (tmp_path / "a.sch").read_text()
-    assert re.search(r"decode.above +[1-9]", records)
+    assert re.search(r"decode.above +[1-9]", records) and re.search(r"reduce.0.scaled +1", records)
+    given = net.run([floats(1, 96)], "-O2", "--march=x86-64-v3")[0]
+    records = re.sub(r"(reduce.0.scaled +)1", r"\g<1>0", records)   # each number times its scale, as in scratch
+    (tmp_path / "a.sch").write_text(records)
+    near(given, net.run([floats(1, 96)], "-O2", "--march=x86-64-v3", f"--schedules={tmp_path / 'a.sch'}")[0])
     (tmp_path / "b.sch").write_text(re.sub(r"(decode.above +)\d+", r"\g<1>0", records))
     (tmp_path / "parts.sch").write_text(re.sub(r"^(  split +)\d+", r"\g<1>1", records, flags=re.M))   # which a thread decodes for once
     for rows in (1, 6, 50):
         a = floats(rows, 96, seed=rows)
-        decoded = net.run([a], "-O2", "--march=x86-64-v3")[0]
-        near(net.want([a])[0], decoded)
+        near(net.want([a])[0], net.run([a], "-O2", "--march=x86-64-v3")[0])
+        decoded = net.run([a], "-O2", "--march=x86-64-v3", f"--schedules={tmp_path / 'a.sch'}")[0]
         for told in ("b", "parts"):
             assert (net.run([a], "-O2", "--march=x86-64-v3", f"--schedules={tmp_path / told}.sch")[0] == decoded).all()
     plain = Model(tmp_path, [helper.make_node("MatMul", ["a", "b"], ["y"])], [helper.make_tensor_value_info("a", T.FLOAT, [64, 96])],
                   [helper.make_tensor_value_info("y", T.FLOAT, [64, 72])], {"b": floats(96, 72)})
     text = mcc(plain.path, "--march=x86-64-v3", "-stop-after=schedule", "-o", tmp_path / "c.sch") and (tmp_path / "c.sch").read_text()
-    (tmp_path / "c.sch").write_text(re.sub(r"(decode.above +)\d+", r"\g<1>8", text))
-    done = mcc(plain.path, "--march=x86-64-v3", f"--schedules={tmp_path / 'c.sch'}", "-o", tmp_path / "c.so")
-    assert done.returncode and "decode.above" in done.stderr
+    for field, told in (("decode.above", 8), ("reduce.0.scaled", 1)):
+        (tmp_path / "c.sch").write_text(re.sub(rf"({field} +)\d+", rf"\g<1>{told}", text))
+        done = mcc(plain.path, "--march=x86-64-v3", f"--schedules={tmp_path / 'c.sch'}", "-o", tmp_path / "c.so")
+        assert done.returncode and field.replace(".0", "") in done.stderr, (field, done.stderr)
+
+
+@pytest.mark.parametrize("bits, zeros", [(4, None), (4, "packed"), (2, None)])
+def test_numbers_are_looked_up(tmp_path, bits, zeros):
+    """AVX-512 takes numbers of up to 4 bits, less a zero point that is a constant, from a table of 16 floats."""
+    w = weights(np.random.default_rng(bits), bits, 64, 64, 32, zeros)
+    feeds = {"a": floats(1, 64), **{x: v for x, v in w.items() if v is not None}}
+    net = model(tmp_path, "MatMulNBits", feeds, [x for x in w if w[x] is not None], K=64, N=64, bits=bits, block_size=32)
+    assert mcc(net.path, "--march=x86-64-v4", "-S", "-o", tmp_path / "net.s").returncode == 0
+    text = (tmp_path / "net.s").read_text()
+    assert re.search(r"vperm(d|ps)\s.*%zmm", text) and (zeros or not re.search(r"vcvtdq2ps\s.*%zmm", text))
+    for level in ("v3", "v4"):
+        near(net.want([feeds["a"]])[0], net.run([feeds["a"]], "-O2", f"--march=x86-64-{level}")[0])
 
 
 # ---- DequantizeLinear in front of a product or a lookup
