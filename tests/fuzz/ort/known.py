@@ -104,6 +104,15 @@ def outside(node, model, feeds):
         np.iinfo(to).min <= np.min(a) and np.max(a) <= np.iinfo(to).max) for a in tensors(model, feeds))
 
 
+def between(node, model, feeds):
+    """align_corners, and scales that give a length between two."""
+    given = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} | feeds | {
+        n.output[0]: numpy_helper.to_array(a.t) for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"}
+    dims, scales = shapes(model, feeds).get(node.input[0]), given.get([i for i in node.input if i][-1])
+    lengths = [n * float(s) for n, s in zip(dims[-scales.size:], scales)] if dims and scales is not None and scales.dtype.kind == "f" else []
+    return has("coordinate_transformation_mode", b"align_corners")(node, model, feeds) and any(abs(n - round(n)) > 1e-4 for n in lengths)
+
+
 def nearest(node, model, feeds):
     """An element of the input lies at the place that is asked for, or two as far: the formula's rounding decides. (Not the first.)"""
     a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -220,6 +229,7 @@ KNOWN = [
     *(("run", op, always, "for each feature|features wide", "theirs", MISFIT) for op in ("Imputer", "FeatureVectorizer")),
     ("ours", "Attention", nan, "got nan", "theirs", "keys that a mask takes out: their weight is 0, and times NaN or an infinity that is NaN"),
     *(("ours", op, nan, "nan", "theirs", "weights of 0 times infinities") for op in ("RoiAlign", "Resize", "GridSample", "AveragePool")),
+    ("ours", "Resize", between, "", "theirs", "align_corners: the fraction of a length counts, as in ONNX's reference; ONNX Runtime cuts it off"),
     ("ours", "Mod", whole_fmod, "", "theirs", "integers: ONNX Runtime divides in f64, which has not every one of 64 bits"),
     ("ours", "SVMClassifier", nan, "", "theirs", "scores that are NaN: ONNX Runtime's probabilities, votes and labels are those of numbers"),
     ("ours", "Acos", beside("SVMClassifier"), "", "open", "next to 1, where the last bit of a logistic decides"),
