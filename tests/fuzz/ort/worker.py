@@ -126,7 +126,7 @@ def heard():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", type=pathlib.Path)
-    parser.add_argument("--reduce", type=int, default=3)
+    parser.add_argument("--reduce", type=int, default=20)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--alone", action="store_true", help="leader of a group of processes, which ends with the input")
     args = parser.parse_args()
