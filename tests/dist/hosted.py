@@ -43,9 +43,6 @@ def copy_client(root):
         elif name and source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
-    bundle = root / "etc/ssl/certs/ca-certificates.crt"
-    if bundle.exists():                  # which is made anew where its package is installed again
-        shutil.copyfile(bundle, root / "usr/local/share/ca-certificates/client.crt")
 
 
 def debian(folder, root):
