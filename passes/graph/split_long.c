@@ -10,6 +10,7 @@
  */
 #include "ir/build/build.h"
 #include "ir/target/budget.h"
+#include "passes/graph/find_attention.h"
 #include "passes/module/access.h"
 #include "passes/module/compressed.h"
 #include "passes/module/module.h"
@@ -185,12 +186,25 @@ static void split_reduction(struct module *m, node_id id)
     replace(&b, id, b_reduce(&b, part, &axis, 1, monoid, false));
 }
 
+/* Nodes that an attention computes for itself: its softmax stays as its kernel knows it. */
+static bool *inside_attention(struct module *m, uint32_t n_nodes)
+{
+    bool *inside = NEW_ARRAY(m->arena, bool, n_nodes);
+    for (uint32_t i = 0; m->attention_of && i < m->n_attention_nodes; i++) {
+        const struct attention *a = m->attention_of[i];
+        for (uint32_t k = 0; a && k < a->nodes.n; k++)
+            inside[a->nodes.data[k].i] = true;
+    }
+    return inside;
+}
+
 bool split_long(struct module *m)
 {
     uint32_t n_nodes = m->g->nodes.n;
+    const bool *inside = inside_attention(m, n_nodes);
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
-        if (n->dead)
+        if (n->dead || inside[i])
             continue;
         if (n->op == OP_DOT)
             split_product(m, (node_id){i});
