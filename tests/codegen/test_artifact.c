@@ -78,16 +78,17 @@ static float weight(uint64_t i)
 
 static bool write_weights(void *user, bool (*put)(void *, const void *, size_t), void *sink)
 {
-    float block[1024];
+    float block[2][1024]; /* in turns: put keeps one while the other is filled */
     (void)user;
     for (uint64_t at = 0; at < weights_size / 4; at += 1024) {
         uint64_t n = weights_size / 4 - at < 1024 ? weights_size / 4 - at : 1024;
+        float *part = block[at / 1024 % 2];
         for (uint64_t i = 0; i < n; i++)
-            block[i] = weight(at + i);
-        if (!put(sink, block, n * 4))
+            part[i] = weight(at + i);
+        if (!put(sink, part, n * 4))
             return false;
     }
-    return true;
+    return put(sink, NULL, 0);
 }
 
 static void fill(struct context *ctx, struct codegen_unit *units, struct artifact *a, uint32_t jobs,
