@@ -27,6 +27,11 @@ def image(path):
     return save(path, [helper.make_node("GlobalAveragePool", ["x"], ["y"])], [value("x", ["n", 3, 224, 224])], [value("y", ["n", 3, 1, 1])])
 
 
+def cache(path):
+    return save(path, [helper.make_node("Concat", ["past", "new"], ["present"], axis=2)],
+                [value("past", [1, 3, "len", 64]), value("new", [1, 3, 1, 64])], [value("present", [1, 3, "all", 64])])
+
+
 @pytest.fixture
 def folder(tmp_path):
     for name in ("build", "bin"):
@@ -43,7 +48,7 @@ def test_commands(page, folder):
     assert found, page
     env = dict(os.environ, PATH=f"{folder / 'bin'}:{os.environ['PATH']}")
     for command in found:
-        (image if "224" in command else dense)(folder / "net.onnx")
+        (image if "224" in command else cache if "past:" in command else dense)(folder / "net.onnx")
         shutil.copy(folder / "net.onnx", folder / "model.onnx")
         done = subprocess.run(["sh", "-c", command], cwd=folder, env=env, capture_output=True, text=True)
         allowed = [want for word, want in OTHERWISE.items() if word in command]
