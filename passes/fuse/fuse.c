@@ -12,7 +12,6 @@
  * Everything else is stored by a kernel of its own.
  */
 #include "ir/target/budget.h"
-#include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/graph/find_attention.h"
