@@ -14,8 +14,8 @@ import sys
 
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-DIGITS = ROOT / "examples/digits/digits.onnx"
+from run import DIGITS, ROOT, report, run
+
 BASE = "debian:12"
 # How packages are reached from here: mirrors, proxies, certificates (and those of this machine, of which an upgrade of
 # ca-certificates makes the file anew).
@@ -26,12 +26,6 @@ INSIDE = """
 for name in proc sys dev; do mkdir -p "$0/$name"; done
 mount --rbind /dev "$0/dev"; mount --rbind /sys "$0/sys"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"
 """
-
-
-def run(*command, **more):
-    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
-    assert done.returncode == 0, f"{command}: status {done.returncode}\n{done.stdout[-4000:]}"
-    return done.stdout
 
 
 def copy_client(root):
@@ -130,20 +124,13 @@ def jobs():
 
 
 def main(folder, *only):
-    folder, failed = pathlib.Path(folder).resolve(), 0
+    folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     checks = {"image": lambda: check_image(folder)}
     checks |= {name: lambda name=name, job=job: check_job(name, job, folder) for name, job in jobs().items()}
     for name in only:
         assert name in checks, f"{name}: not one of {', '.join(checks)}"
-    for name in only or checks:
-        try:
-            checks[name]()
-            print(f"{name}: carried out", flush=True)
-        except AssertionError as error:
-            failed += 1
-            print(f"{name}: FAILED\n{error}", flush=True)
-    return failed != 0
+    return report([(name, checks[name]) for name in only or checks], lambda name: "carried out") != 0
 
 
 if __name__ == "__main__":

@@ -58,7 +58,6 @@ def check_tarball(dist, folder):
     shutil.copy(DIGITS, bare)
     chroot(bare, "/mcc", "digits.onnx", "--no-cache", "-o", "digits.so")
     assert "kernel   conv1 (Conv + Relu)" in chroot(bare, "/mcc", "inspect", "digits.onnx")
-    return bare / "digits.so"
 
 
 def check_deb(dist, folder, made):
@@ -180,25 +179,31 @@ def check_workflow(folder):
     assert subprocess.run([*check, folder / "wrong.yml"], capture_output=True).returncode == 1
 
 
+def report(checks, said):
+    """Carries out (name, function) one after another, a line each; how many failed."""
+    failed = 0
+    for name, check in checks:
+        try:
+            check()
+            print(f"{name}: {said(name)}", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"{name}: FAILED\n{error}", flush=True)
+    return failed
+
+
 def main(dist, again, arch):
-    dist, again, failed = pathlib.Path(dist).resolve(), pathlib.Path(again).resolve(), 0
+    dist, again = pathlib.Path(dist).resolve(), pathlib.Path(again).resolve()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        made = None
+        made = folder / "bare/digits.so"        # of the tarball's program
         checks = [("two builds", lambda: check_same(dist, again))]
         if arch == platform.machine():
             checks += [("tarball", lambda: check_tarball(dist, folder)), ("wheel", lambda: check_wheel(dist, folder, made)),
                        ("deb", lambda: check_deb(dist, folder, made)), ("workflow", lambda: check_workflow(folder))]
         else:
             checks += [(f"packages for {arch}", lambda: check_foreign(dist, folder, arch, os.environ["MCC"]))]
-        for name, check in checks:
-            try:
-                made = check() or made
-                print(f"{name}: {SAID.get(name, 'installed and used')}", flush=True)
-            except AssertionError as error:
-                failed += 1
-                print(f"{name}: FAILED\n{error}", flush=True)
-    return failed != 0
+        return report(checks, lambda name: SAID.get(name, "installed and used")) != 0
 
 
 if __name__ == "__main__":
