@@ -55,6 +55,7 @@ value_id b_slice_axis(struct builder *, value_id, int32_t axis, expr_id start, e
 value_id b_pad(struct builder *, value_id, value_id fill /* {0}: zero */, const expr_id *lo, const expr_id *hi,
                const char *mode);
 value_id b_concat(struct builder *, const value_id *, uint32_t n, int32_t axis);
+value_id b_copy(struct builder *, value_id); /* a value that is stored, in the order of its dims */
 value_id b_unsqueeze(struct builder *, value_id, int32_t axis);
 value_id b_squeeze(struct builder *, value_id, int32_t axis);
 

@@ -188,30 +188,111 @@ static uint32_t free_dims(const struct tensor *t, const int64_t *x, uint32_t nx,
     return n;
 }
 
+/* A scale or an offset of blocks; t NULL: 1 everywhere. */
+struct scale {
+    const struct tensor *t;
+    const int64_t *batch, *row, *block;
+};
+
+static double scale_at(const struct scale *s, int64_t batch, int64_t row, int64_t block)
+{
+    return s->t ? load_elem(s->t, s->batch[batch] + s->row[row] + s->block[block], true).f : 1;
+}
+
+static bool is_scale(const struct tensor *t, const struct tensor *of, const int64_t *contract, uint32_t n)
+{
+    for (int32_t d = 0; d < of->rank; d++) {
+        bool inner = false;
+        for (uint32_t i = 1; i < n; i++)
+            inner |= contract[i] == d;
+        if (t->dims[d] != (inner ? 1 : of->dims[d]))
+            return false;
+    }
+    return true;
+}
+
+/* The lists say which dims of the operand are batch, free and contracted: the scale has the same. */
+static struct scale scale_of(struct eval *e, struct tensor *t, const int64_t *batch, uint32_t nb, const int64_t *rows,
+                             uint32_t nr, const int64_t *contract)
+{
+    int64_t count;
+    return (struct scale){t, dim_offsets(e, t, batch, nb, &count), dim_offsets(e, t, rows, nr, &count),
+                          dim_offsets(e, t, contract, 1, &count)};
+}
+
+/* One batch of a scaled product: out [m][n] += (scale_a * sums + offset_a * offset_b) * scale_b, block by block. */
+static void add_scaled(const struct product *p, const struct scale s[4], int64_t batch, int64_t block,
+                       const int64_t *sums, double *out)
+{
+    for (int64_t i = 0; i < p->m; i++) {
+        double scale = scale_at(&s[0], batch, i, block), offset = s[2].t ? scale_at(&s[2], batch, i, block) : 0;
+        for (int64_t j = 0; j < p->n; j++)
+            out[i * p->n + j] += ((double)sums[i * p->n + j] * scale + offset * scale_at(&s[3], batch, j, block)) *
+                                 scale_at(&s[1], batch, j, block);
+    }
+}
+
+static enum eval_status eval_scaled(struct eval *e, struct product *p, struct dot *d, const struct scale s[4],
+                                    int64_t blocks, int64_t batch, float *out)
+{
+    struct tensor sums, results;
+    int64_t dims[2] = {p->m, p->n};
+    const int64_t *k_a = d->k_a, *k_b = d->k_b;
+    TRY(eval_tensor(e, &sums, ELEM_I64, 2, dims));
+    TRY(eval_tensor(e, &results, ELEM_F64, 2, dims));
+    double *result = results.data;
+    memset(result, 0, (size_t)(p->m * p->n) * sizeof *result);
+    for (int64_t i = 0; i < blocks; i++) {
+        d->k_a = k_a + i * p->k;
+        d->k_b = k_b + i * p->k;
+        multiply(p, ELEM_I64, sums.data);
+        add_scaled(p, s, batch, i, sums.data, result);
+    }
+    d->k_a = k_a;
+    d->k_b = k_b;
+    for (int64_t i = 0; i < p->m * p->n; i++)
+        out[i] = (float)result[i];
+    return EVAL_OK;
+}
+
 enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     uint32_t nb, nc;
     const int64_t *ba = node_ints(n, "batch_a", &nb), *bb = node_ints(n, "batch_b", &nb);
     const int64_t *ca = node_ints(n, "contract_a", &nc), *cb = node_ints(n, "contract_b", &nc);
-    int64_t fa[RANK_MAX], fb[RANK_MAX], batch, batch_b, k_b;
+    int64_t fa[RANK_MAX], fb[RANK_MAX], batch, batch_b, k_b, blocks = 1;
+    uint32_t nfa, nfb;
+    struct scale scales[4] = {{.t = NULL}};
     struct dot d = {.a = in[0], .b = in[1], .is_float = elem_class(in[0]->elem) == 'F'};
     struct product p = {.a = dot_a, .b = dot_b, .self = &d, .is_float = d.is_float};
     struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch),
                   *batches_b = dim_offsets(e, in[1], bb, nb, &batch_b);
-    d.row_a = dim_offsets(e, in[0], fa, free_dims(in[0], ba, nb, ca, nc, fa), &p.m);
-    d.row_b = dim_offsets(e, in[1], fb, free_dims(in[1], bb, nb, cb, nc, fb), &p.n);
+    d.row_a = dim_offsets(e, in[0], fa, nfa = free_dims(in[0], ba, nb, ca, nc, fa), &p.m);
+    d.row_b = dim_offsets(e, in[1], fb, nfb = free_dims(in[1], bb, nb, cb, nc, fb), &p.n);
     d.k_a = dim_offsets(e, in[0], ca, nc, &p.k);
     d.k_b = dim_offsets(e, in[1], cb, nc, &k_b);
     if (batch != batch_b || p.k != k_b || tensor_count(out) != batch * p.m * p.n)
         return eval_fail(e, EVAL_SHAPE, "dot: operands of %lld and %lld products, %lld and %lld batches",
                          (long long)p.k, (long long)k_b, (long long)batch, (long long)batch_b);
+    for (uint32_t k = 2; k < n->n_in; k++) {
+        if (!is_scale(in[k], in[k & 1], k & 1 ? cb : ca, nc))
+            return eval_fail(e, EVAL_SHAPE, "dot: scales of other dims than the operand's");
+        scales[k - 2] = k & 1 ? scale_of(e, in[k], bb, nb, fb, nfb, cb) : scale_of(e, in[k], ba, nb, fa, nfa, ca);
+    }
+    if (n->n_in > 2) {
+        blocks = in[0]->dims[ca[0]];
+        p.k /= blocks ? blocks : 1;
+    }
     TRY(make_packs(e, &p, &packs));
     for (int64_t i = 0; i < batch; i++) {
         d.base_a = batches_a[i];
         d.base_b = batches_b[i];
-        multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
+        if (n->n_in > 2)
+            TRY(eval_scaled(e, &p, &d, scales, blocks, i, (float *)out->data + i * p.m * p.n));
+        else
+            multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
     }
     return EVAL_OK;
 }

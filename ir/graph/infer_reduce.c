@@ -166,15 +166,41 @@ static bool mark(struct infer *f, const int64_t *list, uint32_t n, const struct 
     return true;
 }
 
+/* The scales and offsets of blocks, behind operands of bytes. */
+static bool dot_scales(struct infer *f)
+{
+    for (uint32_t k = 0; k < f->n_in; k++) {
+        const struct type *t = infer_tensor(f, k);
+        uint32_t n;
+        if (!t || (k < 2 ? t->elem != ELEM_U8 && t->elem != ELEM_I8 : t->elem != ELEM_F32))
+            return t && infer_error(f, "operand %u of a scaled product is %s", k, type_text(f->g, t));
+        const struct type *of = infer_in(f, k & 1);
+        const int64_t *contract = node_ints(&f->attrs, k & 1 ? "contract_b" : "contract_a", &n);
+        if (k < 2)
+            continue;
+        if (!n || t->rank != of->rank)
+            return infer_error(f, "%s scales %s", type_text(f->g, t), type_text(f->g, of));
+        for (int32_t d = 0; d < t->rank; d++) {
+            expr_id want = of->dims[d];
+            for (uint32_t i = 1; i < n; i++)
+                want = contract[i] == d ? ex_const(f->ex, 1) : want;
+            if (!infer_agree(f, t->dims[d], want, "dims of scales differ"))
+                return false;
+        }
+    }
+    return (node_elem(&f->attrs, "acc") == ELEM_NONE && f->n_in != 3) ||
+           infer_error(f, "%u operands of a scaled product", f->n_in);
+}
+
 bool infer_dot(struct infer *f)
 {
     const struct type *a = infer_tensor(f, 0), *b = infer_tensor(f, 1);
     uint32_t nba, nbb, nca, ncb;
     uint64_t sa = 0, sb = 0;
-    enum elem elem;
+    enum elem elem = ELEM_F32; /* of a scaled product */
     const int64_t *ba = node_ints(&f->attrs, "batch_a", &nba), *bb = node_ints(&f->attrs, "batch_b", &nbb);
     const int64_t *ca = node_ints(&f->attrs, "contract_a", &nca), *cb = node_ints(&f->attrs, "contract_b", &ncb);
-    if (!a || !b || !product_elem(f, &elem))
+    if (!a || !b || (f->n_in == 2 && !product_elem(f, &elem)))
         return false;
     if (nba != nbb || nca != ncb)
         return infer_error(f, "%u and %u batch dims, %u and %u contracted dims", nba, nbb, nca, ncb);
@@ -187,6 +213,8 @@ bool infer_dot(struct infer *f)
     for (uint32_t i = 0; i < nca; i++)
         if (!infer_agree(f, a->dims[ca[i]], b->dims[cb[i]], "contracted dims differ"))
             return false;
+    if (f->n_in > 2 && !dot_scales(f))
+        return false;
     expr_id *dims = infer_dims(f, a->rank + b->rank);
     int32_t rank = 0;
     for (uint32_t i = 0; i < nba; i++)

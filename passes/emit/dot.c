@@ -256,6 +256,76 @@ static bool load_half(struct em *em, const struct group *g, lreg *result)
     return true;
 }
 
+/* The group of what view n shows, in its operand. */
+static bool group_behind(struct em *em, const struct group *g, const struct node *n, struct group *from, expr_id *first)
+{
+    expr_id idx[RANK_MAX], at[RANK_MAX], cond = ex_const(em->x, 0);
+    uint32_t k = 0;
+    int64_t step;
+    *from = *g;
+    for (uint32_t j = 0; j < g->size; j++) {
+        point_at(em, g, j, idx);
+        for (k = j ? k : 0; k < n->n_in; k++) {
+            view_index(em->g, n, k, idx, j ? at : first, &cond);
+            if (j || ex_truth(em->x, cond) != FALSE_)
+                break;
+        }
+        if (k == n->n_in || ex_truth(em->x, cond) != TRUE_)
+            return false;
+        from->v = n->in[k];
+        from->rank = value_type(em->g, from->v)->rank;
+        for (int32_t d = 0; j == 1 && d < from->rank; d++)
+            if (at[d].i != first[d].i)
+                from->dim = d;
+        for (int32_t d = 0; j && d < from->rank; d++) {
+            if (!ex_is_const(em->x, ex_sub(em->x, at[d], first[d]), &step) || (d != from->dim && step))
+                return false;
+            if (d == from->dim && j == 1)
+                from->step = step;
+            if (d == from->dim && step != j * from->step)
+                return false;
+        }
+    }
+    from->idx = first;
+    return true;
+}
+
+/* A group that the kernel computes from bytes: by maps of bytes, element by element as registers hold them, of groups
+ * of what is stored. */
+static bool compute_group(struct em *em, const struct group *g, lreg *result)
+{
+    const struct value *v = graph_value(em->g, g->v);
+    const struct node *n = v->def.i ? graph_node(em->g, v->def) : NULL;
+    expr_id first[RANK_MAX];
+    struct group from;
+    lreg in[3] = {{0}};
+    double f = 0;
+    int64_t i = 0;
+    if (!n || is_stored(em, g->v) || g->valid < g->size || ex_truth(em->x, g->cond) != TRUE_ ||
+        elem_size(value_type(em->g, g->v)->elem) != 1 || value_is_splat(em->g, g->v, &f, &i))
+        return false;
+    if (op_shape(n->op) == SHAPE_VIEW) {
+        if (!group_behind(em, g, n, &from, first))
+            return false;
+        *result = group_value(em, &from);
+        return true;
+    }
+    if (op_shape(n->op) != SHAPE_MAP)
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (elem_size(value_type(em->g, n->in[k])->elem) != 1)
+            return false;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        enum elem e = value_type(em->g, n->in[k])->elem;
+        from = *g;
+        from.v = n->in[k];
+        in[k] = value_is_splat(em->g, from.v, &f, &i) ? em_const(em, e, g->size * g->lanes, f, i)
+                                                      : group_value(em, &from);
+    }
+    *result = em_map(em, n, in);
+    return true;
+}
+
 /* The groups of v for `lanes` lanes; equal questions get the same register. */
 static lreg group_value(struct em *em, const struct group *g)
 {
@@ -263,7 +333,7 @@ static lreg group_value(struct em *em, const struct group *g)
     lreg v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
-    if (!load_whole(em, g, &v) && !load_turned(em, g, &v) && !load_half(em, g, &v))
+    if (!load_whole(em, g, &v) && !load_turned(em, g, &v) && !load_half(em, g, &v) && !compute_group(em, g, &v))
         v = put_together(em, g);
     if (lf_type(em->f, v).lanes == g->size && elem_size(lf_type(em->f, v).elem) * g->size == sizeof(uint32_t))
         v = for_lanes(em, v, g->lanes);

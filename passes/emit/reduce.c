@@ -60,7 +60,8 @@ static void unroll_dims(struct em *em, struct reduction *r)
             break;
         if (d == r->grouped + 1)
             c = (c + r->group - 1) / r->group;
-        if (c > budget)
+        bool bytes = dot_scaled(r->n) && d == r->n_dims; /* that hold several numbers each: loaded once */
+        if (c > budget && !bytes)
             break;
         r->dim[d - 1].unroll = true;
         budget /= c;
@@ -301,8 +302,24 @@ static void nest_blocks(struct em *em, struct reduction *r, uint32_t d, expr_id 
         nest_block(em, r, d, k, acc, (struct run){ex_addc(em->x, begin, lead + whole * o->block), every, first}, rest);
 }
 
+/* The sums of one block of a scaled product, whose number is k[0]. */
+static void nest_scaled(struct em *em, struct reduction *r, expr_id *k, lreg *acc)
+{
+    lreg part[EM_POINTS];
+    for (uint32_t i = 0; i < r->n_acc; i++)
+        part[i] = em_const(em, ELEM_I32, lf_type(em->f, acc[i]).lanes, 0, 0);
+    r->acc = ELEM_I32;
+    nest(em, r, 1, k, part);
+    r->acc = ELEM_F32;
+    reduction_add_block(em, r, k, part, acc);
+}
+
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
 {
+    if (d == 1 && dot_scaled(r->n) && r->acc == ELEM_F32) {
+        nest_scaled(em, r, k, acc);
+        return;
+    }
     if (d == r->n_dims && r->row.dim >= 0) {
         reduction_row(em, r, k, acc);
         return;

@@ -107,6 +107,38 @@ static lreg operand_b(struct em *em, const struct reduction *r, expr_id *idx)
     return to_acc(em, em_value(em, v, idx, r->cond), r->acc);
 }
 
+/* Scale or offset o of a scaled product at point p and block k, {0}: it has none. */
+static lreg block_scale(struct em *em, const struct reduction *r, uint32_t o, const expr_id *p, const expr_id *k)
+{
+    expr_id at[RANK_MAX], block[REDUCED_MOST];
+    if (o >= r->n->n_in)
+        return (lreg){0};
+    block[0] = k[0];
+    for (uint32_t d = 1; d < r->n_dims; d++)
+        block[d] = ex_const(em->x, 0);
+    dot_operand_point(em, r->n, o & 1, p, block, at);
+    return to_acc(em, em_value(em, r->n->in[o], at, r->cond), ELEM_F32);
+}
+
+static lreg fma_of(struct em *em, lreg a, lreg b, lreg c)
+{
+    lreg in[3] = {a, b, c};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+void reduction_add_block(struct em *em, const struct reduction *r, const expr_id *k, const lreg *part, lreg *acc)
+{
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        lreg scale[6], sum = to_acc(em, part[i], ELEM_F32);
+        for (uint32_t o = 2; o < COUNT_OF(scale); o++)
+            scale[o] = block_scale(em, r, o, r->points[i], k);
+        lreg offset = scale[5].i ? em_op2(em, L_MUL, scale[4], scale[5]) : scale[4];
+        sum = offset.i ? fma_of(em, sum, scale[2], offset) : em_op2(em, L_MUL, sum, scale[2]);
+        acc[i] = fma_of(em, sum, scale[3], acc[i]);
+    }
+}
+
 void reduction_scale(struct em *em, const struct reduction *r, const expr_id *k, const lreg *part, lreg *acc)
 {
     for (uint32_t i = 0; i < r->n_points; i++) {

@@ -117,7 +117,8 @@ static void map_reduce(const struct node *n, const struct type *from, int32_t *t
             to[d++] = i;
 }
 
-/* Batch dims belong to both operands, the free ones to one. */
+/* Batch dims belong to both operands, the free ones to one. Scales (operand 2 and on) have the dims of what they scale.
+ */
 static void map_dot(const struct graph *g, const struct node *n, uint32_t k, int32_t *to)
 {
     uint32_t nb, nc;
@@ -125,12 +126,12 @@ static void map_dot(const struct graph *g, const struct node *n, uint32_t k, int
     for (uint32_t o = 0; o < 2; o++) {
         const int64_t *batch = node_ints(n, o ? "batch_b" : "batch_a", &nb);
         const int64_t *contract = node_ints(n, o ? "contract_b" : "contract_a", &nc);
-        for (uint32_t i = 0; i < nb && o == k; i++)
+        for (uint32_t i = 0; i < nb && o == (k & 1); i++)
             to[i] = (int32_t)batch[i];
         d = o ? d : (int32_t)nb;
         for (int32_t i = 0; i < value_type(g, n->in[o])->rank; i++)
             if (!holds(batch, nb, i) && !holds(contract, nc, i))
-                to[d++] = o == k ? i : SAME_ALONG;
+                to[d++] = o == (k & 1) ? i : SAME_ALONG;
     }
 }
 

@@ -93,6 +93,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
 struct leaf_store {
     struct layouter *l;
     expr_id lanes; /* the point's index along which lanes lie; {0}: there are none */
+    uint32_t group; /* bytes of each lane that lie together, along the leaf's last dim */
 };
 
 /* Panels where the lanes walk along one of its dims; the others keep their order. */
@@ -107,7 +108,7 @@ static void leaf_store(void *user, value_id leaf, const expr_id *point)
         order[d] = d - 1;
     if (lanes >= 0)
         order[0] = lanes;
-    const_store(s->l, leaf, order, lanes, false, 1);
+    const_store(s->l, leaf, order, lanes, false, s->group);
 }
 
 static void leaf_inside(void *user, value_id v, const expr_id *point)
@@ -118,9 +119,9 @@ static void leaf_inside(void *user, value_id v, const expr_id *point)
 }
 
 /* lanes: the dim of v that they lie along; -1: none. */
-static void leaves_store(struct layouter *l, value_id v, int32_t lanes)
+static void leaves_store(struct layouter *l, value_id v, int32_t lanes, uint32_t group)
 {
-    struct leaf_store store = {.l = l};
+    struct leaf_store store = {.l = l, .group = group};
     expr_id idx[RANK_MAX];
     constant_point(l->m, v, idx);
     if (lanes >= 0)
@@ -131,6 +132,15 @@ static void leaves_store(struct layouter *l, value_id v, int32_t lanes)
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
+/* What scales the second operand's blocks lies as its panels do: a number for each lane, side by side. */
+static void scales_pack(struct layouter *l, const struct node *n)
+{
+    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
+    for (uint32_t o = 3; count && o < n->n_in; o += 2)
+        if (value_is_const(l->g, n->in[o]) && !l->computed[n->in[o].i])
+            leaves_store(l, n->in[o], free_dim[count - 1], 1);
+}
+
 /* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are
  * looped. */
 static void const_pack(struct layouter *l, const struct node *n)
@@ -140,13 +150,15 @@ static void const_pack(struct layouter *l, const struct node *n)
     int32_t order[RANK_MAX], lanes = 0;
     if (!value_is_const(l->g, w) || value_is_splat(l->g, w, &(double){0}, &(int64_t){0}))
         return;
+    if (dot_scaled(n))
+        scales_pack(l, n);
     value_id root = const_root(l, w, true, perm);
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || !weight_order(l->g, n, perm, order, &lanes))
         return;
     if (conv_pixel_lanes(l->m, n)) /* each is a number that all lanes share: too dear to be computed for every tile */
         const_store(l, root, order, -1, false, dot_group(l->m, n));
-    else if (dot_group(l->m, n) == 1 && constant_is_compressed(l->m, root, lanes))
-        leaves_store(l, root, lanes);
+    else if ((dot_group(l->m, n) == 1 || dot_scaled(n)) && constant_is_compressed(l->m, root, lanes))
+        leaves_store(l, root, lanes, dot_group(l->m, n));
     else
         const_store(l, root, order, lanes, false, panel_group(l->m, n));
 }
@@ -206,7 +218,7 @@ static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
         return;
     if (by_row && constant_is_compressed(l->m, root, -1)) {
-        leaves_store(l, root, -1);
+        leaves_store(l, root, -1, 1);
         return;
     }
     if (op == OP_SLICE && (!parts || is_stored_part(l, root)))

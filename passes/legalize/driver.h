@@ -42,6 +42,13 @@ struct fact {
     bool holds;
 };
 
+/* A value that products by weights in blocks read: its bytes, scales and offsets (quant/block_product.c). */
+struct block_quantized {
+    value_id x, q[3];
+    region_id region;
+    int64_t size, bits;
+    double zero;
+};
 struct legalizer {
     struct context *ctx;
     const struct graph *from;
@@ -51,6 +58,7 @@ struct legalizer {
     bool *live;                    /* by imported node id */
     const struct legalize_options *options;
     const struct frame *frame;
+    VEC(struct block_quantized) block_quantized;
     VEC(struct refusal) refusals;
     struct arena *arena;           /* the legal graph's */
     struct fork *fork;             /* that the node just walked asks for; NULL: none */

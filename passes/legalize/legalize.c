@@ -275,7 +275,7 @@ static void results_poison(struct legalizer *lg, region_id r, uint32_t first)
 bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
 {
     const struct region *region = graph_get_region(lg->from, r);
-    uint32_t facts = lg->facts.n;
+    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n;
     bool more = true;
     for (uint32_t i = first; more && i < region->nodes.n && !trial_over(lg);) {
         node_id id = region->nodes.data[i];
@@ -292,6 +292,7 @@ bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
             i++;
     }
     lg->facts.n = facts;
+    lg->block_quantized.n = block_quantized;
     if (trial_over(lg))
         results_poison(lg, r, first);
     return true;

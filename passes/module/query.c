@@ -84,6 +84,11 @@ value_id splat_stored(const struct module *m, value_id v)
     return (value_id){0};
 }
 
+bool dot_scaled(const struct node *n)
+{
+    return n->op == OP_DOT && n->n_in > 2;
+}
+
 uint32_t dot_group(const struct module *m, const struct node *n)
 {
     static const struct {
@@ -91,6 +96,7 @@ uint32_t dot_group(const struct module *m, const struct node *n)
         uint32_t group;
     } rows[] = {
         {ELEM_U8, ELEM_I8, ELEM_I32, 4},
+        {ELEM_I8, ELEM_U8, ELEM_F32, 4}, /* with scales */
         {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2},
         {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
     };
@@ -117,7 +123,7 @@ uint32_t panel_group(const struct module *m, const struct node *n)
 {
     uint32_t group = dot_group(m, n), n_contract;
     int64_t extent;
-    if (group == 1 || !(m->matdot >> dot_kind_of(group) & 1) || conv_depthwise(m->g, n))
+    if (group == 1 || !(m->matdot >> dot_kind_of(group) & 1) || conv_depthwise(m->g, n) || dot_scaled(n))
         return group;
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     expr_id along = value_type(m->g, n->in[1])->dims[contract ? contract[n_contract - 1] : 1];

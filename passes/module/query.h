@@ -12,6 +12,8 @@ bool splat_is_number(struct graph *, value_id);
 bool kernel_has_bytes(const struct graph *, const struct kernel *);
 /* Where it is stored: v, or what v is a view of; {0}: nowhere. */
 value_id splat_stored(const struct module *, value_id);
+/* Is n a contraction of bytes whose blocks have scales? */
+bool dot_scaled(const struct node *n);
 /* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
  * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);

@@ -314,6 +314,8 @@ static bool fits(const struct site *site, const struct node *n, const struct row
         need += (int64_t)c->ta * c->tb + 2;
     else
         need += more_registers(is_emulated(site, n), is_contraction(site, n), c->nr);
+    if (dot_scaled(n)) /* the sums of a block beside those of all */
+        need += sums;
     if (row->dim >= 0) /* the weights of all taps */
         need += (row->taps - 1) * (int64_t)c->nr + 1;
     return need <= (int64_t)site->mach->registers && sums * (arg ? 2 : 1) <= TILE_POINTS_MOST;

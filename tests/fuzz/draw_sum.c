@@ -485,10 +485,54 @@ static void parallel_products(struct draw *d)
     }
 }
 
+/* Bytes in blocks that have scales, mostly as MatMulNBits has them: i8 by u8, each of a byte or unpacked from some,
+ * scales that are constants; sometimes without offsets, and in other orders of the dims. */
+static void scaled_product(struct draw *d)
+{
+    bool usual = draw_chance(d, 70), offset = draw_chance(d, 70), zeros = offset && draw_chance(d, 50);
+    int64_t blocks = draw_int(d, 1, 5), inner = draw_int(d, 1, 4),
+            last = usual ? 4 * draw_int(d, 1, 4) : draw_int(d, 1, 9);
+    int64_t n = draw_int(d, 1, 70), con[2][3], rows = draw_chance(d, 50) ? 1 : draw_int(d, 2, 20);
+    double terms = (double)(inner * last), out = (double)(rows * n);
+    struct drawn x[6];
+    for (uint32_t o = 0; o < 6; o++) {
+        int64_t order[4] = {0, 1, 2, 3}, size[4] = {o & 1 ? n : rows, blocks, inner, last};
+        expr_id dims[4];
+        if (!usual && o < 2)
+            shuffle(d, order, 4);
+        for (uint32_t i = 0; i < 3 && o < 2; i++)
+            con[o][i] = order[i + 1];
+        int64_t free_dim = 6 - con[o & 1][0] - con[o & 1][1] - con[o & 1][2];
+        dims[free_dim] = ex_const(d->x, size[0]);
+        for (uint32_t i = 0; i < 3; i++)
+            dims[con[o & 1][i]] = ex_const(d->x, o > 1 && i ? 1 : size[i + 1]);
+        enum elem e = o > 1 ? ELEM_F32 : (o == 0) == (usual || draw_chance(d, 50)) ? ELEM_I8 : ELEM_U8;
+        x[o] = draw_leaf(d, e, dims, 4, draw_chance(d, o & 1 ? 90 : 10));
+        if (!x[o].v.i)
+            return;
+    }
+    if (out > DRAW_ELEMENTS || d->work + out * terms * (double)blocks > DRAW_WORK)
+        return;
+    d->work += out * terms * (double)blocks;
+    if (usual && draw_chance(d, 50)) /* the upper half of each byte */
+        x[1].v = b_binary_f64(&d->b, OP_SHR, x[1].v, 4);
+    struct attr a[4] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
+                        attr_ints("contract_a", con[0], 3), attr_ints("contract_b", con[1], 3)};
+    value_id in[6];
+    for (uint32_t o = 0; o < 6; o++)
+        in[o] = x[o].v;
+    value_id v = b_op(&d->b, OP_DOT, in, !offset ? 4 : zeros ? 6 : 5, a, 4);
+    double mag = (terms * 255 * 128 * x[2].mag + x[4].mag * (zeros ? x[5].mag : 1)) * x[3].mag;
+    if (v.i)
+        draw_keep(d, summed(d, v, (double)blocks, mag, 8 * elem_eps(ELEM_F32) * mag, 0));
+}
+
 void draw_product(struct draw *d)
 {
     if (draw_chance(d, 10))
         squeeze(d);
+    else if (draw_chance(d, 10))
+        scaled_product(d);
     else if (draw_chance(d, 12))
         parallel_products(d);
     else if (draw_chance(d, 60))

@@ -12,7 +12,7 @@
 static const struct row {
     enum op op;
     const char *attrs;
-    const char *in[5];
+    const char *in[6];
     const char *out[4];
 } rows[] = {
     {OP_CONSTANT, "", {0}, {"i64 2: 4 -5"}},      /* made specially */
@@ -145,6 +145,23 @@ static const struct row {
      {"i64 2x2: 1 2 3 4", "i64 2x2: 5 6 7 8"},
      {"i64 2: 19 50"}},
     {OP_DOT, "batch_a= batch_b= contract_a=0 contract_b=0 acc=i32", {"u8 2: 255 255", "i8 2: -128 127"}, {"i32: -255"}},
+    /* sums of blocks: 3 and 55 */
+    {OP_DOT,
+     "batch_a= batch_b= contract_a=0,1 contract_b=0,1",
+     {"i8 2x2: 1 2 -1 1", "u8 2x2: 1 1 200 255", "f32 2x1: 2 1", "f32 2x1: 10 2"},
+     {"f32: 170"}},
+    {OP_DOT,
+     "batch_a= batch_b= contract_a=1,2 contract_b=0,1",
+     {"i8 1x2x2: 1 2 -1 1", "u8 2x2x1: 1 1 200 255", "f32 1x2x1: 2 1", "f32 2x1x1: 10 2", "f32 1x2x1: -4 1"},
+     {"f32 1x1: 132"}},
+    {OP_DOT,
+     "batch_a= batch_b= contract_a=0,1 contract_b=0,1",
+     {"i8 2x2: 1 2 -1 1", "u8 2x2: 1 1 200 255", "f32 2x1: 2 1", "f32 2x1: 10 2", "f32 2x1: -4 1", "f32 2x1: 1 5"},
+     {"f32: 140"}},
+    {OP_DOT,
+     "batch_a= batch_b= contract_a=0,1 contract_b=0,1",
+     {"i8 2x2: 1 2 -1 1", "u8 2x2: 1 1 200 255", "f32 2x2: 2 1 1 1", "f32 2x1: 10 2"},
+     {"~dims of scales differ"}},
     {OP_DOT, "batch_a= batch_b= contract_a=0 contract_b=0", {"f32 2: 1 2", "f32 3: 1 2 3"}, {"~f32[2] and f32[3]"}},
     {OP_CONV,
      "strides=1 lo=1 hi=1 dilations=1 xdil=1 groups=1",
@@ -220,8 +237,8 @@ static uint32_t count_texts(const char *const *list, uint32_t max)
 /* Builds the row's node on inputs or constants; false when inference refuses it. */
 static bool build_row(struct bench *t, const struct row *r, bool constant, value_id out[4], uint32_t *n_out)
 {
-    value_id in[5];
-    uint32_t n_in = count_texts(r->in, 5);
+    value_id in[6];
+    uint32_t n_in = count_texts(r->in, 6);
     for (uint32_t i = 0; i < n_in; i++)
         in[i] = constant ? bench_const(t, r->in[i]) : bench_input(t, r->in[i]);
     *n_out = (uint32_t)op_info(r->op)->n_out;

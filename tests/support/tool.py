@@ -32,7 +32,8 @@ def save(path, nodes, inputs, outputs, constants=None, opset=17, **more):
     """Writes a model; constants: {name: array}."""
     tensors = [numpy_helper.from_array(np.asarray(a), k) for k, a in (constants or {}).items()]
     graph = helper.make_graph(nodes, "test", inputs, outputs, tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path, **more)
+    domains = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in sorted({n.domain for n in nodes} - {""}))]
+    onnx.save(helper.make_model(graph, opset_imports=domains, ir_version=8), path, **more)
     return path
 
 

@@ -82,6 +82,24 @@ def test_dots(row, network, kind, machine, tmp_path):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("row", ROWS)
+def test_products_in_blocks(row, machine, tmp_path):
+    """Activations as bytes by weights of 4 bits: integers whose scales are powers of two, so that no rounding shows."""
+    rng = np.random.default_rng(4)
+    x, w, zero = rng.integers(-126, 127, (9, 3, 32)).astype(np.float32), rng.integers(0, 16, (37, 3, 32)), rng.integers(0, 16, (37, 4))
+    x[:, :, 5], scale = 127, 2. ** rng.integers(-3, 3, (37, 3)).astype(np.float32)
+    pack = lambda n: (n[..., ::2] | n[..., 1::2] << 4).astype(np.uint8)
+    save(tmp_path / "m.onnx", [helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", K=96, N=37, bits=4, block_size=32,
+                                                accuracy_level=4)],
+         [value("x", [9, 96])], [value("y", [9, 37])], {"w": pack(w), "s": scale.reshape(-1), "z": pack(zero).reshape(-1)}, 21)
+    for more in (["-S", "-o", tmp_path / "m.s"], ["-o", tmp_path / "m.so"]):
+        done = mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", *more)
+        assert done.returncode == 0, done.stderr
+    assert bool(re.search(r"\t(usdot|sudot|sdot)\t", (tmp_path / "m.s").read_text())) == bool(DOTS[row][0])
+    want = np.einsum("mbk,nbk,nb->mn", x, w - zero[:, :3, None], scale)
+    np.testing.assert_array_equal(machine.call(tmp_path / "m.so", [x.reshape(9, 96)])[0], want.astype(np.float32))
+
+
 def drawn_product(path, rng, kind, m, k, n):
     """bf16 of all sizes: each rounding of the sums shows."""
     x, w = (bytes_of(rng, m, k), bytes_of(rng, k, n, signed=True)) if kind == 0 else (

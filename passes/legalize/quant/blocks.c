@@ -3,7 +3,10 @@
  * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) *
  * scale; the products behind are those of f32.
  */
+#include "passes/legalize/quant/blocks.h"
 #include "passes/legalize/nn/window.h"
+
+enum { LEVEL_BYTES = 4, EXACT_BLOCK = 65536 /* products of a byte by a byte, in 31 bits */ };
 
 value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id count)
 {
@@ -12,10 +15,6 @@ value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id cou
 }
 
 /* ---- MatMulNBits ------------------------------------------------------------------------------------------------- */
-
-struct blocks {
-    int64_t k, n, bits, size, count; /* of a column of the weights: count blocks of size elements */
-};
 
 /* Zero points as f32 [n, count], or one number: packed like the weights, or as floats. */
 static value_id zero_points(struct rule *r, const struct blocks *s)
@@ -47,23 +46,43 @@ static bool blocks_read(struct rule *r, struct blocks *s)
     return true;
 }
 
+/* Does the file allow activations of 8 bits (accuracy_level 4), and are the weights there to be packed for them? Sums
+ * of a block are exact. */
+static bool allows_bytes(struct rule *r, const struct blocks *s)
+{
+    bool constant = rule_int(r, "accuracy_level", 0) == LEVEL_BYTES && s->size <= EXACT_BLOCK;
+    for (uint32_t k = 1; k < 4; k++)
+        constant &= !rule_has(r, k) || value_is_const(r->b->g, rule_in(r, k));
+    return constant;
+}
+
+/* The products in f32 of what the bytes and scales stand for. */
+static value_id product_exact(struct rule *r, value_id in, const struct blocks *s, value_id scale, value_id zero)
+{
+    static const int64_t turn[] = {1, 0};
+    struct builder *b = r->b;
+    expr_id k = ex_const(b_exprs(b), s->k);
+    int64_t lines[2] = {s->n, s->count * s->size * s->bits / 8};
+    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, rule_in(r, 1), lines, 2), s->bits, k), ELEM_F32);
+    if (rule_has(r, 3))
+        zero = v_blocks_spread(b, zero, 1, s->size, k);
+    value_id w = b_binary(b, OP_MUL, b_binary(b, OP_SUB, q, zero), v_blocks_spread(b, scale, 1, s->size, k));
+    return w.i ? b_matmul(b, in, b_transpose(b, w, turn)) : w;
+}
+
 /* Operands A (..., K), B u8 [N, blocks, bytes of one], scales, [zero points, g_idx, bias]. */
 bool rule_matmul_nbits(struct rule *r)
 {
-    static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
     struct blocks s;
     value_id in = rule_in(r, 0), bytes = rule_in(r, 1), scales = rule_in(r, 2);
     if (!in.i || !bytes.i || !scales.i || !blocks_read(r, &s))
         return false;
-    expr_id k = ex_const(b_exprs(b), s.k);
-    int64_t lines[2] = {s.n, s.count * s.size * s.bits / 8}, blocks[2] = {s.n, s.count};
-    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, bytes, lines, 2), s.bits, k), ELEM_F32);
+    int64_t blocks[2] = {s.n, s.count};
     value_id zero = zero_points(r, &s), scale = b_convert(b, v_reshape_i(b, scales, blocks, 2), ELEM_F32);
-    if (rule_has(r, 3))
-        zero = v_blocks_spread(b, zero, 1, s.size, k);
-    value_id w = b_binary(b, OP_MUL, b_binary(b, OP_SUB, q, zero), v_blocks_spread(b, scale, 1, s.size, k));
-    value_id y = w.i ? b_matmul(b, v_widen(b, in), b_transpose(b, w, turn)) : w;
+    value_id x = v_widen(b, in);
+    value_id y = allows_bytes(r, &s) ? block_product(r, x, &s, scale, rule_has(r, 3) ? zero : (value_id){0})
+                                     : product_exact(r, x, &s, scale, zero);
     if (rule_has(r, 5))
         y = b_binary(b, OP_ADD, y, v_channels(b, v_widen(b, rule_in(r, 5)), y, v_rank(b, y) - 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
