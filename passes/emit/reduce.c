@@ -311,7 +311,7 @@ static void nest_scaled(struct em *em, struct reduction *r, expr_id *k, lreg *ac
     r->acc = ELEM_I32;
     nest(em, r, 1, k, part);
     r->acc = ELEM_F32;
-    reduction_add_block(em, r, k, part, acc);
+    reduction_add_block(em, r, k[0], part, acc);
 }
 
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
@@ -400,6 +400,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
             (!ex_is(em->x, node_exprs(n, "lo", &c)[d], 0) || !ex_is(em->x, node_exprs(n, "hi", &c)[d], 0)))
             r->group = r->valid = 1; /* some taps of a group might not exist */
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
+    r->next = em->schedule->tile.next && n == graph_node(em->g, em->k->anchor) && reduction_vectors(em, r) == n_points;
     r->vectors = r->s->by_lane ? reduction_vectors(em, r) : 1;
     if (r->s->scaled && em->panel.value.i != n->in[1].i)
         block_factor(&em->site, n, &r->scale);

@@ -16,6 +16,7 @@ struct reduction {
     uint32_t n_points, n_acc; /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
+    bool next; /* a single row, whose steps ask for the next block's panels */
     uint32_t vectors; /* of each row of points: as many have weights of their own */
     uint32_t lanes; /* groups of a register of the first operand, where it goes by lane */
     int32_t lane; /* of the registers that hold the first operand's next steps; -1: each step has its own */
@@ -46,8 +47,8 @@ void reduction_point(struct em *, struct reduction *, uint32_t point, const expr
 void reduction_row(struct em *, struct reduction *, expr_id *k, lreg *acc);
 /* Sums of a block that begins at k go into those of the whole: multiplied by the block's factor. */
 void reduction_scale(struct em *, const struct reduction *, const expr_id *k, const lreg *part, lreg *acc);
-/* Those of block k[0] of a scaled product, in i32. */
-void reduction_add_block(struct em *, const struct reduction *, const expr_id *k, const lreg *part, lreg *acc);
+/* Those of block `number` of a scaled product, in i32. */
+void reduction_add_block(struct em *, const struct reduction *, expr_id number, const lreg *part, lreg *acc);
 /* What an accumulator of element type acc starts from, for a result of type e. */
 lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 

@@ -2,6 +2,7 @@
  * into the accumulators.
  */
 #include "passes/emit/reduce.h"
+#include "passes/module/compressed.h"
 #include "passes/emit/tile.h"
 
 #include <string.h>
@@ -105,38 +106,6 @@ static lreg operand_b(struct em *em, const struct reduction *r, expr_id *idx)
     if (r->scale.product.i)
         v = scaled_product(em, r, idx)->in[!r->scale.factor];
     return to_acc(em, em_value(em, v, idx, r->cond), r->acc);
-}
-
-/* Scale or offset o of a scaled product at point p and block k, {0}: it has none. */
-static lreg block_scale(struct em *em, const struct reduction *r, uint32_t o, const expr_id *p, const expr_id *k)
-{
-    expr_id at[RANK_MAX], block[REDUCED_MOST];
-    if (o >= r->n->n_in)
-        return (lreg){0};
-    block[0] = k[0];
-    for (uint32_t d = 1; d < r->n_dims; d++)
-        block[d] = ex_const(em->x, 0);
-    dot_operand_point(em, r->n, o & 1, p, block, at);
-    return to_acc(em, em_value(em, r->n->in[o], at, r->cond), ELEM_F32);
-}
-
-static lreg fma_of(struct em *em, lreg a, lreg b, lreg c)
-{
-    lreg in[3] = {a, b, c};
-    em_unify(em, in, 3);
-    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
-}
-
-void reduction_add_block(struct em *em, const struct reduction *r, const expr_id *k, const lreg *part, lreg *acc)
-{
-    for (uint32_t i = 0; i < r->n_points; i++) {
-        lreg scale[6], sum = to_acc(em, part[i], ELEM_F32);
-        for (uint32_t o = 2; o < COUNT_OF(scale); o++)
-            scale[o] = block_scale(em, r, o, r->points[i], k);
-        lreg offset = scale[5].i ? em_op2(em, L_MUL, scale[4], scale[5]) : scale[4];
-        sum = offset.i ? fma_of(em, sum, scale[2], offset) : em_op2(em, L_MUL, sum, scale[2]);
-        acc[i] = fma_of(em, sum, scale[3], acc[i]);
-    }
 }
 
 void reduction_scale(struct em *em, const struct reduction *r, const expr_id *k, const lreg *part, lreg *acc)
@@ -431,6 +400,26 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
     }
 }
 
+static void prefetch_leaf(void *user, value_id leaf, const expr_id *point)
+{
+    struct em *em = user;
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, leaf), at_first_lane(em, em_bytes(em, leaf, point)));
+}
+
+/* Asks for what the second operand, or what scales it (o), is computed from at k, of the next block of vectors. */
+static void prefetch_next(struct em *em, const struct reduction *r, uint32_t o, const expr_id *k)
+{
+    const struct tile_schedule *s = &em->schedule->tile;
+    const struct leaf_walk w = {.m = em->m, .leaf = prefetch_leaf, .user = em, .stored = true};
+    expr_id p[RANK_MAX], at[RANK_MAX];
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        memcpy(p, r->points[i], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
+        p[s->vec] = ex_addc(em->x, p[s->vec], (int64_t)s->nr * s->lanes);
+        dot_operand_point(em, r->n, 1, p, k, at);
+        constant_leaves(&w, r->n->in[o], at);
+    }
+}
+
 void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
 {
     const struct em_ahead *a = &em->ahead;
@@ -439,6 +428,42 @@ void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
         prefetch_far(em, r, k);
     if (anchor && a->near)
         prefetch_near(em, r, k);
+    if (r->next && (!dot_scaled(r->n) || ex_is(em->x, k[r->n_dims - 1], 0)))
+        prefetch_next(em, r, 1, k);
+}
+
+/* Scale or offset o of a scaled product at point p and the block that begins at k, {0}: it has none. */
+static lreg block_scale(struct em *em, const struct reduction *r, uint32_t o, const expr_id *p, const expr_id *k)
+{
+    expr_id at[RANK_MAX];
+    if (o >= r->n->n_in)
+        return (lreg){0};
+    dot_operand_point(em, r->n, o & 1, p, k, at);
+    return to_acc(em, em_value(em, r->n->in[o], at, r->cond), ELEM_F32);
+}
+
+static lreg fma_of(struct em *em, lreg a, lreg b, lreg c)
+{
+    lreg in[3] = {a, b, c};
+    em_unify(em, in, 3);
+    return em_op(em, L_FMA, lf_type(em->f, in[2]), in, 3);
+}
+
+void reduction_add_block(struct em *em, const struct reduction *r, expr_id number, const lreg *part, lreg *acc)
+{
+    expr_id k[REDUCED_MOST] = {number};
+    for (uint32_t d = 1; d < r->n_dims; d++)
+        k[d] = ex_const(em->x, 0);
+    for (uint32_t o = 3; o < r->n->n_in && r->next; o += 2)
+        prefetch_next(em, r, o, k);
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        lreg scale[6], sum = to_acc(em, part[i], ELEM_F32);
+        for (uint32_t o = 2; o < COUNT_OF(scale); o++)
+            scale[o] = block_scale(em, r, o, r->points[i], k);
+        lreg offset = scale[5].i ? em_op2(em, L_MUL, scale[4], scale[5]) : scale[4];
+        sum = offset.i ? fma_of(em, sum, scale[2], offset) : em_op2(em, L_MUL, sum, scale[2]);
+        acc[i] = fma_of(em, sum, scale[3], acc[i]);
+    }
 }
 
 void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lreg *acc)

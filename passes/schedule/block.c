@@ -258,6 +258,28 @@ void scale_choose(const struct site *site, struct schedule *s)
         s->reduce[i].scaled &= c->decode || 2 * points + STEP_REGISTERS <= site->mach->registers;
 }
 
+bool next_serves(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    enum { LINE = 64 };
+    if (n->op != OP_DOT || c->vec < 0 || !value_is_const(site->g, n->in[1]))
+        return false;
+    uint32_t size = elem_size(value_type(site->g, n->in[1])->elem) * dot_group(site->m, n) * CHANNEL_BLOCK;
+    return dot_scaled(n) || (size >= LINE && site->m->storage[n->in[1].i].place == PLACE_WEIGHTS);
+}
+
+/* A single row's product waits for its panels. Where these are short, as those of packed numbers are, what the core
+ * prefetches by itself begins anew in each; of f32 it keeps up. Products whose rows only the run knows have a body for
+ * one. */
+static bool next_choose(const struct site *site, const struct node *n, const struct type *t,
+                        const struct tile_schedule *c)
+{
+    int64_t extent;
+    bool single = dot_scaled(n);
+    for (int32_t d = 0; d < t->rank; d++)
+        single &= d == c->vec || !ex_is_const(site->x, t->dims[d], &extent) || extent == 1;
+    return single && next_serves(site, n, c);
+}
+
 void block_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -269,4 +291,5 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, c);
     decode_choose(site, t, c);
+    c->next = next_choose(site, n, t, c);
 }

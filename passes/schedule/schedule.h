@@ -115,6 +115,7 @@ struct tile_schedule {
                      * scratch first, a block of vectors at a time; 0: where it is read */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
+    bool next; /* prefetch: the steps of a single row ask for the same lines of the next block's panels, scales too */
     int64_t ns; /* estimated: all points along a and b of a block of vectors */
 };
 
@@ -375,6 +376,8 @@ bool lines_serve(const struct site *, int32_t vec);
 bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_schedule *);
 /* Do the dims hold such squares, and is some operand turned by them? */
 bool turn_serves(const struct site *, int32_t vec, int32_t source, const struct turn_schedule *);
+/* schedule/block.c: may the steps of a single row ask for the next block's panels (tile_schedule.next)? */
+bool next_serves(const struct site *, const struct node *anchor, const struct tile_schedule *);
 /* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
 void tile_choose(const struct site *, struct schedule *);
 /* Scratch of a block of vectors of a second operand that is computed first (tile.decode); 0: it can't be. */

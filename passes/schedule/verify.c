@@ -93,6 +93,8 @@ static void tiled(const struct check *c, const struct tile_schedule *was, struct
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
     say(c, s->near >= 0 && s->early >= 0, "prefetch distances are not negative");
     say(c, panels || (!s->near && !s->early), "prefetch.near and prefetch.early are of a stored second operand");
+    say(c, !s->next || next_serves(c->site, n, s),
+        "prefetch.next is of a product by a constant, of whose panels a step reads whole lines");
     say(c, s->weave >= 1 && s->weave <= 32, "weave is 1 to 32");
     say(c, s->weave_least >= 1, "weave.least is at least 1");
     say(c,
