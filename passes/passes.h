@@ -14,10 +14,12 @@ struct input_spec {
     const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
 #define LOGITS "logits"
+enum bytes_when { BYTES_BY_FILE /* accuracy_level 4 */, BYTES_ALWAYS, BYTES_NEVER };
 struct legalize_options {
     const struct input_spec *inputs;
     uint32_t n_inputs;
     int32_t unroll_nodes; /* static loops unroll while the result stays under this many nodes */
+    enum bytes_when bytes; /* does MatMulNBits take its activations as bytes? */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

@@ -100,7 +100,7 @@ static bool exact_graph(struct rounding *r)
 {
     struct options plain = *r->run->c.options;
     const char *path = plain.files.items.data[0];
-    plain.precision = "f32";
+    plain.precision = "exact";
     plain.weights_type = "auto";
     plain.choices.items.n = 0; /* whose precisions are the only ones that the graph has */
     plain.quiet = true; /* what there is to say of the file was said before */

@@ -55,7 +55,14 @@ static const char *last_refusal(const struct graph *g)
 
 bool run_legalize(struct compilation *c)
 {
-    struct legalize_options legal = {c->inputs, c->n_inputs, c->options->limits.unroll_nodes, c->options->last_logits};
+    const struct options *o = c->options;
+    struct legalize_options legal = {.inputs = c->inputs,
+                                     .n_inputs = c->n_inputs,
+                                     .unroll_nodes = o->limits.unroll_nodes,
+                                     .bytes = !strcmp(o->precision, "int8")    ? BYTES_ALWAYS
+                                              : !strcmp(o->precision, "exact") ? BYTES_NEVER
+                                                                               : BYTES_BY_FILE,
+                                     .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);
     if (c->graph && c->module->report)

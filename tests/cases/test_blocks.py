@@ -68,6 +68,21 @@ def test_accuracy_level(tmp_path):
     near(want, np.load(next((net.folder / "eval").glob("*.npy"))))
 
 
+def test_precision(tmp_path):
+    """--precision=int8 does what level 4 allows, exact takes it back, and both say how far bytes are from f32."""
+    w = weights(np.random.default_rng(5), 4, 48, 128, 32, "packed")
+    net = [model(tmp_path, "MatMulNBits", {"a": floats(2, 128), **w}, ["b", "s", "z"], K=128, N=48, bits=4, block_size=32, accuracy_level=level)
+           for level in (0, 4)]
+    a = floats(3, 128)
+    got = [[n.run([a], *flags)[0] for n in net] for flags in ((), ("--precision=int8",), ("--precision=exact",))]
+    assert (got[1][0] == got[0][1]).all() and (got[1][1] == got[0][1]).all() and (got[0][1] != got[0][0]).any()
+    assert (got[2][0] == got[0][0]).all() and (got[2][1] == got[0][0]).all()
+    for n, flags in ((net[0], ["--precision=int8"]), (net[1], [])):
+        done = mcc("diff", n.path, "--against-f32", "-march=native", *flags)
+        far = [float(x) for x in re.findall(r"\b0\.\d+", done.stdout)]
+        assert done.returncode == 0 and far and all(1e-4 < x < 3e-2 for x in far), done.stdout + done.stderr
+
+
 def test_slices_of_products(tmp_path):
     """The last row of a product in bytes is the product of the last row."""
     w = weights(np.random.default_rng(2), 4, 4096, 64, 32, "packed")

@@ -3,6 +3,7 @@
  * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) *
  * scale; the products behind are those of f32.
  */
+#include "passes/legalize/driver.h"
 #include "passes/legalize/quant/blocks.h"
 #include "passes/legalize/nn/window.h"
 
@@ -46,11 +47,13 @@ static bool blocks_read(struct rule *r, struct blocks *s)
     return true;
 }
 
-/* Does the file allow activations of 8 bits (accuracy_level 4), and are the weights there to be packed for them? Sums
- * of a block are exact. */
+/* Does the file (accuracy_level 4) or the user allow activations of 8 bits, and are the weights there to be packed for
+ * them? Sums of a block are exact. */
 static bool allows_bytes(struct rule *r, const struct blocks *s)
 {
-    bool constant = rule_int(r, "accuracy_level", 0) == LEVEL_BYTES && s->size <= EXACT_BLOCK;
+    enum bytes_when when = r->lg->options->bytes;
+    bool level = rule_int(r, "accuracy_level", 0) == LEVEL_BYTES,
+         constant = (when == BYTES_BY_FILE ? level : when == BYTES_ALWAYS) && s->size <= EXACT_BLOCK;
     for (uint32_t k = 1; k < 4; k++)
         constant &= !rule_has(r, k) || value_is_const(r->b->g, rule_in(r, k));
     return constant;
