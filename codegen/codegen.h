@@ -122,6 +122,7 @@ struct artifact {
     struct weights_writer weights;
     const struct codegen_unit *units;
     uint32_t n_units;
+    struct span graph; /* of a shared object, as section .mcc.graph, which is not loaded; none: NULL, 0 */
     const char *prefix; /* of mcc_query; "" by default */
     int64_t const_bytes; /* of open-time constants */
 };

@@ -133,8 +133,9 @@ static struct span rela_bytes(const struct elf_object *o)
     return (struct span){rela, o->relocs.n * sizeof *rela};
 }
 
-static const char section_names[] = "\0.rodata\0.data.rel.ro\0.mcc.weights\0.rela.data.rel.ro\0.symtab\0.strtab\0"
-                                    ".shstrtab\0.note.GNU-stack\0";
+static const char section_names[] =
+    "\0.rodata\0.data.rel.ro\0.mcc.weights\0.mcc.graph\0.rela.data.rel.ro\0.symtab\0.strtab\0"
+    ".shstrtab\0.note.GNU-stack\0";
 
 static void section_head(Elf64_Shdr *h, const char *name, uint32_t type, uint64_t flags, uint64_t align)
 {
@@ -154,6 +155,7 @@ struct span elf_object_finish(struct elf_object *o)
     section_head(&sec[ELF_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
     section_head(&sec[ELF_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
     section_head(&sec[ELF_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
+    section_head(&sec[ELF_GRAPH], ".mcc.graph", SHT_PROGBITS, 0, 1);
     section_head(&sec[SEC_RELA], ".rela.data.rel.ro", SHT_RELA, SHF_INFO_LINK, 8);
     section_head(&sec[SEC_SYMTAB], ".symtab", SHT_SYMTAB, 0, 8);
     section_head(&sec[SEC_STRTAB], ".strtab", SHT_STRTAB, 0, 1);

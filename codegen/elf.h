@@ -24,7 +24,7 @@ const struct elf_machine *elf_machine(const char *triple);
 const struct elf_machine *elf_machine_by_number(uint16_t number);
 uint16_t elf_machine_here(void);
 
-enum elf_section { ELF_RODATA = 1, ELF_RELRO, ELF_WEIGHTS, ELF_SECTIONS };
+enum elf_section { ELF_RODATA = 1, ELF_RELRO, ELF_WEIGHTS, ELF_GRAPH, ELF_SECTIONS };
 
 struct elf_reloc {
     uint64_t at;
@@ -43,7 +43,7 @@ struct elf_object {
 void elf_object_init(struct elf_object *, struct arena *, const struct elf_machine *);
 /* Appends bytes at an aligned offset of a section; the offset. */
 uint64_t elf_put(struct elf_object *, enum elf_section, const void *, size_t size, size_t align);
-/* Symbols: hidden and global. Sections are symbols 1..3, for elf_pointer. */
+/* Symbols: hidden and global. Sections are symbols 1..4, for elf_pointer. */
 void elf_define(struct elf_object *, const char *name, enum elf_section, uint64_t offset, uint64_t size);
 uint32_t elf_undefined(struct elf_object *, const char *name);
 /* The 8 bytes at `at` of ELF_RELRO become the address of symbol + addend. */

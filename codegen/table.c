@@ -226,6 +226,8 @@ static void put_model(struct table *t)
         elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
         point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
     }
+    if (a->graph.size)
+        elf_put(&t->o, ELF_GRAPH, a->graph.data, a->graph.size, 1);
     elf_define(&t->o, TABLE_MODEL, ELF_RELRO, at, sizeof d);
 }
 

@@ -149,7 +149,12 @@ static bool is_weights(const struct reader *r, uint32_t i)
     return strcmp(r->names[i], ".mcc.weights") == 0;
 }
 
-/* Names, data and symbols: everything but code and weights. */
+static bool is_graph(const struct reader *r, uint32_t i)
+{
+    return strcmp(r->names[i], ".mcc.graph") == 0;
+}
+
+/* Names, data, the graph and symbols: everything but code and weights. */
 static bool read_data(struct reader *r)
 {
     uint32_t at = r->head.e_shstrndx;
@@ -167,6 +172,8 @@ static bool read_data(struct reader *r)
             r->out->weights_at = r->base + s->sh_offset;
             r->out->sizes.weights = s->sh_size;
         }
+        if (is_graph(r, i) && !(r->out->graph = (struct span){section_bytes(r, i), (size_t)s->sh_size}).data)
+            return false;
         if (s->sh_type != SHT_SYMTAB || s->sh_link >= r->n || r->symbols)
             continue;
         r->n_symbols = s->sh_size / sizeof(Elf64_Sym);
@@ -418,6 +425,8 @@ static void add_section(struct reader *r, uint32_t i, struct sizes *out)
         return;
     if (debug)
         out->debug += s->sh_size;
+    else if (is_graph(r, i))
+        out->graph += s->sh_size;
     else if (s->sh_flags & SHF_EXECINSTR)
         out->code += s->sh_size;
     else if ((s->sh_flags & SHF_ALLOC) || (r->head.e_type == ET_REL && s->sh_type == SHT_RELA))

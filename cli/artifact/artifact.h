@@ -12,7 +12,8 @@ enum { VARIANTS_MAX = 256 };
 
 /* Bytes of the file by what they are; the code of variants apart from that of the runtime. */
 struct sizes {
-    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, debug, headers;
+    uint64_t file, weights, weights_padding, sidecar, variant[VARIANTS_MAX], code, tables, symbols, graph, debug,
+        headers;
 };
 
 /* A kernel's function for a variant, as the symbol table has it: "k3_v4.conv1". */
@@ -27,6 +28,7 @@ struct artifact_file {
     struct mcc_rt_desc desc; /* n_kernels rows of kernels, weights_file; other pointers are NULL */
     struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
     struct sizes sizes;
+    struct span graph; /* as netmap_unpack() takes it; none: NULL, 0 */
     VEC(struct code_size) functions;
     bool runs_here; /* a shared object for this machine's architecture */
     uint64_t weights_at; /* in the file */

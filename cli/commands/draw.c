@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/commands/inspect.h"
-#include "cli/commands/view.h"
+#include "cli/compile/view.h"
 
 enum { LABEL_MAX = 100 };
 

@@ -28,8 +28,6 @@ void artifact_json(const struct artifact_file *, const struct workspace *, bool 
 void network_json(const struct compilation *, const struct art_node *, uint32_t n, struct json *);
 /* The member "weights" of the object that is open: the stored constants. */
 void weights_json(const struct module *, struct json *);
-/* A stored constant's name: the value's in the file, else that of the node that makes it. */
-const char *weight_name(const struct module *, value_id);
 
 /* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
 enum fail inspect_model(struct context *, struct options *, const char *model);

@@ -95,7 +95,7 @@ static void ports_json(const mcc_api *api, struct json *j)
 static void put_sizes(const struct artifact_file *a, struct json *j)
 {
     const struct sizes *s = &a->sizes;
-    uint64_t variants = 0, known = s->weights + s->code + s->tables + s->symbols + s->debug + s->headers;
+    uint64_t variants = 0, known = s->weights + s->code + s->tables + s->symbols + s->graph + s->debug + s->headers;
     const char *p = a->api.features;
     json_open(j, "bytes", '{');
     json_uint(j, "file", s->file);
@@ -114,6 +114,7 @@ static void put_sizes(const struct artifact_file *a, struct json *j)
     json_uint(j, "runtime", s->code > variants ? s->code - variants : 0);
     json_uint(j, "tables", s->tables + s->headers);
     json_uint(j, "names", s->symbols);
+    json_uint(j, "graph", s->graph);
     json_uint(j, "lines", s->debug);
     json_uint(j, "padding", s->file > known ? s->file - known : 0);
     if (a->note.sealed)

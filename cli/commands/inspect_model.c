@@ -36,15 +36,6 @@ static int by_bytes(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-const char *weight_name(const struct module *m, value_id v)
-{
-    const struct value *value = graph_value(m->g, v);
-    const struct source *src = value->def.i ? source_get(m->ctx, graph_node(m->g, value->def)->src) : NULL;
-    if (value->name)
-        return value->name;
-    return src && src->name && *src->name ? src->name : src && src->output ? src->output : "";
-}
-
 static void put_weights(const struct compilation *c, struct strbuf *out)
 {
     const struct module *m = c->module;

@@ -11,7 +11,7 @@ static void put_row(const struct sizes *sizes, uint64_t bytes, const char *what,
 
 void sizes_print(const mcc_api *api, const struct sizes *s, bool sealed, struct strbuf *out)
 {
-    uint64_t variants = 0, known = s->weights + s->code + s->tables + s->symbols + s->debug + s->headers;
+    uint64_t variants = 0, known = s->weights + s->code + s->tables + s->symbols + s->graph + s->debug + s->headers;
     const char *p = api->features;
     put_row(s, s->weights, "weights", out);
     if (s->weights && sealed)
@@ -25,6 +25,8 @@ void sizes_print(const mcc_api *api, const struct sizes *s, bool sealed, struct 
     put_row(s, s->code > variants ? s->code - variants : 0, "code of the runtime", out);
     put_row(s, s->tables + s->headers, "tables", out);
     put_row(s, s->symbols, "names of functions", out);
+    if (s->graph)
+        put_row(s, s->graph, "graph and buffers for reports", out);
     if (s->debug)
         put_row(s, s->debug, "line tables", out);
     put_row(s, s->file > known ? s->file - known : 0, "padding between the parts", out);

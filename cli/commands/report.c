@@ -73,7 +73,8 @@ static void report_library(void *user, const char *library, struct compilation *
     ctx->model_path = r->options->files.items.data[0];
     strbuf_init(&data, &ctx->session);
     strbuf_init(&page, &ctx->session);
-    report_json(c, a, &workspace, &r->measure, why, &j);
+    if (!report_json(c, a, &workspace, &r->measure, why, &j))
+        return;
     put_page(&data, &page);
     if (!output_write(ctx, r->output, page.data, page.n) || !r->options->document)
         return;

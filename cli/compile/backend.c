@@ -569,6 +569,8 @@ bool run_link(struct compilation *c)
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
     a.node = source_rows(c, &a.n_node);
+    if (output_kind(c->options, c->output) == OUTPUT_SHARED)
+        a.graph = netmap_section(c, &a);
     if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
         return false;
     return codegen_link(c->ctx, &o, &a, output_kind(c->options, c->output), c->output);

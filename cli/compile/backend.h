@@ -7,6 +7,8 @@
 #include "codegen/codegen.h"
 #include "passes/module/module.h"
 
+struct netmap; /* cli/artifact/netmap.h */
+
 bool run_import(struct compilation *);
 bool run_legalize(struct compilation *);
 bool run_settle(struct compilation *);
@@ -16,6 +18,10 @@ bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
 /* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
 struct art_node *source_rows(struct compilation *, uint32_t *n);
+/* What a report draws; row: source_rows (netmap.c). The same packed for the artifact, whose table has these nodes: none
+ * where it takes over 1 % of code and weights, and over 1 KiB. */
+void netmap_make(const struct compilation *, const struct art_node *row, uint32_t n, struct arena *, struct netmap *);
+struct span netmap_section(const struct compilation *, const struct artifact *);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */
 bool header_write(struct compilation *, const struct artifact *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
@@ -36,6 +42,8 @@ void print_code(const struct compilation *, struct strbuf *);
 struct weights_writer weights_of(struct module *);
 /* Bytes of a stored constant that hold its elements: the rest of weight.bytes is padding. */
 uint64_t weight_elements_bytes(const struct module *, const struct weight *);
+/* The name of a stored value: its own in the file, else that of the node that makes it. */
+const char *weight_name(const struct module *, value_id);
 /* Is it stored row-major, as it is? */
 bool weight_is_dense(struct module *, const struct weight *);
 /* The sidecar's table of tensors: weights_writer.entries (sidecar.c). */

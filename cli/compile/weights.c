@@ -410,3 +410,12 @@ struct weights_writer weights_of(struct module *m)
         padding -= weight_elements_bytes(m, &m->weights.data[i]);
     return (struct weights_writer){.size = m->weights_bytes, .padding = padding, .user = m, .write = write_all};
 }
+
+const char *weight_name(const struct module *m, value_id v)
+{
+    const struct value *value = graph_value(m->g, v);
+    const struct source *src = value->def.i ? source_get(m->ctx, graph_node(m->g, value->def)->src) : NULL;
+    if (value->name)
+        return value->name;
+    return src && src->name && *src->name ? src->name : src && src->output ? src->output : "";
+}

@@ -139,7 +139,7 @@
       const items = art.functions.filter(f => f.variant === i + 1).map(f => ({name: f.name.replace(/^k\d+_[^.]*\./, "") || f.name, bytes: f.bytes, more: f.name}));
       groups.push({name: "Code for " + variant.cpu, color: 1 + i % 4, bytes: variant.code, items: fewest(items, 300)});
     });
-    const rest = [["runtime", bytes.runtime], ["tables", bytes.tables], ["names of functions", bytes.names], ["line tables", bytes.lines], ["padding between the parts", bytes.padding]].map(([name, n]) => ({name, bytes: n}));
+    const rest = [["runtime", bytes.runtime], ["tables", bytes.tables], ["names of functions", bytes.names], ["graph for reports", bytes.graph], ["line tables", bytes.lines], ["padding between the parts", bytes.padding]].map(([name, n]) => ({name, bytes: n}));
     groups.push({name: "Rest", color: 6, bytes: rest.reduce((s, r) => s + r.bytes, 0), items: rest});
     return groups;
   }
@@ -166,7 +166,7 @@
   graph.group(false);
   graph.ms = performance.now() - start;
   search();
-  get("hint").textContent = data.graph.edges ? "Wheel zooms, drag moves, + opens a group" + (bench ? "; redder takes longer" : "") : "A compiled file knows its nodes but no edges: a report of the network draws those.";
+  get("hint").textContent = data.graph.edges ? "Wheel zooms, drag moves, + opens a group" + (bench ? "; redder takes longer" : "") : "This file does not carry its edges: a report of the network draws them.";
   for (const [id, byKernel] of [["by-name", false], ["by-kernel", true]])
     get(id).addEventListener("click", () => {
       get("by-name").setAttribute("aria-pressed", String(!byKernel));
@@ -189,7 +189,7 @@
     const {bytes} = drawMemory(get("memory-body"), data.memory, row => net.rowName.get(row));
     get("memory-note").textContent = `each box is a buffer: its place over the kernels it lives through; the line is what is alive, at most ${formatBytes(bytes)} of ${formatBytes(data.memory.bytes)}` + (data.memory.symbolic ? "; with every symbol at 1" : "");
   } else {
-    get("memory-note").textContent = data.memory ? "no buffers between its kernels" : "A compiled file does not have the buffers of its memory plan: a report of the network draws those" + (art.workspace ? `; a run takes ${formatBytes(art.workspace.bytes)}` : "");
+    get("memory-note").textContent = data.memory ? "no buffers between its kernels" : "This file does not carry the buffers of its memory plan: a report of the network draws them" + (art.workspace ? `; a run takes ${formatBytes(art.workspace.bytes)}` : "");
   }
   get("file-note").textContent = formatBytes(art.bytes.file) + (art.bytes.weights_padding ? `, ${formatBytes(art.bytes.weights_padding)} of the weights are padding` : "");
   drawTreemap(get("file-body"), fileGroups());

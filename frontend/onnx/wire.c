@@ -5,30 +5,16 @@
 
 enum { DEPTH_MAX = 200 };
 
-static bool read_varint(struct span *s, uint64_t *out)
-{
-    const unsigned char *p = s->data;
-    *out = 0;
-    for (size_t i = 0; i < s->size && i < 10; i++) {
-        *out |= (uint64_t)(p[i] & 127) << (7 * i);
-        if (p[i] < 128) {
-            *s = (struct span){p + i + 1, s->size - i - 1};
-            return true;
-        }
-    }
-    return false;
-}
-
 bool next_field(struct span *s, struct field *f)
 {
     const char *start = s->data;
     uint64_t tag, size = 0;
-    if (!s->size || !read_varint(s, &tag))
+    if (!s->size || !span_varint(s, &tag))
         return false;
     f->number = (uint32_t)(tag >> 3);
     f->wire = tag & 7;
     f->value = 0;
-    if (f->wire == WIRE_VARINT ? !read_varint(s, &f->value) : f->wire == WIRE_BYTES && !read_varint(s, &size))
+    if (f->wire == WIRE_VARINT ? !span_varint(s, &f->value) : f->wire == WIRE_BYTES && !span_varint(s, &size))
         return false;
     if (f->wire == WIRE_FIXED64 || f->wire == WIRE_FIXED32)
         size = f->wire == WIRE_FIXED64 ? 8 : 4;

@@ -260,6 +260,20 @@ void strbuf_varint(struct strbuf *b, uint64_t v)
     } while (v);
 }
 
+bool span_varint(struct span *s, uint64_t *out)
+{
+    const unsigned char *p = s->data;
+    *out = 0;
+    for (size_t i = 0; i < s->size && i < 10; i++) {
+        *out |= (uint64_t)(p[i] & 127) << (7 * i);
+        if (p[i] < 128) {
+            *s = (struct span){p + i + 1, s->size - i - 1};
+            return true;
+        }
+    }
+    return false;
+}
+
 void strbuf_printf(struct strbuf *b, const char *fmt, ...)
 {
     va_list args;

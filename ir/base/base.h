@@ -75,6 +75,7 @@ void strbuf_init(struct strbuf *, struct arena *);
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
 void strbuf_varint(struct strbuf *, uint64_t v); /* as protobuf writes it: 7 bits a byte, low ones first */
+bool span_varint(struct span *, uint64_t *v); /* takes one off the front; false: none that ends is there */
 /* Appends s with control bytes, bad UTF-8 and bidirectional marks as \xNN, cut to max bytes of output. */
 void strbuf_escaped(struct strbuf *, const char *s, size_t max);
 /* Appends s as a quoted literal: \" \\ \n, control bytes, bad UTF-8 and bidirectional marks as \xNN. */

@@ -126,7 +126,7 @@ def test_inspect(digits):
     text, got = mcc("inspect", digits).stdout, result("inspect", digits, "--verify", kind="compiled")
     assert got["verified"] and got["runs_here"] and got["bytes"]["file"] == digits.stat().st_size
     sizes = got["bytes"]
-    assert sum(sizes[k] for k in ("weights", "runtime", "tables", "names", "lines", "padding")) + \
+    assert sum(sizes[k] for k in ("weights", "runtime", "tables", "names", "graph", "lines", "padding")) + \
         sum(v["code"] for v in sizes["variants"]) == sizes["file"]
     for i, variant in enumerate(sizes["variants"], 1):
         assert sum(f["bytes"] for f in got["functions"] if f["variant"] == i) == variant["code"] > 0

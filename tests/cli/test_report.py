@@ -2,6 +2,7 @@
 import json
 import re
 import struct
+import subprocess
 import zlib
 
 import numpy as np
@@ -94,11 +95,41 @@ def test_without_a_run(folder):
 
 def test_compiled_ones(folder):
     assert mcc(DIGITS, "-o", folder / "d.so").returncode == 0 and mcc(DIGITS, "--target=aarch64-linux-gnu", "-o", folder / "a.so").returncode == 0
-    data = data_of(report(folder / "d.so", "--runs=3", out=folder / "so.html"))
-    assert data["graph"]["edges"] is None and data["bench"]["runs"] == 3 and "stages" not in data
+    data, network = data_of(report(folder / "d.so", "--runs=3", out=folder / "so.html")), data_of(report(DIGITS, "--no-run", out=folder / "n0.html"))
+    assert data["bench"]["runs"] == 3 and "stages" not in data
+    assert data["graph"] == network["graph"] and data["memory"] == network["memory"] and len(data["graph"]["edges"]) > 5 < len(data["memory"]["buffers"])
     data = data_of(report(folder / "a.so", out=folder / "arm.html"))
     assert "bench" not in data and data["not_run"] == "it is for another machine"
+    assert data["graph"] == network["graph"] and len(data["memory"]["buffers"]) > 5
     assert mcc("report", folder / "d.so", "-O1").returncode == 2
+
+
+def test_compiled_loops(folder):
+    path = folder / "loop2.onnx"
+    onnx.save(parser.parse_model(LOOP), path)
+    assert mcc(path, "-o", folder / "loop2.so").returncode == 0
+    data, network = (data_of(report(p, "--no-run", out=folder / "loop2.html")) for p in (folder / "loop2.so", path))
+    assert data["graph"] == network["graph"] and data["memory"] == network["memory"] and any(n[3] >= 0 for n in data["graph"]["nodes"])
+
+
+def large_for_its_code(folder):
+    """Many nodes in one kernel, and long names of dimensions: the graph would be over 1 % of the file."""
+    sums = [helper.make_node("Add", ["x" if i == 0 else f"v{i}", "x"], [f"v{i + 1}" if i < 299 else "y"], f"sum{i}") for i in range(300)]
+    return save(folder / "sums.onnx", sums, [value("x", [f"{'length' * 30}_{k}" for k in range(8)])], [value("y", None)], {})
+
+
+def test_what_it_costs(folder):
+    """At most 1 % of the file, not loaded, and the same each time; beyond that, and in objects, it is left out."""
+    assert mcc(DIGITS, "-o", folder / "c.so").returncode == 0 and mcc(DIGITS, "-o", folder / "c2.so").returncode == 0
+    sizes = json.loads(mcc("inspect", folder / "c.so", "--json").stdout)["result"]["bytes"]
+    assert 0 < sizes["graph"] < sizes["file"] / 100 and (folder / "c.so").read_bytes() == (folder / "c2.so").read_bytes()
+    sections = subprocess.run(["readelf", "-SW", folder / "c.so"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"\.mcc\.graph +PROGBITS +0{16} [0-9a-f]+ [0-9a-f]+ 00 +0 +0 +1\n", sections)
+    assert mcc(large_for_its_code(folder), "-o", folder / "sums.so").returncode == 0 and mcc(DIGITS, "-o", folder / "c.o").returncode == 0
+    for file in "sums.so", "c.o":
+        assert json.loads(mcc("inspect", folder / file, "--json").stdout)["result"]["bytes"]["graph"] == 0
+        data = data_of(report(folder / file, "--no-run", out=folder / "left.html"))
+        assert data["graph"]["edges"] is None and len(data["graph"]["nodes"]) > 5 and "memory" not in data
 
 
 def test_where_it_goes(tmp_path):
@@ -232,14 +263,16 @@ def test_every_part_is_drawn(digits, dark, tmp_path):
 
 @needs_browser
 def test_files_without_a_graph_or_times(folder):
-    for args, name in [((DIGITS, "--no-run"), "n2"), ((folder / "d2.so",), "so2"), ((folder / "d2.so", "--no-run"), "so3")]:
-        assert mcc(DIGITS, "-o", folder / "d2.so").returncode == 0
+    assert mcc(DIGITS, "-o", folder / "d2.so").returncode == 0 and mcc(DIGITS, "-o", folder / "d2.o").returncode == 0
+    for args, name in [((DIGITS, "--no-run"), "n2"), ((folder / "d2.so",), "so2"), ((folder / "d2.so", "--no-run"), "so3"), ((folder / "d2.o",), "o")]:
         with browser.Page(report(*args, out=folder / f"{name}.html")) as page:
             text = page.value("document.body.innerText")
-            assert ("not measured: --no-run was given" in text) == ("--no-run" in args)
+            assert ("not measured: --no-run was given" in text) == ("--no-run" in args) and ("not measured: " in text) == (name != "so2")
             assert ("a report of the network has its stages" in text) == (name != "n2")
-            assert ("A compiled file knows its nodes but no edges" in text) == (name != "n2")
-            assert ("A compiled file does not have the buffers of its memory plan" in text) == (name != "n2")
+            assert ("This file does not carry its edges" in text) == (name == "o")
+            assert ("This file does not carry the buffers of its memory plan" in text) == (name == "o")
+            assert (page.value("document.querySelectorAll('#memory-body svg rect').length") > 3) == (name != "o")
+            assert (page.value("mccReport.net.edges.length") > 5) == (name != "o")
             assert page.value("mccReport.graph.shown()") > 3 and page.problems == []
 
 

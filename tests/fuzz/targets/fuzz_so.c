@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/artifact/artifact.h"
+#include "cli/artifact/netmap.h"
 #include "cli/compile/compile.h"
 #include "runtime/mcc_load.c"
 #include "tests/fuzz/targets/target.h"
@@ -44,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct context *ctx = context_new();
     struct artifact_file artifact;
+    struct netmap map;
     mcc_error error;
     jmp_buf here;
     if (!ctx)
@@ -53,8 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_file(&file);
     close(file.fd);
     ctx->unwind = &here;
-    if (setjmp(here) == 0)
-        artifact_read(ctx, path, true, &artifact);
+    if (setjmp(here) == 0 && artifact_read(ctx, path, true, &artifact) && artifact.graph.size)
+        netmap_unpack(&ctx->session, artifact.graph, &artifact.api, &map);
     if (ctx->fail == FAIL_INTERNAL)
         abort();
     context_free(ctx);

@@ -1,5 +1,5 @@
 /* What inspect -o and report draw, before anything is drawn: see view.h. */
-#include "cli/commands/view.h"
+#include "cli/compile/view.h"
 
 #include <stdlib.h>
 #include <string.h>
