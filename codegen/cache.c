@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ enum {
     BUILD_ID_MAX = 64,
     FILES_MAX = 1 << 20          /* that one look at the folder counts */
 };
-static const char magic[8] = "mcc-obj1";
+static const char magic[8] = "mcc-obj1", tally_magic[8] = "mcc-sum1";
 
 struct cache {
     struct context *ctx;
@@ -97,6 +98,82 @@ struct cache *cache_open(struct context *ctx, struct arena *arena, const char *f
     return c->folder < 0 ? NULL : c;
 }
 
+/* ---- bytes of all files ---- */
+
+/* The file "total", which spares a look at all the others. Whoever adds a file adds its size first, under the lock and
+ * while the file has the name of a part: so a look that misses the file finds the sum changed, and the sum may be too
+ * large (a file replaced, a process that died), never too small. A look sets it right. */
+struct tally {
+    char magic[8];
+    uint64_t looks; /* 0: what was here before is not in it */
+    int64_t bytes;
+    uint64_t hash;  /* of both */
+};
+
+/* A descriptor that holds the lock; closing it lets go. Negative: none. */
+static int tally_lock(const struct cache *c)
+{
+    int fd = openat(c->folder, "total", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
+        if (errno != EINTR)
+            break;      /* a file system without locks: the next look mends what gets lost */
+    return fd;
+}
+
+static uint64_t tally_hash(const struct tally *t)
+{
+    return hash_mix(t->looks, (uint64_t)t->bytes);
+}
+
+/* What is damaged or not there counts as nothing known. */
+static struct tally tally_read(int fd)
+{
+    struct tally t;
+    if (fd >= 0 && fd_pread(fd, &t, sizeof t, 0) && memcmp(t.magic, tally_magic, sizeof t.magic) == 0 &&
+        t.hash == tally_hash(&t) && t.bytes >= 0)
+        return t;
+    return (struct tally){0};
+}
+
+static void tally_write(int fd, uint64_t looks, int64_t bytes)
+{
+    struct tally t = {.looks = looks, .bytes = bytes};
+    memcpy(t.magic, tally_magic, sizeof t.magic);
+    t.hash = tally_hash(&t);
+    if (fd >= 0)
+        (void)fd_write(fd, &t, sizeof t);   /* half of it counts as nothing known */
+}
+
+static struct tally tally_now(const struct cache *c)
+{
+    int fd = tally_lock(c);
+    struct tally t = tally_read(fd);
+    if (fd >= 0)
+        close(fd);
+    return t;
+}
+
+static void tally_add(const struct cache *c, int64_t bytes)
+{
+    int fd = tally_lock(c);
+    struct tally t = tally_read(fd);
+    tally_write(fd, t.looks, t.bytes > INT64_MAX - bytes ? INT64_MAX : t.bytes + bytes);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* A look that began when the sum was `before` found so many bytes. Another one that ended meanwhile stands. */
+static void tally_set(const struct cache *c, const struct tally *before, int64_t bytes)
+{
+    int fd = tally_lock(c);
+    struct tally t = tally_read(fd);
+    int64_t added = t.bytes > before->bytes ? t.bytes - before->bytes : 0;
+    if (t.looks == before->looks)
+        tally_write(fd, t.looks + 1, bytes > INT64_MAX - added ? INT64_MAX : bytes + added);
+    if (fd >= 0)
+        close(fd);
+}
+
 /* ---- entries ---- */
 
 static uint64_t job_hash(const struct cache *c, struct span job)
@@ -162,6 +239,8 @@ void cache_put(struct cache *c, struct span job, struct span result)
     bool ok = fd_write(fd, &h, sizeof h) && fd_write(fd, c->build, c->n_build) && fd_write(fd, job.data, job.size) &&
               fd_write(fd, result.data, result.size);
     ok = close(fd) == 0 && ok;
+    if (ok)
+        tally_add(c, (int64_t)(sizeof h + c->n_build + job.size + result.size));
     if (!ok || renameat(c->folder, part, c->folder, name) != 0)
         unlinkat(c->folder, part, 0);
     else
@@ -211,8 +290,8 @@ static uint32_t list_files(struct cache *c, DIR *dir, struct file **files, int64
     return list.n;
 }
 
-/* Down to nine tenths of the limit, so that not every compilation has to remove something. */
-static void trim(struct cache *c)
+/* Down to nine tenths of the limit, so that not every compilation has to look and to remove something. */
+static void trim(struct cache *c, const struct tally *before)
 {
     struct file *files;
     int64_t total = 0;
@@ -222,20 +301,24 @@ static void trim(struct cache *c)
         return;
     uint32_t n = list_files(c, dir, &files, &total);
     closedir(dir);
-    if (total <= c->limit)
-        return;
-    qsort(files, n, sizeof *files, by_use);
-    for (uint32_t i = 0; i < n && total > c->limit - c->limit / 10; i++)
-        if (unlinkat(c->folder, files[i].name, 0) == 0)
-            total -= files[i].size;
+    if (total > c->limit) {
+        qsort(files, n, sizeof *files, by_use);
+        for (uint32_t i = 0; i < n && total > c->limit - c->limit / 10; i++)
+            if (unlinkat(c->folder, files[i].name, 0) == 0)
+                total -= files[i].size;
+    }
+    tally_set(c, before, total);
 }
 
 void cache_close(struct cache *c)
 {
     if (!c || c->folder < 0)
         return;
-    if (c->stored)
-        trim(c);
+    if (c->stored) {
+        struct tally t = tally_now(c);
+        if (!t.looks || t.bytes > c->limit)
+            trim(c, &t);
+    }
     close(c->folder);
     c->folder = -1;
 }

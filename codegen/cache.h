@@ -5,7 +5,7 @@
  * The file holds the job itself too, which must agree byte for byte, so a hash that collides is a miss, never another
  * module's code. Files appear whole (rename) and are checked by a hash when read, so any number of processes share a
  * folder, and what is damaged is compiled again. Nothing here fails a compilation: a folder that cannot be read or
- * written is none.
+ * written is none. The files are listed only when the sum of their sizes, which is kept beside them, passes the limit.
  */
 #ifndef MCC_CODEGEN_CACHE_H
 #define MCC_CODEGEN_CACHE_H

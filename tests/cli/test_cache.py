@@ -2,6 +2,7 @@
 import concurrent.futures
 import os
 import re
+import struct
 import subprocess
 
 import numpy as np
@@ -36,7 +37,19 @@ def compiled(model, out, *flags, env=None):
 
 
 def entries(folder):
-    return sorted(folder.iterdir())
+    """All but the file with the sum of their sizes."""
+    return sorted(p for p in folder.iterdir() if p.name != "total")
+
+
+def size_of(folder):
+    return sum(p.stat().st_size for p in entries(folder))
+
+
+def tally(folder):
+    """(looks at all files, bytes that they have at most)"""
+    magic, looks, size, _ = struct.unpack("<8sQqQ", (folder / "total").read_bytes())
+    assert magic == b"mcc-sum1"
+    return looks, size
 
 
 def test_a_second_time(model, tmp_path):
@@ -124,6 +137,44 @@ def test_it_stays_below_its_limit(model, tmp_path):
     assert compiled(other, tmp_path / "c.so", f"--cache={cache}", "-march=x86-64-v2")[1] > 0   # the oldest went
 
 
+def test_the_folder_is_listed_only_beyond_its_limit(model, tmp_path):
+    cache = tmp_path / "cache"
+    flag, stranger = f"--cache={cache}", cache / "0123456789abcdef"
+    compiled(model, tmp_path / "a.so", flag)
+    assert tally(cache) == (1, size_of(cache))      # nothing was known
+    stranger.write_bytes(b"x" * 100_000)            # nobody counted it
+    os.utime(stranger, (1, 1))
+    size = size_of(cache)
+    other = network(tmp_path / "other.onnx", 1, channels=(8, 12, 20, 28))
+    compiled(other, tmp_path / "b.so", flag, f"--limit-cache={size}", "-march=x86-64-v2")
+    assert stranger.exists() and tally(cache) == (1, size_of(cache) - 100_000) and size_of(cache) > size
+    compiled(other, tmp_path / "c.so", flag, f"--limit-cache={size - 100_000}", "-march=x86-64-v3")
+    assert not stranger.exists() and tally(cache) == (2, size_of(cache)) and size_of(cache) <= size - 100_000
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "empty", "bytes", "folder", "pipe", "link"])
+def test_a_damaged_sum_is_made_anew(model, tmp_path, how):
+    cache = tmp_path / "cache"
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={cache}")
+    stranger, total = cache / "0123456789abcdef", cache / "total"
+    stranger.write_bytes(b"x" * 1000)
+    if how == "missing":
+        total.unlink()
+    elif how == "bytes":
+        data = total.read_bytes()
+        total.write_bytes(data[:16] + bytes([data[16] ^ 64]) + data[17:])
+    else:
+        damage(total, how)
+    entries(cache)[1].unlink()
+    warm, found, _ = compiled(model, tmp_path / "b.so", f"--cache={cache}")
+    assert warm == cold and found == asked - 1
+    if how not in ("folder", "pipe", "link"):
+        assert tally(cache) == (1, size_of(cache))
+    limit = size_of(cache) - 1000
+    compiled(model, tmp_path / "c.so", f"--cache={cache}", f"--limit-cache={limit}", "-O1")
+    assert size_of(cache) <= limit                  # however that file is, the limit holds
+
+
 def test_a_folder_that_is_none(model, tmp_path):
     (tmp_path / "file").write_text("")
     plain = compiled(model, tmp_path / "a.so", "--no-cache")[0]
@@ -137,6 +188,8 @@ def test_many_at_once(model, tmp_path):
         results = [run.result() for run in runs]
     assert len({data for data, _, _ in results}) == 1
     assert not [p for p in entries(tmp_path / "cache") if p.suffix]   # no parts are left
+    looks, size = tally(tmp_path / "cache")
+    assert looks >= 1 and size >= size_of(tmp_path / "cache")         # what two of them made counts twice
 
 
 def test_where_it_is(tmp_path):
