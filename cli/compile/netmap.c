@@ -123,6 +123,8 @@ struct span netmap_section(const struct compilation *c, const struct artifact *a
     enum { SHARE = 100, LEAST = 1024 };
     uint64_t room = a->weights.size;
     struct netmap map;
+    if (!c->imported) /* a graph that came from no file */
+        return (struct span){NULL, 0};
     for (uint32_t i = 0; i < a->n_units; i++)
         room += a->units[i].same ? 0 : a->units[i].object.size;
     netmap_make(c, a->node, a->n_node, &c->ctx->session, &map);
