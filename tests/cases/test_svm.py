@@ -100,6 +100,23 @@ def test_two_classes(tmp_path, positive, kernel, post):
     assert got[1].shape == (60, 2) and len(set(got[0].tolist())) == 2
 
 
+@pytest.mark.parametrize("per_class", [[2, 0, 3], [0, 3, 1, 2]], ids=str)
+def test_a_class_without_vectors(tmp_path, per_class):
+    of_classes(tmp_path, per_class).compare([floats(40, FEATURES, seed=7)], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel, degree", [("LINEAR", 0.0), ("POLY", 3.0)])
+def test_kernels_that_overflow(tmp_path, kernel, degree):
+    """They are in the scores of their own class's pairs only."""
+    vectors = np.repeat([2.0, 2.0, 0.25, 0.25, 0.25, -0.25], FEATURES)
+    model = of_classes(tmp_path, [2, 1, 3], kernel, kernel_params=[1.0, 0.0, degree], support_vectors=vectors.tolist(),
+                       coefficients=[0.5, 0.25, 1.0, 0.75, 0.5, 0.25] * 2)
+    x = np.zeros((3, FEATURES), np.float32)
+    x[1, 0], x[2, 0] = 3e38 if kernel == "LINEAR" else 4e12, 1
+    got = model.compare([x], rtol=1e-3, atol=1e-4)[1]
+    assert np.isinf(got[1, :2]).all() and np.isfinite(got[:, 2]).all() and np.isfinite(got[[0, 2]]).all()
+
+
 @pytest.mark.parametrize("post", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("per_class", [[2, 3], [3, 1, 4], [2, 2, 1, 3, 2]], ids=len)
 @pytest.mark.parametrize("steep", [1.0, 30.0], ids=["even", "steep"])

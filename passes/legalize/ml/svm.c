@@ -94,22 +94,28 @@ static value_id matrix(struct builder *b, const float *data, int64_t rows, int64
     return b_const(b, ELEM_F32, dims, 2, data);
 }
 
-/* [vectors, pairs]: what each support vector weighs in each pair: that of class i by row j - 1 of the coefficients,
- * that of class j by row i, others 0. */
-static value_id pair_weights(struct builder *b, const struct machines *m, const double *c)
+/* Kernels [rows, vectors] -> [rows, pairs]: what the vectors of class i add up to by row j - 1 of the coefficients, and
+ * those of class j by row i. No other vectors are in the sum: a weight of 0 would make NaN of their infinities. */
+static value_id pair_sums(struct builder *b, const struct machines *m, value_id near, const double *c)
 {
-    float *w = NEW_ARRAY(&b->g->arena, float, m->vectors * m->pairs);
-    int64_t pair = 0, at_i = 0;
-    for (int64_t i = 0; i < m->classes; at_i += m->per_class[i++]) {
-        int64_t at_j = at_i + m->per_class[i];
-        for (int64_t j = i + 1; j < m->classes; at_j += m->per_class[j++], pair++) {
-            for (int64_t k = at_i; k < at_i + m->per_class[i]; k++)
-                w[k * m->pairs + pair] = (float)c[(j - 1) * m->vectors + k];
-            for (int64_t k = at_j; k < at_j + m->per_class[j]; k++)
-                w[k * m->pairs + pair] = (float)c[i * m->vectors + k];
+    int64_t others = m->classes - 1, at = 0, pair = 0;
+    value_id *part = NEW_ARRAY(&b->g->arena, value_id, m->classes);
+    int64_t *first = NEW_ARRAY(&b->g->arena, int64_t, m->pairs), *second = NEW_ARRAY(&b->g->arena, int64_t, m->pairs);
+    for (int64_t i = 0; i < m->classes; at += m->per_class[i++]) {
+        int64_t n = m->per_class[i];
+        float *w = NEW_ARRAY(&b->g->arena, float, n *others + 1);
+        for (int64_t k = 0; k < n * others; k++)
+            w[k] = (float)c[k % others * m->vectors + at + k / others];
+        value_id own = b_slice_axis(b, near, 1, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
+        part[i] = b_matmul(b, own, matrix(b, w, n, others));
+        for (int64_t j = i + 1; j < m->classes; j++, pair++) {
+            first[pair] = i * others + j - 1;
+            second[pair] = j * others + i;
         }
     }
-    return matrix(b, w, m->vectors, m->pairs);
+    value_id sums = b_concat(b, part, (uint32_t)m->classes, 1);
+    return b_binary(b, OP_ADD, b_gather(b, sums, b_const(b, ELEM_I64, &m->pairs, 1, first), 1),
+                    b_gather(b, sums, b_const(b, ELEM_I64, &m->pairs, 1, second), 1));
 }
 
 /* Scores [rows, pairs] -> votes [rows, classes]: of each pair one for i where the score is above 0, else for j. */
@@ -237,7 +243,7 @@ bool rule_svm_classifier(struct rule *r)
     int64_t grid[2] = {m.vectors, n_vectors / m.vectors};
     value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]),
                                v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
-    value_id score = b_binary(b, OP_ADD, b_matmul(b, near, pair_weights(b, &m, c)), ml_floats(b, rho, n_rho));
+    value_id score = b_binary(b, OP_ADD, pair_sums(b, &m, near, c), ml_floats(b, rho, n_rho));
     value_id votes = pair_votes(b, &m, score);
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
     rule_out(r, 0, ml_label(r, &labels, b_op(b, OP_ARGREDUCE, &votes, 1, attrs, 3)));
