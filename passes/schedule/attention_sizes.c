@@ -1,6 +1,6 @@
 /* The sizes of an attention kernel, by cost: the block of rows, the register tiles of both products, the span of
  * keys. */
-#include "passes/graph/find_attention.h"
+#include "passes/graph/attention_bounds.h"
 #include "passes/schedule/schedule.h"
 
 enum {
@@ -125,6 +125,26 @@ bool attention_shape(const struct site *site, struct attention_shape *t)
     return true;
 }
 
+static void no_bound(void *user, value_id v, const expr_id *idx, bool end, bool more)
+{
+    (void)user, (void)v, (void)idx, (void)end, (void)more;
+}
+
+bool attention_reach(const struct site *site, const struct attention_shape *t)
+{
+    const struct attention *a = site->k->form.attention;
+    struct exprs *x = site->x;
+    expr_id idx[RANK_MAX], side[2];
+    for (uint32_t i = 0; i < 2; i++)
+        side[i] = ex_sym(x, sym_new(x, SYM_LOOP, arena_printf(site->arena, "w%u", sym_count(x)), 0, INT64_MAX));
+    for (uint32_t i = 0; i < t->of_p.n_batch; i++)
+        idx[t->of_p.batch[i]] = ex_const(x, 0);
+    idx[t->of_p.free] = side[0];
+    idx[t->of_p.contract] = side[1];
+    attention_point_z(site->g, a, idx);
+    return attention_bounds(site->m, a, idx, side[1], no_bound, NULL) > 0;
+}
+
 bool attention_sizes(const struct site *site, struct schedule *out)
 {
     struct attention_shape t;
@@ -136,6 +156,7 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     choose_scores(site, &t, s);
     choose_values(site, &t, s);
     choose_span(site, &t, s);
+    s->reach = s->span && attention_reach(site, &t);
     attention_estimate(site, out);
     return true;
 }

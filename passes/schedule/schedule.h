@@ -148,6 +148,7 @@ struct attention_schedule {
     int64_t mr; /* register tile of the scores: keys x nv vectors */
     int64_t pr, pc; /* register tile of the results: rows x vectors */
     int64_t span; /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
+    bool reach; /* spans that no row of a block can see, by causal masks and windows, are left out */
     uint32_t terms; /* vectors of rows whose exponentials are computed at once */
 };
 
@@ -417,6 +418,8 @@ void scale_choose(const struct site *, struct schedule *);
  * kernel. */
 void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
+/* Do conditions bound the keys that a row sees? */
+bool attention_reach(const struct site *, const struct attention_shape *);
 void winograd_estimate(const struct site *, struct schedule *);
 void attention_estimate(const struct site *, struct schedule *);
 

@@ -182,6 +182,7 @@ static void attention(const struct check *c, const struct attention_schedule *wa
     bool known = ex_is_const(c->site->x, t.keys, &keys);
     say(c, s->terms >= 1 && s->terms <= 4, "terms.vectors are 1 to 4");
     say(c, s->span > 0 || (known && s->span == 0), "keys whose number is open come in spans");
+    say(c, !s->reach || (s->span && attention_reach(c->site, &t)), "reach is of keys in spans whose masks are bounds");
     int64_t bytes;
     say(c,
         mul_i64(s->span ? s->span

@@ -238,6 +238,22 @@ def test_norms_of_heads(tmp_path, packed):
         net.agrees(*shape, want=reference)
 
 
+@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}])
+def test_keys_that_no_row_sees(tmp_path, more):
+    """Spans behind the last row of a block, or in front of its windows, are left out: the same bits, and fewer of them."""
+    net = Grouped(tmp_path / "net", (4, 2), 16, packed=True, **more)
+    told = net.model.dump("schedule", "-march=native")
+    assert re.search(r"^  reach +1 ", told, re.M)
+    file = tmp_path / "told"
+    file.write_text(re.sub(r"^  reach +1 .*$", "  reach 0", told, flags=re.M))
+    for rows, lengths, room in ((300, [300], 0), (70, [300, 70], 280), (1, [290, 3], 290)):
+        f = net.feed(rows, lengths, room, seed=rows)
+        got = [net.model.run([f[n] for n in ORDER if n in f], *flags)[0] for flags in ((), (f"--schedules={file}",))]
+        for b, n in enumerate(lengths):
+            mine = min(rows, n)
+            assert (got[0][b, :mine] == got[1][b, :mine]).all()
+
+
 def test_blocks_of_rows(tmp_path):
     """Behind a cache mostly one token is computed: blocks are one vector of rows. Without one there are as many rows as keys."""
     for has, rows in (((), "1"), (("no past",), "2")):

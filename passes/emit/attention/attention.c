@@ -39,13 +39,15 @@ static void spans(struct attn *t)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    expr_id span = ex_const(x, t->s->span), count = ex_ceildiv(x, t->keys, span);
+    expr_id span = ex_const(x, t->s->span), from = ex_const(x, 0), end = t->keys;
     attn_begin(t);
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), count, 1, NULL, 0);
-    expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, t->keys, first));
+    if (t->s->reach)
+        attn_reach(t, &from, &end);
+    expr_id i = em_for_begin(em, &l, ex_div(x, from, span), ex_ceildiv(x, end, span), 1, NULL, 0);
+    expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, end, first));
     int64_t keys = ex_hi(x, t->keys);
     t->key0 = em_pin(em, first, 0, keys == INT64_MAX ? keys : keys - 1);
-    t->n_keys = ex_is(x, ex_mod(x, t->keys, span), 0) ? span : em_pin(em, here, 1, t->s->span);
+    t->n_keys = ex_is(x, ex_mod(x, end, span), 0) ? span : em_pin(em, here, 1, t->s->span);
     attn_scores(t);
     attn_terms(t);
     attn_values(t);

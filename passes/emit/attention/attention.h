@@ -37,6 +37,11 @@ struct attn {
     uint32_t n_columns, column_lanes[ATTENTION_COLUMNS];
 };
 
+/* The point of z that row and key of the batch at hand have. */
+void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
+/* Which keys some row of the block at hand can see, where masks tell (emit/attention/reach.c): from *first to below
+ * *end, one at least; else they stay. */
+void attn_reach(struct attn *, expr_id *first, expr_id *end);
 void attn_turn(struct attn *); /* fills Q */
 void attn_begin(struct attn *); /* M, L and O before the first of several spans */
 void attn_scores(struct attn *); /* Z, M of the span; C where there are several */

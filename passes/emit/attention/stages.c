@@ -23,8 +23,7 @@ static expr_id at_vector(const struct attn *t, int64_t j)
 
 /* ---- points ------------------------------------------------------------------------------------------------------ */
 
-/* The point of z that row and key of the batch at hand have. */
-static void z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
+void attn_z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
 {
     for (uint32_t i = 0; i < t->of_p.n_batch; i++)
         idx[t->of_p.batch[i]] = t->batch[i];
@@ -38,7 +37,7 @@ static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_i
 {
     const struct dot_dims *dims = of_row ? &t->of_row : &t->of_key;
     expr_id at[RANK_MAX];
-    z_point(t, row, key, at);
+    attn_z_point(t, row, key, at);
     attention_point_scores(t->em->g, t->a, at);
     for (uint32_t i = 0; i < dims->n_batch; i++)
         idx[dims->batch[i]] = at[i];
@@ -185,7 +184,7 @@ static lreg z_value(struct attn *t, expr_id row, expr_id key, lreg score)
 {
     struct em *em = t->em;
     expr_id idx[RANK_MAX];
-    z_point(t, row, key, idx);
+    attn_z_point(t, row, key, idx);
     em->anchor = t->scores->out[0];
     em->anchor_value = score;
     lreg z = em_splat(em, em_value(em, t->a->z, idx, ex_const(em->x, 1)), t->s->lanes);

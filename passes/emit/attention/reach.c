@@ -1,0 +1,74 @@
+/* The keys that a block of rows can see: the farthest bounds of its rows (passes/graph/attention_bounds.h), computed
+ * once for the block. What is left out are spans whose terms are all 0. */
+#include "passes/emit/attention/attention.h"
+#include "passes/graph/attention_bounds.h"
+
+#include <string.h>
+
+/* Of the rows of one vector: the first key, and one behind the last. {0}: no bound. */
+struct reach {
+    struct em *em;
+    lreg first, end;
+};
+
+static lreg joined(struct em *em, enum lop op, lreg a, lreg b)
+{
+    return a.i ? em_op2(em, op, a, b) : b;
+}
+
+static void bound(void *user, value_id v, const expr_id *idx, bool end, bool more)
+{
+    struct reach *r = user;
+    struct em *em = r->em;
+    lreg at = em_value(em, v, idx, ex_const(em->x, 1));
+    at = em_op(em, L_CONVERT, (struct ltype){ELEM_I64, lf_type(em->f, at).lanes}, &at, 1);
+    if (more)
+        at = em_op2(em, L_ADD, at, em_const(em, ELEM_I64, 1, 0, 1));
+    if (end)
+        r->end = joined(em, L_MIN, r->end, at);
+    else
+        r->first = joined(em, L_MAX, r->first, at);
+}
+
+/* Over all lanes. */
+static lreg folded(struct em *em, enum lop op, lreg v)
+{
+    if (!v.i || lf_type(em->f, v).lanes == 1)
+        return v;
+    lreg one = em_op(em, L_HREDUCE, (struct ltype){ELEM_I64, 1}, &v, 1);
+    lf_last(em->f, em->level[em_depth(em, &one, 1)])->imm = op;
+    return one;
+}
+
+static lreg number(struct em *em, int64_t i)
+{
+    return em_const(em, ELEM_I64, 1, 0, i);
+}
+
+void attn_reach(struct attn *t, expr_id *first, expr_id *end)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct reach all = {em, {0}, {0}};
+    int64_t most = ex_hi(x, t->keys);
+    expr_id key = ex_sym(x, sym_new(x, SYM_LOOP, arena_printf(em->arena, "w%u", sym_count(x)), 0, most));
+    for (int64_t j = 0; j < t->nv; j++) {
+        struct reach rows = {em, {0}, {0}};
+        expr_id idx[RANK_MAX];
+        attn_z_point(t, t->row[j], key, idx);
+        attention_bounds(em->m, t->a, idx, key, bound, &rows);
+        if (rows.end.i)
+            all.end = joined(em, L_MAX, all.end, folded(em, L_MAX, rows.end));
+        if (rows.first.i)
+            all.first = joined(em, L_MIN, all.first, folded(em, L_MIN, rows.first));
+    }
+    lreg keys = em_index(em, t->keys), last = em_op2(em, L_SUB, keys, number(em, 1));
+    if (all.first.i) {
+        all.first = em_op2(em, L_MAX, em_op2(em, L_MIN, all.first, last), number(em, 0));
+        *first = em_bind(em, all.first, 0, most == INT64_MAX ? most : most - 1);
+    }
+    if (all.end.i) { /* a key at least: what rows without any give is decided behind the spans */
+        lreg least = all.first.i ? em_op2(em, L_ADD, all.first, number(em, 1)) : number(em, 1);
+        *end = em_bind(em, em_op2(em, L_MIN, em_op2(em, L_MAX, all.end, least), keys), 0, most);
+    }
+}

@@ -1,0 +1,130 @@
+/* Which keys a row of an attention can see at all: what causal masks and windows say, before any score is computed.
+ *
+ * Behind a select between the scores and minus infinity, a key whose condition is false has no part in the softmax. A
+ * condition that compares the key's number with something that knows nothing of keys is a bound for each row.
+ */
+#include "passes/graph/attention_bounds.h"
+
+#include "passes/module/access.h"
+#include "passes/module/query.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DEPTH_MOST = 24 };
+
+struct bounds {
+    const struct module *m;
+    struct graph *g;
+    struct exprs *x;
+    expr_id key;
+    attention_bound_fn *bound;
+    void *user;
+    uint32_t n;
+};
+
+/* The node that makes v in this kernel; NULL: v is stored, or an input. */
+static const struct node *computed_by(const struct bounds *b, value_id v)
+{
+    const struct value *value = graph_value(b->g, v);
+    return value->def.i && b->m->storage[v.i].place == PLACE_NONE ? graph_node(b->g, value->def) : NULL;
+}
+
+/* idx of n's result as a point of operand k. */
+static void operand_point(const struct bounds *b, const struct node *n, uint32_t k, const expr_id *idx, expr_id *at)
+{
+    expr_id cond;
+    if (op_shape(n->op) == SHAPE_VIEW)
+        view_index(b->g, n, k, idx, at, &cond);
+    else
+        memcpy(at, idx, (size_t)value_type(b->g, n->out[0])->rank * sizeof *at);
+}
+
+static bool is_plain_view(const struct node *n)
+{
+    return n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY;
+}
+
+/* Is v at idx the number of the key? */
+static bool is_key(const struct bounds *b, value_id v, const expr_id *idx)
+{
+    expr_id at[2][RANK_MAX];
+    const struct node *n = computed_by(b, v);
+    for (uint32_t depth = 0; n && depth < DEPTH_MOST && is_plain_view(n); depth++) {
+        operand_point(b, n, 0, idx, at[depth % 2]);
+        idx = at[depth % 2];
+        n = computed_by(b, n->in[0]);
+    }
+    return n && n->op == OP_IOTA && idx[node_int(n, "axis", 0)].i == b->key.i;
+}
+
+/* Does v at idx depend on the key? What cannot be told does. */
+static bool knows_keys(const struct bounds *b, value_id v, const expr_id *idx, uint32_t depth)
+{
+    const struct node *n = computed_by(b, v);
+    expr_id at[RANK_MAX];
+    if (!n || op_shape(n->op) == SHAPE_POINT || op_shape(n->op) == SHAPE_CONST) {
+        for (int32_t d = 0; d < value_type(b->g, v)->rank; d++)
+            if (ex_uses(b->x, idx[d], ex_as_sym(b->x, b->key)))
+                return true;
+        return false;
+    }
+    if (depth > DEPTH_MOST || (!is_plain_view(n) && op_shape(n->op) != SHAPE_MAP))
+        return true;
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        operand_point(b, n, k, idx, at);
+        if (knows_keys(b, n->in[k], at, depth + 1))
+            return true;
+    }
+    return false;
+}
+
+/* Keys are seen only where v at idx is `yes`. */
+static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes, uint32_t depth)
+{
+    const struct node *n = computed_by(b, v);
+    expr_id at[RANK_MAX];
+    if (!n || depth > DEPTH_MOST)
+        return;
+    if (is_plain_view(n) || n->op == OP_NOT || n->op == (yes ? OP_AND : OP_OR)) {
+        for (uint32_t k = 0; k < n->n_in; k++) {
+            operand_point(b, n, k, idx, at);
+            condition(b, n->in[k], at, n->op == OP_NOT ? !yes : yes, depth + 1);
+        }
+        return;
+    }
+    if ((n->op != OP_LE && n->op != OP_LT) || elem_class(value_type(b->g, n->in[0])->elem) != 'I')
+        return;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!is_key(b, n->in[k], idx) || knows_keys(b, n->in[1 - k], idx, 0))
+            continue;
+        /* key < v: below v; else from v on. key <= v: below v + 1; else from there on. v < key: from v + 1 on; else
+         * below that. v <= key: from v on; else below v. */
+        bool end = yes == (k == 0), more = (n->op == OP_LE) == (k == 0);
+        b->bound(b->user, n->in[1 - k], idx, end, more);
+        b->n++;
+    }
+}
+
+uint32_t attention_bounds(const struct module *m, const struct attention *a, const expr_id *z_point, expr_id key,
+                          attention_bound_fn *bound, void *user)
+{
+    struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0};
+    expr_id idx[RANK_MAX], at[RANK_MAX];
+    double other = 0;
+    memcpy(idx, z_point, (size_t)value_type(m->g, a->z)->rank * sizeof *idx);
+    for (uint32_t i = 0; i < a->to_scores.n; i++) {
+        const struct attention_step *s = &a->to_scores.data[i];
+        const struct node *n = graph_node(m->g, s->node);
+        if (op_shape(n->op) == SHAPE_VIEW) {
+            operand_point(&b, n, s->operand, idx, at);
+            memcpy(idx, at, sizeof at);
+            continue;
+        }
+        if (n->op != OP_SELECT || s->operand == 0 ||
+            !value_is_splat(m->g, n->in[3 - s->operand], &other, &(int64_t){0}) || !(isinf(other) && other < 0))
+            break; /* what comes behind may make something else of minus infinity */
+        condition(&b, n->in[0], idx, s->operand == 1, 0);
+    }
+    return b.n;
+}

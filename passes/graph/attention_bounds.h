@@ -1,0 +1,15 @@
+/* Bounds of the keys that a row of an attention sees, from the conditions in front of its softmax. */
+#ifndef MCC_PASSES_ATTENTION_BOUNDS_H
+#define MCC_PASSES_ATTENTION_BOUNDS_H
+
+#include "passes/graph/find_attention.h"
+
+/* Only keys below v + more (end), or only those from v + more on, have a part: v an integer, at idx, which knows
+ * nothing of the key. */
+typedef void attention_bound_fn(void *user, value_id v, const expr_id *idx, bool end, bool more);
+/* Calls bound for each bound that holds at a point of z, of which the symbol `key` is the key; returns how many. Values
+ * that another kernel stores are not looked into: storages must be known. */
+uint32_t attention_bounds(const struct module *, const struct attention *, const expr_id *z_point, expr_id key,
+                          attention_bound_fn *, void *user);
+
+#endif
