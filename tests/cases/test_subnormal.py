@@ -1,6 +1,7 @@
 """Channels that training has switched off hold subnormal numbers. As constants of convolutions and of BatchNormalization those
 count as 0 (docs/numerics.md), while the same numbers as data stay what they are."""
 import numpy as np
+import pytest
 from onnx import helper
 
 from support.artifact import Artifact
@@ -25,6 +26,18 @@ def test_weights_of_a_convolution(tmp_path):
     x = np.full((1, 3, 5, 5), LARGE)
     y = compiled(tmp_path, [N("Conv", ["x", "w"], ["y"])], [1, 20, 5, 5], {"w": w}, x)
     assert (y[0, 7] == 0).all() and (y[0, 11] == 2 * LARGE).all() and (y[0, 12] == 3 * LARGE).all()
+
+
+@pytest.mark.parametrize("at,beside", [(0, 4199), (255, 256), (256, 255), (4095, 0), (4096, 4095), (4198, 4199), (4199, 4198)])
+def test_a_single_one_wherever_it_lies(tmp_path, at, beside):
+    """4200 weights: more than are read at a time, and a rest."""
+    w = np.zeros(4200, np.float32)
+    w[at], w[beside] = TINY, 1
+    x = np.zeros((1, 70, 5, 5), np.float32)
+    x[0, at % 70] = LARGE
+    w = w.reshape(60, 70, 1, 1)
+    y = compiled(tmp_path, [N("Conv", ["x", "w"], ["y"])], [1, 60, 5, 5], {"w": w}, x)
+    assert (y == 0).all()
 
 
 def test_weights_of_a_transposed_convolution(tmp_path):

@@ -8,8 +8,12 @@
 #include "passes/legalize/legalize.h"
 
 #include <float.h>
+#include <string.h>
 
-enum { PIECE = 4096 };     /* elements looked at at a time */
+enum {
+    PIECE = 4096, /* elements read at a time */
+    STEP = 256    /* ... looked at at a time: a number that the compiler knows, so that it takes several at once */
+};
 
 /* Elements of a float32 constant of the file; 0: something else, or of a size that is not known. */
 static int64_t constant_size(struct builder *b, value_id v)
@@ -26,14 +30,17 @@ static int64_t constant_size(struct builder *b, value_id v)
     return dims ? n : 0;
 }
 
-/* Which kinds there are among them. */
+/* Which kinds there are among n elements and the zeros behind them, up to a multiple of STEP. */
 static void kinds_of(const uint32_t *bits, int64_t n, bool *subnormal, bool *normal)
 {
-    const uint32_t least = UINT32_C(1) << 24; /* the smallest normal number, without the sign and shifted by one */
-    uint32_t small = 0, large = 0;
-    for (int64_t i = 0; i < n; i++) {
-        small |= (bits[i] << 1) - 1 < least - 1;
-        large |= bits[i] << 1 >= least;
+    const int32_t largest = (1 << 23) - 1;      /* of the subnormal numbers, without the sign */
+    int32_t small = 0, large = 0;
+    for (int64_t i = 0; i < n; i += STEP) {
+        for (int64_t k = i; k < i + STEP; k++) {
+            int32_t size = (int32_t)(bits[k] & INT32_MAX);
+            large |= size > largest;
+            small |= (size > 0) & (size <= largest);
+        }
     }
     *subnormal |= small != 0;
     *normal |= large != 0;
@@ -48,6 +55,7 @@ value_id v_normal(struct builder *b, value_id v)
         int64_t n = size - at < PIECE ? size - at : PIECE;
         if (!const_read(b->g, v, at, n, bits))
             return (value_id){0};
+        memset(bits + n, 0, (size_t)(PIECE - n) * sizeof *bits);
         kinds_of(bits, n, &subnormal, &normal);
     }
     if (!subnormal || !normal)
