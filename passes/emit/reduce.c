@@ -370,6 +370,13 @@ static const struct reduce_schedule *schedule_of(struct em *em, const struct nod
     return &none;
 }
 
+/* A single row, or rows that fill no tile: one pass over the panels is not much more than what reads them. */
+static bool few_rows(struct em *em, const struct reduction *r)
+{
+    uint32_t rows = r->n_points / reduction_vectors(em, r);
+    return rows == 1 || rows < em->schedule->tile.ta;
+}
+
 static void reduction_init(struct em *em, struct reduction *r, const struct node *n, uint32_t n_points,
                            expr_id *const *points, expr_id cond)
 {
@@ -400,7 +407,7 @@ static void reduction_init(struct em *em, struct reduction *r, const struct node
             (!ex_is(em->x, node_exprs(n, "lo", &c)[d], 0) || !ex_is(em->x, node_exprs(n, "hi", &c)[d], 0)))
             r->group = r->valid = 1; /* some taps of a group might not exist */
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
-    r->next = em->schedule->tile.next && n == graph_node(em->g, em->k->anchor) && reduction_vectors(em, r) == n_points;
+    r->next = em->schedule->tile.next && n == graph_node(em->g, em->k->anchor) && few_rows(em, r);
     r->vectors = r->s->by_lane ? reduction_vectors(em, r) : 1;
     if (r->s->scaled && em->panel.value.i != n->in[1].i)
         block_factor(&em->site, n, &r->scale);

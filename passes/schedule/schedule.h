@@ -115,7 +115,8 @@ struct tile_schedule {
                      * scratch first, a block of vectors at a time; 0: where it is read */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
-    bool next; /* prefetch: the steps of a single row ask for the same lines of the next block's panels, scales too */
+    bool next; /* prefetch: the steps of rows that fill no tile ask for the same lines of the next block's panels,
+                  scales too */
     int64_t ns; /* estimated: all points along a and b of a block of vectors */
 };
 

@@ -99,7 +99,7 @@ static const struct field {
          "points along a, or of an image: the second operand is computed into scratch first; 0: never"),
     TILE(near, "prefetch.near", INT64, "steps; each vector's own line of the panels"),
     TILE(early, "prefetch.early", INT64, "steps, during which the next block's panels are prefetched"),
-    TILE(next, "prefetch.next", FLAG, "by a single row's steps, the same lines of the next block's panels"),
+    TILE(next, "prefetch.next", FLAG, "by the steps of few rows, the same lines of the next block's panels"),
     WINO(m, "winograd.m", INT32, "F(m x m, 3 x 3)"),
     WINO(lanes, "lanes", INT32, "channels of a vector"),
     WINO(mr, "tile.tiles", INT64, "tiles of results"),
