@@ -23,6 +23,7 @@ struct llvm_machine {
     enum arch arch;
     bool fma;                      /* fused multiply-add is an instruction */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
+    bool f16_math;                 /* arithmetic on f16 is */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
     uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
@@ -104,6 +105,8 @@ LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum e
 /* Small floats, held as bits, to and from f32 (llvm_float.c). */
 LLVMValueRef small_to_f32(struct emitter *, LLVMValueRef bits, enum elem from, uint32_t lanes);
 LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32_t lanes, struct conversion);
+/* L_FMA of f16, which are held as bits: rounded once. args are used up. */
+LLVMValueRef half_fma(struct emitter *, uint32_t lanes, LLVMValueRef args[3]);
 /* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
 LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
 void dot_learn(struct llvm_machine *);                                /* llvm_dot.c: fills in dot_forms */

@@ -66,6 +66,7 @@ static void learn_features(struct llvm_machine *m)
     bool x86 = m->arch == ARCH_X86_64;
     m->fma = x86 ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f") : m->arch != ARCH_OTHER;
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
+    m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
     m->bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");
     m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");

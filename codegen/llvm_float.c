@@ -214,3 +214,19 @@ LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uin
         sign = pick(&l, LLVMIntEQ, r, 0, c32(&l, 0), sign);
     return LLVMBuildTrunc(e->b, LLVMBuildOr(e->b, r, sign, ""), result, "");
 }
+
+/* ---- arithmetic ---- */
+
+/* In f64 the product is exact, and what the sum may lose there changes nothing after its rounding to f16. */
+LLVMValueRef half_fma(struct emitter *e, uint32_t lanes, LLVMValueRef args[3])
+{
+    LLVMTypeRef half = type_lanes(LLVMHalfTypeInContext(e->ctx), lanes), bits = type_lanes(e->i16, lanes);
+    const struct conversion even = {0};
+    for (int o = 0; o < 3; o++)
+        args[o] = e->machine->f16_math ? LLVMBuildBitCast(e->b, args[o], half, "")
+                                       : emit_convert(e, args[o], ELEM_F16, ELEM_F64, lanes, even);
+    if (e->machine->f16_math)
+        return LLVMBuildBitCast(e->b, call_intrinsic(e, "llvm.fma", &half, 1, args, 3), bits, "");
+    LLVMValueRef sum = LLVMBuildFAdd(e->b, LLVMBuildFMul(e->b, args[0], args[1], ""), args[2], "");
+    return emit_convert(e, sum, ELEM_F64, ELEM_F16, lanes, even);
+}

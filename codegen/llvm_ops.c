@@ -308,6 +308,8 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 {
     LLVMTypeRef type = type_value(e, s->type);
     LLVMValueRef args[3] = {in(e, s, 0), in(e, s, 1), in(e, s, 2)};
+    if (s->type.elem == ELEM_F16)
+        return half_fma(e, s->type.lanes, args);
     if (!is_float(s))
         return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
     if (e->machine->fma)

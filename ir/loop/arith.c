@@ -212,6 +212,16 @@ static void compute_f64(f64_fn *fn, uint32_t n, const double *a, const double *b
         r[i] = fn(a[i], b ? b[i] : 0, c ? c[i] : 0);
 }
 
+/* Rounded once: in f64 a product of f16 is exact, and so is its sum with a third unless that is 2^30 times as large, or
+ * the sum is beyond the largest f16. */
+static void compute_f16(f64_fn *fn, uint32_t n, const uint16_t *a, const uint16_t *b, const uint16_t *c, uint16_t *r)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double x = fn(elem_to_f64(ELEM_F16, &a[i]), elem_to_f64(ELEM_F16, &b[i]), elem_to_f64(ELEM_F16, &c[i]));
+        elems_convert(ELEM_F64, &x, ELEM_F16, &r[i], 1, false, "even");
+    }
+}
+
 void loop_compute(enum lop op, enum elem e, uint32_t n, const void *a, const void *b, const void *c, void *r)
 {
     if (e == ELEM_F32) {
@@ -220,6 +230,10 @@ void loop_compute(enum lop op, enum elem e, uint32_t n, const void *a, const voi
     }
     if (e == ELEM_F64) {
         compute_f64(f64_ops[op], n, a, b, c, r);
+        return;
+    }
+    if (e == ELEM_F16) { /* L_FMA */
+        compute_f16(f64_ops[op], n, a, b, c, r);
         return;
     }
     struct width w = {e == ELEM_BOOL ? 1 : elem_bits(e), elem_class(e) == 'I'};

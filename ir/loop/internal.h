@@ -50,7 +50,7 @@ enum lrule {
     LRULE_LAUNCH,
     LRULE_COUNT
 };
-enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8 };   /* element classes of ir/loop/loop.def */
+enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8, E_H = 16 };   /* element classes of ir/loop/loop.def */
 
 enum {
     LANES_MAX = 128,         /* two operands of a shuffle are numbered by a byte */

@@ -39,7 +39,7 @@ uint32_t loop_elem_classes(enum elem e)
     if (size == 0 || size > 8)
         return 0;
     switch (elem_class(e)) {
-    case 'F': return e == ELEM_F32 || e == ELEM_F64 ? E_F | E_X : E_X;
+    case 'F': return e == ELEM_F32 || e == ELEM_F64 ? E_F | E_X : e == ELEM_F16 ? E_H | E_X : E_X;
     case 'I':
     case 'U': return elem_bits(e) >= 8 ? E_I | E_X : E_X;
     case 'B': return E_B | E_X;

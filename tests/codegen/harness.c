@@ -204,6 +204,7 @@ static const struct variant native_variants[] = {
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", ""}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni"}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16"}, true},
+    {{"aarch64-unknown-linux-gnu", "generic", "+neon,+fullfp16"}, true},
     {{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
 

@@ -90,6 +90,34 @@ static void test_floats(void **state)
     suite_free(s);
 }
 
+static struct lstmt *last(struct build b)
+{
+    struct lblk *blk = &b.f->blocks.data[b.b.i];
+    return &blk->stmts.data[blk->stmts.n - 1];
+}
+
+static lreg with_imm(struct build b, lreg v, int64_t imm)
+{
+    last(b)->imm = imm;
+    return v;
+}
+
+/* Rounded once, whatever the target has. */
+static void test_halves(void **state)
+{
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t w = 0; w < COUNT_OF(widths); w++)
+        for (uint32_t draw = 0; draw < 4; draw++) {
+            struct frame f = frame_new(s, ELEM_F16, widths[w], 2);
+            put(&f, op3(f.b, L_FMA, f.t, f.x, f.y, f.z));
+            lreg one = with_imm(f.b, op1(f.b, L_EXTRACT, (struct ltype){ELEM_F16, 1}, f.x), widths[w] - 1);
+            put(&f, op3(f.b, L_FMA, f.t, op1(f.b, L_SPLAT, f.t, one), f.y, number(f.b, f.t, 0)));
+        }
+    suite_run(s);
+    suite_free(s);
+}
+
 static void divisions(struct frame *f)
 {
     lreg zero = number(f->b, f->t, 0), one = number(f->b, f->t, 1), seven = number(f->b, f->t, 7);
@@ -166,18 +194,6 @@ static void test_dots(void **state)
     }
     suite_run(s);
     suite_free(s);
-}
-
-static struct lstmt *last(struct build b)
-{
-    struct lblk *blk = &b.f->blocks.data[b.b.i];
-    return &blk->stmts.data[blk->stmts.n - 1];
-}
-
-static lreg with_imm(struct build b, lreg v, int64_t imm)
-{
-    last(b)->imm = imm;
-    return v;
 }
 
 /* splat, extract, insert, hreduce, shuffle */
@@ -266,9 +282,10 @@ static void test_bitcast(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats), cmocka_unit_test(test_integers),
-                                       cmocka_unit_test(test_dots),   cmocka_unit_test(test_shapes),
-                                       cmocka_unit_test(test_bools),  cmocka_unit_test(test_bitcast)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_floats),   cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_integers), cmocka_unit_test(test_dots),
+                                       cmocka_unit_test(test_shapes),   cmocka_unit_test(test_bools),
+                                       cmocka_unit_test(test_bitcast)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,61 @@ INT_TESTS(uint32_t, uint64_t, uint32_t, u32)
 FLOAT_TESTS(float, f32, fabsf, sqrtf, floorf, ceilf, rintf, truncf, fmodf, fmaf)
 FLOAT_TESTS(double, f64, fabs, sqrt, floor, ceil, rint, trunc, fmod, fma)
 
+/* Finite f16 as a whole number of 2^-24. */
+static int64_t half_to_whole(uint16_t h)
+{
+    int64_t exponent = h >> 10 & 31, mantissa = h & 1023;
+    int64_t x = exponent ? (mantissa + 1024) << (exponent - 1) : mantissa;
+    return h & 0x8000 ? -x : x;
+}
+
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
+
+/* A whole number of 2^-48 as the nearest f16, of two as near ones the even. */
+static uint16_t whole_to_half(int128 x)
+{
+    uint16_t sign = x < 0 ? 0x8000 : 0;
+    uint128 m = x < 0 ? -(uint128)x : (uint128)x;
+    uint32_t drop = 24;
+    while (m >> drop >= 2048)
+        drop++;
+    uint128 half = (uint128)1 << (drop - 1), rest = m & (2 * half - 1);
+    uint64_t q = (uint64_t)(m >> drop);
+    q += rest > half || (rest == half && q & 1);
+    uint64_t bits = ((uint64_t)(drop - 24) << 10) + q; /* a carry goes into the exponent; below 1024: subnormal */
+    return sign | (uint16_t)(bits > 0x7c00 ? 0x7c00 : bits);
+}
+
+/* fma of f16 rounds once: against sums in whole numbers. */
+static void test_f16(void **state)
+{
+    struct context *ctx = *state;
+    /* beside the random ones: 1 + 2^-11 and a little, either side of the middle; the ends of the range */
+    static const uint16_t ends[][3] = {{0x1001, 0x3bff, 0x3c00}, {0x1001, 0x3c00, 0x3c00}, {0x0fff, 0x3c00, 0x3c00},
+                                       {0x1000, 0x3c00, 0x3c01}, {0x0001, 0x0001, 0x3c00}, {0x8001, 0x0001, 0x3c00},
+                                       {0x7bff, 0x7bff, 0xfbff}, {0x7bff, 0x4000, 0xfbff}, {0x0001, 0x3800, 0x0001},
+                                       {0x0001, 0x3800, 0x0000}, {0x0003, 0x3800, 0x8000}, {0x3c00, 0x4bff, 0x7bff}};
+    uint64_t seed = 9;
+    for (int draw = 0; draw < 2000; draw++) {
+        uint16_t in[3][N], r[N];
+        for (int i = 0; i < N; i++)
+            for (int o = 0; o < 3; o++) {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                uint16_t h = (uint16_t)(seed >> 40);
+                h = (h & 0x7c00) == 0x7c00 ? h & 0x83ff : h;
+                in[o][i] = !draw && i < (int)COUNT_OF(ends) ? ends[i][o] : h;
+            }
+        run_op(ctx, "fma", "f16", "f16", 3, in[0], in[1], in[2], r, 2, 2);
+        for (int i = 0; i < N; i++) {
+            int128 sum = (int128)half_to_whole(in[0][i]) * half_to_whole(in[1][i]);
+            uint16_t want = whole_to_half(sum + ((int128)half_to_whole(in[2][i]) << 24));
+            if (r[i] != want && ((r[i] | want) & 0x7fff))
+                fail_msg("fma f16(%x, %x, %x) = %x, not %x", in[0][i], in[1][i], in[2][i], r[i], want);
+        }
+    }
+}
+
 /* 64 bits: the cases where C itself would overflow */
 static void test_i64(void **state)
 {
@@ -527,6 +582,7 @@ int main(void)
         TEST(test_bool),
         TEST(test_f32),
         TEST(test_f64),
+        TEST(test_f16),
         TEST(test_good_programs),
         TEST(test_bad_programs),
         TEST(test_parallel_range),

@@ -31,6 +31,8 @@ static const struct {
     {5, HEAD P "%20 = floordiv f32 %6, %6" END},
     {5, HEAD P "%20 = minnum i32 %8, %8" END},
     {5, HEAD P "%20 = const f16 1 %21 = add f16 %20, %20" END},
+    {5, HEAD P "%20 = const bf16 1 %21 = fma bf16 %20, %20, %20" END},
+    {5, HEAD P "%20 = const f16 1 %21 = fma f16 %20, %6, %20" END},
     {5, HEAD P "%20 = const i4 1 %21 = add i4 %20, %20" END},
     {5, HEAD P "%20 = iota f32x4" END},
     {6, HEAD P "%20 = const i8 128" END},
