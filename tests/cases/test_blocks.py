@@ -68,6 +68,17 @@ def test_accuracy_level(tmp_path):
     near(want, np.load(next((net.folder / "eval").glob("*.npy"))))
 
 
+def test_many_dims(tmp_path):
+    """Rows of so many dims that none is left for blocks stay f32."""
+    w = weights(np.random.default_rng(6), 4, 8, 32, 16, None)
+    for rank in (5, 29, 30):
+        (tmp_path / str(rank)).mkdir()
+        net = model(tmp_path / str(rank), "MatMulNBits", {"a": floats(*[1] * (rank - 2), 3, 32), **w}, ["b", "s"], K=32, N=8, bits=4, block_size=16,
+                    accuracy_level=4)
+        a = floats(*[1] * (rank - 2), 2, 32)
+        near(net.want([a])[0], net.run([a], "-O2")[0], 3e-2)
+
+
 def test_precision(tmp_path):
     """--precision=int8 does what level 4 allows, exact takes it back, and both say how far bytes are from f32."""
     w = weights(np.random.default_rng(5), 4, 48, 128, 32, "packed")

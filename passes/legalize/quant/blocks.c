@@ -7,7 +7,11 @@
 #include "passes/legalize/quant/blocks.h"
 #include "passes/legalize/nn/window.h"
 
-enum { LEVEL_BYTES = 4, EXACT_BLOCK = 65536 /* products of a byte by a byte, in 31 bits */ };
+enum {
+    LEVEL_BYTES = 4,
+    EXACT_BLOCK = 65536, /* products of a byte by a byte, in 31 bits */
+    BLOCK_DIMS = 3 /* that a row becomes more than one */
+};
 
 value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id count)
 {
@@ -54,6 +58,7 @@ static bool allows_bytes(struct rule *r, const struct blocks *s)
     enum bytes_when when = r->lg->options->bytes;
     bool level = rule_int(r, "accuracy_level", 0) == LEVEL_BYTES,
          constant = (when == BYTES_BY_FILE ? level : when == BYTES_ALWAYS) && s->size <= EXACT_BLOCK;
+    constant &= v_rank(r->b, rule_in(r, 0)) <= RANK_MAX - BLOCK_DIMS;
     for (uint32_t k = 1; k < 4; k++)
         constant &= !rule_has(r, k) || value_is_const(r->b->g, rule_in(r, k));
     return constant;
