@@ -299,13 +299,6 @@ uint64_t hash_bytes(const void *data, size_t n)
     return XXH3_64bits(data, n);
 }
 
-/* Multiply and fold, the two constants are odd and have mixed bits (golden ratio, xxhash's PRIME64_2). */
-uint64_t hash_mix(uint64_t a, uint64_t b)
-{
-    uint64_t h = (a ^ (b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2))) * 0xC2B2AE3D27D4EB4Fu;
-    return h ^ (h >> 29);
-}
-
 /* ---- the context -------------------------------------------------------------------------------------- */
 
 /* Everything of a fresh context that allocates; false when memory ends. */

@@ -84,7 +84,12 @@ void strbuf_quoted(struct strbuf *, const char *s);
 /* ---- hashing (xxhash, 64 bits of XXH3) ------------------------------------------------------------ */
 
 uint64_t hash_bytes(const void *, size_t);
-uint64_t hash_mix(uint64_t a, uint64_t b);
+/* Multiply and fold, the two constants are odd and have mixed bits (golden ratio, xxhash's PRIME64_2). */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b)
+{
+    uint64_t h = (a ^ (b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2))) * 0xC2B2AE3D27D4EB4Fu;
+    return h ^ (h >> 29);
+}
 
 /* ---- checked arithmetic: true when the result fits, as __builtin_*_overflow inverted ---------------- */
 

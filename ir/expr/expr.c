@@ -286,7 +286,13 @@ expr_id expr_intern2(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
 
 expr_id ex_const(struct exprs *x, int64_t c)
 {
-    return expr_intern(x, &(struct ekey){.kind = EX_CONST, .c = c});
+    bool small = c >= 0 && c < SMALL;
+    if (small && x->small[c].i)
+        return x->small[c];
+    expr_id e = expr_intern(x, &(struct ekey){.kind = EX_CONST, .c = c});
+    if (small)
+        x->small[c] = e;
+    return e;
 }
 
 struct exprs *exprs_new(struct context *ctx)

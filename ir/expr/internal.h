@@ -13,6 +13,7 @@ enum {
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
     SUMS = 1 << 14,            /* remembered, of two operands */
     EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
+    SMALL = 64,                /* constants that are found without a look at the table */
     CHUNK = 1024
 };
 
@@ -42,6 +43,7 @@ struct exprs {
     struct arena *arena;
     VEC(struct enode *) chunks;
     uint32_t n;                  /* nodes; [0] unused */
+    expr_id small[SMALL];        /* the constants 0, 1, ... as far as they were asked for */
     uint32_t *table, table_size; /* open addressing, power of two, 0 = free */
     VEC(struct symbol *) syms;   /* [0] unused */
     sym_id first_sym[SYM_KINDS], last_sym[SYM_KINDS];
