@@ -178,8 +178,8 @@ static bool dot_scales(struct infer *f)
         const int64_t *contract = node_ints(&f->attrs, k & 1 ? "contract_b" : "contract_a", &n);
         if (k < 2)
             continue;
-        if (!n || t->rank != of->rank)
-            return infer_error(f, "%s scales %s", type_text(f->g, t), type_text(f->g, of));
+        if (n < 2 || t->rank != of->rank)
+            return infer_error(f, "%s scales %s, %u contracted dims", type_text(f->g, t), type_text(f->g, of), n);
         for (int32_t d = 0; d < t->rank; d++) {
             expr_id want = of->dims[d];
             for (uint32_t i = 1; i < n; i++)

@@ -14,7 +14,7 @@
 
 enum { GROUP = 4, STEPS = 127 };
 
-/* Numbers that lie together in so many bytes as one group has. */
+/* Numbers that four bytes hold: a group of each of their numbers. */
 static int64_t numbers_together(const struct blocks *s)
 {
     return GROUP * 8 / s->bits;
@@ -36,8 +36,8 @@ static value_id in_blocks(struct builder *b, value_id x, const struct blocks *s)
     return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), dims, rank + 1);
 }
 
-/* x (..., count, size) as (..., count, n, together); each `together` as [2][2] ... of which the last two are exchanged:
- * numbers 0, 2, 4, 6, 1, 3, 5, 7 of eight of 4 bits. */
+/* x (..., count, size) as (..., count, size / together, together), in the order of the bytes' bits: of four bytes the
+ * first number of each, then the second of each. Eight of 4 bits are numbers 0, 2, 4, 6, 1, 3, 5, 7. */
 static value_id in_order(struct builder *b, value_id x, const struct blocks *s)
 {
     struct exprs *ex = b_exprs(b);
