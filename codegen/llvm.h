@@ -105,8 +105,11 @@ LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum e
 /* Small floats, held as bits, to and from f32 (llvm_float.c). */
 LLVMValueRef small_to_f32(struct emitter *, LLVMValueRef bits, enum elem from, uint32_t lanes);
 LLVMValueRef small_from_f32(struct emitter *, LLVMValueRef, enum elem to, uint32_t lanes, struct conversion);
-/* L_FMA of f16, which are held as bits: rounded once. args are used up. */
+/* f16, held as bits. L_FMA: rounded once; args are used up. A lane, and one for all, as floats, so that a multiply-add
+ * takes the lane itself. */
 LLVMValueRef half_fma(struct emitter *, uint32_t lanes, LLVMValueRef args[3]);
+LLVMValueRef half_extract(struct emitter *, LLVMValueRef, uint32_t lanes, LLVMValueRef lane);
+LLVMValueRef half_splat(struct emitter *, LLVMValueRef, uint32_t lanes);
 /* Keeps the low bits of a sub-byte integer and extends them again; other types pass. */
 LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lanes);
 void dot_learn(struct llvm_machine *);                                /* llvm_dot.c: fills in dot_forms */

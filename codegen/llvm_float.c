@@ -86,12 +86,22 @@ static double power_of_two(int32_t exponent)
     return r;
 }
 
+/* f16 as the operand of an instruction, and back. */
+static LLVMValueRef as_half(struct emitter *e, LLVMValueRef bits, uint32_t lanes)
+{
+    return LLVMBuildBitCast(e->b, bits, type_lanes(LLVMHalfTypeInContext(e->ctx), lanes), "");
+}
+
+static LLVMValueRef half_bits(struct emitter *e, LLVMValueRef half, uint32_t lanes)
+{
+    return LLVMBuildBitCast(e->b, half, type_lanes(e->i16, lanes), "");
+}
+
 static LLVMValueRef half_instruction(struct emitter *e, LLVMValueRef v, uint32_t lanes, bool widen)
 {
-    LLVMTypeRef half = type_lanes(LLVMHalfTypeInContext(e->ctx), lanes);
     if (widen)
-        return LLVMBuildFPExt(e->b, LLVMBuildBitCast(e->b, v, half, ""), type_lanes(e->f32, lanes), "");
-    return LLVMBuildBitCast(e->b, LLVMBuildFPTrunc(e->b, v, half, ""), type_lanes(e->i16, lanes), "");
+        return LLVMBuildFPExt(e->b, as_half(e, v, lanes), type_lanes(e->f32, lanes), "");
+    return half_bits(e, LLVMBuildFPTrunc(e->b, v, type_lanes(LLVMHalfTypeInContext(e->ctx), lanes), ""), lanes);
 }
 
 /* ---- widening ---- */
@@ -217,16 +227,26 @@ LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uin
 
 /* ---- arithmetic ---- */
 
+LLVMValueRef half_extract(struct emitter *e, LLVMValueRef bits, uint32_t lanes, LLVMValueRef lane)
+{
+    return half_bits(e, LLVMBuildExtractElement(e->b, as_half(e, bits, lanes), lane, ""), 1);
+}
+
+LLVMValueRef half_splat(struct emitter *e, LLVMValueRef bits, uint32_t lanes)
+{
+    return half_bits(e, value_splat(e, as_half(e, bits, 1), lanes), lanes);
+}
+
 /* In f64 the product is exact, and what the sum may lose there changes nothing after its rounding to f16. */
 LLVMValueRef half_fma(struct emitter *e, uint32_t lanes, LLVMValueRef args[3])
 {
-    LLVMTypeRef half = type_lanes(LLVMHalfTypeInContext(e->ctx), lanes), bits = type_lanes(e->i16, lanes);
+    LLVMTypeRef half = type_lanes(LLVMHalfTypeInContext(e->ctx), lanes);
     const struct conversion even = {0};
     for (int o = 0; o < 3; o++)
-        args[o] = e->machine->f16_math ? LLVMBuildBitCast(e->b, args[o], half, "")
+        args[o] = e->machine->f16_math ? as_half(e, args[o], lanes)
                                        : emit_convert(e, args[o], ELEM_F16, ELEM_F64, lanes, even);
     if (e->machine->f16_math)
-        return LLVMBuildBitCast(e->b, call_intrinsic(e, "llvm.fma", &half, 1, args, 3), bits, "");
+        return half_bits(e, call_intrinsic(e, "llvm.fma", &half, 1, args, 3), lanes);
     LLVMValueRef sum = LLVMBuildFAdd(e->b, LLVMBuildFMul(e->b, args[0], args[1], ""), args[2], "");
     return emit_convert(e, sum, ELEM_F64, ELEM_F16, lanes, even);
 }

@@ -373,6 +373,8 @@ static LLVMValueRef emit_bitcast(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_splat(struct emitter *e, const struct lstmt *s)
 {
+    if (s->type.elem == ELEM_F16 && e->machine->f16_math)
+        return half_splat(e, in(e, s, 0), s->type.lanes);
     return value_splat(e, in(e, s, 0), s->type.lanes);
 }
 
@@ -389,7 +391,10 @@ static LLVMValueRef emit_extract(struct emitter *e, const struct lstmt *s)
 {
     if (in_type(e, s, 0).lanes == 1)
         return in(e, s, 0);
-    return LLVMBuildExtractElement(e->b, in(e, s, 0), LLVMConstInt(e->i64, (unsigned long long)s->imm, false), "");
+    LLVMValueRef lane = LLVMConstInt(e->i64, (unsigned long long)s->imm, false);
+    if (s->type.elem == ELEM_F16 && e->machine->f16_math)
+        return half_extract(e, in(e, s, 0), in_type(e, s, 0).lanes, lane);
+    return LLVMBuildExtractElement(e->b, in(e, s, 0), lane, "");
 }
 
 static LLVMValueRef emit_insert(struct emitter *e, const struct lstmt *s)

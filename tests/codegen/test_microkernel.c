@@ -1,5 +1,6 @@
-/* The 6 x 64 micro-kernel of AVX-512: 24 accumulators carried by one loop must stay in registers. Looks at the
- * assembly, and at the result. `test_microkernel --peak` prints what tiles reach, for a look beside the machine's peak.
+/* Micro-kernels: the accumulators that one loop carries must stay in registers, 24 of AVX-512's in a tile of 6 x 64,
+ * and on AArch64 a multiply-add takes its lane from a register. Looks at the assembly, and at the result.
+ * `test_microkernel --peak` prints what tiles reach, for a look beside the machine's peak.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,24 +15,57 @@
 #include "harness.h"
 
 struct tile {
-    uint32_t rows, panels, lanes;
+    uint32_t rows, panels, lanes, steps; /* steps of k that a turn of the loop makes */
+    enum elem elem;
 };
+
+/* Whole numbers around zero. */
+static void fill(const struct case_arg *a, enum elem elem, int64_t period)
+{
+    uint32_t size = elem_size(elem);
+    for (int64_t j = 0; j < a->bytes / size; j++)
+        elem_from_f64(elem, (double)(j % period - period / 2), (char *)a->data + j * size);
+}
+
+/* Aligned as whole vectors are. */
+static lreg load_whole(struct build b, struct ltype t, lreg buffer, lreg at)
+{
+    lreg v = load(b, t, buffer, at);
+    struct lblk *blk = &b.f->blocks.data[b.b.i];
+    blk->stmts.data[blk->stmts.n - 1].align = elem_size(t.elem) * t.lanes;
+    return v;
+}
+
+/* One step of k for all rows: acc[rows][panels] += lane `step` of the rows' values * panels. */
+static void add_step(struct build b, struct tile t, uint32_t step, const lreg *row, const lreg *panel, lreg *acc)
+{
+    struct ltype vector = {t.elem, t.lanes};
+    for (uint32_t r = 0; r < t.rows; r++) {
+        lreg x = row[r];
+        if (t.steps > 1) {
+            x = op1(b, L_EXTRACT, (struct ltype){t.elem, 1}, x);
+            struct lblk *blk = &b.f->blocks.data[b.b.i];
+            blk->stmts.data[blk->stmts.n - 1].imm = step;
+        }
+        x = op1(b, L_SPLAT, vector, x);
+        for (uint32_t p = 0; p < t.panels; p++)
+            acc[r * t.panels + p] = op3(b, L_FMA, vector, x, panel[p], acc[r * t.panels + p]);
+    }
+}
 
 /* c[rows][panels * lanes] += over k of a[rows][K] * w[panels][K][lanes]; parallel over one tile. */
 static struct kernel_case *add_tile(struct suite *s, const char *name, struct tile t, int64_t depth)
 {
-    struct ltype vector = {ELEM_F32, t.lanes}, scalar = T(F32, 1);
-    lreg carried[64], in[66], out[64], yields[64], panel[8], i, at;
+    struct ltype vector = {t.elem, t.lanes};
+    lreg carried[64], in[66], out[64], yields[64], panel[8], here[8], row[64], value[64], i;
     uint32_t n = t.rows * t.panels, width = t.panels * t.lanes;
     struct kernel_case *k = case_new(s, name);
     k->unfused = true;
-    lreg a = case_buffer(s, k, ELEM_F32, LARG_IN, t.rows * depth);
-    lreg w = case_buffer(s, k, ELEM_F32, LARG_IN, width * depth);
-    lreg c = case_buffer(s, k, ELEM_F32, LARG_OUT, t.rows * width);
-    for (int64_t j = 0; j < t.rows * depth; j++)
-        ((float *)k->arg[0].data)[j] = (float)(j % 13) - 6;
-    for (int64_t j = 0; j < width * depth; j++)
-        ((float *)k->arg[1].data)[j] = (float)(j % 17) - 8;
+    lreg a = case_buffer(s, k, t.elem, LARG_IN, t.rows * depth);
+    lreg w = case_buffer(s, k, t.elem, LARG_IN, width * depth);
+    lreg c = case_buffer(s, k, t.elem, LARG_OUT, t.rows * width);
+    fill(&k->arg[0], t.elem, 13);
+    fill(&k->arg[1], t.elem, 17);
     lreg d = case_index(k, depth);
     struct build b = case_parallel(k, &i);
     in[0] = i;
@@ -42,34 +76,30 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
     lreg slice = op2(b, L_MUL, TINDEX, d, index_of(b, t.lanes));
     VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, var);
     for (uint32_t j = 0; j < n; j++) {
-        carried[j] = lf_value(b.f, vector);
+        yields[j] = carried[j] = lf_value(b.f, vector);
         VEC_PUSH(b.f->arena, &b.f->blocks.data[body.i].params, carried[j]);
         in[j + 2] = zero;
         out[j] = lf_value(b.f, vector);
     }
-    lreg row[64];
     for (uint32_t r = 0; r < t.rows; r++)
         row[r] = op2(b, L_MUL, TINDEX, d, index_of(b, r));
     for (uint32_t p = 0; p < t.panels; p++)
         panel[p] = op2(b, L_MUL, TINDEX, slice, index_of(b, p));
     struct lstmt *loop = lf_stmt(b.f, b.b, L_FOR);
-    loop->imm = 1;
+    loop->imm = t.steps;
     loop->in = lf_lregs(b.f, in, n + 2);
     loop->n_in = n + 2;
     loop->out = lf_lregs(b.f, out, n);
     loop->n_out = n;
     loop->block[0] = body;
-    at = op2(inner, L_MUL, TINDEX, var, index_of(inner, t.lanes));
-    for (uint32_t p = 0; p < t.panels; p++) {
-        panel[p] = load(inner, vector, w, op2(inner, L_ADD, TINDEX, panel[p], at));
-        struct lblk *blk = &b.f->blocks.data[body.i];
-        blk->stmts.data[blk->stmts.n - 1].align = 4 * t.lanes;
-    }
-    for (uint32_t r = 0; r < t.rows; r++) {
-        lreg x = load(inner, scalar, a, op2(inner, L_ADD, TINDEX, row[r], var));
-        x = op1(inner, L_SPLAT, vector, x);
+    for (uint32_t r = 0; r < t.rows; r++)
+        value[r] = load(inner, (struct ltype){t.elem, t.steps}, a, op2(inner, L_ADD, TINDEX, row[r], var));
+    for (uint32_t step = 0; step < t.steps; step++) {
+        lreg at = op2(inner, L_ADD, TINDEX, var, index_of(inner, step));
+        at = op2(inner, L_MUL, TINDEX, at, index_of(inner, t.lanes));
         for (uint32_t p = 0; p < t.panels; p++)
-            yields[r * t.panels + p] = op3(inner, L_FMA, vector, x, panel[p], carried[r * t.panels + p]);
+            here[p] = load_whole(inner, vector, w, op2(inner, L_ADD, TINDEX, panel[p], at));
+        add_step(inner, t, step, value, here, yields);
     }
     lf_op(b.f, body, L_YIELD, (struct ltype){0}, yields, n);
     for (uint32_t j = 0; j < n; j++)
@@ -77,9 +107,8 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
     return k;
 }
 
-static char *assembly(struct suite *s, const struct kernel_case *k, const char *cpu)
+static char *assembly(struct suite *s, const struct kernel_case *k, struct target target)
 {
-    struct target target = {"x86_64-unknown-linux-gnu", cpu, ""};
     struct codegen_options options = {.self = "/proc/self/exe", .jobs = 1, .opt_level = 2, .emit = EMIT_ASSEMBLY};
     struct strbuf text;
     jmp_buf unwind;
@@ -94,11 +123,11 @@ static char *assembly(struct suite *s, const struct kernel_case *k, const char *
 }
 
 /* Lines that name both a vector register and the stack. */
-static int count_spills(char *text, const char *reg)
+static int count_spills(char *text, const char *reg, const char *stack)
 {
     int n = 0;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        n += strstr(line, reg) && strstr(line, "(%rsp");
+        n += strstr(line, reg) && strstr(line, stack);
     return n;
 }
 
@@ -115,17 +144,42 @@ static void test_registers(void **state)
     static const struct {
         struct tile tile;
         const char *cpu, *reg;
-    } tiles[] = {{{6, 4, 16}, "x86-64-v4", "%zmm"},  {{14, 2, 16}, "x86-64-v4", "%zmm"},
-                 {{12, 2, 16}, "x86-64-v4", "%zmm"}, {{9, 3, 16}, "x86-64-v4", "%zmm"},
-                 {{6, 2, 8}, "x86-64-v3", "%ymm"},   {{4, 3, 8}, "x86-64-v3", "%ymm"}};
+    } tiles[] = {{{6, 4, 16, 1, ELEM_F32}, "x86-64-v4", "%zmm"},  {{14, 2, 16, 1, ELEM_F32}, "x86-64-v4", "%zmm"},
+                 {{12, 2, 16, 1, ELEM_F32}, "x86-64-v4", "%zmm"}, {{9, 3, 16, 1, ELEM_F32}, "x86-64-v4", "%zmm"},
+                 {{6, 2, 8, 1, ELEM_F32}, "x86-64-v3", "%ymm"},   {{4, 3, 8, 1, ELEM_F32}, "x86-64-v3", "%ymm"}};
     (void)state;
     struct suite *s = suite_new();
     for (size_t i = 0; i < COUNT_OF(tiles); i++) {
         struct kernel_case *k = add_tile(s, "tile", tiles[i].tile, 40);
         assert_true(lf_finish(k->f));
-        char *text = assembly(s, k, tiles[i].cpu);
+        char *text = assembly(s, k, (struct target){"x86_64-unknown-linux-gnu", tiles[i].cpu, ""});
         assert_int_equal(count(text, "vfmadd"), tiles[i].tile.rows * tiles[i].tile.panels);
-        assert_int_equal(count_spills(text, tiles[i].reg), 0);
+        assert_int_equal(count_spills(text, tiles[i].reg, "(%rsp"), 0);
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
+/* AArch64, f32 and f16: each multiply-add takes a lane of the register that holds a row's next steps. */
+static void test_lanes(void **state)
+{
+    static const struct {
+        struct tile tile;
+        const char *step;
+    } tiles[] = {
+        {{8, 2, 8, 8, ELEM_F16}, ".8h, "}, {{6, 3, 8, 8, ELEM_F16}, ".8h, "}, {{6, 3, 4, 4, ELEM_F32}, ".4s, "}};
+    (void)state;
+    struct suite *s = suite_new();
+    for (size_t i = 0; i < COUNT_OF(tiles); i++) {
+        struct tile t = tiles[i].tile;
+        struct kernel_case *k = add_tile(s, "tile", t, 40);
+        assert_true(lf_finish(k->f));
+        char *text = assembly(s, k, (struct target){"aarch64-unknown-linux-gnu", "generic", "+neon,+fullfp16"});
+        assert_int_equal(count(text, "fmla\t"), t.rows * t.panels * t.steps);
+        assert_int_equal(count(text, t.elem == ELEM_F16 ? ".h[" : ".s["), t.rows * t.panels * t.steps);
+        assert_int_equal(count(text, tiles[i].step), t.rows * t.panels * t.steps * 2);
+        assert_int_equal(count(text, "dup\t"), 0);
+        assert_int_equal(count_spills(text, "\tq", "[sp"), 0);
     }
     suite_run(s);
     suite_free(s);
@@ -158,7 +212,11 @@ static void measure(int64_t n, mcc_rt_fn *fn, const int64_t *args, const char *c
 
 static void test_peak(void **state)
 {
-    static const struct tile tiles[] = {{6, 4, 16}, {14, 2, 16}, {9, 3, 16}, {4, 3, 8}, {6, 2, 8}};
+    static const struct tile tiles[] = {{6, 4, 16, 1, ELEM_F32},
+                                        {14, 2, 16, 1, ELEM_F32},
+                                        {9, 3, 16, 1, ELEM_F32},
+                                        {4, 3, 8, 1, ELEM_F32},
+                                        {6, 2, 8, 1, ELEM_F32}};
     (void)state;
     for (size_t i = 0; i < COUNT_OF(tiles); i++) {
         struct suite *s = suite_new();
@@ -172,7 +230,7 @@ static void test_peak(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_registers), cmocka_unit_test(test_lanes)};
     const struct CMUnitTest peak[] = {cmocka_unit_test(test_peak)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
