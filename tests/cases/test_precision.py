@@ -286,3 +286,17 @@ def test_errors_of_open_sizes_and_nodes(tmp_path):
     one, both = (errors(mcc("diff", path, "--against-f32", "-march=native", *o).stdout)["output 'y'"][0]
                  for o in (["--choose=second:precision=bf16"], ["--precision=bf16"]))
     assert 1e-5 < one < both
+
+
+@pytest.mark.parametrize("precision", TYPES)
+def test_equal_weights(tmp_path, precision):
+    """A 3 x 3 convolution by Winograd's form whose weights are one number, which is stored nowhere."""
+    path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], [value("x", [1, 16, 12, 12])], [value("y", [1, 32, 12, 12])],
+                {"w": np.full((32, 16, 3, 3), 0.375, np.float32)})
+    x = drawn(1, 16, 12, 12).astype(TYPES[precision]).astype(np.float32)
+    want = conv(x, np.full((32, 16, 3, 3), 0.375), 1, 1)
+    for level in ("v2", "v3"):
+        done = mcc(path, "-o", tmp_path / "net.so", f"--precision={precision}", f"-march=x86-64-{level}", "--winograd=4")
+        assert done.returncode == 0, done.stderr
+        with Artifact(tmp_path / "net.so") as a:
+            assert np.abs(a.call([x])[0] - want).max() < 1e-3 * np.abs(want).max()

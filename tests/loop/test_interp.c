@@ -216,7 +216,7 @@ static void test_f16(void **state)
         run_op(ctx, "fma", "f16", "f16", 3, in[0], in[1], in[2], r, 2, 2);
         for (int i = 0; i < N; i++) {
             int128 sum = (int128)half_to_whole(in[0][i]) * half_to_whole(in[1][i]);
-            uint16_t want = whole_to_half(sum + ((int128)half_to_whole(in[2][i]) << 24));
+            uint16_t want = whole_to_half(sum + (int128)half_to_whole(in[2][i]) * (1 << 24));
             if (r[i] != want && ((r[i] | want) & 0x7fff))
                 fail_msg("fma f16(%x, %x, %x) = %x, not %x", in[0][i], in[1][i], in[2][i], r[i], want);
         }

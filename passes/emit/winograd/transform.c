@@ -247,15 +247,17 @@ static void taps_load(struct wino *w, expr_id from, lreg g[3][3])
                                                      w->s->lanes));
 }
 
-/* Of weights that are computed where they are read. */
+/* Of weights that are computed where they are read; one number for all lanes where they are alike. */
 static void taps_compute(struct wino *w, expr_id vector, expr_id ic, lreg g[3][3])
 {
     struct exprs *x = w->em->x;
     lanes_at(w, vector, w->oc);
     for (int64_t r = 0; r < 3; r++)
-        for (int64_t k = 0; k < 3; k++)
-            g[k][r] = em_value(w->em, w->n->in[1], (expr_id[4]){w->lane, ic, ex_const(x, r), ex_const(x, k)},
-                               ex_const(x, 1));
+        for (int64_t k = 0; k < 3; k++) {
+            expr_id at[4] = {w->lane, ic, ex_const(x, r), ex_const(x, k)};
+            lreg v = widened(w->em, em_value(w->em, w->n->in[1], at, ex_const(x, 1)));
+            g[k][r] = em_splat(w->em, v, w->s->lanes);
+        }
 }
 
 void wino_weights(struct wino *w, const struct product *p)
