@@ -291,8 +291,9 @@ def test_errors_of_open_sizes_and_nodes(tmp_path):
 @pytest.mark.parametrize("precision", TYPES)
 def test_equal_weights(tmp_path, precision):
     """A 3 x 3 convolution by Winograd's form whose weights are one number, which is stored nowhere."""
-    path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], [value("x", [1, 16, 12, 12])], [value("y", [1, 32, 12, 12])],
-                {"w": np.full((32, 16, 3, 3), 0.375, np.float32)})
+    number = h.make_tensor("number", h.np_dtype_to_tensor_dtype(np.dtype(np.float32)), [1], [0.375])
+    path = save(tmp_path / "net.onnx", [N("ConstantOfShape", ["shape"], ["w"], value=number), N("Conv", ["x", "w"], ["y"], pads=[1] * 4)],
+                [value("x", [1, 16, 12, 12])], [value("y", [1, 32, 12, 12])], {"shape": np.array([32, 16, 3, 3])})
     x = drawn(1, 16, 12, 12).astype(TYPES[precision]).astype(np.float32)
     want = conv(x, np.full((32, 16, 3, 3), 0.375), 1, 1)
     for level in ("v2", "v3"):
