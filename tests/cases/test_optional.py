@@ -169,3 +169,12 @@ def test_an_optional_beside_its_content(tmp_path):
     model = Model(tmp_path, nodes, [value("x", ["n", 3]), value("p", [], T.BOOL)], [optional("o"), value("h", [], T.BOOL)], CONSTANTS, 18)
     model.compare([floats(2, 3), np.array(True)], [None, np.array(False)])
     model.compare([floats(2, 3), np.array(False)], [-floats(2, 3), np.array(True)])
+
+
+def test_sequence_of_a_view_of_a_result(tmp_path):
+    """The call reads what lies behind the views, past the result that is stored on the way."""
+    nodes = [node("ReduceMax", "x", "most", axes=[2, 3], keepdims=1), node("Squeeze", "most axes", "flat"), node("SequenceConstruct", "flat", "one"),
+             node("SequenceInsert", "one more k", "both"), node("ConcatFromSequence", "both", "y", axis=0)]
+    model = Model(tmp_path, nodes, [value("x", [3, 8, 4, 4]), value("more", [2, 8]), value("k", [], T.INT64)],
+                  [value("most", [3, 8, 1, 1]), value("y", [5, 8])], {"axes": np.array([2, 3])})
+    model.compare([floats(3, 8, 4, 4), floats(2, 8), np.array(0)])
