@@ -299,6 +299,15 @@ uint64_t hash_bytes(const void *data, size_t n)
     return XXH3_64bits(data, n);
 }
 
+uint64_t hash_spread(const void *data, size_t n)
+{
+    unsigned char sample[64];
+    size_t step = n / sizeof sample + 1, k = 0;
+    for (size_t at = 0; at < n && k < sizeof sample; at += step)
+        sample[k++] = ((const unsigned char *)data)[at];
+    return hash_mix(n, hash_bytes(sample, k));
+}
+
 /* ---- the context -------------------------------------------------------------------------------------- */
 
 /* Everything of a fresh context that allocates; false when memory ends. */

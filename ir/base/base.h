@@ -84,6 +84,8 @@ void strbuf_quoted(struct strbuf *, const char *s);
 /* ---- hashing (xxhash, 64 bits of XXH3) ------------------------------------------------------------ */
 
 uint64_t hash_bytes(const void *, size_t);
+/* Of the size and of some bytes spread over all: for what is compared as a whole where this is equal. */
+uint64_t hash_spread(const void *, size_t);
 /* Multiply and fold, the two constants are odd and have mixed bits (golden ratio, xxhash's PRIME64_2). */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {

@@ -63,6 +63,37 @@ enum elem node_elem(const struct node *node, const char *name)
     return a ? a->u.elem : ELEM_NONE;
 }
 
+/* The bytes of a list or of a number. false: it holds something else. */
+static bool plain_bytes(const struct attr *a, struct span *s)
+{
+    switch (a->kind) {
+    case ATTR_INT: *s = (struct span){&a->u.i, sizeof a->u.i}; return true;
+    case ATTR_FLOAT: *s = (struct span){&a->u.f, sizeof a->u.f}; return true;
+    case ATTR_EXPR: *s = (struct span){&a->u.e, sizeof a->u.e}; return true;
+    case ATTR_ELEM: *s = (struct span){&a->u.elem, sizeof a->u.elem}; return true;
+    case ATTR_INTS: *s = (struct span){a->u.ints, a->n * sizeof *a->u.ints}; return true;
+    case ATTR_FLOATS: *s = (struct span){a->u.floats, a->n * sizeof *a->u.floats}; return true;
+    case ATTR_EXPRS: *s = (struct span){a->u.exprs, a->n * sizeof *a->u.exprs}; return true;
+    case ATTR_STR: *s = (struct span){a->u.s, a->n}; return true;
+    case ATTR_DATA: *s = a->u.data; return true;
+    default: return false;
+    }
+}
+
+bool attr_equal(const struct attr *a, const struct attr *b)
+{
+    struct span x, y;
+    if (a->kind != b->kind || strcmp(a->name, b->name) != 0 || !plain_bytes(a, &x) || !plain_bytes(b, &y))
+        return false;
+    return x.size == y.size && (x.size == 0 || x.data == y.data || memcmp(x.data, y.data, x.size) == 0);
+}
+
+uint64_t attr_hash(const struct attr *a)
+{
+    struct span s;
+    return plain_bytes(a, &s) ? hash_mix(a->kind, hash_spread(s.data, s.size)) : a->kind;
+}
+
 struct attr attr_int(const char *name, int64_t i)
 {
     return (struct attr){.name = name, .kind = ATTR_INT, .u.i = i};

@@ -199,6 +199,10 @@ const expr_id *node_exprs(const struct node *, const char *name, uint32_t *n);
 expr_id node_expr(const struct node *, const char *name);
 enum elem node_elem(const struct node *, const char *name);
 
+/* Equal names, kinds and contents; what equal ones have in common. Bytes are compared, of long ones some are hashed. */
+bool attr_equal(const struct attr *, const struct attr *);
+uint64_t attr_hash(const struct attr *);
+
 struct attr attr_int(const char *name, int64_t);
 struct attr attr_ints(const char *name, const int64_t *, uint32_t n);
 struct attr attr_exprs(const char *name, const expr_id *, uint32_t n);

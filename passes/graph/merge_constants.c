@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { SAMPLES = 64, SLOTS_MIN = 64, BYTES_MIN = 64 };    /* smaller ones are written into the code, not stored */
+enum { SLOTS_MIN = 64, BYTES_MIN = 64 };    /* smaller ones are written into the code, not stored */
 
 struct entry {
     node_id node;
@@ -54,15 +54,10 @@ static uint64_t key_of(const struct merger *m, node_id id)
 {
     const struct type *t = type_of(m->g, id);
     struct span data = data_of(m->g, id)->u.data;
-    uint64_t key = hash_mix(t->elem, hash_mix((uint64_t)t->rank, data.size));
+    uint64_t key = hash_mix(t->elem, (uint64_t)t->rank);
     for (int32_t i = 0; i < t->rank; i++)
         key = hash_mix(key, t->dims[i].i);
-    size_t step = data.size / SAMPLES + 1;
-    unsigned char sample[SAMPLES];
-    uint32_t n = 0;
-    for (size_t at = 0; at < data.size && n < SAMPLES; at += step)
-        sample[n++] = ((const unsigned char *)data.data)[at];
-    return hash_mix(key, hash_bytes(sample, n));
+    return hash_mix(key, hash_spread(data.data, data.size));
 }
 
 static bool same_constant(const struct merger *m, node_id a, node_id b)

@@ -3,8 +3,8 @@
  * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room. Of constants that
  * are computed where they are read (passes/module/compressed.h) it is their leaves that are stored, each in panels of
- * its own. One element everywhere is a part of the code, but for scales and zero points of kernels that compute with
- * bytes.
+ * its own. Equal constants that would lie alike are one (equal_constants.c). One element everywhere is a part of the
+ * code, but for scales and zero points of kernels that compute with bytes.
  */
 #include "passes/module/access.h"
 #include "passes/module/compressed.h"
@@ -84,6 +84,8 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
             context_unwind(l->m->ctx, FAIL_LIMIT, (src_id){0}, "a constant of more than 2^63 bytes");
     }
     s->size = ex_const(l->x, stride);
+    if (weight_is_shared(l, root))
+        return;
     s->buffer = l->m->weights.n;
     VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
 }
@@ -255,6 +257,7 @@ bool store_constants(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     l->computed = NEW_ARRAY(m->arena, bool, m->g->values.n);
+    l->equal = equal_constants_new(m);
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {
         const struct kernel *k = &l->m->kernels.data[i];
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)

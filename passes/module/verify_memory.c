@@ -3,6 +3,7 @@
  * Extents, strides and offsets with symbols are checked at some sizes: the least that there are, and a
  * few and many steps above, where no extent is negative then: a run would have ended with an assertion.
  */
+#include "passes/module/access.h"
 #include "passes/module/verify.h"
 
 enum { LINE = 64, SIZES = 3, STEPS = 7 };
@@ -113,7 +114,8 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
 {
     const struct module *m = c->m;
     const struct storage *s = &m->storage[v.i];
-    bool ok = s->dim && s->size.i && s->origin.i && s->rank == value_type(c->g, v)->rank;
+    const struct type *t = value_type(c->g, v);
+    bool ok = s->dim && s->size.i && s->origin.i && s->rank == t->rank;
     for (int32_t d = 0; ok && d < s->rank; d++)
         ok = s->dim[d].outer.i && s->dim[d].block >= 0 && s->dim[d].block != 1 &&
              (!s->dim[d].block || s->dim[d].inner >= 1);
@@ -125,10 +127,12 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
         check_elements(c, v, sizes[k]);
     bool arena = s->place == PLACE_ARENA || s->place == PLACE_SEGMENT;
     if (arena && (s->buffer >= m->buffers.n ||
-                  m->buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(value_type(c->g, v)->elem)).i))
+                  m->buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(t->elem)).i))
         violated(c, 22, "%%%u has no buffer of its size", c->n.value[v.i]);
-    if (s->place == PLACE_WEIGHTS && (s->buffer >= m->weights.n || m->weights.data[s->buffer].storage != s))
-        violated(c, 23, "%%%u has no weight of its own", c->n.value[v.i]);
+    const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->weights.n ? &m->weights.data[s->buffer] : NULL;
+    if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || (type_equal(value_type(c->g, w->value), t) &&
+                                                                 !w->winograd && storage_alike(w->storage, s)))))
+        violated(c, 23, "%%%u has no weight", c->n.value[v.i]);
 }
 
 /* ---- the run ----------------------------------------------------------------------------------------------------- */

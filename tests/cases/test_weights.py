@@ -110,6 +110,31 @@ def test_stored_once(case, tmp_path):
         model.compare([floats(n, 192, seed=n)], atol=1e-4)
 
 
+def turned_branches(transposed=()):
+    """Both branches of an If multiply by a matrix of bytes whose sign bit the rules turn."""
+    def branch(name):
+        weights = "w"
+        nodes = []
+        if name in transposed:
+            nodes, weights = [node("Transpose", "w", f"{name}_t", perm=[1, 0])], f"{name}_t"
+        nodes += [node("MatMulInteger", f"h {weights} zx zw", f"{name}_s"), node("Cast", f"{name}_s", f"{name}_f", to=T.FLOAT),
+                  node("Tanh" if name == "then" else "Neg", f"{name}_f", f"{name}_y")]
+        return helper.make_graph(nodes, name, [], [value(f"{name}_y", ["n", 320])])
+    return [node("If", "p", "y", then_branch=branch("then"), else_branch=branch("else"))]
+
+
+@pytest.mark.parametrize("transposed, copies", [((), 1), (("then", "else"), 1), (("then",), 2)], ids=["plain", "transposed", "one transposed"])
+def test_what_both_branches_make_of_a_weight_is_stored_once(transposed, copies, tmp_path):
+    rng = np.random.default_rng(3)
+    w = rng.integers(0, 256, (320, 320)).astype(np.uint8)
+    model = Model(tmp_path, turned_branches(transposed), [value("p", [], T.BOOL), value("h", ["n", 320], T.UINT8)], [value("y", ["n", 320])],
+                  {"w": w, "zx": np.uint8(3), "zw": np.uint8(120)})
+    size = sized(model, "-O2")
+    assert copies * w.nbytes < size < copies * w.nbytes + 90_000
+    for p in (True, False):
+        model.compare([np.bool_(p), rng.integers(0, 256, (5, 320)).astype(np.uint8)])
+
+
 def test_tied_embedding(tmp_path):
     """Rows gathered from a table whose transpose makes the logits."""
     table = floats(500, 64, scale=0.2)
