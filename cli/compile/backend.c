@@ -41,6 +41,7 @@ bool module_begin(struct compilation *c)
                 : !strcmp(o->layout, "NHWC")             ? LAYOUT_NHWC
                                                          : LAYOUT_NC16C;
     m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
+    m->strassen = o->level >= 2 && !strcmp(o->strassen, "auto");
     m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0
                   : !strcmp(o->winograd, "auto")              ? 6
                                                               : (uint32_t)(o->winograd[0] - '0');

@@ -20,7 +20,7 @@ struct config_place {
 
 struct options {
     const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
-        *precision, *weights_type, *prefix, *config, *schedules;
+        *strassen, *precision, *weights_type, *prefix, *config, *schedules;
     const char *debug_folder;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
