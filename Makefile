@@ -278,7 +278,7 @@ bench-int8: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/int8.py --threads $(THREADS) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 	    $(if $(QUANTIZED),--forms $(QUANTIZED)) $(NETS)
 
-# Language models beside ONNX Runtime: SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4,int4-exact,bf16 LAYERS=6 THREADS=2 PAST=128,1024
+# Language models beside ONNX Runtime: SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4,int4-exact,bf16 LAYERS=6 THREADS=1,2 PAST=128,1024
 # PREFILL=128,512. PEERS=genai,llama.cpp,OpenVINO take part from a folder of their own, or with PEER_PYTHON, which has them.
 PEER_PYTHON ?= $(BUILD)/llm-peers/bin/python
 bench-llm: all $(VENV)/bin/pytest $(if $(PEERS),$(if $(filter $(BUILD)/%,$(PEER_PYTHON)),$(BUILD)/llm-peers/done))
@@ -522,7 +522,7 @@ help:
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
-	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=2 PEERS=genai,llama.cpp,OpenVINO'
+	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=1,2 PEERS=genai,llama.cpp,OpenVINO'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'

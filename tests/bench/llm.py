@@ -2,7 +2,7 @@
 """Language models beside onnxruntime-genai, ONNX Runtime, llama.cpp and OpenVINO: prefill, and steps behind a past, in turns.
 
 usage: llm.py [--shapes tiny,smollm2-135m,qwen2.5-0.5b] [--forms f32,int4,int4-exact,bf16] [--layers N] [--past 128,1024] [--prefill 128,512]
-              [--threads N] [--rounds N] [--peers genai,llama.cpp,OpenVINO --peer-python PYTHON] [--reload]
+              [--threads 1,2] [--rounds N] [--peers genai,llama.cpp,OpenVINO --peer-python PYTHON] [--reload]
                                                 make bench-llm SHAPES=smollm2-135m FORMS=int4 LAYERS=6 PEERS=genai,llama.cpp
 
 Networks have the shape of the model that they are called after, the operators that onnxruntime-genai's builder writes, and drawn weights
@@ -11,11 +11,11 @@ genai read that file, llama.cpp the same numbers as Q4_0 or BF16; it computes th
 --last-logits gives. OpenVINO takes part in prefill, in bf16 where the CPU has that. Peers that are not installed are named and left out.
 
 First the tokens that each chooses are compared with those of ONNX Runtime (in f32 they must be equal), then medians over rounds of turns: milliseconds,
-beside them a peer's time over mcc's (above 1: mcc is faster), and what a step reads a second of the file's weights.
+beside them a peer's time over mcc's (above 1: mcc is faster), and what a step reads a second of the file's weights. Several numbers of threads: what
+mcc's first takes over what the others do, too. A mismatch of mcc's tokens is a failure but in bf16.
 Each contender is a process of its own; all stay loaded, unless there is not memory for that, or --reload: then each is loaded for its turn.
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -29,6 +29,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from llm_network import FORMS, ROTATED, SHAPES, Network  # noqa: E402
+import turns  # noqa: E402
+from support import memory  # noqa: E402
 from support.tool import MCC  # noqa: E402
 
 STEPS, RUNS = 16, 2
@@ -41,6 +43,7 @@ class Contender:
 
     def __init__(self, name, python, about, log):
         self.name, self.command, self.log, self.process, self.missing = name, [python, HERE / "llm_peers.py", name, json.dumps(about)], log, None, None
+        self.threads = about["threads"]
 
     def open(self):
         if self.process is None and self.missing is None:
@@ -54,6 +57,8 @@ class Contender:
         line = self.process.stdout.readline()
         if not line:
             self.missing = f"it ended at {case}"
+        if self.threads > 1:
+            turns.settle(self.process.pid)
         return json.loads(line or "null")
 
     def close(self):
@@ -64,17 +69,16 @@ class Contender:
 
 
 def peak_of(process):
-    """MB of resident memory at most, asked for until it ends: what wait4 says begins with this process' own."""
+    """MB of resident memory at most, of it and its workers, asked for until it ends: what wait4 says begins with this process' own."""
     peak = 0
     while process.poll() is None:
-        with contextlib.suppress(OSError):
-            peak = next((int(line.split()[1]) for line in open(f"/proc/{process.pid}/status") if line.startswith("VmHWM")), peak)
-        time.sleep(0.01)
-    return peak / 1024
+        peak = max(peak, memory.of_family(process.pid, "VmRSS"))
+        time.sleep(0.005)
+    return peak / 1e6
 
 
 def compiled(folder, form):
-    """Seconds and MB of resident memory that a compilation takes, its workers left out."""
+    """Seconds and MB of resident memory that a compilation takes."""
     start, peak = time.monotonic(), 0
     flags = ["-march=native", *(["--precision=bf16"] if form == "bf16" else [])]
     for name, more in (("all.so", []), ("last.so", ["--last-logits"])):
@@ -104,13 +108,16 @@ def rounds(o, contenders, cases, keep):
     return times, tokens
 
 
+def title(case):
+    return f"{case[0]} {case[1]}" if case[0] == "prefill" else f"decode behind {case[1]}"
+
+
 def report(case, contenders, times, size, form):
-    name = f"{case[0]} {case[1]}" if case[0] == "prefill" else f"decode behind {case[1]}"
     ms = {c.name: statistics.median(times[c.name, case]) for c in contenders if (c.name, case) in times}
     fields = [f"{n} {ms[n]:.2f} ms" for n in ("mcc", "mcc last")]
     fields += [f"{n} {x:.2f} ms, {x / ms['mcc last' if n == 'llama.cpp' else 'mcc']:.2f}" for n, x in ms.items() if not n.startswith("mcc")]
     speed = f"   {size / ms['mcc last'] / 1e6 / (2 if form == 'bf16' else 1):.1f} GB/s" if case[0] == "decode" else ""
-    print(f"  {name:20} " + "   ".join(fields) + speed, flush=True)
+    print(f"  {title(case):20} " + "   ".join(fields) + speed, flush=True)
 
 
 def measure(o, shape, form, folder):
@@ -123,19 +130,32 @@ def measure(o, shape, form, folder):
             print(f"llama.cpp is left out, its file was not written: {written.stderr.strip().splitlines()[-1]}")
             names.remove("llama.cpp")
     seconds, peak = compiled(folder, form)
-    about = {"folder": str(folder), "form": form, "threads": o.threads, "room": min(ROTATED, max(o.past + o.prefill) + STEPS + 1), "size": network.size,
+    cases = [("prefill", n, RUNS) for n in o.prefill] + [("decode", n, STEPS) for n in o.past]
+    good, before = True, {}
+    for threads in o.threads:
+        print(f"{shape} {form}, {network.layers} layers, {threads} thread{'s' * (threads > 1)}: {size / 1e6:.0f} MB, "
+              f".so {(folder / 'all.so').stat().st_size / 1e6:.0f} MB, compiled in {seconds:.1f} s and {peak:.0f} MB", flush=True)
+        right, ms = compare(o, names, form, threads, (folder, size, network), cases)
+        good &= right
+        for case, first in before.items():
+            print(f"  {title(case):20} mcc {first / ms[case]:.2f} times as fast as with {o.threads[0]}")
+        before = before or ms
+    return good
+
+
+def compare(o, names, form, threads, files, cases):
+    """Whether mcc's tokens are right, and {case: milliseconds of mcc}."""
+    folder, size, network = files
+    about = {"folder": str(folder), "form": form, "threads": threads, "room": min(ROTATED, max(o.past + o.prefill) + STEPS + 1), "size": network.size,
              "words": network.words, "keys": network.keys}
     with open(folder / "log", "w") as log:
         contenders = [Contender(n, sys.executable if n in ("mcc", "mcc last", "ORT") else o.peer_python, about, log) for n in names]
-        cases = [("prefill", n, RUNS) for n in o.prefill] + [("decode", n, STEPS) for n in o.past]
         keep = not o.reload and available() > 3 * size * len(names)
         try:
             times, tokens = rounds(o, contenders, cases, keep)
         finally:
             for c in contenders:
                 c.close()
-    print(f"{shape} {form}, {network.layers} layers, {o.threads} thread{'s' * (o.threads > 1)}: {size / 1e6:.0f} MB, "
-          f".so {(folder / 'all.so').stat().st_size / 1e6:.0f} MB, compiled in {seconds:.1f} s and {peak:.0f} MB")
     for c in contenders:
         if c.missing:
             print(f"  {c.name} is left out: {c.missing}")
@@ -143,12 +163,12 @@ def measure(o, shape, form, folder):
     for c in contenders:
         pairs = [(a, b) for case in cases if (c.name, case) in tokens for a, b in zip(want[case] or [], tokens[c.name, case])]
         equal = sum(a == b for a, b in pairs)
-        good &= equal == len(pairs) or form != "f32" or not c.name.startswith("mcc")
+        good &= equal == len(pairs) or form == "bf16" or not c.name.startswith("mcc")
         if pairs and c.name != "ORT":
             print(f"  {equal} of {len(pairs)} tokens of {c.name} are ONNX Runtime's")
     for case in cases:
         report(case, contenders, times, size, form)
-    return good
+    return good, {case: statistics.median(times["mcc", case]) for case in cases if ("mcc", case) in times}
 
 
 def main():
@@ -158,11 +178,12 @@ def main():
     p.add_argument("--forms", type=words, default=["f32", "int4"])
     p.add_argument("--past", type=numbers, default=[128, 1024])
     p.add_argument("--prefill", type=numbers, default=[128])
+    p.add_argument("--threads", type=numbers, default=[1])
     p.add_argument("--peers", type=words, default=[])
     p.add_argument("--peer-python", default=sys.executable)
     p.add_argument("--reload", action="store_true")
     p.add_argument("--folder", help="where networks and artifacts lie meanwhile")
-    for name, value in (("layers", 0), ("threads", 1), ("rounds", 5)):
+    for name, value in (("layers", 0), ("rounds", 5)):
         p.add_argument(f"--{name}", type=int, default=value)
     o = p.parse_args()
     if not set(o.shapes) <= set(SHAPES) or not set(o.forms) <= set(FORMS) or not set(o.peers) <= {n for ns in PEERS.values() for n in ns}:

@@ -14,6 +14,8 @@ import time
 
 import numpy as np
 
+import turns
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 
@@ -170,18 +172,8 @@ class Peer:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def cpu(self):
-        """Seconds that the process has used so far."""
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def settle(self):
-        """Waits until its threads sleep: spinning ones look like a busy machine to whoever is next."""
-        for _ in range(30):
-            before = self.cpu()
-            time.sleep(0.03)
-            if self.cpu() == before:
-                return
+        turns.settle(self.process.pid)
 
     def close(self):
         self.process.stdin.close()

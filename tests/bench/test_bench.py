@@ -92,9 +92,18 @@ def test_language_models(form):
     assert any(line.startswith("  OpenVINO is left out: ModuleNotFoundError") for line in lines) == (form == "bf16")
     for name in ("mcc", "mcc last"):
         equal = re.search(rf"  (\d+) of 35 tokens of {name} are ONNX Runtime's", done.stdout)
-        assert int(equal[1]) == 35 or form != "f32"
+        assert int(equal[1]) == 35 or form == "bf16"
     times = [re.fullmatch(r"  (.*?) +mcc [\d.]+ ms   mcc last [\d.]+ ms   ORT [\d.]+ ms, [\d.]+(   [\d.]+ GB/s)?", line) for line in lines[-3:]]
     assert [(t[1], bool(t[2])) for t in times] == [("prefill 7", False), ("decode behind 5", True), ("decode behind 20", True)]
+
+
+def test_language_models_of_several_threads():
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/llm.py", "--shapes", "tiny", "--forms", "int4", "--rounds", "1", "--past", "5",
+                           "--prefill", "7", "--threads", "1,2"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [m[1] for m in map(re.compile(r"tiny int4, 2 layers, (\d) threads?: ").match, lines) if m] == ["1", "2"]
+    assert [m[1] for m in (re.fullmatch(r"  (.*?) +mcc [\d.]+ times as fast as with 1", line) for line in lines[-2:])] == ["prefill 7", "decode behind 5"]
 
 
 def test_networks_for_llama():
