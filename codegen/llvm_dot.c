@@ -1,5 +1,5 @@
-/* L_DOT: products of bytes (u8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes; L_MATDOT, the
- * same of two rows by two columns.
+/* L_DOT: products of bytes (u8 or i8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes; L_MATDOT,
+ * the same of two rows by two columns.
  *
  * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart
  * as 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
@@ -9,36 +9,38 @@
 #include "codegen/llvm.h"
 
 /* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the
- * elements themselves rather than words. biased: both operands are signed. a = (a ^ 128) + 128 in signed bytes, so 128
- * times the sum of b's bytes is added, which is one value for all that b is multiplied with. matrix: L_MATDOT.
- * overloads: types that the intrinsic's name takes. */
+ * elements themselves rather than words. first: of the first operand; the other one's bytes are signed. Where only the
+ * form for the other signedness exists, a = (a ^ 128) + 128 or - 128 there: 128 times the sum of b's bytes is added or
+ * subtracted, one value for all that b is multiplied with. matrix: L_MATDOT. overloads: types that the intrinsic's name
+ * takes. */
 struct dot_form {
     enum arch arch;
     const char *features[2];
-    enum elem sum;
+    enum elem first, sum;
     uint32_t lanes;
     const char *intrinsic;
-    bool typed, biased, matrix;
+    bool typed, matrix;
     unsigned overloads;
 };
 static const struct dot_form dot_forms[] = {
-#define VNNI ARCH_X86_64, {"+avx512vnni", "+avx512vl"}, ELEM_I32
-#define BF16 ARCH_X86_64, {"+avx512bf16", "+avx512vl"}, ELEM_F32
+#define VNNI ARCH_X86_64, {"+avx512vnni", "+avx512vl"}, ELEM_U8, ELEM_I32
+#define BF16 ARCH_X86_64, {"+avx512bf16", "+avx512vl"}, ELEM_BF16, ELEM_F32
 #define ARM(feature) ARCH_AARCH64, {feature, "+neon"}
-    {VNNI, 4, "llvm.x86.avx512.vpdpbusd.128", false, false, false, 0},
-    {VNNI, 8, "llvm.x86.avx512.vpdpbusd.256", false, false, false, 0},
-    {VNNI, 16, "llvm.x86.avx512.vpdpbusd.512", false, false, false, 0},
-    {BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", true, false, false, 0},
-    {BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", true, false, false, 0},
-    {BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", true, false, false, 0},
-    {ARM("+i8mm"), ELEM_I32, 2, "llvm.aarch64.neon.usdot", true, false, false, 2},
-    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usdot", true, false, false, 2},
-    {ARM("+dotprod"), ELEM_I32, 2, "llvm.aarch64.neon.sdot", true, true, false, 2},
-    {ARM("+dotprod"), ELEM_I32, 4, "llvm.aarch64.neon.sdot", true, true, false, 2},
-    {ARM("+bf16"), ELEM_F32, 2, "llvm.aarch64.neon.bfdot", true, false, false, 2},
-    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfdot", true, false, false, 2},
-    {ARM("+i8mm"), ELEM_I32, 4, "llvm.aarch64.neon.usmmla", true, false, true, 2},
-    {ARM("+bf16"), ELEM_F32, 4, "llvm.aarch64.neon.bfmmla", true, false, true, 0},
+    {VNNI, 4, "llvm.x86.avx512.vpdpbusd.128", false, false, 0},
+    {VNNI, 8, "llvm.x86.avx512.vpdpbusd.256", false, false, 0},
+    {VNNI, 16, "llvm.x86.avx512.vpdpbusd.512", false, false, 0},
+    {BF16, 4, "llvm.x86.avx512bf16.dpbf16ps.128", true, false, 0},
+    {BF16, 8, "llvm.x86.avx512bf16.dpbf16ps.256", true, false, 0},
+    {BF16, 16, "llvm.x86.avx512bf16.dpbf16ps.512", true, false, 0},
+    {ARM("+i8mm"), ELEM_U8, ELEM_I32, 2, "llvm.aarch64.neon.usdot", true, false, 2},
+    {ARM("+i8mm"), ELEM_U8, ELEM_I32, 4, "llvm.aarch64.neon.usdot", true, false, 2},
+    {ARM("+dotprod"), ELEM_I8, ELEM_I32, 2, "llvm.aarch64.neon.sdot", true, false, 2},
+    {ARM("+dotprod"), ELEM_I8, ELEM_I32, 4, "llvm.aarch64.neon.sdot", true, false, 2},
+    {ARM("+bf16"), ELEM_BF16, ELEM_F32, 2, "llvm.aarch64.neon.bfdot", true, false, 2},
+    {ARM("+bf16"), ELEM_BF16, ELEM_F32, 4, "llvm.aarch64.neon.bfdot", true, false, 2},
+    {ARM("+i8mm"), ELEM_U8, ELEM_I32, 4, "llvm.aarch64.neon.usmmla", true, true, 2},
+    {ARM("+i8mm"), ELEM_I8, ELEM_I32, 4, "llvm.aarch64.neon.smmla", true, true, 2},
+    {ARM("+bf16"), ELEM_BF16, ELEM_F32, 4, "llvm.aarch64.neon.bfmmla", true, true, 0},
 #undef VNNI
 #undef BF16
 #undef ARM
@@ -58,11 +60,18 @@ struct words {
     struct emitter *e;
     LLVMTypeRef type;
     uint32_t lanes;
+    enum elem first; /* of the first operand */
 };
 
 static LLVMValueRef count(const struct words *w, int64_t bits)
 {
     return const_int(w->e, w->e->i32, w->lanes, bits);
+}
+
+/* Shifted right by 8 or more, with the sign or zeros: elements of type e. */
+static LLVMValueRef shr(const struct words *w, enum elem e, LLVMValueRef x, LLVMValueRef bits)
+{
+    return elem_is_signed(e) ? LLVMBuildAShr(w->e->b, x, bits, "") : LLVMBuildLShr(w->e->b, x, bits, "");
 }
 
 static LLVMValueRef shl(const struct words *w, LLVMValueRef x, int64_t bits)
@@ -93,10 +102,11 @@ static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMVal
     LLVMValueRef eight = const_int(w->e, w->e->i16, 2 * w->lanes, 8), args[2];
     LLVMValueRef a16 = LLVMBuildBitCast(build, a, halves, ""), b16 = LLVMBuildBitCast(build, b, halves, "");
     if (odd) {
-        args[0] = LLVMBuildLShr(build, a16, eight, "");
+        args[0] = shr(w, w->first, a16, eight);
         args[1] = LLVMBuildAShr(build, b16, eight, "");
     } else {
-        args[0] = LLVMBuildAnd(build, a16, const_int(w->e, w->e->i16, 2 * w->lanes, 255), "");
+        args[0] = w->first == ELEM_I8 ? LLVMBuildAShr(build, LLVMBuildShl(build, a16, eight, ""), eight, "")
+                                      : LLVMBuildAnd(build, a16, const_int(w->e, w->e->i16, 2 * w->lanes, 255), "");
         args[1] = LLVMBuildAShr(build, LLVMBuildShl(build, b16, eight, ""), eight, "");
     }
     return call_fixed(w->e, names[size_class(w->lanes)], args, 2);
@@ -112,7 +122,7 @@ static LLVMValueRef dot_bytes(const struct words *w, LLVMValueRef a, LLVMValueRe
         return LLVMBuildAdd(build, sum, pair_products(w, a, b, false), "");
     }
     for (int64_t k = 0; k < 4; k++) {
-        LLVMValueRef x = LLVMBuildLShr(build, shl(w, a, 24 - 8 * k), count(w, 24), "");
+        LLVMValueRef x = shr(w, w->first, shl(w, a, 24 - 8 * k), count(w, 24));
         LLVMValueRef y = LLVMBuildAShr(build, shl(w, b, 24 - 8 * k), count(w, 24), "");
         sum = LLVMBuildAdd(build, sum, LLVMBuildMul(build, x, y, ""), "");
     }
@@ -141,11 +151,11 @@ static LLVMValueRef dot_halves(const struct words *w, LLVMValueRef a, LLVMValueR
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
-static const struct dot_form *form_of(const struct emitter *e, struct ltype sum, bool matrix)
+static const struct dot_form *form_of(const struct emitter *e, enum elem first, struct ltype sum, bool matrix)
 {
     for (uint32_t i = 0; i < COUNT_OF(dot_forms); i++)
-        if (e->machine->dot_forms >> i & 1 && dot_forms[i].sum == sum.elem && dot_forms[i].lanes == sum.lanes &&
-            dot_forms[i].matrix == matrix)
+        if (e->machine->dot_forms >> i & 1 && dot_forms[i].first == first && dot_forms[i].sum == sum.elem &&
+            dot_forms[i].lanes == sum.lanes && dot_forms[i].matrix == matrix)
             return &dot_forms[i];
     return NULL;
 }
@@ -155,7 +165,7 @@ static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, L
 {
     struct emitter *e = w->e;
     bool swap = d->arch == ARCH_AARCH64 && !d->matrix &&
-                d->sum == ELEM_F32; /* one lane for all, which the first operand often is, comes last */
+                d->first != ELEM_U8; /* one lane for all, which the first operand often is, comes last */
     LLVMValueRef args[3] = {sum, swap ? b : a, swap ? a : b};
     if (!d->typed)
         return call_fixed(e, d->intrinsic, args, 3);
@@ -166,30 +176,33 @@ static LLVMValueRef call_form(const struct words *w, const struct dot_form *d, L
     return call_intrinsic(e, d->intrinsic, types, d->overloads, args, 3);
 }
 
-static LLVMValueRef dot_instruction(const struct words *w, const struct dot_form *d, LLVMValueRef a, LLVMValueRef b,
-                                    LLVMValueRef sum)
+/* By the form for first operands of the other signedness. */
+static LLVMValueRef dot_turned(const struct words *w, const struct dot_form *d, LLVMValueRef a, LLVMValueRef b,
+                               LLVMValueRef sum)
 {
     LLVMBuilderRef build = w->e->b;
-    if (d->biased) {
-        LLVMValueRef ones = call_form(w, d, count(w, 0), count(w, 0x01010101), b);
-        sum = LLVMBuildAdd(build, sum, shl(w, ones, 7), "");
-        a = LLVMBuildXor(build, a, count(w, (int32_t)0x80808080), "");
-    }
-    return call_form(w, d, sum, a, b);
+    LLVMValueRef more = shl(w, call_form(w, d, count(w, 0), count(w, 0x01010101), b), 7);
+    sum = w->first == ELEM_U8 ? LLVMBuildAdd(build, sum, more, "") : LLVMBuildSub(build, sum, more, "");
+    return call_form(w, d, sum, LLVMBuildXor(build, a, count(w, (int32_t)0x80808080), ""), b);
 }
 
 static LLVMValueRef dot_words(const struct words *w, enum elem sum_elem, LLVMValueRef a, LLVMValueRef b,
                               LLVMValueRef sum)
 {
-    const struct dot_form *d = form_of(w->e, (struct ltype){sum_elem, w->lanes}, false);
+    struct ltype t = {sum_elem, w->lanes};
+    const struct dot_form *d = form_of(w->e, w->first, t, false);
     if (d)
-        return dot_instruction(w, d, a, b, sum);
-    return sum_elem == ELEM_F32 ? dot_halves(w, a, b, sum) : dot_bytes(w, a, b, sum);
+        return call_form(w, d, sum, a, b);
+    if (sum_elem == ELEM_F32)
+        return dot_halves(w, a, b, sum);
+    d = form_of(w->e, w->first == ELEM_U8 ? ELEM_I8 : ELEM_U8, t, false);
+    return d ? dot_turned(w, d, a, b, sum) : dot_bytes(w, a, b, sum);
 }
 
 static struct words words_of(struct emitter *e, const struct lstmt *s, LLVMValueRef in[3])
 {
-    struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes};
+    struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes,
+                      lf_type(e->f, s->in[0]).elem};
     for (int o = 0; o < 2; o++)
         in[o] = LLVMBuildBitCast(e->b, e->values[s->in[o].i], w.type, "");
     in[2] = e->values[s->in[2].i];
@@ -207,7 +220,7 @@ LLVMValueRef emit_matdot(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef in[3];
     struct words w = words_of(e, s, in);
-    const struct dot_form *d = form_of(e, s->type, true);
+    const struct dot_form *d = form_of(e, w.first, s->type, true);
     if (d)
         return call_form(&w, d, in[2], in[0], in[1]);
     for (uint32_t step = 0; step < 2; step++) {

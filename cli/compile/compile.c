@@ -62,6 +62,7 @@ bool run_legalize(struct compilation *c)
                                      .bytes = !strcmp(o->precision, "int8")    ? BYTES_ALWAYS
                                               : !strcmp(o->precision, "exact") ? BYTES_NEVER
                                                                                : BYTES_BY_FILE,
+                                     .signed_bytes = targets_signed(c->ctx, o),
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);

@@ -202,6 +202,14 @@ bool targets_pair(struct context *ctx, const struct options *o)
     return false;
 }
 
+bool targets_signed(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].machine.dot[DOT_U8] == DOT_SIGNED && is_asked(ctx, o, &target_rows[i], true))
+            return true;
+    return false;
+}
+
 uint32_t targets_matdot(struct context *ctx, const struct options *o)
 {
     uint32_t kinds = 0;

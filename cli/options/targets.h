@@ -22,6 +22,8 @@ bool targets_check(struct context *, const struct options *);
 bool target_wanted(const struct options *, const struct module *, const struct target_row *);
 /* May there be code with products of pairs of bf16, if the network has use for them? */
 bool targets_pair(struct context *, const struct options *);
+/* May there be code of a row whose dot products take signed bytes only? All others take those as well. */
+bool targets_signed(struct context *, const struct options *);
 /* A bit for each dot_kind of which some row that they ask for multiplies rows by columns. */
 uint32_t targets_matdot(struct context *, const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */

@@ -253,7 +253,7 @@ static float bf16_lane(const void *lanes, uint32_t i)
     return f;
 }
 
-void loop_dot(enum elem e, uint32_t n, const void *a, const void *b, const void *c, void *r)
+void loop_dot(enum elem e, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (e == ELEM_F32) {
@@ -263,19 +263,19 @@ void loop_dot(enum elem e, uint32_t n, const void *a, const void *b, const void 
         }
         uint32_t sum = (uint32_t)loop_int_lane(ELEM_I32, c, i);
         for (uint32_t k = 4 * i; k < 4 * i + 4; k++)
-            sum += (uint32_t)(loop_int_lane(ELEM_U8, a, k) * loop_int_lane(ELEM_I8, b, k));
+            sum += (uint32_t)(loop_int_lane(of_a, a, k) * loop_int_lane(ELEM_I8, b, k));
         memcpy((uint8_t *)r + 4 * (size_t)i, &sum, sizeof sum);
     }
 }
 
-void loop_matdot(enum elem e, uint32_t n, const void *a, const void *b, const void *c, void *r)
+void loop_matdot(enum elem e, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r)
 {
     enum { WORD = 4 };
     for (uint32_t i = 0; i < n; i++) {
         uint32_t sum;
         memcpy(&sum, (const uint8_t *)c + WORD * (size_t)i, WORD);
         for (uint32_t step = 0; step < 2; step++)
-            loop_dot(e, 1, (const uint8_t *)a + WORD * (size_t)matdot_row(i, step),
+            loop_dot(e, of_a, 1, (const uint8_t *)a + WORD * (size_t)matdot_row(i, step),
                      (const uint8_t *)b + WORD * (size_t)matdot_column(i, step), &sum, &sum);
         memcpy((uint8_t *)r + WORD * (size_t)i, &sum, WORD);
     }

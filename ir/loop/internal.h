@@ -87,9 +87,9 @@ void loop_layout_locals(struct lfunc *);
  * may be NULL. A zero divisor gives 0 here: the caller checks first. */
 void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
-void loop_dot(enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+void loop_dot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* L_MATDOT: the same of rows and columns; n is a multiple of 4, and r is not c. */
-void loop_matdot(enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+void loop_matdot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* r[i] = 0 or 1. */
 void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
 /* Element i of an array of integers or bools, sign- or zero-extended. */

@@ -152,7 +152,7 @@ static void rule_same(struct verifier *v, const struct lstmt *s)
 static void rule_dot(struct verifier *v, const struct lstmt *s)
 {
     struct ltype t = result_of(v, s), a = type_of(v, s, 0), b = type_of(v, s, 1);
-    bool bytes = t.elem == ELEM_I32 && a.elem == ELEM_U8 && b.elem == ELEM_I8;
+    bool bytes = t.elem == ELEM_I32 && (a.elem == ELEM_U8 || a.elem == ELEM_I8) && b.elem == ELEM_I8;
     bool halves = t.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
     uint32_t lanes = t.lanes * (bytes ? 4 : 2);
     expect(v, s,

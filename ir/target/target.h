@@ -5,14 +5,14 @@
 #include "ir/base/base.h"
 
 enum dot_kind { DOT_U8, DOT_BF16, DOT_KINDS };   /* u8 by i8 in fours, bf16 in twos */
-enum { DOT_WHOLE = 2, DOT_MATRIX = 3 };
+enum { DOT_SIGNED = 1, DOT_WHOLE = 2, DOT_MATRIX = 3 };
 struct machine {                 /* what the passes choose by; 0 in a member: unknown */
     uint32_t vector_bytes;       /* 64, 32, 16 */
     uint32_t registers;          /* of vectors */
     uint32_t fma_per_cycle, fma_latency, loads_per_cycle;   /* whole vectors */
     uint32_t l1_kib, l2_kib, l3_kib;                        /* data, one core's share */
-    uint8_t dot[DOT_KINDS]; /* L_DOT is one instruction: 2; 3: L_MATDOT is one as well; 1: one and, for each vector of
-                               weights, a share of another; 0: not */
+    uint8_t dot[DOT_KINDS]; /* L_DOT is one instruction: 2; 3: L_MATDOT is one as well; 1: of signed bytes only;
+                               0: not */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
 };
 enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };

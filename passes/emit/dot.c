@@ -76,6 +76,7 @@ struct group {
     int64_t step;
     uint32_t size, valid; /* ... of which `valid` exist */
     uint32_t lanes;
+    bool whole; /* what lies together, or nothing */
     expr_id cond;
 };
 
@@ -308,7 +309,7 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
         if (!group_behind(em, g, n, &from, first))
             return false;
         *result = group_value(em, &from);
-        return true;
+        return result->i != 0;
     }
     if (op_shape(n->op) != SHAPE_MAP)
         return false;
@@ -321,19 +322,26 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
         from.v = n->in[k];
         in[k] = value_is_splat(em->g, from.v, &f, &i) ? em_const(em, e, g->size * g->lanes, f, i)
                                                       : group_value(em, &from);
+        if (!in[k].i)
+            return false;
     }
     *result = em_map(em, n, in);
     return true;
 }
 
-/* The groups of v for `lanes` lanes; equal questions get the same register. */
+/* The groups of v for `lanes` lanes; equal questions get the same register. {0}: g->whole, and they do not lie
+ * together. */
 static lreg group_value(struct em *em, const struct group *g)
 {
-    uint32_t group = g->lanes << 8 | g->size << 4 | g->valid; /* at most 8 of 8 */
+    uint32_t group = g->lanes << 10 | g->size << 5 | g->valid; /* at most 16 of 16 */
     lreg v = em_recall(em, g->v, g->idx, g->cond, group);
     if (v.i)
         return v;
-    if (!load_whole(em, g, &v) && !load_turned(em, g, &v) && !load_half(em, g, &v) && !compute_group(em, g, &v))
+    bool there = load_whole(em, g, &v) || (!g->whole && (load_turned(em, g, &v) || load_half(em, g, &v))) ||
+                 compute_group(em, g, &v);
+    if (!there && g->whole)
+        return (lreg){0};
+    if (!there)
         v = put_together(em, g);
     if (lf_type(em->f, v).lanes == g->size && elem_size(lf_type(em->f, v).elem) * g->size == sizeof(uint32_t))
         v = for_lanes(em, v, g->lanes);
@@ -345,7 +353,7 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
                    expr_id cond)
 {
     const struct type *t = value_type(em->g, v);
-    enum { WORDS = 1 << 16, WORD = 1 << 17, REGISTER = 16, BYTES = 4 };
+    enum { WORDS = 1 << 20, WORD = 1 << 21, REGISTER = 16, BYTES = 4 };
     expr_id first[RANK_MAX];
     uint32_t bytes = size * elem_size(t->elem), whole = REGISTER / elem_size(t->elem);
     if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) ||
@@ -369,8 +377,10 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
                           .size = whole,
                           .valid = whole,
                           .lanes = 1,
+                          .whole = true,
                           .cond = cond};
-        if (!load_whole(em, &g, &words))
+        words = group_value(em, &g);
+        if (!words.i)
             return (lreg){0};
         /* Words of the kind of the sums, whose lanes the instructions take. */
         enum elem e = bytes > BYTES ? ELEM_I64 : elem_class(t->elem) == 'F' ? ELEM_F32 : ELEM_I32;

@@ -106,7 +106,7 @@ static void tile_product(struct em *em, enum lop op, const lreg factors[2], lreg
     lreg in[3] = {factors[0], factors[1], *sum};
     if (op == L_FMA)
         em_unify(em, in, 3);
-    if (op == L_DOT && lf_type(em->f, in[0]).elem == ELEM_I8) { /* takes the unsigned one first */
+    if (op == L_DOT && lf_type(em->f, in[1]).elem == ELEM_U8) { /* takes the unsigned one first */
         in[0] = factors[1];
         in[1] = factors[0];
     }

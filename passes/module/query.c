@@ -95,9 +95,9 @@ uint32_t dot_group(const struct module *m, const struct node *n)
         enum elem a, b, sum;
         uint32_t group;
     } rows[] = {
-        {ELEM_U8, ELEM_I8, ELEM_I32, 4},
+        {ELEM_U8, ELEM_I8, ELEM_I32, 4},     {ELEM_I8, ELEM_I8, ELEM_I32, 4},
         {ELEM_I8, ELEM_U8, ELEM_F32, 4}, /* with scales */
-        {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2},
+        {ELEM_I8, ELEM_I8, ELEM_F32, 4},     {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2},
         {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
     };
     uint32_t n_contract;
@@ -117,6 +117,13 @@ uint32_t dot_group(const struct module *m, const struct node *n)
         if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
             return rows[i].group;
     return 1;
+}
+
+bool dot_is_whole(const struct machine *mach, const struct module *m, const struct node *n)
+{
+    uint32_t group = dot_group(m, n), grade = group > 1 ? mach->dot[dot_kind_of(group)] : 0;
+    return grade >= DOT_WHOLE || (grade == DOT_SIGNED && value_type(m->g, n->in[0])->elem == ELEM_I8 &&
+                                  value_type(m->g, n->in[1])->elem == ELEM_I8);
 }
 
 uint32_t panel_group(const struct module *m, const struct node *n)

@@ -17,6 +17,8 @@ bool dot_scaled(const struct node *n);
 /* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
  * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
+/* Is L_DOT of contraction n's elements one instruction there? */
+bool dot_is_whole(const struct machine *, const struct module *, const struct node *n);
 /* Elements of a column that lie together in the panels of contraction n: two groups where some variant multiplies rows
  * by columns, else a group. */
 uint32_t panel_group(const struct module *, const struct node *n);

@@ -273,8 +273,7 @@ bool tile_by_lane(const struct site *site, const struct node *n)
     int64_t extent, group = n->op == OP_DOT || n->op == OP_CONV ? (int64_t)dot_group(site->m, n) : 0;
     struct reduced dims;
     if (!site->mach->fma_by_lane || !group || conv_depthwise(site->g, n) || row_taps(site, n).dim >= 0 ||
-        (group == 1 ? value_type(site->g, n->in[0])->elem != ELEM_F32
-                    : site->mach->dot[dot_kind_of((uint32_t)group)] < DOT_WHOLE))
+        (group == 1 ? value_type(site->g, n->in[0])->elem != ELEM_F32 : !dot_is_whole(site->mach, site->m, n)))
         return false;
     reduced_dims(site, n, false, &dims);
     return dims.n && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= LANE_STEPS * group;

@@ -156,8 +156,8 @@ static void test_integers(void **state)
     suite_free(s);
 }
 
-/* Products of bytes and of bf16, lane by lane and of rows by columns, in every width; halves hold small integers, so
- * that no order and no rounding shows. */
+/* Products of bytes, of which the first have a sign or none, and of bf16, lane by lane and of rows by columns, in every
+ * width; halves hold small integers, so that no order and no rounding shows. */
 static void test_dots(void **state)
 {
     static const uint32_t lanes[] = {1, 2, 4, 8, 16, 32};
@@ -171,25 +171,28 @@ static void test_dots(void **state)
         lreg a = case_buffer(s, k, ELEM_U8, LARG_IN, elements), b = case_buffer(s, k, ELEM_I8, LARG_IN, elements), i;
         lreg c = case_buffer(s, k, ELEM_I32, LARG_IN, n * COUNT), d = case_buffer(s, k, ELEM_I16, LARG_IN, n * COUNT);
         lreg whole = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
+             whole_signed = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
              real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT),
              blocks = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
+             blocks_signed = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
              reals = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
         k->count = COUNT;
         struct build f = case_parallel(k, &i);
         struct ltype word = {ELEM_I32, n}, single = {ELEM_F32, n}, half = {ELEM_BF16, 2 * n};
         lreg at = op2(f, L_MUL, TINDEX, i, index_of(f, n)), four = op2(f, L_MUL, TINDEX, i, index_of(f, 4 * n));
-        store(f, whole, at,
-              op3(f, L_DOT, word, load(f, (struct ltype){ELEM_U8, 4 * n}, a, four),
-                  load(f, (struct ltype){ELEM_I8, 4 * n}, b, four), load(f, word, c, at)));
+        lreg first = load(f, (struct ltype){ELEM_U8, 4 * n}, a, four),
+             second = load(f, (struct ltype){ELEM_I8, 4 * n}, b, four), sum = load(f, word, c, at);
+        lreg turned = op1(f, L_BITCAST, (struct ltype){ELEM_I8, 4 * n}, first);
+        store(f, whole, at, op3(f, L_DOT, word, first, second, sum));
+        store(f, whole_signed, at, op3(f, L_DOT, word, turned, second, sum));
         lreg x = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_U8, 2 * n}, a, four));
         lreg y = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_I8, 2 * n}, b, four));
         lreg z = op1(f, L_CONVERT, single, load(f, (struct ltype){ELEM_I16, n}, d, at));
         store(f, real, at, op3(f, L_DOT, single, x, y, z));
         if (n % 4) /* no two rows by two columns */
             continue;
-        store(f, blocks, at,
-              op3(f, L_MATDOT, word, load(f, (struct ltype){ELEM_U8, 4 * n}, a, four),
-                  load(f, (struct ltype){ELEM_I8, 4 * n}, b, four), load(f, word, c, at)));
+        store(f, blocks, at, op3(f, L_MATDOT, word, first, second, sum));
+        store(f, blocks_signed, at, op3(f, L_MATDOT, word, turned, second, sum));
         store(f, reals, at, op3(f, L_MATDOT, single, x, y, z));
     }
     suite_run(s);

@@ -1,16 +1,24 @@
-/* Products of bytes with zero points, as the kernels do them: u8 with i8, summed in i32.
+/* Products of bytes with zero points, as the kernels do them: u8 with i8, or i8 with i8 where some CPU of the artifact
+ * multiplies signed bytes only, summed in i32.
  *
  * The sign bit of an operand of the other signedness is turned, which moves it and its zero point by 128. Zero points
  * are not subtracted from the elements but from the sums: sum (a - za)(w - zw) = sum a w - zw sum a - za sum (w - zw),
  * where the last sum is a constant if the weights are, and the middle one is not needed where zw is 0. Wrapping
  * arithmetic makes all of that exact. What a convolution pads with is the zero point.
  */
+#include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
 bool rule_is_bytes(struct rule *r, value_id x, value_id w)
 {
     enum elem a = v_elem(r->b, x), c = v_elem(r->b, w);
     return (a == ELEM_U8 || a == ELEM_I8) && (c == ELEM_U8 || c == ELEM_I8);
+}
+
+/* The type of the first operand. */
+static enum elem first_elem(const struct rule *r)
+{
+    return r->lg->options && r->lg->options->signed_bytes ? ELEM_I8 : ELEM_U8;
 }
 
 /* x, or its zero point, moved to the range of type `to`. */
@@ -70,9 +78,10 @@ value_id rule_matmul_bytes(struct rule *r, value_id x, value_id zx, value_id w, 
 {
     struct builder *b = r->b;
     int32_t rank_x = v_rank(b, x), rank_w = v_rank(b, w);
-    zx = along(b, zero_point(r, zx, v_elem(b, x), ELEM_U8), rank_x - 2, rank_x);
+    enum elem first = first_elem(r);
+    zx = along(b, zero_point(r, zx, v_elem(b, x), first), rank_x - 2, rank_x);
     zw = along(b, zero_point(r, zw, v_elem(b, w), ELEM_I8), rank_w - 1, rank_w);
-    x = turned(b, x, ELEM_U8);
+    x = turned(b, x, first);
     w = turned(b, w, ELEM_I8);
     value_id sum = b_matmul_acc(b, x, w, ELEM_I32);
     int64_t axis_x = rank_x - 1, axis_w = rank_w - 2;
@@ -127,7 +136,7 @@ static value_id padded(struct builder *b, value_id x, value_id fill, struct spat
         any |= !ex_is(b_exprs(b), s->lo[i], 0) || !ex_is(b_exprs(b), s->hi[i], 0);
         s->lo[i] = s->hi[i] = none;
     }
-    return any ? b_pad(b, x, b_convert(b, fill, ELEM_U8), lo, hi, "constant") : x;
+    return any ? b_pad(b, x, b_convert(b, fill, v_elem(b, x)), lo, hi, "constant") : x;
 }
 
 /* Nothing but 0 is subtracted from the weights. */
@@ -153,15 +162,16 @@ value_id rule_conv_bytes(struct rule *r, value_id x, value_id zx, value_id w, va
     int64_t axes[RANK_MAX];
     if (!rule_conv_spatial(r, x, w, &s))
         return (value_id){0};
-    zx = zero_point(r, zx, v_elem(b, x), ELEM_U8);
+    value_id own = zero_point(r, zx, v_elem(b, x), v_elem(b, x));
+    zx = zero_point(r, zx, v_elem(b, x), first_elem(r));
     zw = along(b, zero_point(r, zw, v_elem(b, w), ELEM_I8), 0, s.n + 2);
     for (int32_t i = 0; i <= s.n; i++)
         axes[i] = 1 + i;
-    x = turned(b, x, ELEM_U8);
     w = turned(b, w, ELEM_I8);
     int64_t groups = rule_int(r, "group", 1), more = groups == 1 ? missing_channels(b, w) : 0;
     if (zx.i || more)
-        x = padded(b, x, zx.i ? zx : b_scalar_i64(b, ELEM_I32, 0), &s);
+        x = padded(b, x, own.i ? own : b_scalar_i64(b, ELEM_I32, 0), &s);
+    x = turned(b, x, first_elem(r));
     value_id sum = conv_build(b, with_channels(b, x, more), with_channels(b, w, more), &s, groups, ELEM_I32);
     if (!sum.i)
         return sum;
