@@ -1,7 +1,8 @@
 /* Which keys a row of an attention can see at all: what causal masks and windows say, before any score is computed.
  *
- * Behind a select between the scores and minus infinity, a key whose condition is false has no part in the softmax. A
- * condition that compares the key's number with something that knows nothing of keys is a bound for each row.
+ * Behind a select between the scores and minus infinity, a key whose condition is false has no part in the softmax;
+ * nor behind a sum of the scores and a select between minus infinity and whatever. A condition that compares the key's
+ * number with something that knows nothing of keys is a bound for each row.
  */
 #include "passes/graph/attention_bounds.h"
 
@@ -11,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { DEPTH_MOST = 24 };
+enum { DEPTH_MOST = 24, VISITS_MOST = 512 };
 
 struct bounds {
     const struct module *m;
@@ -20,14 +21,25 @@ struct bounds {
     expr_id key;
     attention_bound_fn *bound;
     void *user;
-    uint32_t n;
+    uint32_t n, visits;
 };
+
+/* What is deeper, or behind too many others, is not looked into. */
+static bool beyond(struct bounds *b, uint32_t depth)
+{
+    return depth > DEPTH_MOST || ++b->visits > VISITS_MOST;
+}
+
+static const struct node *defined_by(const struct bounds *b, value_id v)
+{
+    node_id def = graph_value(b->g, v)->def;
+    return def.i ? graph_node(b->g, def) : NULL;
+}
 
 /* The node that makes v in this kernel; NULL: v is stored, or an input. */
 static const struct node *computed_by(const struct bounds *b, value_id v)
 {
-    const struct value *value = graph_value(b->g, v);
-    return value->def.i && b->m->storage[v.i].place == PLACE_NONE ? graph_node(b->g, value->def) : NULL;
+    return b->m->storage[v.i].place == PLACE_NONE ? defined_by(b, v) : NULL;
 }
 
 /* idx of n's result as a point of operand k. */
@@ -45,31 +57,33 @@ static bool is_plain_view(const struct node *n)
     return n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY;
 }
 
-/* Is v at idx the number of the key? */
+/* Is v at idx the number of the key? That is known of what is stored, too. */
 static bool is_key(const struct bounds *b, value_id v, const expr_id *idx)
 {
     expr_id at[2][RANK_MAX];
-    const struct node *n = computed_by(b, v);
+    const struct node *n = defined_by(b, v);
     for (uint32_t depth = 0; n && depth < DEPTH_MOST && is_plain_view(n); depth++) {
         operand_point(b, n, 0, idx, at[depth % 2]);
         idx = at[depth % 2];
-        n = computed_by(b, n->in[0]);
+        n = defined_by(b, n->in[0]);
     }
     return n && n->op == OP_IOTA && idx[node_int(n, "axis", 0)].i == b->key.i;
 }
 
 /* Does v at idx depend on the key? What cannot be told does. */
-static bool knows_keys(const struct bounds *b, value_id v, const expr_id *idx, uint32_t depth)
+static bool knows_keys(struct bounds *b, value_id v, const expr_id *idx, uint32_t depth)
 {
     const struct node *n = computed_by(b, v);
     expr_id at[RANK_MAX];
+    if (n && n->op == OP_IOTA)
+        return ex_uses(b->x, idx[node_int(n, "axis", 0)], ex_as_sym(b->x, b->key));
     if (!n || op_shape(n->op) == SHAPE_POINT || op_shape(n->op) == SHAPE_CONST) {
         for (int32_t d = 0; d < value_type(b->g, v)->rank; d++)
             if (ex_uses(b->x, idx[d], ex_as_sym(b->x, b->key)))
                 return true;
         return false;
     }
-    if (depth > DEPTH_MOST || (!is_plain_view(n) && op_shape(n->op) != SHAPE_MAP))
+    if (beyond(b, depth) || (!is_plain_view(n) && op_shape(n->op) != SHAPE_MAP))
         return true;
     for (uint32_t k = 0; k < n->n_in; k++) {
         operand_point(b, n, k, idx, at);
@@ -84,7 +98,7 @@ static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes
 {
     const struct node *n = computed_by(b, v);
     expr_id at[RANK_MAX];
-    if (!n || depth > DEPTH_MOST)
+    if (!n || beyond(b, depth))
         return;
     if (is_plain_view(n) || n->op == OP_NOT || n->op == (yes ? OP_AND : OP_OR)) {
         for (uint32_t k = 0; k < n->n_in; k++) {
@@ -106,12 +120,38 @@ static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes
     }
 }
 
+/* Which operand of a select is chosen for the keys that are seen, where the other one is minus infinity; 0: none. */
+static uint32_t seen_operand(const struct bounds *b, const struct node *n)
+{
+    double other = 0;
+    for (uint32_t k = 1; n->op == OP_SELECT && k < 3; k++)
+        if (value_is_splat(b->g, n->in[3 - k], &other, &(int64_t){0}) && isinf(other) && other < 0)
+            return k;
+    return 0;
+}
+
+/* Keys are seen only where v at idx, a summand of the scores, is not minus infinity. */
+static void summand(struct bounds *b, value_id v, const expr_id *idx, uint32_t depth)
+{
+    const struct node *n = computed_by(b, v);
+    expr_id at[RANK_MAX];
+    if (!n || beyond(b, depth))
+        return;
+    uint32_t seen = seen_operand(b, n);
+    if (seen)
+        condition(b, n->in[0], idx, seen == 1, 0);
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (is_plain_view(n) || n->op == OP_ADD || (seen && k == seen)) {
+            operand_point(b, n, k, idx, at);
+            summand(b, n->in[k], at, depth + 1);
+        }
+}
+
 uint32_t attention_bounds(const struct module *m, const struct attention *a, const expr_id *z_point, expr_id key,
                           attention_bound_fn *bound, void *user)
 {
-    struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0};
+    struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0, 0};
     expr_id idx[RANK_MAX], at[RANK_MAX];
-    double other = 0;
     memcpy(idx, z_point, (size_t)value_type(m->g, a->z)->rank * sizeof *idx);
     for (uint32_t i = 0; i < a->to_scores.n; i++) {
         const struct attention_step *s = &a->to_scores.data[i];
@@ -121,10 +161,13 @@ uint32_t attention_bounds(const struct module *m, const struct attention *a, con
             memcpy(idx, at, sizeof at);
             continue;
         }
-        if (n->op != OP_SELECT || s->operand == 0 ||
-            !value_is_splat(m->g, n->in[3 - s->operand], &other, &(int64_t){0}) || !(isinf(other) && other < 0))
+        uint32_t seen = seen_operand(&b, n);
+        if (seen && s->operand == seen)
+            condition(&b, n->in[0], idx, seen == 1, 0);
+        else if (n->op == OP_ADD)
+            summand(&b, n->in[1 - s->operand], idx, 0);
+        else
             break; /* what comes behind may make something else of minus infinity */
-        condition(&b, n->in[0], idx, s->operand == 1, 0);
     }
     return b.n;
 }

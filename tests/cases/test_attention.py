@@ -4,6 +4,8 @@ Forms are drawn: masks of bool or float and of any rank, is_causal, past, nonpad
 kernels) and many (one kernel), keys of a known and an open number. References: the formula in numpy; ONNX Runtime, which has the
 erratum too, for those that it runs.
 """
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto as T
@@ -141,6 +143,45 @@ def test_nan_is_kept(tmp_path):
     want = np.ones((1, 1, 9, 4), np.float32)
     want[0, 0, 2], want[0, 0, 4] = np.nan, 0
     model.compare([q, k, v, mask], [want])
+
+
+def causal_form(folder, form):
+    """Attention that hides keys by adding minus infinity; an open number of rows and keys."""
+    shapes = {n: [1, 2, "n", 8] for n in "qkv"} | ({"mask": ["n", "n"]} if form == "mask too" else {})
+    nodes = [node("Attention", " ".join(shapes), "y", is_causal=1)]
+    constants = {}
+    if form == "in pieces":   # the first of two masks lets each row see a window of 40 keys
+        nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "raw"), node("Shape", "q", "count", start=2, end=3),
+                 node("Squeeze", "count", "n"), node("Range", "zero n one", "key"), node("Unsqueeze", "key one", "row"),
+                 node("Sub", "row window", "before"), node("Greater", "key before", "near"), node("LessOrEqual", "key row", "past"),
+                 node("Where", "near nothing hidden", "window_bias"), node("Where", "past nothing hidden", "causal_bias"),
+                 node("Add", "window_bias causal_bias", "bias"), node("Mul", "raw scale", "scores"), node("Add", "bias scores", "z"),
+                 node("Softmax", "z", "p", axis=-1), node("MatMul", "p v", "y")]
+        constants = {"zero": np.int64(0), "one": np.int64(1), "window": np.int64(40), "nothing": np.float32(0),
+                     "hidden": np.float32(-np.inf), "scale": np.float32(1 / np.sqrt(8))}
+    return Model(folder, nodes, [value(n, s) for n, s in shapes.items()], [value("y", None)], constants, opset=23)
+
+
+@pytest.mark.parametrize("form", ["causal", "mask too", "in pieces"])
+def test_keys_that_no_row_sees(tmp_path, form):
+    """Spans of keys to which minus infinity is added in all rows of a block are left out: the same bits, and they are not looked at."""
+    rng, n = np.random.default_rng(7), 700
+    model = causal_form(tmp_path, form)
+    told = model.dump("schedule", "-march=native")
+    assert re.search(r"^  reach +1 ", told, re.M)
+    (tmp_path / "told").write_text(re.sub(r"^  reach +1 .*$", "  reach 0", told, flags=re.M))
+    every = f"--schedules={tmp_path / 'told'}"
+    q, k, v = (rng.standard_normal((1, 2, n, 8)).astype(np.float32) for _ in range(3))
+    window = np.triu(np.ones((n, n), bool), -39)
+    mask = rng.standard_normal((n, n)).astype(np.float32)
+    feed = [q, k, v] + [mask] * (form == "mask too")
+    want, _ = attend(q, k, v, {"mask too": mask, "in pieces": window}.get(form), causal=True)
+    got = model.run(feed)[0]
+    assert not difference(want, got)
+    assert (got == model.run(feed, every)[0]).all()
+    v[:, :, -1] = np.nan
+    rows = np.isnan(model.run(feed)[0]).any((0, 1, 3))
+    assert not rows[: n // 2].any() and rows[-1] and np.isnan(model.run(feed, every)[0]).all()
 
 
 def test_static_cache(tmp_path):

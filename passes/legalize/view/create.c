@@ -102,16 +102,21 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
     return n->i != 0;
 }
 
+/* Numbers from 0 on are those of the elements themselves: what masks compare (passes/graph/attention_bounds.c). */
 bool rule_range(struct rule *r)
 {
     struct builder *b = r->b;
     value_id start = v_scalar(b, rule_in(r, 0)), limit = v_scalar(b, rule_in(r, 1)), delta = v_scalar(b, rule_in(r, 2));
+    double first, step;
     expr_id n;
     if (!start.i || !limit.i || !delta.i || !range_count(r, start, limit, delta, &n))
         return false;
     enum elem e = v_elem(b, start), wide = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
-    value_id i = v_iota(b, wide, &n, 1, 0);
-    value_id y = b_binary(b, OP_ADD, b_binary(b, OP_MUL, i, b_convert(b, delta, wide)), b_convert(b, start, wide));
+    value_id y = v_iota(b, wide, &n, 1, 0);
+    if (!v_known_f64(b, delta, &step) || step != 1)
+        y = b_binary(b, OP_MUL, y, b_convert(b, delta, wide));
+    if (!v_known_f64(b, start, &first) || first != 0)
+        y = b_binary(b, OP_ADD, y, b_convert(b, start, wide));
     return rule_result(r, b_convert(b, y, e));
 }
 
