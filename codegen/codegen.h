@@ -39,13 +39,16 @@ struct codegen_options {
     const void *user;
 };
 /* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
- * are; codegen_step() waits for nothing. What was begun is finished or ended. */
+ * are; codegen_step() waits for nothing. A unit may be given ahead: it is compiled, and has a use where a later lot has
+ * one with its code. What was begun is ended, in any case. */
 struct codegen;
 struct codegen *codegen_begin(struct context *, struct arena *, const struct codegen_options *);
-void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t from, uint32_t n); /* units from .. from + n */
+void codegen_warm(struct codegen *); /* a worker starts, which the link needs in any case */
+void codegen_ahead(struct codegen *, const struct codegen_unit *);
+void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t n); /* those behind what was added before */
 bool codegen_step(struct codegen *); /* false after a diagnostic */
 bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as codegen_objects() */
-void codegen_end(struct codegen *); /* gives up: ends the workers */
+void codegen_end(struct codegen *); /* ends the workers, whatever they do */
 /* Of the functions so far: how many came from the cache, and how many were looked for there. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 /* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL,
@@ -127,9 +130,8 @@ struct artifact {
     int64_t const_bytes; /* of open-time constants */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
-/* Links and writes `path` atomically (temporary in the same directory, fsync, rename). */
-bool codegen_link(struct context *, const struct codegen_options *, const struct artifact *, enum output_kind,
-                  const char *path);
+/* Links the units, which are finished, and writes `path` atomically (temporary in the same folder, fsync, rename). */
+bool codegen_link(struct codegen *, const struct artifact *, enum output_kind, const char *path);
 
 /* The worker's main loop (mcc --worker): jobs on stdin, results on stdout; exit status for main. */
 int codegen_worker(void);

@@ -143,9 +143,8 @@ static void add_options(struct arena *arena, struct strbuf *options, const struc
     add_option(options, arena_printf(arena, "max-page-size=%llu", (unsigned long long)m->page));
 }
 
-static bool run_linker(struct context *ctx, struct arena *arena, const struct codegen_options *options,
-                       const struct artifact *a, const struct elf_machine *m, enum output_kind kind, const char *query,
-                       struct span *image)
+static bool run_linker(struct codegen *g, struct arena *arena, const struct artifact *a, const struct elf_machine *m,
+                       enum output_kind kind, const char *query, struct span *image)
 {
     struct strbuf list;
     struct span parts[LINK_INPUTS + 3] = {0};
@@ -165,16 +164,12 @@ static bool run_linker(struct context *ctx, struct arena *arena, const struct co
     parts[LINK_OPTIONS] = (struct span){list.data, list.n};
     job.head.kind = WIRE_LINK;
     job.head.n_parts = COUNT_OF(parts);
-    struct pool *pool = pool_new(ctx, arena, options, NULL, NULL);
-    pool_add(pool, &job, 1);
-    bool ok = pool_finish(pool);
-    *image = pool_job(pool, 0)->result;
-    return ok;
+    return codegen_last(g, &job, image);
 }
 
-bool codegen_link(struct context *ctx, const struct codegen_options *options, const struct artifact *a,
-                  enum output_kind kind, const char *path)
+bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind kind, const char *path)
 {
+    struct context *ctx = codegen_context(g);
     const struct elf_machine *m = elf_machine(a->variants[0].target->triple);
     struct arena arena;
     struct span image;
@@ -184,7 +179,7 @@ bool codegen_link(struct context *ctx, const struct codegen_options *options, co
     const char *prefix = a->prefix && *a->prefix ? a->prefix : NULL;
     const char *query = prefix ? arena_printf(&arena, "%s_mcc_query", prefix) : "mcc_query";
     struct function_names names = names_make(&arena, a);
-    bool ok = run_linker(ctx, &arena, options, a, m, kind, query, &image);
+    bool ok = run_linker(g, &arena, a, m, kind, query, &image);
     if (ok && kind != OUTPUT_SHARED)
         ok = object_write(ctx, &arena, image, &a->weights, &names, query, kind, path);
     else if (ok)

@@ -16,11 +16,6 @@
 enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
 #define FUNCTION "mcc_function" /* every function's symbol in the object that the worker makes */
 
-struct entry {
-    uint64_t key;
-    uint32_t unit;
-};     /* units in the order of a key */
-
 static const char *body_of(const char *text)
 {
     const char *line = strchr(text, '\n');
@@ -44,38 +39,15 @@ static bool same_code(const struct codegen_unit *a, const struct codegen_unit *b
            strcmp(a->target->features, b->target->features) == 0;
 }
 
-static int by_key(const void *x, const void *y)
-{
-    const struct entry *a = x, *b = y;
-    if (a->key != b->key)
-        return a->key < b->key ? -1 : 1;
-    return a->unit < b->unit ? -1 : a->unit > b->unit;
-}
-
-/* first[i]: the earliest unit with the code of unit i. */
-static uint32_t *find_equal(struct arena *arena, const struct codegen_unit *units, uint32_t n)
-{
-    struct entry *order = NEW_ARRAY(arena, struct entry, n + 1);
-    uint32_t *first = NEW_ARRAY(arena, uint32_t, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = (struct entry){unit_key(&units[i]), i};
-    qsort(order, n, sizeof *order, by_key);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t u = order[i].unit;
-        first[u] = u;
-        for (uint32_t k = i; k > 0 && order[k - 1].key == order[i].key; k--) {
-            uint32_t before = order[k - 1].unit;
-            if (first[before] == before && same_code(&units[before], &units[u]))
-                first[u] = before;
-        }
-    }
-    return first;
-}
+enum { KEYS = 1024 };
+#define NO_UNIT UINT32_MAX
 
 /* A function that is looked for in the cache, then compiled. */
 struct piece {
-    uint32_t unit;
-    const char *symbol; /* its own */
+    struct codegen_unit of;  /* as it came first */
+    uint32_t unit;           /* the first that has this code; NO_UNIT: none yet */
+    uint32_t next;           /* piece + 1 of the same part of the table */
+    uint64_t hash;
     struct span key;    /* the job that makes it alone */
     struct span object; /* data NULL: not there yet */
     double began, ended;
@@ -88,12 +60,6 @@ struct batch {
     const struct target *target;
 };
 
-/* Units that came together. */
-struct lot {
-    uint32_t from, n;
-    uint32_t *first; /* by unit less from: the earliest of the lot with its code; NULL: itself */
-};
-
 struct codegen {
     struct context *ctx;
     struct arena *arena;
@@ -101,11 +67,13 @@ struct codegen {
     struct pool *pool;
     struct cache *cache; /* opened with the first function; NULL: none */
     bool sought, waits;  /* waits: all functions are known */
+    bool fills;          /* the last batch waits for more */
     uint32_t n_made;
     VEC(struct piece) pieces;
+    uint32_t table[KEYS];      /* piece + 1 by key */
     VEC(uint32_t) order;       /* pieces that are compiled */
     VEC(struct batch) batches; /* by job */
-    VEC(struct lot) lots;
+    VEC(uint32_t) piece_of;    /* by unit */
 };
 
 /* Do the objects take their names when they are done? Line tables name functions themselves. */
@@ -164,6 +132,8 @@ static void report_made(const struct codegen *g)
 static void take_products(void *user, uint32_t number, const struct job *job)
 {
     struct codegen *g = user;
+    if (number >= g->batches.n) /* the last job */
+        return;
     const struct batch *b = &g->batches.data[number];
     const char *at = job->result.data, *end = at + job->result.size;
     for (uint32_t i = 0; i < b->n; i++) {
@@ -195,41 +165,42 @@ struct codegen *codegen_begin(struct context *ctx, struct arena *arena, const st
     return g;
 }
 
-static void batch_send(struct codegen *g, const struct codegen_unit *units)
+static void batch_send(struct codegen *g)
 {
     const struct batch *b = &g->batches.data[g->batches.n - 1];
     const struct codegen_unit **of = NEW_ARRAY(g->arena, const struct codegen_unit *, b->n);
     for (uint32_t i = 0; i < b->n; i++)
-        of[i] = &units[g->pieces.data[g->order.data[b->first + i]].unit];
+        of[i] = &g->pieces.data[g->order.data[b->first + i]].of;
     struct job job = make_job(g, of, b->n);
     const char *symbol = of[0]->symbol, *cpu = b->target->cpu;
     job.what = b->n == 1 ? arena_printf(g->arena, "code generation of '%s' for %s", symbol, cpu)
                          : arena_printf(g->arena, "code generation of '%s' and %u more for %s", symbol, b->n - 1, cpu);
     pool_add(g->pool, &job, 1);
+    g->fills = false;
 }
 
 /* Is there room for another function in the batch that is being filled? Objects only: other products are a text
  * each. */
-static bool batch_takes(const struct codegen *g, const struct batch *b, const struct target *t, uint64_t length)
+static bool batch_takes(const struct codegen *g, const struct target *t, uint64_t length)
 {
-    return b && g->options.emit == EMIT_OBJECT && b->target == t && b->length + length <= JOB_TEXT;
+    const struct batch *b = &g->batches.data[g->batches.n - 1];
+    return g->options.emit == EMIT_OBJECT && b->target == t && b->length + length <= JOB_TEXT;
 }
 
 /* The piece into the batch that is being filled, or into a new one. */
-static struct batch *batch_add(struct codegen *g, struct batch *open, const struct codegen_unit *units, uint32_t piece)
+static void batch_add(struct codegen *g, uint32_t piece)
 {
-    const struct codegen_unit *u = &units[g->pieces.data[piece].unit];
+    const struct codegen_unit *u = &g->pieces.data[piece].of;
     uint64_t length = strlen(u->text);
-    if (!batch_takes(g, open, u->target, length)) {
-        if (open)
-            batch_send(g, units);
+    if (g->fills && !batch_takes(g, u->target, length))
+        batch_send(g);
+    if (!g->fills)
         VEC_PUSH(g->arena, &g->batches, ((struct batch){.first = g->order.n, .target = u->target}));
-        open = &g->batches.data[g->batches.n - 1];
-    }
+    struct batch *b = &g->batches.data[g->batches.n - 1];
+    g->fills = true;
     VEC_PUSH(g->arena, &g->order, piece);
-    open->n++;
-    open->length += length;
-    return open;
+    b->n++;
+    b->length += length;
 }
 
 static void cache_seek(struct codegen *g)
@@ -240,29 +211,55 @@ static void cache_seek(struct codegen *g)
     g->sought = true;
 }
 
-void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t from, uint32_t n)
+/* The piece with the unit's code: of objects only, other products hold the name. A new one is on its way. */
+static uint32_t piece_for(struct codegen *g, const struct codegen_unit *u)
 {
-    struct lot lot = {.from = from, .n = n};
-    struct batch *open = NULL;
+    struct piece p = {.of = *u, .unit = NO_UNIT, .hash = unit_key(u)};
+    uint32_t *list = &g->table[p.hash % KEYS];
+    for (uint32_t k = g->options.emit == EMIT_OBJECT ? *list : 0; k; k = g->pieces.data[k - 1].next)
+        if (g->pieces.data[k - 1].hash == p.hash && same_code(&g->pieces.data[k - 1].of, u))
+            return k - 1;
     cache_seek(g);
-    lot.first = g->options.emit == EMIT_OBJECT ? find_equal(g->arena, units + from, n) : NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        if (lot.first && lot.first[i] != i)
-            continue;
-        const struct codegen_unit *u = &units[from + i];
-        struct piece p = {.unit = from + i, .symbol = u->symbol};
-        if (g->cache) {
-            struct job alone = make_job(g, &u, 1);
-            p.key = job_bytes(g->arena, &alone);
-        }
-        bool found = cache_get(g->cache, p.key, &p.object);
-        VEC_PUSH(g->arena, &g->pieces, p);
-        if (!found)
-            open = batch_add(g, open, units, g->pieces.n - 1);
+    if (g->cache) {
+        struct job alone = make_job(g, &u, 1);
+        p.key = job_bytes(g->arena, &alone);
     }
-    if (open)
-        batch_send(g, units);
-    VEC_PUSH(g->arena, &g->lots, lot);
+    bool found = cache_get(g->cache, p.key, &p.object);
+    p.next = *list;
+    VEC_PUSH(g->arena, &g->pieces, p);
+    *list = g->pieces.n;
+    if (!found)
+        batch_add(g, g->pieces.n - 1);
+    return g->pieces.n - 1;
+}
+
+void codegen_ahead(struct codegen *g, const struct codegen_unit *unit)
+{
+    if (names_later(&g->options))
+        piece_for(g, unit);
+}
+
+void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t piece = piece_for(g, &units[i]);
+        struct piece *p = &g->pieces.data[piece];
+        if (p->unit == NO_UNIT)
+            p->unit = g->piece_of.n;
+        VEC_PUSH(g->arena, &g->piece_of, piece);
+    }
+    if (g->fills)
+        batch_send(g);
+}
+
+struct context *codegen_context(const struct codegen *g)
+{
+    return g->ctx;
+}
+
+void codegen_warm(struct codegen *g)
+{
+    pool_warm(g->pool);
 }
 
 bool codegen_step(struct codegen *g)
@@ -285,29 +282,28 @@ static bool give_object(struct codegen *g, const struct piece *p, struct codegen
 {
     u->object = p->object;
     if (p->object.data && names_later(&g->options))
-        u->object = elf_rename(g->arena, p->object, FUNCTION, p->symbol);
+        u->object = elf_rename(g->arena, p->object, FUNCTION, u->symbol);
     u->began = p->began;
     u->ended = p->ended;
     u->worker = p->worker;
-    return u->object.data || error_internal(g->ctx, (src_id){0}, "the worker's object of '%s' is not whole", p->symbol);
+    return u->object.data || error_internal(g->ctx, (src_id){0}, "the worker's object of '%s' is not whole", u->symbol);
 }
 
 bool codegen_finish(struct codegen *g, struct codegen_unit *all)
 {
     g->waits = true;
     report_made(g);
-    bool ok = pool_finish(g->pool);
+    bool ok = pool_wait(g->pool);
+    pool_dismiss(g->pool, 1);
     cache_close(g->cache);
-    for (uint32_t i = 0; i < g->pieces.n && ok; i++)
-        ok = give_object(g, &g->pieces.data[i], &all[g->pieces.data[i].unit]);
-    for (uint32_t l = 0; l < g->lots.n && ok; l++) {
-        const struct lot *lot = &g->lots.data[l];
-        struct codegen_unit *units = all + lot->from;
-        for (uint32_t i = 0; lot->first && i < lot->n; i++)
-            if (lot->first[i] != i) {
-                units[i].same = &units[lot->first[i]];
-                units[i].object = units[lot->first[i]].object;
-            }
+    for (uint32_t i = 0; i < g->piece_of.n && ok; i++) {
+        const struct piece *p = &g->pieces.data[g->piece_of.data[i]];
+        if (p->unit == i) {
+            ok = give_object(g, p, &all[i]);
+        } else {
+            all[i].same = &all[p->unit];
+            all[i].object = all[p->unit].object;
+        }
     }
     return ok;
 }
@@ -316,6 +312,18 @@ bool codegen_objects(struct context *ctx, struct arena *arena, const struct code
                      struct codegen_unit *units, uint32_t n)
 {
     struct codegen *g = codegen_begin(ctx, arena, options);
-    codegen_add(g, units, 0, n);
-    return codegen_finish(g, units);
+    codegen_add(g, units, n);
+    bool ok = codegen_finish(g, units);
+    codegen_end(g);
+    return ok;
+}
+
+/* Its worker ends itself; nobody waits for that now. */
+bool codegen_last(struct codegen *g, const struct job *job, struct span *result)
+{
+    pool_add(g->pool, job, 1);
+    bool ok = pool_wait(g->pool);
+    pool_dismiss(g->pool, 0);
+    *result = pool_job(g->pool, g->batches.n)->result;
+    return ok;
 }

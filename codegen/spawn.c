@@ -3,7 +3,8 @@
  * Workers are this very binary (options->self) started with posix_spawn, each on one socket pair that is its standard
  * input and output. One poll loop serves all; which worker takes which job changes nothing in the results, since jobs
  * do not know of each other and results are stored by job. While the parent makes further jobs, it looks at its workers
- * now and then (pool_step). A worker that dies takes its job with it: the job is
+ * now and then (pool_step). A worker takes some 10 ms to start, so the first may do it before there is a job for it
+ * (pool_warm), and all rest between jobs until the pool is ended. A worker that dies takes its job with it: the job is
  * written to a file that replays it, and the class of the failure comes from how the worker ended.
  */
 #include <errno.h>
@@ -28,7 +29,7 @@ extern char **environ;
 enum { WORKERS_MAX = 64, TEXT_MAX = 600 };
 
 struct worker {
-    pid_t pid;
+    pid_t pid;                  /* 0: none, or its end was waited for */
     int fd;                     /* -1: none */
     bool answered;              /* it has sent something: it is one of ours */
     int broken;                 /* errno of a failed send or recv; 0: none */
@@ -93,6 +94,7 @@ static bool worker_start(struct pool *p, struct worker *w)
 {
     int fd[2];
     w->fd = -1;
+    w->pid = 0;
     w->job = UINT32_MAX;
     w->broken = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
@@ -113,15 +115,22 @@ static bool worker_start(struct pool *p, struct worker *w)
     return true;
 }
 
+/* A worker whose connection is closed ends by itself. */
+static void worker_dismiss(struct worker *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
+}
+
 static int worker_end(struct worker *w)
 {
     int status = 0;
-    if (w->fd < 0)
-        return 0;
-    close(w->fd);
-    w->fd = -1;
-    while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
+    worker_dismiss(w);
+    if (w->pid)
+        while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+            continue;
+    w->pid = 0;
     return status;
 }
 
@@ -397,6 +406,14 @@ void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
     }
 }
 
+void pool_warm(struct pool *p)
+{
+    if (!p->ok || p->n_workers)
+        return;
+    p->ok = worker_start(p, &p->worker[0]);
+    p->n_workers += p->ok;
+}
+
 bool pool_step(struct pool *p)
 {
     pool_employ(p);
@@ -405,18 +422,24 @@ bool pool_step(struct pool *p)
     return p->ok;
 }
 
+void pool_dismiss(struct pool *p, uint32_t keep)
+{
+    for (uint32_t i = keep; i < p->n_workers; i++)
+        worker_dismiss(&p->worker[i]);
+}
+
 void pool_end(struct pool *p)
 {
-    for (uint32_t i = 0; i < p->n_workers; i++) {
-        struct worker *w = &p->worker[i];
-        if (w->fd >= 0 && w->job != UINT32_MAX)
-            kill(w->pid, SIGKILL);
-        worker_end(w);
-    }
+    for (uint32_t i = 0; i < p->n_workers; i++)
+        if (p->worker[i].fd >= 0 && p->worker[i].job != UINT32_MAX)
+            kill(p->worker[i].pid, SIGKILL);
+    pool_dismiss(p, 0);
+    for (uint32_t i = 0; i < p->n_workers; i++)
+        worker_end(&p->worker[i]);
 }
 
 /* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
-bool pool_finish(struct pool *p)
+bool pool_wait(struct pool *p)
 {
     jmp_buf *outer = p->ctx->unwind, here;
     p->ctx->unwind = &here;
@@ -428,7 +451,8 @@ bool pool_finish(struct pool *p)
     } else {
         unwound = true;
     }
-    pool_end(p);
+    if (unwound || !p->ok)
+        pool_end(p);
     p->ctx->unwind = outer;
     if (unwound && outer)
         longjmp(*outer, 1);

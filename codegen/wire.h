@@ -45,14 +45,20 @@ struct job {
     uint32_t worker;
 };
 /* Up to options->jobs workers, started as there are jobs for them (spawn.c). Jobs are numbered as they are added; only
- * head.kind, opt_level, emit, n_parts, parts and what are read. A pool that was stepped must be finished or ended. */
+ * head.kind, opt_level, emit, n_parts, parts and what are read. A pool that was warmed or stepped must be ended. */
 typedef void job_done(void *user, uint32_t number, const struct job *); /* it went well: the result is there */
 struct pool *pool_new(struct context *, struct arena *, const struct codegen_options *, job_done *, void *user);
 void pool_add(struct pool *, const struct job *, uint32_t n);
 bool pool_step(struct pool *); /* hands out and takes back without waiting; false after a diagnostic */
-bool pool_finish(struct pool *); /* waits for all and ends it; false after a diagnostic: some results are empty */
+void pool_warm(struct pool *); /* starts the first worker, for jobs to come */
+bool pool_wait(struct pool *); /* for all jobs; false after a diagnostic: some results are empty, no worker is left */
+/* No more than so many workers get jobs from now on. The others end while this process goes on; all rest. */
+void pool_dismiss(struct pool *, uint32_t keep);
 void pool_end(struct pool *); /* ends workers, whatever they do */
 const struct job *pool_job(const struct pool *, uint32_t);
 struct span job_bytes(struct arena *, const struct job *); /* as they are sent */
+/* One more job, when all functions are done (objects.c): its result, which lives as long as they. No other follows. */
+struct context *codegen_context(const struct codegen *);
+bool codegen_last(struct codegen *, const struct job *, struct span *result);
 
 #endif

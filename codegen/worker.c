@@ -223,7 +223,7 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     return send_product();
 }
 
-/* Descriptors stay open: a worker links once, then the parent closes the connection. */
+/* Descriptors stay open: it is the worker's last job. */
 static bool link_job(const struct parts *p)
 {
     unsigned n = 0;
@@ -268,12 +268,16 @@ static void set_limits(int64_t memory)
 /* FAIL_ENV: the connection failed, and nothing can be told any more; spawn.c reads it from the status. */
 int codegen_worker(void)
 {
-    bool started = false;
+    bool limited = false;
     result_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
     if (result_fd < 0)
         return FAIL_ENV;
     LLVMInstallFatalErrorHandler(on_fatal);
     lld_on_no_memory(on_no_memory);
+    llvm_start();
+#ifndef __SANITIZE_ADDRESS__ /* whose leak check is a process that looks at this one */
+    sandbox_enter();
+#endif
     for (;;) {
         struct wire_job head;
         errno = 0;
@@ -282,17 +286,14 @@ int codegen_worker(void)
         struct parts p = {NULL, NULL, head.n_parts};
         if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
             return FAIL_USAGE;
-        if (!started) {
+        if (!limited)
             set_limits(head.memory);
-            llvm_start();
-#ifndef __SANITIZE_ADDRESS__ /* whose leak check is a process that looks at this one */
-            sandbox_enter();
-#endif
-            started = true;
-        }
+        limited = true;
         bool good = read_parts(&p) && run_job(&head, &p);
         free_parts(&p);
         if (!good)
             return FAIL_ENV;
+        if (head.kind == WIRE_LINK) /* lld changed LLVM's options, and left its files open */
+            return FAIL_NONE;
     }
 }

@@ -173,29 +173,41 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
 
 static struct codegen_options backend_options(const struct compilation *c);
 
+static struct codegen *codegen_of(struct compilation *c)
+{
+    if (!c->codegen) {
+        const struct codegen_options o = backend_options(c);
+        c->codegen = codegen_begin(c->ctx, &c->ctx->session, &o);
+    }
+    return c->codegen;
+}
+
 /* Gives the workers what has been scheduled since the last time. */
 static void codegen_give(struct compilation *c)
 {
-    const struct codegen_options o = backend_options(c);
-    if (!c->codegen)
-        c->codegen = codegen_begin(c->ctx, &c->ctx->session, &o);
-    codegen_add(c->codegen, c->units.data, c->n_given, c->units.n - c->n_given);
+    codegen_add(codegen_of(c), c->units.data + c->n_given, c->units.n - c->n_given);
     c->n_given = c->units.n;
-}
-
-/* Workers generate the code of one variant while the next is scheduled: looked after with each kernel. */
-static void look_after_workers(void *user)
-{
-    struct compilation *c = user;
-    report_step(c, "emit", ++c->n_emitted, c->module->kernels.n * c->targets.n);
-    if (c->codegen)
-        codegen_step(c->codegen);
 }
 
 /* Is code generation certain to follow? Verification comes before it. */
 static bool goes_on(const struct compilation *c)
 {
     return c->output && !c->options->stop_after && !c->options->verify_each;
+}
+
+/* Workers generate the code of one kernel while the next are emitted. What runs in a loop may become part of a larger
+ * kernel, so it waits for the program. */
+static void look_after_workers(void *user, const struct kernel *k)
+{
+    struct compilation *c = user;
+    report_step(c, "emit", ++c->n_emitted, c->module->kernels.n * c->targets.n);
+    if (!goes_on(c))
+        return;
+    if (k->region.i == 1)
+        codegen_ahead(codegen_of(c), &(struct codegen_unit){.target = &c->targets.data[c->variants.n]->target,
+                                                            .symbol = k->name,
+                                                            .text = k->text});
+    codegen_step(codegen_of(c));
 }
 
 enum { SCHEDULES_MOST = 64 << 20 };
@@ -211,6 +223,8 @@ bool run_schedule(struct compilation *c)
 {
     if (!schedules_read(c))
         return false;
+    if (goes_on(c))
+        codegen_warm(codegen_of(c));
     for (uint32_t i = 0; i < target_count; i++) {
         const struct target_row *row = &target_rows[i];
         if (!target_wanted(c->options, c->module, row))
@@ -361,7 +375,6 @@ bool run_codegen(struct compilation *c)
     bool ok = codegen_finish(c->codegen, c->units.data);
     if (c->options->stats)
         report_cached(c, c->codegen);
-    c->codegen = NULL;
     return ok;
 }
 
@@ -543,7 +556,6 @@ bool run_link(struct compilation *c)
         return false;
     if (c->options->assembly || c->options->emit_llvm)
         return !c->output || write_text(c);
-    struct codegen_options o = backend_options(c);
     struct artifact a = {.name = c->graph->name ? c->graph->name : "",
                          .compiler = "mcc " MCCC_VERSION,
                          .target_text = c->variants.data[0].target->triple,
@@ -574,5 +586,5 @@ bool run_link(struct compilation *c)
         a.graph = netmap_section(c, &a);
     if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
         return false;
-    return codegen_link(c->ctx, &o, &a, output_kind(c->options, c->output), c->output);
+    return codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);
 }

@@ -42,7 +42,7 @@ struct compilation {
     const struct machine *machine; /* in place of every CPU's (tests); NULL: not */
     VEC(struct variant *) targets; /* CPUs that code is for, from schedule on */
     VEC(struct codegen_unit) units; /* functions of all variants, from emit on */
-    struct codegen *codegen; /* under way for the first n_given of them; NULL: not begun, or done */
+    struct codegen *codegen; /* under way for the first n_given of them; NULL: not begun */
     uint32_t n_given;
     uint32_t n_emitted; /* kernels, of all variants */
     uint32_t debug_lines; /* of the units' texts so far, for -g */

@@ -90,8 +90,8 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
         ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) &&
              em_finish(&em);
         arena_release(&scratch);
-        if (m->emitted)
-            m->emitted(m->user);
+        if (ok && m->emitted)
+            m->emitted(m->user, site.k);
     }
     return ok && m->ctx->fail == FAIL_NONE;
 }

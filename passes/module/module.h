@@ -246,7 +246,7 @@ struct module {
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
     VEC(struct schedule_told) told; /* what --schedules says, which replaces what the cost model says */
     const char *told_path;
-    void (*emitted)(void *); /* called with `user` after each kernel, by emit_kernels(); NULL: not */
+    void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
     void *user;
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
 };

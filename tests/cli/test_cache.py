@@ -63,6 +63,15 @@ def test_a_second_time(model, tmp_path):
     assert compiled(model, tmp_path / "d.so", f"--cache={tmp_path / 'cache'}", "-O1")[1] == 0   # other code
 
 
+def test_one_worker_does_all(model, tmp_path):
+    """The worker that compiles also links: no other is started."""
+    worker, log = tmp_path / "worker", tmp_path / "log"
+    worker.write_text(f'#!/bin/sh\necho start >>"{log}"\nexec "{MCC}" "$@"\n')
+    worker.chmod(0o700)
+    done = mcc(model, "-o", tmp_path / "a.so", "-j1", "--no-cache", f"--worker={worker}")
+    assert done.returncode == 0 and log.read_text() == "start\n", done.stderr
+
+
 def test_a_similar_network(model, tmp_path):
     """Functions are found by what they do: other weights and names take all of them, another layer in the middle most."""
     cache = f"--cache={tmp_path / 'cache'}"

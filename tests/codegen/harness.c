@@ -268,8 +268,11 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
                          .units = units,
                          .n_units = n + 1,
                          .prefix = ""};
-    return codegen_objects(s->ctx, arena, &options, units, n + 1) &&
-           codegen_link(s->ctx, &options, &a, OUTPUT_SHARED, path);
+    struct codegen *g = codegen_begin(s->ctx, arena, &options);
+    codegen_add(g, units, n + 1);
+    bool ok = codegen_finish(g, units) && codegen_link(g, &a, OUTPUT_SHARED, path);
+    codegen_end(g);
+    return ok;
 }
 
 /* Where the kernels are in the library, counted from mcc_query, as its symbol table has them. */

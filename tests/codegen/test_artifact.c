@@ -148,7 +148,10 @@ static void build(const char *path, uint32_t jobs, const char *prefix, enum outp
     if (setjmp(unwind) == 0) {
         fill(ctx, units, &a, jobs, &options);
         a.prefix = prefix;
-        ok = codegen_objects(ctx, &ctx->session, &options, units, 5) && codegen_link(ctx, &options, &a, kind, path);
+        struct codegen *g = codegen_begin(ctx, &ctx->session, &options);
+        codegen_add(g, units, 5);
+        ok = codegen_finish(g, units) && codegen_link(g, &a, kind, path);
+        codegen_end(g);
     }
     for (uint32_t i = 0; i < ctx->diags.n; i++)
         print_error("%s\n", ctx->diags.data[i].text);

@@ -89,10 +89,11 @@ static void test_lots(void **state)
     struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
     for (uint32_t i = 0; i < 2; i++) {
         units[i] = (struct codegen_unit){.target = &native, .symbol = i ? "k2" : "k", .text = texts[i]};
-        codegen_add(g, units, i, 1);
+        codegen_add(g, &units[i], 1);
         assert_true(codegen_step(g));
     }
     assert_true(codegen_finish(g, units));
+    codegen_end(g);
     for (uint32_t i = 0; i < 2; i++) {
         alone = (struct codegen_unit){.target = &native, .symbol = units[i].symbol, .text = texts[i]};
         assert_true(codegen_objects(ctx, &ctx->session, &o, &alone, 1));
@@ -100,6 +101,41 @@ static void test_lots(void **state)
         assert_memory_equal(units[i].object.data, alone.object.data, alone.object.size);
     }
     assert_ptr_not_equal(units[0].object.data, units[1].object.data);
+    context_free(ctx);
+}
+
+/* What was given ahead is the unit of a later lot that has its code, whatever the name; the rest is of no account. */
+static void test_ahead(void **state)
+{
+    static const char other[] =
+        "kernel @k2 {\n  arg %0 : index\n  %1 = const index 1\n  parallel %2 = %1 to %0 {\n  }\n}\n";
+    static const char again[] =
+        "kernel @k3 {\n  arg %0 : index\n  %1 = const index 0\n  parallel %2 = %1 to %0 {\n  }\n}\n";
+    struct codegen_options o = options_for("/proc/self/exe");
+    struct context *ctx = context_bare();
+    struct codegen_unit early[] = {{.target = &native, .symbol = "unused", .text = other},
+                                   {.target = &native, .symbol = "k", .text = good}},
+                        units[] = {{.target = &native, .symbol = "k3", .text = again},
+                                   {.target = &native, .symbol = "k", .text = good}},
+                        alone = units[0];
+    (void)state;
+    assert_non_null(ctx);
+    struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
+    codegen_warm(g);
+    codegen_ahead(g, &early[0]);
+    codegen_ahead(g, &early[1]);
+    assert_true(codegen_step(g));
+    codegen_add(g, &units[0], 1);
+    codegen_add(g, &units[1], 1);
+    assert_true(codegen_finish(g, units));
+    codegen_end(g);
+    assert_null(units[0].same);
+    assert_ptr_equal(units[1].same, &units[0]);
+    assert_true(codegen_objects(ctx, &ctx->session, &o, &alone, 1));
+    assert_int_equal(units[0].object.size, alone.object.size);
+    assert_memory_equal(units[0].object.data, alone.object.data, alone.object.size);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
     context_free(ctx);
 }
 
@@ -112,7 +148,7 @@ static void test_given_up(void **state)
     (void)state;
     assert_non_null(ctx);
     struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
-    codegen_add(g, &unit, 0, 1);
+    codegen_add(g, &unit, 1);
     assert_true(codegen_step(g));
     codegen_end(g);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
@@ -182,10 +218,10 @@ static void test_killed(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good),    cmocka_unit_test(test_text_kinds),
-                                       cmocka_unit_test(test_lots),    cmocka_unit_test(test_given_up),
-                                       cmocka_unit_test(test_missing), cmocka_unit_test(test_nonsense),
-                                       cmocka_unit_test(test_memory),  cmocka_unit_test(test_killed)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good),     cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_lots),
+        cmocka_unit_test(test_given_up), cmocka_unit_test(test_missing),    cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_killed),     cmocka_unit_test(test_ahead)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);
