@@ -107,22 +107,40 @@ def test_zero_points(x_type, x_zero, w_zero, tmp_path):
             np.testing.assert_array_equal(machine.call(tmp_path / "m.so", feeds)[0], wanted)
 
 
+def block_product(folder, bits):
+    """Activations as bytes by weights of few bits: integers whose scales are powers of two, so that no rounding shows."""
+    rng, per = np.random.default_rng(4), 8 // bits
+    x, w = rng.integers(-126, 127, (9, 3, 32)).astype(np.float32), rng.integers(0, 1 << bits, (37, 3, 32))
+    zero = rng.integers(0, 1 << bits, (37, -(-3 // per) * per))
+    x[:, :, 5], scale = 127, 2. ** rng.integers(-3, 3, (37, 3)).astype(np.float32)
+    pack = lambda n: sum(n[..., i::per] << i * bits for i in range(per)).astype(np.uint8)
+    save(folder / "m.onnx", [helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", K=96, N=37, bits=bits, block_size=32,
+                                              accuracy_level=4)],
+         [value("x", [9, 96])], [value("y", [9, 37])], {"w": pack(w), "s": scale.reshape(-1), "z": pack(zero).reshape(-1)}, 21)
+    return [x.reshape(9, 96)], np.einsum("mbk,nbk,nb->mn", x, w - zero[:, :3, None], scale).astype(np.float32)
+
+
 @pytest.mark.parametrize("row", ROWS)
 def test_products_in_blocks(row, machine, tmp_path):
-    """Activations as bytes by weights of 4 bits: integers whose scales are powers of two, so that no rounding shows."""
-    rng = np.random.default_rng(4)
-    x, w, zero = rng.integers(-126, 127, (9, 3, 32)).astype(np.float32), rng.integers(0, 16, (37, 3, 32)), rng.integers(0, 16, (37, 4))
-    x[:, :, 5], scale = 127, 2. ** rng.integers(-3, 3, (37, 3)).astype(np.float32)
-    pack = lambda n: (n[..., ::2] | n[..., 1::2] << 4).astype(np.uint8)
-    save(tmp_path / "m.onnx", [helper.make_node("MatMulNBits", ["x", "w", "s", "z"], ["y"], domain="com.microsoft", K=96, N=37, bits=4, block_size=32,
-                                                accuracy_level=4)],
-         [value("x", [9, 96])], [value("y", [9, 37])], {"w": pack(w), "s": scale.reshape(-1), "z": pack(zero).reshape(-1)}, 21)
+    feeds, wanted = block_product(tmp_path, 4)
     for more in (["-S", "-o", tmp_path / "m.s"], ["-o", tmp_path / "m.so"]):
         done = mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", *more)
         assert done.returncode == 0, done.stderr
     assert bool(re.search(r"\t(usdot|sudot|sdot)\t", (tmp_path / "m.s").read_text())) == bool(DOTS[row][0])
-    want = np.einsum("mbk,nbk,nb->mn", x, w - zero[:, :3, None], scale)
-    np.testing.assert_array_equal(machine.call(tmp_path / "m.so", [x.reshape(9, 96)])[0], want.astype(np.float32))
+    np.testing.assert_array_equal(machine.call(tmp_path / "m.so", feeds)[0], wanted)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_blocks_on_all_levels(bits, tmp_path):
+    """One artifact: numbers of up to 4 bits are signed bytes as they stand; of those of 8 the sums by ones are added."""
+    feeds, wanted = block_product(tmp_path, bits)
+    assert mcc(TARGET, tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
+    assert mcc(TARGET, "-march=neoverse-n1", tmp_path / "m.onnx", "-S", "-o", tmp_path / "m.s").returncode == 0
+    code = (tmp_path / "m.s").read_text()
+    assert "\tsdot\t" in code and bool(re.search(r"\tmovi\tv\d+\.16b, #1$", code, re.M)) == (bits == 8)
+    for cpu in ("max", "neoverse-n1", "cortex-a57"):
+        with Foreign("aarch64", cpu) as machine:
+            np.testing.assert_array_equal(machine.call(tmp_path / "m.so", feeds)[0], wanted)
 
 
 def drawn_product(path, rng, kind, m, k, n):

@@ -100,15 +100,19 @@ static const struct block_quantized *quantized(struct rule *r, value_id x, const
     return &lg->block_quantized.data[lg->block_quantized.n - 1];
 }
 
-/* Weights u8 [n, count, bytes of a block] as numbers u8 [n, count, size / together, together]. */
-static value_id numbers(struct builder *b, value_id bytes, const struct blocks *s)
+/* Weights u8 [n, count, bytes of a block] as numbers [n, count, size / together, together]: u8, or i8 where products
+ * are of signed bytes and the numbers fit. */
+static value_id numbers(struct rule *r, value_id bytes, const struct blocks *s)
 {
+    struct builder *b = r->b;
+    struct attr type = attr_elem("elem", ELEM_I8);
     int64_t per = 8 / s->bits, dims[4] = {s->n, s->count, s->size / numbers_together(s), GROUP};
     value_id part[4];
     bytes = v_reshape_i(b, bytes, dims, 4);
     for (int64_t k = 0; k < per && per > 1; k++) {
         value_id moved = k ? b_binary_f64(b, OP_SHR, bytes, (double)(k * s->bits)) : bytes;
-        part[k] = b_unsqueeze(b, b_binary_f64(b, OP_AND, moved, (double)((1 << s->bits) - 1)), 3);
+        moved = b_binary_f64(b, OP_AND, moved, (double)((1 << s->bits) - 1));
+        part[k] = b_unsqueeze(b, r->lg->options->signed_bytes ? b_op(b, OP_BITCAST, &moved, 1, &type, 1) : moved, 3);
     }
     dims[3] = numbers_together(s);
     return per > 1 ? v_reshape_i(b, b_concat(b, part, (uint32_t)per, 3), dims, 4) : bytes;
@@ -119,7 +123,7 @@ value_id block_product(struct rule *r, value_id x, const struct blocks *s, value
     struct builder *b = r->b;
     int64_t dims[4] = {s->n, s->count, 1, 1}, contract_b[3] = {1, 2, 3}, contract_a[3], rank = v_rank(b, x);
     const struct block_quantized *q = quantized(r, x, s, zero.i ? 1 : (double)(1 << (s->bits - 1)));
-    value_id in[6] = {q->q[0], numbers(b, rule_in(r, 1), s),
+    value_id in[6] = {q->q[0], numbers(r, rule_in(r, 1), s),
                       q->q[1], v_reshape_i(b, scale, dims, 4),
                       q->q[2], zero.i ? v_reshape_i(b, zero, dims, 4) : zero};
     for (int64_t i = 0; i < 3; i++)
