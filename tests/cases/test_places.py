@@ -81,3 +81,28 @@ def test_grid_over_one_element(size, tmp_path):
     points = np.stack([*np.meshgrid(*lines, indexing="ij")][::-1] + [np.ones(size[2:])], -1)
     want = np.einsum("...k,nik->n...i", points, theta)
     assert not difference(want.astype(np.float32), model.run([theta], "-O2")[0])
+
+
+KNOWN = {"all": np.ones((16, 2), bool), "integers": np.array([[0, 3, -1], [0, 0, 5]]), "floats": np.array([0.0, -0.0, np.nan, 1e-45], np.float32),
+         "none": np.zeros((3, 2), np.int32), "scalar": np.uint8(4), "empty": np.array([], np.int64), "many": np.arange(4097)}
+
+
+@pytest.mark.parametrize("x", KNOWN.values(), ids=KNOWN)
+def test_nonzero_of_what_is_known(x, tmp_path):
+    """Up to 4096 elements its length is known, and what is sliced by that has known dims."""
+    nodes = [node("Identity", "x", "i"), node("NonZero", "i", "at"), node("Shape", "at", "dims"), node("Gather", "dims last", "count"),
+             node("Slice", "f zero count", "y")]
+    model = Model(tmp_path, nodes, [value("f", [40])], [value("at", None, T.INT64), value("y", None)],
+                  {"x": x, "last": ints(1), "zero": ints(0)})
+    model.compare([floats(40)])
+    assert ("nonzero(" in model.dump("legalize")) == (x.size == 4097)
+
+
+def test_nonzero_of_a_range(tmp_path):
+    """What a comparison of numbers of elements makes is known, too: exporters write rows of a rotary embedding so."""
+    nodes = [node("Range", "zero three one", "r"), node("Less", "r bound", "is"), node("NonZero", "is", "at"), node("Squeeze", "at first", "rows"),
+             node("Gather", "f rows", "y")]
+    constants = {"zero": np.int64(0), "three": np.int64(3), "one": np.int64(1), "bound": ints(2), "first": ints(0)}
+    model = Model(tmp_path, nodes, [value("f", [5, "n"])], [value("y", None)], constants)
+    model.compare([floats(5, 4)])
+    assert "nonzero(" not in model.dump("legalize")

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { KNOWN_MOST = 4096 }; /* elements of which NonZero is computed here, as many as the lattice knows */
+
 /* One known element of a dim, with that dim (an index of one element) or without it (a scalar): a view, which moves
  * nothing. {0}: it is not that. Integers stay, since shapes are computed from them; and indices that are always wrong.
  */
@@ -153,11 +155,53 @@ static expr_id fresh_count(struct rule *r, const char *what, int64_t hi)
     return ex_sym(ex, sym_new(ex, SYM_VALUE, name, 0, hi));
 }
 
+/* Which of v's n elements are not 0, where all of them are known. */
+static bool known_truths(struct builder *b, value_id v, uint32_t n, bool *is)
+{
+    const struct value *value = graph_value(b->g, v);
+    for (uint32_t i = 0; value->elems && i < n; i++) {
+        int64_t element;
+        if (!value->elems[i].i || !ex_is_const(b_exprs(b), value->elems[i], &element))
+            return false;
+        is[i] = element != 0;
+    }
+    if (value->elems)
+        return value->n_elems == n;
+    double *elements = NEW_ARRAY(&b->g->arena, double, n);
+    if (!strchr("BIUF", elem_class(value->type.elem)) || !value_is_const(b->g, v) ||
+        !value_const_f64(b->g, v, elements, n))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        is[i] = elements[i] != 0;
+    return true;
+}
+
+/* The places of what is not 0 among few elements, all known; {0}: they are not. */
+static value_id known_nonzero(struct builder *b, value_id x)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    int64_t n, extent[RANK_MAX], shape[2] = {rank, 0}, *places;
+    bool is[KNOWN_MOST];
+    if (!dims || !ex_is_const(b_exprs(b), b_count(b, x), &n) || n > KNOWN_MOST || !known_truths(b, x, (uint32_t)n, is))
+        return (value_id){0};
+    for (int64_t i = 0; i < n; i++)
+        shape[1] += is[i];
+    places = NEW_ARRAY(&b->g->arena, int64_t, shape[0] * shape[1] + 1);
+    for (int32_t d = 0; d < rank; d++)
+        ex_is_const(b_exprs(b), dims[d], &extent[d]);
+    for (int64_t i = 0, k = 0; i < n; k += is[i++])
+        for (int64_t d = rank - 1, rest = i; is[i] && d >= 0; rest /= extent[d--])
+            places[d * shape[1] + k] = rest % extent[d];
+    return b_const(b, ELEM_I64, shape, 2, places);
+}
+
 static value_id nonzero(struct rule *r, value_id x)
 {
     int64_t hi = INT32_MAX;
-    if (!x.i)
-        return x;
+    value_id known = x.i ? known_nonzero(r->b, x) : x;
+    if (!x.i || known.i)
+        return known;
     ex_is_const(b_exprs(r->b), b_count(r->b, x), &hi);
     struct attr attr = attr_expr("count", fresh_count(r, "nonzero", hi));
     return b_op(r->b, OP_NONZERO, &x, 1, &attr, 1);
