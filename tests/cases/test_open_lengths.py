@@ -363,3 +363,19 @@ def test_causal_conv_of_any_number_of_channels(activation, state, tmp_path):
         y = sum(padded[:, :, i:i + n] * w[:, 0, i][None, :, None] for i in range(k)) + bias[None, :, None]
         y = y / (1 + np.exp(-y)) if activation == "silu" else y
         model.compare([x, w, bias] + ([past] if state else []), [y, padded[:, :, n:]], flags=FLAGS)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("dims", [["w"], ["h", "w"], [5, "w"]], ids=len)
+def test_group_norm_in_pieces_of_open_dims(dims, groups, tmp_path):
+    """Reshape, InstanceNormalization, Reshape: sums go over channels and image, without a division of each index by an extent of the run."""
+    nodes = [node("Relu", "x", "h"), node("Reshape", "h flat", "f"), node("InstanceNormalization", "f one zero", "i"), node("Shape", "h", "dims"),
+             node("Reshape", "i dims", "r"), node("Mul", "r scale", "m"), node("Add", "m bias", "y")]
+    whole = [8] + [1] * len(dims)
+    constants = {"flat": ints(0, groups, -1), "one": np.linspace(0.5, 2, groups, dtype=np.float32), "zero": floats(groups),
+                 "scale": floats(*whole, seed=1), "bias": floats(*whole, seed=2)}
+    model = Model(tmp_path, nodes, [value("x", ["n", 8, *dims])], [value("y", None)], constants)
+    for batch, size in ((1, [5, 33]), (3, [5, 1]), (2, [5, 200])):
+        model.compare([floats(batch, 8, *size[2 - len(dims):], seed=batch)])
+    if groups < 8 or len(dims) > 1:     # else the first Reshape changes nothing
+        assert model.dump("legalize").count(f"axes={list(range(2, 3 + len(dims)))}") == 2

@@ -131,16 +131,40 @@ static uint32_t axes_from(int64_t *axes, int32_t from, int32_t rank)
     return (uint32_t)(rank - from);
 }
 
+/* Exporters write GroupNormalization as this operator on a Reshape that puts the channels of a group and their images
+ * into one dim. Where its extent is the run's, the dims stay apart: each index would be divided by one of them. */
+static value_id apart(struct builder *b, value_id x)
+{
+    const struct node *n = v_defining(b, x, OP_RESHAPE);
+    struct exprs *ex = b_exprs(b);
+    int32_t rank, from = n ? v_rank(b, n->in[0]) : 0;
+    const expr_id *flat = b_dims(b, x, &rank), *dims = n ? b_dims(b, n->in[0], &from) : NULL;
+    int64_t groups, channels, extent;
+    expr_id all[RANK_MAX];
+    if (!dims || rank != 3 || from < 3 || from >= RANK_MAX || ex_is_const(ex, flat[2], &extent) ||
+        flat[0].i != dims[0].i || !ex_is_const(ex, flat[1], &groups) || !ex_is_const(ex, dims[1], &channels) ||
+        groups < 1 || channels % groups)
+        return x;
+    all[0] = flat[0];
+    all[1] = flat[1];
+    all[2] = ex_const(ex, channels / groups);
+    for (int32_t d = 2; d < from; d++)
+        all[d + 1] = dims[d];
+    return b_reshape(b, n->in[0], all, from + 1);
+}
+
 bool rule_instance_norm(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
-    int32_t rank = v_rank(b, x);
+    value_id in = rule_in(r, 0), x = v_widen(b, apart(b, in)), mean, inv;
+    int32_t rank = v_rank(b, x), rank_in = v_rank(b, in);
     int64_t axes[RANK_MAX];
     if (!x.i || rank < 3)
         return x.i ? rule_bad(r, "input of rank %d", (int)rank) : false;
     value_id y = normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
     y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
+    if (rank != rank_in)
+        y = b_reshape(b, y, b_dims(b, in, &rank_in), rank_in);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
