@@ -6,8 +6,8 @@ usage: mca.py [SUBSTRING...]        part of names of kernels or cores
 Each network below is one contraction, compiled for the row of target.def that is called as the core is. Its innermost loop with the
 most multiply-adds goes to llvm-mca, which repeats it with LLVM's scheduling model of that core: all loads hit L1, no branch is missed.
 Per cent of the peak: multiply-adds a cycle, of those that the same model gives for the same instruction alone, or of what the table's
-row says where that is less (the model of Cortex-A55 has whole vectors at the rate of halves). "stack": instructions of the loop that
-use the stack; "dup": those that only copy one lane to all.
+row says where that is less (the model of Cortex-A55 has whole vectors at the rate of halves; what it gives beyond the row's is 100).
+"stack": instructions of the loop that use the stack; "dup": those that only copy one lane to all.
 The exit status says whether all reach what is asked: 90 % on cores that reorder, 80 % on others.
 """
 import pathlib
@@ -134,7 +134,7 @@ def unwanted(code):
 
 def measure(name, core, folder):
     code, steps = inner(name, core, folder)
-    share = 100 * len(steps) / cycles(code, core) / peak(steps[0], core)
+    share = min(100, 100 * len(steps) / cycles(code, core) / peak(steps[0], core))
     stack, dups = unwanted(code)
     return len(steps), steps[0].split()[0], share, len(stack), len(dups)
 

@@ -213,6 +213,12 @@ def test_share_of_the_peak(name, core, tmp_path):
     assert mca.measure(name, core, tmp_path)[2] >= mca.CORES[core]
 
 
+def test_loads_one_by_one(tmp_path):
+    """In order, the products of a pair's first register would wait for the second."""
+    code, _ = mca.inner("f32 GEMM 120x240x256", "cortex-a55", tmp_path)
+    assert re.search(r"\tldr\tq", "\n".join(code)) and not re.search(r"\tldp\tq", "\n".join(code))
+
+
 @pytest.mark.parametrize("channels, m", [((16, 24), 2), ((22, 37), 4), ((19, 16), 6)])
 def test_winograd_by_lane(channels, m, machine, tmp_path):
     """Channels that are lanes of one register, whole vectors of them and not, give the bits that one load each gives."""
