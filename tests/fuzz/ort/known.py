@@ -221,6 +221,7 @@ KNOWN = [
     ("ours", "Einsum", whole, "", "theirs", "integers: ONNX Runtime sums in f64, which has not every one of 64 bits"),
     ("ours", "Imputer", beside("Sigmoid"), "", "theirs", "ONNX Runtime's sigmoid is 0 where it is small, and so is replaced"),
     ("ours", "Gemm", empty, "", "theirs", "sums of nothing: ONNX Runtime leaves beta out then"),
+    ("ours", "MatMul", empty, r"expected, got -?0(\.0)?$", "theirs", "sums of nothing: ONNX Runtime zeroes the first matrix of a batch alone"),
     *(("refused", op, same_dilated, "do not broadcast|differ", "theirs", DILATED) for op in ("MaxPool", "AveragePool", "LpPool")),
     ("refused", "FeatureVectorizer", always, "features wide", "open", "rows of a rank that only the run knows"),
     ("ours", "Cast", has("to", TensorProto.DOUBLE), "", "open", "f32 roundings seen in f64, at other sizes than the drawn ones"),
