@@ -147,6 +147,13 @@ static bool ordered(struct exprs *x, expr_id a, expr_id b, int64_t less)
     return attempt_end(x, outer) && expr_nonneg(x, gap);
 }
 
+bool ex_apart(struct exprs *x, expr_id a, expr_id b, int64_t *by)
+{
+    bool outer = attempt_begin(x);
+    expr_id gap = ex_sub(x, a, b);
+    return attempt_end(x, outer) && ex_is_const(x, gap, by);
+}
+
 static bool expr_le(struct exprs *x, expr_id a, expr_id b)
 {
     return a.i == b.i || ex_hi(x, a) <= ex_lo(x, b) || ordered(x, a, b, 0);

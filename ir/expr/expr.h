@@ -110,6 +110,8 @@ int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i); /* of arg i of a
 int64_t ex_addend(const struct exprs *, expr_id sum); /* the constant of a sum */
 /* e = coef * s + rest with rest free of s; false when e is not of that form. */
 bool ex_linear(struct exprs *, expr_id e, sym_id s, expr_id *coef, expr_id *rest);
+/* a - b is a constant, *by. A difference beyond the limits of expressions is none: this asks, and cannot fail. */
+bool ex_apart(struct exprs *, expr_id a, expr_id b, int64_t *by);
 
 enum truth { FALSE_, TRUE_, UNKNOWN_ };
 enum truth ex_truth(const struct exprs *, expr_id cond);

@@ -123,7 +123,7 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     int64_t step;
     for (uint32_t j = 1; j < g->valid; j++) {
         point_at(em, g, j, idx);
-        if (!ex_is_const(em->x, ex_sub(em->x, storage_address(em->x, s, idx), first), &step) || step != (int64_t)j)
+        if (!ex_apart(em->x, storage_address(em->x, s, idx), first, &step) || step != (int64_t)j)
             return false;
     }
     const struct em_sym *lane = NULL;
@@ -180,8 +180,7 @@ static bool load_turned(struct em *em, const struct group *g, lreg *result)
     }
     for (uint32_t j = 1; j < g->valid; j++) {
         point_at(em, g, j, idx);
-        if (!lane || !ex_is_const(em->x, ex_sub(em->x, storage_address(em->x, s, idx), first), &step) ||
-            step != (int64_t)j * g->lanes)
+        if (!lane || !ex_apart(em->x, storage_address(em->x, s, idx), first, &step) || step != (int64_t)j * g->lanes)
             return false;
     }
     if (!lane)
@@ -279,7 +278,7 @@ static bool group_behind(struct em *em, const struct group *g, const struct node
             if (at[d].i != first[d].i)
                 from->dim = d;
         for (int32_t d = 0; j && d < from->rank; d++) {
-            if (!ex_is_const(em->x, ex_sub(em->x, at[d], first[d]), &step) || (d != from->dim && step))
+            if (!ex_apart(em->x, at[d], first[d], &step) || (d != from->dim && step))
                 return false;
             if (d == from->dim && j == 1)
                 from->step = step;

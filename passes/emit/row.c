@@ -16,7 +16,7 @@ static bool same_row(struct em *em, const struct reduction *r, uint32_t a, uint3
     for (int32_t d = 2; d < last; d++)
         if (r->points[a][d].i != r->points[b][d].i)
             return false;
-    return ex_is_const(em->x, ex_sub(em->x, r->points[a][last], r->points[b][last]), ahead);
+    return ex_apart(em->x, r->points[a][last], r->points[b][last], ahead);
 }
 
 struct visit {

@@ -393,7 +393,7 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
         if (bytes.i == first.i)
             return;
         first = i ? first : bytes;
-        if (i && ex_is_const(em->x, ex_sub(em->x, bytes, last), &apart) && apart > 0 && apart < LINE)
+        if (i && ex_apart(em->x, bytes, last, &apart) && apart > 0 && apart < LINE)
             continue; /* panels lie by whole lines: last is where one begins */
         last = bytes;
         em_prefetch(em, L_PREFETCH, em_buffer(em, r->n->in[1]), bytes);

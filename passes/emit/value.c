@@ -114,7 +114,7 @@ static expr_id near_lanes(struct em *em, expr_id addr, uint8_t *from, uint32_t *
     for (int64_t k = 0; k <= hi; k++) {
         expr_id to = ex_const(em->x, k), here = ex_subst(em->x, addr, &lane->sym, &to, 1);
         first = k ? first : here;
-        if (!ex_is_const(em->x, ex_sub(em->x, here, first), &at[k]))
+        if (!ex_apart(em->x, here, first, &at[k]))
             return (expr_id){0};
         least = at[k] < least ? at[k] : least;
         most = at[k] > most ? at[k] : most;

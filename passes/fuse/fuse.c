@@ -24,6 +24,7 @@
 #define MANY UINT32_MAX
 enum {
     MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
 };
 struct demand {
     uint32_t kernel; /* id + 1, or NONE, or MANY */
@@ -424,8 +425,30 @@ static bool wants_bytes(const struct fuser *f, const struct node *n, const struc
     return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
 }
 
-/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored; a map when several
- * kernels or memory want it, or when it would be computed again and again. */
+/* Is the point at which view n reads an operand too long an expression? Dims that the run computes make it so, as
+ * each view divides by products of them. Where n is stored it begins anew, as a point of n; but for a kernel's own
+ * point, which is one. */
+static bool index_grown(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    expr_id idx[RANK_MAX], cond;
+    bool own = true;
+    for (int32_t i = 0; i < value_type(f->g, n->out[0])->rank; i++)
+        own &= ex_size(f->x, d->idx[i]) == 1;
+    for (uint32_t k = 0; k < n->n_in && !own; k++) {
+        uint32_t parts = 0;
+        if (n->op == OP_PAD && k == 1)
+            break;
+        view_index(f->g, n, k, d->idx, idx, &cond);
+        for (int32_t i = 0; i < value_type(f->g, n->in[k])->rank; i++)
+            parts += ex_size(f->x, idx[i]);
+        if (parts > INDEX_PARTS)
+            return true;
+    }
+    return false;
+}
+
+/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored, and what would be read
+ * at an endless index; a map when several kernels or memory want it, or when it would be computed again and again. */
 static bool wants_store(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
 {
     if (required || d->depth > MAX_INLINE)
@@ -433,7 +456,8 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
     bool shared = d->hard || d->kernel == MANY;
     if (op_shape(n->op) == SHAPE_VIEW)
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
-               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective));
+               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
+               (!shared && index_grown(f, n, d));
     return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) ||
            (op_cost(n->op) != COST_CHEAP &&
             ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from cases import torch_references
 from support.artifact import ModelError
 from support.compare import Model, floats, ints, node
-from support.tool import ROOT, value
+from support.tool import ROOT, mcc, value
 
 F = np.float32
 STORED = np.load(ROOT / "tests/cases/torch.npz")
@@ -154,6 +154,25 @@ def test_pads_from_a_chain_of_constants(tmp_path):
     assert operators(model) == {"pad"}
     x = floats(2, 3, 5, 6)
     model.compare([x], [padded(x, [0, 0, 0, 1, 0, 0, 3, 2], "reflect")])
+
+
+@pytest.mark.parametrize("rank, crossed", [(3, False), (3, True), (5, False), (7, True)])
+def test_views_behind_pads_that_only_the_run_knows(rank, crossed, tmp_path):
+    """Each view divides by sizes that are sums of what the run gives: what `mcc check` accepts compiles, at indices that stay short."""
+    crossing = [node("Reshape", "b u", "c"), node("Transpose", "c", "d", perm=[1, 0]), node("Reshape", "d w", "e"),
+                node("Transpose", "e", "f", perm=[1, 0, 2]), node("Reshape", "f t", "y")]
+    nodes = [node("Pad", "x p", "a"), node("Reshape", "a s", "b"), *(crossing if crossed else [node("Reshape", "b t", "g"), node("Neg", "g", "y")])]
+    dims = (6, 33, 1, 2, 3, 2, 1)[:rank]
+    constants = {"s": ints(3, 1, -1, 1, 3), "t": ints(-1), "u": ints(2, -1), "w": ints(-1, 3, 2)}
+    model = Model(tmp_path, nodes, [value("x", dims), value("p", [2 * rank], T.INT64)], [value("y", [None])], constants, opset=13)
+    assert mcc("check", model.path).returncode == 0
+    x = floats(*dims)
+    for pads in ([0] * 2 * rank, [0, 1] + [0] * (rank - 2) + [0, 2] + [0] * (rank - 2), [1, -2] + [0] * (rank - 3) + [1, 5, -1] + [0] * (rank - 3) + [1]):
+        y = padded(x, pads)
+        y = np.moveaxis(y.reshape(2, -1).T.reshape(-1, 3, 2), 0, 1) if crossed else -y
+        model.compare([x, ints(*pads)], [y.reshape(-1)])
+    with pytest.raises(ModelError):
+        model.run([x, ints(-1, -1, *[0] * (2 * rank - 2))], "-O2")       # 5 * 32 * ... does not divide by 9
 
 
 @pytest.mark.parametrize("pool", ["Conv", "MaxPool", "AveragePool"])

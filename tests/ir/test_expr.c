@@ -541,6 +541,30 @@ static void endless_growth(void **state)
     growth_ends(true);
 }
 
+/* Whether two are apart by a constant is a question: a difference beyond the limits is a no, and ends nothing. */
+static void apart_only_asks(void **state)
+{
+    (void)state;
+    sym_id syms[N_SYMS];
+    struct context *ctx = fresh(syms);
+    struct exprs *x = ctx->exprs;
+    expr_id n = ex_sym(x, syms[9]), m = ex_sym(x, syms[SYM_M]), a = n, b = m;
+    int64_t by = 0;
+    assert_true(ex_apart(x, ex_addc(x, ex_mul(x, n, m), 7), ex_mul(x, n, m), &by));
+    assert_int_equal(by, 7);
+    assert_false(ex_apart(x, n, m, &by));
+    for (int i = 1; ex_size(x, a) < 10000; i++) {
+        a = ex_max(x, ex_addc(x, ex_mulc(x, ex_mod(x, a, ex_const(x, 1000 + i)), 3), i), a);
+        b = ex_max(x, ex_addc(x, ex_mulc(x, ex_mod(x, b, ex_const(x, 2000 + i)), 3), i), b);
+    }
+    assert_true(ex_size(x, a) + ex_size(x, b) > 20000);
+    assert_false(ex_apart(x, a, b, &by));
+    assert_true(ex_apart(x, ex_addc(x, n, 3), n, &by));
+    assert_int_equal(by, 3);
+    assert_int_equal(ctx->fail, FAIL_NONE);
+    context_free(ctx);
+}
+
 static void overflow_is_an_error(void **state)
 {
     (void)state;
@@ -561,7 +585,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(canonical_text),       cmocka_unit_test(random_expressions), cmocka_unit_test(narrowed_text),
         cmocka_unit_test(names_are_quoted),     cmocka_unit_test(bad_text),           cmocka_unit_test(endless_growth),
-        cmocka_unit_test(overflow_is_an_error),
+        cmocka_unit_test(overflow_is_an_error), cmocka_unit_test(apart_only_asks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,7 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         if (ex_lo(ex, dims[i]) < 0)
             dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), quotient(ex, have, rank, rest, n_rest),
                                 dims[i]);
-    if (dynamic)
+    if (dynamic || (infer >= 0 && uses_value(ex, dims[infer], 16)))
         b_brief_all(r->b, dims, n, DIM_PARTS);
     return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));
 }
