@@ -1,8 +1,8 @@
 /* The weights segment: every stored constant in its storage order, evaluated piece by piece as it is written.
  *
- * A constant is read row-major in ranges (const_read) and scattered to where its storage function puts each element.
- * One slab of the outermost dim is in memory at a time when that dim is also outermost in storage, else the whole
- * tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
+ * A constant is read row-major in ranges (const_read), or taken from where it lies, and scattered to where its storage
+ * function puts each element. One slab of the outermost dim is in memory at a time when that dim is also outermost in
+ * storage, else the whole tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
  */
 #include "cli/compile/backend.h"
 #include "codegen/queue.h"
@@ -32,6 +32,7 @@ struct packer {
     int32_t rank;
     int64_t dims[RANK_MAX], outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX];
     uint32_t size;                   /* bytes per element */
+    const char *plain;               /* all elements, where they lie so in memory; NULL: they are read */
 };
 
 static void packer_init(struct packer *p, struct module *m, const struct weight *w, struct rooms *rooms)
@@ -39,6 +40,7 @@ static void packer_init(struct packer *p, struct module *m, const struct weight 
     const struct type *t = value_type(m->g, w->value);
     struct exprs *x = m->ctx->exprs;
     *p = (struct packer){.m = m, .w = w, .rooms = rooms, .rank = t->rank, .size = elem_size(t->elem)};
+    p->plain = const_bytes(m->g, w->value);
     for (int32_t d = 0; d < t->rank; d++) {
         const struct dim_layout *l = &w->storage->dim[d];
         ex_is_const(x, t->dims[d], &p->dims[d]);
@@ -175,9 +177,18 @@ static void room_free(struct room *r)
     *r = (struct room){0};
 }
 
-static char *source_take(const struct packer *p, size_t size)
+/* Room for so many elements at a time. False after a diagnostic. */
+static bool source_begin(const struct packer *p, int64_t n)
 {
-    return room_take(p, &p->rooms->src, size);
+    return p->plain || room_take(p, &p->rooms->src, (size_t)(n + 1) * p->size);
+}
+
+/* Elements first .. first + n; NULL after a diagnostic. */
+static const char *source_read(const struct packer *p, int64_t first, int64_t n)
+{
+    if (p->plain)
+        return p->plain + first * p->size;
+    return const_read(p->m->g, p->w->value, first, n, p->rooms->src.data) ? p->rooms->src.data : NULL;
 }
 
 static char *result_take(const struct packer *p, size_t size)
@@ -202,6 +213,10 @@ static bool write_dense(const struct packer *p, put_fn *put, void *sink)
     bool ok = true;
     for (int64_t i = 0; ok && i < total; i += piece) {
         int64_t n = total - i < piece ? total - i : piece;
+        if (p->plain) {
+            ok = put(sink, p->plain + i * p->size, (size_t)n * p->size);
+            continue;
+        }
         char *buffer = result_take(p, SLAB_BYTES);
         ok = buffer && const_read(p->m->g, p->w->value, i, n, buffer) &&
              result_put(p, buffer, (size_t)n * p->size, put, sink);
@@ -224,8 +239,7 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
         step = lead;
     int64_t out_piece = outermost ? p->outer[0] * ((step + p->block[0] - 1) / p->block[0]) : stored;
     bool holes = stored != lead * slab; /* what lies in no hole is written in any case */
-    char *src = source_take(p, (size_t)(step * slab + 1) * p->size);
-    bool ok = src != NULL;
+    bool ok = source_begin(p, step * slab);
     for (int64_t i = 0; ok && i < lead; i += step) {
         char *dst = result_take(p, (size_t)(out_piece + 1) * p->size);
         if (!dst)
@@ -234,7 +248,8 @@ static bool write_packed(const struct packer *p, put_fn *put, void *sink)
         int64_t out = outermost ? p->outer[0] * ((n + p->block[0] - 1) / p->block[0]) : stored;
         if (holes)
             memset(dst, 0, (size_t)out * p->size);
-        ok = const_read(p->m->g, p->w->value, i * slab, n * slab, src);
+        const char *src = source_read(p, i * slab, n * slab);
+        ok = src;
         if (ok)
             (has_panels(p) ? scatter_panels : scatter)(p, i, n, src, dst, outermost ? place_of(p, 0, i) : 0);
         ok = ok && result_put(p, dst, (size_t)out * p->size, put, sink);
@@ -260,8 +275,7 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
     int64_t step = (row / 16 + block - 1) / block * block;
     for (int32_t d = 0; d < last; d++)
         rows *= p->dims[d];
-    char *src = source_take(p, (size_t)step * p->size);
-    bool ok = src != NULL;
+    bool ok = source_begin(p, step);
     for (int64_t c = 0; ok && c < row; c += step) {
         char *dst = result_take(p, (size_t)(step / block * p->outer[last]) * p->size);
         if (!dst)
@@ -273,7 +287,8 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
             int64_t base = 0;
             for (int32_t d = 0; d < last; d++)
                 base += place_of(p, d, at[d]);
-            ok = const_read(p->m->g, p->w->value, r * row + c, n, src);
+            const char *src = source_read(p, r * row + c, n);
+            ok = src;
             if (ok)
                 scatter_row(p, src, dst + base * p->size, n);
             for (int32_t d = last - 1; d >= 0 && ++at[d] == p->dims[d]; d--)

@@ -448,17 +448,23 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
     return read_table[n->op](r, n, runs, n_runs, total, dst, depth);
 }
 
-/* A plain constant behind reshapes: one copy, whatever the size. */
-static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
+const char *const_bytes(const struct graph *g, value_id v)
 {
     while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
         v = graph_node(g, graph_value(g, v)->def)->in[0];
     if (value_op(g, v) != OP_CONSTANT)
-        return false;
-    const struct attr *data = node_attr(graph_node(g, graph_value(g, v)->def), "data");
+        return NULL;
+    return node_attr(graph_node(g, graph_value(g, v)->def), "data")->u.data.data;
+}
+
+/* A plain constant behind reshapes: one copy, whatever the size. */
+static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
+{
+    const char *data = const_bytes(g, v);
     size_t size = elem_size(value_type(g, v)->elem);
-    memcpy(dst, (const char *)data->u.data.data + (size_t)first * size, (size_t)n * size);
-    return true;
+    if (data)
+        memcpy(dst, data + (size_t)first * size, (size_t)n * size);
+    return data;
 }
 
 /* Rows of a transposed matrix, TILE at a time: a cache line of the operand serves all of them before it is evicted. */

@@ -233,6 +233,8 @@ bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);
  * with little memory: views and elementwise operators of constants never exist as a whole. Everything else is folded,
  * within the limits of value_fold. False after a diagnostic. (ir/eval/const_read.c) */
 bool const_read(struct graph *, value_id, int64_t first, int64_t n, void *dst);
+/* All of them where they lie in memory as const_read would copy them, perhaps not aligned; NULL: they do not. */
+const char *const_bytes(const struct graph *, value_id);
 /* Folds now what const_read would fold of the constants that other nodes read, so that what cannot be folded is said at
  * once. False after a diagnostic. */
 bool constants_settle(struct graph *);
