@@ -15,7 +15,7 @@ from bench import callers, calls, llm_network
 from bench.form_table import FORMS
 from bench.forms import measure
 from bench.run import seconds_of
-from support.tool import DIGITS, ROOT, mcc
+from support.tool import DIGITS, MCC, ROOT, mcc
 
 
 def test_calibration():
@@ -104,6 +104,21 @@ def test_language_models_of_several_threads():
     lines = done.stdout.splitlines()
     assert [m[1] for m in map(re.compile(r"tiny int4, 2 layers, (\d) threads?: ").match, lines) if m] == ["1", "2"]
     assert [m[1] for m in (re.fullmatch(r"  (.*?) +mcc [\d.]+ times as fast as with 1", line) for line in lines[-2:])] == ["prefill 7", "decode behind 5"]
+
+
+@pytest.mark.parametrize("form", ["f32", "int4"])
+def test_wrong_tokens_fail_the_run(form, tmp_path):
+    """An mcc that compiles a network of other weights has other tokens, which the exit code says."""
+    other = llm_network.Network("tiny", 0, form)
+    other.rng = np.random.default_rng(12345)
+    other.save(tmp_path)
+    liar = tmp_path / "mcc"
+    liar.write_text(f'#!/bin/sh\nshift 2\nexec "{MCC}" -q "{tmp_path}/model.onnx" "$@"\n')
+    liar.chmod(0o755)
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/llm.py", "--shapes", "tiny", "--forms", form, "--rounds", "1", "--past", "5",
+                           "--prefill", "7"], capture_output=True, text=True, env=os.environ | {"MCC": str(liar)})
+    equal = re.search(r"  (\d+) of 18 tokens of mcc are ONNX Runtime's", done.stdout)
+    assert done.returncode == 1 and int(equal[1]) < 18, done.stderr
 
 
 def test_networks_for_llama():
