@@ -223,6 +223,8 @@ int main(int argc, char **argv)
     ok = ok && (decoder_open(&c.decoder, argv[optind + 1], (uint32_t)c.o.threads, &c.config.names, c.config.context,
                              &error) ||
                 complain(error.text));
+    if (ok)
+        c.config.context = c.decoder.rows;
     ok = ok && turns(&c);
     if (c.decoder.lib)
         decoder_close(&c.decoder);

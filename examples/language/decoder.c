@@ -98,6 +98,9 @@ static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_
                 if (!cache_shape(d, (int)k, error))
                     return 0;
                 caches++;
+                d->in[k].room = api->in[k].dims[2].room;
+                if (d->in[k].room && d->in[k].room < d->rows)
+                    d->rows = d->in[k].room;
                 d->shared &= !c->fixed && api->out[d->in[k].output].alias == k + 1;
             }
     }
@@ -123,7 +126,25 @@ static int types_check(struct decoder *d, mcc_error *error)
     return 1;
 }
 
-/* One buffer for each cache where its port allows that; pages that no token reached take no memory. */
+/* A buffer that is input k and its output; pages that no token reached take no memory. */
+static int cache_new(struct decoder *d, uint32_t k)
+{
+    struct decoder_port *p = &d->in[k];
+    int64_t rows = p->room ? p->room : d->rows, *s = p->strides;
+    s[3] = 1;
+    s[2] = p->shape[3];
+    s[1] = s[2] * rows;
+    s[0] = s[1] * p->shape[1];
+    p->shape[2] = rows;
+    p->tensor.data = calloc((size_t)s[0], (p->tensor.dtype.bits + 7u) / 8);
+    memcpy(p->present_shape, p->shape, sizeof p->present_shape);
+    p->present = p->tensor;
+    p->present.shape = p->present_shape;
+    if (p->room)
+        p->tensor.strides = p->present.strides = s;
+    return p->tensor.data != NULL;
+}
+
 static int buffers_new(struct decoder *d, mcc_error *error)
 {
     int ok = (d->counted = malloc((size_t)d->rows * sizeof *d->counted)) != NULL;
@@ -132,14 +153,8 @@ static int buffers_new(struct decoder *d, mcc_error *error)
         d->counted[i] = i;
         d->ones[i] = 1;
     }
-    for (uint32_t k = 0; ok && d->shared && k < d->api->n_in; k++) {
-        struct decoder_port *p = &d->in[k];
-        if (p->output < 0)
-            continue;
-        p->shape[2] = d->rows;
-        ok = (p->tensor.data = calloc((size_t)(p->shape[1] * p->shape[3]),
-                                      (size_t)d->rows * ((p->tensor.dtype.bits + 7u) / 8))) != NULL;
-    }
+    for (uint32_t k = 0; ok && d->shared && k < d->api->n_in; k++)
+        ok = d->in[k].output < 0 || cache_new(d, k);
     return ok || fail(error, "no memory for caches of %lld tokens", (long long)d->rows);
 }
 
@@ -206,9 +221,16 @@ static const float *step_shared(struct decoder *d, int64_t n, mcc_error *error)
     for (uint32_t k = 0; k < d->api->n_out; k++)
         d->outs[k] = NULL;
     d->outs[d->logits] = &logits;
-    for (uint32_t k = 0; k < d->api->n_in; k++)
-        if (d->in[k].output >= 0)
-            d->outs[d->in[k].output] = &d->in[k].tensor;
+    for (uint32_t k = 0; k < d->api->n_in; k++) {
+        struct decoder_port *p = &d->in[k];
+        if (p->output < 0)
+            continue;
+        if (p->room) {
+            p->shape[2] = d->n;
+            p->present_shape[2] = d->n + n;
+        }
+        d->outs[p->output] = &p->present;
+    }
     for (uint32_t k = 0; k < d->api->n_out; k++)
         if (!d->outs[k])
             return fail(error, "output '%s' is neither logits nor a cache", d->api->out[k].name), NULL;

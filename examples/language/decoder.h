@@ -1,8 +1,9 @@
 /* A decoder that mcc compiled, with its caches: tokens go in, the logits of the last one come out.
  *
  * Inputs and outputs go by their names. Where every cache may be input and output in one piece of memory
- * (mcc_port.alias), there is one buffer of `rows` for each, and a step writes only its own rows. Where not, the network
- * allocates its outputs, and what it gave as caches are the inputs of the next step. */
+ * (mcc_port.alias), there is one buffer for each, and a step writes only its own rows: of `rows` from the start, or,
+ * where the length has a maximum (mcc_dim.room), of so many, and past and present are as long as there are tokens.
+ * Where not, the network allocates its outputs, and what it gave as caches are the inputs of the next step. */
 #ifndef DECODER_H
 #define DECODER_H
 
@@ -24,8 +25,9 @@ struct decoder_names {
 struct decoder_port {
     int output;                  /* of a cache: the output that goes on with it; -1: no cache */
     int fixed, bound;            /* bound: by decoder_bind */
-    int64_t shape[8];
-    DLTensor tensor;
+    int64_t room;                /* of a cache that grows within a maximum; 0: it does not */
+    int64_t shape[8], present_shape[4], strides[4];
+    DLTensor tensor, present;    /* present: of a shared cache, the output */
     DLManagedTensorVersioned *held; /* the step before gave it */
 };
 
@@ -45,7 +47,8 @@ struct decoder {
     DLTensor **outs;
 };
 
-/* rows: tokens that the caches have room for. On failure nothing is left open. */
+/* rows: tokens that the caches have room for; a network's maximum may make d->rows less. On failure nothing is left
+ * open. */
 int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,
                  mcc_error *error);
 

@@ -6,9 +6,12 @@ import random
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from bench.llm_network import SHAPES, Network
+from support.compare import node
 from support.decoder import Reference
 from support.tokens import REFERENCE, Tokens, library, needs_jansson
 from support.tool import BUILD, ROOT
@@ -26,16 +29,17 @@ def genai(folder, tokenizer, config=CONFIG):
     return folder
 
 
-def make(build, folder):
-    done = subprocess.run(["make", "-C", HERE, f"BUILD={build}", f"MCC_BUILD={BUILD.absolute()}", f"MODEL={folder}"], capture_output=True, text=True)
+def make(build, folder, *variables):
+    done = subprocess.run(["make", "-C", HERE, f"BUILD={build}", f"MCC_BUILD={BUILD.absolute()}", f"MODEL={folder}", *variables],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 class Chat:
     """The program with a network, and ONNX Runtime with the same one."""
 
-    def __init__(self, build, folder):
-        make(build, folder)
+    def __init__(self, build, folder, *variables):
+        make(build, folder, *variables)
         self.program, self.network, self.folder = build / "chat", build / "model.so", folder
         self.reference = Reference(folder / "model.onnx")
 
@@ -185,6 +189,45 @@ def test_figures(drawn):
     done = drawn.run("-v", "-n", "9", "-j", "2", turns=["one", "two"], raw=True)
     lines = done.stderr.decode().splitlines()
     assert len(lines) == 2 and all("ms to the first token" in x and "tokens/s of 9," in x and x.endswith("caches in place") for x in lines)
+
+
+def with_standard_attention(path, heads, keys, size):
+    """Caches that an Attention makes longer, instead of those of GroupQueryAttention: they grow, and have no alias without a maximum."""
+    model = onnx.load(path)
+    nodes = list(model.graph.node)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([heads * size, keys * size, keys * size]), "parts"))
+    del model.graph.node[:]
+    for n in nodes:
+        if n.op_type != "GroupQueryAttention":
+            model.graph.node.append(n)
+            continue
+        q, k, v = (f"{n.output[0]}.{x}" for x in "qkv")
+        model.graph.node.extend([node("Split", f"{n.input[0]} parts", f"{q} {k} {v}", axis=-1),
+                                 helper.make_node("Attention", [q, k, v, "", *n.input[3:5]], n.output, is_causal=1, q_num_heads=heads, kv_num_heads=keys)])
+    model.opset_import[0].version = 23
+    onnx.save(model, path)
+
+
+@needs_jansson
+def test_caches_with_room(tmp_path):
+    """ROOM: what grew by copies grows in place, tokens are ONNX Runtime's turn after turn, and the context is no longer than the room."""
+    (tmp_path / "model").mkdir()
+    drawn = Network("chat")
+    drawn.save(tmp_path / "model")
+    with_standard_attention(tmp_path / "model/model.onnx", drawn.heads, drawn.keys, drawn.size)
+    decoder = drawn.genai()["model"]["decoder"]
+    config = copy.deepcopy(CONFIG)
+    config["model"]["decoder"] = {k: decoder[k] for k in ("inputs", "outputs", "num_key_value_heads", "head_size")}
+    folder = genai(tmp_path / "model", REFERENCE["llama3"]["tokenizer"], config)
+    texts, ids = zip(*lines_of("llama3")[1:4])
+    for variables, kept in (((), "handed on"), (("ROOM=150",), "in place")):
+        chat = Chat(tmp_path / f"build{len(variables)}", folder, *variables)
+        want = chat.greedy(ids, 12, {419})
+        assert numbers(chat.run("-i", "-n", "12", turns=texts)) == want
+        done = chat.run("-i", "-v", turns=[texts[0], texts[0]], raw=True)
+        answers = numbers(done.stdout.decode().splitlines())
+        assert f"caches {kept}" in done.stderr.decode() and "forgotten" in done.stderr.decode() and answers[0] == answers[1]
+        assert len(ids[0]) + len(answers[0]) == (150 if variables else 180)
 
 
 REFUSED = [("search", "num_beams", 4, "num_beams"), ("search", "no_repeat_ngram_size", 3, "no_repeat_ngram_size"),
