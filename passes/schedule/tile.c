@@ -125,15 +125,15 @@ static int64_t body_points(struct extent e, int64_t size)
     return p.large ? 2 * p.small + 1 : p.small;
 }
 
-/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers. n along the
- * lanes. */
+/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers, times `weight`.
+ * n along the lanes. */
 static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
-                         int64_t regs)
+                         int64_t regs, int64_t weight)
 {
     int64_t width = (int64_t)c->nr * c->lanes,
             vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
     int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
-    return mul_i64(cost, sums, &product) ? product / (CODE_COST * regs) : 0;
+    return mul_i64(cost, sums * weight, &product) ? product / (CODE_COST * regs) : 0;
 }
 
 /* What too few parallel indices count, where the whole takes long enough for threads to share it. Rows that do not
@@ -296,6 +296,14 @@ static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
     return !contraction ? 4 : emulated ? 2 * nr + 4 : nr + 1;
 }
 
+/* How much the code of a sum of products counts. Those of bytes are written out for a block of channels, and bytes are
+ * rounded behind each. */
+static int64_t code_weight(const struct site *site, const struct node *n)
+{
+    bool bytes = elem_size(value_type(site->g, site->k->domain)->elem) == 1;
+    return bytes && dot_group(site->m, n) > 1 ? RATE_CODE_OF_BYTES : 1;
+}
+
 static bool is_contraction(const struct site *site, const struct node *n)
 {
     return n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
@@ -382,7 +390,7 @@ void tile_choose(const struct site *site, struct schedule *out)
     }
     bool contraction = is_contraction(site, n);
     const struct step step = step_of(site, n);
-    int64_t regs = site->mach->registers, least = INT64_MAX;
+    int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
     if (site->k->form.product.i && c.vec >= 0 && v.known) /* points share broadcasts within a block of channels */
@@ -397,7 +405,7 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (!fits(site, n, &step.row, &with) || (!contraction && ta > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs) +
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs, weight) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {
                     least = both;

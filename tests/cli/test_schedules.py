@@ -379,6 +379,27 @@ def test_a_single_row_has_narrow_blocks(tmp_path):
     assert bounds[0][0] >= 6.5 and bounds[0][1] >= 20 > bounds[1][1], bounds
 
 
+def test_products_of_bytes_have_one_size_of_tile(tmp_path):
+    """Bodies of bytes are long, so tiles divide points and channels where some do; others, if told, give the same bits."""
+    rng = np.random.default_rng(9)
+    one, zero, w = np.array(0.01, np.float32), np.uint8(3), rng.integers(-128, 128, (144, 24, 1, 1), dtype=np.int8)
+    names = ["x", "s", "z", "w", "s", "zw", "sy", "z"]
+    model = save(tmp_path / "bytes.onnx", [helper.make_node("QLinearConv", names, ["y"], "conv")], [value("x", [1, 24, 56, 56], TensorProto.UINT8)],
+                 [value("y", [1, 144, 56, 56], TensorProto.UINT8)], {"w": w, "s": one, "z": zero, "zw": np.int8(0), "sy": np.array(0.02, np.float32)})
+    for cpu in ("x86-64-v4-vnni", "x86-64-v4"):
+        text = mcc(model, f"-march={cpu}", "-stop-after=schedule", "-o", "-").stdout
+        flat, columns, vectors = (int(re.search(rf"tile.{k} +(\d+)", text)[1]) for k in ("flat", "columns", "vectors"))
+        assert flat and 3136 % columns == 0 and 9 % vectors == 0 and columns * vectors >= 8, (cpu, columns, vectors)
+    x, results = rng.integers(0, 256, (1, 24, 56, 56), dtype=np.uint8), []
+    for i, flags in enumerate(((), ("--choose=conv:tile=1x3x2",))):
+        assert mcc(model, CPU, *flags, "-o", tmp_path / f"{i}.so").returncode == 0
+        with Artifact(tmp_path / f"{i}.so") as a:
+            results.append(a.run([x])[0])
+    sums = np.einsum("oc,nchw->nohw", w[:, :, 0, 0].astype(np.int64), x.astype(np.int64) - 3)
+    assert np.abs(results[0].astype(int) - np.clip(np.round(sums * 0.01 * 0.01 / 0.02) + 3, 0, 255)).max() <= 1
+    assert np.array_equal(*results) and len(np.unique(results[0])) > 50
+
+
 @pytest.mark.parametrize("text, why", [
     ("  tile.rows 2\n", "a field before the first schedule"),
     ("schedule k999 \"wino\" x86-64-v3: winograd\n", "there is no kernel 'k999'"),
