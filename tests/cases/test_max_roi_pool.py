@@ -1,4 +1,4 @@
-"""MaxRoiPool beside ONNX Runtime: regions inside and outside of the image, turned round and between pixels, sizes static and open."""
+"""MaxRoiPool beside ONNX Runtime: regions inside and outside of the image, turned round and between pixels, sizes static and open. RoiAlign of f64."""
 import numpy as np
 import pytest
 from onnx import TensorProto as T
@@ -91,3 +91,14 @@ def test_refused(tmp_path, more, words):
     model = Model(tmp_path, [node("MaxRoiPool", "x rois", "y", **more)], [value("x", [1, 1, 4, 4]), value("rois", [1, 5])],
                   [value("y", [None] * 4)])
     assert words in model.refused()
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_of_f64_has_places_of_f64(mode, tmp_path):
+    rng = np.random.default_rng(5)
+    corner = rng.uniform(0, 4, (6, 2))
+    rois = np.concatenate([corner, corner + rng.uniform(0.5, 7, (6, 2))], 1)
+    model = Model(tmp_path, [node("RoiAlign", "x rois images", "y", mode=mode, output_height=3, output_width=2, sampling_ratio=2, spatial_scale=0.7)],
+                  [value("x", ["n", 3, 6, "w"], T.DOUBLE), value("rois", ["r", 4], T.DOUBLE), value("images", ["r"], T.INT64)],
+                  [value("y", [None] * 4, T.DOUBLE)], opset=16)
+    model.compare([rng.standard_normal((2, 3, 6, 12)), rois, rng.integers(0, 2, 6)], rtol=1e-13, atol=1e-14)

@@ -20,7 +20,7 @@ struct roi {
     int64_t samples;
     double scale, offset;
     bool max;
-    value_id rois, batch;      /* f32 [R, 4], i64 [R] */
+    value_id rois, batch;      /* [R, 4] of the image's type, widened, as all places are; i64 [R] */
     expr_id n;
 };
 
@@ -35,23 +35,24 @@ static struct line roi_line(struct builder *b, const struct roi *o, int64_t firs
 {
     struct exprs *ex = b_exprs(b);
     expr_id dims[3] = {o->n, ex_const(ex, bins), ex_const(ex, o->samples)};
+    enum elem e = v_elem(b, o->rois);
     value_id start = roi_column(b, o, first), end = roi_column(b, o, first + 2);
     value_id extent = b_binary(b, OP_SUB, end, start);
     if (o->offset == 0)
         extent = b_binary_f64(b, OP_MAX, extent, 1);
     value_id bin = b_binary_f64(b, OP_DIV, extent, (double)bins);
-    value_id at = b_binary(b, OP_MUL, v_iota(b, ELEM_F32, dims, 3, 1), bin);
-    value_id inner = b_binary_f64(
-        b, OP_DIV, b_binary(b, OP_MUL, v_affine(b, v_iota(b, ELEM_F32, dims, 3, 2), 1, 0.5), bin), (double)o->samples);
+    value_id at = b_binary(b, OP_MUL, v_iota(b, e, dims, 3, 1), bin);
+    value_id inner = b_binary_f64(b, OP_DIV, b_binary(b, OP_MUL, v_affine(b, v_iota(b, e, dims, 3, 2), 1, 0.5), bin),
+                                  (double)o->samples);
     value_id pos = b_binary(b, OP_ADD, b_binary(b, OP_ADD, start, at), inner);
-    value_id len = v_expr(b, ELEM_F32, size), last = v_expr(b, ELEM_I64, ex_addc(ex, size, -1));
+    value_id len = v_expr(b, e, size), last = v_expr(b, ELEM_I64, ex_addc(ex, size, -1));
     struct line l;
     l.inside = b_binary(b, OP_AND, b_binary(b, OP_LE, b_splat_like(b, pos, -1), pos), b_binary(b, OP_LE, pos, len));
     pos = b_binary_f64(b, OP_MAX, pos, 0);
-    pos = b_binary(b, OP_MIN, pos, b_convert(b, last, ELEM_F32));
+    pos = b_binary(b, OP_MIN, pos, b_convert(b, last, e));
     l.low = b_binary(b, OP_MIN, b_convert(b, pos, ELEM_I64), last);
     l.high = b_binary(b, OP_MIN, b_binary_f64(b, OP_ADD, l.low, 1), last);
-    l.frac = b_binary(b, OP_SUB, pos, b_convert(b, l.low, ELEM_F32));
+    l.frac = b_binary(b, OP_SUB, pos, b_convert(b, l.low, e));
     return l;
 }
 
@@ -110,7 +111,7 @@ bool rule_roi_align(struct rule *r)
                     .scale = rule_float(r, "spatial_scale", 1),
                     .offset = half ? 0.5 : 0,
                     .max = rule_str_is(r, "mode", "avg", "max"),
-                    .rois = b_convert(b, rule_in(r, 1), ELEM_F32),
+                    .rois = b_convert(b, rule_in(r, 1), v_elem(b, x)),
                     .batch = b_convert(b, rule_in(r, 2), ELEM_I64)};
     static const int64_t last[] = {0, 2, 3, 1}, back[] = {0, 3, 1, 2}, window[] = {2, 4};
     int32_t rank;
