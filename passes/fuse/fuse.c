@@ -314,35 +314,49 @@ static bool dear(const struct fuser *f, value_id v, int depth)
     return false;
 }
 
-/* What two stages of a row want (the terms of a sum and the quotients, say) is kept in scratch if it is dear: the row's
- * indices stand still, the others address the buffer. What v is computed from is then wanted by v alone. */
-static void local_make(struct fuser *f, node_id id, struct demand *d)
+/* The dims of v that scratch for a row has, where d is what two stages of a row want and v is dear; 0: it cannot be
+ * kept there. The row's indices stand still, the others address the buffer. */
+static uint32_t local_dims(const struct fuser *f, value_id v, const struct demand *d)
 {
-    value_id v = graph_node(f->g, id)->out[0];
     const struct type *t = value_type(f->g, v);
-    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
     int32_t domain_rank = value_type(f->g, k->domain)->rank;
     int64_t bytes = elem_size(t->elem), most = budget(machine_common(), SHARE_L2_KEPT), n;
-    if (d->context != UINT32_MAX || k->kind != KERNEL_MAP || !k->has_rows || !d->idx || f->m->opt_level == 0 ||
-        t->rank > 31 || elem_size(t->elem) < 4 || !dear(f, v, 0))
-        return;
     for (int32_t i = 0; i < t->rank; i++) {
         bool row = false, other = false;
         for (int32_t j = 0; j < domain_rank; j++)
             if (ex_uses(f->x, d->idx[i], (sym_id){first + (uint32_t)j}))
                 *(k->row_mask >> j & 1 ? &row : &other) = true;
         if (row && other)
-            return;
+            return 0;
         if (row || ex_is_const(f->x, d->idx[i], &n))
             continue;
         if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > most || (bytes *= n) > most)
-            return;
+            return 0;
         inner |= 1u << i;
     }
+    return inner;
+}
+
+/* Do several stages of a row want v, which is dear? */
+static bool wanted_by_stages(const struct fuser *f, value_id v, const struct demand *d)
+{
+    const struct type *t = value_type(f->g, v);
+    return d->context == UINT32_MAX && d->kernel != MANY && f->m->kernels.data[d->kernel - 1].kind == KERNEL_MAP &&
+           f->m->kernels.data[d->kernel - 1].has_rows && d->idx && f->m->opt_level > 0 && t->rank <= 31 &&
+           elem_size(t->elem) >= 4 && dear(f, v, 0);
+}
+
+/* What two stages of a row want (the terms of a sum and the quotients, say) is kept in scratch if it is dear. What v is
+ * computed from is then wanted by v alone. */
+static void local_make(struct fuser *f, node_id id, struct demand *d)
+{
+    value_id v = graph_node(f->g, id)->out[0];
+    uint32_t inner = wanted_by_stages(f, v, d) ? local_dims(f, v, d) : 0;
     if (!inner)
         return;
-    VEC_PUSH(f->m->arena, &k->locals, ((struct row_local){v, inner}));
+    VEC_PUSH(f->m->arena, &f->m->kernels.data[d->kernel - 1].locals, ((struct row_local){v, inner}));
     d->context = id.i;
 }
 
@@ -425,6 +439,14 @@ static bool wants_bytes(const struct fuser *f, const struct node *n, const struc
     return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
 }
 
+/* Rows that are longer than scratch, or of an open length, would compute a dear epilogue of a contraction anew in each
+ * stage: it costs nothing where that is stored. */
+static bool wants_whole(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    value_id v = n->out[0];
+    return op_cost(n->op) == COST_DEAR && is_epilogue(f, v) && wanted_by_stages(f, v, d) && !local_dims(f, v, d);
+}
+
 /* Is the point at which view n reads an operand too long an expression? Dims that the run computes make it so, as
  * each view divides by products of them. Where n is stored it begins anew, as a point of n; but for a kernel's own
  * point, which is one. */
@@ -458,7 +480,7 @@ static bool wants_store(const struct fuser *f, const struct node *n, const struc
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
                (!shared && index_grown(f, n, d));
-    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) ||
+    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
            (op_cost(n->op) != COST_CHEAP &&
             ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }

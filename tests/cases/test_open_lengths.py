@@ -379,3 +379,15 @@ def test_group_norm_in_pieces_of_open_dims(dims, groups, tmp_path):
         model.compare([floats(batch, 8, *size[2 - len(dims):], seed=batch)])
     if groups < 8 or len(dims) > 1:     # else the first Reshape changes nothing
         assert model.dump("legalize").count(f"axes={list(range(2, 3 + len(dims)))}") == 2
+
+
+@pytest.mark.parametrize("length, kept", [("n", False), (64, True), (40000, False)], ids=str)
+def test_dear_epilogue_of_a_long_row(length, kept, tmp_path):
+    """An activation that several stages of a row want is kept in scratch for it, or, where that has no room, stored by the product in front."""
+    nodes = [node("MatMul", "w x", "p"), node("Tanh", "p", "t"), node("ReduceMean", "t", "m", axes=[1], keepdims=1), node("Sub", "t m", "c"),
+             node("Mul", "c c", "s"), node("ReduceMean", "s", "v", axes=[1], keepdims=1), node("Div", "c v", "y")]
+    model = Model(tmp_path, nodes, [value("x", [16, length])], [value("y", None)], {"w": floats(24, 16, seed=3, scale=0.3)})
+    for n in ((1000, 64) if length == "n" else (length,)):
+        model.compare([floats(16, n)], atol=1e-3)
+    made = [k for k in model.kernels() if "tanh" in k]
+    assert len(made) == 1 and made[0].startswith("map" if kept else "contract"), made
