@@ -76,6 +76,9 @@ int64_t mcc_rt_output(struct mcc_rt_run *, int64_t k, int64_t rank, const int64_
 /* Does the thread's scratch, which `local` points into, still hold what it made for `tag` at an earlier index of this
  * launch? If not, 0, and it is told that the caller makes it now. One thing for each kernel. */
 int64_t mcc_rt_kept(struct mcc_rt_run *, const void *local, int64_t tag);
+/* 1 if n - 1 parallel indices of this launch have come here with this counter before, else 0; what they stored before
+ * can be seen then. The counter begins with 0, and again after the last one. */
+int64_t mcc_rt_arrive(struct mcc_rt_run *, int64_t *counter, int64_t n);
 /* For program loops without a launch, once a trip: 0, or negative when the run was cancelled or has failed. */
 int64_t mcc_rt_poll(struct mcc_rt_run *);
 

@@ -120,6 +120,15 @@ int64_t mcc_rt_kept(struct mcc_rt_run *run, const void *local, int64_t tag)
     return 0;
 }
 
+int64_t mcc_rt_arrive(struct mcc_rt_run *run, int64_t *counter, int64_t n)
+{
+    (void)run;
+    if (__atomic_add_fetch(counter, 1, __ATOMIC_ACQ_REL) < n)
+        return 0;
+    __atomic_store_n(counter, 0, __ATOMIC_RELAXED);
+    return 1;
+}
+
 /* ---- the pool: working -------------------------------------------------------------------------------------- */
 
 static void work(struct rt_pool *pool, uint32_t thread)

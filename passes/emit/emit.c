@@ -440,16 +440,30 @@ void em_if_begin(struct em *em, struct em_if *l, lreg cond)
     em->floor = em->top;
 }
 
+/* A function of the runtime, of a buffer and an index, here and now. */
+static lreg runtime_call(struct em *em, const char *name, lreg buffer, expr_id index)
+{
+    lreg in[2] = {buffer, em_index(em, index)}, result = lf_value(em->f, (struct ltype){ELEM_I64, 1});
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_CALL);
+    *s = (struct lstmt){.op = L_CALL, .type = {ELEM_I64, 1}, .name = name, .n_in = 2, .n_out = 1};
+    s->in = lf_lregs(em->f, in, 2);
+    s->out = lf_lregs(em->f, &result, 1);
+    em_set_depth(em, result, em->top);
+    return result;
+}
+
 void em_kept_begin(struct em *em, struct em_if *l, lreg keeper, expr_id tag)
 {
-    struct ltype index = {ELEM_I64, 1};
-    lreg in[2] = {keeper, em_index(em, tag)}, kept = lf_value(em->f, index);
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_CALL);
-    *s = (struct lstmt){.op = L_CALL, .type = index, .name = "mcc_rt_kept", .n_in = 2, .n_out = 1};
-    s->in = lf_lregs(em->f, in, 2);
-    s->out = lf_lregs(em->f, &kept, 1);
-    em_set_depth(em, kept, em->top);
+    lreg kept = runtime_call(em, "mcc_rt_kept", keeper, tag);
     em_if_begin(em, l, em_op2(em, L_EQ, kept, em_const(em, ELEM_I64, 1, 0, 0)));
+}
+
+lreg em_arrive(struct em *em, expr_id counter, expr_id n)
+{
+    lreg in[2] = {em_shared(em), em_index(em, ex_mulc(em->x, counter, 8))};
+    lreg at = lf_op(em->f, em->level[em->top], L_OFFSET, (struct ltype){ELEM_I64, 0}, in, 2);
+    em_set_depth(em, at, em->top);
+    return runtime_call(em, "mcc_rt_arrive", at, n);
 }
 
 static struct lstmt *if_close(struct em *em, struct em_if *l)
@@ -581,6 +595,8 @@ static void collect(struct em *em)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
         c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
     }
+    if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.shared = true}));
     while (c.work.n) {
         value_id v = c.work.data[--c.work.n];
         if (c.seen_value[v.i])
@@ -606,6 +622,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
     *em = (struct em){
         .m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site, .schedule = schedule};
     em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
+    k->shared_bytes = 0;
     em->level[0] = (lblock){1};
     em->bytes = kernel_has_bytes(m->g, k);
     em->memo_cap = 256;
@@ -622,6 +639,8 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
             v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
         } else if (a.prepared) {
             v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
+        } else if (a.shared) {
+            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
         } else {
             v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
             VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
@@ -649,6 +668,16 @@ lreg em_prepared(struct em *em)
             return em->arg_lreg.data[i];
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
+    return (lreg){1};
+}
+
+lreg em_shared(struct em *em)
+{
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].shared)
+            return em->arg_lreg.data[i];
+    em->failed = true;
+    error_internal(em->m->ctx, (src_id){0}, "kernel %s shares no memory", em->f->name);
     return (lreg){1};
 }
 

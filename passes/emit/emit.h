@@ -223,6 +223,11 @@ lreg em_scratch(struct em *, enum elem, int64_t elements);
  * earlier index of the launch. keeper: a local buffer of its own. One for each kernel. */
 void em_kept_begin(struct em *, struct em_if *, lreg keeper, expr_id tag);
 lreg em_prepared(struct em *); /* the kernel's open-time constant */
+/* Memory that the parallel indices of a launch share, of f32 (kernel.shared_bytes), where the record asks for it. */
+lreg em_shared(struct em *);
+/* 1 if n - 1 indices have come here with this one of its counters before, else 0. What they stored before can be seen
+ * then, and the counter begins anew. */
+lreg em_arrive(struct em *, expr_id counter, expr_id n);
 lreg em_scratch_load(struct em *, lreg buffer, expr_id element, uint32_t lanes); /* here and now; lanes 1: a scalar */
 void em_scratch_store(struct em *, lreg buffer, expr_id element, lreg);
 

@@ -51,12 +51,13 @@ struct row_local {
     value_id value;
     uint32_t inner;
 };
-/* One of the three; prepared: as in struct kernel. start: elements of the value before the place that is passed; {0}:
- * none. */
+/* One of the four; prepared: as in struct kernel, shared: its shared_bytes. start: elements of the value before the
+ * place that is passed; {0}: none. */
 struct karg {
     value_id value;
     sym_id sym;
     uint32_t prepared;
+    bool shared;
     expr_id start;
 };
 /* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike,
@@ -72,6 +73,8 @@ struct kernel_form {
     const struct attention
         *attention; /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
 };
+/* 64-bit words that are 0 when a launch begins, for mcc_rt_arrive. */
+enum { SHARED_COUNTERS = 8 };
 struct kernel {
     enum kernel_kind kind;
     node_id anchor; /* {0}: none (KERNEL_MAP) */
@@ -97,6 +100,7 @@ struct kernel {
     int64_t ns; /* estimated per index */
     uint64_t flops, bytes;
     int64_t local_bytes;
+    int64_t shared_bytes; /* memory that its parallel indices share during a launch, SHARED_COUNTERS in front of it */
 };
 
 struct buffer {

@@ -104,17 +104,22 @@ lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, boo
     return r;
 }
 
-lreg prog_slot(struct prog *p)
+/* The first words of the buffer, when the program starts. */
+static lreg zeroed(struct prog *p, lreg buffer, int64_t words)
 {
-    lreg slot = prog_local(p, 2);
     lblock here = p->block;
     p->block = (lblock){1};   /* what is under construction here comes after it */
-    for (int64_t i = 0; i < 2; i++) {
-        lreg in[3] = {slot, prog_const(p, i), prog_const(p, 0)};
+    for (int64_t i = 0; i < words; i++) {
+        lreg in[3] = {buffer, prog_const(p, i), prog_const(p, 0)};
         lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
     }
     p->block = here;
-    return slot;
+    return buffer;
+}
+
+lreg prog_slot(struct prog *p)
+{
+    return zeroed(p, prog_local(p, 2), 2);
 }
 
 lreg prog_grow(struct prog *p, lreg slot, lreg bytes, lreg keep)
@@ -137,6 +142,27 @@ static lreg offset(struct prog *p, lreg base, expr_id bytes, enum elem e)
     if (elem_size(e) > 8)   /* strings: only passed on */
         e = ELEM_U8;
     return prog_op(p, L_OFFSET, (struct ltype){e, 0}, in, 2);
+}
+
+/* What indices of a launch share lies behind the buffers of the workspace, one piece of memory for all kernels. */
+static int64_t shared_bytes(const struct module *m)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        bytes = m->kernels.data[i].shared_bytes > bytes ? m->kernels.data[i].shared_bytes : bytes;
+    return bytes;
+}
+
+static lreg shared(struct prog *p)
+{
+    if (!p->shared.i) {
+        lblock here = p->block;
+        p->block = (lblock){1};
+        p->shared = offset(p, p->arena_base, p->m->arena_bytes, ELEM_I64);
+        p->block = here;
+        zeroed(p, p->shared, SHARED_COUNTERS);
+    }
+    return offset(p, p->shared, ex_const(p->x, 0), ELEM_F32);
 }
 
 lreg prog_buffer(struct prog *p, value_id v, enum elem e)
@@ -259,6 +285,7 @@ static void launch(struct prog *p, struct kernel *k)
         args[n++] = a.start.i    ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
                     : a.value.i  ? prog_buffer(p, a.value, e)
                     : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
+                    : a.shared   ? shared(p)
                                  : sym_lreg(p, a.sym);
     }
     args[n++] = launch_count(p, k);
@@ -459,7 +486,7 @@ static bool plan(struct module *m, const char *name)
             prog_bind(&p, s, prog_const(&p, 0));
         plan_store(&p, out, &at, sym_lreg(&p, s));
     }
-    plan_store(&p, out, &at, prog_index(&p, m->arena_bytes));
+    plan_store(&p, out, &at, prog_index(&p, ex_addc(p.x, m->arena_bytes, shared_bytes(m))));
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {
         const struct type *t = value_type(m->g, m->g->outputs.data[k].value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)

@@ -30,6 +30,7 @@ struct prog {
     struct prog_grow *grow; /* by value; slot {0}: it does not grow */
     uint32_t loops; /* around the block */
     int64_t local_bytes; /* of scratch that prog_local gave away */
+    lreg shared; /* kernel.shared_bytes of all; {0}: not yet */
     VEC(struct prog_sym) syms; /* bound so far; truncated when a block closes */
     bool failed;
 };

@@ -89,6 +89,23 @@ static void choose_span(const struct site *site, const struct attention_shape *t
         s->span = (keys + (keys + s->span - 1) / s->span - 1) / ((keys + s->span - 1) / s->span);
 }
 
+/* Open keys, a cache's, are cut where rows and batches may leave threads without a block: not where rows grow with
+ * them. */
+static void choose_parts(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
+{
+    const struct type *y = value_type(site->g, t->values->out[0]);
+    int64_t keys, blocks = (ex_lo(site->x, t->rows) + s->nv * s->lanes - 1) / (s->nv * s->lanes);
+    if (!s->span || ex_is_const(site->x, t->keys, &keys) || t->rows.i == t->keys.i)
+        return;
+    for (uint32_t d = 0; d < t->of_p.n_batch; d++)
+        if (ex_lo(site->x, y->dims[d]) > 1 && !mul_i64(blocks, ex_lo(site->x, y->dims[d]), &blocks))
+            return;
+    if (blocks > RATE_KEY_INDICES / 2)
+        return;
+    s->parts = RATE_KEY_INDICES;
+    s->part = site->m->always ? 1 : RATE_KEY_PART;
+}
+
 void attention_estimate(const struct site *site, struct schedule *out)
 {
     struct attention_shape shape, *t = &shape;
@@ -97,7 +114,7 @@ void attention_estimate(const struct site *site, struct schedule *out)
     const struct attention_schedule *s = &out->attention;
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
-    int64_t keys = extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
+    int64_t keys = s->parts ? s->part : extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
             least = extent_least(site->m, t->keys);
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
@@ -157,6 +174,7 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     choose_values(site, &t, s);
     choose_span(site, &t, s);
     s->reach = s->span && attention_reach(site, &t);
+    choose_parts(site, &t, s);
     attention_estimate(site, out);
     return true;
 }

@@ -100,11 +100,12 @@ static const char *winograd_words(const struct kernel *k, const struct winograd_
 static const char *attention_words(const struct attention_schedule *t, struct arena *a)
 {
     const char *how = t->span ? "spans of keys with a running maximum" : "all keys, exact softmax";
-    return arena_printf(a,
-                        "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld vectors, "
-                        "results of %lld rows by %lld vectors of %u lanes",
-                        (long long)(t->nv * t->lanes), how, (long long)t->mr, (long long)t->nv, (long long)t->pr,
-                        (long long)t->pc, t->lanes);
+    const char *note = arena_printf(a,
+                                    "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld "
+                                    "vectors, results of %lld rows by %lld vectors of %u lanes",
+                                    (long long)(t->nv * t->lanes), how, (long long)t->mr, (long long)t->nv,
+                                    (long long)t->pr, (long long)t->pc, t->lanes);
+    return t->parts ? arena_printf(a, "%s; few blocks in parts of %lld keys", note, (long long)t->part) : note;
 }
 
 const char *schedule_words(const struct module *m, uint32_t kernel)

@@ -141,7 +141,8 @@ struct winograd_schedule {
 
 enum {
     ATTENTION_VECTORS = 4 /* of rows of a block, at most */,
-    ATTENTION_COLUMNS = 4 /* vectors of columns of a tile */
+    ATTENTION_COLUMNS = 4, /* vectors of columns of a tile */
+    ATTENTION_PARTS = 16 /* of all blocks together, at most */
 };
 struct attention_schedule {
     uint32_t lanes;
@@ -150,6 +151,8 @@ struct attention_schedule {
     int64_t pr, pc; /* register tile of the results: rows x vectors */
     int64_t span; /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
     bool reach; /* spans that no row of a block can see, by causal masks and windows, are left out */
+    int64_t parts; /* parallel indices that the keys of few blocks are cut into, at most; 0: they are not cut */
+    int64_t part; /* keys of such a part, at least */
     uint32_t terms; /* vectors of rows whose exponentials are computed at once */
 };
 

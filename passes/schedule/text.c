@@ -124,6 +124,8 @@ static const struct field {
     ATTN(pc, "values.vectors", INT64, "vectors of it"),
     ATTN(span, "span", INT64, "keys at a time; 0: all, the softmax is exact"),
     ATTN(reach, "reach", FLAG, "keys that no row of a block can see are left out"),
+    ATTN(parts, "parts", INT64, "parallel indices that the keys of few blocks are cut into, at most; 0: not cut"),
+    ATTN(part, "part.keys", INT64, "keys of such a part, at least"),
     ATTN(terms, "terms.vectors", INT32, "vectors of rows whose exponentials are computed at once"),
     REDUCE(lanes, INT32, "along the innermost reduced dim, where the point has none; 0: never"),
     REDUCE(sums, INT32, "vectors of partial results then"),

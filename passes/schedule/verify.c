@@ -183,6 +183,8 @@ static void attention(const struct check *c, const struct attention_schedule *wa
     say(c, s->terms >= 1 && s->terms <= 4, "terms.vectors are 1 to 4");
     say(c, s->span > 0 || (known && s->span == 0), "keys whose number is open come in spans");
     say(c, !s->reach || (s->span && attention_reach(c->site, &t)), "reach is of keys in spans whose masks are bounds");
+    say(c, s->parts >= 0 && s->parts <= ATTENTION_PARTS && (!s->parts || (s->span && s->part >= 1)),
+        "parts are 0 to 16, of keys in spans, part.keys 1 at least");
     int64_t bytes;
     say(c,
         mul_i64(s->span ? s->span

@@ -4,6 +4,7 @@ One artifact of open dims serves a set of attributes; it runs prompts, tokens be
 room left, and batches of sequences of several lengths. What no sequence of the batch has (rows of outputs behind its end, rows of the
 caches) is not compared: ONNX Runtime leaves it as it comes.
 """
+import contextlib
 import re
 
 import ml_dtypes
@@ -13,8 +14,9 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
-from support.artifact import ModelError
+from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats
+from support.tool import mcc
 
 F, MS = np.float32, "com.microsoft"
 ORDER = ["query", "key", "value", "past_key", "past_value", "seqlens_k", "total", "cos", "sin", "position_ids", "bias", "sink", "k_scale", "v_scale",
@@ -252,6 +254,37 @@ def test_keys_that_no_row_sees(tmp_path, more):
         for b, n in enumerate(lengths):
             mine = min(rows, n)
             assert (got[0][b, :mine] == got[1][b, :mine]).all()
+
+
+PARTS = [(1, [700], 699), (1, [128], 127), (1, [129], 140), (3, [1030], 1030), (1, [300, 1, 260], 299), (8, [900], 1000), (40, [2100], 2060), (60, [60], 0)]
+
+
+@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}, {"causal": 0}], ids=str)
+def test_keys_in_parts(tmp_path, more):
+    """Blocks of rows are fewer than threads: their keys are cut, the same for any number of threads. Many rows are not."""
+    net = Grouped(tmp_path / "net", (4, 2), 24, packed=True, **more)
+    told = net.model.dump("schedule", "-march=native")
+    assert re.search(r"^  parts +16 ", told, re.M)
+    artifacts = {}
+    with contextlib.ExitStack() as opened:
+        for threads in (1, 2, 3, 8):
+            artifacts[threads] = opened.enter_context(Artifact(net.model.compile("-O2"), threads=threads))
+        for seed, shape in enumerate(PARTS):
+            net.agrees(*shape, seed=seed)
+            f = net.feed(*shape, seed=seed)
+            given = [f[n] for n in ORDER if n in f]
+            first = [y.tobytes() for y in artifacts[1].run(given)]
+            for threads, a in artifacts.items():
+                for _ in range(3):
+                    assert [y.tobytes() for y in a.run(given)] == first, (shape, threads)
+
+
+@pytest.mark.parametrize("field", ["parts 17", "part.keys 0"])
+def test_parts_that_do_not_fit(tmp_path, field):
+    net, file = Grouped(tmp_path / "net", packed=True), tmp_path / "told"
+    file.write_text(re.sub(rf"^  {field.split()[0]} .*$", f"  {field}", net.model.dump("schedule", "-march=native"), flags=re.M))
+    done = mcc(net.model.path, "-march=native", f"--schedules={file}", "-o", tmp_path / "no.so")
+    assert done.returncode == 2 and "parts are 0 to 16, of keys in spans" in done.stderr, done.stderr
 
 
 def test_blocks_of_rows(tmp_path):

@@ -128,6 +128,14 @@ static int64_t call_grow(struct loops *l, const struct linterp_arg *a)
     return slot[0];
 }
 
+/* (counter, n) */
+static int64_t call_arrive(const struct linterp_arg *a)
+{
+    int64_t *counter = a[0].buffer.data;
+    *counter = (*counter + 1) % a[1].index;
+    return *counter == 0;
+}
+
 static int64_t call_output(struct loops *l, const struct linterp_arg *a)
 {
     struct tensor *t = &l->out[a[0].index];
@@ -149,6 +157,8 @@ static int64_t on_call(void *user, const char *name, const struct linterp_arg *a
         return call_grow(l, a);
     if (!strcmp(name, "mcc_rt_poll") || !strcmp(name, "mcc_rt_kept")) /* locals are undefined at each index */
         return 0;
+    if (!strcmp(name, "mcc_rt_arrive"))
+        return call_arrive(a);
     if (!strcmp(name, "mcc_rt_sort"))
         return call_sort(a);
     if (!strcmp(name, "mcc_rt_nonzero_count"))

@@ -398,6 +398,19 @@ static void test_kept(void **state)
     job_close(&job, true);
 }
 
+/* The last one of so many is told, and the counter begins anew. */
+static void test_arrive(void **state)
+{
+    int64_t counter = 0;
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(mcc_rt_arrive(NULL, &counter, 3), 0);
+        assert_int_equal(mcc_rt_arrive(NULL, &counter, 3), 0);
+        assert_int_equal(mcc_rt_arrive(NULL, &counter, 3), 1);
+    }
+    assert_int_equal(mcc_rt_arrive(NULL, &counter, 1), 1);
+}
+
 /* What fails first is not what is reported: rows below it are still run, those above no longer. */
 static void test_failure_order(void **state)
 {
@@ -491,12 +504,19 @@ static void test_overhead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_thread_counts, setup),  cmocka_unit_test_setup(test_sleep, setup),
-        cmocka_unit_test_setup(test_failure, setup),        cmocka_unit_test_setup(test_concurrent_contexts, setup),
-        cmocka_unit_test_setup(test_cancel, setup),         cmocka_unit_test_setup(test_host_parallel, setup),
-        cmocka_unit_test_setup(test_homes, setup),          cmocka_unit_test_setup(test_launches_are_told, setup),
-        cmocka_unit_test_setup(test_small_launches, setup), cmocka_unit_test_setup(test_kept, setup),
-        cmocka_unit_test_setup(test_failure_order, setup),  cmocka_unit_test_setup(test_fork, setup),
+        cmocka_unit_test_setup(test_thread_counts, setup),
+        cmocka_unit_test_setup(test_sleep, setup),
+        cmocka_unit_test_setup(test_failure, setup),
+        cmocka_unit_test_setup(test_concurrent_contexts, setup),
+        cmocka_unit_test_setup(test_cancel, setup),
+        cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_homes, setup),
+        cmocka_unit_test_setup(test_launches_are_told, setup),
+        cmocka_unit_test_setup(test_small_launches, setup),
+        cmocka_unit_test_setup(test_kept, setup),
+        cmocka_unit_test(test_arrive),
+        cmocka_unit_test_setup(test_failure_order, setup),
+        cmocka_unit_test_setup(test_fork, setup),
         cmocka_unit_test_setup(test_overhead, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,16 +43,20 @@ static void spans(struct attn *t)
     attn_begin(t);
     if (t->s->reach)
         attn_reach(t, &from, &end);
+    expr_id base = t->s->parts ? attn_part(t, &from, &end) : ex_const(x, 0);
     expr_id i = em_for_begin(em, &l, ex_div(x, from, span), ex_ceildiv(x, end, span), 1, NULL, 0);
     expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, end, first));
     int64_t keys = ex_hi(x, t->keys);
-    t->key0 = em_pin(em, first, 0, keys == INT64_MAX ? keys : keys - 1);
+    t->key0 = em_pin(em, ex_add(x, base, first), 0, keys == INT64_MAX ? keys : keys - 1);
     t->n_keys = ex_is(x, ex_mod(x, end, span), 0) ? span : em_pin(em, here, 1, t->s->span);
     attn_scores(t);
     attn_terms(t);
     attn_values(t);
     em_for_end(em, &l, NULL, NULL);
-    attn_end(t);
+    if (t->s->parts)
+        attn_join(t);
+    else
+        attn_end(t);
 }
 
 /* A block of nv vectors of rows, of which the last (or, where the rows' number is open, any) may reach beyond them. */
@@ -132,7 +136,7 @@ static void scratch(struct attn *t)
 bool emit_attention(struct em *em)
 {
     struct attn t;
-    struct loop loops[RANK_MAX + 1];
+    struct loop loops[RANK_MAX + 2];
     struct em_for par;
     struct exprs *x = em->x;
     if (!attn_init(&t, em))
@@ -143,7 +147,17 @@ bool emit_attention(struct em *em)
         loops[d] = (struct loop){(int32_t)d, y->dims[d], {0}};
     loops[n] = (struct loop){-1, ex_ceildiv(x, t.rows, ex_const(x, t.nv * t.s->lanes)), {0}};
     scratch(&t);
-    em_parallel_open(em, &par, loops, n + 1);
+    if (t.s->parts) {
+        expr_id number = ex_const(x, 1);
+        for (uint32_t d = 0; d <= n; d++)
+            number = ex_mul(x, number, loops[d].extent);
+        loops[n + 1] = (struct loop){-1, attn_parts(&t, number), {0}};
+    }
+    em_parallel_open(em, &par, loops, n + 1 + (t.s->parts > 0));
+    t.block = ex_const(x, 0);
+    t.part = t.s->parts ? loops[n + 1].var : ex_const(x, 0);
+    for (uint32_t d = 0; t.s->parts && d <= n; d++)
+        t.block = ex_add(x, ex_mul(x, t.block, loops[d].extent), loops[d].var);
     for (uint32_t d = 0; d < n; d++)
         t.batch[d] = loops[d].var;
     blocks(&t, loops[n].var);

@@ -1,10 +1,15 @@
-/* The attention template's parts: sizes and the kernel (emit/attention/attention.c), stages (emit/attention/stages.c).
+/* The attention template: sizes and the kernel (emit/attention/attention.c), stages (emit/attention/stages.c), keys in
+ * parts (emit/attention/parts.c).
  *
- * A parallel index is a batch and a block of rows, whose numbers are the lanes of everything up to the probabilities:
- * the softmax is then one operation a key, and keys and values are read as they lie. Scratch of the block: Q[size][row]
- * the rows' operand of the scores, turned Z[key][row]    scores with all maps behind them, then the terms of the
- * softmax M, L, C[row]   the largest score, the sum of the terms, the factor for what was added up before
- *   O[row][column] results so far, where keys come in several spans
+ * A parallel index is a batch and a block of rows, or a part of its keys. Rows' numbers are the lanes of everything up
+ * to the probabilities: the softmax is then one operation a key, and keys and values are read as they lie.
+ *
+ * Scratch of the block:
+ *   Q[size][row]     the rows' operand of the scores, turned
+ *   Z[key][row]      scores with all maps behind them, then the terms of the softmax
+ *   M, L, C[row]     the largest score, the sum of the terms, the factor for what was added up before
+ *   O[row][column]   results so far, where keys come in several spans
+ *
  * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the
  * cache.
  */
@@ -35,6 +40,8 @@ struct attn {
     /* of the register tile's columns: the number of their first vector; lanes and index of each */
     expr_id column0, column[ATTENTION_COLUMNS];
     uint32_t n_columns, column_lanes[ATTENTION_COLUMNS];
+    /* where keys come in parts: how many, keys of each; the block's number and the part's, of the index at hand */
+    expr_id parts, each, block, part;
 };
 
 /* The point of z that row and key of the batch at hand have. */
@@ -48,6 +55,14 @@ void attn_scores(struct attn *); /* Z, M of the span; C where there are several 
 void attn_terms(struct attn *); /* exponentials in Z, L */
 void attn_values(struct attn *); /* Z times values: results, or O where there are several spans */
 void attn_end(struct attn *); /* results from O */
+
+/* Keys in parts (emit/attention/parts.c). */
+expr_id attn_parts(struct attn *, expr_id blocks); /* parts of each block, of so many */
+/* Of the keys *first to below *end, those of the part at hand, counted from the part's first one, which is returned. */
+expr_id attn_part(struct attn *, expr_id *first, expr_id *end);
+void attn_join(struct attn *); /* results, by the last part of a block that is done */
+/* The factor for what was added up while `before` was the maximum, now that it is `most`. */
+lreg attn_factor(struct attn *, lreg before, lreg most);
 
 /* Elements of a row of results in t->o. */
 int64_t attn_row_line(const struct attn *);

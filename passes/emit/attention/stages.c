@@ -216,6 +216,15 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     }
 }
 
+/* What is subtracted where a maximum up to now is this: rows of nothing but minus infinity subtract 0 instead. */
+static lreg subtracted(struct attn *t, lreg most)
+{
+    struct em *em = t->em;
+    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+    return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
+}
+
 /* A node between z, the maximum and the terms of the softmax, on registers. */
 static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
 {
@@ -238,17 +247,19 @@ static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
     return em_map(em, n, in);
 }
 
-/* The maximum so far into M, the factor for all that was added up before into C. Rows of nothing but minus infinity up
- * to now subtract 0 instead. */
+lreg attn_factor(struct attn *t, lreg before, lreg most)
+{
+    return term_value(t, t->a->terms, before, subtracted(t, most));
+}
+
+/* The maximum so far into M, the factor for all that was added up before into C. */
 static void raise_maximum(struct attn *t)
 {
     struct em *em = t->em;
-    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
-         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         lreg before = em_scratch_load(em, t->m, at_vector(t, j), t->s->lanes);
         lreg most = em_op2(em, L_MAX, before, em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes));
-        lreg factor = term_value(t, t->a->terms, before, em_select(em, em_op2(em, L_EQ, most, low), zero, most));
+        lreg factor = attn_factor(t, before, most);
         em_scratch_store(em, t->m, at_vector(t, j), most);
         em_scratch_store(em, t->c, at_vector(t, j), factor);
     }
@@ -272,11 +283,7 @@ static lreg maximum(struct attn *t, int64_t j)
 {
     struct em *em = t->em;
     lreg most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
-    if (!t->s->span)
-        return most;
-    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
-         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
-    return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
+    return t->s->span ? subtracted(t, most) : most;
 }
 
 static lreg factor_of_sum(struct attn *t, lreg sum)
