@@ -297,11 +297,11 @@ static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
 }
 
 /* How much the code of a sum of products counts. Those of bytes are written out for a block of channels, and bytes are
- * rounded behind each. */
+ * rounded behind each. Without an instruction for dot products a smaller tile costs more than the model knows. */
 static int64_t code_weight(const struct site *site, const struct node *n)
 {
     bool bytes = elem_size(value_type(site->g, site->k->domain)->elem) == 1;
-    return bytes && dot_group(site->m, n) > 1 ? RATE_CODE_OF_BYTES : 1;
+    return bytes && dot_group(site->m, n) > 1 && !is_emulated(site, n) ? RATE_CODE_OF_BYTES : 1;
 }
 
 static bool is_contraction(const struct site *site, const struct node *n)
