@@ -50,9 +50,10 @@ bool module_begin(struct compilation *c)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'precision': auto is decided by the mcc command for networks as their files have them: not by "
                         "libmcc, not in mcc quantize");
-    m->precision = !strcmp(o->precision, "bf16")  ? PRECISION_BF16
-                   : !strcmp(o->precision, "f16") ? PRECISION_F16
-                                                  : PRECISION_F32;
+    m->precision = !strcmp(o->precision, "bf16")       ? PRECISION_BF16
+                   : !strcmp(o->precision, "f16")      ? PRECISION_F16
+                   : !strcmp(o->precision, "f16-sums") ? PRECISION_F16_SUMS
+                                                       : PRECISION_F32;
     m->weights_type = !strcmp(o->weights_type, "bf16")  ? WEIGHTS_BF16
                       : !strcmp(o->weights_type, "f16") ? WEIGHTS_F16
                       : !strcmp(o->weights_type, "i8")  ? WEIGHTS_I8
@@ -233,6 +234,7 @@ bool run_schedule(struct compilation *c)
         if (!variant_init(v, c->ctx, row, c->options->mattr))
             return false;
         v->machine = c->machine ? *c->machine : row->machine;
+        v->machine.fp16 = variant_has_fp16(v);
         if (!schedule(c->module, row->name, &v->machine))
             return false;
         VEC_PUSH(&c->ctx->session, &c->targets, v);

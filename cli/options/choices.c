@@ -19,7 +19,7 @@ static const struct key {
     [CHOOSE_SPLIT] = {"split", "a number of parts", NULL, 1},
     [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 1},
     [CHOOSE_STORE] = {"store", "yes", "|yes", 1},
-    [CHOOSE_PRECISION] = {"precision", "f32, bf16 or f16", "f32|bf16|f16", 1},
+    [CHOOSE_PRECISION] = {"precision", "f32, bf16, f16 or f16-sums", "f32|bf16|f16|f16-sums", 1},
 };
 
 /* The number of the word in a list; -1: none of them. */

@@ -220,6 +220,11 @@ uint32_t targets_matdot(struct context *ctx, const struct options *o)
     return kinds;
 }
 
+bool variant_has_fp16(const struct variant *v)
+{
+    return !strcmp(v->row->arch, "aarch64") && (v->needs >> RT_ARM_FULLFP16 & 1);
+}
+
 bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)
 {
     const char *own = row->features, *comma = *own && mattr && *mattr ? "," : "";

@@ -11,7 +11,7 @@
 struct variant {
     const struct target_row *row;
     const char *name;            /* "x86-64-v3", "x86-64-v3 +fma4" */
-    struct machine machine;      /* the row's, but in tests */
+    struct machine machine;      /* the row's, but in tests, and what the features say */
     struct target target;
     uint64_t needs;              /* what open asks of the CPU (runtime/rt_cpu.h) */
 };
@@ -26,6 +26,8 @@ bool targets_pair(struct context *, const struct options *);
 bool targets_signed(struct context *, const struct options *);
 /* A bit for each dot_kind of which some row that they ask for multiplies rows by columns. */
 uint32_t targets_matdot(struct context *, const struct options *);
+/* Do its features have multiply-adds of f16? */
+bool variant_has_fp16(const struct variant *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
 bool variant_init(struct variant *, struct context *, const struct target_row *, const char *mattr);
 

@@ -13,7 +13,7 @@ const struct target_row target_rows[] = {
      triple,                                                                                                        \
      cpu,                                                                                                           \
      features,                                                                                                      \
-     {bytes, registers, fma, latency, loads, l1, l2, l3, {u8, bf16}, lane}},
+     {bytes, registers, fma, latency, loads, l1, l2, l3, {u8, bf16}, lane, false}},
 /* Words that stand for several columns are replaced first. */
 #define TARGET(...) ROW(__VA_ARGS__)
 #include "ir/target/target.def"

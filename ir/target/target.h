@@ -14,6 +14,7 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
     uint8_t dot[DOT_KINDS]; /* L_DOT is one instruction: 2; 3: L_MATDOT is one as well; 1: of signed bytes only;
                                0: not */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
+    bool fp16; /* multiply-adds of f16; not of the row, but of the features that code is made for */
 };
 enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };
 struct target_row {

@@ -349,16 +349,18 @@ static lreg group_value(struct em *em, const struct group *g)
 }
 
 lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane,
-                   expr_id cond)
+                   enum elem acc, expr_id cond)
 {
     const struct type *t = value_type(em->g, v);
-    enum { WORDS = 1 << 20, WORD = 1 << 21, REGISTER = 16, BYTES = 4 };
+    enum { WORDS = 1 << 20, WORD = 1 << 21, HALF = 1 << 22, REGISTER = 16, BYTES = 4 };
     expr_id first[RANK_MAX];
     uint32_t bytes = size * elem_size(t->elem), whole = REGISTER / elem_size(t->elem);
     if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) ||
         (em->stage.buffer.i && em->k->form.staged.i == v.i))
         return (lreg){0};
-    lreg word = em_recall(em, v, idx, cond, WORD | size);
+    bool half = size == 1 && acc == ELEM_F16;
+    uint32_t key = size | (half ? HALF : 0);
+    lreg word = em_recall(em, v, idx, cond, WORD | key);
     if (word.i)
         return word;
     for (int32_t d = 0; d < t->rank; d++)
@@ -366,7 +368,7 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
             return (lreg){0};
     memcpy(first, idx, (size_t)t->rank * sizeof *idx);
     first[dim] = ex_addc(em->x, first[dim], -lane * (int64_t)size);
-    lreg words = em_recall(em, v, first, cond, WORDS | size);
+    lreg words = em_recall(em, v, first, cond, WORDS | key);
     if (!words.i) {
         struct group g = {.v = v,
                           .idx = first,
@@ -386,10 +388,12 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
         struct ltype t_words = {e, REGISTER / bytes};
         if (size > 1)
             words = em_op(em, L_BITCAST, t_words, &words, 1);
-        em_remember(em, v, first, cond, WORDS | size, words);
+        if (half) /* all at once */
+            words = em_op(em, L_CONVERT, (struct ltype){ELEM_F16, REGISTER / bytes}, &words, 1);
+        em_remember(em, v, first, cond, WORDS | key, words);
     }
     word = bytes > BYTES ? words : em_extract(em, words, (uint32_t)lane);
-    em_remember(em, v, idx, cond, WORD | size, word);
+    em_remember(em, v, idx, cond, WORD | key, word);
     return word;
 }
 
@@ -406,7 +410,7 @@ void em_dot_group(struct em *em, const struct node *n, const struct em_group *at
                           .valid = at->valid,
                           .lanes = at->lanes,
                           .cond = o ? cond_b : cond_a};
-        lreg word = o ? (lreg){0} : em_lane_group(em, g.v, g.idx, g.dim, g.size, at->lane, g.cond);
+        lreg word = o ? (lreg){0} : em_lane_group(em, g.v, g.idx, g.dim, g.size, at->lane, ELEM_NONE, g.cond);
         if (at->matrix && !o) { /* a row, not for all lanes */
             g.lanes = 1;
             lreg v = word.i ? word : group_value(em, &g);

@@ -256,8 +256,10 @@ struct em_group {
                   * column */
 };
 /* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of
- * 4 bytes; of 8 bytes, the register itself, two i64; {0}: they do not lie together, or are not stored. */
-lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane, expr_id cond);
+ * 4 bytes; of 8 bytes, the register itself, two i64; acc f16: one of f32 as f16; {0}: they do not lie together, or are
+ * not stored. */
+lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uint32_t size, int32_t lane, enum elem acc,
+                   expr_id cond);
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
                   lreg in[2]);
 

@@ -314,8 +314,53 @@ static void nest_scaled(struct em *em, struct reduction *r, expr_id *k, lreg *ac
     reduction_add_block(em, r, k[0], part, acc);
 }
 
+/* Steps base .. base + n - 1 of the innermost dim summed in f16. */
+static void nest_half(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, expr_id base, int64_t n)
+{
+    lreg part[EM_POINTS];
+    for (uint32_t i = 0; i < r->n_acc; i++)
+        part[i] = em_const(em, ELEM_F16, lf_type(em->f, acc[i]).lanes, 0, 0);
+    r->acc = ELEM_F16;
+    nest_range(em, r, d, k, part, (struct run){base, 1, 0}, ex_const(em->x, n));
+    r->acc = ELEM_F32;
+    for (uint32_t i = 0; i < r->n_acc; i++) {
+        struct ltype t = lf_type(em->f, acc[i]);
+        acc[i] = em_op2(em, L_ADD, acc[i], em_op(em, L_CONVERT, t, &part[i], 1));
+    }
+}
+
+struct halves {
+    struct em *em;
+    struct reduction *r;
+    uint32_t d;
+    expr_id *k, base;
+};
+
+static void half_step(void *user, expr_id i, lreg *acc)
+{
+    const struct halves *h = user;
+    expr_id base = ex_add(h->em->x, h->base, ex_mulc(h->em->x, i, h->r->s->halves));
+    nest_half(h->em, h->r, h->d, h->k, acc, base, h->r->s->halves);
+}
+
+/* The innermost dim in parts that are summed in f16 each; false: only the run knows how long it is. */
+static bool nest_halves(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
+{
+    struct halves h = {em, r, d, k, first_index(em, r, d)};
+    int64_t n, each = r->s->halves;
+    if (!ex_is_const(em->x, r->dim[d].extent, &n))
+        return false;
+    if (n >= each)
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, n / each), r->n_acc, acc, half_step, &h);
+    if (n % each)
+        nest_half(em, r, d, k, acc, ex_addc(em->x, h.base, n / each * each), n % each);
+    return true;
+}
+
 static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
 {
+    if (r->s->halves && !r->fill && d + 1 == r->n_dims && nest_halves(em, r, d, k, acc))
+        return;
     if (d == 1 && dot_scaled(r->n) && r->acc == ELEM_F32) {
         nest_scaled(em, r, k, acc);
         return;

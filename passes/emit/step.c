@@ -167,7 +167,7 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
         em_dot_group(em, n, &g, cond, r->cond, in);
         return true;
     }
-    in[0] = em_lane_group(em, n->in[0], xi, 1, 1, r->lane, cond);
+    in[0] = em_lane_group(em, n->in[0], xi, 1, 1, r->lane, r->acc, cond);
     if (!in[0].i)
         in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
     in[1] = operand_b(em, r, wi);
@@ -193,7 +193,8 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
         em_dot_group(em, n, &g, r->cond, r->cond, in);
         return true;
     }
-    in[0] = count ? em_lane_group(em, n->in[0], at[0], (int32_t)of_a[count - 1], 1, r->lane, r->cond) : (lreg){0};
+    in[0] = count ? em_lane_group(em, n->in[0], at[0], (int32_t)of_a[count - 1], 1, r->lane, r->acc, r->cond)
+                  : (lreg){0};
     if (!in[0].i)
         in[0] = to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc);
     in[1] = operand_b(em, r, at[1]);

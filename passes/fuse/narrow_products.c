@@ -12,6 +12,8 @@
  * and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so
  * that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of
  * which only the run knows how long they are, and attention stay in f32.
+ *
+ * f16-sums says so of matrix products (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
@@ -79,15 +81,22 @@ static bool is_candidate(const struct module *m, const struct node *n)
            extent >= (contract ? 2 : MIN_BLOCKED);
 }
 
+static enum precision precision_wanted(const struct module *m, node_id id)
+{
+    const struct choice *told = choice_of_node(m, id, CHOOSE_PRECISION);
+    return told ? (enum precision)told->n[0] : m->precision;
+}
+
 static enum elem elem_wanted(const struct module *m, node_id id)
 {
-    static const enum elem elems[] = {
-        [PRECISION_F32] = ELEM_NONE, [PRECISION_BF16] = ELEM_BF16, [PRECISION_F16] = ELEM_F16};
+    static const enum elem elems[] = {[PRECISION_F32] = ELEM_NONE,
+                                      [PRECISION_BF16] = ELEM_BF16,
+                                      [PRECISION_F16] = ELEM_F16,
+                                      [PRECISION_F16_SUMS] = ELEM_F16};
     const struct node *n = graph_node(m->g, id);
     if (!is_candidate(m, n) || attention_of_scores(m, id) || attention_of_values(m, id))
         return ELEM_NONE;
-    const struct choice *told = choice_of_node(m, id, CHOOSE_PRECISION);
-    return elems[told ? (enum precision)told->n[0] : m->precision];
+    return elems[precision_wanted(m, id)];
 }
 
 /* Of constants whose contraction stays in f32 (--weights-type). */
@@ -234,14 +243,15 @@ static void narrow_region(struct narrower *w, region_id r)
     }
 }
 
-static void sum_in_f32(struct graph *g, node_id id)
+/* The element type `name` of a contraction: of its sum, of parts of it. */
+static void set_sum(struct graph *g, node_id id, const char *name, enum elem elem)
 {
     struct node *n = graph_node(g, id);
-    if (node_attr(n, "acc"))
+    if (node_attr(n, name))
         return;
     struct attr *attr = arena_alloc_array(&g->arena, n->n_attr + 1, sizeof *attr);
     memcpy(attr, n->attr, n->n_attr * sizeof *attr);
-    attr[n->n_attr] = attr_elem("acc", ELEM_F32);
+    attr[n->n_attr] = attr_elem(name, elem);
     n->attr = attr;
     n->n_attr++;
 }
@@ -258,7 +268,7 @@ static void set_operand(struct narrower *w, const struct operand *o)
     if (o->wide)
         v = convert_before(w->g, o->node, v, ELEM_F32, src);
     else
-        sum_in_f32(w->g, o->node);
+        set_sum(w->g, o->node, "acc", ELEM_F32);
     graph_set_operand(w->g, o->node, o->k, v);
 }
 
@@ -279,6 +289,11 @@ bool narrow_products(struct module *m)
         }
     for (uint32_t i = 0; i < w.operands.n; i++)
         set_operand(&w, &w.operands.data[i]);
+    for (uint32_t i = 0; i < m->narrowed.n; i++) {
+        node_id id = m->narrowed.data[i];
+        if (graph_node(m->g, id)->op == OP_DOT && precision_wanted(m, id) == PRECISION_F16_SUMS)
+            set_sum(m->g, id, "part", ELEM_F16);
+    }
     m->attention_of = NULL;
     m->n_attention_nodes = 0;
     graph_sweep(m->g);

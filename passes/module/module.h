@@ -131,8 +131,8 @@ struct function_text {
     int64_t local_bytes;
 };
 
-/* The type to which the operands of contractions are rounded. */
-enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 };
+/* The type to which the operands of contractions are rounded; F16_SUMS: to f16, and short sums may be f16, too. */
+enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16, PRECISION_F16_SUMS };
 /* The type in which constants that contractions read are stored, where their operands are not rounded. */
 enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8, WEIGHTS_I4 };
 enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };

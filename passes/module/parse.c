@@ -192,7 +192,7 @@ static bool read_options(struct reader *r)
     m->strassen = accept(r, "strassen");
     m->always = accept(r, "always");
     if (accept(r, "precision")) {
-        if (!read_choice(r, precision_words, PRECISION_F16 + 1, &precision))
+        if (!read_choice(r, precision_words, PRECISION_F16_SUMS + 1, &precision))
             return false;
         m->precision = (enum precision)precision;
     }

@@ -220,9 +220,9 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     int64_t bytes;
-    if (dot_group(site->m, n) != 1 || site->k->kind != KERNEL_CONTRACT || c->vec < 0 || c->a < 0 || c->chunk ||
-        c->blocks || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) || !constant_maps(site->m, n->in[1]) ||
-        site->m->storage[n->in[1].i].place != PLACE_NONE)
+    if (dot_group(site->m, n) != 1 || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
+        c->a < 0 || c->chunk || c->blocks || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
+        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE)
         return 0;
     return mul_i64(panel_steps(site, n), (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST
                ? bytes

@@ -43,7 +43,7 @@ static bool is_apart(const struct site *site, const struct node *n)
 }
 
 /* Windows are unrolled further than contractions, so that points share loads across taps. */
-static struct reduce_schedule reduction_of(const struct site *site, node_id id)
+static struct reduce_schedule reduction_of(const struct site *site, const struct schedule *s, node_id id)
 {
     const struct node *n = graph_node(site->g, id);
     struct reduce_schedule r = {.node = id, .sums = 1, .unroll = BODY_CONTRACTION};
@@ -56,7 +56,8 @@ static struct reduce_schedule reduction_of(const struct site *site, node_id id)
     r.prefetch = is_apart(site, n);
     r.by_lane = tile_by_lane(site, n);
     r.matrix = tile_matrix(site, n);
-    r.scaled = block_factor(site, n, &(struct block_factor){.factor = 0});
+    r.halves = id.i == site->k->anchor.i && s->kind == SCHEDULE_TILED ? tile_halves(site, n) : 0;
+    r.scaled = !r.halves && block_factor(site, n, &(struct block_factor){.factor = 0});
     return r;
 }
 
@@ -86,7 +87,7 @@ void reduce_choose(const struct site *site, struct schedule *s)
         for (uint32_t j = 0; j < s->n_reduce; j++)
             seen |= s->reduce[j].node.i == id.i;
         if (!seen)
-            s->reduce[s->n_reduce++] = reduction_of(site, id);
+            s->reduce[s->n_reduce++] = reduction_of(site, s, id);
     }
     for (; s->n_kept < k->locals.n; s->n_kept++)
         s->kept[s->n_kept].lanes = kept_lanes(site, &k->locals.data[s->n_kept]);

@@ -78,6 +78,7 @@ struct reduce_schedule {
     bool matrix; /* by lane, and L_MATDOT of pairs of rows and of columns, two groups at a time */
     bool scaled; /* a contraction: each block of the innermost dim is summed without the factor of the second operand
                   * that all of it shares (block_factor), and its sum is multiplied */
+    int64_t halves; /* a product: so many steps are summed in f16, and their sum goes into one of f32; 0: all in f32 */
 };
 
 enum { SUMS_MOST = 8 };
@@ -397,6 +398,8 @@ void tile_estimate_index(const struct site *, struct schedule *);
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);
 /* Is the anchor gone through by lanes (reduce_schedule.by_lane)? */
 bool tile_by_lane(const struct site *, const struct node *anchor);
+/* Steps of the anchor that are summed in f16 (reduce_schedule.halves); its vectors are twice as long then. */
+int64_t tile_halves(const struct site *, const struct node *anchor);
 /* By rows and columns (reduce_schedule.matrix)? */
 bool tile_matrix(const struct site *, const struct node *anchor);
 /* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */

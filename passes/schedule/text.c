@@ -135,6 +135,7 @@ static const struct field {
     REDUCE(by_lane, FLAG, "four steps at a time, whose first operands are lanes of one register"),
     REDUCE(matrix, FLAG, "products of two rows by two columns"),
     REDUCE(scaled, FLAG, "sums of blocks are multiplied by their factor, not each operand"),
+    REDUCE(halves, INT64, "steps summed in f16 before they go into f32, 0: none"),
     {ANY_KIND, "kept.%u.lanes", offsetof(struct kept_schedule, lanes), INT32, "of the loop that fills what a row keeps",
      offsetof(struct schedule, n_kept), sizeof(struct kept_schedule), offsetof(struct schedule, kept)},
 };

@@ -5,6 +5,7 @@
  * 4 cycles if there are too few independent sums. The choice minimises the sum over all tiles of the shape, remainders
  * included (docs/kernels.md), and a little for the code: each size of tile that the shape needs is a body of its own.
  */
+#include "passes/module/compressed.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -279,6 +280,21 @@ bool tile_by_lane(const struct site *site, const struct node *n)
     return dims.n && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= LANE_STEPS * group;
 }
 
+int64_t tile_halves(const struct site *site, const struct node *n)
+{
+    int64_t extent;
+    struct reduced dims;
+    if (!site->mach->fp16 || n->op != OP_DOT || node_elem(n, "part") != ELEM_F16 || dot_group(site->m, n) != 1 ||
+        value_type(site->g, n->in[0])->elem != ELEM_F32 || value_type(site->g, n->out[0])->elem != ELEM_F32 ||
+        constant_maps(site->m, n->in[1]) > 1) /* more than widened: computed once, in f32 */
+        return 0;
+    reduced_dims(site, n, false, &dims);
+    return dims.n == 1 && !dims.dim[0].order.block && dims.dim[0].order.residues <= 1 &&
+                   ex_is_const(site->x, dims.dim[0].extent, &extent) && extent >= HALF_STEPS
+               ? HALF_STEPS
+               : 0;
+}
+
 bool tile_matrix(const struct site *site, const struct node *n)
 {
     uint32_t group = n->op == OP_DOT || n->op == OP_CONV ? dot_group(site->m, n) : 1, count;
@@ -380,6 +396,8 @@ void tile_choose(const struct site *site, struct schedule *out)
     choose_dims(site, n, &c);
     c.lanes = machine_vector_lanes(
         site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    if (tile_halves(site, n))
+        c.lanes *= 2;
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */

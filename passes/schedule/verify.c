@@ -272,6 +272,8 @@ static void reductions(const struct check *c, const struct schedule *was, const 
             "reduce.by_lane: this CPU's multiply-adds take no lanes here, or there are too few steps");
         say(c, !r->matrix || (w->matrix && r->by_lane),
             "reduce.matrix: this CPU multiplies no rows by columns here, the panels lie otherwise, or not by_lane");
+        say(c, r->halves == 0 || (w->halves && r->halves > 0 && r->halves <= w->halves && !r->scaled),
+            "reduce.halves: at most 64 steps of a product that f16-sums allows, on a CPU with FP16 arithmetic");
         say(c, !r->scaled || block_factor(c->site, n, &(struct block_factor){.factor = 0}),
             "reduce.scaled: no factor of the second operand is the same for a block");
     }

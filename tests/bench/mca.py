@@ -71,6 +71,7 @@ KERNELS = {
     "f32 3x3 64>96 at 28": (lambda p: convolution(p, 64, 96, 28, 3), "k1_", tuple(CORES), ["--winograd=off"]),
     "f32 3x3 64>96 at 28, F(4)": (lambda p: convolution(p, 64, 96, 28, 3), "k1_", tuple(CORES), ["--winograd=4"]),
     "u8 x i8 120x240x256": (lambda p: bytes_product(p, 120, 240, 256), "", tuple(CORES), []),
+    "f16 sums 120x240x256": (lambda p: product(p, 120, 240, 256), "", tuple(CORES)[1:], ["--precision=f16-sums", "-mattr=+fullfp16"]),
     "bf16 120x240x256": (lambda p: halves_product(p, 120, 240, 256), "", HALVES_DOTS, []),
 }
 
@@ -100,7 +101,7 @@ def carried(code):
 
 def cycles(code, core):
     """Of one turn of the loop, on average."""
-    said = subprocess.run(["llvm-mca-19", f"-mtriple={TRIPLE}", f"-mcpu={core}", "-mattr=+i8mm,+bf16,+dotprod", f"-iterations={TURNS}"],
+    said = subprocess.run(["llvm-mca-19", f"-mtriple={TRIPLE}", f"-mcpu={core}", "-mattr=+i8mm,+bf16,+dotprod,+fullfp16", f"-iterations={TURNS}"],
                           input="\n".join(code) + "\n", capture_output=True, text=True, check=True).stdout
     return int(re.search(r"Total Cycles:\s+(\d+)", said)[1]) / TURNS
 
@@ -108,10 +109,11 @@ def cycles(code, core):
 def peak(step, core):
     """Multiply-adds a cycle: the instruction alone, on all of its last operand and, if it can, on a lane, but no more than the table's row says."""
     word, form = step.split()[0].replace("sudot", "usdot"), re.findall(r"v\d+\.(\w+)", step)
-    lane = {"fmla": f"v31.{form[0][1]}[0]", "bfdot": "v31.2h[0]"}.get(word, "v31.4b[0]")
+    narrow = form[0][1] == "h" # whose lanes are those of the lower registers
+    lane = {"fmla": f"v{15 if narrow else 31}.{form[0][1]}[0]", "bfdot": "v31.2h[0]"}.get(word, "v31.4b[0]")
     best = 0
     for third in [f"v31.{form[1]}"] + [lane] * (not word.endswith("mmla")):
-        code = [f"\t{word}\tv{i}.{form[0]}, v30.{form[1]}, {third}" for i in range(30)]
+        code = [f"\t{word}\tv{i}.{form[0]}, v30.{form[1]}, {third}" for i in range(30) if i != 15 or not narrow]
         best = max(best, len(code) / cycles(code, core))
     return min(best, RATES[core])
 

@@ -177,6 +177,82 @@ def drawn_convolution(path, rng, kind, ic, oc, tap, stride, pad, size):
     return rng.standard_normal((1, 8, size, size)).astype(np.float32)
 
 
+def sums_of_halves(x, w):
+    """f16 operands, each product added in f16 and rounded once, 64 steps; f32 sums of those."""
+    x, w = (a.astype(np.float16).astype(np.float64) for a in (x, w))
+    total = np.zeros((len(x), w.shape[1]), np.float32)
+    for first in range(0, x.shape[1], 64):
+        part = np.zeros(total.shape, np.float16)
+        for k in range(first, min(first + 64, x.shape[1])):
+            part = (part.astype(np.float64) + x[:, k, None] * w[k]).astype(np.float16)
+        total += part.astype(np.float32)
+    return total
+
+
+@pytest.mark.parametrize("m, k, n", [(1, 64, 96), (2, 128, 5), (4, 65, 2), (5, 100, 45), (8, 192, 64), (13, 67, 30), (29, 256, 23), (17, 2112, 40)])
+@pytest.mark.parametrize("rows", ["known", "open"])
+def test_sums_of_halves(m, k, n, rows, machine, tmp_path):
+    """--precision=f16-sums: 64 steps in f16, to the bit, where the code may ask for FP16 arithmetic; elsewhere what f16 gives."""
+    rng = np.random.default_rng(m)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((m, k), (k, n)))
+    save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "p")], [value("x", [m if rows == "known" else "m", k])],
+         [value("y", [m if rows == "known" else "m", n])], {"w": w})
+
+    def made(name, *options):
+        options = [TARGET, "-march=cortex-a76", tmp_path / "m.onnx", *options]
+        done = mcc(*options, "-o", tmp_path / f"{name}.so")
+        assert done.returncode == 0, done.stderr
+        steps = re.findall(r"(?m)^  reduce.\d+.halves +(\d+)", mcc(*options, "-stop-after=schedule", "-o", "-").stdout)
+        return machine.call(tmp_path / f"{name}.so", [x])[0], max(steps)
+    wide, _ = made("wide", "--precision=f16")
+    got, steps = made("sums", "--precision=f16-sums", "-mattr=+fullfp16")
+    assert steps == "64"
+    np.testing.assert_array_equal(got, sums_of_halves(x, w))
+    assert 1e-4 < np.sqrt(np.mean((got - wide) ** 2) / np.mean(wide ** 2)) < 2e-3
+    for name, options in {"node": ["--choose=p:precision=f16-sums", "-mattr=+fullfp16"]}.items():
+        np.testing.assert_array_equal(made(name, *options)[0], got)
+    for name, options in {"plain": ["--precision=f16-sums"], "asked": ["--precision=f16", "-mattr=+fullfp16"]}.items():
+        same, steps = made(name, *options)
+        assert steps == "0"
+        np.testing.assert_array_equal(same, wide)
+    with Foreign("aarch64", "cortex-a57") as older, pytest.raises(ModelError) as refused:
+        older.call(tmp_path / "sums.so", [x])
+    assert refused.value.code == CPU_MISSING
+
+
+def test_told_sums_of_halves(machine, tmp_path):
+    """A schedule may say fewer steps, or none: then the sums are those of f16's operands in f32; not more than the error is stated for."""
+    rng = np.random.default_rng(6)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((8, 192), (192, 64)))
+    save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", x.shape)], [value("y", [8, 64])], {"w": w})
+    options = [TARGET, "-march=cortex-a76", "-mattr=+fullfp16", "--precision=f16-sums", tmp_path / "m.onnx"]
+    chosen, got = mcc(*options, "-stop-after=schedule", "-o", "-").stdout, {}
+    for steps in (0, 32, 64, 128):
+        (tmp_path / "told.txt").write_text(re.sub(r"(?m)^  (reduce.\d+.halves +)64", rf"  \g<1>{steps}", chosen))
+        done = mcc(*options, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / "m.so")
+        assert (done.returncode == 0) == (steps <= 64), done.stderr
+        if steps <= 64:
+            got[steps] = machine.call(tmp_path / "m.so", [x])[0]
+    np.testing.assert_array_equal(got[64], sums_of_halves(x, w))
+    wide = x.astype(np.float16).astype(np.float64) @ w.astype(np.float16).astype(np.float64)
+    assert [float(np.abs(got[s] - wide).max()) for s in (0, 32, 64)] == sorted(np.abs(got[s] - wide).max() for s in (0, 32, 64))
+    assert np.abs(got[0] - wide).max() < 1e-4
+
+
+def test_sums_of_halves_of_inputs(machine, tmp_path):
+    """Operands that are both inputs, in batches; a bias and a function behind the sums."""
+    rng = np.random.default_rng(5)
+    x, v = (rng.standard_normal(s).astype(np.float32) for s in ((3, 20, 72), (3, 72, 40)))
+    b = rng.standard_normal(40).astype(np.float32)
+    save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("Add", ["h", "b"], ["a"]),
+                               helper.make_node("Relu", ["a"], ["y"])],
+         [value("x", x.shape), value("v", v.shape)], [value("y", [3, 20, 40])], {"b": b})
+    done = mcc(TARGET, "-march=neoverse-v1", tmp_path / "m.onnx", "--precision=f16-sums", "-mattr=+fullfp16", "-o", tmp_path / "m.so")
+    assert done.returncode == 0, done.stderr
+    wanted = np.maximum(np.stack([sums_of_halves(*p) for p in zip(x, v)]) + b, 0)
+    np.testing.assert_array_equal(machine.call(tmp_path / "m.so", [x, v])[0], wanted)
+
+
 MATRICES = [(m, k, n) for m, k, n in [(1, 64, 96), (2, 16, 24), (3, 24, 8), (5, 33, 45), (8, 100, 64), (13, 18, 30), (29, 256, 23)]]
 IMAGES = [(16, 24, 1, 1, 0, 9), (24, 20, 3, 1, 1, 8), (40, 32, 3, 2, 1, 11), (18, 48, 5, 1, 2, 7), (64, 36, 3, 1, 0, 6)]
 
