@@ -24,6 +24,7 @@ CLIENT = ("etc/apt/sources.list", "etc/apt/sources.list.d", "etc/apt/apt.conf.d"
 CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE")
 INSIDE = """
 for name in proc sys dev; do mkdir -p "$0/$name"; done
+mount --bind "$0" "$0" && cd "$0"    # a mount of its own, as unshare in there wants it
 mount --rbind /dev "$0/dev"; mount --rbind /sys "$0/sys"; mount -t proc proc "$0/proc"; exec chroot "$0" "$@"
 """
 
