@@ -20,7 +20,7 @@ LLD_HAS_DRIVER(elf)
 extern "C" bool machine_has(LLVMTargetMachineRef tm, const char *feature);
 extern "C" struct generator *generator_new(LLVMTargetMachineRef tm);
 extern "C" const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
-extern "C" bool lld_link(const char *const *argv, unsigned argc, char **text);
+extern "C" bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed);
 extern "C" void lld_on_no_memory(void (*handler)(void));
 
 bool machine_has(LLVMTargetMachineRef tm, const char *feature)
@@ -52,7 +52,9 @@ const char *generator_run(generator *g, LLVMModuleRef module, size_t *size)
     return g->bytes.data();
 }
 
-bool lld_link(const char *const *argv, unsigned argc, char **text)
+// The product goes to standard output; lld does not ask whether all of it was written. failed: the errno of a write
+// that failed, or 0.
+bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed)
 {
     std::string out, err;
     llvm::raw_string_ostream out_stream(out), err_stream(err);
@@ -61,6 +63,9 @@ bool lld_link(const char *const *argv, unsigned argc, char **text)
     out_stream.flush();
     err_stream.flush();
     *text = strdup((out + err).c_str());
+    llvm::outs().flush();
+    *failed = llvm::outs().error().value();
+    llvm::outs().clear_error(); // else its destructor ends the process
     return result.retCode == 0;
 }
 

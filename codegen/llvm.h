@@ -166,5 +166,5 @@ struct generator;
 struct generator *generator_new(LLVMTargetMachineRef);
 const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
 /* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
-bool lld_link(const char *const *argv, unsigned argc, char **text);
+bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed);
 #endif

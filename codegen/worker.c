@@ -205,6 +205,7 @@ static bool send_product(void)
 static bool link_files(const struct parts *p, const char **argv, unsigned n, char (*names)[64])
 {
     char *text = NULL;
+    int failed = 0;
     for (uint64_t i = LINK_SCRIPT; i < p->n; i++) {
         int fd = memory_file(p->data[i], p->size[i]);
         if (fd < 0)
@@ -217,9 +218,12 @@ static bool link_files(const struct parts *p, const char **argv, unsigned n, cha
     int product = memory_file("", 0);
     if (product < 0 || dup2(product, 1) < 0)
         return send_failed();
-    if (!lld_link(argv, n, &text))
+    if (!lld_link(argv, n, &text, &failed))
         return send_text(WIRE_REFUSED, text ? text : "the linker failed");
     free(text);
+    errno = failed;
+    if (failed)
+        return send_failed();
     return send_product();
 }
 

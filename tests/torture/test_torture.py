@@ -28,6 +28,7 @@ KINDS = [
     ("system", False, 0, False, {0, 3}),
     ("system", True, errno.EIO, False, {0, 3}),
     ("system", True, 0, False, {0, 3}),
+    ("write", True, errno.EIO, False, {0, 3}),
     ("memory", False, 0, False, {0, 4}),
     ("memory", False, 0, True, {0, 4}),
     ("memory", True, 0, False, {0, 4}),
