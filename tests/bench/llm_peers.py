@@ -5,6 +5,7 @@
 The worker answers each line of its input, a JSON list, with a line of JSON:
     ["prefill", TOKENS, RUNS]          milliseconds of each run of drawn tokens, nothing before them
     ["decode", PAST, STEPS]            milliseconds of each greedy step behind PAST drawn tokens; what was chosen
+and for each token that was chosen those whose logits are at most "tie" of the scale below its own.
 A step is what a program that talks does: the token goes in, the next one is chosen (the largest logit). With one thread times are processor
 time, so that a busy machine may be measured too; with more they are of the clock. What is not installed says so in its first line.
 """
@@ -59,7 +60,7 @@ class Mcc:
         self.ids[0], self.mask.shape[1] = ids, self.seen + len(ids)
         a.check("run", a.api.run(a.ctx, self.given, self.out, ctypes.byref(a.error)))
         self.seen += len(ids)
-        return int(self.logits[0, -1].argmax())
+        return self.logits[0, -1]
 
 
 class Last(Mcc):
@@ -100,7 +101,7 @@ class Ort:
             self.binding.bind_ortvalue_output("logits", self.logits)
         self.decoder.session.run_with_iobinding(self.binding)
         self.seen += len(ids)
-        return int(self.logits.numpy()[0, -1].argmax())
+        return self.logits.numpy()[0, -1]
 
 
 class Genai:
@@ -123,7 +124,7 @@ class Genai:
 
     def feed(self, ids):
         self.generator.append_tokens(np.array(ids, np.int32))
-        return int(self.generator.get_logits()[0, -1].argmax())
+        return self.generator.get_logits()[0, -1]
 
 
 class Llama:
@@ -155,7 +156,7 @@ class Llama:
             tokens = (ctypes.c_int32 * len(part))(*part)      # which the batch points to
             if self.api.llama_decode(self.context, self.api.llama_batch_get_one(tokens, len(part))):
                 raise RuntimeError("llama_decode")
-        return int(np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.context, -1), (self.words,)).argmax())
+        return np.ctypeslib.as_array(self.api.llama_get_logits_ith(self.context, -1), (self.words,))
 
 
 class OpenVino:
@@ -176,7 +177,7 @@ class OpenVino:
     def feed(self, ids):
         one = np.array([ids], np.int64)
         self.request.infer({"input_ids": one, "attention_mask": np.ones_like(one)} | self.caches)
-        return int(self.request.get_tensor("logits").data[0, -1].argmax())
+        return self.request.get_tensor("logits").data[0, -1]
 
 
 CONTENDERS = {"mcc": Mcc, "mcc last": Last, "ORT": Ort, "genai": Genai, "llama.cpp": Llama, "OpenVINO": OpenVino}
@@ -186,36 +187,39 @@ CONTENDERS = {"mcc": Mcc, "mcc last": Last, "ORT": Ort, "genai": Genai, "llama.c
 
 class Worker:
     def __init__(self, name, o):
-        self.contender, self.words, self.past = CONTENDERS[name](o), o["words"], None
+        self.contender, self.words, self.tie, self.past = CONTENDERS[name](o), o["words"], o["tie"], None
         self.clock = time.process_time if o["threads"] == 1 else time.perf_counter
 
     def timed(self, ids):
         start = self.clock()
-        token = self.contender.feed(ids)
-        return (self.clock() - start) * 1e3, token
+        logits = self.contender.feed(ids)
+        token = int(logits.argmax())
+        ms = (self.clock() - start) * 1e3
+        return ms, token, np.flatnonzero(logits >= logits[token] - self.tie * np.abs(logits).max()).tolist()
 
     def prefill(self, tokens, runs):
         self.past, times, ids = None, [], drawn(self.words, tokens).tolist()
         for _ in range(runs):
             self.contender.begin()
-            ms, token = self.timed(ids)
+            ms, token, near = self.timed(ids)
             times.append(ms)
-        return {"ms": times, "tokens": [token]}
+        return {"ms": times, "tokens": [token], "near": [near]}
 
     def decode(self, past, steps):
         if not getattr(self.contender, "decodes", True):
             return None
         if self.past != past:
             self.contender.begin()
-            self.first = self.contender.feed(drawn(self.words, past).tolist())
+            self.first = self.timed(drawn(self.words, past).tolist())[1:]
             self.past = past
         else:
             self.contender.rewind(past)
-        times, tokens = [], [self.first]
+        times, tokens, near = [], [self.first[0]], [self.first[1]]
         for _ in range(steps):
-            ms, token = self.timed(tokens[-1:])
-            times.append(ms), tokens.append(token)
-        return {"ms": times, "tokens": tokens}
+            ms, *chosen = self.timed(tokens[-1:])
+            for found, new in zip((times, tokens, near), (ms, *chosen)):
+                found.append(new)
+        return {"ms": times, "tokens": tokens, "near": near}
 
 
 def main():

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from bench import callers, calls, llm_network
+from bench import callers, calls, llm, llm_network
 from bench.form_table import FORMS
 from bench.forms import measure
 from bench.run import seconds_of
@@ -119,6 +119,13 @@ def test_wrong_tokens_fail_the_run(form, tmp_path):
                            "--prefill", "7"], capture_output=True, text=True, env=os.environ | {"MCC": str(liar)})
     equal = re.search(r"  (\d+) of 18 tokens of mcc are ONNX Runtime's", done.stdout)
     assert done.returncode == 1 and int(equal[1]) < 18, done.stderr
+
+
+def test_tokens_are_compared_up_to_a_tie():
+    want = [(7, [7]), (3, [3, 9]), (5, [5])]
+    assert llm.agreement(want, want) == (3, 0, 0)
+    assert llm.agreement(want, [(7, [7]), (9, [3, 9]), (1, [1])]) == (1, 0, 2)
+    assert llm.agreement(want, [(7, [7]), (4, [3, 4]), (5, [5])]) == (1, 2, 0)       # a tie for this one only
 
 
 def test_networks_for_llama():
