@@ -244,6 +244,7 @@ struct module {
     uint32_t n_attention_nodes;
     uint64_t prepared_bytes;
     expr_id arena_bytes;
+    int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
     struct lfunc *program, *plan;
     struct lfunc *prepare; /* fills the open-time constants; NULL: there are none */
     VEC(struct function_text) prepare_kernels; /* what it launches */

@@ -145,12 +145,11 @@ static lreg offset(struct prog *p, lreg base, expr_id bytes, enum elem e)
 }
 
 /* What indices of a launch share lies behind the buffers of the workspace, one piece of memory for all kernels. */
-static int64_t shared_bytes(const struct module *m)
+static void count_shared(struct module *m)
 {
-    int64_t bytes = 0;
     for (uint32_t i = 0; i < m->kernels.n; i++)
-        bytes = m->kernels.data[i].shared_bytes > bytes ? m->kernels.data[i].shared_bytes : bytes;
-    return bytes;
+        if (m->kernels.data[i].shared_bytes > m->shared_bytes)
+            m->shared_bytes = m->kernels.data[i].shared_bytes;
 }
 
 static lreg shared(struct prog *p)
@@ -486,7 +485,7 @@ static bool plan(struct module *m, const char *name)
             prog_bind(&p, s, prog_const(&p, 0));
         plan_store(&p, out, &at, sym_lreg(&p, s));
     }
-    plan_store(&p, out, &at, prog_index(&p, ex_addc(p.x, m->arena_bytes, shared_bytes(m))));
+    plan_store(&p, out, &at, prog_index(&p, ex_addc(p.x, m->arena_bytes, m->shared_bytes)));
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {
         const struct type *t = value_type(m->g, m->g->outputs.data[k].value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)
@@ -499,5 +498,6 @@ static bool plan(struct module *m, const char *name)
 
 bool emit_program(struct module *m, const char *suffix)
 {
+    count_shared(m);
     return program(m, suffix) && plan(m, "plan");
 }

@@ -16,6 +16,7 @@ from onnx import helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats
+from support.guard import Heap
 from support.tool import mcc
 
 F, MS = np.float32, "com.microsoft"
@@ -277,6 +278,18 @@ def test_keys_in_parts(tmp_path, more):
             for threads, a in artifacts.items():
                 for _ in range(3):
                     assert [y.tobytes() for y in a.run(given)] == first, (shape, threads)
+
+
+def test_the_workspace_holds_the_parts_of_every_variant(tmp_path):
+    """An artifact for several CPUs has one plan: the widest registers' parts are larger than those of the last variant."""
+    net, heap = Grouped(tmp_path / "net", (4, 2), 24, packed=True), Heap()
+    done = mcc(net.model.path, "-o", tmp_path / "all.so", "-q")
+    assert done.returncode == 0, done.stderr
+    with Artifact(tmp_path / "all.so", threads=2, alloc=heap.alloc, release=heap.release) as a:
+        for seed, shape in enumerate(PARTS):
+            f = net.feed(*shape, seed=seed)
+            a.run([f[n] for n in ORDER if n in f])
+    assert not heap.broken and not heap.blocks
 
 
 @pytest.mark.parametrize("field", ["parts 17", "part.keys 0"])
