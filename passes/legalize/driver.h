@@ -36,6 +36,21 @@ struct frame {
 /* What follows a node is walked for each of two ways (fork.c). */
 struct fork;
 
+/* Nodes of one region, in its order, that are walked one behind the other. */
+struct stretch {
+    region_id region;
+    const node_id *nodes;
+    uint32_t n;
+    const uint32_t *result; /* the places of the region's results that come of them; NULL: 0, 1, ... */
+    uint32_t n_results;
+};
+
+/* What forks cost: the outermost one being walked began at `start`, those before it cost `over` more than is free. */
+struct spent {
+    uint32_t n, start;
+    uint64_t over;
+};
+
 /* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or behind an assert. */
 struct fact {
     expr_id cond;
@@ -56,28 +71,30 @@ struct legalizer {
     struct builder b;
     struct lowered *map;              /* by imported value id */
     bool *live;                    /* by imported node id */
+    uint32_t *waits;               /* by imported node id: its place among walk.c's nodes that wait, where it does */
+    VEC(uint32_t) cond_waits;      /* by condition: the same for a node that asks for a fork about it */
     const struct legalize_options *options;
     const struct frame *frame;
     VEC(struct block_quantized) block_quantized;
     VEC(struct refusal) refusals;
-    struct arena *arena;           /* the legal graph's */
-    struct fork *fork;             /* that the node just walked asks for; NULL: none */
-    region_id inlined;             /* walked in the place of the node that holds or calls it, */
-    struct fork *passed_on;        /* which a fork in it has reached the end of, with results of several ranks */
+    struct arena *arena; /* the legal graph's */
+    struct fork *fork; /* that the node just walked asks for; NULL: none */
+    region_id inlined; /* walked in the place of the node that holds or calls it, */
+    struct fork *passed_on; /* which a fork in it has reached the end of, with results of several ranks */
     VEC(struct fact) facts;
     const struct diag_mark *trial; /* of the innermost walk on trial: it ends with its first error; NULL: none */
-    src_id split;                  /* of the node that the innermost rule_fork is about; {0}: none */
-    uint32_t n_forks;              /* forks being walked, one inside of the other */
-    uint32_t fork_nodes;           /* nodes walked for them so far */
-    uint32_t fork_legal;           /* legal nodes that came of forks that ended, */
-    uint32_t fork_start;           /* and how many there were when the outermost one began */
+    src_id split; /* of the node that the innermost rule_fork is about; {0}: none */
+    uint32_t n_forks; /* forks being walked, one inside of the other */
+    struct spent fork_nodes; /* nodes walked for forks, */
+    struct spent fork_legal; /* and legal nodes that came of them */
+    uint32_t fork_looks; /* nodes looked at for what depends on forks */
 };
 
+void node_walk(struct legalizer *, const struct node *);
+void node_poison(struct legalizer *, const struct node *);
 bool walk_region(struct legalizer *, region_id);
-/* From the node at index first on. On return the map holds the region's results. */
-bool walk_rest(struct legalizer *, region_id, uint32_t first);
-/* Of the file: is v the result of a node of that very region? */
-bool region_defines(const struct legalizer *, region_id, value_id);
+/* From the node at index first on. On return the map holds the stretch's results. */
+void walk_rest(struct legalizer *, const struct stretch *, uint32_t first);
 /* Does v have the type that the model declares for its output, dims included? false after an error. */
 bool declared_fits(struct legalizer *, const struct port *, value_id);
 /* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares
@@ -87,9 +104,13 @@ bool declared_settle(struct legalizer *, const struct port *, value_id, const st
 bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);
 /* Is there an output for --last-logits? false after a usage error. */
 bool last_possible(const struct legalizer *);
-/* Walks the rest of the region for both ways of the fork that its node number *at asked for. true: one way turned out
+/* The condition of a fork that was asked for. */
+expr_id fork_cond(const struct fork *);
+/* Is it known by now at the place at work? */
+bool fork_settled(const struct fork *);
+/* Walks the rest of the stretch for both ways of the fork that its node number *at asked for. true: one way turned out
  * to be the only one that can run, and the walk goes on in place, with node number *at. */
-bool fork_walk(struct legalizer *, struct fork *, region_id, uint32_t *at);
+bool fork_walk(struct legalizer *, struct fork *, const struct stretch *, uint32_t *at);
 /* Walks a region in the place of r's node. true: a fork in it has to go on behind the node, and is asked for. */
 bool inlined_walk(struct rule *r, region_id);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);

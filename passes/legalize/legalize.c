@@ -1,7 +1,7 @@
 /* Imported graph -> legal graph: the driver.
  *
  * In: a graph whose nodes are all OP_IMPORTED. Out: a new graph of core operators with complete types.
- * Walks the live nodes in order with a map from imported to legal values; each node goes to the rule that
+ * Walks the live nodes in order (walk.c) with a map from imported to legal values; each node goes to the rule that
  * legalize/rules.def gives for its (domain, operator, version), each call of a model function is inlined.
  * Operators that cannot be served are collected over all live code and reported together (legalize/report.c);
  * their results are poison, which silences what depends on them. Nodes whose results reach no output are never
@@ -113,7 +113,7 @@ static const struct model_function *function_find(const struct graph *g, const s
     return NULL;
 }
 
-static void poison(struct legalizer *lg, const struct node *node)
+void node_poison(struct legalizer *lg, const struct node *node)
 {
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i].i)
@@ -195,7 +195,7 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     if (!ok && !reported && !lg->ctx->n_errors && !lg->refusals.n)
         legalize_refuse(lg, node, "this form has no lowering");
     if (!ok)
-        poison(lg, node);
+        node_poison(lg, node);
     else
         results_write(lg, node, out);
 }
@@ -216,9 +216,9 @@ static void node_lower(struct legalizer *lg, const struct node *imported)
         legalize_refuse_unknown(lg, &node,
                                 source_get(lg->ctx, node.src)->version ? "no lowering for this operator"
                                                                        : "no such operator in what the model imports"),
-            poison(lg, &node);
+            node_poison(lg, &node);
     else if (!fine)
-        poison(lg, &node);
+        node_poison(lg, &node);
     else
         rule_run(lg, &node, row, arg);
     lg->b.src = lg->ctx->at = outer;
@@ -240,9 +240,9 @@ static void constant_copy(struct legalizer *lg, const struct node *node)
     results_write(lg, node, &out);
 }
 
-static void node_walk(struct legalizer *lg, const struct node *node)
+void node_walk(struct legalizer *lg, const struct node *node)
 {
-    lg->fork_nodes += lg->n_forks > 0;
+    lg->fork_nodes.n += lg->n_forks > 0;
     if (node->op == OP_CONSTANT)
         constant_copy(lg, node);
     else
@@ -251,56 +251,6 @@ static void node_walk(struct legalizer *lg, const struct node *node)
         context_unwind(lg->ctx, FAIL_LIMIT, node->src,
                        "more than %lld nodes after inlining and unrolling (--limit-nodes)",
                        (long long)lg->ctx->limits.nodes);
-}
-
-static bool trial_over(const struct legalizer *lg)
-{
-    return lg->trial && lg->ctx->n_errors != lg->trial->n_errors;
-}
-
-bool region_defines(const struct legalizer *lg, region_id r, value_id v)
-{
-    node_id def = v.i ? graph_value(lg->from, v)->def : (node_id){0};
-    return def.i && graph_node(lg->from, def)->parent.i == r.i;
-}
-
-/* The results of a walk that was given up; what stands before it, or comes from outside, keeps what it is. */
-static void results_poison(struct legalizer *lg, region_id r, uint32_t first)
-{
-    const struct region *region = graph_get_region(lg->from, r);
-    for (uint32_t i = first; i < region->nodes.n; i++)
-        poison(lg, graph_node(lg->from, region->nodes.data[i]));
-}
-
-bool walk_rest(struct legalizer *lg, region_id r, uint32_t first)
-{
-    const struct region *region = graph_get_region(lg->from, r);
-    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n;
-    bool more = true;
-    for (uint32_t i = first; more && i < region->nodes.n && !trial_over(lg);) {
-        node_id id = region->nodes.data[i];
-        const struct node *node = graph_node(lg->from, id);
-        struct fork *fork = NULL;
-        if (!node->dead && lg->live[id.i]) {
-            node_walk(lg, node);
-            fork = lg->fork;
-            lg->fork = NULL;
-        }
-        if (fork)
-            more = fork_walk(lg, fork, r, &i);
-        else
-            i++;
-    }
-    lg->facts.n = facts;
-    lg->block_quantized.n = block_quantized;
-    if (trial_over(lg))
-        results_poison(lg, r, first);
-    return true;
-}
-
-bool walk_region(struct legalizer *lg, region_id r)
-{
-    return walk_rest(lg, r, 0);
 }
 
 static bool frame_has(const struct frame *f, const struct model_function *function)
@@ -316,7 +266,7 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
     const struct region *body = graph_get_region(lg->from, f->body);
     struct frame frame = {
         .caller = lg->frame, .function = f, .call = call, .depth = lg->frame ? lg->frame->depth + 1 : 1};
-    poison(lg, call);
+    node_poison(lg, call);
     if (frame_has(lg->frame, f))
         return error_model(lg->ctx, call->src, "function %s calls itself", f->name);
     if (frame.depth > (uint32_t)lg->ctx->limits.call_depth)
@@ -516,6 +466,7 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     lg.b = (struct builder){.g = lg.to, .region = {1}};
     lg.map = NEW_ARRAY(lg.arena, struct lowered, imported->values.n);
     lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
+    lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
     bool ok = last_possible(&lg) && inputs_create(&lg) && walk_region(&lg, (region_id){1});

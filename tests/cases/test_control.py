@@ -417,6 +417,82 @@ def test_many_forks_are_bounded(one_rank, tmp_path):
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - start < 60      # of three or four compilations and a run of ours
 
 
+def nodes_of(text, op):
+    """How many nodes of the operator a graph's text has, in all regions."""
+    return len(re.findall(rf" = {op}\(", text))
+
+
+def test_forks_beside_each_other(tmp_path):
+    """13 parts of one graph, each of two ranks: each is compiled twice and not as often as all of them have ways, and what depends
+    on none is compiled once."""
+    nodes, inputs, outputs = [], [value("w", [4])], []
+    for i in range(13):
+        nodes += [node("Squeeze", f"x{i}", f"q{i}", f"squeezing{i}"), node("Exp", f"q{i}", f"h{i}"), node("Neg", f"h{i}", f"y{i}"),
+                  node("Cos" if i == 6 else "Identity", "w" if i == 6 else f"x{i}", f"z{i}")]
+        inputs.append(value(f"x{i}", [f"n{i}", 1]))
+        outputs += [value(f"y{i}", None), value(f"z{i}", None)]
+    model = Model(tmp_path, nodes, inputs, outputs)
+    text = model.dump("legalize")
+    assert (nodes_of(text, "if"), nodes_of(text, "exp"), nodes_of(text, "cos")) == (13, 26, 1), text
+    for seed in (1, 2):
+        sizes = np.random.default_rng(seed).integers(1, 3, 13)
+        agrees(model, [floats(4), *(floats(n, 1, seed=i) for i, n in enumerate(sizes))])
+
+
+def test_shapes_of_unknown_length_beside_each_other(tmp_path):
+    """Nine ways each."""
+    nodes, inputs, outputs = [], [], []
+    for i in range(6):
+        nodes += [node("Reshape", f"x{i} s{i}", f"r{i}", f"shaping{i}"), node("Exp", f"r{i}", f"y{i}")]
+        inputs += [value(f"x{i}", [f"n{i}"]), value(f"s{i}", [f"k{i}"], T.INT64)]
+        outputs.append(value(f"y{i}", None))
+    model = Model(tmp_path, nodes, inputs, outputs)
+    assert nodes_of(model.dump("legalize"), "exp") == 6 * 9
+    agrees(model, [x for i in range(6) for x in (floats(4, seed=i), ints(*([1] * i), -1))])
+
+
+def test_forks_that_meet(tmp_path):
+    """What depends on two forks is compiled in each way of both; what depends on one of them is in no way of the other but where
+    it leads on to both. One part asks what another one decides: the product wants k to be 1."""
+    nodes = [node("Squeeze", "a", "p"), node("Squeeze", "b", "q"), node("Sin", "p", "s"), node("Add", "p q", "y"), node("Cos", "c", "z")]
+    model = Model(tmp_path, nodes, [value("a", ["n", 1]), value("b", ["m", 1]), value("c", ["k"])],
+                  [value("y", None), value("z", None), value("s", None)])
+    assert nodes_of(model.dump("legalize"), "cos") == 1
+    for n, m in ((1, 1), (1, 3), (3, 1), (3, 3)):
+        agrees(model, [floats(n, 1), floats(m, 1, seed=2), floats(5)])
+    (tmp_path / "same").mkdir()
+    nodes = [*squeezed(), node("Relu", "q", "y"), if_then("c", "u", [node("Squeeze", "w last", "t")], [node("Identity", "w", "e")], "second"),
+             node("Gemm", "u v", "z", "dense")]
+    model = Model(tmp_path / "same", nodes, [value("x", ["n", 3, "k"]), value("w", ["n", 3, "k"])], [value("y", None), value("z", None)],
+                  {"v": floats(3, 4), **LENGTH})
+    assert nodes_of(model.dump("legalize"), "if") == 0
+    agrees(model, [floats(2, 3, 1), floats(2, 3, 1, seed=1)])
+    fails(model, [floats(2, 3, 2), floats(2, 3, 2)], "dense", "rank")
+
+
+def test_forks_in_regions(tmp_path):
+    """Two forks beside each other in a loop's body, whose values the body's other nodes read inside of a branch; two in a branch
+    that stands in the place of its If, one of which goes on behind it."""
+    body = graph([node("Identity", "more", "go"), node("Squeeze", "x", "q"), node("Squeeze", "w", "r"), node("ReduceSum", "q", "a", keepdims=0),
+                  if_then("more", "c", [node("ReduceMax", "r", "t", keepdims=0)], [node("Identity", "v", "e")]),
+                  node("Add", "a c", "ac"), node("Add", "v ac", "v2")],
+                 [value("i", [], T.INT64), value("more", [], T.BOOL), value("v", [])], [value("go", [], T.BOOL), value("v2", [])])
+    model = Model(tmp_path, [node("Loop", "m true v0", "y", body=body)],
+                  [value("x", ["n", 1]), value("w", ["k", 1]), value("m", [], T.INT64), value("v0", [])], [value("y", [])],
+                  {"true": np.array(True)})
+    for n, k, m in ((3, 1, 4), (1, 3, 2), (1, 1, 2), (2, 2, 0)):
+        agrees(model, [floats(n, 1), floats(k, 1, seed=1), np.array(m), F(0.5)])
+    (tmp_path / "inlined").mkdir()
+    then = branch([node("Squeeze", "x", "q"), node("Squeeze", "w", "r"), node("ReduceSum", "r", "m", keepdims=0), node("Exp", "x", "h")],
+                  [value(k, None) for k in ("q", "m", "h")])
+    other = branch([node("Abs", "x", "e"), node("ReduceSum", "x", "f", keepdims=0), node("Exp", "x", "g")], [value(k, None) for k in "efg"])
+    outer = node("If", "yes", "u v o", "outer", then_branch=then, else_branch=other)
+    model = Model(tmp_path / "inlined", [outer, node("Add", "u v", "y"), node("Neg", "o", "z")], [value("x", ["n", 1]), value("w", ["k", 1])],
+                  [value("y", None), value("z", None)], {"yes": np.array(True)})
+    for n, k in ((3, 1), (1, 3), (1, 1), (2, 2)):
+        agrees(model, [floats(n, 1), floats(k, 1, seed=1)])
+
+
 # ---- extents that only the run knows ------------------------------------------------------------------------------------
 
 def test_one_context_many_sizes(tmp_path):
