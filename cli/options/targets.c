@@ -149,29 +149,34 @@ static bool is_native(struct context *ctx, const struct target_row *t, const cha
     return t->when == TARGET_ALWAYS;
 }
 
-/* How well the row computes the dot products of the contractions, kind by kind: one number, 0 without any. */
-static uint32_t dots_of(const struct target_row *t, const bool uses[DOT_KINDS])
+/* What contractions want of a CPU: dot products, sums of f16. */
+struct uses {
+    bool dot[DOT_KINDS], halves;
+};
+
+/* How well the row does what they want, kind by kind: one number, 0 for nothing of it. */
+static uint32_t grades_of(const struct target_row *t, const struct uses *uses)
 {
-    uint32_t grades = 0;
+    uint32_t grades = uses->halves && !strcmp(t->arch, "aarch64") && listed(t->features, "+fullfp16");
     for (int k = 0; k < DOT_KINDS; k++)
-        grades = 4 * grades + (uses[k] ? t->machine.dot[k] : 0);
+        grades = 4 * grades + (uses->dot[k] ? t->machine.dot[k] : 0);
     return grades;
 }
 
-/* Has the row dot products that a contraction of the module wants, and no lesser row the same? Then the row is made
- * unasked. */
+/* Has the row what a contraction of the module wants, and no lesser row the same? Then the row is made unasked. */
 static bool has_use(const struct module *m, const struct target_row *t)
 {
-    bool uses[DOT_KINDS] = {false};
+    struct uses uses = {.halves = false};
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         node_id anchor = m->kernels.data[i].anchor;
         uint32_t group = anchor.i ? dot_group(m, graph_node(m->g, anchor)) : 1;
-        uses[DOT_U8] |= group == 4;
-        uses[DOT_BF16] |= group == 2;
+        uses.dot[DOT_U8] |= group == 4;
+        uses.dot[DOT_BF16] |= group == 2;
+        uses.halves |= anchor.i && node_elem(graph_node(m->g, anchor), "part") == ELEM_F16;
     }
-    uint32_t grades = dots_of(t, uses);
+    uint32_t grades = grades_of(t, &uses);
     for (const struct target_row *less = t + 1; grades && less < target_rows + target_count; less++)
-        if (less->when != TARGET_NAMED && strcmp(less->arch, t->arch) == 0 && dots_of(less, uses) == grades)
+        if (less->when != TARGET_NAMED && strcmp(less->arch, t->arch) == 0 && grades_of(less, &uses) == grades)
             return false;
     return grades != 0;
 }

@@ -320,8 +320,11 @@ static void nest_half(struct em *em, struct reduction *r, uint32_t d, expr_id *k
     lreg part[EM_POINTS];
     for (uint32_t i = 0; i < r->n_acc; i++)
         part[i] = em_const(em, ELEM_F16, lf_type(em->f, acc[i]).lanes, 0, 0);
+    int64_t block = r->dim[d].order.block ? r->dim[d].order.block : n;
     r->acc = ELEM_F16;
-    nest_range(em, r, d, k, part, (struct run){base, 1, 0}, ex_const(em->x, n));
+    for (int64_t at = 0; at < n; at += block)
+        nest_range(em, r, d, k, part, (struct run){ex_addc(em->x, base, at), 1, 0},
+                   ex_const(em->x, n - at < block ? n - at : block));
     r->acc = ELEM_F32;
     for (uint32_t i = 0; i < r->n_acc; i++) {
         struct ltype t = lf_type(em->f, acc[i]);

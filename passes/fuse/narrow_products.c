@@ -13,7 +13,7 @@
  * that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of
  * which only the run knows how long they are, and attention stay in f32.
  *
- * f16-sums says so of matrix products (attribute part); schedules take it where the CPU has FP16 arithmetic.
+ * f16-sums says so of contractions (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
@@ -291,7 +291,7 @@ bool narrow_products(struct module *m)
         set_operand(&w, &w.operands.data[i]);
     for (uint32_t i = 0; i < m->narrowed.n; i++) {
         node_id id = m->narrowed.data[i];
-        if (graph_node(m->g, id)->op == OP_DOT && precision_wanted(m, id) == PRECISION_F16_SUMS)
+        if (precision_wanted(m, id) == PRECISION_F16_SUMS)
             set_sum(m->g, id, "part", ELEM_F16);
     }
     m->attention_of = NULL;

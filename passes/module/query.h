@@ -23,7 +23,7 @@ bool dot_is_whole(const struct machine *, const struct module *, const struct no
  * by columns, else a group. */
 uint32_t panel_group(const struct module *, const struct node *n);
 enum { LANE_STEPS = 4 }; /* groups that a register of 16 bytes holds */
-enum { HALF_STEPS = 64 }; /* summed in f16 (docs/numerics.md) */
+enum { HALF_STEPS = 64, HALF_LEAST = 32 }; /* summed in f16 (docs/numerics.md); fewer gain nothing */
 static inline enum dot_kind dot_kind_of(uint32_t group)
 {
     return group == 4 ? DOT_U8 : DOT_BF16;

@@ -284,15 +284,18 @@ int64_t tile_halves(const struct site *site, const struct node *n)
 {
     int64_t extent;
     struct reduced dims;
-    if (!site->mach->fp16 || n->op != OP_DOT || node_elem(n, "part") != ELEM_F16 || dot_group(site->m, n) != 1 ||
+    if (!site->mach->fp16 || (n->op != OP_DOT && n->op != OP_CONV) || node_elem(n, "part") != ELEM_F16 ||
+        dot_group(site->m, n) != 1 || conv_depthwise(site->g, n) || row_taps(site, n).dim >= 0 ||
         value_type(site->g, n->in[0])->elem != ELEM_F32 || value_type(site->g, n->out[0])->elem != ELEM_F32 ||
         constant_maps(site->m, n->in[1]) > 1) /* more than widened: computed once, in f32 */
         return 0;
     reduced_dims(site, n, false, &dims);
-    return dims.n == 1 && !dims.dim[0].order.block && dims.dim[0].order.residues <= 1 &&
-                   ex_is_const(site->x, dims.dim[0].extent, &extent) && extent >= HALF_STEPS
-               ? HALF_STEPS
-               : 0;
+    if (!dims.n)
+        return 0;
+    const struct channel_order *o = &dims.dim[dims.n - 1].order;
+    bool straight = o->residues <= 1 && (!o->block || (HALF_STEPS % o->block == 0 && o->phase[0] == 0));
+    return straight && ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) && extent >= HALF_LEAST ? HALF_STEPS
+                                                                                                          : 0;
 }
 
 bool tile_matrix(const struct site *site, const struct node *n)

@@ -71,7 +71,9 @@ KERNELS = {
     "f32 3x3 64>96 at 28": (lambda p: convolution(p, 64, 96, 28, 3), "k1_", tuple(CORES), ["--winograd=off"]),
     "f32 3x3 64>96 at 28, F(4)": (lambda p: convolution(p, 64, 96, 28, 3), "k1_", tuple(CORES), ["--winograd=4"]),
     "u8 x i8 120x240x256": (lambda p: bytes_product(p, 120, 240, 256), "", tuple(CORES), []),
-    "f16 sums 120x240x256": (lambda p: product(p, 120, 240, 256), "", tuple(CORES)[1:], ["--precision=f16-sums", "-mattr=+fullfp16"]),
+    "f16 sums 120x240x256": (lambda p: product(p, 120, 240, 256), "", tuple(CORES)[1:], ["--precision=f16-sums"]),
+    "f16 sums 1x1 240>256 at 12": (lambda p: convolution(p, 240, 256, 12, 1), "k1_", tuple(CORES)[1:], ["--precision=f16-sums"]),
+    "f16 sums 3x3 64>96 at 28": (lambda p: convolution(p, 64, 96, 28, 3), "k1_", tuple(CORES)[1:], ["--precision=f16-sums", "--winograd=off"]),
     "bf16 120x240x256": (lambda p: halves_product(p, 120, 240, 256), "", HALVES_DOTS, []),
 }
 

@@ -198,26 +198,71 @@ def test_sums_of_halves(m, k, n, rows, machine, tmp_path):
     save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "p")], [value("x", [m if rows == "known" else "m", k])],
          [value("y", [m if rows == "known" else "m", n])], {"w": w})
 
-    def made(name, *options):
-        options = [TARGET, "-march=cortex-a76", tmp_path / "m.onnx", *options]
+    def made(name, *options, march="cortex-a76"):
+        options = [TARGET, f"-march={march}", tmp_path / "m.onnx", *options]
         done = mcc(*options, "-o", tmp_path / f"{name}.so")
         assert done.returncode == 0, done.stderr
         steps = re.findall(r"(?m)^  reduce.\d+.halves +(\d+)", mcc(*options, "-stop-after=schedule", "-o", "-").stdout)
         return machine.call(tmp_path / f"{name}.so", [x])[0], max(steps)
-    wide, _ = made("wide", "--precision=f16")
-    got, steps = made("sums", "--precision=f16-sums", "-mattr=+fullfp16")
+    wide, steps = made("wide", "--precision=f16")
+    assert steps == "0"
+    got, steps = made("sums", "--precision=f16-sums")
     assert steps == "64"
     np.testing.assert_array_equal(got, sums_of_halves(x, w))
     assert 1e-4 < np.sqrt(np.mean((got - wide) ** 2) / np.mean(wide ** 2)) < 2e-3
-    for name, options in {"node": ["--choose=p:precision=f16-sums", "-mattr=+fullfp16"]}.items():
-        np.testing.assert_array_equal(made(name, *options)[0], got)
-    for name, options in {"plain": ["--precision=f16-sums"], "asked": ["--precision=f16", "-mattr=+fullfp16"]}.items():
-        same, steps = made(name, *options)
-        assert steps == "0"
-        np.testing.assert_array_equal(same, wide)
-    with Foreign("aarch64", "cortex-a57") as older, pytest.raises(ModelError) as refused:
-        older.call(tmp_path / "sums.so", [x])
+    np.testing.assert_array_equal(made("node", "--choose=p:precision=f16-sums")[0], got)
+    np.testing.assert_array_equal(made("asked", "--precision=f16-sums", "-mattr=+fullfp16", march="armv8-a")[0], got)
+    same, steps = made("plain", "--precision=f16-sums", march="armv8.2-a-dotprod")
+    assert steps == "0"
+    np.testing.assert_array_equal(same, wide)
+    made("all", "--precision=f16-sums", march="all")
+    with Foreign("aarch64", "cortex-a57") as older:
+        np.testing.assert_array_equal(older.call(tmp_path / "all.so", [x])[0], wide)
+        with pytest.raises(ModelError) as refused:
+            older.call(tmp_path / "sums.so", [x])
     assert refused.value.code == CPU_MISSING
+    np.testing.assert_array_equal(machine.call(tmp_path / "all.so", [x])[0], got)
+
+
+def convolved_by_halves(x, w, stride, pad):
+    """Tap by tap, of each 64 channels at a time: the f32 sum goes through all of them."""
+    size = (x.shape[2] + 2 * pad - w.shape[2]) // stride + 1
+    x = np.pad(x[0], ((0, 0), (pad, pad), (pad, pad)))
+    y = np.zeros((size * size, len(w)), np.float32)
+    for i, j in np.ndindex(w.shape[2:]):
+        seen = x[:, i:i + stride * size:stride, j:j + stride * size:stride][:, :size, :size].reshape(len(x), -1).T
+        for c in range(0, len(x), 64):
+            y += sums_of_halves(seen[:, c:c + 64], w[:, c:c + 64, i, j].T)
+    return y.T.reshape(1, len(w), size, size)
+
+
+@pytest.mark.parametrize("ic, oc, tap, stride, pad, groups, size", [
+    (64, 32, 1, 1, 0, 1, 7), (96, 40, 1, 1, 0, 1, 5), (130, 24, 1, 2, 0, 1, 9), (48, 32, 3, 2, 1, 1, 11), (80, 24, 3, 1, 1, 1, 6), (32, 16, 5, 1, 2, 1, 8),
+    (128, 64, 3, 1, 1, 2, 5), (64, 20, 1, 1, 0, 1, 1), (20, 16, 3, 1, 1, 1, 7)])
+def test_convolutions_by_sums_of_halves(ic, oc, tap, stride, pad, groups, size, machine, tmp_path):
+    """--precision=f16-sums, to the bit; behind another convolution channels lie in blocks. Few channels are summed in f32, as f16 does; groups are f32."""
+    rng = np.random.default_rng(ic)
+    x, v = (rng.standard_normal(s).astype(np.float32) for s in ((1, 8, size, size), (ic, 8, 1, 1)))
+    w = rng.standard_normal((oc, ic // groups, tap, tap)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "v"], ["m"], "first"),
+             helper.make_node("Conv", ["m", "w"], ["y"], "c", strides=[stride] * 2, pads=[pad] * 4, group=groups)]
+    out = (size + 2 * pad - tap) // stride + 1
+    save(tmp_path / "m.onnx", nodes, [value("x", x.shape)], [value("m", [1, ic, size, size]), value("y", [1, oc, out, out])], {"v": v, "w": w})
+    got, steps = {}, {}
+    for precision in ("f16", "f16-sums"):
+        options = [TARGET, "-march=cortex-a76", "--winograd=off", f"--choose=c:precision={precision}", tmp_path / "m.onnx"]
+        done = mcc(*options, "-o", tmp_path / "m.so")
+        assert done.returncode == 0, done.stderr
+        steps[precision] = max(re.findall(r"(?m)^  reduce.\d+.halves +(\d+)", mcc(*options, "-stop-after=schedule", "-o", "-").stdout))
+        m, got[precision] = machine.call(tmp_path / "m.so", [x])
+    halves = groups == 1 and ic >= 32
+    assert steps == {"f16": "0", "f16-sums": "64" if halves else "0"}
+    if not halves:
+        np.testing.assert_array_equal(got["f16-sums"], got["f16"])
+        return
+    np.testing.assert_array_equal(got["f16-sums"], convolved_by_halves(m, w, stride, pad))
+    scale = np.sqrt(np.mean(got["f16"] ** 2))
+    assert 1e-4 < np.sqrt(np.mean((got["f16-sums"] - got["f16"]) ** 2)) / scale < 2e-3
 
 
 def test_told_sums_of_halves(machine, tmp_path):
@@ -225,7 +270,7 @@ def test_told_sums_of_halves(machine, tmp_path):
     rng = np.random.default_rng(6)
     x, w = (rng.standard_normal(s).astype(np.float32) for s in ((8, 192), (192, 64)))
     save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", x.shape)], [value("y", [8, 64])], {"w": w})
-    options = [TARGET, "-march=cortex-a76", "-mattr=+fullfp16", "--precision=f16-sums", tmp_path / "m.onnx"]
+    options = [TARGET, "-march=cortex-a76", "--precision=f16-sums", tmp_path / "m.onnx"]
     chosen, got = mcc(*options, "-stop-after=schedule", "-o", "-").stdout, {}
     for steps in (0, 32, 64, 128):
         (tmp_path / "told.txt").write_text(re.sub(r"(?m)^  (reduce.\d+.halves +)64", rf"  \g<1>{steps}", chosen))
@@ -247,7 +292,7 @@ def test_sums_of_halves_of_inputs(machine, tmp_path):
     save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "v"], ["h"]), helper.make_node("Add", ["h", "b"], ["a"]),
                                helper.make_node("Relu", ["a"], ["y"])],
          [value("x", x.shape), value("v", v.shape)], [value("y", [3, 20, 40])], {"b": b})
-    done = mcc(TARGET, "-march=neoverse-v1", tmp_path / "m.onnx", "--precision=f16-sums", "-mattr=+fullfp16", "-o", tmp_path / "m.so")
+    done = mcc(TARGET, "-march=neoverse-v1", tmp_path / "m.onnx", "--precision=f16-sums", "-o", tmp_path / "m.so")
     assert done.returncode == 0, done.stderr
     wanted = np.maximum(np.stack([sums_of_halves(*p) for p in zip(x, v)]) + b, 0)
     np.testing.assert_array_equal(machine.call(tmp_path / "m.so", [x, v])[0], wanted)
@@ -320,14 +365,18 @@ def test_winograd_by_lane(channels, m, machine, tmp_path):
 
 def test_levels_are_made_of_use(tmp_path):
     """An artifact has the levels whose dot products its network needs, and no row that is named after a core."""
-    def variants(network):
+    def variants(network, *options):
         network(tmp_path)
-        assert mcc(TARGET, tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
+        assert mcc(TARGET, *options, tmp_path / "m.onnx", "-o", tmp_path / "m.so").returncode == 0
         return mcc("inspect", tmp_path / "m.so").stdout
     both = variants(products)
-    assert "armv8.6-a-i8mm" in both and "armv8.2-a-dotprod" in both and "armv8-a" in both and "neoverse" not in both, both
+    assert "armv8.6-a-i8mm" in both and "armv8.2-a-dotprod" in both and "armv8-a" in both and "neoverse" not in both and "fp16" not in both, both
     narrow = variants(halves)
     assert "armv8.6-a-i8mm" in narrow and "dotprod" not in narrow, narrow
+    for network in (products, halves):
+        assert "fp16" not in variants(network, "--precision=f16-sums")
+    sums = variants(lambda folder: mca.product(folder / "m.onnx", 9, 64, 32), "--precision=f16-sums")
+    assert "armv8.2-a-fp16" in sums and "armv8-a" in sums and "i8mm" not in sums, sums
 
 
 @pytest.mark.parametrize("cpu, runs", [("cortex-a57", "armv8-a"), ("neoverse-n1", "armv8.2-a-dotprod"), ("max", "armv8.6-a-i8mm")])
