@@ -1,7 +1,7 @@
 /* Values kept for the length of a row: scratch that is filled by the first stage that wants it, when that is a
- * reduction over exactly these points, else by a loop before it (fuse.c decides which values; docs/kernels.md). The
- * row's indices are the same at the filling and at every use; the others address the buffer. A use at another row, or
- * where the filling cannot be seen, computes the value as ever. */
+ * reduction over exactly these points, else by a loop before it (fuse/store.c decides which values; docs/kernels.md).
+ * The row's indices are the same at the filling and at every use; the others address the buffer. A use at another row,
+ * or where the filling cannot be seen, computes the value as ever. */
 #include "passes/emit/emit.h"
 
 #include <string.h>

@@ -10,46 +10,17 @@
  * anchor when it is wanted at the kernel's own points (so the kernel becomes its epilogue), or as an inner reduction
  * when its index uses only some dims of the domain (softmax, LayerNorm: those dims become the outer loops).
  * Everything else is stored by a kernel of its own.
+ *
+ * This file is the walk and what each class of operators makes of the demand. demand.c passes demands on to operands,
+ * store.c says what is stored, stage.c what a convolution computes of its own operand.
  */
+#include "passes/fuse/fuse.h"
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
 #include "passes/module/query.h"
 #include "passes/graph/find_attention.h"
 #include "passes/module/choices.h"
-#include "passes/module/module.h"
 
 #include <string.h>
-
-#define NONE 0u
-#define MANY UINT32_MAX
-enum {
-    MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
-    INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
-};
-struct demand {
-    uint32_t kernel; /* id + 1, or NONE, or MANY */
-    bool hard; /* memory wanted: stored, or a cheap view of something stored */
-    bool plain; /* ... in row-major order */
-    bool bijective; /* wanted at exactly the points of the kernel's domain */
-    bool several_points; /* wanted at different points of the same kernel */
-    uint32_t context; /* node.i of the inner reduction that wants it; 0: the kernel's own points */
-    const expr_id *idx; /* point in terms of the kernel's domain symbols */
-    node_id via; /* consumer through which the demand came first */
-    uint32_t depth; /* nodes between the value and what is stored */
-};
-struct fuser {
-    struct module *m;
-    struct graph *g;
-    struct exprs *x;
-    struct demand *demand; /* by value */
-    bool *required; /* by value */
-    VEC(sym_id) domain_first; /* by kernel: first of its domain symbols (consecutive) */
-};
-
-static bool is_stored_const(const struct fuser *f, value_id v)
-{
-    return value_is_const(f->g, v);
-}
 
 static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
 {
@@ -58,94 +29,6 @@ static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_
     VEC_PUSH(f->m->arena, &f->domain_first, (sym_id){0});
     *id = f->m->kernels.n;
     return &f->m->kernels.data[*id - 1];
-}
-
-/* ---- demands ------------------------------------------------------------------------------------------ */
-
-static bool same_point(const struct fuser *f, value_id v, const expr_id *a, const expr_id *b)
-{
-    const struct type *t = value_type(f->g, v);
-    for (int32_t d = 0; d < t->rank; d++)
-        if (a[d].i != b[d].i)
-            return false;
-    return true;
-}
-
-static void demand_add(struct fuser *f, value_id v, struct demand want)
-{
-    struct demand *have = &f->demand[v.i];
-    if (have->kernel == NONE) {
-        *have = want;
-        return;
-    }
-    have->hard |= want.hard;
-    if (have->depth < want.depth)
-        have->depth = want.depth;
-    have->plain |= want.plain;
-    if (have->kernel != want.kernel) {
-        have->kernel = MANY;
-        return;
-    }
-    if (have->kernel == MANY || !have->idx || !want.idx)
-        return;
-    if (!same_point(f, v, have->idx, want.idx)) {
-        have->several_points = true;
-        have->bijective = false;
-    }
-    have->bijective &= want.bijective;
-    if (have->context != want.context)
-        have->context = UINT32_MAX;
-}
-
-static void demand_hard(struct fuser *f, value_id v, uint32_t kernel, uint32_t depth)
-{
-    if (v.i && !is_stored_const(f, v))
-        demand_add(f, v, (struct demand){.kernel = kernel, .hard = true, .depth = depth});
-}
-
-/* The kernel wants operand v of node n at the points idx. */
-static void demand_at(struct fuser *f, value_id v, node_id via, const struct demand *from, const expr_id *idx,
-                      bool bijective, uint32_t context)
-{
-    if (is_stored_const(f, v))
-        return;
-    int32_t rank = value_type(f->g, v)->rank;
-    struct demand want = {
-        .kernel = from->kernel, .bijective = bijective, .context = context, .via = via, .depth = from->depth + 1};
-    want.idx = arena_copy(f->m->arena, idx, (size_t)rank * sizeof *idx);
-    demand_add(f, v, want);
-}
-
-/* Demands on the operands of an elementwise node or a view that is computed inside a kernel. */
-static void demand_operands(struct fuser *f, node_id id, const struct demand *d)
-{
-    const struct node *n = graph_node(f->g, id);
-    expr_id idx[RANK_MAX], cond;
-    bool view = op_shape(n->op) == SHAPE_VIEW;
-    if (op_shape(n->op) == SHAPE_INDEX) {
-        /* The data is read at run-time indices: memory. One index is read at a point of its own, several from
-         * memory. */
-        struct index_access a;
-        index_access(f->g, n, d->idx, &a);
-        demand_hard(f, n->in[0], d->kernel, 0);
-        if (a.component >= 0)
-            demand_hard(f, n->in[1], d->kernel, 0);
-        else
-            demand_at(f, n->in[1], id, d, a.index, false, d->context);
-        return;
-    }
-    for (uint32_t k = 0; k < n->n_in; k++) {
-        if (!view) {
-            demand_at(f, n->in[k], id, d, d->idx, d->bijective, d->context);
-            continue;
-        }
-        if (n->op == OP_PAD && k == 1) {
-            demand_at(f, n->in[k], id, d, idx, false, d->context);
-            continue;
-        }
-        view_index(f->g, n, k, d->idx, idx, &cond);
-        demand_at(f, n->in[k], id, d, idx, d->bijective && view_invertible(f->g, id), d->context);
-    }
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
@@ -162,9 +45,7 @@ static uint32_t kernel_over(struct fuser *f, enum kernel_kind kind, value_id v, 
     const struct type *t = value_type(f->g, domain);
     expr_id *idx = NEW_ARRAY(f->m->arena, expr_id, t->rank + 1);
     for (int32_t i = 0; i < t->rank; i++) {
-        int64_t hi = ex_hi(f->x, t->dims[i]);
-        const char *name = arena_printf(f->m->arena, "d%u.%d", id, i);
-        sym_id s = sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
+        sym_id s = demand_symbol(f, t->dims[i], arena_printf(f->m->arena, "d%u.%d", id, i));
         if (i == 0)
             f->domain_first.data[id - 1] = s;
         idx[i] = ex_sym(f->x, s);
@@ -186,25 +67,6 @@ static void kernel_add(struct fuser *f, uint32_t id, node_id n)
     f->m->kernel_of[n.i] = id;
 }
 
-/* Is every index a bare domain symbol (or a constant)? Then which dims does it use? */
-static bool row_mask(const struct fuser *f, const struct demand *d, int32_t rank, uint32_t *mask)
-{
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
-    uint32_t first = f->domain_first.data[d->kernel - 1].i;
-    int32_t domain_rank = value_type(f->g, k->domain)->rank;
-    int64_t c;
-    *mask = 0;
-    for (int32_t i = 0; i < rank; i++) {
-        sym_id s = ex_as_sym(f->x, d->idx[i]);
-        if (ex_is_const(f->x, d->idx[i], &c))
-            continue;
-        if (s.i < first || s.i >= first + (uint32_t)domain_rank || domain_rank == 0)
-            return false;
-        *mask |= 1u << (s.i - first);
-    }
-    return true;
-}
-
 /* The reduction becomes the anchor of the kernel that wants it at its own points. */
 static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, enum kernel_kind kind)
 {
@@ -224,29 +86,6 @@ static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, en
     k->anchor = id;
     kernel_add(f, d->kernel, id);
     return true;
-}
-
-/* Demands of an inner or anchoring `reduce` on its operand: the result's point plus fresh symbols for the axes. */
-static void demand_reduce_operand(struct fuser *f, node_id id, const struct demand *d)
-{
-    const struct node *n = graph_node(f->g, id);
-    const struct type *t = value_type(f->g, n->in[0]);
-    uint32_t n_axes;
-    const int64_t *axes = node_ints(n, "axes", &n_axes);
-    expr_id idx[RANK_MAX];
-    uint32_t a = 0, o = 0;
-    for (int32_t i = 0; i < t->rank; i++) {
-        if (a < n_axes && axes[a] == i) {
-            int64_t hi = ex_hi(f->x, t->dims[i]);
-            sym_id s = sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "r%u.%d", id.i, i), 0,
-                               hi == INT64_MAX ? hi : (hi > 0 ? hi - 1 : 0));
-            idx[i] = ex_sym(f->x, s);
-            a++;
-        } else {
-            idx[i] = d->idx[o++];
-        }
-    }
-    demand_at(f, n->in[0], id, d, idx, false, id.i);
 }
 
 /* A convolution that only the maps of a staged value want, at the points at which its kernel fills scratch. */
@@ -281,7 +120,7 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
     uint32_t mask, rank = (uint32_t)value_type(f->g, k->domain)->rank;
     if (f->m->opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
         return false;
-    if (!row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
+    if (!demand_row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
         return false;
     if (mask == (rank >= 32 ? UINT32_MAX : (1u << rank) - 1) || (k->has_rows && k->row_mask != mask) ||
         (!k->has_rows && few_rows(f, k, mask)))
@@ -295,103 +134,16 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 
 /* ---- one node --------------------------------------------------------------------------------------------- */
 
-enum { DEAR_DEPTH = 6, EPILOGUE_DEPTH = 16 };
-/* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
-static bool dear(const struct fuser *f, value_id v, int depth)
-{
-    const struct value *value = graph_value(f->g, v);
-    if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
-        return false;
-    const struct node *n = graph_node(f->g, value->def);
-    if (op_cost(n->op) == COST_DEAR &&
-        !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
-        return true;
-    if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
-        return false;
-    for (uint32_t k = 0; k < n->n_in; k++)
-        if (n->in[k].i && dear(f, n->in[k], depth + 1))
-            return true;
-    return false;
-}
-
-/* The dims of v that scratch for a row has, where d is what two stages of a row want and v is dear; 0: it cannot be
- * kept there. The row's indices stand still, the others address the buffer. */
-static uint32_t local_dims(const struct fuser *f, value_id v, const struct demand *d)
-{
-    const struct type *t = value_type(f->g, v);
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
-    uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
-    int32_t domain_rank = value_type(f->g, k->domain)->rank;
-    int64_t bytes = elem_size(t->elem), most = budget(machine_common(), SHARE_L2_KEPT), n;
-    for (int32_t i = 0; i < t->rank; i++) {
-        bool row = false, other = false;
-        for (int32_t j = 0; j < domain_rank; j++)
-            if (ex_uses(f->x, d->idx[i], (sym_id){first + (uint32_t)j}))
-                *(k->row_mask >> j & 1 ? &row : &other) = true;
-        if (row && other)
-            return 0;
-        if (row || ex_is_const(f->x, d->idx[i], &n))
-            continue;
-        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > most || (bytes *= n) > most)
-            return 0;
-        inner |= 1u << i;
-    }
-    return inner;
-}
-
-/* Do several stages of a row want v, which is dear? */
-static bool wanted_by_stages(const struct fuser *f, value_id v, const struct demand *d)
-{
-    const struct type *t = value_type(f->g, v);
-    return d->context == UINT32_MAX && d->kernel != MANY && f->m->kernels.data[d->kernel - 1].kind == KERNEL_MAP &&
-           f->m->kernels.data[d->kernel - 1].has_rows && d->idx && f->m->opt_level > 0 && t->rank <= 31 &&
-           elem_size(t->elem) >= 4 && dear(f, v, 0);
-}
-
 /* What two stages of a row want (the terms of a sum and the quotients, say) is kept in scratch if it is dear. What v is
  * computed from is then wanted by v alone. */
 static void local_make(struct fuser *f, node_id id, struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
-    uint32_t inner = wanted_by_stages(f, v, d) ? local_dims(f, v, d) : 0;
+    uint32_t inner = store_row_dims(f, v, d);
     if (!inner)
         return;
     VEC_PUSH(f->m->arena, &f->m->kernels.data[d->kernel - 1].locals, ((struct row_local){v, inner}));
     d->context = id.i;
-}
-
-/* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */
-static bool outer_dims(const struct fuser *f, const struct kernel *k, uint32_t mask)
-{
-    const struct type *t = value_type(f->g, k->domain);
-    bool others = false;
-    for (int32_t i = 0; i < t->rank && i < 32; i++) {
-        if (ex_is(f->x, t->dims[i], 1))
-            continue;
-        if ((mask >> i & 1) && others)
-            return false;
-        others |= !(mask >> i & 1);
-    }
-    return true;
-}
-
-/* A value smaller than its kernel's domain would be recomputed along the dims that broadcast adds: fine when those are
- * inner loops (hoisted), else only for the cheapest operators. */
-static bool inline_repeats(const struct fuser *f, const struct node *n, const struct demand *d)
-{
-    if (d->bijective)
-        return false;
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
-    int32_t rank = value_type(f->g, n->out[0])->rank;
-    uint32_t mask;
-    if (row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
-        return false;
-    expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
-    bool stage = k->form.staged.i &&
-                 d->context == graph_value(f->g, k->form.staged)->def.i; /* ... anew for each chunk */
-    const struct type *dom = value_type(f->g, stage ? k->form.staged : k->domain);
-    expr_id all = shape_count(f->x, dom->dims, dom->rank);
-    return mine.i != all.i && (d->context == 0 || stage);
 }
 
 /* A stored concat is written piece by piece: each operand has a kernel of its own that runs over the operand's points,
@@ -408,97 +160,19 @@ static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t 
     }
 }
 
-/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
-static bool is_epilogue(const struct fuser *f, value_id v)
-{
-    for (int steps = 0; steps < EPILOGUE_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
-        node_id id = graph_value(f->g, v)->def;
-        const struct node *n = graph_node(f->g, id);
-        uint32_t from = 0;
-        if (n->op == OP_DOT || n->op == OP_CONV)
-            return true;
-        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
-            return false;
-        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
-            from++;
-        v = n->in[from];
-    }
-    return false;
-}
-
-/* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a
- * kernel that cannot adopt the contraction they come from, or that would round again and again, they are stored. */
-static bool wants_bytes(const struct fuser *f, const struct node *n, const struct demand *d)
-{
-    if (n->op != OP_CONVERT || elem_size(value_type(f->g, n->out[0])->elem) > 1 ||
-        elem_size(value_type(f->g, n->in[0])->elem) < 4 || f->m->opt_level == 0)
-        return false;
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
-    if (is_epilogue(f, n->out[0]))
-        return !d->bijective || d->several_points || k->anchor.i || k->has_rows || k->kind != KERNEL_MAP;
-    return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
-}
-
-/* Rows that are longer than scratch, or of an open length, would compute a dear epilogue of a contraction anew in each
- * stage: it costs nothing where that is stored. */
-static bool wants_whole(const struct fuser *f, const struct node *n, const struct demand *d)
-{
-    value_id v = n->out[0];
-    return op_cost(n->op) == COST_DEAR && is_epilogue(f, v) && wanted_by_stages(f, v, d) && !local_dims(f, v, d);
-}
-
-/* Is the point at which view n reads an operand too long an expression? Dims that the run computes make it so, as
- * each view divides by products of them. Where n is stored it begins anew, as a point of n; but for a kernel's own
- * point, which is one. */
-static bool index_grown(const struct fuser *f, const struct node *n, const struct demand *d)
-{
-    expr_id idx[RANK_MAX], cond;
-    bool own = true;
-    for (int32_t i = 0; i < value_type(f->g, n->out[0])->rank; i++)
-        own &= ex_size(f->x, d->idx[i]) == 1;
-    for (uint32_t k = 0; k < n->n_in && !own; k++) {
-        uint32_t parts = 0;
-        if (n->op == OP_PAD && k == 1)
-            break;
-        view_index(f->g, n, k, d->idx, idx, &cond);
-        for (int32_t i = 0; i < value_type(f->g, n->in[k])->rank; i++)
-            parts += ex_size(f->x, idx[i]);
-        if (parts > INDEX_PARTS)
-            return true;
-    }
-    return false;
-}
-
-/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored, and what would be read
- * at an endless index; a map when several kernels or memory want it, or when it would be computed again and again. */
-static bool wants_store(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
-{
-    if (required || d->depth > MAX_INLINE)
-        return true;
-    bool shared = d->hard || d->kernel == MANY;
-    if (op_shape(n->op) == SHAPE_VIEW)
-        return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
-               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
-               (!shared && index_grown(f, n, d));
-    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
-           (op_cost(n->op) != COST_CHEAP &&
-            ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
-}
-
 /* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at
  * points that have nothing to do with those of the kernel's domain. */
 static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
     const struct type *t = value_type(f->g, v);
-    struct kernel *k = d->hard && d->kernel != MANY ? &f->m->kernels.data[d->kernel - 1] : NULL;
+    struct kernel *k = d->hard && d->kernel != DEMAND_MANY ? &f->m->kernels.data[d->kernel - 1] : NULL;
     if (!k || k->kind != KERNEL_CONTRACT || !stage_wanted(f->m, k, v))
         return false;
     expr_id idx[RANK_MAX];
     for (int32_t i = 0; i < t->rank; i++) {
-        int64_t hi = ex_hi(f->x, t->dims[i]);
         const char *name = arena_printf(f->m->arena, "s%u.%d", id.i, i);
-        idx[i] = ex_sym(f->x, sym_new(f->x, SYM_LOOP, name, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0));
+        idx[i] = ex_sym(f->x, demand_symbol(f, t->dims[i], name));
     }
     kernel_add(f, d->kernel, id);
     struct demand own = {.kernel = d->kernel, .context = id.i, .idx = idx};
@@ -511,11 +185,11 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
     const struct node *n = graph_node(f->g, id);
     value_id v = n->out[0];
     struct demand *d = &f->demand[v.i], own;
-    bool view = op_shape(n->op) == SHAPE_VIEW, store = wants_store(f, n, d, required);
+    bool view = op_shape(n->op) == SHAPE_VIEW, store = store_wanted(f, n, d, required);
     if (view && !store) {
-        if (d->kernel == MANY || d->hard) { /* free for every consumer: the base is what has to be in memory */
-            if (d->kernel != MANY)
-                f->m->kernel_of[id.i] = NONE;
+        if (d->kernel == DEMAND_MANY || d->hard) { /* free for every consumer: the base is what has to be in memory */
+            if (d->kernel != DEMAND_MANY)
+                f->m->kernel_of[id.i] = DEMAND_NONE;
             for (uint32_t k = 0; k < n->n_in; k++)
                 demand_hard(f, n->in[k], d->kernel, d->depth + 1);
             return;
@@ -555,7 +229,7 @@ static enum kernel_kind anchor_kind(const struct node *n)
 /* v is wanted at idx, once each: in memory when it is dear, or costs nothing there. */
 static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct demand *d, const expr_id *idx)
 {
-    if (dear(f, v, 0) || is_epilogue(f, v))
+    if (store_pays(f, v))
         demand_hard(f, v, d->kernel, 0);
     else
         demand_at(f, v, via, d, idx, false, via.i);
@@ -582,7 +256,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     value_id v = n->out[0];
     struct demand *d = &f->demand[v.i], own;
     enum kernel_kind kind = anchor_kind(n);
-    bool single = !required && !d->hard && d->kernel != MANY;
+    bool single = !required && !d->hard && d->kernel != DEMAND_MANY;
     if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
         return;
     if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {
@@ -628,7 +302,7 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
         demand_hard(f, n->in[i], k, 0);
         value_id v = view_plain(f->g, n->in[i]); /* the call reads it row-major, behind stored views too */
         demand_hard(f, v, k, 0);
-        if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !is_stored_const(f, v))
+        if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !value_is_const(f->g, v))
             f->required[v.i] = true;
     }
 }
@@ -638,7 +312,7 @@ static bool wanted(const struct fuser *f, const struct node *n)
     if (n->op == OP_ASSERT || n->op == OP_LOOP)
         return true;
     for (uint32_t r = 0; r < n->n_out; r++)
-        if (f->required[n->out[r].i] || f->demand[n->out[r].i].kernel != NONE)
+        if (f->required[n->out[r].i] || f->demand[n->out[r].i].kernel != DEMAND_NONE)
             return true;
     return false;
 }
@@ -656,7 +330,7 @@ static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t or
     const struct node *n = graph_node(f->g, id);
     if (n->dead || n->op == OP_CONSTANT || !wanted(f, n))
         return;
-    if (n->n_out == 1 && is_stored_const(f, n->out[0]) && !f->required[n->out[0].i])
+    if (n->n_out == 1 && value_is_const(f->g, n->out[0]) && !f->required[n->out[0].i])
         return;
     bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_told_to_store(f, id));
     switch (op_shape(n->op)) {

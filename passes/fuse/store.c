@@ -1,0 +1,185 @@
+/* Whether a value is stored, or computed anew wherever it is wanted: what one and the other cost. */
+#include "ir/target/budget.h"
+#include "passes/fuse/fuse.h"
+#include "passes/module/access.h"
+#include "passes/module/query.h"
+
+enum {
+    DEAR_DEPTH = 6,
+    EPILOGUE_DEPTH = 16,
+    MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
+};
+
+/* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
+static bool dear(const struct fuser *f, value_id v, int depth)
+{
+    const struct value *value = graph_value(f->g, v);
+    if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
+        return false;
+    const struct node *n = graph_node(f->g, value->def);
+    if (op_cost(n->op) == COST_DEAR &&
+        !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
+        return true;
+    if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
+        return false;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (n->in[k].i && dear(f, n->in[k], depth + 1))
+            return true;
+    return false;
+}
+
+/* The dims of v that scratch for a row has, where d is what two stages of a row want and v is dear; 0: it cannot be
+ * kept there. The row's indices stand still, the others address the buffer. */
+static uint32_t local_dims(const struct fuser *f, value_id v, const struct demand *d)
+{
+    const struct type *t = value_type(f->g, v);
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
+    int32_t domain_rank = value_type(f->g, k->domain)->rank;
+    int64_t bytes = elem_size(t->elem), most = budget(machine_common(), SHARE_L2_KEPT), n;
+    for (int32_t i = 0; i < t->rank; i++) {
+        bool row = false, other = false;
+        for (int32_t j = 0; j < domain_rank; j++)
+            if (ex_uses(f->x, d->idx[i], (sym_id){first + (uint32_t)j}))
+                *(k->row_mask >> j & 1 ? &row : &other) = true;
+        if (row && other)
+            return 0;
+        if (row || ex_is_const(f->x, d->idx[i], &n))
+            continue;
+        if (!ex_is_const(f->x, t->dims[i], &n) || n < 1 || n > most || (bytes *= n) > most)
+            return 0;
+        inner |= 1u << i;
+    }
+    return inner;
+}
+
+/* Do several stages of a row want v, which is dear? */
+static bool wanted_by_stages(const struct fuser *f, value_id v, const struct demand *d)
+{
+    const struct type *t = value_type(f->g, v);
+    return d->context == UINT32_MAX && d->kernel != DEMAND_MANY &&
+           f->m->kernels.data[d->kernel - 1].kind == KERNEL_MAP && f->m->kernels.data[d->kernel - 1].has_rows &&
+           d->idx && f->m->opt_level > 0 && t->rank <= 31 && elem_size(t->elem) >= 4 && dear(f, v, 0);
+}
+
+uint32_t store_row_dims(const struct fuser *f, value_id v, const struct demand *d)
+{
+    return wanted_by_stages(f, v, d) ? local_dims(f, v, d) : 0;
+}
+
+/* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */
+static bool outer_dims(const struct fuser *f, const struct kernel *k, uint32_t mask)
+{
+    const struct type *t = value_type(f->g, k->domain);
+    bool others = false;
+    for (int32_t i = 0; i < t->rank && i < 32; i++) {
+        if (ex_is(f->x, t->dims[i], 1))
+            continue;
+        if ((mask >> i & 1) && others)
+            return false;
+        others |= !(mask >> i & 1);
+    }
+    return true;
+}
+
+/* A value smaller than its kernel's domain would be recomputed along the dims that broadcast adds: fine when those are
+ * inner loops (hoisted), else only for the cheapest operators. */
+static bool inline_repeats(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    if (d->bijective)
+        return false;
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    int32_t rank = value_type(f->g, n->out[0])->rank;
+    uint32_t mask;
+    if (demand_row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
+        return false;
+    expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
+    bool stage = k->form.staged.i &&
+                 d->context == graph_value(f->g, k->form.staged)->def.i; /* ... anew for each chunk */
+    const struct type *dom = value_type(f->g, stage ? k->form.staged : k->domain);
+    expr_id all = shape_count(f->x, dom->dims, dom->rank);
+    return mine.i != all.i && (d->context == 0 || stage);
+}
+
+/* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
+static bool is_epilogue(const struct fuser *f, value_id v)
+{
+    for (int steps = 0; steps < EPILOGUE_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
+        node_id id = graph_value(f->g, v)->def;
+        const struct node *n = graph_node(f->g, id);
+        uint32_t from = 0;
+        if (n->op == OP_DOT || n->op == OP_CONV)
+            return true;
+        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
+            return false;
+        while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
+            from++;
+        v = n->in[from];
+    }
+    return false;
+}
+
+bool store_pays(const struct fuser *f, value_id v)
+{
+    return dear(f, v, 0) || is_epilogue(f, v);
+}
+
+/* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a
+ * kernel that cannot adopt the contraction they come from, or that would round again and again, they are stored. */
+static bool wants_bytes(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    if (n->op != OP_CONVERT || elem_size(value_type(f->g, n->out[0])->elem) > 1 ||
+        elem_size(value_type(f->g, n->in[0])->elem) < 4 || f->m->opt_level == 0)
+        return false;
+    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    if (is_epilogue(f, n->out[0]))
+        return !d->bijective || d->several_points || k->anchor.i || k->has_rows || k->kind != KERNEL_MAP;
+    return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
+}
+
+/* Rows that are longer than scratch, or of an open length, would compute a dear epilogue of a contraction anew in each
+ * stage: it costs nothing where that is stored. */
+static bool wants_whole(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    value_id v = n->out[0];
+    return op_cost(n->op) == COST_DEAR && is_epilogue(f, v) && wanted_by_stages(f, v, d) && !local_dims(f, v, d);
+}
+
+/* Is the point at which view n reads an operand too long an expression? Dims that the run computes make it so, as
+ * each view divides by products of them. Where n is stored it begins anew, as a point of n; but for a kernel's own
+ * point, which is one. */
+static bool index_grown(const struct fuser *f, const struct node *n, const struct demand *d)
+{
+    expr_id idx[RANK_MAX], cond;
+    bool own = true;
+    for (int32_t i = 0; i < value_type(f->g, n->out[0])->rank; i++)
+        own &= ex_size(f->x, d->idx[i]) == 1;
+    for (uint32_t k = 0; k < n->n_in && !own; k++) {
+        uint32_t parts = 0;
+        if (n->op == OP_PAD && k == 1)
+            break;
+        view_index(f->g, n, k, d->idx, idx, &cond);
+        for (int32_t i = 0; i < value_type(f->g, n->in[k])->rank; i++)
+            parts += ex_size(f->x, idx[i]);
+        if (parts > INDEX_PARTS)
+            return true;
+    }
+    return false;
+}
+
+/* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored, and what would be read
+ * at an endless index; a map when several kernels or memory want it, or when it would be computed again and again. */
+bool store_wanted(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
+{
+    if (required || d->depth > MAX_INLINE)
+        return true;
+    bool shared = d->hard || d->kernel == DEMAND_MANY;
+    if (op_shape(n->op) == SHAPE_VIEW)
+        return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
+               (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
+               (!shared && index_grown(f, n, d));
+    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
+           (op_cost(n->op) != COST_CHEAP &&
+            ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+}
