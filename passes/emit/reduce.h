@@ -1,4 +1,5 @@
-/* Between the loops of a reduction (emit/reduce.c) and what they do at each step (emit/step.c). */
+/* What the parts of a reduction share: its beginning and end (emit/reduce.c), the loops (emit/reduce_loops.c), what
+ * they do at each step (emit/step.c), and a point alone (emit/reduce_one.c). */
 #ifndef MCC_PASSES_EMIT_REDUCE_H
 #define MCC_PASSES_EMIT_REDUCE_H
 
@@ -35,6 +36,21 @@ void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id
 
 /* Contraction n's second operand at the points, and all that is reduced, into em.panel, in the order of the sums. */
 void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);
+
+/* Sets r up for n at these points. */
+void reduction_begin(struct em *, struct reduction *r, const struct node *n, uint32_t n_points, expr_id *const *points,
+                     expr_id cond);
+/* The record of node n. */
+const struct reduce_schedule *reduction_schedule(struct em *, const struct node *n);
+/* Lanes of a point: the widest lane symbol that it mentions. */
+uint32_t reduction_lanes(const struct em *, const expr_id *point, int32_t rank);
+/* What n's result is for this sum: rounded to its element type. */
+lreg reduction_result(struct em *, const struct node *n, lreg sum);
+
+/* Small constant reduced dims are unrolled from the inside out, as far as the schedule's body reaches. */
+void reduction_unroll(struct em *, struct reduction *);
+/* All steps, into acc. */
+void reduction_loops(struct em *, struct reduction *, lreg *acc);
 
 /* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);

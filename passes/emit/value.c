@@ -1,5 +1,5 @@
 /* Values at points: views rewrite the point, maps apply their scalar function, stored values are loaded, reductions
- * become loops (emit/reduce.c). */
+ * become loops (emit/reduce_one.c). */
 #include "passes/emit/emit.h"
 
 #include <string.h>

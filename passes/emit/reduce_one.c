@@ -1,0 +1,165 @@
+/* A reduction at one point: with lanes along its innermost reduced dim where memory is contiguous there, and no deeper
+ * in the loops than the point's own symbols are.
+ */
+#include "passes/emit/reduce.h"
+
+#include <string.h>
+
+/* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
+
+static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,
+                             uint32_t lanes)
+{
+    int64_t n = 0;
+    bool fixed = ex_is_const(em->x, r->dim[d].extent, &n);
+    expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
+    expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
+    expr_id lane = em_lane(em, lanes, (lreg){0});
+    lreg inner[SUMS_MOST];
+    struct em_for l;
+    int64_t g = 0;
+    if (!ex_is_const(em->x, groups, &g) || g > 0) {
+        expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, unroll);
+        memcpy(inner, l.params, unroll * sizeof *inner);
+        for (uint32_t u = 0; u < unroll; u++) {
+            expr_id v = ex_addc(em->x, ex_mulc(em->x, t, unroll), u);
+            k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
+            reduction_step(em, r, k, &inner[u]);
+        }
+        em_for_end(em, &l, inner, acc);
+    }
+    for (int64_t v = g * unroll; fixed && v < n / lanes; v++) { /* whole vectors that fill no group */
+        k[d] = ex_addc(em->x, lane, v * lanes);
+        reduction_step(em, r, k, &acc[v % unroll]);
+    }
+    if (!fixed) {
+        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, 1);
+        inner[0] = l.params[0];
+        k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
+        reduction_step(em, r, k, inner);
+        em_for_end(em, &l, inner, acc);
+    }
+    if (fixed && n % lanes == 0)
+        return;
+    expr_id done = ex_mulc(em->x, vectors, lanes);
+    expr_id left = ex_sub(em->x, r->dim[d].extent, done);
+    lreg mask = em_tail_mask(em, left, lanes);
+    k[d] = em_tail(em, done, left, lanes);
+    lreg whole = acc[0], next = acc[0];
+    reduction_step(em, r, k, &next);
+    acc[0] = em_select(em, mask, next, whole);
+}
+
+static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, uint32_t unroll,
+                            uint32_t lanes)
+{
+    if (d + 1 == r->n_dims) {
+        horizontal_steps(em, r, k, d, acc, unroll, lanes);
+        return;
+    }
+    struct em_for l;
+    lreg inner[SUMS_MOST];
+    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, unroll);
+    memcpy(inner, l.params, unroll * sizeof *inner);
+    horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
+    em_for_end(em, &l, inner, acc);
+}
+
+/* The reduction at one point, several sums of vectors at a time; these are added in the end. */
+static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *points, expr_id cond)
+{
+    struct reduction r;
+    expr_id k[REDUCED_MOST];
+    reduction_begin(em, &r, n, 1, points, cond);
+    uint32_t lanes = r.s->lanes, unroll = r.s->sums;
+    lreg acc[SUMS_MOST];
+    for (uint32_t u = 0; u < unroll; u++)
+        acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    bool rides = ex_truth(em->x, cond) == TRUE_ && em_local_ride(em, n->in[0], axes, n_axes);
+    horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
+    if (rides)
+        em_local_ride_end(em, n->in[0]);
+    for (uint32_t half = unroll / 2; half > 0; half /= 2)
+        for (uint32_t u = 0; u < half; u++)
+            acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);
+    struct ltype t = {r.acc, 1};
+    lreg result = em_op(em, L_HREDUCE, t, acc, 1);
+    lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = r.combine;
+    return reduction_result(em, n, result);
+}
+
+/* ---- where the loop runs ----------------------------------------------------------------------------------------- */
+
+/* Which loop symbols do two expressions share, and does e have lanes that the point has not? */
+static bool shares_symbols(const struct em *em, expr_id e, const expr_id *idx, int32_t rank, bool *foreign_lanes)
+{
+    bool shared = false;
+    *foreign_lanes = false;
+    for (uint32_t i = 0; i < em->syms.n; i++) {
+        const struct em_sym *s = &em->syms.data[i];
+        bool mine = false;
+        if (!ex_uses(em->x, e, s->sym))
+            continue;
+        for (int32_t d = 0; d < rank; d++)
+            mine |= ex_uses(em->x, idx[d], s->sym);
+        shared |= mine && sym_get(em->x, s->sym)->kind == SYM_LOOP;
+        *foreign_lanes |= !mine && s->lanes > 0;
+    }
+    return shared;
+}
+
+/* The part of a condition that says whether a reduction's point exists. Parts that mention nothing of the point are
+ * about dims that a broadcast has added; one that mixes both counts when it holds in any lane. Deepens *depth as it
+ * needs. */
+static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, int32_t rank, int *depth)
+{
+    expr_id result = ex_const(em->x, 1);
+    uint32_t n = ex_kind(em->x, cond) == EX_AND ? ex_n_args(em->x, cond) : 1;
+    for (uint32_t i = 0; i < n; i++) {
+        expr_id part = ex_kind(em->x, cond) == EX_AND ? ex_arg(em->x, cond, i) : cond;
+        bool foreign;
+        if (ex_truth(em->x, part) == TRUE_ || !shares_symbols(em, part, idx, rank, &foreign))
+            continue;
+        lreg c = em_cond(em, part);
+        if (foreign) {
+            lreg any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
+            lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
+            c = any;
+            part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
+        }
+        if (em_depth(em, &c, 1) > *depth)
+            *depth = em_depth(em, &c, 1);
+        result = ex_and(em->x, result, part);
+    }
+    return result;
+}
+
+/* The loop runs at the depth of the point's symbols: deeper levels that are open stay open, and come after it. */
+lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    expr_id *point = arena_copy(em->arena, idx, sizeof *idx * (size_t)(value_type(em->g, n->out[0])->rank + 1));
+    expr_id *const points[1] = {point};
+    int32_t rank = value_type(em->g, n->out[0])->rank;
+    int depth = em->floor > 1 ? em->floor : 1;
+    for (uint32_t i = 0; i < em->syms.n; i++)
+        for (int32_t d = 0; d < rank; d++)
+            if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))
+                depth = em->syms.data[i].depth;
+    cond = point_condition(em, cond, idx, rank, &depth);
+    lblock saved[EM_LEVELS];
+    int top = em->top;
+    memcpy(saved, em->level, sizeof saved);
+    em->top = depth < top ? depth : top;
+    lreg result;
+    bool lanes_taken = reduction_lanes(em, idx, rank) > 1;
+    if (lanes_taken || !reduction_schedule(em, n)->lanes) {
+        em_reduce_points(em, n, 1, points, cond, &result);
+    } else {
+        result = along_lanes(em, n, points, cond);
+    }
+    memcpy(em->level, saved, sizeof saved);
+    em->top = top;
+    return result;
+}
