@@ -112,6 +112,7 @@ lreg em_op(struct em *, enum lop, struct ltype, const lreg *in, uint32_t n);
 lreg em_op1(struct em *, enum lop, lreg);
 lreg em_op2(struct em *, enum lop, lreg, lreg);
 lreg em_const(struct em *, enum elem, uint32_t lanes, double f, int64_t i);
+int em_depth_of(const struct em *, lreg); /* level of the block that defines it */
 int em_depth(const struct em *, const lreg *, uint32_t n); /* level at which a statement over these is placed */
 void em_set_depth(struct em *, lreg, int depth); /* defined in the block now open at that level */
 bool em_visible(const struct em *, lreg); /* its block is still open */
@@ -128,6 +129,7 @@ lreg em_index(struct em *, expr_id); /* lanes count as 0 */
 lreg em_index_lanes(struct em *, expr_id, uint32_t lanes);
 lreg em_cond(struct em *, expr_id); /* bool, or boolxN when it depends on a lane */
 uint32_t em_expr_lanes(const struct em *, expr_id); /* 0: scalar */
+expr_id em_symbol_new(struct em *, int64_t lo, int64_t hi, struct em_sym); /* a fresh symbol that stands for that */
 expr_id em_lane(struct em *, uint32_t lanes, lreg mask); /* a fresh lane symbol */
 /* base + lane for the last `left` < lanes points of a dim: masked, or a scalar when there is but one. */
 expr_id em_tail(struct em *, expr_id base, expr_id left, uint32_t lanes);

@@ -1,0 +1,240 @@
+/* A kernel's frame: its arguments, which are the buffers and symbols that its values can mention, and what is left of
+ * it when all is emitted.
+ */
+#include "passes/emit/emit.h"
+#include "passes/module/query.h"
+
+#include <string.h>
+
+struct collector {
+    struct em *em;
+    bool *seen_value;
+    uint32_t n_syms_seen;
+    VEC(sym_id) syms;
+    VEC(value_id) work;
+};
+
+static void collect_sym(struct collector *c, sym_id s)
+{
+    for (uint32_t i = 0; i < c->syms.n; i++)
+        if (c->syms.data[i].i == s.i)
+            return;
+    VEC_PUSH(c->em->arena, &c->syms, s);
+}
+
+static void collect_expr(struct collector *c, expr_id e)
+{
+    struct exprs *x = c->em->x;
+    if (!e.i)
+        return;
+    if (ex_kind(x, e) == EX_SYM) {
+        sym_id s = ex_as_sym(x, e);
+        if (sym_get(x, s)->kind != SYM_LOOP)
+            collect_sym(c, s);
+        return;
+    }
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        collect_expr(c, ex_arg(x, e, i));
+}
+
+static void collect_type(struct collector *c, value_id v)
+{
+    const struct type *t = value_type(c->em->g, v);
+    for (int32_t d = 0; d < t->rank; d++)
+        collect_expr(c, t->dims[d]);
+}
+
+static void collect_storage(struct collector *c, value_id v)
+{
+    const struct storage *s = &c->em->m->storage[v.i];
+    for (int32_t d = 0; d < s->rank; d++)
+        collect_expr(c, s->dim[d].outer);
+    collect_expr(c, s->origin);
+    collect_type(c, v);
+}
+
+static void collect_buffer(struct collector *c, value_id v)
+{
+    struct em *em = c->em;
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].value.i == v.i)
+            return;
+    VEC_PUSH(em->arena, &em->args, ((struct karg){.value = v}));
+    collect_storage(c, v);
+}
+
+static void collect_node(struct collector *c, const struct node *n)
+{
+    for (uint32_t a = 0; a < n->n_attr; a++) {
+        const struct attr *at = &n->attr[a];
+        if (at->kind == ATTR_EXPR)
+            collect_expr(c, at->u.e);
+        else if (at->kind == ATTR_EXPRS)
+            for (uint32_t i = 0; i < at->n; i++)
+                collect_expr(c, at->u.exprs[i]);
+    }
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (n->in[k].i)
+            VEC_PUSH(c->em->arena, &c->work, n->in[k]);
+}
+
+/* Buffers and symbols that the kernel's values can mention: a walk from the stored values to what is in memory. */
+static void collect(struct em *em)
+{
+    struct collector c = {.em = em, .seen_value = NEW_ARRAY(em->arena, bool, em->g->values.n)};
+    for (uint32_t i = 0; i < em->k->outs.n; i++) {
+        value_id v = em->k->outs.data[i];
+        collect_buffer(&c, v);
+        c.seen_value[v.i] = true;
+        if (em->k->piece) { /* pieces of equal shape then have equal code */
+            const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+            expr_id start;
+            if (piece_start(em->m, n, em->k->piece - 1, &start) && !ex_is(em->x, start, 0))
+                em->args.data[em->args.n - 1].start = ex_min(em->x, start, em->m->storage[v.i].size); /* may be empty */
+            VEC_PUSH(em->arena, &c.work, em->k->domain);
+        }
+        if (!em->k->piece && em->k->kind != KERNEL_HALO)
+            collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
+    }
+    const struct schedule *s = em->schedule;
+    if (s && s->kind == SCHEDULE_WINOGRAD &&
+        s->winograd.source != WEIGHTS_BY_KERNEL) { /* in place of the weights themselves */
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
+        c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
+    }
+    if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.shared = true}));
+    while (c.work.n) {
+        value_id v = c.work.data[--c.work.n];
+        if (c.seen_value[v.i])
+            continue;
+        c.seen_value[v.i] = true;
+        collect_type(&c, v);
+        bool constant = value_is_const(em->g, v);
+        if (em->m->storage[v.i].place != PLACE_NONE)
+            collect_buffer(&c, v);
+        if (em->m->stored[v.i] && !constant)
+            continue;
+        if (graph_value(em->g, v)->def.i)
+            collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
+    }
+    for (uint32_t i = 0; i < c.syms.n; i++)
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
+}
+
+bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule, const char *name)
+{
+    struct module *m = site->m;
+    struct kernel *k = site->k;
+    *em = (struct em){
+        .m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site, .schedule = schedule};
+    em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
+    k->shared_bytes = 0;
+    em->level[0] = (lblock){1};
+    em->bytes = kernel_has_bytes(m->g, k);
+    em->memo_cap = 256;
+    em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
+    collect(em);
+    for (uint32_t i = 0; i < em->args.n; i++) {
+        struct karg a = em->args.data[i];
+        lreg v;
+        if (a.value.i) {
+            bool out = false;
+            for (uint32_t j = 0; j < k->outs.n; j++)
+                out |= k->outs.data[j].i == a.value.i;
+            struct ltype t = {value_type(m->g, a.value)->elem, 0};
+            v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
+        } else if (a.prepared) {
+            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
+        } else if (a.shared) {
+            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
+        } else {
+            v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
+            VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
+        }
+        VEC_PUSH(em->arena, &em->arg_lreg, v);
+    }
+    em_locals_begin(em);
+    return true;
+}
+
+lreg em_buffer(struct em *em, value_id v)
+{
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].value.i == v.i)
+            return em->arg_lreg.data[i];
+    em->failed = true;
+    error_internal(em->m->ctx, (src_id){0}, "kernel %s: value %u is not an argument", em->f->name, v.i);
+    return (lreg){1};
+}
+
+lreg em_prepared(struct em *em)
+{
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].prepared)
+            return em->arg_lreg.data[i];
+    em->failed = true;
+    error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
+    return (lreg){1};
+}
+
+lreg em_shared(struct em *em)
+{
+    for (uint32_t i = 0; i < em->args.n; i++)
+        if (em->args.data[i].shared)
+            return em->arg_lreg.data[i];
+    em->failed = true;
+    error_internal(em->m->ctx, (src_id){0}, "kernel %s shares no memory", em->f->name);
+    return (lreg){1};
+}
+
+/* Does the kernel compute the node that is to come out wrong? */
+static bool is_broken(const struct em *em)
+{
+    for (uint32_t i = 0; em->m->broken && i < em->k->nodes.n; i++) {
+        const char *name = source_get(em->m->ctx, graph_node(em->g, em->k->nodes.data[i])->src)->name;
+        if (name && strcmp(name, em->m->broken) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool em_finish(struct em *em)
+{
+    struct strbuf text;
+    struct kernel *k = em->k;
+    if (em->failed)
+        return false;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        uint32_t src = graph_node(em->g, k->nodes.data[i])->src.i, j = 0;
+        while (j < em->f->nodes.n && em->f->nodes.data[j] != src)
+            j++;
+        if (src && j == em->f->nodes.n)
+            VEC_PUSH(em->arena, &em->f->nodes, src);
+    }
+    lf_tidy(em->f);
+    if (is_broken(em))
+        lf_break(em->f);
+    if (!lf_finish(em->f)) {
+        strbuf_init(&text, em->arena);
+        lf_print(em->f, &text);
+        remark_at(em->m->ctx, (src_id){0}, "broken-kernel", "%.900s", text.data ? text.data : "");
+        return false;
+    }
+    strbuf_init(&text, em->arena);
+    lf_print(em->f, &text);
+    k->bytes = 0;
+    for (uint32_t i = 0; i < em->args.n; i++) { /* each buffer read or written once */
+        value_id v = em->args.data[i].value;
+        if (v.i)
+            k->bytes += (uint64_t)extent_least(em->m, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
+        if (em->args.data[i].prepared)
+            k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
+    }
+    k->name = arena_strdup(em->m->arena, em->f->name);
+    k->text = arena_strndup(em->m->arena, text.data, text.n);
+    k->local_bytes = em->f->local_bytes;
+    k->args.data = arena_copy(em->m->arena, em->args.data, em->args.n * sizeof *em->args.data);
+    k->args.n = k->args.cap = em->args.n;
+    return true;
+}
