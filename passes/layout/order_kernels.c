@@ -7,17 +7,8 @@
 
 bool order_kernels(struct module *m)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        if (m->kernels.data[i].region.i != 1)
-            continue;
-        VEC_PUSH(m->arena, &m->order, i);
-        for (uint32_t j = m->order.n - 1; j > 0; j--) {
-            uint32_t a = m->order.data[j - 1], b = m->order.data[j];
-            if (m->kernels.data[a].order <= m->kernels.data[b].order)
-                break;
-            m->order.data[j - 1] = b;
-            m->order.data[j] = a;
-        }
-    }
+    const struct run_place *place = kernels_in_order(m, m->arena);
+    for (uint32_t i = 0; i < m->kernels.n && place[i].region == 1; i++)
+        VEC_PUSH(m->arena, &m->order, place[i].kernel);
     return true;
 }

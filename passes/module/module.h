@@ -302,6 +302,12 @@ bool emit_program(struct module *, const char *suffix); /* program and plan */
 /* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
 bool emit_prepare(struct module *, const struct machine *, const char *suffix);
 
+/* Where a kernel stands: those of one region lie one behind the other, in the order in which the program runs them. */
+struct run_place {
+    uint32_t region, order, kernel;
+};
+struct run_place *kernels_in_order(const struct module *, struct arena *);
+
 /* Helpers shared by the passes. */
 value_id view_plain(const struct graph *, value_id); /* through views that keep row-major order: reshape, identity */
 bool view_invertible(const struct graph *, node_id); /* reshape, transpose, identity */

@@ -1,6 +1,8 @@
 /* What passes ask of values, contractions and extents, whatever decides or emits. */
 #include "passes/module/query.h"
 
+#include <stdlib.h>
+
 #include "passes/module/access.h"
 
 #include <math.h>
@@ -283,6 +285,23 @@ void kernels_remove(struct module *m, const bool *gone)
         for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
             if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
                 m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
+}
+
+static int place_order(const void *x, const void *y)
+{
+    const struct run_place *a = x, *b = y;
+    return a->region != b->region ? (a->region > b->region) - (a->region < b->region)
+           : a->order != b->order ? (a->order > b->order) - (a->order < b->order)
+                                  : (a->kernel > b->kernel) - (a->kernel < b->kernel);
+}
+
+struct run_place *kernels_in_order(const struct module *m, struct arena *arena)
+{
+    struct run_place *place = NEW_ARRAY(arena, struct run_place, m->kernels.n + 1);
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        place[i] = (struct run_place){m->kernels.data[i].region.i, m->kernels.data[i].order, i};
+    qsort(place, m->kernels.n, sizeof *place, place_order);
+    return place;
 }
 
 uint32_t kernel_lead(const struct module *m, const struct kernel *k)

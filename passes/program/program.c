@@ -309,33 +309,34 @@ static void declare_output(struct prog *p, value_id v)
     }
 }
 
+static void run_kernel(struct prog *p, struct kernel *k)
+{
+    if (k->kind == KERNEL_CONTROL)
+        prog_control(p, k);
+    else if (k->kind == KERNEL_OPAQUE)
+        prog_opaque(p, k);
+    else
+        launch(p, k);
+    bool whole = !k->piece || k->piece == graph_node(p->g, graph_value(p->g, k->outs.data[0])->def)->n_in;
+    for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
+        prog_bind_elements(p, k->outs.data[o]);
+        declare_output(p, k->outs.data[o]);
+    }
+}
+
 void prog_region(struct prog *p, region_id r)
 {
     struct module *m = p->m;
-    for (uint32_t order = 0; !p->failed; order++) {
-        bool later = false;
-        for (uint32_t i = 0; i < m->kernels.n && !p->failed; i++) {
-            struct kernel *k = &m->kernels.data[i];
-            if (k->region.i != r.i || k->order < order)
-                continue;
-            later = true;
-            if (k->order != order)
-                continue;
-            if (k->kind == KERNEL_CONTROL)
-                prog_control(p, k);
-            else if (k->kind == KERNEL_OPAQUE)
-                prog_opaque(p, k);
-            else
-                launch(p, k);
-            bool whole = !k->piece || k->piece == graph_node(p->g, graph_value(p->g, k->outs.data[0])->def)->n_in;
-            for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
-                prog_bind_elements(p, k->outs.data[o]);
-                declare_output(p, k->outs.data[o]);
-            }
-        }
-        if (!later)
-            return;
+    uint32_t first = 0, end = m->kernels.n;
+    while (first < end) {
+        uint32_t mid = first + (end - first) / 2;
+        if (p->place[mid].region < r.i)
+            first = mid + 1;
+        else
+            end = mid;
     }
+    for (uint32_t i = first; i < m->kernels.n && p->place[i].region == r.i && !p->failed; i++)
+        run_kernel(p, &m->kernels.data[p->place[i].kernel]);
 }
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
@@ -390,6 +391,7 @@ static bool program(struct module *m, const char *suffix)
 {
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
     struct ltype bytes = {ELEM_U8, 0};
+    p.place = kernels_in_order(m, m->arena);
     p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
     p.in = NEW_ARRAY(m->arena, lreg, m->g->inputs.n + 1);
     p.out = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
