@@ -39,18 +39,25 @@ bool run_import(struct compilation *c)
            (!sidecar || (output_check(c->ctx, sidecar) && output_differs(c->ctx, sidecar, &c->files, o->config)));
 }
 
-/* The last stage that can refuse the network: that of the graph, but for elements that no kernel computes with. Which
- * operators take strings and complex numbers follows from the kernels and calls they end up in. */
+/* The last stage of a check: the last one that can refuse a network, whose answer is that of the compilation. Networks
+ * larger than that, for which it would take many seconds, are looked at up to the graph's last stage, but where they
+ * have elements that no kernel computes with: which operators take strings and complex numbers follows from the kernels
+ * and calls they end up in. */
+enum { CHECKED_NODES = 10000 };
+
 static const char *last_refusal(const struct graph *g)
 {
-    for (uint32_t v = 1; v < g->values.n; v++) {
+    uint32_t live = 0;
+    for (uint32_t i = 1; i < g->nodes.n; i++)
+        live += !g->nodes.data[i].dead;
+    bool whole = live <= CHECKED_NODES;
+    for (uint32_t v = 1; !whole && v < g->values.n; v++) {
         const struct type *t = value_type(g, (value_id){v});
         while (t->kind != TYPE_TENSOR && t->inner)
             t = t->inner;
-        if (t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'S' || elem_class(t->elem) == 'C'))
-            return "emit";
+        whole = t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'S' || elem_class(t->elem) == 'C');
     }
-    return LAST_OF_GRAPH;
+    return whole ? "emit" : LAST_OF_GRAPH;
 }
 
 bool run_legalize(struct compilation *c)

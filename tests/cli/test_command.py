@@ -149,6 +149,28 @@ def test_check_makes_nothing(model, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_check_finds_what_stages_behind_the_graph_refuse(tmp_path):
+    """Three tensors of 8 GiB at a time. No code is made."""
+    n = 1 << 16
+    nodes = [helper.make_node("CumSum", ["x", axis], [y], reverse=r) for y, axis, r in (("a", "zero", 0), ("b", "one", 0), ("c", "zero", 1))]
+    nodes += [helper.make_node("Sum", ["a", "b", "c"], ["s"]), helper.make_node("ReduceMax", ["s"], ["y"])]
+    large = save(tmp_path / "large.onnx", nodes, [value("x", [n, n // 2])], [value("y", [1, 1])], {"zero": np.array(0), "one": np.array(1)})
+    done = mcc("check", large)
+    assert done.returncode == 4 and "--limit-arena-bytes" in done.stderr, done.stderr
+    assert mcc(large, "-o", tmp_path / "large.so").returncode == 4                 # which asks check, too
+    assert mcc("check", large, "--limit-arena-bytes=64G").returncode == 0
+    stages = mcc("check", DIGITS, "--time-passes").stderr
+    assert "emit" in stages and "codegen" not in stages
+
+
+def test_checks_of_large_networks_end_with_the_graph(tmp_path):
+    for n in (10000, 10001):
+        nodes = [helper.make_node("Neg" if i % 2 else "Exp", [f"v{i}"], [f"v{i + 1}"]) for i in range(n)]
+        path = save(tmp_path / "net.onnx", nodes, [value("v0", [4])], [value(f"v{n}", [4])])
+        done = mcc("check", path, "--time-passes")
+        assert done.returncode == 0 and ("emit" in done.stderr) == (n == 10000), done.stderr
+
+
 def test_check_names_everything_unsupported(tmp_path):
     nodes = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Nosuch", ["a"], ["b"], "one", domain="my.dom"),
              helper.make_node("Nosuch", ["b"], ["c"], "two", domain="my.dom"),

@@ -1,10 +1,13 @@
 """The suite's cases that pass must keep passing; passing.txt lists them."""
 import ctypes
+import subprocess
 
+import onnx
 import pytest
 
 from conformance import run, suite
 from support.guard import Heap
+from support.tool import MCC
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +24,21 @@ def test_the_list_is_of_this_suite():
 def test_case(name, results):
     status, text = results[name]
     assert status == "passed", f"{status}: {text}"
+
+
+def refused():
+    return sorted(set(suite.cases()) - set(run.passing()))
+
+
+@pytest.mark.parametrize("erased", [False, True])
+@pytest.mark.parametrize("name", refused())
+def test_check_refuses_what_compiling_refuses(name, erased, tmp_path):
+    model = suite.cases()[name].model
+    if erased:
+        model = suite.erase(onnx.load(model), tmp_path / "net.onnx")
+    compiled = subprocess.run([MCC, "-q", model, "-o", tmp_path / "net.so", "-march=native"], capture_output=True, text=True)
+    checked = subprocess.run([MCC, "check", "-q", model], capture_output=True, text=True)
+    assert checked.returncode == compiled.returncode and checked.stderr == compiled.stderr, (checked.stderr, compiled.stderr)
 
 
 def test_guarded_memory():

@@ -1,7 +1,7 @@
 """`mcc check` and `mcc compile` agree: tests that compile ask both, through this.
 
-A compilation that gave something, or that refused the model, must be what check says too. Statuses 2, 3 and 4 depend on
-what check does not do (outputs, code); 5 is a defect in either.
+A compilation that gave something, or that refused the model (1, or 4 where a limit was reached), must be what check says too.
+Statuses 2 and 3 depend on what check does not do (outputs, code); 5 is a defect in either.
 """
 import os
 import subprocess
@@ -10,7 +10,7 @@ COMMANDS = ("check", "run", "bench", "inspect", "diff", "reduce", "eval")
 OTHERWISE = ("emit=",   # a header may have no words for what a shared object does
              "stop-after", "help", "h", "version", "list-", "print-config", "###", "reference", "generate", "calibrate", "worker", "Werror")
 SHARED = ("input=", "overridable=", "config=", "limit-", "allow-hard-links")
-NOT_CHECKED = ("limit-arena", "limit-worker", "limit-cache")     # limits of what check does not make
+NOT_CHECKED = ("limit-worker", "limit-cache", "limit-compile-heap", "max-")   # what check does not make, less of, or not with these options
 
 
 def option(word):
@@ -31,11 +31,11 @@ def model_of(args):
 def disagreement(mcc, args, status, said, **more):
     """Text where check's status is not that of the compilation with these arguments, else ""."""
     model = model_of(args)
-    if model is None or status not in (0, 1, 5):
+    if model is None or status not in (0, 1, 4, 5) or any(option(str(a)).startswith(NOT_CHECKED) for a in args):
         return ""
     if status == 5:
         return f"internal error: {said}"
-    words = [str(a) for a in args if option(str(a)).startswith(SHARED) and not option(str(a)).startswith(NOT_CHECKED)]
+    words = [str(a) for a in args if option(str(a)).startswith(SHARED)]
     done = subprocess.run([mcc, "check", model, *words], capture_output=True, text=True, errors="replace", **more)
     return "" if done.returncode == status else (
         f"mcc check {model}: {done.returncode} {done.stderr}\nmcc {' '.join(map(str, args))}: {status} {said}")
