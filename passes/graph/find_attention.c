@@ -35,6 +35,7 @@ struct finder {
     struct attention *a;
     region_id region;
     expr_id row, key;
+    const expr_id *sink_point;
     sym_id row_sym, key_sym;
     uint32_t visits;
 };
@@ -60,18 +61,24 @@ static bool is_splat_of(const struct finder *f, value_id v, double want)
     return value_is_splat(f->g, v, &have, &(int64_t){0}) && have == want;
 }
 
-/* v at idx = x at another point, by reshape and broadcast: x, and that point in place. */
-static value_id spread_of(struct finder *f, value_id v, expr_id *idx)
+/* v at idx = x at another point, by reshape and broadcast: x, and that point in place. Alone: no further than each view
+ * is wanted here alone, which notes it. */
+static value_id spread_from(struct finder *f, value_id v, expr_id *idx, bool alone)
 {
     const struct node *n = def_of(f->g, v);
     expr_id at[RANK_MAX], cond;
-    while (n && (n->op == OP_BROADCAST || n->op == OP_RESHAPE) && inner(f, v, n->op, 1)) {
+    while (n && (n->op == OP_BROADCAST || n->op == OP_RESHAPE) && (!alone || inner(f, v, n->op, 1))) {
         view_index(f->g, n, 0, idx, at, &cond);
         memcpy(idx, at, (size_t)value_type(f->g, n->in[0])->rank * sizeof *at);
         v = n->in[0];
         n = def_of(f->g, v);
     }
     return v;
+}
+
+static value_id spread_of(struct finder *f, value_id v, expr_id *idx)
+{
+    return spread_from(f, v, idx, true);
 }
 
 /* Is v at point `at` the reduction, over the dim `axis` alone, of the line of x that point idx lies in? */
@@ -94,11 +101,14 @@ static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const cha
 static value_id raised_from(struct finder *f, value_id v, expr_id *idx, double *least)
 {
     const struct node *n = def_of(f->g, v);
+    double splat = 0;
     if (!n || n->op != OP_MAX)
         return v;
     for (uint32_t k = 0; k < 2; k++)
-        if (value_is_splat(f->g, n->in[1 - k], least, &(int64_t){0}) && inner(f, v, OP_MAX, 1))
+        if (value_is_splat(f->g, n->in[1 - k], &splat, &(int64_t){0}) && inner(f, v, OP_MAX, 1)) {
+            *least = splat;
             return spread_of(f, n->in[k], idx);
+        }
     return v;
 }
 
@@ -128,6 +138,62 @@ static bool match_terms(struct finder *f, value_id e, value_id *d)
     return n && n->in[0].i == d->i && value_is_splat(f->g, n->in[1], &bound, &(int64_t){0}) && bound < LOWEST;
 }
 
+/* Are v at idx and w at `at` one element of one value, whoever reads the views between? */
+static bool is_same(struct finder *f, value_id v, const expr_id *idx, value_id w, const expr_id *at)
+{
+    expr_id from[2][RANK_MAX];
+    memcpy(from[0], idx, (size_t)value_type(f->g, v)->rank * sizeof *idx);
+    memcpy(from[1], at, (size_t)value_type(f->g, w)->rank * sizeof *at);
+    v = spread_from(f, v, from[0], false);
+    w = spread_from(f, w, from[1], false);
+    for (int32_t d = 0; v.i == w.i && d < value_type(f->g, v)->rank; d++)
+        if (from[0][d].i != from[1][d].i)
+            return false;
+    return v.i == w.i;
+}
+
+/* v at idx = a sum at another point + the exponential of a sink less the maximum: that sum, and its point in place;
+ * else v. Notes the sink and the maximum, at idx. */
+static value_id sum_of_keys(struct finder *f, value_id v, expr_id *idx)
+{
+    const struct node *n = def_of(f->g, v), *e, *d;
+    size_t rank = (size_t)value_type(f->g, v)->rank;
+    for (uint32_t k = 0; k < 2 && n && n->op == OP_ADD; k++) {
+        if (!(e = def_of(f->g, n->in[k])) || e->op != OP_EXP || !(d = def_of(f->g, e->in[0])) || d->op != OP_SUB ||
+            !inner(f, v, OP_ADD, 1) || !inner(f, n->in[k], OP_EXP, 1) || !inner(f, e->in[0], OP_SUB, 1))
+            continue;
+        f->a->sink = d->in[0];
+        f->a->max = d->in[1];
+        f->sink_point = arena_copy(f->m->arena, idx, (rank ? rank : 1) * sizeof *idx);
+        return spread_of(f, n->in[1 - k], idx);
+    }
+    return v;
+}
+
+/* v at idx is subtracted from z: the maximum of the keys, and its point in place. With a sink, v has to be the larger
+ * one of both, and what the sum has; {0}: it is not. */
+static value_id max_of_keys(struct finder *f, value_id v, expr_id *idx)
+{
+    struct attention *a = f->a;
+    const struct node *n = def_of(f->g, v);
+    bool same = !a->sink.i || is_same(f, v, idx, a->max, f->sink_point);
+    a->max = v;
+    if (!a->sink.i)
+        return v;
+    for (int32_t d = 0; d < value_type(f->g, v)->rank; d++)
+        same = same && !ex_uses(f->x, idx[d], f->key_sym); /* else each key has its own */
+    for (uint32_t k = 0; k < 2 && same && n && n->op == OP_MAX; k++) {
+        if (!is_same(f, n->in[k], idx, a->sink, f->sink_point) || !inner(f, v, OP_MAX, 2))
+            continue;
+        size_t rank = (size_t)value_type(f->g, v)->rank;
+        const expr_id *point = arena_copy(f->m->arena, idx, (rank ? rank : 1) * sizeof *idx);
+        a->sink = n->in[k];
+        VEC_PUSH(f->m->arena, &a->sides, ((struct attention_side){a->sink, graph_value(f->g, v)->def, point}));
+        return spread_of(f, n->in[1 - k], idx);
+    }
+    return (value_id){0};
+}
+
 /* v at idx = softmax of z along dim `axis`, there. */
 static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int32_t axis)
 {
@@ -147,7 +213,7 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
             return false;
         a->sum = spread_of(f, one->in[1], at);
     }
-    a->sum = raised_from(f, a->sum, at, &a->least_sum);
+    a->sum = sum_of_keys(f, raised_from(f, a->sum, at, &a->least_sum), at);
     if (!is_reduce(f, a->sum, at, "sum", a->terms, idx, axis) || !match_terms(f, a->terms, &d))
         return false;
     n = inner(f, d, OP_SUB, value_op(f->g, a->terms) == OP_SELECT ? 2 : 1);
@@ -155,10 +221,11 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
         return false;
     memcpy(at, idx, size);
     a->z = n->in[0];
+    a->subtracted = n->in[1];
     double lowest =
         -FLT_MAX; /* of a maximum: applied where the terms are; a higher one were wrong for the spans before */
-    a->max = raised_from(f, spread_of(f, n->in[1], at), at, &lowest);
-    return lowest <= -FLT_MAX && is_reduce(f, a->max, at, "max", a->z, idx, axis);
+    value_id max = max_of_keys(f, raised_from(f, spread_of(f, n->in[1], at), at, &lowest), at);
+    return lowest <= -FLT_MAX && max.i && is_reduce(f, max, at, "max", a->z, idx, axis);
 }
 
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
@@ -347,4 +414,15 @@ void attention_point_z(const struct graph *g, const struct attention *a, expr_id
 void attention_point_scores(const struct graph *g, const struct attention *a, expr_id *idx)
 {
     walk(g, a->to_scores.data, a->to_scores.n, idx);
+}
+
+void attention_point_max(const struct graph *g, const struct attention *a, expr_id *idx)
+{
+    expr_id at[RANK_MAX], cond;
+    for (value_id v = a->subtracted; v.i != a->max.i;) {
+        const struct node *n = def_of(g, v);
+        view_index(g, n, 0, idx, at, &cond);
+        v = n->in[0];
+        memcpy(idx, at, (size_t)value_type(g, v)->rank * sizeof *at);
+    }
 }

@@ -4,6 +4,7 @@
  *   values = p . v
  *
  * for each row of p: no more of the scores is needed for a block of rows than that block, so they never reach memory.
+ * The softmax may count one score more for each row, a sink, that no value has.
  */
 #ifndef MCC_PASSES_ATTENTION_H
 #define MCC_PASSES_ATTENTION_H
@@ -24,7 +25,9 @@ struct attention_side {
 struct attention {
     node_id scores, values;
     value_id z, terms;           /* what the softmax is of; exp(z - max), of which small ones are 0 */
-    value_id max, sum;           /* results of the reductions over the keys */
+    value_id max, sum;           /* results of the reductions over the keys; max, where there is a sink: with it */
+    value_id sink;               /* of the kind of max, at its points; none: 0 */
+    value_id subtracted;         /* from z: views of max, as large as z */
     double least_sum;            /* what the sum is raised to: 1 makes rows without any key 0, 0 leaves them NaN */
     uint32_t rows_of;            /* which operand of `scores` the rows of p come from: 0 or 1 */
     VEC(struct attention_step) to_z, to_scores;    /* views from p to z; views and maps from z to the scores */
@@ -39,5 +42,7 @@ struct attention {
 /* A point of p -> the point of z, a point of z -> the point of the scores; in place. */
 void attention_point_z(const struct graph *, const struct attention *, expr_id *idx);
 void attention_point_scores(const struct graph *, const struct attention *, expr_id *idx);
+/* A point of z -> the point of max; in place. */
+void attention_point_max(const struct graph *, const struct attention *, expr_id *idx);
 
 #endif

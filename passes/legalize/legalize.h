@@ -158,6 +158,8 @@ value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, 
 /* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where
  * something is, so that all other results keep their bits. */
 value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
+/* With one score more that no value has: sink, of each line of the axes. */
+value_id v_softmax_sink(struct builder *, value_id, const int64_t *axes, uint32_t n, value_id sink);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *, value_id x,
                       value_id root); /* x / root as a product, where it may be (quotient.c) */

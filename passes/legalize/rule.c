@@ -410,13 +410,18 @@ static value_id softmax_terms(struct builder *b, value_id shifted)
 }
 
 enum softmax { SOFTMAX, SOFTMAX_LOG, SOFTMAX_MASKED };
-static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, uint32_t n, enum softmax kind)
+static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, uint32_t n, enum softmax kind,
+                           value_id sink)
 {
     value_id max = b_reduce(b, x, axes, n, "max", true);
     if (kind == SOFTMAX_MASKED)
         max = b_binary_f64(b, OP_MAX, max, v_elem(b, x) == ELEM_F64 ? -DBL_MAX : -FLT_MAX);
+    if (sink.i)
+        max = b_binary(b, OP_MAX, max, sink);
     value_id shifted = b_binary(b, OP_SUB, x, max), e = softmax_terms(b, shifted);
     value_id sum = b_reduce(b, e, axes, n, "sum", true);
+    if (sink.i)
+        sum = b_binary(b, OP_ADD, sum, b_unary(b, OP_EXP, b_binary(b, OP_SUB, sink, max)));
     if (kind == SOFTMAX_LOG)
         return b_binary(b, OP_SUB, shifted, b_unary(b, OP_LOG, sum));
     if (kind == SOFTMAX_MASKED)
@@ -426,10 +431,15 @@ static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, u
 
 value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
 {
-    return softmax_of(b, x, axes, n, log ? SOFTMAX_LOG : SOFTMAX);
+    return softmax_of(b, x, axes, n, log ? SOFTMAX_LOG : SOFTMAX, (value_id){0});
 }
 
 value_id v_softmax_masked(struct builder *b, value_id x, const int64_t *axes, uint32_t n)
 {
-    return softmax_of(b, x, axes, n, SOFTMAX_MASKED);
+    return softmax_of(b, x, axes, n, SOFTMAX_MASKED, (value_id){0});
+}
+
+value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, uint32_t n, value_id sink)
+{
+    return softmax_of(b, x, axes, n, SOFTMAX, sink);
 }

@@ -184,6 +184,35 @@ def test_keys_that_no_row_sees(tmp_path, form):
     assert not rows[: n // 2].any() and rows[-1] and np.isnan(model.run(feed, every)[0]).all()
 
 
+@pytest.mark.parametrize("form", ["a head's", "a row's", "splat", "a key's", "another in the sum", "subtracted alone"])
+@pytest.mark.parametrize("keys", [40, "n"])
+def test_sink(tmp_path, form, keys):
+    """A softmax with one score more, written in core operators, is one kernel if all keys of a row have the same one; keys all at once (40) or in spans."""
+    rng, rows, n = np.random.default_rng(3), 20, 40 if keys == 40 else 700
+    q, k, v = (rng.standard_normal((2, 3, m, 8)).astype(np.float32) for m in (rows, n, n))
+    sink = {"a row's": (2, 3, rows, 1), "a key's": (n,), "splat": ()}.get(form, (3, 1, 1))
+    sink, other = (rng.standard_normal(sink).astype(np.float32) * 3 for _ in range(2))
+    second = {"another in the sum": "other", "subtracted alone": None}.get(form, "sink")
+    nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "z"), node("ReduceMax", "z", "most", axes=[-1], keepdims=1),
+             node("Max", "most sink", "top"), node("Sub", "z top", "d"), node("Exp", "d", "e"), node("ReduceSum", "e last", "terms", keepdims=1)]
+    if second:
+        nodes += [node("Sub", f"{second} top", "sd"), node("Exp", "sd", "more"), node("Add", "more terms", "sum")]
+    nodes += [node("Div", "e sum" if second else "e terms", "p"), node("MatMul", "p v", "y")]
+    shapes = {"q": q.shape, "k": [2, 3, keys, 8], "v": [2, 3, keys, 8]} | ({} if form == "splat" else {"sink": [keys] if form == "a key's" else sink.shape})
+    if second == "other":
+        shapes["other"] = other.shape
+    constants = {"last": np.array([-1])} | ({"sink": sink} if form == "splat" else {})
+    model = Model(tmp_path, nodes, [value(m, s) for m, s in shapes.items()], [value("y", None)], constants)
+    z = q.astype(float) @ np.swapaxes(k, 2, 3)
+    top = np.maximum(z.max(3, keepdims=True), sink)
+    e = np.exp(z - top)
+    p = e / (e.sum(3, keepdims=True) + (np.exp((other if second == "other" else sink) - top) if second else 0))
+    feed = [{"q": q, "k": k, "v": v, "sink": sink, "other": other}[m] for m in shapes]
+    model.compare(feed, [(p @ v).astype(np.float32)])
+    found = bool(re.search(r"^schedule .*: attention$", model.dump("schedule"), re.M))
+    assert found == (form in ("a head's", "a row's", "splat"))
+
+
 def test_static_cache(tmp_path):
     """Tokens one by one, or a few at a time, through a cache that TensorScatter writes give what all at once give."""
     rng = np.random.default_rng(5)

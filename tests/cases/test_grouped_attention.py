@@ -42,7 +42,7 @@ class Grouped:
         turned = attributes.pop("turned", size)
         self.real, self.cache = np.dtype(attributes.pop("real", F)), attributes.pop("cache", None)     # of operands; of a quantized cache
         rng = np.random.default_rng(size)
-        self.fixed = {"cos": shaped(rng, LONGEST, turned // 2), "sin": shaped(rng, LONGEST, turned // 2), "sink": shaped(rng, self.hq),
+        self.fixed = {"cos": shaped(rng, LONGEST, turned // 2), "sin": shaped(rng, LONGEST, turned // 2), "sink": shaped(rng, self.hq).astype(self.real),
                       "q_norm": shaped(rng, size), "k_norm": shaped(rng, size)}
         feeds = self.feed(*STEPS[0], seed=0)
         names = [n if n in feeds else "" for n in ORDER]
@@ -241,7 +241,7 @@ def test_norms_of_heads(tmp_path, packed):
         net.agrees(*shape, want=reference)
 
 
-@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}])
+@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}, {"has": ("sink",)}])
 def test_keys_that_no_row_sees(tmp_path, more):
     """Spans behind the last row of a block, or in front of its windows, are left out: the same bits, and fewer of them."""
     net = Grouped(tmp_path / "net", (4, 2), 16, packed=True, **more)
@@ -260,7 +260,8 @@ def test_keys_that_no_row_sees(tmp_path, more):
 PARTS = [(1, [700], 699), (1, [128], 127), (1, [129], 140), (3, [1030], 1030), (1, [300, 1, 260], 299), (8, [900], 1000), (40, [2100], 2060), (60, [60], 0)]
 
 
-@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}, {"causal": 0}], ids=str)
+@pytest.mark.parametrize("more", [{}, {"local_window_size": 40}, {"softcap": 3.0}, {"causal": 0}, {"smooth_softmax": 1},
+                                  {"has": ("sink",), "softcap": 3.0, "local_window_size": 300}], ids=str)
 def test_keys_in_parts(tmp_path, more):
     """Blocks of rows are fewer than threads: their keys are cut, the same for any number of threads. Many rows are not."""
     net = Grouped(tmp_path / "net", (4, 2), 24, packed=True, **more)
@@ -290,6 +291,36 @@ def test_the_workspace_holds_the_parts_of_every_variant(tmp_path):
             f = net.feed(*shape, seed=seed)
             a.run([f[n] for n in ORDER if n in f])
     assert not heap.broken and not heap.blocks
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (3, 3)], ids=str)
+@pytest.mark.parametrize("sinks", [[0, 5, -5, 60], [-np.inf, 2, 90, -90]], ids=str)
+def test_sinks(tmp_path, heads, sinks):
+    """A score more, smaller and larger than all keys', minus infinity too: in the attention kernel, which stores no scores."""
+    net = Grouped(tmp_path / "net", heads, 24, ("sink",), packed=True)
+    net.fixed["sink"] = np.array(sinks[:heads[0]], F)
+    assert re.findall(r"^schedule k\d+ \"node\" \S+: (attention|tiled|reduce)", net.model.dump("schedule", "-march=native"), re.M) == ["attention"]
+    for shape in PROMPTS + STEPS + PARTS:
+        net.agrees(*shape)
+    f = net.feed(*PARTS[5], seed=1)     # beside scores that are stored
+    given = [f[n] for n in ORDER if n in f]
+    assert not difference(net.model.run(given, "--attention=off")[0], net.model.run(given)[0])
+
+
+@pytest.mark.parametrize("more", [{"real": np.float16}, {"real": ml_dtypes.bfloat16},
+                                  {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}], ids=str)
+def test_sinks_and_caches(tmp_path, more):
+    """Caches of 16 bits and of bytes are read by the kernel as without a sink: what stored scores give."""
+    net = Grouped(tmp_path / "net", (4, 2), 16, ("sink",), packed=True, **more)
+    assert re.search(r"^schedule .*: attention$", net.model.dump("schedule", "-march=native"), re.M)
+    for shape in PARTS:
+        f = net.feed(*shape, seed=3)
+        given = [f[n] for n in ORDER if n in f]
+        want, got = (net.model.run(given, *flags)[0] for flags in (("--attention=off",), ()))
+        for b, n in enumerate(shape[1]):
+            mine = min(n, shape[0])
+            text = difference(want[b, :mine].astype(F), got[b, :mine].astype(F), *((8e-3, 8e-3) if "real" in more else (1e-4, 1e-5)))
+            assert not text, (shape, b, text)
 
 
 @pytest.mark.parametrize("field", ["parts 17", "part.keys 0"])

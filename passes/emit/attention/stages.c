@@ -122,6 +122,57 @@ void attn_turn(struct attn *t)
         turn_lines(t, squares * t->s->lanes);
 }
 
+/* ---- the softmax's pieces -----------------------------------------------------------------------------------------
+ */
+
+/* The largest score of vector j before any key's: the sink's. */
+static lreg first_score(struct attn *t, int64_t j)
+{
+    struct em *em = t->em;
+    expr_id idx[RANK_MAX];
+    if (!t->a->sink.i)
+        return em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
+    attn_z_point(t, t->row[j], ex_const(em->x, 0), idx);
+    attention_point_max(em->g, t->a, idx);
+    return em_splat(em, em_value(em, t->a->sink, idx, ex_const(em->x, 1)), t->s->lanes);
+}
+
+/* What is subtracted where a maximum up to now is this: rows of nothing but minus infinity subtract 0 instead. */
+static lreg subtracted(struct attn *t, lreg most)
+{
+    struct em *em = t->em;
+    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
+         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+    return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
+}
+
+/* A node between z, the maximum and the terms of the softmax, on registers. */
+static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
+{
+    struct em *em = t->em;
+    double f = 0;
+    lreg in[3];
+    if (v.i == t->a->z.i)
+        return z;
+    if (v.i == t->a->max.i)
+        return most;
+    if (value_is_splat(em->g, v, &f, &(int64_t){0}))
+        return em_const(em, ELEM_F32, t->s->lanes, f, 0);
+    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    if (op_shape(n->op) == SHAPE_VIEW)
+        return term_value(t, n->in[0], z, most);
+    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+        in[k] = term_value(t, n->in[k], z, most);
+    em->cond = ex_const(em->x, 1);
+    em->at = (struct em_point){NULL, 0};
+    return em_map(em, n, in);
+}
+
+lreg attn_factor(struct attn *t, lreg before, lreg most)
+{
+    return term_value(t, t->a->terms, before, subtracted(t, most));
+}
+
 /* ---- several spans ----------------------------------------------------------------------------------------------- */
 
 int64_t attn_row_line(const struct attn *t)
@@ -134,11 +185,15 @@ void attn_begin(struct attn *t)
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
-    lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0),
-         low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
+    lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
-        em_scratch_store(em, t->m, at_vector(t, j), low);
-        em_scratch_store(em, t->l, at_vector(t, j), zero);
+        lreg first = first_score(t, j), sum = zero;
+        if (t->a->sink.i) { /* of parts, the first one counts it */
+            lreg counted = em_cond(em, ex_eq(x, t->part, ex_const(x, 0)));
+            sum = em_select(em, counted, attn_factor(t, first, first), zero);
+        }
+        em_scratch_store(em, t->m, at_vector(t, j), first);
+        em_scratch_store(em, t->l, at_vector(t, j), sum);
     }
     expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
     em_scratch_store(em, t->o, ex_mulc(x, i, t->s->lanes), zero);
@@ -216,42 +271,6 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     }
 }
 
-/* What is subtracted where a maximum up to now is this: rows of nothing but minus infinity subtract 0 instead. */
-static lreg subtracted(struct attn *t, lreg most)
-{
-    struct em *em = t->em;
-    lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0),
-         zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
-    return em_select(em, em_op2(em, L_EQ, most, low), zero, most);
-}
-
-/* A node between z, the maximum and the terms of the softmax, on registers. */
-static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
-{
-    struct em *em = t->em;
-    double f = 0;
-    lreg in[3];
-    if (v.i == t->a->z.i)
-        return z;
-    if (v.i == t->a->max.i)
-        return most;
-    if (value_is_splat(em->g, v, &f, &(int64_t){0}))
-        return em_const(em, ELEM_F32, t->s->lanes, f, 0);
-    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
-    if (op_shape(n->op) == SHAPE_VIEW)
-        return term_value(t, n->in[0], z, most);
-    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
-        in[k] = term_value(t, n->in[k], z, most);
-    em->cond = ex_const(em->x, 1);
-    em->at = (struct em_point){NULL, 0};
-    return em_map(em, n, in);
-}
-
-lreg attn_factor(struct attn *t, lreg before, lreg most)
-{
-    return term_value(t, t->a->terms, before, subtracted(t, most));
-}
-
 /* The maximum so far into M, the factor for all that was added up before into C. */
 static void raise_maximum(struct attn *t)
 {
@@ -270,7 +289,7 @@ void attn_scores(struct attn *t)
     struct em *em = t->em;
     lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
-        em_scratch_store(em, t->c, at_vector(t, j), low);
+        em_scratch_store(em, t->c, at_vector(t, j), t->s->span ? low : first_score(t, j));
     em_tiles(em, t->n_keys, t->s->mr, score_tile, t);
     if (t->s->span)
         raise_maximum(t);
@@ -316,7 +335,8 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     lreg most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
     for (uint32_t i = 0; i < n; i++) {
         most[i] = maximum(t, j + i);
-        sum[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+        sum[i] = t->a->sink.i && !t->s->span ? term_value(t, t->a->terms, first_score(t, j + i), most[i])
+                                             : em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
     expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -238,25 +238,15 @@ static value_id sight(struct rule *r, const struct grouped *a)
     return seen;
 }
 
-/* Softmax of a row with one score more that no value has: sink, 0 or (H), of each head. */
-static value_id softmax_with_sink(struct builder *b, value_id scores, value_id sink)
-{
-    static const int64_t last[] = {3};
-    value_id top = b_binary(b, OP_MAX, b_reduce(b, scores, last, 1, "max", true), sink);
-    value_id e = b_unary(b, OP_EXP, b_binary(b, OP_SUB, scores, top));
-    value_id sum = b_binary(b, OP_ADD, b_reduce(b, e, last, 1, "sum", true),
-                            b_unary(b, OP_EXP, b_binary(b, OP_SUB, sink, top)));
-    return b_binary(b, OP_DIV, e, sum);
-}
-
 static value_id probabilities(struct rule *r, const struct grouped *a, value_id scores)
 {
     struct builder *b = r->b;
     static const int64_t last[] = {3};
     if (rule_has(r, IN_SINK))
-        return softmax_with_sink(b, scores, folded(b, a, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4)));
-    return rule_int(r, "smooth_softmax", 0) == 1 ? softmax_with_sink(b, scores, b_scalar_f64(b, v_elem(b, scores), 0))
-                                                 : v_softmax(b, scores, last, 1, false);
+        return v_softmax_sink(b, scores, last, 1, folded(b, a, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4)));
+    return rule_int(r, "smooth_softmax", 0) == 1
+               ? v_softmax_sink(b, scores, last, 1, b_scalar_f64(b, v_elem(b, scores), 0))
+               : v_softmax(b, scores, last, 1, false);
 }
 
 /* Queries over the first `total` keys. */
