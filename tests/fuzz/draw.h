@@ -1,6 +1,6 @@
 /* Random legal graphs, the same for one seed in every context: draw.c (choices, leaves), draw_map.c (elementwise),
- * draw_view.c (views, gathers, scatters), draw_sum.c (reductions, products, convolutions), draw_control.c (branches and
- * loops).
+ * draw_view.c (views, gathers, scatters), draw_sum.c (reductions), draw_product.c (products), draw_spatial.c (windows,
+ * convolutions), draw_control.c (branches and loops).
  *
  * Every value carries what is known of its elements: their largest magnitude, how far an implementation may be off, and
  * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
@@ -102,5 +102,20 @@ void draw_control(struct draw *);
 void draw_op(struct draw *); /* any of these */
 struct drawn draw_binary(struct draw *, enum op, struct drawn, struct drawn);
 struct drawn draw_const(struct draw *, const struct drawn *like, double); /* exact: few places */
+
+/* ---- sums: of draw_sum.c, ... ----------------------------------------------------------------------------------- */
+
+/* A sum of n elements: magnitude and error. */
+struct drawn draw_summed(struct draw *, value_id, double n, double mag, double err, int places);
+/* n elements of x combined by the monoid, one that draw_monoid gives for such. */
+struct drawn draw_folded(struct draw *, value_id, const char *monoid, double n, const struct drawn *x);
+const char *draw_monoid(struct draw *, char class, double n, double mag);
+
+/* ... of draw_spatial.c. */
+void draw_window(struct draw *, struct drawn x, const struct type *);
+void draw_conv(struct draw *);
+/* An expansion, a depthwise convolution, a sum over each of its images that scales it, a projection: squeeze and
+ * excitation. Some of these are left out. */
+void draw_squeeze(struct draw *);
 
 #endif
