@@ -43,7 +43,7 @@ bool run_import(struct compilation *c)
  * larger than that, for which it would take many seconds, are looked at up to the graph's last stage, but where they
  * have elements that no kernel computes with: which operators take strings and complex numbers follows from the kernels
  * and calls they end up in. */
-enum { CHECKED_NODES = 10000 };
+enum { CHECKED_NODES = 50000 };
 
 static const char *last_refusal(const struct graph *g)
 {
