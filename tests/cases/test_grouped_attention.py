@@ -16,6 +16,7 @@ from onnx import helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats
+from support.cpu import levels
 from support.guard import Heap
 from support.tool import mcc
 
@@ -305,6 +306,18 @@ def test_sinks(tmp_path, heads, sinks):
     f = net.feed(*PARTS[5], seed=1)     # beside scores that are stored
     given = [f[n] for n in ORDER if n in f]
     assert not difference(net.model.run(given, "--attention=off")[0], net.model.run(given)[0])
+
+
+@pytest.mark.parametrize("level", levels())
+def test_sinks_that_are_no_numbers(tmp_path, level):
+    """Beside scores that are stored, with registers of all lengths."""
+    net = Grouped(tmp_path / "net", (6, 2), 24, ("sink",), packed=True)
+    net.fixed["sink"] = np.array([np.inf, np.nan, -np.inf, 0, 3e38, -3e38], F)
+    for shape in ((1, [300], 299), (8, [900], 1000), (40, [2100], 2060), (5, [5], 0)):
+        f = net.feed(*shape, seed=5)
+        given = [f[n] for n in ORDER if n in f]
+        want, got = (net.model.run(given, *flags)[0] for flags in (("--attention=off",), (level,)))
+        assert np.isnan(want).any() and not np.isnan(want).all() and not difference(want, got, 1e-4, 1e-5), shape
 
 
 @pytest.mark.parametrize("more", [{"real": np.float16}, {"real": ml_dtypes.bfloat16},
