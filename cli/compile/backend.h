@@ -1,5 +1,5 @@
-/* The stages of passes/module/passes.def that are functions of a compilation (compile.c, backend.c), and what they
- * share. */
+/* The stages of passes/module/passes.def that are functions of a compilation (compile.c, backend.c, link.c), and what
+ * they share. */
 #ifndef MCC_CLI_BACKEND_H
 #define MCC_CLI_BACKEND_H
 
