@@ -138,8 +138,38 @@ static LLVMValueRef all_lanes(struct emitter *e, const struct access *a)
     return a->mask ? a->mask : LLVMConstAllOnes(LLVMVectorType(e->i1, a->type.lanes));
 }
 
+/* Eight bytes of zeros, which lanes read that read nothing. */
+static LLVMValueRef zeros(struct emitter *e)
+{
+    LLVMValueRef g = LLVMGetNamedGlobal(e->module, "zeros");
+    if (g)
+        return g;
+    g = LLVMAddGlobal(e->module, e->i64, "zeros");
+    LLVMSetInitializer(g, LLVMConstNull(e->i64));
+    LLVMSetLinkage(g, LLVMPrivateLinkage);
+    LLVMSetGlobalConstant(g, true);
+    return g;
+}
+
+/* No CPU gathers bytes or halves: LLVM loads lane by lane, with a branch around each that has a mask. Instead, lanes
+ * that do not exist read zeros. */
+static LLVMValueRef load_each(struct emitter *e, const struct access *a, LLVMValueRef pointers)
+{
+    LLVMValueRef none = value_splat(e, zeros(e), a->type.lanes), v = LLVMGetPoison(a->vector);
+    pointers = LLVMBuildSelect(e->b, a->mask, pointers, none, "");
+    for (uint32_t i = 0; i < a->type.lanes; i++) {
+        LLVMValueRef lane = LLVMConstInt(e->i64, i, false);
+        LLVMValueRef x = LLVMBuildLoad2(e->b, a->scalar, LLVMBuildExtractElement(e->b, pointers, lane, ""), "");
+        set_flags(e, a, x);
+        v = LLVMBuildInsertElement(e->b, v, x, lane, "");
+    }
+    return from_memory(e, a, v);
+}
+
 static LLVMValueRef gather(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
+    if (a->mask && elem_size(a->type.elem) <= 2)
+        return load_each(e, a, pointers);
     LLVMTypeRef types[2] = {a->vector, LLVMTypeOf(pointers)};
     LLVMValueRef args[4] = {pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a), LLVMConstNull(a->vector)};
     return from_memory(e, a, call_intrinsic(e, "llvm.masked.gather", types, 2, args, 4));
