@@ -41,25 +41,25 @@ def ort_run(path, inputs):
 
 def rate(run, callers, seconds):
     """Runs a second of so many threads together."""
-    counts, stops, go, end = [0] * callers, [0.0] * callers, threading.Barrier(callers + 1), [float("inf")]
+    counts, took, go, end = [0] * callers, [0.0] * callers, threading.Barrier(callers + 1), [float("inf")]
 
     def call(i):
         run()
         go.wait()
+        start = time.perf_counter()      # of its own: callers begin before and behind the one that started them
         while time.perf_counter() < end[0]:
             run()
             counts[i] += 1
-        stops[i] = time.perf_counter()
+        took[i] = time.perf_counter() - start
 
     threads = [threading.Thread(target=call, args=(i,)) for i in range(callers)]
     for t in threads:
         t.start()
     go.wait()
-    start = time.perf_counter()
-    end[0] = start + seconds
+    end[0] = time.perf_counter() + seconds
     for t in threads:
         t.join()
-    return sum(n / (stop - start) for n, stop in zip(counts, stops))
+    return sum(n / t for n, t in zip(counts, took))
 
 
 def measure(name, path, args, folder):

@@ -259,7 +259,7 @@ def test_rotary(tmp_path, interleaved, positions, rank, part):
 
 # ---- EmbedLayerNormalization
 
-@pytest.mark.parametrize("segments, mask, places", itertools.product([False, True], [False, True], [None, 1, B]))
+@pytest.mark.parametrize("segments, mask, places", list(itertools.product([False, True], [False, True], [None, 1, B])))
 def test_embeddings(tmp_path, segments, mask, places):
     d = Drawn(13)
     feeds = {"ids": d.rng.integers(0, 10, (B, 4)).astype(np.int32), "seg": d.rng.integers(0, 2, (B, 4)).astype(np.int32) if segments else None,
