@@ -5,6 +5,8 @@
  */
 #include "codegen/llvm.h"
 
+#include <string.h>
+
 LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
 {
     uint32_t bits = elem_bits(elem);
@@ -93,6 +95,28 @@ static LLVMValueRef f64_to_wide(const struct reals *t, LLVMValueRef x, bool is_s
     return LLVMBuildOr(b, LLVMBuildShl(b, high, const_int(t->e, t->e->i64, t->lanes, 32), ""), low, "");
 }
 
+/* What was rounded to the nearest integer, or NULL: x is not of f32, or not the result of that. A zero that is added
+ * behind the rounding (a quantizer's zero point) is none to an integer. */
+static LLVMValueRef before_rounding(const struct reals *t, LLVMValueRef x)
+{
+    static const char rint[] = "llvm.rint.";
+    size_t length = 0;
+    if (t->scalar == t->e->f32 && LLVMIsABinaryOperator(x) && LLVMGetInstructionOpcode(x) == LLVMFAdd &&
+        LLVMIsNull(LLVMGetOperand(x, 1)))
+        x = LLVMGetOperand(x, 0);
+    if (t->scalar != t->e->f32 || !LLVMIsACallInst(x))
+        return NULL;
+    const char *name = LLVMGetValueName2(LLVMGetCalledValue(x), &length);
+    return strncmp(name, rint, sizeof rint - 1) == 0 ? LLVMGetOperand(x, 0) : NULL;
+}
+
+/* Lanes of f32 within the range of a narrow integer, to the nearest one. */
+static LLVMValueRef reals_to_nearest(const struct reals *t, LLVMValueRef x)
+{
+    LLVMTypeRef types[2] = {type_lanes(t->e->i32, t->lanes), LLVMTypeOf(x)};
+    return call_intrinsic(t->e, "llvm.lrint", types, 2, &x, 1);
+}
+
 /* Lanes within the range of an integer of this width, truncated. */
 static LLVMValueRef reals_to_whole(const struct reals *t, LLVMValueRef x, uint32_t bits, bool is_signed)
 {
@@ -122,10 +146,12 @@ static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum 
     if (digits > mantissa)
         most = end - (double)(UINT64_C(1) << (digits - mantissa));
     LLVMTypeRef type = type_lanes(LLVMIntTypeInContext(t->e->ctx, bits < 8 ? 8 : bits), t->lanes);
+    LLVMValueRef exact = bits < 32 ? before_rounding(t, x) : NULL; /* the limits are integers: they can be first */
+    x = exact ? exact : x;
     if (is_signed) /* a NaN gives 0; below, the limit 0 does it */
         x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, real_const(t, 0), "");
     LLVMValueRef r = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, is_signed ? -end : 0), most);
-    r = reals_to_whole(t, r, bits, is_signed);
+    r = exact ? reals_to_nearest(t, r) : reals_to_whole(t, r, bits, is_signed);
     if (bits < 32)
         return LLVMBuildTrunc(b, r, type, "");
     if (digits <= mantissa)

@@ -109,10 +109,45 @@ static void test_every_half(void **state)
     suite_free(s);
 }
 
+/* Rounded to the nearest integer, a zero added or not, and then converted, as quantizers do: half of the numbers are
+ * quarters, ties among them. */
+static void test_rounded(void **state)
+{
+    static const uint32_t widths[] = {1, 2, 4, 8, 16, 32};
+    static const enum elem narrow[] = {ELEM_U8, ELEM_I8, ELEM_U16, ELEM_I16, ELEM_I32, ELEM_U4, ELEM_I4};
+    enum { ROUNDS = 512 };
+    struct suite *s = suite_new();
+    (void)state;
+    for (size_t w = 0; w < COUNT_OF(widths); w++) {
+        lreg i, out[2][COUNT_OF(narrow)];
+        uint32_t lanes = widths[w];
+        char name[64];
+        snprintf(name, sizeof name, "rounded_%u", lanes);
+        struct kernel_case *k = case_new(s, name);
+        k->count = ROUNDS;
+        lreg in = case_buffer(s, k, ELEM_F32, LARG_IN, (int64_t)ROUNDS * lanes);
+        for (uint32_t v = 0; v < ROUNDS * lanes / 2; v++)
+            ((float *)k->arg[0].data)[v] = (float)((int)(v % 2400) - 1200) / 4;
+        for (size_t zero = 0; zero < 2; zero++)
+            for (size_t t = 0; t < COUNT_OF(narrow); t++)
+                out[zero][t] = case_buffer(s, k, narrow[t], LARG_OUT, (int64_t)ROUNDS * lanes);
+        struct build b = case_parallel(k, &i);
+        lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
+        lreg x = op1(b, L_RINT, T(F32, lanes), load(b, T(F32, lanes), in, at));
+        lreg plus = op2(b, L_ADD, T(F32, lanes), x, number(b, T(F32, lanes), 0));
+        for (size_t t = 0; t < COUNT_OF(narrow); t++) {
+            store(b, out[0][t], at, op1(b, L_CONVERT, (struct ltype){narrow[t], lanes}, x));
+            store(b, out[1][t], at, op1(b, L_CONVERT, (struct ltype){narrow[t], lanes}, plus));
+        }
+    }
+    suite_run(s);
+    suite_free(s);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_e8m0),
-                                       cmocka_unit_test(test_every_half)};
+                                       cmocka_unit_test(test_every_half), cmocka_unit_test(test_rounded)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);
