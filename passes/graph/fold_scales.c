@@ -8,7 +8,8 @@
  * product already, as the QLinear operators ask for, stays as it is, to the bit; only the constants that are added to
  * its integers become one.
  *
- * A maximum or minimum beyond the range of the bytes goes: the conversion saturates.
+ * A maximum or minimum beyond the range of the bytes goes: the conversion saturates. A zero point of zero goes. Bytes
+ * that are widened and rounded back to the same ones, as in front of a concat whose scale is its operand's, stay bytes.
  */
 #include "passes/module/module.h"
 
@@ -328,7 +329,8 @@ static bool is_idle(struct folder *f, enum op op, value_id limit)
     return range_of(f, limit, &least, &most) && (op == OP_MAX ? most <= f->least : least >= f->most);
 }
 
-/* The value of the form, or {0}: nothing is gained. */
+/* The value of the form, or {0}: nothing is gained. The form becomes that of the value, without what is idle; n = 0: it
+ * has a limit. */
 static value_id folded(struct folder *f, struct form *form, int depth)
 {
     value_id inner, limit;
@@ -344,7 +346,9 @@ static value_id folded(struct folder *f, struct form *form, int depth)
         whole.real += form->real + 1;
         whole.divides |= form->divides;
         value_id x = folded(f, &whole, depth + 1);
-        if (!x.i || is_idle(f, op, limit))
+        bool idle = x.i && is_idle(f, op, limit);
+        *form = idle ? whole : (struct form){0};
+        if (!x.i || idle)
             return x;
         return b_binary(&f->b, op, x, spread(f, limit, x));
     }
@@ -374,7 +378,31 @@ static node_id rounding_of(struct folder *f, const struct node *n)
     return def && def->op == OP_ROUND && !value_is_const(f->g, v) ? graph_value(f->g, v)->def : (node_id){0};
 }
 
-static void fold_quantizer(struct folder *f, node_id rounding)
+/* A zero point of zero says nothing to an integer. */
+static void drop_zero_point(struct folder *f, node_id quantizer)
+{
+    const struct node *add = def_of(f, graph_node(f->g, quantizer)->in[0]);
+    double least, most;
+    if (add && add->op == OP_ADD && range_of(f, bare(f->g, add->in[1]), &least, &most) && least == 0 && most == 0)
+        graph_set_operand(f->g, quantizer, 0, add->in[0]);
+}
+
+/* The bytes that a quantizer gives back as they are: scale and offset are less than half a step off over their whole
+ * range. {0}: it does not. */
+static value_id repeated(struct folder *f, const struct node *quantizer, const struct form *form)
+{
+    const struct node *widened = form->n == 1 ? def_of(f, form->term[0].leaf) : NULL;
+    const struct type *to = value_type(f->g, quantizer->out[0]);
+    double least, most, from = 0, till = 0, lowest = to->elem == ELEM_U8 ? 0 : -128, zero = lowest - f->least;
+    if (!widened || widened->op != OP_CONVERT || !type_equal(value_type(f->g, widened->in[0]), to) ||
+        !range_of(f, form->term[0].scale, &least, &most) ||
+        (form->offset.i && !range_of(f, form->offset, &from, &till)))
+        return (value_id){0};
+    double off = 255 * fmax(fabs(least - 1), fabs(most - 1)) + fmax(fabs(from + zero), fabs(till + zero));
+    return off < 0.25 ? widened->in[0] : (value_id){0};
+}
+
+static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding)
 {
     struct node n = *graph_node(f->g, rounding);
     struct form form;
@@ -386,6 +414,9 @@ static void fold_quantizer(struct folder *f, node_id rounding)
     value_id y = folded(f, &form, 0);
     if (y.i && type_equal(value_type(f->g, y), value_type(f->g, n.in[0])))
         graph_set_operand(f->g, rounding, 0, y);
+    value_id same = repeated(f, graph_node(f->g, quantizer), &form);
+    if (same.i)
+        graph_replace_uses(f->g, graph_node(f->g, quantizer)->out[0], same);
 }
 
 bool fold_scales(struct module *m)
@@ -396,7 +427,9 @@ bool fold_scales(struct module *m)
         const struct node *n = graph_node(m->g, (node_id){i});
         node_id rounding = n->dead || n->op != OP_CONVERT ? (node_id){0} : rounding_of(&f, n);
         if (rounding.i)
-            fold_quantizer(&f, rounding);
+            fold_quantizer(&f, (node_id){i}, rounding);
+        if (rounding.i)
+            drop_zero_point(&f, (node_id){i});
     }
     graph_sweep(m->g);
     return m->ctx->fail == FAIL_NONE;
