@@ -85,7 +85,7 @@ static bool moves_in_parts(enum elem e)
     return e != ELEM_BOOL && elem_class(e) != 'C' && elem_class(e) != 'S';
 }
 
-/* The lanes of spans in memory, each loaded as it lies there. */
+/* The lanes of spans in memory, each loaded as it lies there; 0 in those that are in none. */
 static lreg load_spans(struct em *em, lreg buffer, enum elem e, const struct em_spans *s)
 {
     lreg v = {0};
@@ -101,14 +101,21 @@ static lreg load_spans(struct em *em, lreg buffer, enum elem e, const struct em_
             from[k] = (uint8_t)(k < s->live && s->of[k] == j ? s->lanes + k : k);
         v = j ? em_shuffle(em, v, part, from, s->lanes) : part;
     }
-    return v;
+    uint8_t from[EM_LANES_MOST];
+    bool none = false;
+    for (uint32_t k = 0; k < s->lanes; k++) {
+        bool out = k < s->live && s->of[k] == EM_SPANS_MOST;
+        from[k] = (uint8_t)(out ? s->lanes + k : k);
+        none |= out;
+    }
+    return none ? em_shuffle(em, v, em_const(em, e, s->lanes, 0, 0), from, s->lanes) : v;
 }
 
 lreg em_load_at(struct em *em, lreg buffer, const struct storage *s, enum elem e, const expr_id *idx, expr_id cond)
 {
     expr_id addr = storage_address(em->x, s, idx);
     struct em_spans spans;
-    if (moves_in_parts(e) && ex_truth(em->x, cond) == TRUE_ && em_spans(em, addr, &spans))
+    if (moves_in_parts(e) && em_spans(em, addr, cond, &spans))
         return em_to_register(em, load_spans(em, buffer, e, &spans), e);
     struct reach r = reach_address(em, addr, cond);
     return em_to_register(em, load_reached(em, buffer, e, &r, false), e);
@@ -161,17 +168,35 @@ static void store_spans(struct em *em, lreg buffer, const struct em_spans *s, lr
     }
 }
 
+/* The number of lanes that exist, where some do not and it is known: small elements are stored without a mask then,
+ * which few CPUs have for them. Else 0. */
+static uint32_t known_lanes(const struct em *em, expr_id addr)
+{
+    bool several;
+    const struct em_sym *lane = em_lane_of(em, addr, &several);
+    if (!lane || several || !lane->mask.i)
+        return 0;
+    int64_t hi = ex_hi(em->x, ex_sym(em->x, lane->sym));
+    return hi >= 0 && hi < (int64_t)lane->lanes - 1 ? (uint32_t)hi + 1 : 0;
+}
+
 void em_store_at(struct em *em, lreg buffer, const struct storage *s, enum elem e, const expr_id *idx, lreg value)
 {
     expr_id addr = storage_address(em->x, s, idx);
     struct em_spans spans;
     value = to_mem(em, value, e);
-    if (moves_in_parts(e) && em_spans(em, addr, &spans) && spans.whole) {
+    if (moves_in_parts(e) && em_spans(em, addr, ex_const(em->x, 1), &spans) && spans.whole) {
         store_spans(em, buffer, &spans, em_splat(em, value, spans.lanes));
         return;
     }
     struct reach r = reach_address(em, addr, ex_const(em->x, 1));
-    store_reached(em, buffer, &r, em_splat(em, value, r.lanes));
+    value = em_splat(em, value, r.lanes);
+    uint32_t first = r.how == REACH_LANES && elem_size(e) <= 2 ? known_lanes(em, addr) : 0;
+    if (first) {
+        r = (struct reach){first > 1 ? REACH_LANES : REACH_SCALAR, first, r.index, {0}, {0}};
+        value = first > 1 ? em_part(em, value, 0, first) : em_extract(em, value, 0);
+    }
+    store_reached(em, buffer, &r, value);
 }
 
 void em_store(struct em *em, value_id v, const expr_id *idx, lreg value)

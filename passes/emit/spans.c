@@ -51,13 +51,13 @@ static bool is_whole(const struct em_spans *s)
     if (taken != s->live)
         return false;
     for (uint32_t k = 0; k < s->live; k++)
-        for (uint32_t i = 0; i < k; i++)
-            if (s->of[i] == s->of[k] && s->at[i] == s->at[k])
+        for (uint32_t i = 0; i <= k; i++)
+            if (s->of[k] == EM_SPANS_MOST || (i < k && s->of[i] == s->of[k] && s->at[i] == s->at[k]))
                 return false;
     return true;
 }
 
-bool em_spans(struct em *em, expr_id addr, struct em_spans *s)
+bool em_spans(struct em *em, expr_id addr, expr_id cond, struct em_spans *s)
 {
     bool several;
     const struct em_sym *lane = em_lane_of(em, addr, &several);
@@ -74,6 +74,12 @@ bool em_spans(struct em *em, expr_id addr, struct em_spans *s)
     uint32_t most = s->live / 2 > EM_SPANS_MOST ? EM_SPANS_MOST : s->live / 2;
     for (uint32_t k = 0; k < s->live; k++) {
         expr_id to = ex_const(em->x, k), here = ex_subst(em->x, addr, &lane->sym, &to, 1);
+        enum truth wanted = ex_truth(em->x, ex_subst(em->x, cond, &lane->sym, &to, 1));
+        s->of[k] = EM_SPANS_MOST;
+        if (wanted == FALSE_)
+            continue;
+        if (wanted != TRUE_)
+            return false;
         uint32_t j = span_of(em, g, s->n, s->lanes, here, &at[k]);
         if (j == s->n) {
             if (j >= most && j > 0)
@@ -87,7 +93,7 @@ bool em_spans(struct em *em, expr_id addr, struct em_spans *s)
         s->span[j].n = g[j].most - g[j].least + 1;
     }
     for (uint32_t k = 0; k < s->live; k++)
-        s->at[k] = (uint8_t)(at[k] - g[s->of[k]].least);
+        s->at[k] = (uint8_t)(s->of[k] < s->n ? at[k] - g[s->of[k]].least : 0);
     s->whole = is_whole(s);
-    return true;
+    return s->n > 0;
 }

@@ -9,18 +9,19 @@ enum { EM_LANES_MOST = 128, EM_SPANS_MOST = 4 };
 struct em_spans {
     uint32_t n, lanes;
     uint32_t live; /* lanes from here on do not exist */
-    bool whole;    /* each element of each span is exactly one lane's */
+    bool whole;    /* each lane that exists is wanted, and each element of each span is exactly one lane's */
     struct {
         expr_id first; /* address of the first element */
         int64_t n;     /* elements, at most `lanes` */
     } span[EM_SPANS_MOST];
-    uint8_t of[EM_LANES_MOST], at[EM_LANES_MOST]; /* by lane: its span, and which element of that */
+    uint8_t of[EM_LANES_MOST], at[EM_LANES_MOST]; /* by lane: its span (EM_SPANS_MOST: none), and which element of it */
 };
 
 /* The spans of an address that depends on one lane symbol, but neither by 1 nor by another constant a lane, which one
- * load or store statement has; backwards is a span. false: no such address, spans that only the run knows, or so many
- * that they save nothing over an access for each lane. */
-bool em_spans(struct em *, expr_id addr, struct em_spans *);
+ * load or store statement has; backwards is a span. Lanes where the condition is false are in none. false: no such
+ * address, spans or a condition that only the run knows, or so many spans that they save nothing over an access for
+ * each lane. */
+bool em_spans(struct em *, expr_id addr, expr_id cond, struct em_spans *);
 
 /* The lane symbol that an expression depends on; NULL: none. *several: on more than one, or on a vector of indices. */
 const struct em_sym *em_lane_of(const struct em *, expr_id, bool *several);

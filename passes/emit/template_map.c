@@ -9,6 +9,7 @@ struct map_plan {
     struct loop loop[RANK_MAX];
     bool turned; /* the last two loops, over vec and the dim that the operand has, go by squares ... */
     struct turn turn; /* ... and the first of them, where it is parallel, over its groups */
+    expr_id steps; /* of the last parallel loop, where an index does several */
 };
 
 static void map_point(struct em *em, const expr_id *idx)
@@ -22,6 +23,8 @@ static void map_point(struct em *em, const expr_id *idx)
 static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last);
 
 static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
+
+static void map_beside(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
 
 /* The last two loops by squares, or, where the run finds the extents too short, as they are; group: only this one, {0}:
  * all. */
@@ -56,6 +59,10 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
         map_point(em, idx);
         return;
     }
+    if (p->s->beside && at + 2 == p->s->n_loops) {
+        map_beside(em, p, at, idx);
+        return;
+    }
     if (p->loop[at].dim == p->s->vec) {
         map_vectors(em, p, at, idx, at + 2 >= p->s->n_loops);
         return;
@@ -64,6 +71,32 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
     idx[p->loop[at].dim] = em_for_begin(em, &l, ex_const(em->x, 0), p->loop[at].extent, 1, NULL, 0);
     map_loops(em, p, at + 1, idx);
     em_for_end(em, &l, NULL, NULL);
+}
+
+/* `body` at the points of the lanes' dim that vector number `vector` has. */
+typedef void map_body(struct em *, const struct map_plan *, uint32_t at, expr_id *idx);
+static void map_at_vector(struct em *em, const struct map_plan *p, expr_id vector, map_body *body, uint32_t at,
+                          expr_id *idx)
+{
+    struct exprs *x = em->x;
+    expr_id n = value_type(em->g, em->k->domain)->dims[p->s->vec], w = ex_const(x, p->s->lanes), full = ex_div(x, n, w),
+            rest = ex_mod(x, n, w);
+    struct em_if iff;
+    if (!p->s->tail) {
+        idx[p->s->vec] = em_vector_lanes(em, n, p->s->lanes, vector);
+        body(em, p, at, idx);
+        return;
+    }
+    em_if_begin(em, &iff, em_cond(em, ex_lt(x, vector, full)));
+    idx[p->s->vec] = ex_add(x, ex_mul(x, vector, w), em_lane(em, p->s->lanes, (lreg){0}));
+    body(em, p, at, idx);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_cond(em, ex_le(x, full, vector)));
+    expr_id base = ex_mul(x, full, w);
+    base = ex_is_const(x, base, &(int64_t){0}) ? base : em_pin(em, base, 0, INT64_MAX);
+    idx[p->s->vec] = em_tail(em, base, rest, p->s->lanes);
+    body(em, p, at, idx);
+    em_if_end(em, &iff);
 }
 
 struct map_at {
@@ -79,22 +112,44 @@ static void map_vector(struct em *em, void *user, expr_id points)
     map_loops(em, m->p, m->at + 1, m->idx);
 }
 
+/* All n points of a loop by vectors of so many lanes, `few` of them a point. */
+static void map_parts(struct em *em, const struct map_plan *p, expr_id n, uint32_t few, uint32_t lanes, vector_fn *fn,
+                      struct map_at *at)
+{
+    expr_id from = ex_const(em->x, 0);
+    for (uint32_t i = 0; i <= p->s->n_cuts; i++) {
+        expr_id to = i < p->s->n_cuts ? ex_const(em->x, p->s->cut[i]) : n;
+        em_vectors(em, ex_mulc(em->x, from, few), ex_mulc(em->x, ex_sub(em->x, to, from), few), lanes, fn, at);
+        from = to;
+    }
+}
+
+static void map_pair(struct em *em, void *user, expr_id points)
+{
+    const struct map_at *m = user;
+    expr_id few = m->p->loop[m->at + 1].extent;
+    m->idx[m->p->loop[m->at].dim] = ex_div(em->x, points, few);
+    m->idx[m->p->loop[m->at + 1].dim] = ex_mod(em->x, points, few);
+    map_point(em, m->idx);
+}
+
+/* The last two loops by vectors that hold all points of the last one for several of the other. */
+static void map_beside(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
+{
+    uint32_t few = (uint32_t)ex_hi(em->x, p->loop[at + 1].extent);
+    map_parts(em, p, p->loop[at].extent, few, p->s->beside * few, map_pair, &(struct map_at){p, at, idx});
+}
+
 static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last)
 {
     expr_id n = p->loop[at].extent, w = ex_const(em->x, p->s->lanes);
     struct em_for l;
     if (last || ex_is(em->x, ex_mod(em->x, n, w), 0)) {
-        expr_id from = ex_const(em->x, 0);
-        for (uint32_t i = 0; i <= p->s->n_cuts; i++) {
-            expr_id to = i < p->s->n_cuts ? ex_const(em->x, p->s->cut[i]) : n;
-            em_vectors(em, from, ex_sub(em->x, to, from), p->s->lanes, map_vector, &(struct map_at){p, at, idx});
-            from = to;
-        }
+        map_parts(em, p, n, 1, p->s->lanes, map_vector, &(struct map_at){p, at, idx});
         return;
     }
     expr_id t = em_for_begin(em, &l, ex_const(em->x, 0), ex_ceildiv(em->x, n, w), 1, NULL, 0);
-    idx[p->loop[at].dim] = em_vector_lanes(em, n, p->s->lanes, t);
-    map_loops(em, p, at + 1, idx);
+    map_at_vector(em, p, t, map_loops, at + 1, idx);
     em_for_end(em, &l, NULL, NULL);
 }
 
@@ -114,9 +169,21 @@ static void map_part(struct em *em, const struct map_plan *p, expr_id part, expr
         return;
     }
     expr_id end = ex_min(x, ex_addc(x, first, s->split), steps), i = em_for_begin(em, &l, first, end, 1, NULL, 0);
-    idx[dim] = vec ? em_vector_lanes(em, n, s->lanes, i) : i;
-    map_loops(em, p, s->parallel, idx);
+    idx[dim] = i;
+    if (vec)
+        map_at_vector(em, p, i, map_loops, s->parallel, idx);
+    else
+        map_loops(em, p, s->parallel, idx);
     em_for_end(em, &l, NULL, NULL);
+}
+
+/* What a parallel index does, where idx says which. */
+static void map_index(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
+{
+    if (p->s->split)
+        map_part(em, p, p->loop[at - 1].var, p->steps, idx);
+    else
+        map_loops(em, p, at, idx);
 }
 
 bool emit_map(struct em *em)
@@ -124,7 +191,7 @@ bool emit_map(struct em *em)
     const struct map_schedule *s = &em->schedule->map;
     struct map_plan p = {.s = s, .turned = s->turn.columns > 0};
     struct em_for par;
-    expr_id idx[RANK_MAX], group = {0};
+    expr_id idx[RANK_MAX], vector = {0};
     for (uint32_t i = 0; i < s->n_loops; i++)
         p.loop[i] = (struct loop){s->loop[i], value_type(em->g, em->k->domain)->dims[s->loop[i]], {0}};
     if (p.turned)
@@ -133,23 +200,21 @@ bool emit_map(struct em *em)
         if (s->loop[i] == s->vec)
             p.loop[i].extent = p.turned ? p.turn.groups
                                         : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, s->lanes));
-    expr_id steps = s->split ? p.loop[s->parallel - 1].extent : (expr_id){0};
+    p.steps = s->split ? p.loop[s->parallel - 1].extent : (expr_id){0};
     if (s->split)
-        p.loop[s->parallel - 1].extent = ex_ceildiv(em->x, steps, ex_const(em->x, s->split));
+        p.loop[s->parallel - 1].extent = ex_ceildiv(em->x, p.steps, ex_const(em->x, s->split));
     em_parallel_open(em, &par, p.loop, s->parallel);
     for (uint32_t i = 0; i < s->parallel; i++) {
-        bool vec = s->loop[i] == s->vec;
-        group = vec && p.turned ? p.loop[i].var : group;
-        idx[s->loop[i]] = vec && !p.turned ? em_vector_lanes(em, value_type(em->g, em->k->domain)->dims[s->vec],
-                                                             s->lanes, p.loop[i].var)
-                                           : p.loop[i].var;
+        bool whole = i + 1 < s->parallel || !s->split;
+        vector = s->loop[i] == s->vec && whole ? p.loop[i].var : vector;
+        idx[s->loop[i]] = p.loop[i].var;
     }
-    if (group.i)
-        map_turned(em, &p, group, idx);
-    else if (s->split)
-        map_part(em, &p, p.loop[s->parallel - 1].var, steps, idx);
+    if (vector.i && p.turned)
+        map_turned(em, &p, vector, idx);
+    else if (vector.i)
+        map_at_vector(em, &p, vector, map_index, s->parallel, idx);
     else
-        map_loops(em, &p, s->parallel, idx);
+        map_index(em, &p, s->parallel, idx);
     em_parallel_end(em, &par);
     return !em->failed;
 }

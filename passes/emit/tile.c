@@ -95,8 +95,11 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
     uint32_t w = 1;
     while (w < rest)
         w *= 2;
-    lreg mask = w == rest ? (lreg){0} : em_tail_mask(em, ex_const(x, rest), w);
-    piece[vectors] = ex_addc(x, w == 1 ? base : ex_add(x, base, em_lane(em, w, mask)), (int64_t)vectors * lanes);
+    if (w == rest)
+        base = w == 1 ? base : ex_add(x, base, em_lane(em, w, (lreg){0}));
+    else
+        base = em_tail(em, base, ex_const(x, rest), w);
+    piece[vectors] = ex_addc(x, base, (int64_t)vectors * lanes);
     of[vectors] = w;
     return vectors + 1;
 }

@@ -70,10 +70,39 @@ static lreg select_cond(struct em *em, expr_id c, lreg a, lreg b)
     return em_op(em, L_SELECT, lf_type(em->f, in[1]), in, 3);
 }
 
+/* A constant around an image. Where all lanes of a vector are beside it along some dim, or none, the nearest point of
+ * the image is taken, without a mask, and the constant selected. */
+static lreg padded_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    const struct type *from = value_type(em->g, n->in[0]);
+    const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0}), *hi = node_exprs(n, "hi", &(uint32_t){0});
+    expr_id at[RANK_MAX], zero = ex_const(em->x, 0), inside = ex_const(em->x, 1), lanes = inside;
+    for (int32_t d = 0; d < from->rank; d++) {
+        expr_id size = from->dims[d], here;
+        at[d] = ex_sub(em->x, idx[d], lo[d]);
+        if (ex_is(em->x, lo[d], 0) && ex_is(em->x, hi[d], 0))
+            continue;
+        here = ex_and(em->x, ex_le(em->x, zero, at[d]), ex_lt(em->x, at[d], size));
+        inside = ex_and(em->x, inside, here);
+        if (ex_truth(em->x, here) != UNKNOWN_ || em_expr_lanes(em, idx[d]) || ex_lo(em->x, size) < 1)
+            lanes = ex_and(em->x, lanes, here);
+        else
+            at[d] = ex_max(em->x, zero, ex_min(em->x, at[d], ex_addc(em->x, size, -1)));
+    }
+    if (ex_truth(em->x, inside) == TRUE_)
+        return em_value(em, n->in[0], at, cond);
+    lreg fill = n->n_in > 1 ? em_value(em, n->in[1], at, ex_const(em->x, 1)) : zero_of(em, n->out[0]);
+    if (ex_truth(em->x, inside) == FALSE_)
+        return fill;
+    return select_cond(em, inside, em_value(em, n->in[0], at, ex_and(em->x, cond, lanes)), fill);
+}
+
 static lreg view_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     expr_id at[RANK_MAX], c;
     lreg result = {0};
+    if (n->op == OP_PAD && !strcmp(node_str(n, "mode", "constant"), "constant"))
+        return padded_value(em, n, idx, cond);
     if (n->op == OP_CONCAT) {
         for (uint32_t k = n->n_in; k > 0; k--) {
             view_index(em->g, n, k - 1, idx, at, &c);
@@ -88,13 +117,7 @@ static lreg view_value(struct em *em, const struct node *n, const expr_id *idx, 
         return result.i ? result : zero_of(em, n->out[0]);
     }
     view_index(em->g, n, 0, idx, at, &c);
-    enum truth t = ex_truth(em->x, c);
-    if (n->op != OP_PAD || t == TRUE_)
-        return em_value(em, n->in[0], at, cond);
-    lreg fill = n->n_in > 1 ? em_value(em, n->in[1], at, ex_const(em->x, 1)) : zero_of(em, n->out[0]);
-    if (t == FALSE_)
-        return fill;
-    return select_cond(em, c, em_value(em, n->in[0], at, ex_and(em->x, cond, c)), fill);
+    return em_value(em, n->in[0], at, cond);
 }
 
 /* An index that memory holds: negative ones count from the end, out of range fails the run. */

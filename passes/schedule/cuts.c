@@ -93,13 +93,18 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
     return n;
 }
 
+int32_t cuts_dim(const struct map_schedule *s)
+{
+    return s->beside ? s->loop[s->n_loops - 2] : s->vec;
+}
+
 bool cuts_serve(const struct site *site, const struct map_schedule *s)
 {
     int64_t extent, before = 0;
     bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->turn.columns &&
                 !site->k->has_rows;
     if (s->n_cuts > CUTS_MOST || !last ||
-        !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[s->vec], &extent))
+        !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[cuts_dim(s)], &extent))
         return !s->n_cuts;
     for (uint32_t i = 0; i < s->n_cuts; i++) {
         if (s->cut[i] <= before || s->cut[i] >= extent)
@@ -116,7 +121,8 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
     const struct type *t = value_type(site->g, site->k->domain);
     struct cuts c = {.s = site};
     expr_id idx[RANK_MAX];
-    if (s->vec < 0 || !ex_is_const(x, t->dims[s->vec], &c.extent))
+    uint32_t points = s->beside ? s->beside : s->lanes;
+    if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))
         return;
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t hi = ex_hi(x, t->dims[d]);
@@ -124,12 +130,12 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
                              hi == INT64_MAX ? hi
                              : hi > 0        ? hi - 1
                                              : 0);
-        c.sym = d == s->vec ? sym : c.sym;
+        c.sym = d == cuts_dim(s) ? sym : c.sym;
         idx[d] = ex_sym(x, sym);
     }
     collect_cuts(&c, site->k->domain, idx, 0);
-    int64_t whole = (c.extent + s->lanes - 1) / s->lanes;
-    if (c.many || c.n > CUTS_MOST || !c.n || (!c.gathers && vectors_between(&c, s->lanes) > whole + whole / 4))
+    int64_t whole = (c.extent + points - 1) / points;
+    if (c.many || c.n > CUTS_MOST || !c.n || (!c.gathers && vectors_between(&c, points) > whole + whole / 4))
         return;
     for (uint32_t i = 0; i < c.n; i++)
         s->cut[i] = (int32_t)c.at[i];

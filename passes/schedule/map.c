@@ -52,7 +52,7 @@ static int32_t turned_dim(const struct site *site, struct map_schedule *s)
 }
 
 /* Moves the loop over dim to the end. */
-static void loop_last(struct map_schedule *s, int32_t dim)
+void loop_last(struct map_schedule *s, int32_t dim)
 {
     for (uint32_t i = 0; i + 1 < s->n_loops; i++)
         if (s->loop[i] == dim) {
@@ -89,9 +89,9 @@ static void split_choose(const struct site *site, struct map_schedule *s)
         inner *= extent_hint(site->x, extent_of(site, dim));
         unknown |= !known;
     }
-    if (s->turn.columns && s->parallel + 2 > s->n_loops) {
+    if ((s->turn.columns || s->beside) && s->parallel + 2 > s->n_loops) {
         s->parallel = s->n_loops - 2;
-        if (!has_many(site, s, s->parallel))
+        if (!has_many(site, s, s->parallel) && !s->beside)
             s->parallel++;
     }
 }
@@ -101,14 +101,15 @@ static uint32_t parted_loop(const struct site *site, const struct map_schedule *
 {
     const struct kernel *k = site->k;
     uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : s->n_loops;
-    bool may = s->parallel < rows && !s->turn.columns && !(s->n_cuts && s->loop[s->parallel] == s->vec) &&
+    bool may = s->parallel < rows && !s->turn.columns && !(s->beside && s->parallel + 2 >= s->n_loops) &&
+               !(s->n_cuts && s->loop[s->parallel] == s->vec) &&
                ex_is_const(site->x, extent_of(site, s->loop[s->parallel]), &(int64_t){0});
     return may ? s->parallel : s->n_loops;
 }
 
 bool map_split_serves(const struct site *site, const struct map_schedule *s)
 {
-    return s->parallel > 0 && !s->turn.columns &&
+    return s->parallel > 0 && !s->turn.columns && !(s->beside && s->parallel + 2 > s->n_loops) &&
            ex_is_const(site->x, extent_of(site, s->loop[s->parallel - 1]), &(int64_t){0});
 }
 
@@ -138,7 +139,7 @@ static void parts_choose(const struct site *site, struct schedule *out)
 
 /* Sizes in bytes of the elements that the kernel's nodes read and make: the smallest in memory, the largest in
  * registers. */
-static void element_sizes(const struct site *site, uint32_t *least, uint32_t *most)
+void map_elements(const struct site *site, uint32_t *least, uint32_t *most)
 {
     const struct kernel *k = site->k;
     *least = elem_size(value_type(site->g, k->domain)->elem);
@@ -164,7 +165,7 @@ static uint32_t lanes_of(const struct site *site, int32_t fast)
     uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least,
              most;
     int64_t extent = extent_hint(site->x, n);
-    element_sizes(site, &least, &most);
+    map_elements(site, &least, &most);
     if (!site->k->has_rows && most <= 4 && least < 4)
         lanes = most == 4 ? 2 * one : site->mach->vector_bytes / most;
     bool known = ex_is_const(site->x, n, &extent);
@@ -175,6 +176,23 @@ static uint32_t lanes_of(const struct site *site, int32_t fast)
     while (block > 0 && lanes > one && lanes > block)
         lanes /= 2;
     return lanes;
+}
+
+bool tail_serves(const struct site *site, const struct map_schedule *s)
+{
+    uint32_t at = 0;
+    while (at < s->n_loops && s->loop[at] != s->vec)
+        at++;
+    bool alone = s->split && at + 1 == s->parallel && s->parallel == s->n_loops, /* whole ones first there, too */
+        around = at < s->parallel ? !alone : at + 2 < s->n_loops;
+    return s->vec >= 0 && around && !s->turn.columns && !s->beside &&
+           !ex_is(site->x, ex_mod(site->x, extent_of(site, s->vec), ex_const(site->x, s->lanes)), 0);
+}
+
+/* With a mask in all vectors for the one that is not full, what they read in few spans of memory would be gathered. */
+static bool tail_choose(const struct site *site, const struct map_schedule *s)
+{
+    return tail_serves(site, s) && extent_hint(site->x, extent_of(site, s->vec)) > s->lanes;
 }
 
 void map_choose(const struct site *site, struct schedule *out)
@@ -197,13 +215,16 @@ void map_choose(const struct site *site, struct schedule *out)
         }
     int32_t source = turned_dim(site, s);
     source = source >= 0 ? source : source_dim(site, s);
-    if (source >= 0) { /* lanes stride: the lines and pages that they touch serve the whole inner loop */
+    if (!s->turn.columns)
+        beside_choose(site, s);
+    if (source >= 0 && !s->beside) { /* lanes stride: the lines and pages that they touch serve the whole inner loop */
         loop_last(s, s->vec);
         loop_last(s, source);
     }
     split_choose(site, s);
     cuts_choose(site, s);
     parts_choose(site, out);
+    s->tail = tail_choose(site, s);
     map_estimate(site, out);
     out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }

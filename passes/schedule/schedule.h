@@ -55,6 +55,8 @@ struct map_schedule {
                         concat */
     int32_t cut[CUTS_MOST];
     struct turn_schedule turn;
+    bool tail; /* code of its own for the vector that is not full, so that the others have no mask */
+    uint32_t beside; /* points of the last loop but one that a vector holds, each with all points of vec; 0: one */
 };
 
 /* A scan or a scatter, serial along some dims: the lanes of another one. */
@@ -366,7 +368,15 @@ void map_choose(const struct site *, struct schedule *);
 void map_estimate(const struct site *, struct schedule *);
 /* May an index do several steps of the last parallel loop? */
 bool map_split_serves(const struct site *, const struct map_schedule *);
-/* schedule/cuts.c: where the vectors of a map begin anew, and may they? */
+/* May the vector that is not full have code of its own? There is one, and loops inside of the lanes', or indices of
+ * vectors. */
+bool tail_serves(const struct site *, const struct map_schedule *);
+/* Moves the loop over dim to the end. */
+void loop_last(struct map_schedule *, int32_t dim);
+/* Bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
+void map_elements(const struct site *, uint32_t *least, uint32_t *most);
+/* schedule/cuts.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
+int32_t cuts_dim(const struct map_schedule *);
 void cuts_choose(const struct site *, struct map_schedule *);
 bool cuts_serve(const struct site *, const struct map_schedule *);
 /* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none
@@ -378,6 +388,10 @@ void lines_estimate(const struct site *, struct schedule *);
 void halo_estimate(const struct site *, struct schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
+/* schedule/beside.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
+ * put in order. */
+bool beside_serves(const struct site *, const struct map_schedule *);
+void beside_choose(const struct site *, struct map_schedule *);
 /* schedule/turn.c: may it go by squares of lanes along dim vec times columns along dim source, and which? */
 bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_schedule *);
 /* Do the dims hold such squares, and is some operand turned by them? */

@@ -16,7 +16,9 @@
  * 12. lanes of a scan or a scatter lie along a dim of whole slices, not the one that it is serial in
  * 13. vectors along a reduced dim are of a power of two, their partial results 1 to 8; taps of a row go together where
  * they can
- * 14. parts are of a contraction's or reduction's tiles that nothing staged or summed up beside them binds together
+ * 14. vectors hold points of the last loop but one where the last one has 2 to 4 that lie together
+ * 15. the vector that is not full has code of its own where there is one, in a loop around others or a parallel one
+ * 16. parts are of a contraction's or reduction's tiles that nothing staged or summed up beside them binds together
  */
 #include "passes/schedule/schedule.h"
 #include "passes/module/choices.h"
@@ -241,6 +243,10 @@ static void map(const struct check *c, const struct map_schedule *s)
         "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
     if (!c->why->n)
         squares(c, s);
+    say(c, !s->tail || tail_serves(c->site, s),
+        "tail is of a vector that is not full, in a parallel loop or around others");
+    say(c, !s->beside || beside_serves(c->site, s),
+        "a vector holds points of the last loop but one where each has 2 to 4 that lie together");
 }
 
 static void lines(const struct check *c, const struct lines_schedule *s)

@@ -291,6 +291,25 @@ def test_strips(tmp_path):
         assert done.returncode == 2 and re.search(rf"told\.txt:\d+: .*{why}", done.stderr), done.stderr
 
 
+def test_vectors_over_two_loops(tmp_path):
+    """An image of few channels: points side by side. A tail of its own is refused where no vector is left over."""
+    nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])]
+    inputs = [value("x", [1, 3, 20, 37])]
+    model, told = save(tmp_path / "net.onnx", nodes, inputs, [value("y", [1, 20, 37, 3])], {}), tmp_path / "told.txt"
+    text, feeds = records(model), feeds_of(inputs)
+    assert re.search(r"beside +8 ", text)
+    for change, ok in (("beside 8", True), ("beside 2", True), ("beside 0", True), ("beside 16", False), ("beside 3", False)):
+        told.write_text(re.sub(r"beside +8", change, text))
+        done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
+        assert done.returncode == (0 if ok else 2), (change, done.stderr)
+        assert ok or "a vector holds points of the last loop but one" in done.stderr
+        if ok:
+            assert np.array_equal(run(tmp_path / "got.so", feeds)[0], feeds[0].transpose(0, 2, 3, 1))
+    told.write_text(re.sub(r"tail +0", "tail 1", text))
+    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
+    assert done.returncode == 2 and "tail is of a vector that is not full" in done.stderr
+
+
 def test_squares(tmp_path):
     """Squares of another size turn the same operand; those that it does not have are refused."""
     nodes, inputs, outputs, arrays = maps()

@@ -1,6 +1,6 @@
 /* Maps of transposed operands, by squares of registers: random orders of dims, element types and remainders, symbolic
- * extents above and below a square's, other operands that lie as the result does or are broadcast, interpreted as loops
- * and compiled, against the reference interpreter.
+ * extents above and below a square's, few channels, constants around the operand, other operands that lie as the result
+ * does or are broadcast, interpreted as loops and compiled, against the reference interpreter.
  *
  *   test_turn [graphs seed [--native]]
  */
@@ -33,13 +33,31 @@ static expr_id extent(struct draw *d, int32_t rank)
     return ex_const(d->x, rank > 3 ? DRAW_PICK(d, few) : DRAW_PICK(d, sizes));
 }
 
+/* An operand of these dims, with a constant around it where there is room. */
+static value_id draw_operand(struct draw *d, enum elem e, expr_id *dims, int32_t rank)
+{
+    expr_id lo[RANK_MAX], hi[RANK_MAX];
+    int64_t n;
+    bool pads = draw_chance(d, 30);
+    for (int32_t i = 0; i < rank; i++) {
+        int64_t before = pads && draw_chance(d, 60) ? draw_int(d, 0, 2) : 0,
+                after = pads && draw_chance(d, 60) ? draw_int(d, 0, 2) : 0;
+        bool room = ex_is_const(d->x, dims[i], &n) && n >= before + after;
+        lo[i] = ex_const(d->x, room ? before : 0);
+        hi[i] = ex_const(d->x, room ? after : 0);
+        dims[i] = ex_sub(d->x, dims[i], ex_const(d->x, room ? before + after : 0));
+    }
+    value_id v = draw_leaf(d, e, dims, rank, false).v;
+    return v.i && pads ? b_pad(&d->b, v, (value_id){0}, lo, hi, "constant") : v;
+}
+
 /* The operand, turned, with what is computed of it; *perm: into the result's dims. */
 static value_id build_turned(struct draw *d, enum elem e, const expr_id *dims, const int64_t *perm, int32_t rank)
 {
     expr_id from[RANK_MAX];
     for (int32_t i = 0; i < rank; i++)
         from[perm[i]] = dims[i];
-    value_id v = draw_leaf(d, e, from, rank, false).v;
+    value_id v = draw_operand(d, e, from, rank);
     if (v.i && draw_chance(d, 40))
         v = b_convert(&d->b, v, ELEM_F32);
     return v.i ? b_transpose(&d->b, v, perm) : v;
