@@ -320,7 +320,9 @@ static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
 static int64_t code_weight(const struct site *site, const struct node *n)
 {
     bool bytes = elem_size(value_type(site->g, site->k->domain)->elem) == 1;
-    return bytes && dot_group(site->m, n) > 1 && !is_emulated(site, n) ? RATE_CODE_OF_BYTES : 1;
+    if (!bytes || dot_group(site->m, n) <= 1)
+        return 1;
+    return is_emulated(site, n) ? RATE_CODE_OF_EMULATED : RATE_CODE_OF_BYTES;
 }
 
 static bool is_contraction(const struct site *site, const struct node *n)
