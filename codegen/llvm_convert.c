@@ -146,12 +146,12 @@ static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum 
     if (digits > mantissa)
         most = end - (double)(UINT64_C(1) << (digits - mantissa));
     LLVMTypeRef type = type_lanes(LLVMIntTypeInContext(t->e->ctx, bits < 8 ? 8 : bits), t->lanes);
-    LLVMValueRef exact = bits < 32 ? before_rounding(t, x) : NULL; /* the limits are integers: they can be first */
-    x = exact ? exact : x;
+    LLVMValueRef rounds = bits < 32 ? before_rounding(t, x) : NULL; /* the limits are integers: they can be first */
+    x = rounds ? rounds : x;
     if (is_signed) /* a NaN gives 0; below, the limit 0 does it */
         x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, real_const(t, 0), "");
     LLVMValueRef r = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, is_signed ? -end : 0), most);
-    r = exact ? reals_to_nearest(t, r) : reals_to_whole(t, r, bits, is_signed);
+    r = rounds ? reals_to_nearest(t, r) : reals_to_whole(t, r, bits, is_signed);
     if (bits < 32)
         return LLVMBuildTrunc(b, r, type, "");
     if (digits <= mantissa)

@@ -191,7 +191,8 @@ void em_store_at(struct em *em, lreg buffer, const struct storage *s, enum elem 
     }
     struct reach r = reach_address(em, addr, ex_const(em->x, 1));
     value = em_splat(em, value, r.lanes);
-    uint32_t first = r.how == REACH_LANES && elem_size(e) <= 2 ? known_lanes(em, addr) : 0;
+    bool narrow = moves_in_parts(e) && elem_size(e) <= 2;
+    uint32_t first = narrow && r.how == REACH_LANES ? known_lanes(em, addr) : 0;
     if (first) {
         r = (struct reach){first > 1 ? REACH_LANES : REACH_SCALAR, first, r.index, {0}, {0}};
         value = first > 1 ? em_part(em, value, 0, first) : em_extract(em, value, 0);
