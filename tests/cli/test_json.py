@@ -108,6 +108,18 @@ def test_numbers_that_json_does_not_have(tmp_path):
     assert y["first"] == [None, None, 0] and y["least"] is None and y["greatest"] == 0
 
 
+def test_operations_of_an_open_batch(tmp_path):
+    """Winograd's kernels count the operations of the extents at hand, not of those that a schedule is chosen for."""
+    weights = np.random.default_rng(1).standard_normal((64, 64, 3, 3)).astype(np.float32)
+    counts = []
+    for batch in (1, "n"):
+        node, shape = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4), [batch, 64, 14, 14]
+        path = save(tmp_path / f"{batch}.onnx", [node], [value("x", shape)], [value("y", shape)], {"w": weights})
+        assert mcc(path, "--winograd=4", "-march=x86-64-v3", "-o", tmp_path / "c.so").returncode == 0
+        counts.append(result("bench", tmp_path / "c.so", "--runs=3")["flops"])
+    assert counts[0] == counts[1] == 2 * 36 * 16 * 64 * 64
+
+
 def test_bench(digits):
     got = result("bench", digits, "--runs=20", "-t1")
     assert got["runs"] == 20 and 0 < got["least_ns"] <= got["p10_ns"] <= got["median_ns"] <= got["p90_ns"]
