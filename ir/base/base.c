@@ -26,6 +26,7 @@ const struct limits limits_default = {
     .arena_bytes = 16 * GIB,
     .fold_bytes = 1 * MIB,
     .fold_total = 256 * MIB,
+    .sparse_bytes = 256 * MIB,
     .compile_heap = 16 * GIB,
     .message_depth = 100,
     .subgraph_depth = 30,

@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+/* The caller has to look at the result. */
+#define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 
 struct context;
@@ -95,15 +97,15 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 
 /* ---- checked arithmetic: true when the result fits, as __builtin_*_overflow inverted ---------------- */
 
-static inline bool add_i64(int64_t a, int64_t b, int64_t *r)
+NODISCARD static inline bool add_i64(int64_t a, int64_t b, int64_t *r)
 {
     return !__builtin_add_overflow(a, b, r);
 }
-static inline bool sub_i64(int64_t a, int64_t b, int64_t *r)
+NODISCARD static inline bool sub_i64(int64_t a, int64_t b, int64_t *r)
 {
     return !__builtin_sub_overflow(a, b, r);
 }
-static inline bool mul_i64(int64_t a, int64_t b, int64_t *r)
+NODISCARD static inline bool mul_i64(int64_t a, int64_t b, int64_t *r)
 {
     return !__builtin_mul_overflow(a, b, r);
 }
@@ -159,6 +161,7 @@ struct limits {
     int64_t arena_bytes; /* workspace */
     int64_t fold_bytes; /* one folded constant: inputs + this */
     int64_t fold_total; /* all folded constants */
+    int64_t sparse_bytes; /* of external data that sparse files do not store */
     int64_t compile_heap; /* bytes of all arenas of the context */
     int32_t message_depth, subgraph_depth, call_depth, rank, name_bytes, unroll_nodes;
     double max_constant_growth; /* constants out / weights in; 0 = no limit */

@@ -17,7 +17,7 @@ struct facts {
 
 static void fact_add(struct facts *f, expr_id from, expr_id to)
 {
-    if (f->n == FACTS_MAX || ex_is_const(f->x, from, NULL))
+    if (!from.i || !to.i || f->n == FACTS_MAX || ex_is_const(f->x, from, NULL))
         return;
     f->from[f->n] = from;
     f->to[f->n++] = to;
@@ -53,10 +53,10 @@ static expr_id assume(struct exprs *x, expr_id e, expr_id cond, bool holds)
     struct facts f = {.x = x};
     if (enode(x, e)->size > ASSUME_SIZE_MAX || !(enode(x, e)->syms & enode(x, cond)->syms))
         return e;
-    bool outer = attempt_begin(x);
+    attempt_begin(x);
     facts_of(&f, cond, holds);
-    expr_id known = expr_replace(x, e, f.from, f.to, f.n);
-    return attempt_end(x, outer) ? known : e;
+    expr_id known = attempt_end(x, expr_replace(x, e, f.from, f.to, f.n));
+    return known.i ? known : e;
 }
 
 /* c is no constant, t and f are different. Calls ex_select again only with smaller arms. */
@@ -76,6 +76,8 @@ static expr_id choose(struct exprs *x, expr_id c, expr_id t, expr_id f)
         f = otherwise;
         if (enode(x, t)->size + enode(x, f)->size < before)   /* now the other rules may fit */
             return ex_select(x, c, t, f);
+    } else {
+        x->cut++;
     }
     if (t.i == f.i)
         return t;
@@ -91,6 +93,8 @@ expr_id ex_select(struct exprs *x, expr_id c, expr_id t, expr_id f)
 {
     int64_t value;
     c = expr_to_bool(x, c);
+    if (!c.i || !t.i || !f.i)
+        return (expr_id){0};
     if (ex_is_const(x, c, &value))
         return value ? t : f;
     if (t.i == f.i)
@@ -125,8 +129,10 @@ expr_id expr_equal_by_choice(struct exprs *x, expr_id gap)
 {
     struct view v;
     view_of(x, gap, &v);
-    if (x->assuming >= ASSUME_DEPTH_MAX || enode(x, gap)->size > ASSUME_SIZE_MAX)
+    if (x->assuming >= ASSUME_DEPTH_MAX || enode(x, gap)->size > ASSUME_SIZE_MAX) {
+        x->cut++;
         return (expr_id){0};
+    }
     for (uint32_t i = 0; i < v.n; i++) {
         if (ex_kind(x, v.e[i]) != EX_SELECT)
             continue;

@@ -13,6 +13,14 @@
 
 enum { PROOF_DEPTH = 4, PROOF_FUEL = 48, PROOF_SLOTS = 4096, LIST_MAX = 64, PRUNE_MAX = 8 };
 
+/* Constants that go from one side of a comparison to the other, or out of a minimum, are smaller: a sum with a larger
+ * one may leave the 64 bits that both sides fit into. */
+#define MOVED_MOST (INT64_C(1) << 61)
+static bool may_move(int64_t c)
+{
+    return c > -MOVED_MOST && c < MOVED_MOST;
+}
+
 /* ---- the prover ---------------------------------------------------------------------------------------- */
 
 struct search {
@@ -33,7 +41,7 @@ static bool search_replaced(struct search *s, expr_id e, expr_id term, int64_t c
     poly_add(&p, term, -coef);
     poly_add_product(&p, rest, bound, coef);
     expr_id lower = poly_close(&p);
-    return !x->spoiled && lower.i != e.i && search_nonneg(s, lower, depth - 1);
+    return lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1);
 }
 
 /* coef * rest * (y div n), where coef * rest is a multiple of n: n*(y div n) lies in (y - n, y]. */
@@ -63,7 +71,7 @@ static bool search_quotient(struct search *s, expr_id e, expr_id term, int64_t c
     poly_add(&p, term, -coef);
     poly_add_product(&p, left, coef < 0 ? y : ex_addc(x, ex_sub(x, y, n), 1), 1);
     expr_id lower = poly_close(&p);
-    return !x->spoiled && lower.i != e.i && search_nonneg(s, lower, depth - 1);
+    return lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1);
 }
 
 /* Bounds of an atom that are expressions: upper ones for coef < 0, else lower ones; at most 3 of them. */
@@ -111,7 +119,7 @@ static bool search_nonneg(struct search *s, expr_id e, int depth)
     struct exprs *x = s->x;
     if (ex_lo(x, e) >= 0)
         return true;
-    if (depth == 0 || ex_hi(x, e) < 0 || s->fuel-- <= 0 || x->spoiled)
+    if (depth == 0 || ex_hi(x, e) < 0 || s->fuel-- <= 0)
         return false;
     struct view v;
     view_of(x, e, &v);
@@ -125,38 +133,41 @@ bool expr_nonneg(struct exprs *x, expr_id e)
 {
     if (ex_lo(x, e) >= 0)
         return true;
-    if (ex_hi(x, e) < 0 || x->level >= EXPR_LEVEL_MAX)
+    if (ex_hi(x, e) < 0)
         return false;
     struct proof *known = &x->proofs[e.i % PROOF_SLOTS];
     if (known->e == e.i)
         return known->holds;
-    x->level++;
-    bool outer = attempt_begin(x);
+    uint32_t cut = x->cut;
+    if (!simplify_begin(x))
+        return false;
+    x->speculative++;
     bool holds = search_nonneg(&(struct search){x, PROOF_FUEL}, e, PROOF_DEPTH);
-    holds = attempt_end(x, outer) && holds;
-    x->level--;
-    x->proofs[e.i % PROOF_SLOTS] = (struct proof){e.i, holds};
+    x->speculative--;
+    simplify_end(x);
+    if (holds || x->cut == cut)
+        x->proofs[e.i % PROOF_SLOTS] = (struct proof){e.i, holds};
     return holds;
 }
 
 /* b - a - less >= 0; an overflow on the way proves nothing. */
 static bool ordered(struct exprs *x, expr_id a, expr_id b, int64_t less)
 {
-    bool outer = attempt_begin(x);
-    expr_id gap = ex_addc(x, ex_sub(x, b, a), -less);
-    return attempt_end(x, outer) && expr_nonneg(x, gap);
+    attempt_begin(x);
+    expr_id gap = attempt_end(x, ex_addc(x, ex_sub(x, b, a), -less));
+    return gap.i && expr_nonneg(x, gap);
 }
 
 bool ex_apart(struct exprs *x, expr_id a, expr_id b, int64_t *by)
 {
-    bool outer = attempt_begin(x);
-    expr_id gap = ex_sub(x, a, b);
-    return attempt_end(x, outer) && ex_is_const(x, gap, by);
+    attempt_begin(x);
+    expr_id gap = attempt_end(x, ex_sub(x, a, b));
+    return ex_is_const(x, gap, by);
 }
 
 static bool expr_le(struct exprs *x, expr_id a, expr_id b)
 {
-    return a.i == b.i || ex_hi(x, a) <= ex_lo(x, b) || ordered(x, a, b, 0);
+    return a.i && b.i && (a.i == b.i || ex_hi(x, a) <= ex_lo(x, b) || ordered(x, a, b, 0));
 }
 
 bool expr_lt(struct exprs *x, expr_id a, expr_id b)
@@ -184,25 +195,27 @@ static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id 
     poly_open(x, &m);
     for (uint32_t i = 0; i < v.n; i++) {
         int64_t coef = v.coef[i] / g;
-        if (coef == INT64_MIN)
-            expr_overflow(x);
+        if (coef > 0)
+            poly_add(&p, v.e[i], coef);
         else
-            poly_add(coef > 0 ? &p : &m, v.e[i], coef > 0 ? coef : -coef);
+            poly_add(&m, v.e[i], -coef);
     }
     *plus = poly_finish(&p);
     *minus = poly_finish(&m);
     poly_drop(&p);
 }
 
-/* gap = b - a is not constant: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). {0} after an overflow. */
+/* gap = b - a is not constant: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). None after an overflow. */
 static expr_id less_than(struct exprs *x, expr_id gap)
 {
     struct view v;
+    if (!gap.i)
+        return gap;
     view_of(x, gap, &v);
     int64_t g = content(&v), below;
     expr_id left, right;
     sides(x, gap, g, &right, &left);
-    if (x->spoiled || v.c == INT64_MIN)
+    if (!may_move(v.c))
         return (expr_id){0};
     below = floordiv_i64(-v.c, g);   /* K - 1 = ceil((1 - c) / g) - 1 = floor(-c / g) */
     bool on_left = ex_is(x, left, 0) || (below > 0 && !ex_is(x, right, 0));
@@ -210,9 +223,11 @@ static expr_id less_than(struct exprs *x, expr_id gap)
         left = ex_addc(x, left, below);
     else
         right = ex_addc(x, right, -below);
+    if (!left.i || !right.i)
+        return (expr_id){0};
     if (ex_hi(x, left) < ex_lo(x, right))
         return ex_const(x, 1);
-    if (ex_lo(x, left) >= ex_hi(x, right))
+    if (ex_hi(x, right) != INT64_MAX && ex_lo(x, left) >= ex_hi(x, right))
         return ex_const(x, 0);
     return expr_intern2(x, EX_LT, left, right);
 }
@@ -223,11 +238,9 @@ expr_id ex_lt(struct exprs *x, expr_id a, expr_id b)
         return ex_const(x, 1);
     if (expr_le(x, b, a))
         return ex_const(x, 0);
-    bool outer = attempt_begin(x);
-    expr_id e = less_than(x, ex_sub(x, b, a));
-    if (!attempt_end(x, outer) || !e.i)
-        e = expr_intern2(x, EX_LT, a, b);
-    return e;
+    attempt_begin(x);
+    expr_id e = attempt_end(x, less_than(x, ex_sub(x, b, a)));
+    return e.i ? e : expr_intern2(x, EX_LT, a, b);
 }
 
 expr_id ex_le(struct exprs *x, expr_id a, expr_id b)
@@ -236,9 +249,9 @@ expr_id ex_le(struct exprs *x, expr_id a, expr_id b)
         return ex_const(x, 1);
     if (expr_lt(x, b, a))
         return ex_const(x, 0);
-    bool outer = attempt_begin(x);
-    expr_id e = ex_lt(x, a, ex_addc(x, b, 1));
-    if (attempt_end(x, outer))
+    attempt_begin(x);
+    expr_id e = attempt_end(x, ex_lt(x, a, ex_addc(x, b, 1)));
+    if (e.i)
         return e;
     e = expr_intern2(x, EX_LT, b, a);
     return expr_intern(x, &(struct ekey){.kind = EX_NOT, .n = 1, .arg = &e});
@@ -249,7 +262,7 @@ static bool is_bool(const struct exprs *x, expr_id e)
     return enode(x, e)->lo >= 0 && enode(x, e)->hi <= 1;
 }
 
-/* gap = a - b is not constant and may be 0. */
+/* gap = a - b is not constant and may be 0. None after an overflow. */
 static expr_id equal(struct exprs *x, expr_id gap)
 {
     struct view v;
@@ -262,12 +275,12 @@ static expr_id equal(struct exprs *x, expr_id gap)
         int64_t m, d = enode(x, v.e[i])->div;
         multiple = gcd_i64(multiple, mul_i64(gcd_i64(v.coef[i], 0), d, &m) ? m : d);
     }
-    if (v.c == INT64_MIN || (multiple && v.c % multiple != 0) || v.c % g != 0)
-        return v.c == INT64_MIN ? (expr_id){0} : ex_const(x, 0);
+    if (!may_move(v.c))
+        return (expr_id){0};
+    if ((multiple && v.c % multiple != 0) || v.c % g != 0)
+        return ex_const(x, 0);
     expr_id plus, minus;
     sides(x, gap, g, &plus, &minus);
-    if (x->spoiled)
-        return (expr_id){0};
     int64_t c = v.c / g;
     if (c > 0)
         plus = ex_addc(x, plus, c);
@@ -283,15 +296,18 @@ static expr_id equal(struct exprs *x, expr_id gap)
 
 expr_id ex_eq(struct exprs *x, expr_id a, expr_id b)
 {
+    if (!a.i || !b.i)
+        return (expr_id){0};
     if (a.i == b.i)
         return ex_const(x, 1);
     if (expr_lt(x, a, b) || expr_lt(x, b, a))
         return ex_const(x, 0);
-    bool outer = attempt_begin(x);
-    expr_id gap = ex_sub(x, a, b), e = {0};
-    if (!x->spoiled)
+    attempt_begin(x);
+    expr_id gap = ex_sub(x, a, b), e = gap;
+    if (gap.i)
         e = ex_is_const(x, gap, NULL) ? ex_const(x, ex_is(x, gap, 0)) : equal(x, gap);
-    if (!attempt_end(x, outer) || !e.i)
+    e = attempt_end(x, e);
+    if (!e.i)
         e = a.i < b.i ? expr_intern2(x, EX_EQ, a, b) : expr_intern2(x, EX_EQ, b, a);
     return e;
 }
@@ -367,6 +383,8 @@ expr_id ex_and(struct exprs *x, expr_id a, expr_id b)
 {
     a = expr_to_bool(x, a);
     b = expr_to_bool(x, b);
+    if (!a.i || !b.i)
+        return (expr_id){0};
     if (ex_is(x, a, 0) || ex_is(x, b, 1) || a.i == b.i)
         return a;
     if (ex_is(x, b, 0) || ex_is(x, a, 1))
@@ -403,6 +421,8 @@ static void list_common(const struct exprs *x, const struct list *l, int64_t *ad
         view_of(x, l->e[i], &v);
         *addend = v.c < *addend ? v.c : *addend;
     }
+    if (!may_move(*addend))
+        *addend = 0;
     for (uint32_t i = 0; i < l->n; i++) {
         int64_t left;
         view_of(x, l->e[i], &v);
@@ -419,8 +439,9 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
     int64_t c;
     poly_open(x, &p);
     if (!sub_i64(v.c, addend, &c))
-        expr_overflow(x), c = 0;
-    poly_add_const(&p, c / factor);
+        poly_add(&p, expr_overflow(x), 1);
+    else
+        poly_add_const(&p, c / factor);
     for (uint32_t i = 0; i < v.n; i++)
         poly_add(&p, v.e[i], v.coef[i] / factor);
     return poly_close(&p);
@@ -480,15 +501,14 @@ static expr_id extreme(struct exprs *x, enum expr_kind kind, expr_id a, expr_id 
     if (expr_le(x, b, a))
         return kind == EX_MIN ? b : a;
     struct list l = {.n = 0};
-    bool outer = attempt_begin(x);
+    attempt_begin(x);
     list_add_affine(x, &l, kind, a);
     list_add_affine(x, &l, kind, b);
     expr_id e = {0};
-    if (!l.full && !x->spoiled)
+    if (!l.full)
         e = extreme_of_list(x, kind, &l);
-    if (!attempt_end(x, outer) || !e.i)
-        e = expr_intern2(x, kind, a, b);
-    return e;
+    e = attempt_end(x, e);
+    return e.i ? e : expr_intern2(x, kind, a, b);
 }
 
 expr_id ex_min(struct exprs *x, expr_id a, expr_id b)

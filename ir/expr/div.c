@@ -101,7 +101,7 @@ static uint32_t term_count(const struct exprs *x, expr_id e)
     return v.n + (v.c != 0);
 }
 
-/* One step of long division: moves one term from *r to *q when *r gets shorter by it. */
+/* One step of long division: moves one term from *r to *q when *r gets shorter by it. A step that overflows is none. */
 static bool extract_step(struct exprs *x, expr_id b, expr_id *q, expr_id *r)
 {
     struct view vb, vr;
@@ -118,7 +118,7 @@ static bool extract_step(struct exprs *x, expr_id b, expr_id *q, expr_id *r)
             continue;
         factor = ex_mulc(x, factor, vr.coef[i] / unit);
         expr_id shorter = ex_sub(x, *r, ex_mul(x, factor, b));
-        if (term_count(x, shorter) >= term_count(x, *r))
+        if (!shorter.i || term_count(x, shorter) >= term_count(x, *r))
             continue;
         *q = ex_add(x, *q, factor);
         *r = shorter;
@@ -288,7 +288,7 @@ static expr_id open_remainders(struct exprs *x, expr_id r, expr_id b)
     struct view v;
     view_of(x, r, &v);
     for (uint32_t i = 0; i < v.n; i++) {
-        if (ex_kind(x, v.e[i]) != EX_MOD || v.coef[i] == INT64_MIN)
+        if (ex_kind(x, v.e[i]) != EX_MOD)
             continue;
         expr_id y = ex_arg(x, v.e[i], 0), m = ex_arg(x, v.e[i], 1);
         if (exact_quotient(x, ex_mulc(x, m, v.coef[i] < 0 ? -v.coef[i] : v.coef[i]), b).i)
@@ -303,6 +303,8 @@ static expr_id open_remainders(struct exprs *x, expr_id r, expr_id b)
 static expr_id reduce(struct exprs *x, enum part part, expr_id r, expr_id b)
 {
     int64_t z, k;
+    if (!r.i)
+        return r;
     if (quotient_known(x, r, b, &z))
         return part == QUOTIENT ? ex_const(x, z) : ex_sub(x, r, ex_mulc(x, b, z));
     expr_id e = {0};
@@ -320,23 +322,27 @@ static expr_id reduce(struct exprs *x, enum part part, expr_id r, expr_id b)
 static expr_id div_mod(struct exprs *x, enum part part, expr_id a, expr_id b)
 {
     int64_t k, n;
+    if (!a.i || !b.i)
+        return (expr_id){0};
     if (ex_is(x, b, 1))
         return part == QUOTIENT ? a : ex_const(x, 0);
     if (ex_is_const(x, a, &n) && ex_is_const(x, b, &k))
         return ex_const(x, part == QUOTIENT ? floordiv_i64(n, k) : floormod_i64(n, k));
-    if (x->level >= EXPR_LEVEL_MAX)
+    struct result key = {.op = part == QUOTIENT ? EX_DIV : EX_MOD, .a = a, .b = b};
+    uint32_t cut = x->cut;
+    if (result_recall(x, &key))
+        return key.result;
+    if (!simplify_begin(x))
         return make_raw(x, part, a, b);
-    x->level++;
-    bool outer = attempt_begin(x);
+    attempt_begin(x);
     expr_id q, r;
     extract(x, a, b, &q, &r);
     expr_id e = reduce(x, part, r, b);
-    if (part == QUOTIENT)
-        e = ex_add(x, q, e);
-    if (!attempt_end(x, outer))
-        e = make_raw(x, part, a, b);
-    x->level--;
-    return e;
+    e = attempt_end(x, part == QUOTIENT ? ex_add(x, q, e) : e);
+    simplify_end(x);
+    key.result = e.i ? e : make_raw(x, part, a, b);
+    result_keep(x, &key, cut);
+    return key.result;
 }
 
 /* Divisors that are negative constants: floor(a / -k) = floor(-a / k), a mod -k = -((-a) mod k). */
@@ -349,10 +355,8 @@ static expr_id by_divisor(struct exprs *x, enum part part, expr_id a, expr_id b)
         return div_mod(x, part, a, b);
     if (k == 0)
         context_unwind(x->ctx, FAIL_MODEL, (src_id){0}, "a size or index is divided by zero");
-    if (k == INT64_MIN) {
-        expr_overflow(x);
-        return a;
-    }
+    if (k == INT64_MIN)
+        return expr_overflow(x);
     expr_id e = div_mod(x, part, ex_mulc(x, a, -1), ex_const(x, -k));
     return part == QUOTIENT ? e : ex_mulc(x, e, -1);
 }

@@ -207,24 +207,25 @@ static void table_grow(struct exprs *x)
         table_insert(x, e);
 }
 
-/* Depth, size, symbols and flags, from the operands; false when the limits are passed. */
+/* Depth, size, symbols and flags, from the operands; false when the limits are passed in an attempt. */
 static bool enode_derive(struct exprs *x, struct enode *e)
 {
     uint32_t depth = 0, size = 1;
     e->flags = e->kind == EX_DIV ? F_DIV : e->kind == EX_MOD ? F_MOD : 0;
-    if (e->kind == EX_SYM)
+    if (e->kind == EX_SYM) {
         e->syms = (uint64_t)1 << (e->sym.i % 64);
+        e->flags = (uint8_t)(F_KIND << x->syms.data[e->sym.i]->kind);
+    }
     for (uint32_t i = 0; i < e->n; i++) {
         const struct enode *a = enode(x, e->arg[i]);
         depth = a->depth > depth ? a->depth : depth;
         size += a->size;
         e->syms |= a->syms;
-        if (e->kind == EX_PROD)
-            e->flags |= a->flags;
+        e->flags |= e->kind == EX_PROD ? a->flags : a->flags & ~(F_DIV | F_MOD);
     }
     if (depth >= EXPR_DEPTH_MAX || size > EXPR_SIZE_MAX) {
-        expr_too_large(x, "a size or index is too complicated an expression (depth %u, %u parts)", depth, size);
-        return false;
+        return expr_too_large(x, "a size or index is too complicated an expression (depth %u, %u parts)", depth, size)
+            .i;
     }
     e->depth = (uint16_t)(depth + 1);
     e->size = size;
@@ -253,6 +254,9 @@ static expr_id enode_add(struct exprs *x, const struct ekey *k, const struct eno
 
 expr_id expr_intern(struct exprs *x, const struct ekey *k)
 {
+    for (uint32_t i = 0; i < k->n; i++)
+        if (!k->arg[i].i)
+            return (expr_id){0};
     uint64_t hash = key_hash(k);
     uint32_t mask = x->table_size - 1;
     for (uint32_t at = (uint32_t)hash & mask; x->table[at]; at = (at + 1) & mask) {
@@ -275,7 +279,7 @@ expr_id expr_intern(struct exprs *x, const struct ekey *k)
     /* A lower bound never says "plus infinity", an upper one never "minus infinity": that would absorb. */
     e.lo = min_i64(e.lo, INT64_MAX - 1);
     e.hi = max_i64(e.hi, INT64_MIN + 1);
-    return enode_derive(x, &e) ? enode_add(x, k, &e) : ex_const(x, 0);
+    return enode_derive(x, &e) ? enode_add(x, k, &e) : (expr_id){0};
 }
 
 expr_id expr_intern2(struct exprs *x, enum expr_kind kind, expr_id a, expr_id b)
@@ -300,6 +304,9 @@ struct exprs *exprs_new(struct context *ctx)
     struct exprs *x = NEW(&ctx->session, struct exprs);
     x->ctx = ctx;
     x->arena = &ctx->session;
+    struct enode *none = NEW_ARRAY(x->arena, struct enode, CHUNK);
+    *none = (struct enode){.kind = EX_NONE, .lo = INT64_MIN, .hi = INT64_MAX, .div = 1};
+    VEC_PUSH(x->arena, &x->chunks, none);
     x->n = 1;
     x->table_size = x->names_size = TABLE_MIN;
     x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
@@ -318,41 +325,47 @@ uint32_t ex_count(const struct exprs *x)
 
 /* ---- attempts ----------------------------------------------------------------------------------------------- */
 
-void expr_overflow(struct exprs *x)
+expr_id expr_overflow(struct exprs *x)
 {
-    if (x->speculative)
-        x->spoiled = true;
-    else
-        context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "a size or index does not fit into 64 bits");
+    return expr_too_large(x, "a size or index does not fit into 64 bits");
 }
 
-void expr_too_large(struct exprs *x, const char *fmt, ...)
+expr_id expr_too_large(struct exprs *x, const char *fmt, ...)
 {
     char text[160];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (x->speculative)
-        x->spoiled = true;
-    else
+    if (!x->speculative)
         context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "%s", text);
+    return (expr_id){0};
 }
 
-bool attempt_begin(struct exprs *x)
+/* ---- results that are remembered --------------------------------------------------------------------------------- */
+
+static struct result *result_slot(struct exprs *x, const struct result *key)
 {
-    bool outer = x->spoiled;
-    x->spoiled = false;
-    x->speculative++;
-    return outer;
+    if (!x->results)
+        x->results = NEW_ARRAY(x->arena, struct result, RESULTS);
+    uint64_t h = hash_mix((uint64_t)key->a.i << 32 | key->b.i, (uint64_t)key->coef);
+    return &x->results[hash_mix(h + key->op, (uint64_t)key->c) % RESULTS];
 }
 
-bool attempt_end(struct exprs *x, bool outer)
+bool result_recall(struct exprs *x, struct result *key)
 {
-    bool fine = !x->spoiled;
-    x->spoiled = outer;
-    x->speculative--;
-    return fine;
+    const struct result *s = result_slot(x, key);
+    if (!s->result.i || s->a.i != key->a.i || s->b.i != key->b.i || s->coef != key->coef || s->c != key->c ||
+        s->op != key->op)
+        return false;
+    key->result = s->result;
+    return true;
+}
+
+void result_keep(struct exprs *x, const struct result *r, uint32_t cut)
+{
+    if (r->result.i && x->cut == cut)
+        *result_slot(x, r) = *r;
 }
 
 /* ---- symbols -------------------------------------------------------------------------------------------------- */
@@ -498,7 +511,7 @@ int64_t ex_divisor(const struct exprs *x, expr_id e)
     if (!e.i)
         return 1;
     int64_t d = enode(x, e)->div;
-    return d ? d : (int64_t)1 << 62;   /* zero is a multiple of everything */
+    return d ? d : (int64_t)1 << 62; /* zero is a multiple of everything */
 }
 
 uint32_t ex_size(const struct exprs *x, expr_id e)

@@ -9,15 +9,20 @@ enum {
     EXPR_SIZE_MAX = 20000,     /* nodes when written out as a tree: bounds every walk without memory */
     EXPR_TERMS_MAX = 1024,     /* of one sum */
     EXPR_LEVEL_MAX = 48,       /* simplifications within simplifications; deeper ones are left undone */
+    EXPR_FUEL = 1024,          /* simplifications within one that is in no other; further ones are left undone */
     ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
-    SUMS = 1 << 14,            /* remembered, of two operands */
+    RESULTS = 1 << 14,         /* of operations that are remembered */
     EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
     SMALL = 64,                /* constants that are found without a look at the table */
     CHUNK = 1024
 };
 
-enum { F_DIV = 1, F_MOD = 2 };   /* the node is, or is a product with, an EX_DIV / EX_MOD */
+enum {
+    F_DIV = 1,   /* the node is, or is a product with, an EX_DIV / EX_MOD */
+    F_MOD = 2,
+    F_KIND = 4   /* << enum sym_kind: a symbol of that kind is inside */
+};
 
 struct enode {
     uint8_t kind, flags;
@@ -42,7 +47,7 @@ struct exprs {
     struct context *ctx;
     struct arena *arena;
     VEC(struct enode *) chunks;
-    uint32_t n;                  /* nodes; [0] unused */
+    uint32_t n;                  /* nodes; [0] is none */
     expr_id small[SMALL];        /* the constants 0, 1, ... as far as they were asked for */
     uint32_t *table, table_size; /* open addressing, power of two, 0 = free */
     VEC(struct symbol *) syms;   /* [0] unused */
@@ -51,19 +56,19 @@ struct exprs {
     uint32_t *names, names_size; /* symbols by name */
     struct term *scratch;        /* a stack of sums under construction */
     uint32_t scratch_top;
-    uint32_t level;
+    uint32_t level, fuel;
+    uint32_t cut;                /* simplifications that were left undone for one of the limits */
     uint32_t assuming;           /* depth of assumptions, see ir/expr/choice.c */
-    uint32_t speculative;        /* > 0: an overflow spoils what is being tried, instead of ending the compilation */
-    bool spoiled;
+    uint32_t speculative;        /* > 0: an overflow gives none ({0}) instead of ending the compilation */
     struct proof {
         uint32_t e;
         bool holds;
     } *proofs;   /* direct-mapped memory of expr_nonneg */
-    struct sum {
+    struct result {
         expr_id a, b, result;
-        bool product;
+        uint32_t op;             /* enum expr_kind */
         int64_t coef, c;
-    } *sums;   /* the same of sums and products */
+    } *results;   /* the same of sums, products, quotients and remainders */
 };
 
 static inline const struct enode *enode(const struct exprs *x, expr_id e)
@@ -85,19 +90,54 @@ expr_id expr_intern(struct exprs *, const struct ekey *);
 expr_id expr_intern2(struct exprs *, enum expr_kind, expr_id, expr_id);
 sym_id expr_find_sym(const struct exprs *, const char *name);
 
-/* An overflow, or an expression past the limits: unwinds with FAIL_LIMIT, or spoils the attempt under way. */
-void expr_overflow(struct exprs *);
-PRINTF_LIKE(2, 3) void expr_too_large(struct exprs *, const char *fmt, ...);
-/* Attempts nest; attempt_end tells whether what was computed since attempt_begin can be used. */
-bool attempt_begin(struct exprs *);                  /* returns the outer attempt's state, to be handed back */
-bool attempt_end(struct exprs *, bool outer);
+/* An overflow, or an expression past the limits. Outside of an attempt it unwinds with FAIL_LIMIT. Inside of one the
+ * result is none, {0}: no number, and absorbing, since every operation on none gives none. A predicate of none is
+ * "not proved". So an attempt is over when its result has been looked at. */
+NODISCARD expr_id expr_overflow(struct exprs *);
+PRINTF_LIKE(2, 3) NODISCARD expr_id expr_too_large(struct exprs *, const char *fmt, ...);
+/* Attempts nest. */
+static inline void attempt_begin(struct exprs *x)
+{
+    x->speculative++;
+}
+/* Ends an attempt and hands its result on: none when it failed. */
+NODISCARD static inline expr_id attempt_end(struct exprs *x, expr_id result)
+{
+    x->speculative--;
+    return result;
+}
 
-/* c + SUM coef * e, under construction on the scratch stack. */
+/* Begins a simplification that others may be part of. False: there is no depth or no fuel left for it, and what is to
+ * be simplified stays as it is. */
+static inline bool simplify_begin(struct exprs *x)
+{
+    if (x->level == 0)
+        x->fuel = EXPR_FUEL;
+    if (x->level >= EXPR_LEVEL_MAX || x->fuel == 0) {
+        x->cut++;
+        return false;
+    }
+    x->fuel--;
+    x->level++;
+    return true;
+}
+static inline void simplify_end(struct exprs *x)
+{
+    x->level--;
+}
+
+/* The memory of operations: key->result when it holds one with the operands of key. */
+bool result_recall(struct exprs *, struct result *key);
+/* Enters what was computed since x->cut was `cut`, unless a limit has cut it short or it is none. */
+void result_keep(struct exprs *, const struct result *, uint32_t cut);
+
+/* c + SUM coef * e, under construction on the scratch stack; none once a part of it is. */
 struct poly {
     struct exprs *x;
     struct term *t;
     uint32_t n, cap;
     uint32_t mark;               /* scratch_top before this one */
+    bool none;
     int64_t c;
 };
 void poly_open(struct exprs *, struct poly *);

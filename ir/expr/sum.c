@@ -65,15 +65,22 @@ static void poly_reserve(struct poly *p, uint32_t need)
     p->cap = cap;
 }
 
+/* An overflow of a coefficient or of the constant. */
+static void poly_overflow(struct poly *p)
+{
+    p->none |= !expr_overflow(p->x).i;
+}
+
 void poly_add_const(struct poly *p, int64_t c)
 {
     if (!add_i64(p->c, c, &p->c))
-        expr_overflow(p->x);
+        poly_overflow(p);
 }
 
 static void poly_push(struct poly *p, expr_id e, int64_t coef)
 {
-    if (coef == 0)
+    p->none |= !e.i;
+    if (coef == 0 || p->none)
         return;
     poly_reserve(p, p->n + 1);
     p->t[p->n++] = (struct term){coef, e};
@@ -85,13 +92,15 @@ void poly_add(struct poly *p, expr_id e, int64_t coef)
     view_of(p->x, e, &v);
     int64_t r;
     if (!mul_i64(v.c, coef, &r))
-        expr_overflow(p->x), r = 0;
-    poly_add_const(p, r);
+        poly_overflow(p);
+    else
+        poly_add_const(p, r);
     poly_reserve(p, p->n + v.n);
     for (uint32_t i = 0; i < v.n; i++) {
         if (!mul_i64(v.coef[i], coef, &r))
-            expr_overflow(p->x), r = 0;
-        poly_push(p, v.e[i], r);
+            poly_overflow(p);
+        else
+            poly_push(p, v.e[i], r);
     }
 }
 
@@ -101,7 +110,8 @@ static int term_order(const void *a, const void *b)
     return (i > j) - (i < j);
 }
 
-/* Sorts by id, adds up what belongs together, drops zeros. */
+/* Sorts by id, adds up what belongs together, drops zeros. Every coefficient that is left can be negated: INT64_MIN is
+ * an overflow. */
 static void poly_merge(struct poly *p)
 {
     bool sorted = true;
@@ -114,7 +124,9 @@ static void poly_merge(struct poly *p)
         struct term t = p->t[i++];
         for (; i < p->n && p->t[i].e.i == t.e.i; i++)
             if (!add_i64(t.coef, p->t[i].coef, &t.coef))
-                expr_overflow(p->x);
+                poly_overflow(p);
+        if (t.coef == INT64_MIN)
+            poly_overflow(p);
         if (t.coef)
             p->t[kept++] = t;
     }
@@ -141,16 +153,14 @@ static bool is_bool(const struct enode *e)
     return e->lo >= 0 && e->hi <= 1;
 }
 
-/* The product of two terms (neither sum nor constant, unless a sum stands as an atom). */
+/* The product of two terms, neither none (neither sum nor constant, unless a sum stands as an atom). */
 static expr_id term_mul(struct exprs *x, expr_id a, expr_id b)
 {
     expr_id atoms[64];
     const struct enode *ea = enode(x, a), *eb = enode(x, b);
     uint32_t na = ea->kind == EX_PROD ? ea->n : 1, nb = eb->kind == EX_PROD ? eb->n : 1;
-    if (na + nb > COUNT_OF(atoms)) {
-        expr_too_large(x, "a size or index is a product of more than 64 factors");
-        return a;
-    }
+    if (na + nb > COUNT_OF(atoms))
+        return expr_too_large(x, "a size or index is a product of more than 64 factors");
     const expr_id *pa = ea->kind == EX_PROD ? ea->arg : &a, *pb = eb->kind == EX_PROD ? eb->arg : &b;
     uint32_t n = 0;
     for (uint32_t i = 0, j = 0; i < na || j < nb;) {
@@ -168,6 +178,9 @@ void poly_add_product(struct poly *p, expr_id a, expr_id b, int64_t coef)
 {
     struct exprs *x = p->x;
     struct view va, vb;
+    p->none |= !a.i || !b.i;
+    if (p->none)
+        return;
     view_of(x, a, &va);
     view_of(x, b, &vb);
     int64_t r;
@@ -178,16 +191,19 @@ void poly_add_product(struct poly *p, expr_id a, expr_id b, int64_t coef)
     for (uint32_t i = 0; i < va.n; i++) {
         for (uint32_t j = 0; j < vb.n; j++) {
             if (!mul_i64(va.coef[i], vb.coef[j], &r) || !mul_i64(r, coef, &r))
-                expr_overflow(x), r = 0;
-            poly_add(p, term_mul(x, va.e[i], vb.e[j]), r);
+                poly_overflow(p);
+            else
+                poly_add(p, term_mul(x, va.e[i], vb.e[j]), r);
         }
         if (!mul_i64(va.coef[i], vb.c, &r) || !mul_i64(r, coef, &r))
-            expr_overflow(x), r = 0;
-        poly_push(p, va.e[i], r);
+            poly_overflow(p);
+        else
+            poly_push(p, va.e[i], r);
     }
     if (!mul_i64(va.c, coef, &r))
-        expr_overflow(x), r = 0;
-    poly_add(p, b, r);
+        poly_overflow(p);
+    else
+        poly_add(p, b, r);
 }
 
 bool term_atom(struct exprs *x, expr_id term, uint32_t k, expr_id *atom, expr_id *rest)
@@ -236,6 +252,8 @@ expr_id term_divide(struct exprs *x, expr_id term, expr_id by)
 static bool poly_contains(const struct poly *p, expr_id e, int64_t f)
 {
     struct view v;
+    if (!e.i)
+        return false;
     view_of(p->x, e, &v);
     for (uint32_t i = 0; i < v.n; i++) {
         int64_t want;
@@ -258,7 +276,7 @@ static bool join_quotient(struct poly *p, int64_t f, expr_id rest, expr_id mod)
     expr_id whole = mul3(x, rest, by, ex_div(x, num, by));
     struct view v;
     view_of(x, whole, &v);
-    if (x->spoiled || v.c != 0 || !poly_contains(p, whole, f))
+    if (v.c != 0 || !poly_contains(p, whole, f))
         return false;
     poly_add(p, whole, -f);
     poly_add_product(p, rest, mod, -f);
@@ -273,7 +291,7 @@ static bool join_remainders(struct poly *p, int64_t f, expr_id rest, expr_id mod
     expr_id num = ex_arg(x, mod, 0), by = ex_arg(x, mod, 1);
     expr_id quotient = ex_div(x, num, by);
     expr_id factor = ex_mulc(x, ex_mul(x, rest, by), f);
-    for (uint32_t i = 0; i < p->n && !x->spoiled; i++) {
+    for (uint32_t i = 0; factor.i && i < p->n; i++) {
         if (!(enode(x, p->t[i].e)->flags & F_MOD))
             continue;
         expr_id other, others;
@@ -282,8 +300,6 @@ static bool join_remainders(struct poly *p, int64_t f, expr_id rest, expr_id mod
                 ex_mulc(x, others, p->t[i].coef).i != factor.i)
                 continue;
             expr_id joined = ex_mod(x, num, ex_mul(x, by, ex_arg(x, other, 1)));
-            if (x->spoiled)
-                return false;
             poly_add_product(p, others, other, -p->t[i].coef);
             poly_add_product(p, rest, mod, -f);
             poly_add_product(p, rest, joined, f);
@@ -308,7 +324,7 @@ static bool make_remainder(struct poly *p, int64_t coef, expr_id rest, expr_id d
     if (!left.i)
         return false;
     expr_id whole = ex_mul(x, left, num);
-    if (x->spoiled || !poly_contains(p, whole, f))
+    if (!poly_contains(p, whole, f))
         return false;
     poly_add(p, whole, -f);
     poly_add_product(p, rest, div, -coef);
@@ -348,7 +364,7 @@ static bool recombine_step(struct poly *p, uint32_t i)
     return false;
 }
 
-/* An overflow on the way spoils that step alone: p is put back as it was. */
+/* A step that overflows is not made: p stays as it is. */
 static bool recombine_once(struct poly *p)
 {
     struct exprs *x = p->x;
@@ -361,11 +377,12 @@ static bool recombine_once(struct poly *p)
         memcpy(trial.t, p->t, p->n * sizeof *p->t);
         trial.n = p->n;
         trial.c = p->c;
-        bool outer = attempt_begin(x);
+        x->speculative++;
         bool changed = recombine_step(&trial, i);
         if (changed)
             poly_merge(&trial);
-        if (attempt_end(x, outer) && changed) {
+        x->speculative--;
+        if (changed && !trial.none) {
             p->n = 0;
             poly_drop(&trial);
             /* trial lies above p on the stack: claim as much again, then move down. */
@@ -387,19 +404,26 @@ static bool recombine_once(struct poly *p)
     return false;
 }
 
+static bool poly_divides(const struct poly *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        if (enode(p->x, p->t[i].e)->flags & (F_DIV | F_MOD))
+            return true;
+    return false;
+}
+
 expr_id poly_finish(struct poly *p)
 {
     struct exprs *x = p->x;
     poly_merge(p);
-    if (p->n > EXPR_TERMS_MAX) {
-        expr_too_large(x, "a size or index has more than %d terms", EXPR_TERMS_MAX);
-        p->n = 0;
-    }
-    if (x->level < EXPR_LEVEL_MAX) {
-        x->level++;
+    if (p->none)
+        return (expr_id){0};
+    if (p->n > EXPR_TERMS_MAX)
+        return expr_too_large(x, "a size or index has more than %d terms", EXPR_TERMS_MAX);
+    if (poly_divides(p) && simplify_begin(x)) {
         for (int step = 0; step < RECOMBINE_STEPS && recombine_once(p); step++)
             ;
-        x->level--;
+        simplify_end(x);
     }
     expr_id result;
     if (p->n == 0) {
@@ -433,49 +457,30 @@ expr_id poly_close(struct poly *p)
 
 /* ---- the constructors -------------------------------------------------------------------------------------- */
 
-/* The slot of the memory of sums and products in which an equal one is, if any; NULL: not a moment for it, since an
- * attempt, an assumption or the depth of other simplifications may decide the result. */
-static struct sum *sum_slot(struct exprs *x, const struct sum *key)
+/* a + coef * b + c (a + c for coef 0), or a * b. */
+static expr_id sum_make(struct exprs *x, struct result key)
 {
-    if (x->level || x->speculative || x->assuming)
-        return NULL;
-    if (!x->sums)
-        x->sums = NEW_ARRAY(x->arena, struct sum, SUMS);
-    uint64_t h = hash_mix((uint64_t)key->a.i << 32 | key->b.i, (uint64_t)key->coef);
-    return &x->sums[hash_mix(h, (uint64_t)key->c) % SUMS];
-}
-
-static bool sum_is(const struct sum *s, const struct sum *key)
-{
-    return s->result.i && s->a.i == key->a.i && s->b.i == key->b.i && s->coef == key->coef && s->c == key->c &&
-           s->product == key->product;
-}
-
-/* a + coef * b + c, or a * b. */
-static expr_id sum_make(struct exprs *x, struct sum key)
-{
-    struct sum *slot = sum_slot(x, &key);
     struct poly p;
-    if (slot && sum_is(slot, &key))
-        return slot->result;
+    uint32_t cut = x->cut;
+    if (!key.a.i || result_recall(x, &key))
+        return key.result;
     poly_open(x, &p);
-    if (key.product) {
+    if (key.op == EX_PROD) {
         poly_add_product(&p, key.a, key.b, 1);
     } else {
         poly_add(&p, key.a, 1);
-        if (key.b.i)
+        if (key.coef)
             poly_add(&p, key.b, key.coef);
         poly_add_const(&p, key.c);
     }
     key.result = poly_close(&p);
-    if (slot)
-        *slot = key;
+    result_keep(x, &key, cut);
     return key.result;
 }
 
 static expr_id linear(struct exprs *x, expr_id a, expr_id b, int64_t coef, int64_t c)
 {
-    return sum_make(x, (struct sum){.a = a, .b = b, .coef = coef, .c = c});
+    return sum_make(x, (struct result){.op = EX_SUM, .a = a, .b = b, .coef = coef, .c = c});
 }
 
 expr_id ex_add(struct exprs *x, expr_id a, expr_id b)
@@ -503,7 +508,7 @@ expr_id ex_mulc(struct exprs *x, expr_id a, int64_t c)
 
 expr_id ex_mul(struct exprs *x, expr_id a, expr_id b)
 {
-    return sum_make(x, (struct sum){.a = a, .b = b, .product = true});
+    return sum_make(x, (struct result){.op = EX_PROD, .a = a, .b = b});
 }
 
 expr_id ex_dot(struct exprs *x, expr_id first, const expr_id *a, const expr_id *b, uint32_t n)

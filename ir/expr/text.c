@@ -78,11 +78,9 @@ static void print_sum(const struct exprs *x, const struct enode *node, struct st
         strbuf_printf(out, "%lld", (long long)node->c);
     for (uint32_t i = 0; i < node->n; i++) {
         bool first = i == 0 && !const_first;
-        bool minus = parts[i].coef < 0 && parts[i].coef != INT64_MIN;
+        bool minus = parts[i].coef < 0;
         strbuf_printf(out, "%s", first ? (minus ? "-" : "") : minus ? " - " : " + ");
-        if (parts[i].coef == INT64_MIN)
-            strbuf_printf(out, "-%llu*", (unsigned long long)magnitude(INT64_MIN));
-        else if (magnitude(parts[i].coef) != 1)
+        if (magnitude(parts[i].coef) != 1)
             strbuf_printf(out, "%llu*", (unsigned long long)magnitude(parts[i].coef));
         strbuf_printf(out, "%s", parts[i].text);
     }
@@ -343,14 +341,21 @@ static expr_id parse_signed(struct parser *s)
     return e.i && negative ? ex_mulc(s->x, e, -1) : e;
 }
 
+/* The constant in front of a product multiplies last, as in the product's form: in front of the other factors it can
+ * overflow where the whole does not. */
 static expr_id parse_product(struct parser *s)
 {
     expr_id e = parse_signed(s);
+    int64_t coef = 1;
+    if (accept(s, "*")) {
+        expr_id f = parse_signed(s);
+        e = !f.i || ex_is_const(s->x, e, &coef) ? f : ex_mul(s->x, e, f);
+    }
     while (e.i && accept(s, "*")) {
         expr_id f = parse_signed(s);
         e = f.i ? ex_mul(s->x, e, f) : f;
     }
-    return e;
+    return coef == 1 ? e : ex_mulc(s->x, e, coef);
 }
 
 static expr_id parse_sum(struct parser *s)
@@ -404,10 +409,8 @@ static expr_id parse_expr(struct parser *s)
 expr_id ex_parse(struct exprs *x, const char **p, bool create)
 {
     struct parser s = {.x = x, .p = *p, .create = create};
-    bool outer = attempt_begin(x);
-    expr_id e = parse_expr(&s);
-    if (!attempt_end(x, outer))
-        e = (expr_id){0};
+    attempt_begin(x);
+    expr_id e = attempt_end(x, parse_expr(&s));
     if (e.i)
         *p = s.p;
     return e;

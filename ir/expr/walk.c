@@ -22,6 +22,23 @@ bool ex_uses(const struct exprs *x, expr_id e, sym_id s)
     return false;
 }
 
+sym_id ex_first_sym(const struct exprs *x, expr_id e)
+{
+    const struct enode *node = enode(x, e);
+    while (node->kind != EX_SYM && node->syms) {
+        uint32_t i = 0;
+        while (!enode(x, node->arg[i])->syms)
+            i++;
+        node = enode(x, node->arg[i]);
+    }
+    return node->sym;
+}
+
+bool ex_uses_kind(const struct exprs *x, expr_id e, enum sym_kind kind)
+{
+    return enode(x, e)->flags & F_KIND << kind;
+}
+
 /* One factor s exactly; the others are free of it. */
 static bool linear_term(struct exprs *x, expr_id term, sym_id s, expr_id *others)
 {
