@@ -150,6 +150,11 @@ struct graph {
     int64_t ir_version;
     bool legal;
     struct folds *folds;         /* caches of ir/eval/fold.c; NULL: none yet */
+    VEC(struct concat_begins {
+        uint32_t n;
+        expr_id *begin;
+    })
+    begins;                      /* by node: what concat_begin has computed */
 };
 
 struct graph *graph_new(struct context *);
@@ -166,6 +171,9 @@ void graph_hang_region(struct graph *, region_id, region_id parent);
 struct node *graph_node(const struct graph *, node_id);
 struct value *graph_value(const struct graph *, value_id);
 struct region *graph_get_region(const struct graph *, region_id);
+/* Where operand k of a concat begins along its axis; k == n_in: where the last one ends. The types of its operands must
+ * not change afterwards. */
+expr_id concat_begin(const struct graph *, const struct node *, uint32_t k);
 const struct type *value_type(const struct graph *, value_id);
 /* The operator that defines v; OP_NONE for parameters. */
 enum op value_op(const struct graph *, value_id);
@@ -180,7 +188,7 @@ node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, cons
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
 void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
 void graph_replace_uses(struct graph *, value_id old,
-                        value_id with);    /* operands, region results and outputs everywhere */
+                        value_id with); /* operands, region results and outputs everywhere */
 void graph_value_describe(struct graph *, value_id to, value_id from); /* the name and the known elements of `from` */
 void graph_erase(struct graph *, node_id); /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);

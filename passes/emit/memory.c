@@ -90,7 +90,7 @@ static lreg load_spans(struct em *em, lreg buffer, enum elem e, const struct em_
 {
     lreg v = {0};
     for (uint32_t j = 0; j < s->n; j++) {
-        uint8_t from[EM_LANES_MOST];
+        uint8_t from[LOOP_LANES_MAX];
         uint32_t n = (uint32_t)s->span[j].n;
         struct reach r = {n > 1 ? REACH_LANES : REACH_SCALAR, n, em_index(em, s->span[j].first), {0}, {0}};
         lreg part = load_reached(em, buffer, e, &r, false);
@@ -101,7 +101,7 @@ static lreg load_spans(struct em *em, lreg buffer, enum elem e, const struct em_
             from[k] = (uint8_t)(k < s->live && s->of[k] == j ? s->lanes + k : k);
         v = j ? em_shuffle(em, v, part, from, s->lanes) : part;
     }
-    uint8_t from[EM_LANES_MOST];
+    uint8_t from[LOOP_LANES_MAX];
     bool none = false;
     for (uint32_t k = 0; k < s->lanes; k++) {
         bool out = k < s->live && s->of[k] == EM_SPANS_MOST;
@@ -158,7 +158,7 @@ static void store_reached(struct em *em, lreg buffer, const struct reach *r, lre
 static void store_spans(struct em *em, lreg buffer, const struct em_spans *s, lreg value)
 {
     for (uint32_t j = 0; j < s->n; j++) {
-        uint8_t from[EM_LANES_MOST];
+        uint8_t from[LOOP_LANES_MAX];
         uint32_t n = (uint32_t)s->span[j].n;
         for (uint32_t k = 0; k < s->live; k++)
             if (s->of[k] == j)
@@ -190,7 +190,8 @@ void em_store_at(struct em *em, lreg buffer, const struct storage *s, enum elem 
         return;
     }
     struct reach r = reach_address(em, addr, ex_const(em->x, 1));
-    value = em_splat(em, value, r.lanes);
+    /* If all lanes have one address, the run has checked that the axis has one element. */
+    value = r.lanes > 1 || lf_type(em->f, value).lanes <= 1 ? em_splat(em, value, r.lanes) : em_extract(em, value, 0);
     bool narrow = moves_in_parts(e) && elem_size(e) <= 2;
     uint32_t first = narrow && r.how == REACH_LANES ? known_lanes(em, addr) : 0;
     if (first) {

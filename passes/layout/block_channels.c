@@ -6,6 +6,7 @@
 #include "passes/module/access.h"
 #include "passes/module/choices.h"
 #include "passes/layout/layout.h"
+#include "passes/module/query.h"
 
 static bool may_block(const struct layouter *l, value_id v)
 {
@@ -88,9 +89,11 @@ bool block_channels(struct module *m)
                 continue;
             for (uint32_t j = 0; j < k->nodes.n; j++) {
                 const struct node *n = graph_node(l->g, k->nodes.data[j]);
-                for (uint32_t o = 0; o < n->n_in; o++)
-                    if (n->in[o].i && l->wish[n->in[o].i].blocked &&
-                        value_type(l->g, n->in[o])->rank == value_type(l->g, k->outs.data[0])->rank)
+                uint32_t n_in;
+                const value_id *in = kernel_operands(k, n, &n_in);
+                for (uint32_t o = 0; o < n_in; o++)
+                    if (in[o].i && l->wish[in[o].i].blocked &&
+                        value_type(l->g, in[o])->rank == value_type(l->g, k->outs.data[0])->rank)
                         l->wish[k->outs.data[0].i].blocked = true;
             }
         }

@@ -3,11 +3,15 @@
  * Life of a buffer: from the first kernel that writes it (or its halo) to the last that reads it, in execution order;
  * what a nested region touches lives as long as the node that owns the region runs. Sizes that are all multiples of one
  * common factor (the batch) are packed as intervals, largest first; other symbolic sizes share slots, in order.
+ * Which packed buffers live at the same time is found by lives.c.
  */
+#include <stdlib.h>
+
+#include "passes/layout/lives.h"
 #include "passes/module/access.h"
 #include "passes/module/module.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, SLOTS_LOOKED_AT = 1024 };
 struct planner {
     struct module *m;
     struct graph *g;
@@ -30,15 +34,15 @@ static void touch(struct planner *p, value_id v, uint32_t at)
 }
 
 /* Everything in memory that v is computed from inside a kernel. */
-static void touch_inputs(struct planner *p, value_id v, uint32_t at, bool *seen)
+static void touch_inputs(struct planner *p, value_id v, uint32_t at, uint32_t *seen, uint32_t turn)
 {
     VEC(value_id) work = {0};
     VEC_PUSH(p->m->arena, &work, v);
     while (work.n) {
         value_id u = work.data[--work.n];
-        if (!u.i || seen[u.i])
+        if (!u.i || seen[u.i] == turn)
             continue;
-        seen[u.i] = true;
+        seen[u.i] = turn;
         touch(p, u, at);
         if (!graph_value(p->g, u)->def.i || (p->m->stored[u.i] && u.i != v.i) || value_is_const(p->g, u))
             continue;
@@ -94,10 +98,10 @@ static void extend_through_loops(struct planner *p)
     }
 }
 
-static void lives(struct planner *p)
+static void find_lives(struct planner *p)
 {
     struct module *m = p->m;
-    bool *seen = NEW_ARRAY(m->arena, bool, m->n_values);
+    uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->n_values), turn = 0;
     for (uint32_t i = 0; i < m->buffers.n; i++)
         m->buffers.data[i].first = UINT32_MAX;
     for (uint32_t i = 0; i < m->order.n; i++)
@@ -108,9 +112,7 @@ static void lives(struct planner *p)
         uint32_t at = owner ? p->position[owner - 1] : 0;
         for (uint32_t o = 0; o < k->outs.n; o++) {
             touch(p, k->outs.data[o], at);
-            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, seen);
-            for (uint32_t v = 0; v < m->n_values; v++)
-                seen[v] = false;
+            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, seen, ++turn);
         }
         if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE) {
             const struct node *n = graph_node(p->g, k->anchor);
@@ -144,20 +146,11 @@ static bool common_factor(const struct planner *p, sym_id *factor)
         expr_id coef, rest;
         if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
             continue;
-        bool found = false;
-        for (sym_id sym = sym_next(p->x, SYM_SHAPE, (sym_id){0}); sym.i && !found;
-             sym = sym_next(p->x, SYM_SHAPE, sym)) {
-            if (!ex_uses(p->x, b->bytes, sym))
-                continue;
-            if (!ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
-                return false;
-            if (factor->i && factor->i != sym.i)
-                return false;
-            *factor = sym;
-            found = true;
-        }
-        if (!found)
+        sym_id sym = ex_first_sym(p->x, b->bytes);
+        if (sym_get(p->x, sym)->kind != SYM_SHAPE || (factor->i && factor->i != sym.i) ||
+            !ex_linear(p->x, b->bytes, sym, &coef, &rest) || !ex_is_const(p->x, coef, &c) || !ex_is(p->x, rest, 0))
             return false;
+        *factor = sym;
     }
     return true;
 }
@@ -171,52 +164,70 @@ static int64_t unit_bytes(const struct planner *p, const struct buffer *b, sym_i
     return (c + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static bool overlap(const struct buffer *a, const struct buffer *b)
+static int by_size(const void *a, const void *b)
 {
-    return a->first <= b->last && b->first <= a->last;
+    const struct packed *x = *(struct packed *const *)a, *y = *(struct packed *const *)b;
+    return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
+                              : (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct packed *x = *(struct packed *const *)a, *y = *(struct packed *const *)b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* The lowest gap for a buffer of `size` bytes among n that live at the same time. */
+static int64_t lowest_gap(struct packed **living, uint32_t n, int64_t size)
+{
+    int64_t at = 0;
+    qsort(living, n, sizeof *living, by_offset);
+    for (uint32_t i = 0; i < n && living[i]->offset < at + size; i++)
+        if (at < living[i]->offset + living[i]->size)
+            at = living[i]->offset + living[i]->size;
+    return at;
 }
 
 static void pack_intervals(struct planner *p, sym_id factor)
 {
     struct module *m = p->m;
-    uint32_t n = m->buffers.n, placed = 0;
-    uint32_t *order = NEW_ARRAY(m->arena, uint32_t, n + 1);
-    int64_t *offset = NEW_ARRAY(m->arena, int64_t, n + 1), *size = NEW_ARRAY(m->arena, int64_t, n + 1), total = 0;
+    uint32_t n = m->buffers.n, n_packed = 0;
+    struct packed *all = NEW_ARRAY(m->arena, struct packed, n + 1),
+                  **order = NEW_ARRAY(m->arena, struct packed *, n + 1);
+    struct lives lives = {.arena = m->arena};
+    int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (m->buffers.data[i].segment || m->buffers.data[i].first == UINT32_MAX)
+        const struct buffer *b = &m->buffers.data[i];
+        if (b->segment || b->first == UINT32_MAX)
             continue;
-        size[i] = unit_bytes(p, &m->buffers.data[i], factor);
-        uint32_t j = placed++;
-        for (; j > 0 && size[order[j - 1]] < size[i]; j--)
-            order[j] = order[j - 1];
-        order[j] = i;
+        all[i] = (struct packed){.buffer = i, .first = b->first, .last = b->last, .size = unit_bytes(p, b, factor)};
+        order[n_packed++] = &all[i];
     }
-    for (uint32_t k = 0; k < placed; k++) {
-        struct buffer *b = &m->buffers.data[order[k]];
-        int64_t at = 0;
-        for (bool moved = true; moved;) { /* the lowest gap that no living neighbour overlaps */
-            moved = false;
-            for (uint32_t j = 0; j < k; j++) {
-                uint32_t o = order[j];
-                if (overlap(b, &m->buffers.data[o]) && at < offset[o] + size[o] && offset[o] < at + size[order[k]]) {
-                    at = offset[o] + size[o];
-                    moved = true;
-                }
-            }
-        }
-        offset[order[k]] = at;
-        if (at + size[order[k]] > total)
-            total = at + size[order[k]];
+    qsort(order, n_packed, sizeof *order, by_size);
+    lives_begin(&lives, m->order.n, n_packed);
+    for (uint32_t k = 0; k < n_packed; k++) { /* the largest first, each into the lowest gap */
+        struct packed *b = order[k];
+        uint32_t n_living;
+        b->offset = lives_find(&lives, b->first, b->last, &n_living) ? lowest_gap(lives.found, n_living, b->size)
+                                                                     : total;
+        lives_add(&lives, b);
+        total = b->offset + b->size > total ? b->offset + b->size : total;
     }
     expr_id unit = factor.i ? ex_max(p->x, ex_sym(p->x, factor), ex_const(p->x, 1)) : ex_const(p->x, 1);
     for (uint32_t i = 0; i < n; i++)
-        m->buffers.data[i].offset = ex_mulc(p->x, unit, offset[i]);
+        m->buffers.data[i].offset = ex_mulc(p->x, unit, all[i].offset);
     m->arena_bytes = ex_mulc(p->x, unit, total);
 }
 
 static expr_id round_up(const struct planner *p, expr_id bytes)
 {
     return ex_mulc(p->x, ex_ceildiv(p->x, bytes, ex_const(p->x, ALIGN)), ALIGN);
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct buffer *x = *(struct buffer *const *)a, *y = *(struct buffer *const *)b;
+    return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : (x > y) - (x < y);
 }
 
 static void pack_slots(struct planner *p)
@@ -227,19 +238,16 @@ static void pack_slots(struct planner *p)
         uint32_t free_after;
     } *slots = NEW_ARRAY(m->arena, struct slot, m->buffers.n + 1);
     uint32_t n_slots = 0, n = m->buffers.n;
-    uint32_t *order = NEW_ARRAY(m->arena, uint32_t, n + 1), placed = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (m->buffers.data[i].segment || m->buffers.data[i].first == UINT32_MAX)
-            continue;
-        uint32_t j = placed++;
-        for (; j > 0 && m->buffers.data[order[j - 1]].first > m->buffers.data[i].first; j--)
-            order[j] = order[j - 1];
-        order[j] = i;
-    }
+    struct buffer **order = NEW_ARRAY(m->arena, struct buffer *, n + 1);
+    uint32_t placed = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!m->buffers.data[i].segment && m->buffers.data[i].first != UINT32_MAX)
+            order[placed++] = &m->buffers.data[i];
+    qsort(order, placed, sizeof *order, by_first);
     for (uint32_t k = 0; k < placed; k++) {
-        struct buffer *b = &m->buffers.data[order[k]];
+        struct buffer *b = order[k];
         uint32_t best = n_slots;
-        for (uint32_t s = 0; s < n_slots; s++) {
+        for (uint32_t s = 0; s < n_slots && s < SLOTS_LOOKED_AT; s++) {
             if (slots[s].free_after >= b->first)
                 continue;
             if (best == n_slots || slots[s].bytes.i == b->bytes.i)
@@ -258,7 +266,7 @@ static void pack_slots(struct planner *p)
         at = ex_add(p->x, at, round_up(p, slots[s].bytes));
     }
     for (uint32_t k = 0; k < placed; k++)
-        m->buffers.data[order[k]].offset = start[m->buffers.data[order[k]].slot];
+        order[k]->offset = start[order[k]->slot];
     m->arena_bytes = at;
 }
 
@@ -267,7 +275,7 @@ bool plan_memory(struct module *m)
     struct planner p = {.m = m, .g = m->g, .x = m->ctx->exprs};
     sym_id factor;
     p.position = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1);
-    lives(&p);
+    find_lives(&p);
     for (uint32_t i = 0; i < m->buffers.n; i++) {
         struct buffer *b = &m->buffers.data[i];
         b->segment = late_expr(p.x, b->bytes) || (ex_is(p.x, b->bytes, 0) && late_type(p.x, value_type(p.g, b->value)));

@@ -277,9 +277,11 @@ bool store_constants(struct module *m)
                 bool is_anchor = k->nodes.data[j].i == k->anchor.i;
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
                     const_pack(l, n);
-                for (uint32_t o = 0; pass > 0 && o < n->n_in; o++)
+                uint32_t n_in;
+                const value_id *in = kernel_operands(k, n, &n_in);
+                for (uint32_t o = 0; pass > 0 && o < n_in; o++)
                     if (!(is_anchor && k->form.prepared && o == 1)) /* stored transformed */
-                        const_plain(l, n->in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
+                        const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
             }
         }
     for (uint32_t i = 0; i < l->m->kernels.n; i++)

@@ -64,6 +64,15 @@ struct block_quantized {
     int64_t size, bits;
     double zero;
 };
+/* What a specification puts in the place of a dim, and the first input that says so. */
+struct dim_spec {
+    expr_id dim;
+    const char *by;
+};
+struct rolled {
+    uint32_t turn; /* legalizer.loop_turn */
+    int64_t trips;
+};
 struct legalizer {
     struct context *ctx;
     const struct graph *from;
@@ -74,6 +83,11 @@ struct legalizer {
     uint32_t *waits;               /* by imported node id: its place among walk.c's nodes that wait, where it does */
     VEC(uint32_t) cond_waits;      /* by condition: the same for a node that asks for a fork about it */
     const struct legalize_options *options;
+    const struct input_spec **spec; /* by input of the imported graph: what the options say of it; NULL: nothing */
+    struct dim_spec *dim_specs; /* by dim (expr_id.i) of the imported inputs */
+    uint32_t n_dim_specs;
+    VEC(struct rolled) rolled; /* by source: the last loop that did not unroll */
+    uint32_t n_loops, loop_turn; /* loops being built, one inside of the other; outermost ones up to now */
     const struct frame *frame;
     VEC(struct block_quantized) block_quantized;
     VEC(struct refusal) refusals;
@@ -95,10 +109,10 @@ void node_poison(struct legalizer *, const struct node *);
 bool walk_region(struct legalizer *, region_id);
 /* From the node at index first on. On return the map holds the stretch's results. */
 void walk_rest(struct legalizer *, const struct stretch *, uint32_t first);
-/* Does v have the type that the model declares for its output, dims included? false after an error. */
+/* Does v have the element type and kind that the model declares for its output? false after an error. */
 bool declared_fits(struct legalizer *, const struct port *, value_id);
-/* As declared_fits, but dims that differ are a warning where they can be: *out is the type that the output declares
- * from now on, the computed one where the model's was wrong. Borrowed from either graph. */
+/* The same, and dims that differ are a warning where they can be: *out is the type that the output declares from now
+ * on, the computed one where the model's was wrong or the run chooses the rank. Borrowed from either graph. */
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
 /* Where --last-logits asks it of this output: *v is the last position alone, and *out its type. */
 bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);

@@ -9,6 +9,7 @@
  */
 #include "passes/passes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "passes/legalize/driver.h"
@@ -296,14 +297,6 @@ bool legalize_call(struct legalizer *lg, const struct node *call, const struct m
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
 
-static const struct input_spec *spec_find(const struct legalize_options *o, const char *name)
-{
-    for (uint32_t i = 0; o && i < o->n_inputs; i++)
-        if (strcmp(o->inputs[i].name, name) == 0)
-            return &o->inputs[i];
-    return NULL;
-}
-
 /* A name for an unknown dim that no symbol of the context has yet. */
 static expr_id dim_fresh(struct legalizer *lg, const char *port, int32_t axis)
 {
@@ -311,33 +304,72 @@ static expr_id dim_fresh(struct legalizer *lg, const char *port, int32_t axis)
     return ex_sym(lg->ctx->exprs, sym_new(lg->ctx->exprs, SYM_SHAPE, name, 0, INT64_MAX));
 }
 
-/* What the specifications put in the place of the file's dim, where it is a symbol that one of them replaces: a name
- * says that dims are equal, also of inputs that no specification is given for. *by: the first input of such a
- * specification. */
-static expr_id dim_specified(struct legalizer *lg, expr_id file, const char **by)
+static int by_name(const void *a, const void *b)
+{
+    const struct input_spec *x = *(const struct input_spec *const *)a, *y = *(const struct input_spec *const *)b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x > y) - (x < y);
+}
+
+/* Enters what a specification puts in the place of the dims that the file calls by the same symbol: a name says that
+ * dims are equal, also of inputs that no specification is given for. The first input wins. */
+static void enter_dims(struct legalizer *lg, const struct port *p, const struct input_spec *spec)
 {
     int64_t n;
-    for (uint32_t i = 0; file.i && !ex_is_const(lg->ctx->exprs, file, &n) && i < lg->from->inputs.n; i++) {
-        const struct port *p = &lg->from->inputs.data[i];
-        const struct input_spec *spec = spec_find(lg->options, p->name);
-        if (!spec || !p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN ||
-            spec->rank != p->declared->rank)
-            continue;
-        for (int32_t d = 0; d < spec->rank; d++)
-            if (p->declared->dims[d].i == file.i && spec->dims[d].i) {
-                *by = p->name;
-                return spec->dims[d];
-            }
+    if (!p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN ||
+        spec->rank != p->declared->rank)
+        return;
+    for (int32_t d = 0; d < spec->rank; d++) {
+        expr_id file = p->declared->dims[d];
+        if (file.i < lg->n_dim_specs && !lg->dim_specs[file.i].by && spec->dims[d].i &&
+            !ex_is_const(lg->ctx->exprs, file, &n))
+            lg->dim_specs[file.i] = (struct dim_spec){spec->dims[d], p->name};
     }
-    return file;
+}
+
+/* Finds the input of each specification. False: one names no input. */
+static bool enter_specs(struct legalizer *lg)
+{
+    uint32_t n = lg->options ? lg->options->n_inputs : 0, n_inputs = lg->from->inputs.n;
+    const struct input_spec **sorted = NEW_ARRAY(lg->arena, const struct input_spec *, n + 1);
+    bool *known = NEW_ARRAY(lg->arena, bool, n + 1), ok = true;
+    lg->spec = NEW_ARRAY(lg->arena, const struct input_spec *, n_inputs + 1);
+    lg->n_dim_specs = n ? ex_count(lg->ctx->exprs) : 0;
+    lg->dim_specs = NEW_ARRAY(lg->arena, struct dim_spec, lg->n_dim_specs + 1);
+    for (uint32_t i = 0; i < n; i++)
+        sorted[i] = &lg->options->inputs[i];
+    qsort(sorted, n, sizeof *sorted, by_name);
+    for (uint32_t i = 0; n && i < n_inputs; i++) {
+        const struct port *p = &lg->from->inputs.data[i];
+        uint32_t lo = 0, hi = n; /* the first of its name */
+        while (lo < hi) {
+            uint32_t mid = lo + (hi - lo) / 2;
+            if (strcmp(sorted[mid]->name, p->name) < 0)
+                lo = mid + 1;
+            else
+                hi = mid;
+        }
+        if (lo == n || strcmp(sorted[lo]->name, p->name) != 0)
+            continue;
+        lg->spec[i] = sorted[lo];
+        enter_dims(lg, p, sorted[lo]);
+        for (; lo < n && strcmp(sorted[lo]->name, p->name) == 0; lo++)
+            known[sorted[lo] - lg->options->inputs] = true;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!known[i])
+            ok = error_at(lg->ctx, FAIL_USAGE, (src_id){0}, lg->options->inputs[i].name,
+                          "--input names no input of the model");
+    return ok;
 }
 
 static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr_id file, expr_id user, expr_id *out)
 {
     int64_t a, b;
     struct exprs *ex = lg->ctx->exprs;
-    const char *by = name;
-    expr_id first = dim_specified(lg, file, &by);
+    const struct dim_spec *same = file.i && file.i < lg->n_dim_specs ? &lg->dim_specs[file.i] : NULL;
+    const char *by = same && same->by ? same->by : name;
+    expr_id first = same && same->by ? same->dim : file;
     *out = user.i ? user : file.i ? first : dim_fresh(lg, name, axis);
     if (user.i && ex_is_const(ex, first, &a) && ex_is_const(ex, user, &b) && a != b && first.i != file.i)
         return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
@@ -366,9 +398,8 @@ static const struct type *inner_loosen(struct legalizer *lg, const struct type *
     return t;
 }
 
-static bool input_type(struct legalizer *lg, const struct port *p, struct type *out)
+static bool input_type(struct legalizer *lg, const struct port *p, const struct input_spec *spec, struct type *out)
 {
-    const struct input_spec *spec = spec_find(lg->options, p->name);
     if (!p->declared)
         return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "graph input without a type");
     *out = *p->declared;
@@ -401,11 +432,11 @@ static bool input_type(struct legalizer *lg, const struct port *p, struct type *
 
 static bool inputs_create(struct legalizer *lg)
 {
-    bool ok = true;
+    bool ok = enter_specs(lg);
     for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
         const struct port *p = &lg->from->inputs.data[i];
         struct type type;
-        if (!input_type(lg, p, &type)) {
+        if (!input_type(lg, p, lg->spec[i], &type)) {
             ok = false;
             continue;
         }
@@ -414,14 +445,6 @@ static bool inputs_create(struct legalizer *lg)
         VEC_PUSH(lg->arena, &lg->to->inputs, port);
         if (p->value.i)
             lg->map[p->value.i] = lowered_value(v);
-    }
-    for (uint32_t i = 0; lg->options && i < lg->options->n_inputs; i++) {
-        bool known = false;
-        for (uint32_t k = 0; k < lg->from->inputs.n; k++)
-            known |= strcmp(lg->from->inputs.data[k].name, lg->options->inputs[i].name) == 0;
-        if (!known)
-            ok = error_at(lg->ctx, FAIL_USAGE, (src_id){0}, lg->options->inputs[i].name,
-                          "--input names no input of the model");
     }
     return ok;
 }

@@ -150,9 +150,7 @@ static void concat_index(const struct graph *g, const struct node *n, uint32_t k
     struct exprs *x = g->ctx->exprs;
     const struct type *from = value_type(g, n->in[k]);
     int64_t axis = node_int(n, "axis", 0);
-    expr_id begin = ex_const(x, 0);
-    for (uint32_t j = 0; j < k; j++)
-        begin = ex_add(x, begin, value_type(g, n->in[j])->dims[axis]);
+    expr_id begin = concat_begin(g, n, k);
     memcpy(out, idx, (size_t)from->rank * sizeof *out);
     out[axis] = ex_sub(x, idx[axis], begin);
     *cond = ex_and(x, ex_le(x, begin, idx[axis]), ex_lt(x, out[axis], from->dims[axis]));
@@ -314,10 +312,7 @@ bool view_invertible(const struct graph *g, node_id id)
 
 bool late_expr(struct exprs *x, expr_id e)
 {
-    for (sym_id s = sym_next(x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(x, SYM_VALUE, s))
-        if (ex_uses(x, e, s))
-            return true;
-    return false;
+    return ex_uses_kind(x, e, SYM_VALUE);
 }
 
 bool late_type(struct exprs *x, const struct type *t)

@@ -103,6 +103,10 @@ struct kernel {
     int64_t shared_bytes; /* memory that its parallel indices share during a launch, SHARED_COUNTERS in front of it */
 };
 
+struct extent_given {
+    const char *symbol; /* its name */
+    int64_t value;
+};
 struct buffer {
     value_id value;
     expr_id bytes, offset;
@@ -254,6 +258,8 @@ struct module {
     void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
     void *user;
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
+    VEC(struct extent_given) counted_at; /* sizes that operations and bytes are counted for; others: the least */
+    VEC(int64_t) counted; /* by symbol, as least, with these sizes */
 };
 
 /* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes

@@ -96,10 +96,15 @@ static bool read_u64(struct reader *r, uint64_t *out)
 /* Its place in a list of words. */
 static bool read_choice(struct reader *r, const char *const *words, uint32_t n, uint32_t *out)
 {
-    for (*out = 0; *out < n; (*out)++)
-        if (accept(r, words[*out]))
-            return true;
-    return fail(r, "unknown word");
+    const char *from = r->p, *end = from; /* the longest: f16 is the beginning of f16-sums */
+    *out = 0;
+    for (uint32_t i = 0; i < n; i++, r->p = from)
+        if (accept(r, words[i]) && r->p > end) {
+            end = r->p;
+            *out = i;
+        }
+    r->p = end;
+    return end > from || fail(r, "unknown word");
 }
 
 static bool is_value(struct reader *r)

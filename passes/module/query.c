@@ -52,6 +52,13 @@ bool splat_is_number(struct graph *g, value_id v)
     return i < -1 || i > 1;
 }
 
+const value_id *kernel_operands(const struct kernel *k, const struct node *n, uint32_t *count)
+{
+    bool piece = k->piece && n->op == OP_CONCAT && n->out[0].i == k->outs.data[0].i;
+    *count = piece ? 1 : n->n_in;
+    return piece ? n->in + (k->piece - 1) : n->in;
+}
+
 static bool is_byte(const struct graph *g, value_id v)
 {
     const struct type *t = v.i && !value_is_const(g, v) ? value_type(g, v) : NULL;
@@ -63,8 +70,10 @@ bool kernel_has_bytes(const struct graph *g, const struct kernel *k)
     bool bytes = false, floats = false; /* without floats it is text, or integers that are exact as they stand */
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(g, k->nodes.data[i]);
-        for (uint32_t o = 0; o < n->n_in; o++)
-            bytes |= is_byte(g, n->in[o]);
+        uint32_t n_in;
+        const value_id *in = kernel_operands(k, n, &n_in);
+        for (uint32_t o = 0; o < n_in; o++)
+            bytes |= is_byte(g, in[o]);
         for (uint32_t o = 0; o < n->n_out; o++) {
             bytes |= is_byte(g, n->out[o]);
             floats |= elem_class(value_type(g, n->out[o])->elem) == 'F';
@@ -238,16 +247,36 @@ int64_t extent_hint(const struct exprs *x, expr_id e)
     return ex_is_const(x, e, &n) ? n : 16;
 }
 
+static int64_t symbol_least(const struct symbol *s)
+{
+    int64_t step = s && s->divisor > 1 ? s->divisor : 1, least = s && s->lo > 1 ? s->lo : 1;
+    return (least + step - 1) / step * step;
+}
+
 int64_t extent_least(struct module *m, expr_id e)
 {
     struct exprs *x = m->ctx->exprs;
     int64_t n = 0;
-    for (uint32_t i = m->least.n; i <= sym_count(x); i++) {
-        const struct symbol *s = i ? sym_get(x, (sym_id){i}) : NULL;
-        int64_t step = s && s->divisor > 1 ? s->divisor : 1, least = s && s->lo > 1 ? s->lo : 1;
-        VEC_PUSH(m->arena, &m->least, (least + step - 1) / step * step);
-    }
+    for (uint32_t i = m->least.n; i <= sym_count(x); i++)
+        VEC_PUSH(m->arena, &m->least, symbol_least(i ? sym_get(x, (sym_id){i}) : NULL));
     return ex_eval(x, e, m->least.data, &n) && n > 0 ? n : 0;
+}
+
+static int64_t symbol_counted(const struct module *m, const struct symbol *s)
+{
+    for (uint32_t i = 0; s && s->kind == SYM_SHAPE && i < m->counted_at.n; i++)
+        if (strcmp(m->counted_at.data[i].symbol, s->name) == 0)
+            return m->counted_at.data[i].value;
+    return symbol_least(s);
+}
+
+int64_t extent_counted(struct module *m, expr_id e)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t n = 0;
+    for (uint32_t i = m->counted.n; i <= sym_count(x); i++)
+        VEC_PUSH(m->arena, &m->counted, symbol_counted(m, i ? sym_get(x, (sym_id){i}) : NULL));
+    return ex_eval(x, e, m->counted.data, &n) && n > 0 ? n : 0;
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -257,9 +286,7 @@ bool piece_start(const struct module *m, const struct node *concat, uint32_t pie
     struct exprs *x = m->ctx->exprs;
     int64_t axis = node_int(concat, "axis", 0), first;
     const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
-    expr_id at = ex_const(x, 0);
-    for (uint32_t k = 0; k < piece; k++)
-        at = ex_add(x, at, value_type(m->g, concat->in[k])->dims[axis]);
+    expr_id at = concat_begin(m->g, concat, piece);
     if (whole->block) {
         if (!ex_is_const(x, at, &first) || first % whole->block)
             return false;

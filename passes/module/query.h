@@ -9,6 +9,8 @@ bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
 /* Is v, one constant element everywhere, a number that a network chooses and the code does not care about: a scale or a
  * zero point? Of kernels that compute with bytes such numbers lie in memory, so that equal layers have equal code. */
 bool splat_is_number(struct graph *, value_id);
+/* What node n of the kernel reads: its operands; of a concat that is stored piece by piece only the kernel's own. */
+const value_id *kernel_operands(const struct kernel *, const struct node *n, uint32_t *count);
 bool kernel_has_bytes(const struct graph *, const struct kernel *);
 /* Where it is stored: v, or what v is a view of; {0}: nowhere. */
 value_id splat_stored(const struct module *, value_id);
@@ -42,8 +44,10 @@ uint32_t machine_vector_lanes(const struct machine *, enum elem);
 
 /* The extent; a guess where it is open. */
 int64_t extent_hint(const struct exprs *, expr_id);
-/* An extent where every symbol has its least value above 0: for what kernels cost in the artifact's table. */
+/* An extent where every symbol has its least value above 0. */
 int64_t extent_least(struct module *, expr_id);
+/* An extent at the sizes of module.counted_at, others at their least: for what kernels cost in the artifact's table. */
+int64_t extent_counted(struct module *, expr_id);
 
 /* Elements from the first one of a stored concat's result to operand `piece`; false where that is inside a block. */
 bool piece_start(const struct module *, const struct node *concat, uint32_t piece, expr_id *start);

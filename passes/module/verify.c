@@ -34,6 +34,7 @@
  *  26  a buffer lives while kernels that write or read it run
  *  27  buffers that live at the same time lie apart, on cache lines, within the workspace
  */
+#include "passes/module/query.h"
 #include "passes/module/verify.h"
 
 #include <stdio.h>
@@ -220,10 +221,10 @@ void kernel_reads(struct check *c, uint32_t index, read_fn *read)
         c->inside[k->nodes.data[i].i] = index + 1;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(c->g, k->nodes.data[i]);
-        bool concat = k->piece && n->n_out && n->out[0].i == k->outs.data[0].i;
-        for (uint32_t o = 0; o < n->n_in; o++)
-            if (!concat || n->in[o].i == k->domain.i)
-                VEC_PUSH(&c->arena, &c->work, n->in[o]);
+        uint32_t n_in;
+        const value_id *in = kernel_operands(k, n, &n_in);
+        for (uint32_t o = 0; o < n_in; o++)
+            VEC_PUSH(&c->arena, &c->work, in[o]);
     }
     while (c->work.n) {
         value_id v = c->work.data[--c->work.n];

@@ -72,7 +72,7 @@ static lblock if_branch(struct prog *p, const struct node *n, int b, const struc
         y->in = yield.data;
         y->n_in = yield.n;
     }
-    p->syms.n = bound;
+    prog_unbind(p, bound);
     p->block = old;
     return block;
 }
@@ -308,7 +308,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
     }
     p->loops--;
     p->block = old;
-    p->syms.n = bound;
+    prog_unbind(p, bound);
     return body;
 }
 

@@ -10,6 +10,7 @@
 #include "ir/target/budget.h"
 #include "passes/program/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
@@ -25,9 +26,7 @@ struct outline {
     struct prog *p;
     struct kernel *k;
     struct lfunc *f; /* the kernel under construction */
-    const struct lstmt **def; /* by value of the program up to n_def: what defines it */
-    uint32_t n_def;
-    bool *inside, *taken; /* by value of the program: defined in the loop; among outer */
+    struct prog_values *values;
     VEC(lreg) outer; /* what the loop needs from around it, in order of use */
     VEC(lreg) passed; /* for each of these, what the launch passes: narrow integers as indices; {0}: a constant */
     VEC(struct kernel *) kernels; /* launched inside, in order */
@@ -40,35 +39,83 @@ struct outline {
 /* Values of a function that is being copied, and what stands for them. */
 struct scope {
     const struct lfunc *from;
-    lreg *map;
+    lreg *map; /* NULL: the program's, whose copies are in its notes */
+    struct outline *o;
+};
+
+/* The values of a program, which grows from loop to loop. One table for all loops: what a loop notes is told apart by
+ * its number, and statements that were entered for an earlier loop are not looked at again. */
+struct value_note {
+    uint32_t block, stmt;   /* what defines it; block 0: nothing that was looked at */
+    uint32_t loop;          /* the last one that met it */
+    bool inside;            /* that loop defines it; else it needs it from around */
+    lreg copy;              /* in the kernel of the loop at hand */
+};
+struct prog_values {
+    VEC(struct value_note) note;   /* by value */
+    VEC(uint32_t) entered;         /* by block: statements that are in note */
+    uint32_t loops;
 };
 
 /* ---- what the loop is made of ------------------------------------------------------------------------------------ */
 
-static void define_block(struct outline *o, const struct lfunc *f, lblock b)
+static struct value_note *note_of(const struct outline *o, lreg v)
 {
-    const struct lblk *blk = &f->blocks.data[b.i];
-    for (uint32_t i = 0; i < blk->stmts.n; i++)
-        for (uint32_t r = 0; r < blk->stmts.data[i].n_out; r++)
-            o->def[blk->stmts.data[i].out[r].i] = &blk->stmts.data[i];
+    struct prog_values *all = o->values;
+    while (all->note.n <= v.i)
+        VEC_PUSH(o->p->arena, &all->note, (struct value_note){0});
+    return &all->note.data[v.i];
+}
+
+/* Enters the statements that are new since the last loop. */
+static void enter_definitions(const struct outline *o)
+{
+    const struct lfunc *f = o->p->f;
+    for (uint32_t b = 0; b < f->blocks.n; b++) {
+        if (b == o->values->entered.n)
+            VEC_PUSH(o->p->arena, &o->values->entered, 0);
+        const struct lblk *blk = &f->blocks.data[b];
+        for (uint32_t i = o->values->entered.data[b]; b && i < blk->stmts.n; i++)
+            for (uint32_t r = 0; r < blk->stmts.data[i].n_out; r++) {
+                struct value_note *note = note_of(o, blk->stmts.data[i].out[r]);
+                note->block = b;
+                note->stmt = i;
+            }
+        o->values->entered.data[b] = blk->stmts.n;
+    }
+}
+
+/* What defines a value of the program; NULL: an argument, a parameter, or a statement that is not placed yet. */
+static const struct lstmt *definition(const struct outline *o, lreg v)
+{
+    const struct value_note *note = note_of(o, v);
+    return note->block ? &o->p->f->blocks.data[note->block].stmts.data[note->stmt] : NULL;
+}
+
+/* Notes that the loop meets v. False: it has before. */
+static bool meet(const struct outline *o, lreg v, bool inside)
+{
+    struct value_note *note = note_of(o, v);
+    if (note->loop == o->values->loops)
+        return false;
+    note->loop = o->values->loops;
+    note->inside = inside;
+    return true;
 }
 
 static void need(struct outline *o, lreg v)
 {
-    if (o->inside[v.i] || o->taken[v.i])
-        return;
-    o->taken[v.i] = true;
-    VEC_PUSH(o->p->arena, &o->outer, v);
+    if (meet(o, v, false))
+        VEC_PUSH(o->p->arena, &o->outer, v);
 }
 
-/* A launch has the very name of its kernel (program.c). */
+/* A launch has the very name of its kernel, in which the kernel's number follows a letter (emit_kernels.c, below). */
 static struct kernel *kernel_launched(const struct outline *o, const struct lstmt *s)
 {
     struct module *m = o->p->m;
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (m->kernels.data[i].name == s->name)
-            return m->kernels.data[i].text ? &m->kernels.data[i] : NULL;
-    return NULL;
+    unsigned long i = strtoul(s->name + 1, NULL, 10);
+    return i < m->kernels.n && m->kernels.data[i].name == s->name && m->kernels.data[i].text ? &m->kernels.data[i]
+                                                                                             : NULL;
 }
 
 /* Is the launch so small that one thread runs it? Where only the run knows, the guard asks. */
@@ -107,7 +154,7 @@ static bool take_block(struct outline *o, lblock b)
 {
     const struct lfunc *f = o->p->f;
     for (uint32_t i = 0; i < f->blocks.data[b.i].params.n; i++)
-        o->inside[f->blocks.data[b.i].params.data[i].i] = true;
+        meet(o, f->blocks.data[b.i].params.data[i], true);
     for (uint32_t i = 0; i < f->blocks.data[b.i].stmts.n; i++) {
         struct lstmt s = f->blocks.data[b.i].stmts.data[i]; /* a guard may move the statements */
         if (s.op == L_ADDRESS || s.op == L_LOCAL || (s.op == L_CALL && strcmp(s.name, "mcc_rt_poll") != 0) ||
@@ -116,7 +163,7 @@ static bool take_block(struct outline *o, lblock b)
         for (uint32_t k = 0; k < s.n_in; k++)
             need(o, s.in[k]);
         for (uint32_t k = 0; k < s.n_out; k++)
-            o->inside[s.out[k].i] = true;
+            meet(o, s.out[k], true);
         for (int k = 0; k < 2; k++)
             if (s.block[k].i && !take_block(o, s.block[k]))
                 return false;
@@ -125,6 +172,11 @@ static bool take_block(struct outline *o, lblock b)
 }
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
+
+static lreg *copy_of(const struct scope *s, lreg v)
+{
+    return s->map ? &s->map[v.i] : &note_of(s->o, v)->copy;
+}
 
 static struct about *about(struct outline *o, lreg v)
 {
@@ -185,7 +237,7 @@ static lblock clone_body(struct outline *o, const struct scope *from, lblock blo
     const struct lblk *old = &from->from->blocks.data[block.i];
     for (uint32_t i = 0; i < old->params.n; i++) {
         lreg v = lf_value(o->f, lf_type(from->from, old->params.data[i]));
-        from->map[old->params.data[i].i] = v;
+        *copy_of(from, old->params.data[i]) = v;
         VEC_PUSH(o->f->arena, &o->f->blocks.data[made.i].params, v);
     }
     clone_block(o, from, block, made);
@@ -198,7 +250,7 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
     s.in = NEW_ARRAY(o->f->arena, lreg, s.n_in + 1);
     s.out = NEW_ARRAY(o->f->arena, lreg, s.n_out + 1);
     for (uint32_t i = 0; i < s.n_in; i++)
-        s.in[i] = from->map[old->in[i].i];
+        s.in[i] = *copy_of(from, old->in[i]);
     if (s.flags & L_FLAG_INVARIANT) { /* other kernels of the loop may write it */
         uint32_t root = about(o, s.in[0])->root;
         if (!root || o->f->args.data[root - 1].flags & LARG_OUT)
@@ -208,7 +260,7 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
         if (s.block[k].i)
             s.block[k] = clone_body(o, from, s.block[k]);
     for (uint32_t i = 0; i < s.n_out; i++)
-        from->map[old->out[i].i] = s.out[i] = lf_value(o->f, lf_type(from->from, old->out[i]));
+        *copy_of(from, old->out[i]) = s.out[i] = lf_value(o->f, lf_type(from->from, old->out[i]));
     append(o, to, s, s.n_out ? lf_type(o->f, s.out[0]) : INDEX);
 }
 
@@ -216,7 +268,7 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
 static void clone_parallel(struct outline *o, const struct scope *from, const struct lstmt *old, lreg count, lblock to)
 {
     lreg zero = index_op(o, to, L_CONST, 0, NULL, 0);
-    lreg low[2] = {from->map[old->in[0].i], zero}, high[2] = {from->map[old->in[1].i], count}, in[2];
+    lreg low[2] = {*copy_of(from, old->in[0]), zero}, high[2] = {*copy_of(from, old->in[1]), count}, in[2];
     in[0] = index_op(o, to, L_MAX, 0, low, 2);
     in[1] = index_op(o, to, L_MIN, 0, high, 2);
     lblock body = clone_body(o, from, old->block[0]);
@@ -234,9 +286,9 @@ static void clone_launch(struct outline *o, const struct scope *caller, const st
         error_internal(p->m->ctx, (src_id){0}, "the kernel %s does not fit its launch", launch->name);
         return;
     }
-    struct scope from = {f, NEW_ARRAY(p->arena, lreg, f->types.n)};
+    struct scope from = {f, NEW_ARRAY(p->arena, lreg, f->types.n), o};
     for (uint32_t i = 0; i < f->args.n; i++)
-        from.map[i + 1] = caller->map[launch->in[i].i];
+        from.map[i + 1] = *copy_of(caller, launch->in[i]);
     for (uint32_t i = 0; i < f->nodes.n; i++) {
         uint32_t j = 0;
         while (j < o->f->nodes.n && o->f->nodes.data[j] != f->nodes.data[i])
@@ -247,7 +299,7 @@ static void clone_launch(struct outline *o, const struct scope *caller, const st
     for (uint32_t i = 0; i < f->blocks.data[1].stmts.n; i++) {
         const struct lstmt *s = &f->blocks.data[1].stmts.data[i];
         if (s->op == L_PARALLEL)
-            clone_parallel(o, &from, s, caller->map[launch->in[launch->n_in - 1].i], to);
+            clone_parallel(o, &from, s, *copy_of(caller, launch->in[launch->n_in - 1]), to);
         else
             clone_stmt(o, &from, s, to);
     }
@@ -270,8 +322,9 @@ static void clone_block(struct outline *o, const struct scope *from, lblock bloc
 static bool is_written(const struct outline *o, lreg v)
 {
     const struct lfunc *f = o->p->f;
-    while (v.i > f->args.n && v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_OFFSET)
-        v = o->def[v.i]->in[0];
+    const struct lstmt *def;
+    while (v.i > f->args.n && (def = definition(o, v)) && def->op == L_OFFSET)
+        v = def->in[0];
     return v.i > f->args.n || f->args.data[v.i - 1].flags & LARG_OUT;
 }
 
@@ -284,7 +337,8 @@ static bool pass_outer(struct outline *o)
         struct ltype t = lf_type(p->f, v);
         if (t.lanes > 1 || (t.lanes == 1 && elem_class(t.elem) == 'F'))
             return false;
-        bool constant = v.i < o->n_def && o->def[v.i] && o->def[v.i]->op == L_CONST;
+        const struct lstmt *def = definition(o, v);
+        bool constant = def && def->op == L_CONST;
         VEC_PUSH(p->arena, &o->passed,
                  constant                             ? (lreg){0}
                  : t.lanes == 0 || t.elem == ELEM_I64 ? v
@@ -298,21 +352,22 @@ static void make_arguments(struct outline *o, const struct scope *from)
 {
     for (uint32_t i = 0; i < o->outer.n; i++) {
         struct ltype t = lf_type(o->p->f, o->outer.data[i]);
+        *copy_of(from, o->outer.data[i]) = (lreg){0};
         if (!o->passed.data[i].i)
             continue;
         uint32_t flags = t.lanes ? 0 : is_written(o, o->outer.data[i]) ? LARG_IN | LARG_OUT : LARG_IN;
         lreg v = lf_arg(o->f, t.lanes ? INDEX : t, flags, 0, NULL);
         *about(o, v) = (struct about){true, t.lanes ? 0 : o->f->args.n};
-        from->map[o->outer.data[i].i] = v;
+        *copy_of(from, o->outer.data[i]) = v;
     }
     for (uint32_t i = 0; i < o->outer.n; i++) {
-        lreg *v = &from->map[o->outer.data[i].i];
+        lreg *v = copy_of(from, o->outer.data[i]);
         struct ltype t = lf_type(o->p->f, o->outer.data[i]);
         if (!v->i)
-            clone_stmt(o, from, o->def[o->outer.data[i].i], (lblock){1});
+            clone_stmt(o, from, definition(o, o->outer.data[i]), (lblock){1});
         else if (t.lanes && t.elem != ELEM_I64)
             *v = lf_op(o->f, (lblock){1}, L_CONVERT, t, v, 1);
-        about(o, *v)->fixed = true;
+        about(o, *copy_of(from, o->outer.data[i]))->fixed = true;
     }
 }
 
@@ -338,7 +393,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     struct prog *p = o->p;
     o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL,
                   arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
-    struct scope from = {p->f, NEW_ARRAY(p->arena, lreg, p->f->types.n)};
+    struct scope from = {p->f, NULL, o};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
     lreg param = lf_value(o->f, INDEX), bounds[2], store[3];
@@ -346,9 +401,9 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     clone_stmt(o, &from, loop, once);
     bounds[0] = index_op(o, once, L_CONST, 0, NULL, 0);
     bounds[1] = index_op(o, once, L_CONST, 1, NULL, 0);
-    store[0] = from.map[cell.i];
+    store[0] = *copy_of(&from, cell);
     store[1] = bounds[0];
-    store[2] = from.map[loop->out[1].i];
+    store[2] = *copy_of(&from, loop->out[1]);
     lf_op(o->f, once, L_STORE, INDEX, store, 3);
     struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL);
     all->in = lf_lregs(o->f, bounds, 2);
@@ -422,18 +477,17 @@ lreg prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop
     struct outline o = {.p = p, .k = k};
     if (p->m->opt_level == 0) /* a second opinion for the tests */
         return (lreg){0};
-    o.inside = NEW_ARRAY(p->arena, bool, p->f->types.n);
-    o.taken = NEW_ARRAY(p->arena, bool, p->f->types.n);
+    if (!p->values)
+        p->values = NEW(p->arena, struct prog_values);
+    o.values = p->values;
+    o.values->loops++;
     for (uint32_t i = 0; i < loop->n_in; i++)
         need(&o, loop->in[i]);
     if (!take_block(&o, loop->block[0]) || !o.kernels.n)
         return (lreg){0};
     lreg cell = prog_local(p, 1);
     VEC_PUSH(p->arena, &o.outer, cell);
-    o.n_def = p->f->types.n;
-    o.def = NEW_ARRAY(p->arena, const struct lstmt *, o.n_def);
-    for (uint32_t b = 1; b < p->f->blocks.n; b++)
-        define_block(&o, p->f, (lblock){b});
+    enter_definitions(&o);
     if (!pass_outer(&o))
         return (lreg){0};
     if (!make_kernel(&o, loop, cell)) {

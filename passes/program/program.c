@@ -33,16 +33,43 @@ static lreg op2(struct prog *p, enum lop op, lreg a, lreg b)
 
 /* ---- index expressions ------------------------------------------------------------------------------------ */
 
+static void bind_key(struct prog *p, uint32_t key, lreg v)
+{
+    while (p->binding.n <= key)
+        VEC_PUSH(p->arena, &p->binding, 0);
+    VEC_PUSH(p->arena, &p->syms, ((struct prog_sym){key, v, p->binding.data[key]}));
+    p->binding.data[key] = p->syms.n;
+}
+
+static lreg bound_key(const struct prog *p, uint32_t key)
+{
+    uint32_t i = key < p->binding.n ? p->binding.data[key] : 0;
+    return i ? p->syms.data[i - 1].v : (lreg){0};
+}
+
 void prog_bind(struct prog *p, sym_id s, lreg v)
 {
-    VEC_PUSH(p->arena, &p->syms, ((struct prog_sym){s, v}));
+    bind_key(p, 2 * s.i, v);
+}
+
+bool prog_is_bound(const struct prog *p, sym_id s)
+{
+    return bound_key(p, 2 * s.i).i;
+}
+
+void prog_unbind(struct prog *p, uint32_t n)
+{
+    while (p->syms.n > n) {
+        const struct prog_sym *last = &p->syms.data[--p->syms.n];
+        p->binding.data[last->key] = last->outer;
+    }
 }
 
 static lreg sym_lreg(struct prog *p, sym_id s)
 {
-    for (uint32_t i = p->syms.n; i > 0; i--)
-        if (p->syms.data[i - 1].sym.i == s.i)
-            return p->syms.data[i - 1].v;
+    lreg v = bound_key(p, 2 * s.i);
+    if (v.i)
+        return v;
     p->failed = true;
     error_internal(p->m->ctx, (src_id){0}, "symbol '%s' is used before anything binds it", sym_get(p->x, s)->name);
     return prog_const(p, 0);
@@ -54,18 +81,13 @@ static lreg index_cond(struct prog *p, expr_id e)
     return op2(p, L_NE, v, prog_const(p, 0));
 }
 
-lreg prog_index(struct prog *p, expr_id e)
+static lreg index_value(struct prog *p, expr_id e)
 {
-    int64_t c;
-    if (ex_is_const(p->x, e, &c))
-        return prog_const(p, c);
     enum expr_kind kind = ex_kind(p->x, e);
     uint32_t n = ex_n_args(p->x, e);
     static const enum lop binary[] = {
         [EX_PROD] = L_MUL, [EX_DIV] = L_FLOORDIV, [EX_MOD] = L_FLOORMOD, [EX_MIN] = L_MIN,
         [EX_MAX] = L_MAX,  [EX_LT] = L_LT,        [EX_EQ] = L_EQ,        [EX_AND] = L_MUL};
-    if (kind == EX_SYM)
-        return sym_lreg(p, ex_as_sym(p->x, e));
     if (kind == EX_SUM) {
         lreg sum = prog_const(p, ex_addend(p->x, e));
         for (uint32_t i = 0; i < n; i++)
@@ -85,6 +107,24 @@ lreg prog_index(struct prog *p, expr_id e)
         v = op2(p, binary[kind], v, prog_index(p, ex_arg(p->x, e, i)));
     if (kind == EX_LT || kind == EX_EQ)
         v = prog_op(p, L_CONVERT, INDEX, &v, 1);
+    return v;
+}
+
+/* Each expression is computed once in a block and those inside of it. */
+lreg prog_index(struct prog *p, expr_id e)
+{
+    int64_t c;
+    if (ex_is_const(p->x, e, &c))
+        return prog_const(p, c);
+    if (ex_kind(p->x, e) == EX_SYM)
+        return sym_lreg(p, ex_as_sym(p->x, e));
+    if (p->at_start)   /* what the open block has computed is not there yet */
+        return index_value(p, e);
+    lreg v = bound_key(p, 2 * e.i + 1);
+    if (!v.i) {
+        v = index_value(p, e);
+        bind_key(p, 2 * e.i + 1, v);
+    }
     return v;
 }
 
@@ -157,7 +197,9 @@ static lreg shared(struct prog *p)
     if (!p->shared.i) {
         lblock here = p->block;
         p->block = (lblock){1};
+        p->at_start = true;
         p->shared = offset(p, p->arena_base, p->m->arena_bytes, ELEM_I64);
+        p->at_start = false;
         p->block = here;
         zeroed(p, p->shared, SHARED_COUNTERS);
     }
@@ -205,14 +247,43 @@ void prog_check(struct prog *p, lreg cond, int32_t code, uint32_t node, const ch
 
 /* ---- kernels ------------------------------------------------------------------------------------------------- */
 
+/* The symbols that elements of a value define, in order of their numbers. */
+struct symbol_list {
+    sym_id first, last;
+};
+struct prog_elements {
+    VEC(struct symbol_list) of;   /* by value */
+    VEC(sym_id) next;             /* by symbol */
+    sym_id entered;               /* the last one that was entered */
+};
+
+static void enter_symbols(struct prog *p)
+{
+    if (!p->elements)
+        p->elements = NEW(p->arena, struct prog_elements);
+    struct prog_elements *all = p->elements;
+    for (sym_id id; (id = sym_next(p->x, SYM_VALUE, all->entered)).i; all->entered = id) {
+        const struct symbol *s = sym_get(p->x, id);
+        while (all->next.n <= id.i)
+            VEC_PUSH(p->arena, &all->next, (sym_id){0});
+        while (all->of.n <= s->value)
+            VEC_PUSH(p->arena, &all->of, ((struct symbol_list){{0}, {0}}));
+        if (s->elem == UINT32_MAX)   /* a dim: whoever computes the value binds it */
+            continue;
+        *(all->of.data[s->value].first.i ? &all->next.data[all->of.data[s->value].last.i]
+                                         : &all->of.data[s->value].first) = id;
+        all->of.data[s->value].last = id;
+    }
+}
+
 void prog_bind_elements(struct prog *p, value_id v)
 {
     const struct value *value = graph_value(p->g, v);
     uint32_t node = value->def.i ? graph_node(p->g, value->def)->src.i : 0;
-    for (sym_id id = sym_next(p->x, SYM_VALUE, (sym_id){0}); id.i; id = sym_next(p->x, SYM_VALUE, id)) {
+    enter_symbols(p);
+    for (sym_id id = v.i < p->elements->of.n ? p->elements->of.data[v.i].first : (sym_id){0}; id.i;
+         id = p->elements->next.data[id.i]) {
         const struct symbol *s = sym_get(p->x, id);
-        if (s->value != v.i || s->elem == UINT32_MAX)   /* a dim: whoever computes v binds it */
-            continue;
         lreg e = prog_load(p, v, s->elem);
         const char *text = arena_printf(p->arena, "size '%s' is outside %lld..%lld", s->name, (long long)s->lo,
                                         (long long)s->hi);
@@ -432,10 +503,7 @@ static void plan_bind(struct prog *p, lreg dims)
         const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++, at++) {
             sym_id s = ex_as_sym(p->x, t->dims[d]);
-            bool bound = !s.i;
-            for (uint32_t i = 0; i < p->syms.n; i++)
-                bound |= p->syms.data[i].sym.i == s.i;
-            if (bound)
+            if (!s.i || prog_is_bound(p, s))
                 continue;
             lreg in[2] = {dims, prog_const(p, at)};
             prog_bind(p, s, prog_op(p, L_LOAD, INDEX, in, 2));
@@ -480,10 +548,7 @@ static bool plan(struct module *m, const char *name)
     plan_bind(&p, dims);
     plan_check(&p, dims);
     for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
-        bool bound = false;
-        for (uint32_t j = 0; j < p.syms.n; j++)
-            bound |= p.syms.data[j].sym.i == s.i;
-        if (!bound)
+        if (!prog_is_bound(&p, s))
             prog_bind(&p, s, prog_const(&p, 0));
         plan_store(&p, out, &at, sym_lreg(&p, s));
     }

@@ -7,9 +7,11 @@
 #include "passes/module/access.h"
 #include "passes/module/module.h"
 
+/* A symbol, or an expression that is computed already, and the register that has it. */
 struct prog_sym {
-    sym_id sym;
+    uint32_t key;   /* of a symbol 2 * sym_id.i, of an expression 2 * expr_id.i + 1 */
     lreg v;
+    uint32_t outer; /* the binding of the same key that this one hides, its number + 1; 0: none */
 };
 /* Where a value whose size differs from trip to trip, or between branches, is written: memory that grows (mcc_rt_grow).
  * trip: it is the row of that number, behind those before it; {0}: it is the whole. */
@@ -32,7 +34,11 @@ struct prog {
     uint32_t loops; /* around the block */
     int64_t local_bytes; /* of scratch that prog_local gave away */
     lreg shared; /* kernel.shared_bytes of all; {0}: not yet */
-    VEC(struct prog_sym) syms; /* bound so far; truncated when a block closes */
+    bool at_start; /* block is the first one for a while, although another is open */
+    VEC(struct prog_sym) syms; /* bindings; those of a block go when it closes */
+    VEC(uint32_t) binding; /* by key: the number in syms of the innermost binding, + 1; 0: not bound */
+    struct prog_elements *elements; /* symbols by the value whose elements define them; NULL: not asked for yet */
+    struct prog_values *values; /* what loop_kernel.c knows of the values; NULL: nothing yet */
     bool failed;
 };
 
@@ -42,6 +48,9 @@ lreg prog_index(struct prog *, expr_id);
 lreg prog_buffer(struct prog *, value_id, enum elem); /* the value's bytes as a buffer of elem */
 lreg prog_load(struct prog *, value_id, int64_t element); /* integer or bool element as index */
 void prog_bind(struct prog *, sym_id, lreg);
+bool prog_is_bound(const struct prog *, sym_id);
+/* Forgets all bindings but the first n. */
+void prog_unbind(struct prog *, uint32_t n);
 void prog_check(struct prog *, lreg cond, int32_t code, uint32_t node, const char *text);
 lreg prog_call(struct prog *, const char *name, const lreg *in, uint32_t n, bool may_fail);
 /* A buffer of u8 whose size only the run knows; inside loops the same memory serves every trip, as far as it

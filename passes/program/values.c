@@ -61,10 +61,7 @@ static void check_equal(struct prog *p, expr_id e, lreg have, uint32_t node)
 void prog_bind_dim(struct prog *p, expr_id e, lreg have, uint32_t node)
 {
     sym_id s = ex_as_sym(p->x, e);
-    bool bound = !s.i || sym_get(p->x, s)->kind != SYM_VALUE;
-    for (uint32_t i = 0; i < p->syms.n; i++)
-        bound |= p->syms.data[i].sym.i == s.i;
-    if (bound) {
+    if (!s.i || sym_get(p->x, s)->kind != SYM_VALUE || prog_is_bound(p, s)) {
         check_equal(p, e, have, node);
         return;
     }

@@ -527,7 +527,23 @@ static bool loop_roll(struct rule *r, struct loop_lowering *l)
 
 /* ---- what it becomes --------------------------------------------------------------------------------------------- */
 
-bool loop_build(struct rule *r, struct loop_lowering *l)
+/* Loops in loops: each is walked to see whether it unrolls, and again where it does not. What was found out of an inner
+ * one in the first of these walks counts in the second, or the walks would double with each level. */
+static struct rolled *rolled_of(struct rule *r)
+{
+    struct legalizer *lg = r->lg;
+    while (lg->rolled.n <= r->node->src.i)
+        VEC_PUSH(lg->arena, &lg->rolled, (struct rolled){0});
+    return &lg->rolled.data[r->node->src.i];
+}
+
+static bool was_rolled(struct rule *r, int64_t trips)
+{
+    const struct rolled *last = rolled_of(r);
+    return last->turn == r->lg->loop_turn && last->trips == trips;
+}
+
+static bool build(struct rule *r, struct loop_lowering *l)
 {
     struct builder *b = r->b;
     int64_t trips = INT64_MAX;
@@ -538,14 +554,24 @@ bool loop_build(struct rule *r, struct loop_lowering *l)
     if (start == FALSE_ || (known && trips <= 0))
         return loop_empty(r, l);
     bool few = !l->counted || trips <= COUNTED_UNROLLED;
-    if (!l->peeled && start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r))) {
+    if (!l->peeled && start == TRUE_ && known && few && (trips == INT64_MAX || trips <= legalize_unroll_limit(r)) &&
+        !was_rolled(r, trips)) {
         struct lowered *carried = arena_copy(&b->g->arena, l->carried, (l->n_carried + 1) * sizeof *carried);
         enum unrolled u = loop_unroll(r, l, trips);
         if (u != NOT_UNROLLED)
             return u == UNROLLED;
         memcpy(l->carried, carried, l->n_carried * sizeof *carried);
+        *rolled_of(r) = (struct rolled){r->lg->loop_turn, trips};
     }
     return loop_roll(r, l);
+}
+
+bool loop_build(struct rule *r, struct loop_lowering *l)
+{
+    r->lg->loop_turn += r->lg->n_loops++ == 0;
+    bool ok = build(r, l);
+    r->lg->n_loops--;
+    return ok;
 }
 
 bool loop_run(struct rule *r, struct loop_lowering *l)
