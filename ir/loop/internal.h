@@ -53,7 +53,6 @@ enum lrule {
 enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8, E_H = 16 };   /* element classes of ir/loop/loop.def */
 
 enum {
-    LANES_MAX = 128,         /* two operands of a shuffle are numbered by a byte */
     LOOP_DEPTH_MAX = 200,    /* nested blocks: what parser, printer, verifier and interpreter recurse to */
     FRAME_LOCALS_MAX = 1 << 16   /* bytes of LOCALs in programs and plans: they live in the native frame */
 };

@@ -192,7 +192,7 @@ void exec_hreduce(struct interp *in, const struct lstmt *s)
     const struct slot *a = slot_in(in, s, 0);
     struct slot *r = slot_out(in, s);
     uint32_t size = elem_size(a->elem);
-    _Alignas(8) uint8_t lanes[LANES_MAX * 8];
+    _Alignas(8) uint8_t lanes[LOOP_LANES_MAX * 8];
     memcpy(lanes, a->data, (size_t)a->lanes * size);
     for (uint32_t n = a->lanes / 2; n > 0; n /= 2)
         loop_compute((enum lop)s->imm, a->elem, n, lanes, lanes + (size_t)n * size, NULL, lanes);

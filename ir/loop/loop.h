@@ -122,6 +122,7 @@ enum lop {
                * nanoseconds per index (grain). Leaves the function when the run has failed */
     L_COUNT
 };
+enum { LOOP_LANES_MAX = 128 }; /* of a register: a byte numbers those of both operands of a shuffle */
 const char *lop_name(enum lop);
 enum lop lop_by_name(const char *);
 

@@ -73,13 +73,13 @@ static bool read_type(struct parser *ps, struct ltype *t)
     char *x = buffer ? NULL : strrchr(word, 'x');
     if (x && x > word && x[1] >= '1' && x[1] <= '9') {
         unsigned long lanes = strtoul(x + 1, NULL, 10);
-        t->lanes = lanes <= LANES_MAX ? (uint32_t)lanes : LANES_MAX + 1;
+        t->lanes = lanes <= LOOP_LANES_MAX ? (uint32_t)lanes : LOOP_LANES_MAX + 1;
         *x = 0;
     }
     t->elem = elem_by_name(word);
     if (t->elem == ELEM_NONE)
         return token_fail(ps, "unknown type");
-    return t->lanes <= LANES_MAX || token_fail(ps, "too many lanes");
+    return t->lanes <= LOOP_LANES_MAX || token_fail(ps, "too many lanes");
 }
 
 /* ---- statements: one function per text form; s is on the stack and appended when complete ------------------------ */
@@ -116,14 +116,14 @@ static bool form_lane(struct parser *ps, struct lstmt *s)
 
 static bool form_shuffle(struct parser *ps, struct lstmt *s)
 {
-    uint8_t lanes[LANES_MAX];
+    uint8_t lanes[LOOP_LANES_MAX];
     if (!form_plain(ps, s) || !token_need(ps, '['))
         return false;
     do {
         uint32_t lane;
         if (!token_u32(ps, &lane))
             return false;
-        if (lane > UINT8_MAX || s->n_aux == LANES_MAX)
+        if (lane > UINT8_MAX || s->n_aux == LOOP_LANES_MAX)
             return token_fail(ps, "bad lane list");
         lanes[s->n_aux++] = (uint8_t)lane;
     } while (token_take(ps, ','));

@@ -92,7 +92,7 @@ static void expect(struct verifier *v, const struct lstmt *s, bool holds, int ru
 
 static bool type_legal(struct ltype t)
 {
-    return t.lanes <= LANES_MAX && (loop_elem_classes(t.elem) & E_X);
+    return t.lanes <= LOOP_LANES_MAX && (loop_elem_classes(t.elem) & E_X);
 }
 
 static void define(struct verifier *v, const struct lstmt *s, lreg x)

@@ -3,13 +3,13 @@
  */
 #include "passes/emit/emit.h"
 #include "passes/module/query.h"
+#include "passes/module/visited.h"
 
 #include <string.h>
 
 struct collector {
     struct em *em;
-    bool *seen_value;
-    uint32_t n_syms_seen;
+    struct visited seen;
     VEC(sym_id) syms;
     VEC(value_id) work;
 };
@@ -81,11 +81,11 @@ static void collect_node(struct collector *c, const struct node *n)
 /* Buffers and symbols that the kernel's values can mention: a walk from the stored values to what is in memory. */
 static void collect(struct em *em)
 {
-    struct collector c = {.em = em, .seen_value = NEW_ARRAY(em->arena, bool, em->g->values.n)};
+    struct collector c = {.em = em, .seen = {.g = em->g, .arena = em->arena}};
     for (uint32_t i = 0; i < em->k->outs.n; i++) {
         value_id v = em->k->outs.data[i];
         collect_buffer(&c, v);
-        c.seen_value[v.i] = true;
+        visit(&c.seen, v, NULL);
         if (em->k->piece) { /* pieces of equal shape then have equal code */
             const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
             expr_id start;
@@ -100,15 +100,14 @@ static void collect(struct em *em)
     if (s && s->kind == SCHEDULE_WINOGRAD &&
         s->winograd.source != WEIGHTS_BY_KERNEL) { /* in place of the weights themselves */
         VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
-        c.seen_value[graph_node(em->g, em->k->anchor)->in[1].i] = true;
+        visit(&c.seen, graph_node(em->g, em->k->anchor)->in[1], NULL);
     }
     if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.shared = true}));
     while (c.work.n) {
         value_id v = c.work.data[--c.work.n];
-        if (c.seen_value[v.i])
+        if (!visit(&c.seen, v, NULL))
             continue;
-        c.seen_value[v.i] = true;
         collect_type(&c, v);
         bool constant = value_is_const(em->g, v);
         if (em->m->storage[v.i].place != PLACE_NONE)
@@ -227,7 +226,8 @@ bool em_finish(struct em *em)
     for (uint32_t i = 0; i < em->args.n; i++) { /* each buffer read or written once */
         value_id v = em->args.data[i].value;
         if (v.i)
-            k->bytes += (uint64_t)extent_least(em->m, em->m->storage[v.i].size) * elem_size(value_type(em->g, v)->elem);
+            k->bytes += (uint64_t)extent_counted(em->m, em->m->storage[v.i].size) *
+                        elem_size(value_type(em->g, v)->elem);
         if (em->args.data[i].prepared)
             k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
     }

@@ -62,9 +62,9 @@ bool em_spans(struct em *em, expr_id addr, expr_id cond, struct em_spans *s)
     bool several;
     const struct em_sym *lane = em_lane_of(em, addr, &several);
     struct growing g[EM_SPANS_MOST];
-    int64_t at[EM_LANES_MOST];
+    int64_t at[LOOP_LANES_MAX];
     expr_id coef, rest;
-    if (!lane || several || lane->lanes > EM_LANES_MOST ||
+    if (!lane || several || lane->lanes > LOOP_LANES_MAX ||
         (ex_linear(em->x, addr, lane->sym, &coef, &rest) && !ex_is(em->x, coef, -1)))
         return false;
     int64_t hi = ex_hi(em->x, ex_sym(em->x, lane->sym));

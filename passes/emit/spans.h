@@ -4,7 +4,7 @@
 
 #include "passes/emit/emit.h"
 
-enum { EM_LANES_MOST = 128, EM_SPANS_MOST = 4 };
+enum { EM_SPANS_MOST = 4 };
 
 struct em_spans {
     uint32_t n, lanes;
@@ -14,7 +14,8 @@ struct em_spans {
         expr_id first; /* address of the first element */
         int64_t n;     /* elements, at most `lanes` */
     } span[EM_SPANS_MOST];
-    uint8_t of[EM_LANES_MOST], at[EM_LANES_MOST]; /* by lane: its span (EM_SPANS_MOST: none), and which element of it */
+    uint8_t of[LOOP_LANES_MAX],
+        at[LOOP_LANES_MAX]; /* by lane: its span (EM_SPANS_MOST: none), and which element of it */
 };
 
 /* The spans of an address that depends on one lane symbol, but neither by 1 nor by another constant a lane, which one

@@ -14,7 +14,7 @@ struct tiling {
     const struct node *n;
     const struct type *t; /* of the anchor's result */
     expr_id idx[RANK_MAX];
-    expr_id piece[8]; /* index along vec of each vector of the tile at hand */
+    expr_id piece[TILE_VECTORS_MOST]; /* index along vec of each vector of the tile at hand */
     uint32_t n_pieces;
     bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
     int64_t lines; /* of a product's rows, each a parallel index behind that of the panels, as far as known */

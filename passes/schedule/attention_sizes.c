@@ -115,11 +115,11 @@ void attention_estimate(const struct site *site, struct schedule *out)
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
     int64_t keys = s->parts ? s->part : extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
-            least = extent_least(site->m, t->keys);
+            counted = extent_counted(site->m, t->keys);
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
-        points *= (uint64_t)extent_least(site->m, y->dims[d]);
-    out->flops = 2 * points * (uint64_t)least * (uint64_t)(t->size + t->columns);
+        points *= (uint64_t)extent_counted(site->m, y->dims[d]);
+    out->flops = 2 * points * (uint64_t)counted * (uint64_t)(t->size + t->columns);
     int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
     int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES +
                      rows * t->size;

@@ -2,6 +2,7 @@
  * holds all of them of several points of the loop outside of it, which follow in memory. What is read contiguous along
  * that loop (an image by planes) is a load for each of the few points and shuffles.
  */
+#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 enum { POINTS_MOST = 4, LANES_MOST = 128, REGISTERS = 4 };
@@ -22,13 +23,14 @@ static bool advances(const struct site *s, expr_id address, sym_id sym, int64_t 
     return ex_linear(s->x, address, sym, &coef, &rest) && ex_is(s->x, coef, step);
 }
 
-/* Does v, at idx, read something that follows along `beside` and not along `vec`? */
+/* Does v, at idx, read something that follows along `beside` and not along `vec`? What was looked at before does not.
+ */
 static bool reads_rows(const struct site *s, value_id v, const expr_id *idx, sym_id beside, sym_id vec,
-                       uint32_t nesting)
+                       struct visited *seen, uint32_t nesting)
 {
     double f;
     int64_t i;
-    if (nesting > 64 || value_is_splat(s->g, v, &f, &i))
+    if (nesting > 64 || value_is_splat(s->g, v, &f, &i) || !visit(seen, v, idx))
         return false;
     if (s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
         expr_id address = storage_address(s->x, &s->m->storage[v.i], idx);
@@ -38,11 +40,11 @@ static bool reads_rows(const struct site *s, value_id v, const expr_id *idx, sym
     if (n && op_shape(n->op) == SHAPE_VIEW && n->op != OP_CONCAT) {
         expr_id at[RANK_MAX], cond;
         view_index(s->g, n, 0, idx, at, &cond);
-        return reads_rows(s, n->in[0], at, beside, vec, nesting + 1);
+        return reads_rows(s, n->in[0], at, beside, vec, seen, nesting + 1);
     }
     bool found = false;
     for (uint32_t k = 0; n && op_shape(n->op) == SHAPE_MAP && k < n->n_in && k < 3; k++)
-        found |= reads_rows(s, n->in[k], idx, beside, vec, nesting + 1);
+        found |= reads_rows(s, n->in[k], idx, beside, vec, seen, nesting + 1);
     return found;
 }
 
@@ -62,7 +64,7 @@ static bool lies_beside(const struct site *s, int32_t vec, int32_t beside)
     }
     expr_id to = storage_address(s->x, &s->m->storage[s->k->outs.data[0].i], idx);
     return advances(s, to, sym[vec], 1) && advances(s, to, sym[beside], few) &&
-           reads_rows(s, s->k->domain, idx, sym[beside], sym[vec], 0);
+           reads_rows(s, s->k->domain, idx, sym[beside], sym[vec], &(struct visited){.g = s->g, .arena = s->arena}, 0);
 }
 
 static uint32_t points_most(const struct site *s, int32_t vec)

@@ -24,8 +24,7 @@ struct slice {
     bool all; /* these are all points */
 };
 
-/* Is it a contraction whose vectors of columns all rows share, so that the order of rows and columns is free? */
-static bool shares_columns(const struct site *site, const struct node *n, const struct tile_schedule *c)
+bool tile_shares_columns(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     bool groups = n->op == OP_CONV && node_int(n, "groups", 1) != 1;
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && c->a >= 0 && !c->chunk && !groups;
@@ -44,7 +43,7 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
 {
     struct slice none = {.points = 0}, s = {.points = 1, .all = true};
     int64_t extent;
-    if (!shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
+    if (!tile_shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
         return none;
     for (int32_t d = 0; d < t->rank; d++) {
         bool known = ex_is_const(site->x, t->dims[d], &extent), line = tile_is_line(n, c, d);
@@ -152,7 +151,7 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
 {
     struct exprs *x = site->x;
     int64_t a, b, lines = 1, half = budget(site->mach, SHARE_L2_OPERAND);
-    if (!shares_columns(site, n, c))
+    if (!tile_shares_columns(site, n, c))
         return false;
     int64_t blocks = extent_hint(x, tile_blocks(x, t, c));
     for (int32_t d = 0; d < t->rank; d++)

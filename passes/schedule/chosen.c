@@ -1,9 +1,9 @@
 /* --choose: what a user says of a kernel's tile, chunk and parts overwrites these fields of its record, and the cost
- * model decides the others anew around them. What the record cannot have, by the rules of verify.c, is a warning, and
- * the field stays.
+ * model decides the others anew around them. What the record cannot have, by the bounds and rules of fields.def, is a
+ * warning, and the field stays.
  */
 #include "passes/module/choices.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/fields.h"
 
 /* Is it a decision of such a kernel? */
 static bool has_key(const struct site *site, enum schedule_kind kind, enum choice_key key)
@@ -12,36 +12,46 @@ static bool has_key(const struct site *site, enum schedule_kind kind, enum choic
            (kind == SCHEDULE_TILED && (key == CHOOSE_TILE || (key == CHOOSE_CHUNK && site->k->form.staged.i)));
 }
 
-static const char *tile_set(const struct choice *c, struct schedule *s)
+/* The fields that a choice's numbers go into; NULL: that number is to be 1. */
+static const struct {
+    enum choice_key key;
+    enum schedule_kind kind;
+    const char *field[3];
+    uint32_t n;
+} targets[] = {
+    {CHOOSE_TILE, SCHEDULE_TILED, {"tile.rows", "tile.columns", "tile.vectors"}, 3},
+    {CHOOSE_TILE, SCHEDULE_WINOGRAD, {NULL, "tile.tiles", "tile.vectors"}, 3},
+    {CHOOSE_CHUNK, SCHEDULE_TILED, {"staged.tiles"}, 1},
+    {CHOOSE_CHUNK, SCHEDULE_WINOGRAD, {"chunk"}, 1},
+    {CHOOSE_SPLIT, SCHEDULE_WINOGRAD, {"group"}, 1},
+};
+
+static const char *number_set(const struct site *site, const char *name, int64_t n, struct schedule *s)
 {
-    if (s->kind == SCHEDULE_TILED) {
-        s->tile.tb = c->n[0];
-        s->tile.ta = c->n[1];
-        s->tile.nr = c->n[2];
-        return NULL;
-    }
-    s->winograd.mr = c->n[1];
-    s->winograd.nr = c->n[2];
-    return c->n[0] == 1 ? NULL : "a Winograd kernel has tiles of 1 x tiles x vectors";
+    uint32_t item;
+    const struct field *f = name ? field_find(s->kind, name, &item) : NULL;
+    if (!f)
+        return n == 1 ? NULL : "a Winograd kernel has tiles of 1 x tiles x vectors";
+    const char *bounds = field_bounds(f, 0, n, site->m->arena);
+    if (!bounds)
+        field_set(f, s, 0, n);
+    return bounds;
 }
 
 /* NULL, or why not. m: of Winograd's form. */
-static const char *field_set(const struct site *site, const struct choice *c, uint32_t m, struct schedule *s)
+static const char *numbers_set(const struct site *site, const struct choice *c, uint32_t m, struct schedule *s)
 {
     struct winograd_shape w;
-    switch (c->key) {
-    case CHOOSE_TILE: return tile_set(c, s);
-    case CHOOSE_CHUNK:
-        if (s->kind == SCHEDULE_TILED)
-            s->tile.chunk = c->n[0];
-        else
-            s->winograd.chunk = c->n[0];
-        return NULL;
-    default:
+    const char *wrong = NULL;
+    if (c->key == CHOOSE_SPLIT) {
         winograd_shape(site, m, &w);
-        s->winograd.group = w.ocv / c->n[0];
-        return w.ocv % c->n[0] ? "the vectors of output channels are no multiple of it" : NULL;
+        if (w.ocv % c->n[0])
+            return "the vectors of output channels are no multiple of it";
     }
+    for (size_t i = 0; i < COUNT_OF(targets); i++)
+        for (uint32_t k = 0; k < targets[i].n && !wrong && targets[i].key == c->key && targets[i].kind == s->kind; k++)
+            wrong = number_set(site, targets[i].field[k], c->key == CHOOSE_SPLIT ? w.ocv / c->n[0] : c->n[k], s);
+    return wrong;
 }
 
 bool schedule_chosen(const struct site *site, struct schedule *s)
@@ -54,7 +64,7 @@ bool schedule_chosen(const struct site *site, struct schedule *s)
             continue;
         struct schedule more = told, next;
         struct strbuf why;
-        const char *wrong = field_set(site, c, s->winograd.m, &more);
+        const char *wrong = numbers_set(site, c, s->winograd.m, &more);
         strbuf_init(&why, site->m->arena);
         next = more;
         if (!wrong && !schedule_choose(site, &next))

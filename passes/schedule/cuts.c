@@ -2,6 +2,7 @@
  * the nearest, the other end, a constant), and a concat reads another operand from some point on: a vector that holds
  * both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads as they lie.
  */
+#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -13,6 +14,7 @@ struct cuts {
     sym_id sym; /* of the lanes' dim */
     int64_t extent, at[FOUND_MOST];
     uint32_t n;
+    struct visited seen;
     bool gathers, many; /* one of them saves a gather; there are more than FOUND_MOST */
 };
 
@@ -59,7 +61,8 @@ static void collect_cuts(struct cuts *c, value_id v, const expr_id *idx, uint32_
     double f;
     int64_t i;
     bool stored = s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i;
-    if (nesting > 64 || c->many || stored || value_is_splat(s->g, v, &f, &i) || !graph_value(s->g, v)->def.i)
+    if (nesting > 64 || c->many || stored || value_is_splat(s->g, v, &f, &i) || !graph_value(s->g, v)->def.i ||
+        !visit(&c->seen, v, idx))
         return;
     const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
     expr_id at[RANK_MAX], cond;
@@ -95,7 +98,7 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
 
 int32_t cuts_dim(const struct map_schedule *s)
 {
-    return s->beside ? s->loop[s->n_loops - 2] : s->vec;
+    return s->beside && s->n_loops >= 2 ? s->loop[s->n_loops - 2] : s->vec;
 }
 
 bool cuts_serve(const struct site *site, const struct map_schedule *s)
@@ -119,7 +122,7 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
 {
     struct exprs *x = site->x;
     const struct type *t = value_type(site->g, site->k->domain);
-    struct cuts c = {.s = site};
+    struct cuts c = {.s = site, .seen = {.g = site->g, .arena = site->arena}};
     expr_id idx[RANK_MAX];
     uint32_t points = s->beside ? s->beside : s->lanes;
     if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))

@@ -146,8 +146,10 @@ void map_elements(const struct site *site, uint32_t *least, uint32_t *most)
     *most = elem_size(register_elem(value_type(site->g, k->domain)->elem));
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(site->g, k->nodes.data[i]);
-        for (uint32_t j = 0; j < n->n_in + n->n_out; j++) {
-            enum elem e = value_type(site->g, j < n->n_in ? n->in[j] : n->out[j - n->n_in])->elem;
+        uint32_t n_in;
+        const value_id *in = kernel_operands(k, n, &n_in);
+        for (uint32_t j = 0; j < n_in + n->n_out; j++) {
+            enum elem e = value_type(site->g, j < n_in ? in[j] : n->out[j - n_in])->elem;
             uint32_t size = elem_size(e), wide = elem_size(register_elem(e));
             *least = size < *least ? size : *least;
             *most = wide > *most ? wide : *most;

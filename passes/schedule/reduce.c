@@ -31,7 +31,7 @@ static void lanes_choose(const struct site *site, const struct node *n, struct r
 
 /* The operand of a convolution without taps is walked through in blocks of channels, an image apart: longer steps than
  * what the cache's own prefetching follows. */
-static bool is_apart(const struct site *site, const struct node *n)
+bool reduce_is_apart(const struct site *site, const struct node *n)
 {
     if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || site->m->storage[n->in[0].i].place == PLACE_NONE)
         return false;
@@ -53,7 +53,7 @@ static struct reduce_schedule reduction_of(const struct site *site, const struct
         r.unroll = BODY_WINDOW;
     if (reduce_horizontal(site->m, n))
         lanes_choose(site, n, &r);
-    r.prefetch = is_apart(site, n);
+    r.prefetch = reduce_is_apart(site, n);
     r.by_lane = tile_by_lane(site, n);
     r.matrix = tile_matrix(site, n);
     r.halves = id.i == site->k->anchor.i && s->kind == SCHEDULE_TILED ? tile_halves(site, n) : 0;

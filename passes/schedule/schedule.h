@@ -2,7 +2,7 @@
  * staged, blocked and prefetched, and what the cost model estimates.
  *
  * In: a kernel whose values have storages, a machine. Out: one record (struct schedule), which prints and parses
- * (print.c, parse.c), is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take
+ * (text.c), is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take
  * it and choose nothing.
  */
 #ifndef MCC_PASSES_SCHEDULE_H
@@ -84,6 +84,8 @@ struct reduce_schedule {
 };
 
 enum { SUMS_MOST = 8 };
+/* Vectors of a register tile, and sums in registers: half of what the emitter keeps track of. */
+enum { TILE_VECTORS_MOST = 8, TILE_POINTS_MOST = 32 };
 
 /* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
 struct kept_schedule {
@@ -171,7 +173,7 @@ struct schedule {
     struct reduce_schedule *reduce; /* of the kernel's reductions, as kernel.nodes has them, ... */
     struct kept_schedule *kept; /* ... of kernel.locals */
     int64_t ns; /* estimated per parallel index: what the runtime cuts the work of its threads by */
-    uint64_t flops; /* of the whole kernel, at the least extents */
+    uint64_t flops; /* of the whole kernel, as extent_counted has its extents */
 };
 
 /* The kinds that a record of this kernel may be of, as bits 1 << kind, and the one that its storages were made for:
@@ -188,8 +190,9 @@ bool schedule_choose(const struct site *, struct schedule *out);
 bool schedule_chosen(const struct site *, struct schedule *);
 /* The estimate anew, after fields have changed. */
 void schedule_estimate(const struct site *, struct schedule *);
-/* Is the record possible for this kernel on this CPU? The invariants are numbered at the head of verify.c; each
- * violation is added to *why. Fills in what follows from the others (the number of blocks). */
+/* Is the record possible for this kernel on this CPU, by the bounds and rules of its fields (fields.def)? Else *why
+ * names the field, its value and what is possible; it may stay empty after a diagnostic. Fills in what follows from the
+ * others (the number of blocks). The cost model is not run. */
 bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
 /* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces
  * what the cost model says. False after a diagnostic. */
@@ -200,6 +203,10 @@ void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
+/* The kind of that name; -1: there is none. */
+int schedule_kind_by_name(const char *);
+/* What a field of the kind may hold in any record. False: there is none of that name. */
+bool schedule_field_limits(const char *kind, const char *name, int64_t *least, int64_t *most);
 /* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to
  * say. */
 const char *schedule_words(const struct module *, uint32_t kernel);
@@ -359,6 +366,8 @@ expr_id tile_parts(struct exprs *, const struct type *result, const struct tile_
 /* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what
  * it keeps. */
 void reduce_choose(const struct site *, struct schedule *);
+/* Is the operand of a convolution walked through in blocks of channels, an image apart? */
+bool reduce_is_apart(const struct site *, const struct node *);
 /* schedule/split.c: parts of the rows; may there be any, and how many there are (a guess where that is open). */
 void tile_split_choose(const struct site *, struct schedule *);
 bool tile_split_serves(const struct site *, const struct tile_schedule *);
@@ -398,6 +407,20 @@ bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_s
 bool turn_serves(const struct site *, int32_t vec, int32_t source, const struct turn_schedule *);
 /* schedule/block.c: may the steps of a single row ask for the next block's panels (tile_schedule.next)? */
 bool next_serves(const struct site *, const struct node *anchor, const struct tile_schedule *);
+/* What the layouts decided of a tiled record: dims, lanes, and how an operand is staged, if it is. */
+struct tile_facts {
+    int32_t vec, a, b;
+    uint32_t lanes;
+    bool flat;
+    bool windows; /* a staged operand comes by rows; not flat: else none can be staged */
+    bool by_piece;
+};
+struct tile_facts tile_facts(const struct site *);
+/* schedule/stage.c: are rows of the operand what a chunk of tiles shares? Then b and by_piece are set. */
+bool stage_by_rows(const struct site *, struct tile_schedule *);
+/* schedule/block.c: is it a contraction whose vectors of columns all rows share, so that the order of rows and columns
+ * is free? */
+bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
 /* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
 void tile_choose(const struct site *, struct schedule *);
 /* Scratch of a block of vectors of a second operand that is computed first (tile.decode); 0: it can't be. */

@@ -105,17 +105,28 @@ static int64_t chunk_most(const struct site *site, const struct node *n, const s
     return (tiles + chunks - 1) / chunks;
 }
 
+bool stage_by_rows(const struct site *site, struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    int64_t rows;
+    bool depthwise = conv_depthwise(site->g, n);
+    if (!site->k->form.staged.i || c->flat || c->vec != 1 || c->a != 3 || !ex_is_const(site->x, t->dims[2], &rows) ||
+        rows < 1 || (depthwise && t->dims[1].i != value_type(site->g, site->k->form.staged)->dims[1].i))
+        return false;
+    c->by_piece = depthwise;
+    c->b = 2;
+    return true;
+}
+
 /* Tiles of b that share the operand, after tb has become a divisor of the rows; 0: it is computed where it is read. */
 static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t,
                             struct tile_schedule *c)
 {
-    int64_t rows;
-    bool depthwise = conv_depthwise(site->g, n);
-    if (c->vec != 1 || c->a != 3 || !ex_is_const(site->x, t->dims[2], &rows) || rows < 1 ||
-        (depthwise && t->dims[1].i != value_type(site->g, site->k->form.staged)->dims[1].i))
+    int64_t rows = 0;
+    if (!stage_by_rows(site, c))
         return 0;
-    c->by_piece = depthwise;
-    c->b = 2;
+    ex_is_const(site->x, t->dims[2], &rows);
     if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored behind it */
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, n, t, c, tiles);

@@ -15,9 +15,7 @@ enum {
     CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
     MAX_TA = 28,
     MAX_SCATTERED = 9,
-    MAX_TB = 4,
-    MAX_NR = 8,
-    TILE_POINTS_MOST = 32 /* sums of a tile: half of what the emitter keeps track of */
+    MAX_TB = 4
 };
 
 struct extent {
@@ -237,29 +235,42 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
     return true;
 }
 
-uint64_t tile_steps(const struct site *site, const struct node *n)
+/* An extent that is summed over; a guess, 0: what is counted, where it is open. */
+static uint64_t extent_steps(const struct site *site, expr_id e, uint64_t guess)
+{
+    int64_t c;
+    if (ex_is_const(site->x, e, &c))
+        return (uint64_t)c;
+    return guess ? guess : (uint64_t)extent_counted(site->m, e);
+}
+
+static uint64_t steps_of(const struct site *site, const struct node *n, bool guess)
 {
     uint64_t steps = 1;
-    int64_t c;
     uint32_t count;
     const struct type *w = n->n_in > 1 ? value_type(site->g, n->in[1]) : NULL;
     if (n->op == OP_CONV) {
         for (int32_t d = 1; d < w->rank; d++)
-            steps *= ex_is_const(site->x, w->dims[d], &c) ? (uint64_t)c : 16;
+            steps *= extent_steps(site, w->dims[d], guess ? 16 : 0);
     } else if (n->op == OP_DOT) {
         const int64_t *k = node_ints(n, "contract_b", &count);
         for (uint32_t i = 0; i < count; i++)
-            steps *= ex_is_const(site->x, w->dims[k[i]], &c) ? (uint64_t)c : 64;
+            steps *= extent_steps(site, w->dims[k[i]], guess ? 64 : 0);
     } else if (n->op == OP_REDUCE) {
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
-            steps *= ex_is_const(site->x, value_type(site->g, n->in[0])->dims[axes[i]], &c) ? (uint64_t)c : 64;
+            steps *= extent_steps(site, value_type(site->g, n->in[0])->dims[axes[i]], guess ? 64 : 0);
     } else {
         const int64_t *k = node_ints(n, "kernel", &count);
         for (uint32_t i = 0; i < count; i++)
             steps *= (uint64_t)k[i];
     }
     return steps;
+}
+
+uint64_t tile_steps(const struct site *site, const struct node *n)
+{
+    return steps_of(site, n, true);
 }
 
 /* Groups of elements that the CPU has no instruction for. */
@@ -393,20 +404,34 @@ static uint32_t narrow_vectors(const struct site *site, const struct type *t, co
     return nr < c->nr ? (uint32_t)nr : c->nr;
 }
 
+/* Dims and lanes; *most: points along a that a tile numbered through may have. */
+static void tile_form(const struct site *site, const struct node *n, struct tile_schedule *c, int64_t *most)
+{
+    choose_dims(site, n, c);
+    c->lanes = machine_vector_lanes(
+        site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    if (tile_halves(site, n))
+        c->lanes *= 2;
+    c->flat = is_flat(site, n, c, most);
+}
+
+struct tile_facts tile_facts(const struct site *site)
+{
+    struct tile_schedule c = {.chunk = 0};
+    tile_form(site, graph_node(site->g, site->k->anchor), &c, &(int64_t){0});
+    bool windows = stage_by_rows(site, &c);
+    return (struct tile_facts){c.vec, c.a, c.b, c.lanes, c.flat, windows, c.by_piece};
+}
+
 void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = RATE_WEAVE, .weave_least = RATE_WEAVE_LEAST};
-    choose_dims(site, n, &c);
-    c.lanes = machine_vector_lanes(
-        site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
-    if (tile_halves(site, n))
-        c.lanes *= 2;
+    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */
+    tile_form(site, n, &c, &max_ta);
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
-    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */
-    c.flat = is_flat(site, n, &c, &max_ta);
     if (c.flat) {
         a.n *= b.n;
         b.n = 1;
@@ -414,7 +439,7 @@ void tile_choose(const struct site *site, struct schedule *out)
     bool contraction = is_contraction(site, n);
     const struct step step = step_of(site, n);
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
-    int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? MAX_NR : n->op == OP_REDUCE ? 4 : 1) : 1;
+    int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? TILE_VECTORS_MOST : n->op == OP_REDUCE ? 4 : 1) : 1;
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
     if (site->k->form.product.i && c.vec >= 0 && v.known) /* points share broadcasts within a block of channels */
         first_nr = max_nr = vectors < 1 ? 1 : vectors < whole ? vectors : whole;
@@ -453,8 +478,8 @@ static uint64_t node_flops(const struct site *site, node_id id)
     const struct type *t = value_type(site->g, n->out[0]);
     uint64_t points = 1;
     for (int32_t d = 0; d < t->rank; d++)
-        points *= (uint64_t)extent_least(site->m, t->dims[d]);
-    return 2 * points * tile_steps(site, n);
+        points *= (uint64_t)extent_counted(site->m, t->dims[d]);
+    return 2 * points * steps_of(site, n, false);
 }
 
 uint64_t anchor_flops(const struct site *site)

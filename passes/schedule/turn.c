@@ -1,4 +1,5 @@
 /* Which maps go by squares that registers turn (emit/turn.c), and squares of which size. */
+#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@ enum { STATEMENTS_MOST = 600 /* of a square, about */, DEAR = 20 };
 struct turned_found {
     struct turned_load *load;
     uint32_t n;
+    struct visited seen;
 };
 
 /* Stored values that the value of v at idx is computed of without a condition, each at its own point. */
@@ -18,7 +20,7 @@ static void collect_loads(const struct site *s, value_id v, const expr_id *idx, 
 {
     double f;
     int64_t i;
-    if (nesting > 64 || found->n == TURNED_MOST || value_is_splat(s->g, v, &f, &i))
+    if (nesting > 64 || found->n == TURNED_MOST || value_is_splat(s->g, v, &f, &i) || !visit(&found->seen, v, idx))
         return;
     if (s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
         struct turned_load *l = &found->load[found->n++];
@@ -58,7 +60,7 @@ uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym
                       struct turned_load *out)
 {
     struct turned_load all[TURNED_MOST];
-    struct turned_found found = {.load = all};
+    struct turned_found found = {.load = all, .seen = {.g = s->g, .arena = s->arena}};
     uint32_t n = 0;
     collect_loads(s, s->k->domain, idx, &found, 0);
     for (uint32_t i = 0; i < found.n; i++)

@@ -330,7 +330,7 @@ void winograd_estimate(const struct site *site, struct schedule *out)
     int64_t transforms = each * (w->icv * RATE_WINOGRAD_INPUT / groups + s->group * RATE_WINOGRAD_OUTPUT);
     out->ns = RATE_BLOCK_INDEX_NS +
               (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
-    int64_t tiles = extent_least(site->m, w->tiles); /* not the guess: times are measured at the least extents */
+    int64_t tiles = extent_counted(site->m, w->tiles); /* not the guess */
     out->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 

@@ -259,7 +259,7 @@ def test_many_rows_are_decoded_once(tmp_path):
     for field, told in (("decode.above", 8), ("reduce.0.scaled", 1)):
         (tmp_path / "c.sch").write_text(re.sub(rf"({field} +)\d+", rf"\g<1>{told}", text))
         done = mcc(plain.path, "--march=x86-64-v3", f"--schedules={tmp_path / 'c.sch'}", "-o", tmp_path / "c.so")
-        assert done.returncode and field.replace(".0", "") in done.stderr, (field, done.stderr)
+        assert done.returncode and field in done.stderr, (field, done.stderr)
 
 
 @pytest.mark.parametrize("bits, zeros", [(4, None), (4, "packed"), (2, None)])

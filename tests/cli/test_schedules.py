@@ -49,6 +49,10 @@ def test_what_is_printed_reads_back(model, tmp_path):
     assert {"map", "tiled", "winograd"} <= set(re.findall(r"^schedule k\d+ .*: (\w+)$", text, re.M))
     (tmp_path / "all.txt").write_text(text)
     assert records(model, f"--schedules={tmp_path / 'all.txt'}") == text
+    printed = mcc(model, CPU, "-print-after=schedule", "-o", tmp_path / "printed.so").stderr
+    assert printed.startswith("// after schedule\n")
+    (tmp_path / "all.txt").write_text(printed)
+    assert records(model, f"--schedules={tmp_path / 'all.txt'}") == text
     for name, flags in (("plain", ()), ("told", (f"--schedules={tmp_path / 'all.txt'}",))):
         assert mcc(model, CPU, *flags, "-o", tmp_path / f"{name}.so").returncode == 0
     assert (tmp_path / "plain.so").read_bytes() == (tmp_path / "told.so").read_bytes()
@@ -283,8 +287,8 @@ def test_strips(tmp_path):
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / f"got{i}.so")
         assert done.returncode == 0, done.stderr
         assert np.allclose(run(tmp_path / f"got{i}.so", feeds)[0], want, rtol=1e-4, atol=1e-6), fields
-    for line, why in (("tiled\n  staged.columns 0", "staged.columns are points of a row"), ("tiled\n  staged.columns 28", "that the registers hold"),
-                      ("tiled\n  tile.vectors 3\n  tile.columns 2", "a staged piece is no part of a block of channels"),
+    for line, why in (("tiled\n  staged.columns 0", "they are points of a row"), ("tiled\n  staged.columns 28", "that the registers hold"),
+                      ("tiled\n  tile.vectors 3\n  tile.columns 2", "a staged piece is no part of a block of 16 channels"),
                       ("map", "may be of kind tiled, not 'map'")):
         told.write_text(f"{head}: {line}\n")
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "no.so")
@@ -307,7 +311,7 @@ def test_vectors_over_two_loops(tmp_path):
             assert np.array_equal(run(tmp_path / "got.so", feeds)[0], feeds[0].transpose(0, 2, 3, 1))
     told.write_text(re.sub(r"tail +0", "tail 1", text))
     done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
-    assert done.returncode == 2 and "tail is of a vector that is not full" in done.stderr
+    assert done.returncode == 2 and "it is of a vector that is not full" in done.stderr
 
 
 def test_squares(tmp_path):
@@ -426,35 +430,35 @@ def test_products_of_bytes_have_one_size_of_tile(tmp_path):
     ("HEAD: scatter\n", "the kernel's schedule may be of kind map, tiled, not 'scatter'"),
     ("HEAD: tiled\n  nosuch 1\n", "a schedule of kind tiled has no field 'nosuch'"),
     ("HEAD: tiled\n  tile.columns many\n", "tile.columns takes a number, not 'many'"),
-    ("HEAD: tiled\n  tile.flat 2\n", "tile.flat takes a number, not '2'"),
+    ("HEAD: tiled\n  tile.flat 2\n", "tile.flat is 2: 0 to 1 are possible"),
     ("HEAD: tiled\n  tile.columns 28\n  tile.vectors 8\n", "the tile"),
-    ("HEAD: tiled\n  lanes 3\n", "follow from the layout"),
+    ("HEAD: tiled\n  lanes 3\n", "lanes is 3: it follows from the layout, and is 8"),
     ("WINO: winograd\n  winograd.m 3\n", r"told\.txt:2: winograd.m is 2, 4 or 6, not '3'"),
     ("WINO: attention\n", "may be of kind map, tiled, winograd, not 'attention'"),
     ("HEAD: winograd\n", "may be of kind map, tiled, not 'winograd'"),
     ("MAP: tiled\n", "may be of kind map, not 'tiled'"),
-    ("WINO: winograd\n  resident 1\n  prefetch.taps 3\n", "prefetch.taps is 0 to 9, and 0 where U"),
-    ("HEAD: tiled\n  estimate -1\n", "the estimate is negative"),
-    ("HEAD: tiled\n  reduce.0.sums 3\n", "reduce.sums are 1, 2, 4 or 8"),
-    ("HEAD: tiled\n  reduce.0.lanes 8\n", "reduce.lanes are a power of two"),
-    ("HEAD: tiled\n  reduce.0.row 1\n", "reduce.row: the taps of a row do not share"),
-    ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.unroll is 1 to 1024"),
-    ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near and prefetch.early are of a stored second operand"),
+    ("WINO: winograd\n  resident 1\n  prefetch.taps 3\n", "prefetch.taps is 3: U is not derived by slices"),
+    ("HEAD: tiled\n  estimate -1\n", "told.txt:2: estimate is -1: it is at least 0"),
+    ("HEAD: tiled\n  reduce.0.sums 3\n", "reduce.0.sums is 3: it is 1 where the reduction has no lanes"),
+    ("HEAD: tiled\n  reduce.0.lanes 8\n", "reduce.0.lanes is 8: memory is not contiguous"),
+    ("HEAD: tiled\n  reduce.0.row 1\n", "reduce.0.row is 1: the taps of a row do not share"),
+    ("HEAD: tiled\n  reduce.0.unroll 0\n", "reduce.0.unroll is 0: 1 to 1024 are possible"),
+    ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near is 1: it is of a stored second operand"),
     ("MEAN: tiled\n  split 2\n", "the tiles of this kernel can't be cut into parts"),
-    ("HEAD: tiled\n  split -1\n", "the tiles of this kernel can't be cut into parts"),
-    ("HEAD: tiled\n  weave 0\n", "weave is 1 to 32"),
-    ("HEAD: tiled\n  weave.least 0\n", "weave.least is at least 1"),
-    ("HEAD: tiled\n  prefetch.staged 1\n", "staged.lanes and prefetch.staged are of a staged operand"),
-    ("HEAD: tiled\n  staged.columns 4\n", "staged.columns are points of a row of a staged contraction"),
-    ("WINO: winograd\n  input.rows 9\n", "input.rows and output.rows are 1 to 8"),
-    ("MAP: map\n  kept.0.lanes 12\n", "kept.lanes are a power of two"),
+    ("HEAD: tiled\n  split -1\n", "split is -1: 0 to 1073741824 are possible"),
+    ("HEAD: tiled\n  weave 0\n", "weave is 0: 1 to 32 are possible"),
+    ("HEAD: tiled\n  weave.least 0\n", "weave.least is 0: 1 to "),
+    ("HEAD: tiled\n  prefetch.staged 1\n", "prefetch.staged is 1: it is of an operand that is staged by points"),
+    ("HEAD: tiled\n  staged.columns 4\n", "staged.columns is 4: they are points of a row of a staged contraction"),
+    ("WINO: winograd\n  input.rows 9\n", "input.rows is 9: 1 to 8 are possible"),
+    ("MAP: map\n  kept.0.lanes 12\n", "kept.0.lanes is 12: lanes are a power of two"),
     ("MAP: map\n  kept.7.lanes 8\n", r"there are \d+ of 'kept.%u.lanes', not '7'"),
     ("MAP: map\n  loop.9 1\n", r"there are \d+ of 'loop.%u', not '9'"),
     ("MAP: map\n  loop.0 7\n", "loops are the dims of the result, each once"),
     ("MAP: map\n  lanes 12\n", "lanes are a power of two"),
-    ("MAP: map\n  lanes.dim 9\n", "lanes.dim is no dim"),
-    ("MAP: map\n  split -1\n", "split is of a last parallel loop of known extent"),
-    ("MAP: map\n  parallel 0\n  split 2\n", "split is of a last parallel loop of known extent"),
+    ("MAP: map\n  lanes.dim 7\n", "lanes.dim is 7: it is no dim"),
+    ("MAP: map\n  split -1\n", "split is -1: 0 to "),
+    ("MAP: map\n  parallel 0\n  split 2\n", "split is 2: it is of a last parallel loop of known extent"),
     ("MAP: map\n  parallel 9\n", "more parallel loops than there are"),
     ("x" * 600 + "\n", "a line of more than 511 bytes"),
 ])

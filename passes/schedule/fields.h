@@ -1,0 +1,72 @@
+/* The table of a record's fields, fields.def, as rows; who reads and writes a record by the names of fields. */
+#ifndef MCC_PASSES_FIELDS_H
+#define MCC_PASSES_FIELDS_H
+
+#include "passes/schedule/schedule.h"
+#include "passes/schedule/winograd.h"
+
+enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */, TURN_SQUARES_MOST = 64 };
+
+/* A record under check, and what is known of its kernel on this CPU. */
+struct check {
+    const struct site *site;
+    struct schedule *s;
+    uint32_t item; /* of a field of which there are several */
+    struct tile_facts tile; /* SCHEDULE_TILED */
+    struct winograd_shape winograd; /* SCHEDULE_WINOGRAD */
+    struct attention_shape attention; /* SCHEDULE_ATTENTION */
+};
+/* NULL, or why the field's value is impossible, and which are possible. Fills in what follows from the value. */
+typedef const char *field_rule(struct check *);
+
+enum field_type { FIELD_BOOL, FIELD_I32, FIELD_U32, FIELD_I64 };
+struct field {
+    uint32_t kinds; /* that have it, as bits 1 << kind */
+    const char *name; /* with %u where there are several: the number of one */
+    enum field_type type;
+    size_t at;
+    size_t count, each; /* several: where their number is, an uint32_t, and the bytes from one to the next */
+    size_t via; /* ... and where the pointer to them is, at then being a place in one; 0: none */
+    int64_t least, most;
+    field_rule *rule;
+    const char *note;
+};
+extern const struct field schedule_fields[];
+extern const uint32_t schedule_field_count;
+
+/* Has a record of that kind the field? */
+static inline bool field_is_of(const struct field *f, enum schedule_kind kind)
+{
+    return f->kinds >> kind & 1;
+}
+/* How many there are of it in a record. */
+uint32_t field_count(const struct field *, const struct schedule *);
+int64_t field_get(const struct field *, const struct schedule *, uint32_t item);
+/* value: within the field's bounds. */
+void field_set(const struct field *, struct schedule *, uint32_t item, int64_t value);
+/* With the number of the item. */
+const char *field_name(const struct field *, uint32_t item, struct arena *);
+/* The field of that name in records of a kind, and which item it is; NULL: there is none. */
+const struct field *field_find(enum schedule_kind kind, const char *name, uint32_t *item);
+/* "NAME is VALUE: 1 to 8 are possible" where the value is out of the field's bounds; else NULL. */
+const char *field_bounds(const struct field *, uint32_t item, int64_t value, struct arena *);
+
+/* The rules of all fields (verify_*.c). */
+#define FIELD(kinds, member, name, least, most, rule, note) field_rule rule_##rule;
+#define ITEMS(kinds, count, array, name, least, most, rule, note) field_rule rule_##rule;
+#define POINTED(count, array, member, name, least, most, rule, note) field_rule rule_##rule;
+#include "passes/schedule/fields.def"
+
+/* What rules share. */
+static inline const char *unless(bool ok, const char *why)
+{
+    return ok ? NULL : why;
+}
+static inline bool is_power(uint32_t n)
+{
+    return n && !(n & (n - 1));
+}
+/* Are so many lanes of elements of so many bytes a vector, of at most so many of the CPU's registers? */
+bool is_vector(const struct check *, uint32_t lanes, uint32_t bytes, uint32_t registers);
+
+#endif

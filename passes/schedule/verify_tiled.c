@@ -1,0 +1,217 @@
+/* The rules of tiled records' fields (fields.def). */
+#include "passes/module/choices.h"
+#include "passes/schedule/fields.h"
+
+static const struct node *anchor(const struct check *c)
+{
+    return graph_node(c->site->g, c->site->k->anchor);
+}
+
+static const struct type *result(const struct check *c)
+{
+    return value_type(c->site->g, anchor(c)->out[0]);
+}
+
+/* ---- what the layouts decided ------------------------------------------------------------------------------------ */
+
+static const char *follows(struct check *c, int64_t have, int64_t want)
+{
+    return have == want ? NULL
+                        : arena_printf(c->site->m->arena, "it follows from the layout, and is %lld", (long long)want);
+}
+
+const char *rule_tile_vec(struct check *c)
+{
+    return follows(c, c->s->tile.vec, c->tile.vec);
+}
+
+const char *rule_tile_lanes(struct check *c)
+{
+    return follows(c, c->s->tile.lanes, c->tile.lanes);
+}
+
+const char *rule_tile_a(struct check *c)
+{
+    return follows(c, c->s->tile.a, c->tile.a);
+}
+
+const char *rule_tile_b(struct check *c)
+{
+    return follows(c, c->s->tile.b, c->tile.b);
+}
+
+const char *rule_tile_flat(struct check *c)
+{
+    return follows(c, c->s->tile.flat, c->tile.flat);
+}
+
+const char *rule_staged_piece(struct check *c)
+{
+    return follows(c, c->s->tile.by_piece, c->tile.by_piece);
+}
+
+const char *rule_staged_rows(struct check *c)
+{
+    return unless(c->s->tile.windows == (c->tile.windows && c->s->tile.chunk),
+                  "it is 1 where rows of an operand are staged, else 0");
+}
+
+/* ---- the register tile ------------------------------------------------------------------------------------------- */
+
+/* Points of dims a and b, both where they are numbered through; INT64_MAX: only the run knows. */
+static int64_t points_of(const struct check *c, int32_t a, int32_t b)
+{
+    int64_t points = 1, n;
+    for (int i = 0; i < 2; i++) {
+        int32_t d = i ? b : a;
+        if (d < 0)
+            continue;
+        if (!ex_is_const(c->site->x, result(c)->dims[d], &n) || !mul_i64(points, n > 1 ? n : 1, &points))
+            return INT64_MAX;
+    }
+    return points;
+}
+
+static const char *at_most(struct check *c, int64_t have, int64_t most)
+{
+    return have <= most
+               ? NULL
+               : arena_printf(c->site->m->arena, "the tile is larger than the result: at most %lld", (long long)most);
+}
+
+const char *rule_tile_rows(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    int64_t rows = s->flat ? 1 : points_of(c, s->b, -1);
+    if (s->tb > rows)
+        return at_most(c, s->tb, rows);
+    if (!c->tile.windows || !s->chunk)
+        return NULL;
+    if (c->site->k->outs.n > 1)
+        return unless(s->tb == 1, "it is 1: rows that are summed up come one by one");
+    return unless(rows % s->tb == 0, "the rows are staged, and it has to divide their number");
+}
+
+const char *rule_tile_columns(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    return at_most(c, s->ta, points_of(c, s->a, s->flat ? s->b : -1));
+}
+
+/* The sums of a tile and what they are multiplied with fit the registers. A dim of open extent has one vector. */
+const char *rule_tile_vectors(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    int64_t width = s->lanes;
+    bool open = s->vec < 0 || !ex_is_const(c->site->x, result(c)->dims[s->vec], &width);
+    uint32_t piece = s->nr * s->lanes;
+    if (s->nr > 1 && open)
+        return "it is 1: how many vectors there are only the run knows, or there are none";
+    if (s->nr > 1 && s->nr > (width + s->lanes - 1) / s->lanes)
+        return at_most(c, s->nr, (width + s->lanes - 1) / s->lanes);
+    if (!tile_fits(c->site, anchor(c), s))
+        return arena_printf(
+            c->site->m->arena,
+            "the tile of %u x %u points does not fit the registers: take fewer vectors, rows or columns", s->tb, s->ta);
+    return unless(!s->by_piece || !s->chunk ||
+                      (piece <= CHANNEL_BLOCK && (CHANNEL_BLOCK % piece == 0 || piece >= width)),
+                  "a staged piece is no part of a block of 16 channels");
+}
+
+const char *rule_tile_lines_last(struct check *c)
+{
+    return unless(!c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile),
+                  "this is no contraction whose rows share their columns, or its operand is staged; here 0");
+}
+
+/* ---- a staged operand -------------------------------------------------------------------------------------------- */
+
+const char *rule_staged_tiles(struct check *c)
+{
+    struct tile_schedule s = c->s->tile;
+    if (!s.chunk)
+        return NULL;
+    s.windows = c->tile.windows;
+    s.by_piece = c->tile.by_piece;
+    if (!c->site->k->form.staged.i || (!s.flat && !s.windows))
+        return "no operand is staged here; here 0";
+    return unless(stage_bytes(c->site, &s) <= CHUNK_BYTES_MOST,
+                  "so many tiles take more scratch than 16 MiB a thread: take fewer");
+}
+
+const char *rule_staged_lanes(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    return !s->chunk ? unless(!s->stage_lanes, "it is of a staged operand; here 0")
+                     : unless(is_power(s->stage_lanes) && s->stage_lanes > 1, "it is 2, 4, 8 or 16");
+}
+
+const char *rule_staged_columns(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    if (!s->chunk || !c->site->k->form.product.i)
+        return unless(!s->stage_columns, "they are points of a row of a staged contraction; here 0");
+    return unless(stage_columns_fit(c->site, s->stage_columns, s->nr),
+                  "they are points of a row of a staged contraction that the registers hold, 1 at least");
+}
+
+const char *rule_staged_ahead(struct check *c)
+{
+    return unless(!c->s->tile.stage_ahead || (c->s->tile.chunk && c->s->tile.flat),
+                  "it is of an operand that is staged by points; here 0");
+}
+
+/* ---- blocks, parts, prefetch ------------------------------------------------------------------------------------- */
+
+/* A block of the reduced dim has whole units and is less than the dim; the sums of all points wait in scratch. */
+const char *rule_tile_block(struct check *c)
+{
+    struct tile_schedule *s = &c->s->tile;
+    const struct type *t = result(c);
+    struct cut cut;
+    int64_t sums = 1, extent;
+    s->blocks = 0;
+    if (!s->block)
+        return NULL;
+    bool may = tile_shares_columns(c->site, anchor(c), s) && reduced_cut(c->site, anchor(c), &cut);
+    for (int32_t d = 0; may && d < t->rank; d++)
+        may = d == s->vec || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
+    if (!may)
+        return "this contraction's sums can't be cut into blocks; here 0";
+    if (s->block >= cut.extent || s->block % cut.unit != 0)
+        return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)cut.unit,
+                            (long long)cut.extent);
+    sums = tile_block_points(c->site->x, anchor(c), t, s);
+    if (!mul_i64(sums, (int64_t)s->nr * s->lanes * 4, &sums) || sums > CHUNK_BYTES_MOST)
+        return "the sums between two blocks take more than 16 MiB; here 0";
+    s->cut = cut;
+    s->blocks = (cut.extent + s->block - 1) / s->block;
+    s->lines_last = true;
+    return NULL;
+}
+
+const char *rule_tile_split(struct check *c)
+{
+    return unless(!c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
+                  "the tiles of this kernel can't be cut into parts; here 0");
+}
+
+const char *rule_tile_decode(struct check *c)
+{
+    return unless(!c->s->tile.decode || decode_bytes(c->site, &c->s->tile),
+                  "it is of a product whose second operand is computed, and takes at most 16 MiB a thread; here 0");
+}
+
+const char *rule_tile_prefetch(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    const struct node *n = anchor(c);
+    bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->storage[n->in[1].i].place != PLACE_NONE;
+    return unless(panels || (!s->near && !s->early), "it is of a stored second operand; here 0");
+}
+
+const char *rule_tile_next(struct check *c)
+{
+    return unless(!c->s->tile.next || next_serves(c->site, anchor(c), &c->s->tile),
+                  "it is of a product by a constant, of whose panels a step reads whole lines; here 0");
+}
