@@ -1,4 +1,4 @@
-/* See cache.h. */
+/* See cache.h. Nothing here unwinds while a descriptor or a lock is held. */
 #include "codegen/cache.h"
 
 #include <dirent.h>
@@ -9,35 +9,42 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "codegen/sip.h"
 #include "ir/base/file.h"
 
 enum {
     ENTRY_MAX = 64 << 20,        /* bytes of a file */
     NOTES_MAX = 1 << 16,         /* of the worker's notes */
     BUILD_ID_MAX = 64,
-    FILES_MAX = 1 << 20          /* that one look at the folder counts */
+    FILES_MAX = 1 << 20,         /* that one look at the folder counts */
+    LOCK_TRIES = 20,             /* a millisecond apart: who keeps the lock longer loses it */
+    KEY_TRIES = 3
 };
-static const char magic[8] = "mcc-obj1", tally_magic[8] = "mcc-sum1";
+static const char magic[8] = "mcc-obj2", tally_magic[8] = "mcc-sum1";
 
 struct cache {
     struct context *ctx;
     struct arena *arena;
     int folder;
     int64_t limit;
+    struct sip_key key;
     unsigned char build[BUILD_ID_MAX];
     uint32_t n_build;
     uint32_t found, asked;
     bool stored;
+    bool stuck;                  /* somebody keeps the sum's lock: it is left alone */
 };
 
 /* A file: this, then build id, job and result, without gaps. */
 struct entry_head {
     char magic[8];
     uint64_t build, job, result; /* bytes of each */
-    uint64_t hash;               /* of the result */
+    uint64_t hash;               /* with the folder's key, of what follows */
 };
 
 /* ---- the worker's build ---- */
@@ -74,9 +81,91 @@ static bool build_in_file(struct cache *c, int fd)
             return false;
         if (part.p_type != PT_NOTE || part.p_filesz > NOTES_MAX)
             continue;
-        char *notes = arena_alloc(c->arena, part.p_filesz + 1);
-        if (fd_pread(fd, notes, part.p_filesz, part.p_offset) && build_in_notes(c, notes, part.p_filesz))
+        char *notes = arena_try(c->arena, part.p_filesz + 1);
+        if (notes && fd_pread(fd, notes, part.p_filesz, part.p_offset) && build_in_notes(c, notes, part.p_filesz))
             return true;
+    }
+    return false;
+}
+
+/* ---- the folder ---- */
+
+/* May nobody else have made it, or change it? Root may do so anyway; a group that has the user's own number is the
+ * user's alone. */
+static const char *foreign(const struct stat *st)
+{
+    if (st->st_uid != geteuid() && st->st_uid != 0)
+        return "it belongs to another user";
+    if ((st->st_mode & S_IWOTH) || ((st->st_mode & S_IWGRP) && (st->st_gid != getegid() || st->st_gid != geteuid())))
+        return "others may write to it (chmod go-w)";
+    return NULL;
+}
+
+static bool folder_open(struct cache *c, const char *folder)
+{
+    struct stat st;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return false;
+    c->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (c->folder < 0)
+        return false;
+    const char *why = fstat(c->folder, &st) == 0 ? foreign(&st) : "it cannot be looked at";
+    if (!why)
+        return true;
+    close(c->folder);
+    warn_at(c->ctx, (src_id){0}, "cache", "the cache folder '%s' is not used: %s", folder, why);
+    return false;
+}
+
+/* A regular file of the folder that nobody else may have made; negative: there is none. */
+static int file_open(const struct cache *c, const char *name, int flags)
+{
+    struct stat st;
+    int fd = openat(c->folder, name, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 || (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && !foreign(&st)))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static bool key_read(struct cache *c)
+{
+    char more;
+    int fd = file_open(c, "key", O_RDONLY);
+    if (fd < 0)
+        return false;
+    bool ok = fd_read(fd, &c->key, sizeof c->key) && read(fd, &more, 1) == 0;
+    close(fd);
+    return ok;
+}
+
+/* Takes its name whole; where another process was faster, its key stays. */
+static void key_make(const struct cache *c)
+{
+    char part[32];
+    unsigned char fresh[sizeof c->key];
+    snprintf(part, sizeof part, "key.%ld.part", (long)getpid());
+    if (getrandom(fresh, sizeof fresh, 0) != (ssize_t)sizeof fresh)
+        return;
+    int fd = openat(c->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return;
+    bool ok = fd_write(fd, fresh, sizeof fresh);
+    if (close(fd) == 0 && ok)
+        (void)!linkat(c->folder, part, c->folder, "key", 0);
+    unlinkat(c->folder, part, 0);
+}
+
+/* The folder's key, made where there is none or none that is whole. */
+static bool key_open(struct cache *c)
+{
+    struct stat st;
+    for (int i = 0; i < KEY_TRIES; i++) {
+        if (key_read(c))
+            return true;
+        if (fstatat(c->folder, "key", &st, AT_SYMLINK_NOFOLLOW) == 0)
+            unlinkat(c->folder, "key", 0);
+        key_make(c);
     }
     return false;
 }
@@ -85,24 +174,25 @@ struct cache *cache_open(struct context *ctx, struct arena *arena, const char *f
                          int64_t limit)
 {
     struct cache *c = NEW(arena, struct cache);
-    *c = (struct cache){.ctx = ctx, .arena = arena, .limit = limit};
+    *c = (struct cache){.ctx = ctx, .arena = arena, .limit = limit, .folder = -1};
     int fd = open(worker, O_RDONLY | O_CLOEXEC);
     bool known = fd >= 0 && build_in_file(c, fd);
     if (fd >= 0)
         close(fd);
-    if (!known)
+    if (!known || !folder_open(c, folder))
         return NULL;
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
-        return NULL;
-    c->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return c->folder < 0 ? NULL : c;
+    if (key_open(c))
+        return c;
+    close(c->folder);
+    return NULL;
 }
 
 /* ---- bytes of all files ---- */
 
-/* The file "total", which spares a look at all the others. Whoever adds a file adds its size first, under the lock and
- * while the file has the name of a part: so a look that misses the file finds the sum changed, and the sum may be too
- * large (a file replaced, a process that died), never too small. A look sets it right. */
+/* The file "total", which spares a look at all the others; only its owner can open it, and so lock it. Whoever adds a
+ * file adds its size first, under the lock and while the file has the name of a part: so a look that misses the file
+ * finds the sum changed, and the sum may be too large (a file replaced, a process that died), never too small. A look
+ * sets it right. */
 struct tally {
     char magic[8];
     uint64_t looks; /* 0: what was here before is not in it */
@@ -110,13 +200,23 @@ struct tally {
     uint64_t hash;  /* of both */
 };
 
-/* A descriptor that holds the lock; closing it lets go. Negative: none. */
-static int tally_lock(const struct cache *c)
+/* A descriptor that holds the lock; closing it lets go. Negative: none. Nobody is waited for: where somebody keeps the
+ * lock, a process that is stopped, the file goes, which makes the sum one that nobody knows, until the next look. */
+static int tally_lock(struct cache *c)
 {
-    int fd = openat(c->folder, "total", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
-        if (errno != EINTR)
+    int fd = c->stuck ? -1 : file_open(c, "total", O_RDWR | O_CREAT);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
             break;      /* a file system without locks: the next look mends what gets lost */
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        if (i < LOCK_TRIES)
+            continue;
+        close(fd);
+        fd = -1;
+        c->stuck = true;
+    }
+    if (c->stuck)
+        unlinkat(c->folder, "total", 0);
     return fd;
 }
 
@@ -144,7 +244,7 @@ static void tally_write(int fd, uint64_t looks, int64_t bytes)
         (void)fd_write(fd, &t, sizeof t);   /* half of it counts as nothing known */
 }
 
-static struct tally tally_now(const struct cache *c)
+static struct tally tally_now(struct cache *c)
 {
     int fd = tally_lock(c);
     struct tally t = tally_read(fd);
@@ -153,7 +253,7 @@ static struct tally tally_now(const struct cache *c)
     return t;
 }
 
-static void tally_add(const struct cache *c, int64_t bytes)
+static void tally_add(struct cache *c, int64_t bytes)
 {
     int fd = tally_lock(c);
     struct tally t = tally_read(fd);
@@ -163,7 +263,7 @@ static void tally_add(const struct cache *c, int64_t bytes)
 }
 
 /* A look that began when the sum was `before` found so many bytes. Another one that ended meanwhile stands. */
-static void tally_set(const struct cache *c, const struct tally *before, int64_t bytes)
+static void tally_set(struct cache *c, const struct tally *before, int64_t bytes)
 {
     int fd = tally_lock(c);
     struct tally t = tally_read(fd);
@@ -181,24 +281,33 @@ static uint64_t job_hash(const struct cache *c, struct span job)
     return hash_mix(hash_bytes(c->build, c->n_build), hash_bytes(job.data, job.size));
 }
 
+static uint64_t entry_hash(const struct cache *c, struct span job, struct span result)
+{
+    uint64_t parts[] = {sip_hash(&c->key, c->build, c->n_build), sip_hash(&c->key, job.data, job.size),
+                        sip_hash(&c->key, result.data, result.size)};
+    return sip_hash(&c->key, parts, sizeof parts);
+}
+
 /* The entry's bytes behind its head are build, job, result. */
 static bool entry_fits(const struct cache *c, const struct entry_head *h, const char *body, struct span job)
 {
     return memcmp(body, c->build, c->n_build) == 0 && memcmp(body + c->n_build, job.data, job.size) == 0 &&
-           hash_bytes(body + c->n_build + job.size, h->result) == h->hash;
+           entry_hash(c, job, (struct span){body + c->n_build + job.size, h->result}) == h->hash;
 }
 
 static bool entry_read(struct cache *c, int fd, struct span job, struct span *result)
 {
     struct entry_head h;
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > ENTRY_MAX || !fd_read(fd, &h, sizeof h))
+    if (fstat(fd, &st) != 0 || st.st_size > ENTRY_MAX || !fd_read(fd, &h, sizeof h))
         return false;
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.build != c->n_build || h.job != job.size || h.result > ENTRY_MAX)
         return false;
     size_t size = c->n_build + job.size + h.result;
-    char *body = arena_alloc(c->arena, size + 1);
-    if ((uint64_t)st.st_size != sizeof h + size || !fd_read(fd, body, size) || !entry_fits(c, &h, body, job))
+    if ((uint64_t)st.st_size != sizeof h + size)
+        return false;
+    char *body = arena_try(c->arena, size + 1);
+    if (!body || !fd_read(fd, body, size) || !entry_fits(c, &h, body, job))
         return false;
     *result = (struct span){body + c->n_build + job.size, h.result};
     return true;
@@ -211,7 +320,7 @@ bool cache_get(struct cache *c, struct span job, struct span *result)
         return false;
     c->asked++;
     snprintf(name, sizeof name, "%016llx", (unsigned long long)job_hash(c, job));
-    int fd = openat(c->folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = file_open(c, name, O_RDONLY);
     if (fd < 0)
         return false;
     bool ok = entry_read(c, fd, job, result);
@@ -231,7 +340,7 @@ void cache_put(struct cache *c, struct span job, struct span result)
     snprintf(name, sizeof name, "%016llx", (unsigned long long)hash);
     snprintf(part, sizeof part, "%016llx.%ld.part", (unsigned long long)hash, (long)getpid());
     struct entry_head h = {
-        .build = c->n_build, .job = job.size, .result = result.size, .hash = hash_bytes(result.data, result.size)};
+        .build = c->n_build, .job = job.size, .result = result.size, .hash = entry_hash(c, job, result)};
     memcpy(h.magic, magic, sizeof magic);
     int fd = openat(c->folder, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
@@ -274,20 +383,28 @@ static bool is_ours(const char *name)
            (!name[16] || (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
 }
 
-static uint32_t list_files(struct cache *c, DIR *dir, struct file **files, int64_t *total)
+/* *files is the caller's to free. Where memory ends, the rest counts at the next look. */
+static uint32_t list_files(const struct cache *c, DIR *dir, struct file **files, int64_t *total)
 {
-    VEC(struct file) list = {0};
+    uint32_t n = 0, room = 0;
     struct stat st;
-    for (struct dirent *d; (d = readdir(dir)) != NULL && list.n < FILES_MAX;) {
+    *files = NULL;
+    for (struct dirent *d; (d = readdir(dir)) != NULL && n < FILES_MAX;) {
         if (!is_ours(d->d_name) || fstatat(c->folder, d->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode))
             continue;
-        struct file f = {.used = (int64_t)st.st_mtime, .size = (int64_t)st.st_size};
-        memcpy(f.name, d->d_name, strlen(d->d_name) + 1);
-        *total += f.size;
-        VEC_PUSH(c->arena, &list, f);
+        if (n == room) {
+            struct file *more = realloc(*files, (room + 1024) * sizeof *more);
+            if (!more)
+                break;
+            *files = more;
+            room += 1024;
+        }
+        struct file *f = &(*files)[n++];
+        *f = (struct file){.used = (int64_t)st.st_mtime, .size = (int64_t)st.st_size};
+        memcpy(f->name, d->d_name, strlen(d->d_name) + 1);
+        *total += f->size;
     }
-    *files = list.data;
-    return list.n;
+    return n;
 }
 
 /* Down to nine tenths of the limit, so that not every compilation has to look and to remove something. */
@@ -307,6 +424,7 @@ static void trim(struct cache *c, const struct tally *before)
             if (unlinkat(c->folder, files[i].name, 0) == 0)
                 total -= files[i].size;
     }
+    free(files);
     tally_set(c, before, total);
 }
 

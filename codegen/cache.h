@@ -2,9 +2,11 @@
  * again.
  *
  * A folder of files, one for each job, named by a hash of the job's bytes: the worker's build, target, level and text.
- * The file holds the job itself too, which must agree byte for byte, so a hash that collides is a miss, never another
- * module's code. Files appear whole (rename) and are checked by a hash when read, so any number of processes share a
- * folder, and what is damaged is compiled again. Nothing here fails a compilation: a folder that cannot be read or
+ * The file holds the job itself too, which must agree byte for byte, so a hash that collides, or a file that was
+ * renamed, is a miss, never another module's code. Files appear whole (rename) and are checked when read, by a hash
+ * over all of them with a key that the folder has ("key", for its owner alone): so any number of processes share a
+ * folder, and what is damaged, or was made elsewhere, is compiled again. A folder in which others may write, or that is
+ * theirs, is not used, which is a warning. Nothing here fails a compilation, or waits: a folder that cannot be read or
  * written is none. The files are listed only when the sum of their sizes, which is kept beside them, passes the limit.
  */
 #ifndef MCC_CODEGEN_CACHE_H

@@ -34,6 +34,8 @@ struct codegen_options {
     const char *cache; /* folder of earlier results (cache.h); NULL: none */
     int64_t cache_bytes; /* that it may hold */
     bool verbose;
+    bool require_sandbox,
+        no_sandbox_warning; /* where workers have no sandbox: an error instead of a warning; nothing */
     const char *debug_file, *debug_folder; /* line tables name this file, which holds the units' texts; NULL: none */
     void (*made)(const void *user, uint32_t done, uint32_t of); /* told of functions as they are done; NULL: nobody */
     const void *user;

@@ -5,20 +5,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NODE_BYTES_MAX = 48 };
+enum { NODE_BYTES_MAX = 48, NODES_MAX = 3 };
 
 static int by_symbol(const void *a, const void *b)
 {
     return strcmp(((const struct function_name *)a)->symbol, ((const struct function_name *)b)->symbol);
 }
 
-static const char *spell(struct arena *arena, const char *symbol, const struct art_node *node)
+static void put_name(struct strbuf *out, const struct art_node *node)
 {
     const char *name = node->name && *node->name ? node->name : node->op ? node->op : "";
     size_t n = strlen(name);
-    char *text = arena_printf(arena, "%s.%s_", symbol,
-                              n > NODE_BYTES_MAX ? name + n - NODE_BYTES_MAX : name + strspn(name, "/"));
-    char *to = text + strlen(symbol) + 1;
+    strbuf_printf(out, ".%s", n > NODE_BYTES_MAX ? name + n - NODE_BYTES_MAX : name + strspn(name, "/"));
+}
+
+static bool is_contraction(const char *op)
+{
+    static const char *const ops[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(op, ops[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The leading node, and the further contractions of a kernel that holds several. */
+static const char *spell(struct arena *arena, const char *symbol, const struct artifact *a, const struct art_node *node)
+{
+    struct strbuf all;
+    strbuf_init(&all, arena);
+    strbuf_printf(&all, "%s", symbol);
+    put_name(&all, node);
+    uint32_t named = 1;
+    for (uint64_t i = node->next; i && i < a->n_node && named < NODES_MAX; i = a->node[i].next)
+        if (is_contraction(a->node[i].op)) {
+            put_name(&all, &a->node[i]);
+            named++;
+        }
+    strbuf_printf(&all, "_");
+    char *text = all.data, *to = text + strlen(symbol) + 1;
     for (const char *p = to; *p; p++) {
         bool plain = (unsigned char)*p < 127 && isalnum((unsigned char)*p);
         char c = *p;
@@ -38,7 +62,7 @@ struct function_names names_make(struct arena *arena, const struct artifact *a)
     for (uint32_t i = 0; i < a->n_kernels; i++)
         if (a->kernels[i].node < a->n_node)
             rows[n++] = (struct function_name){a->kernels[i].name,
-                                               spell(arena, a->kernels[i].name, &a->node[a->kernels[i].node])};
+                                               spell(arena, a->kernels[i].name, a, &a->node[a->kernels[i].node])};
     qsort(rows, n, sizeof *rows, by_symbol);
     return (struct function_names){rows, n};
 }

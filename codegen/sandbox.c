@@ -1,5 +1,6 @@
-/* See sandbox.h. The filter is a list of system calls that are allowed (seccomp(2), mode filter); their numbers are
- * those of the machine that mcc runs on.
+/* See sandbox.h. The filter is a table of system calls that are allowed, with what their arguments must be (seccomp(2),
+ * mode filter); their numbers are those of the machine that mcc runs on. What is not in the table fails with EPERM:
+ * sockets, ioctl, other processes and their limits, programs, new code, whatever writes to a file system.
  */
 #include "codegen/sandbox.h"
 
@@ -11,8 +12,10 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #define HOST_ARCH AUDIT_ARCH_X86_64
@@ -24,82 +27,140 @@
 
 #ifdef HOST_ARCH
 
-static const uint32_t allowed[] = {
+/* An argument, some bits of which must have a value. */
+struct condition {
+    unsigned argument;
+    uint64_t mask, value;
+};
+
+/* A system call that is allowed where all conditions hold; several rows of one call are alternatives. */
+struct row {
+    uint32_t number;
+    uint32_t n;
+    struct condition at[2];
+};
+
+#define OWN_ID UINT32_MAX /* as a condition's value: the id of this process */
+#define ALL_BITS UINT64_MAX
+#define INT_BITS UINT32_MAX /* of an int: the kernel does not look at the rest of the register */
+
+#define ANY(call)      \
+    {                  \
+        SYS_##call, 0, \
+        {{0, 0, 0}}    \
+    }
+#define WHERE(call, argument, mask, value) \
+    {                                      \
+        SYS_##call, 1,                     \
+        {                                  \
+            {                              \
+                argument, mask, value      \
+            }                              \
+        }                                  \
+    }
+#define BOTH(call, argument, mask, value, argument2, mask2, value2) \
+    {                                                               \
+        SYS_##call, 2,                                              \
+        {                                                           \
+            {argument, mask, value},                                \
+            {                                                       \
+                argument2, mask2, value2                            \
+            }                                                       \
+        }                                                           \
+    }
+
+#define WRITES (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND)
+/* What libc starts a thread with, and the bit of which older ones think that it says so. */
+#define THREAD_FLAGS                                                                                   \
+    (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | \
+     CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_DETACHED)
+
+static const struct row rows[] = {
     /* descriptors that are there, and memory files */
-    SYS_read,
-    SYS_write,
-    SYS_readv,
-    SYS_writev,
-    SYS_pread64,
-    SYS_pwrite64,
-    SYS_lseek,
-    SYS_close,
-    SYS_dup,
-    SYS_dup3,
-    SYS_fcntl,
-    SYS_fstat,
-    SYS_fstatfs,
-    SYS_ftruncate,
-    SYS_memfd_create,
-    /* what files are */
-    SYS_newfstatat,
-    SYS_statx,
-    SYS_statfs,
-    SYS_faccessat,
-    SYS_readlinkat,
-    SYS_getcwd,
-    /* memory */
-    SYS_mmap,
-    SYS_munmap,
-    SYS_mprotect,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_brk,
-    SYS_membarrier,
+    ANY(read),
+    ANY(write),
+    ANY(readv),
+    ANY(writev),
+    ANY(pread64),
+    ANY(pwrite64),
+    ANY(lseek),
+    ANY(close),
+    ANY(dup),
+    ANY(dup3),
+    ANY(fstat),
+    ANY(fstatfs),
+    ANY(ftruncate),
+    WHERE(fcntl, 1, INT_BITS, F_GETFD),
+    WHERE(fcntl, 1, INT_BITS, F_SETFD),
+    WHERE(fcntl, 1, INT_BITS, F_GETFL),
+    WHERE(fcntl, 1, INT_BITS, F_DUPFD),
+    WHERE(fcntl, 1, INT_BITS, F_DUPFD_CLOEXEC),
+    WHERE(memfd_create, 1, INT_BITS & ~(uint64_t)MFD_CLOEXEC, 0),
+    /* files to read, and what files are */
+    WHERE(openat, 2, WRITES, 0),
+    ANY(newfstatat),
+    ANY(statx),
+    ANY(statfs),
+    ANY(faccessat),
+    ANY(readlinkat),
+    ANY(getcwd),
+    /* memory that is not code */
+    WHERE(mmap, 2, PROT_EXEC, 0),
+    WHERE(mprotect, 2, PROT_EXEC, 0),
+    ANY(munmap),
+    ANY(mremap),
+    ANY(brk),
+    WHERE(madvise, 2, INT_BITS & ~(uint64_t)7, 0), /* NORMAL to DONTNEED */
+    WHERE(madvise, 2, INT_BITS, MADV_FREE),
+    WHERE(madvise, 2, INT_BITS, MADV_HUGEPAGE),
+    WHERE(madvise, 2, INT_BITS, MADV_NOHUGEPAGE),
+    WHERE(madvise, 2, INT_BITS, MADV_DONTDUMP),
     /* threads and signals of this process */
-    SYS_futex,
-    SYS_set_robust_list,
-    SYS_rseq,
-    SYS_set_tid_address,
-    SYS_sched_yield,
-    SYS_sched_getaffinity,
-    SYS_rt_sigaction,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigreturn,
-    SYS_sigaltstack,
-    SYS_tgkill,
-    SYS_exit,
-    SYS_exit_group,
-    SYS_restart_syscall,
+    BOTH(clone, 0, INT_BITS & ~(uint64_t)THREAD_FLAGS, 0, 0, CLONE_THREAD, CLONE_THREAD),
+    ANY(futex),
+    ANY(set_robust_list),
+    ANY(rseq),
+    ANY(set_tid_address),
+    ANY(sched_yield),
+    WHERE(sched_getaffinity, 0, INT_BITS, 0),
+    WHERE(sched_getaffinity, 0, INT_BITS, OWN_ID),
+    ANY(rt_sigaction),
+    ANY(rt_sigprocmask),
+    ANY(rt_sigreturn),
+    ANY(sigaltstack),
+    WHERE(tgkill, 0, INT_BITS, OWN_ID),
+    ANY(exit),
+    ANY(exit_group),
+    ANY(restart_syscall),
     /* time, chance, and who one is */
-    SYS_clock_gettime,
-    SYS_clock_getres,
-    SYS_clock_nanosleep,
-    SYS_nanosleep,
-    SYS_gettimeofday,
-    SYS_getrandom,
-    SYS_getpid,
-    SYS_gettid,
-    SYS_getuid,
-    SYS_geteuid,
-    SYS_getgid,
-    SYS_getegid,
-    SYS_uname,
-    SYS_getrusage,
-    SYS_sysinfo,
-    SYS_prlimit64,
+    ANY(clock_gettime),
+    ANY(clock_getres),
+    ANY(clock_nanosleep),
+    ANY(nanosleep),
+    ANY(gettimeofday),
+    ANY(getrandom),
+    ANY(getpid),
+    ANY(gettid),
+    ANY(getuid),
+    ANY(geteuid),
+    ANY(getgid),
+    ANY(getegid),
+    ANY(uname),
+    ANY(getrusage),
+    ANY(sysinfo),
+    BOTH(prlimit64, 0, INT_BITS, 0, 2, ALL_BITS, 0), /* its own limits, to read */
 #ifdef __x86_64__ /* older calls that newer ones replace elsewhere */
-    SYS_dup2,
-    SYS_stat,
-    SYS_lstat,
-    SYS_access,
-    SYS_readlink,
-    SYS_arch_prctl,
-    SYS_time,
-    SYS_getrlimit,
+    ANY(dup2),
+    WHERE(open, 1, WRITES, 0),
+    ANY(stat),
+    ANY(lstat),
+    ANY(access),
+    ANY(readlink),
+    ANY(time),
+    ANY(getrlimit),
 #endif
 };
-enum { ALLOWED = sizeof allowed / sizeof *allowed, LENGTH_MAX = ALLOWED * 2 + 32 };
+enum { ROWS = sizeof rows / sizeof *rows, LENGTH_MAX = ROWS * 16 + 32 };
 
 struct program {
     struct sock_filter at[LENGTH_MAX];
@@ -121,35 +182,44 @@ static void put_answer(struct program *p, uint32_t answer)
     put(p, BPF_RET | BPF_K, answer, 0, 0);
 }
 
-/* Call `number` gets `answer` where (the low half of) its argument has any of the bits, and `other` where it has
- * none. */
-static void put_by_bits(struct program *p, uint32_t number, unsigned argument, uint32_t bits, uint32_t answer,
-                        uint32_t other)
+/* Goes on where the half of an argument is as it must be. */
+static void put_half(struct program *p, size_t field, uint32_t mask, uint32_t value)
 {
-    put(p, BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4);
-    put_load(p, offsetof(struct seccomp_data, args) + argument * sizeof(uint64_t));
-    put(p, BPF_JMP | BPF_JSET | BPF_K, bits, 0, 1);
-    put_answer(p, answer);
-    put_answer(p, other);
+    if (!mask)
+        return;
+    put_load(p, field);
+    put(p, BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, value, 0, UINT8_MAX); /* where else to: put_row */
+}
+
+/* Allows the call, or goes on with the next row. */
+static void put_row(struct program *p, const struct row *row, uint32_t self)
+{
+    put_load(p, offsetof(struct seccomp_data, nr));
+    unsigned short first = p->n;
+    put(p, BPF_JMP | BPF_JEQ | BPF_K, row->number, 0, UINT8_MAX);
+    for (uint32_t i = 0; i < row->n; i++) {
+        const struct condition *c = &row->at[i];
+        size_t field = offsetof(struct seccomp_data, args) + c->argument * sizeof(uint64_t);
+        put_half(p, field, (uint32_t)c->mask, c->value == OWN_ID ? self : (uint32_t)c->value);
+        put_half(p, field + 4, (uint32_t)(c->mask >> 32), 0);
+    }
+    put_answer(p, SECCOMP_RET_ALLOW);
+    for (unsigned short i = first; i < p->n; i++)
+        if (p->at[i].jf == UINT8_MAX)
+            p->at[i].jf = (uint8_t)(p->n - i - 1);
 }
 
 static void put_all(struct program *p)
 {
-    const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM, writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
+    const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
     put_load(p, offsetof(struct seccomp_data, arch));
     put(p, BPF_JMP | BPF_JEQ | BPF_K, HOST_ARCH, 1, 0);
     put_answer(p, refuse);
-    put_load(p, offsetof(struct seccomp_data, nr));
-    for (size_t i = 0; i < ALLOWED; i++) {
-        put(p, BPF_JMP | BPF_JEQ | BPF_K, allowed[i], 0, 1);
-        put_answer(p, SECCOMP_RET_ALLOW);
-    }
-    put_by_bits(p, SYS_openat, 2, writes, refuse, SECCOMP_RET_ALLOW);
-#ifdef __x86_64__
-    put_by_bits(p, SYS_open, 1, writes, refuse, SECCOMP_RET_ALLOW);
-#endif
-    put_by_bits(p, SYS_clone, 0, CLONE_THREAD, SECCOMP_RET_ALLOW, refuse);
+    for (size_t i = 0; i < ROWS; i++)
+        put_row(p, &rows[i], (uint32_t)getpid());
     /* Its flags are in memory, where a filter cannot look: libc takes clone instead. */
+    put_load(p, offsetof(struct seccomp_data, nr));
     put(p, BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1);
     put_answer(p, SECCOMP_RET_ERRNO | ENOSYS);
     put_answer(p, refuse);

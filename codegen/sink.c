@@ -201,27 +201,28 @@ bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool 
                void *user)
 {
     const char *volatile *volatile known = temporary_slot(ctx);
+    struct sink *s = NEW(arena, struct sink); /* not a local: it changes before an unwinding and is read after it */
     jmp_buf *outer = ctx->unwind, here;
     volatile bool ok = false, unwound = false;
-    struct sink s = {.ctx = ctx, .ok = true};
+    *s = (struct sink){.ctx = ctx, .ok = true};
     if (!known)
         return error_internal(ctx, (src_id){0}, "too many outputs at once");
-    s.path = final_path(ctx, arena, path);
-    if (!s.path)
+    s->path = final_path(ctx, arena, path);
+    if (!s->path)
         return false;
-    const char *folder = folder_of(arena, s.path);
-    s.fd = open_temporary(ctx, arena, s.path, known);
-    if (s.fd < 0)
+    const char *folder = folder_of(arena, s->path);
+    s->fd = open_temporary(ctx, arena, s->path, known);
+    if (s->fd < 0)
         return false;
     ctx->unwind = &here;
     if (setjmp(here) == 0)
-        ok = fill(user, &s) && commit(&s, *known, folder);
+        ok = fill(user, s) && commit(s, *known, folder);
     else
         unwound = true;
     ctx->unwind = outer;
-    if (s.queue)
-        queue_end(s.queue);
-    close(s.fd);
+    if (s->queue)
+        queue_end(s->queue);
+    close(s->fd);
     if (!ok)
         unlink(*known);
     *known = NULL;

@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-enum { WORKERS_MAX = 64, TEXT_MAX = 600 };
+enum { WORKERS_MAX = 64, TEXT_MAX = 600, ENVIRONMENT_MAX = 64 };
 
 struct worker {
     pid_t pid;                  /* 0: none, or its end was waited for */
@@ -52,6 +52,7 @@ struct pool {
     job_done *done;             /* told of each result; NULL: nobody */
     void *user;
     bool ok;
+    bool unconfined;            /* it was said that workers have no sandbox */
 };
 
 /* ---- starting and ending ---- */
@@ -63,8 +64,27 @@ static int open_nowhere(void)
     return fd >= 0 ? fd : memfd_create("mcc-stderr", MFD_CLOEXEC);
 }
 
+/* A worker's environment: what starting a program takes, what sanitizers, coverage and tests read. Nothing else of the
+ * user's: LLVM and lld let variables change what they do (LLD_REPRODUCE writes a file). */
+static void fill_environment(char *out[ENVIRONMENT_MAX])
+{
+    static const char *const passed[] = {
+        "PATH=",          "LD_LIBRARY_PATH=", "LD_PRELOAD=",        "ASAN_OPTIONS=", "LSAN_OPTIONS=",
+        "UBSAN_OPTIONS=", "TSAN_OPTIONS=",    "LLVM_PROFILE_FILE=", "MCC_",
+    };
+    static char locale[] = "LC_ALL=C";
+    uint32_t n = 0;
+    out[n++] = locale;
+    for (char **e = environ; e && *e; e++)
+        for (size_t i = 0; i < COUNT_OF(passed) && n < ENVIRONMENT_MAX - 1; i++)
+            if (strncmp(*e, passed[i], strlen(passed[i])) == 0)
+                out[n++] = *e;
+    out[n] = NULL;
+}
+
 static int spawn_with(const struct codegen_options *o, int fd, int err, pid_t *pid)
 {
+    char *environment[ENVIRONMENT_MAX];
     posix_spawn_file_actions_t actions;
     char *argv[] = {(char[]){"mcc"}, (char[]){"--worker"}, NULL};
     int status = posix_spawn_file_actions_init(&actions);
@@ -75,8 +95,13 @@ static int spawn_with(const struct codegen_options *o, int fd, int err, pid_t *p
         status = posix_spawn_file_actions_adddup2(&actions, fd, 1);
     if (!status && err != 2)
         status = posix_spawn_file_actions_adddup2(&actions, err, 2);
+#if __GLIBC_PREREQ(2, 34) /* what the host of libmcc has open is none of the worker's business */
     if (!status)
-        status = posix_spawn(pid, o->self, &actions, NULL, argv, environ);
+        status = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+#endif
+    fill_environment(environment);
+    if (!status)
+        status = posix_spawn(pid, o->self, &actions, NULL, argv, environment);
     posix_spawn_file_actions_destroy(&actions);
     return status;
 }
@@ -279,11 +304,24 @@ static const char *clip(struct arena *arena, const char *text, size_t size)
     return arena_strndup(arena, text, size < TEXT_MAX ? size : TEXT_MAX);
 }
 
+/* Once for all workers: they are alike. */
+static void tell_unconfined(struct pool *p)
+{
+    if (!p->unconfined && !p->options.no_sandbox_warning)
+        warn_at(p->ctx, (src_id){0}, "sandbox",
+                "this system has no seccomp filters for mcc, so that LLVM runs without its sandbox; "
+                "--require-sandbox makes this an error, -Wno-sandbox leaves the warning out");
+    p->unconfined = true;
+    p->ok = p->ok && p->ctx->fail == FAIL_NONE; /* -Werror */
+}
+
 static void worker_finish(struct pool *p, struct worker *w)
 {
     struct job *job = &p->jobs.data[w->job];
     w->answered = true;
     job->ended = now_ms();
+    if (!w->head.confined && w->head.status != WIRE_UNCONFINED)
+        tell_unconfined(p);
     switch (w->head.status) {
     case WIRE_OK:
         job->result = (struct span){w->body, w->head.size};
@@ -292,6 +330,10 @@ static void worker_finish(struct pool *p, struct worker *w)
         break;
     case WIRE_NO_MEMORY: p->ok = no_memory(p, job); break;
     case WIRE_ENVIRONMENT: p->ok = error_env(p->ctx, "%s: %s", job->what, clip(p->arena, w->body, w->head.size)); break;
+    case WIRE_UNCONFINED:
+        p->ok = error_env(p->ctx, "--require-sandbox: this system has no seccomp filters for mcc, which LLVM's sandbox "
+                                  "needs");
+        break;
     case WIRE_FATAL:
         report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);
         p->ok = false;
@@ -398,6 +440,7 @@ void pool_add(struct pool *p, const struct job *jobs, uint32_t n)
         struct job job = jobs[i];
         job.head.magic = WIRE_MAGIC;
         job.head.memory = p->options.worker_memory;
+        job.head.confine = p->options.require_sandbox;
         job.length = 0;
         for (uint64_t k = 0; k < job.head.n_parts; k++)
             job.length += job.parts[k].size;

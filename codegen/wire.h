@@ -14,7 +14,7 @@
 
 enum { WIRE_MAGIC = 0x6a63636d, WIRE_PARTS_MAX = 1 << 20 };
 enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
-enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL };
+enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL, WIRE_UNCONFINED };
 
 /* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the
  * line (uint32_t) of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: linker
@@ -26,10 +26,12 @@ struct wire_job {
     uint32_t magic, kind;
     int32_t opt_level, emit;
     int64_t memory; /* RLIMIT_AS for the worker; 0: none */
+    uint64_t confine; /* 1: WIRE_UNCONFINED, and no work, where there is no sandbox */
     uint64_t n_parts;
 };
 struct wire_result {
     uint32_t magic, status;
+    uint64_t confined; /* 1: the worker is in its sandbox */
     uint64_t size;
 };
 

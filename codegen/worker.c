@@ -21,13 +21,20 @@
 #include "codegen/wire.h"
 #include "ir/base/file.h"
 
+#ifdef __has_feature /* clang */
+#if __has_feature(address_sanitizer)
+#define ADDRESS_SANITIZED 1
+#endif
+#endif
+
 enum { CPU_SECONDS = 1200, EXIT_TOLD = 70 };
 
 static int result_fd = -1;      /* the process is a worker: its one connection */
+static bool confined;           /* it is in its sandbox */
 
 static bool send_result(enum wire_status status, const void *data, size_t size)
 {
-    struct wire_result r = {WIRE_MAGIC, status, size};
+    struct wire_result r = {WIRE_MAGIC, status, confined, size};
     return fd_write(result_fd, &r, sizeof r) && fd_write(result_fd, data, size);
 }
 
@@ -269,19 +276,37 @@ static void set_limits(int64_t memory)
         setrlimit(RLIMIT_AS, &space);
 }
 
+/* AddressSanitizer's look for leaks at the end is a process that looks at this one, which the sandbox forbids: with it
+ * on (the default) workers do without the sandbox, and nobody is told. */
+static bool leaks_wanted(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(ADDRESS_SANITIZED)
+    const char *options = getenv("ASAN_OPTIONS");
+    return !options || !strstr(options, "detect_leaks=0");
+#else
+    return false;
+#endif
+}
+
+/* Before the first job is looked at: its limits, then the sandbox, in which limits stay. False: the job asks for a
+ * sandbox and there is none. */
+static bool confine(const struct wire_job *head)
+{
+    set_limits(head->memory);
+    confined = leaks_wanted() ? !head->confine : sandbox_enter();
+    return confined || !head->confine;
+}
+
 /* FAIL_ENV: the connection failed, and nothing can be told any more; spawn.c reads it from the status. */
 int codegen_worker(void)
 {
-    bool limited = false;
+    bool begun = false;
     result_fd = fcntl(1, F_DUPFD_CLOEXEC, 3);
     if (result_fd < 0)
         return FAIL_ENV;
     LLVMInstallFatalErrorHandler(on_fatal);
     lld_on_no_memory(on_no_memory);
     llvm_start();
-#ifndef __SANITIZE_ADDRESS__ /* whose leak check is a process that looks at this one */
-    sandbox_enter();
-#endif
     for (;;) {
         struct wire_job head;
         errno = 0;
@@ -290,9 +315,9 @@ int codegen_worker(void)
         struct parts p = {NULL, NULL, head.n_parts};
         if (head.magic != WIRE_MAGIC || head.n_parts > WIRE_PARTS_MAX)
             return FAIL_USAGE;
-        if (!limited)
-            set_limits(head.memory);
-        limited = true;
+        if (!begun && !confine(&head))
+            return send_text(WIRE_UNCONFINED, "") ? FAIL_NONE : FAIL_ENV;
+        begun = true;
         bool good = read_parts(&p) && run_job(&head, &p);
         free_parts(&p);
         if (!good)

@@ -1,6 +1,7 @@
 /* Stages behind legalize: kernels, layouts, memory, loops, objects (the artifact: link.c). */
 #include "cli/compile/backend.h"
 
+#include "cli/artifact/blob.h"
 #include "cli/options/cpu.h"
 #include "cli/options/targets.h"
 #include "passes/module/query.h"
@@ -20,6 +21,21 @@ static enum winograd_source winograd_source(const char *word)
     while (k > 0 && strcmp(words[k], word) != 0)
         k--;
     return (enum winograd_source)k;
+}
+
+/* mcc bench counts operations for the sizes that it measures. */
+static bool sizes_given(struct compilation *c)
+{
+    struct module *m = c->module;
+    const struct text_list *dims = &c->options->dims;
+    for (uint32_t i = 0; i < dims->items.n; i++) {
+        const char *text = dims->items.data[i], *sign = strchr(text, '=');
+        struct extent_given given = {.symbol = arena_strndup(m->arena, text, sign ? (size_t)(sign - text) : 0)};
+        if (!dim_find(c->ctx, dims, given.symbol, &given.value))
+            return false;
+        VEC_PUSH(m->arena, &m->counted_at, given);
+    }
+    return true;
 }
 
 bool module_begin(struct compilation *c)
@@ -60,7 +76,7 @@ bool module_begin(struct compilation *c)
         strbuf_init(m->report, &c->ctx->session);
     }
     c->module = m;
-    if (!choices_read(c))
+    if (!choices_read(c) || !sizes_given(c))
         return false;
     m->matdot = targets_matdot(c->ctx, o);
     m->pairs = is_narrowed(m) && targets_pair(c->ctx, o);
@@ -323,6 +339,8 @@ static struct codegen_options backend_options(const struct compilation *c)
         .cache = cache_folder(c->ctx, o),
         .cache_bytes = o->cache_bytes,
         .verbose = o->verbose,
+        .require_sandbox = o->require_sandbox,
+        .no_sandbox_warning = o->no_warn_sandbox,
         .made = report_made,
         .user = c};
 }

@@ -1,9 +1,12 @@
 """The cache of compiled functions: the same bytes with and without, whatever lies in its folder, and no larger than it may be."""
 import concurrent.futures
+import fcntl
 import os
 import re
+import shutil
 import struct
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -37,8 +40,8 @@ def compiled(model, out, *flags, env=None):
 
 
 def entries(folder):
-    """All but the file with the sum of their sizes."""
-    return sorted(p for p in folder.iterdir() if p.name != "total")
+    """All but the key and the file with the sum of their sizes."""
+    return sorted(p for p in folder.iterdir() if p.name not in ("total", "key"))
 
 
 def size_of(folder):
@@ -189,6 +192,77 @@ def test_a_folder_that_is_none(model, tmp_path):
     plain = compiled(model, tmp_path / "a.so", "--no-cache")[0]
     for folder in (tmp_path / "file", tmp_path / "missing/cache", "/proc/nothing"):
         assert compiled(model, tmp_path / "b.so", f"--cache={folder}") == (plain, 0, 0)
+
+
+def warned(model, out, folder):
+    """(the artifact's bytes, what was said): nothing else is said of a folder that is not used"""
+    done = subprocess.run([MCC, str(model), "-o", str(out), f"--cache={folder}"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr.count("\n") <= 1, done.stderr
+    return out.read_bytes(), done.stderr
+
+
+def test_a_folder_of_others(model, tmp_path):
+    """Who may write to the folder could plant code: it is not used, and that is said."""
+    plain = compiled(model, tmp_path / "a.so", "--no-cache")[0]
+    cases = [(0o777, None, None, "others may write"), (0o1777, None, None, "others may write"), (0o702, None, None, "others may write")]
+    if os.geteuid() == 0:       # others may not give folders away
+        cases += [(0o700, 12345, 12345, "another user"), (0o770, 0, 12345, "others may write"), (0o770, 0, 0, ""), (0o755, 0, 12345, "")]
+    for i, (mode, user, group, word) in enumerate(cases):
+        folder = tmp_path / f"cache{i}"
+        folder.mkdir()
+        if user is not None:
+            os.chown(folder, user, group)
+        folder.chmod(mode)
+        data, said = warned(model, tmp_path / "b.so", folder)
+        assert data == plain and bool(list(folder.iterdir())) == (not word), (oct(mode), user, group)
+        assert (word in said and "[-Wcache]" in said and str(folder) in said) if word else said == "", said
+
+
+def test_a_lock_that_is_kept(model, tmp_path):
+    """Nobody waits for it: the sum is forgotten and made anew."""
+    cache = tmp_path / "cache"
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={cache}")
+    assert all(p.stat().st_mode & 0o077 == 0 for p in cache.iterdir())
+    with open(cache / "total") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        begin = time.monotonic()
+        data, found, _ = compiled(model, tmp_path / "b.so", f"--cache={cache}", "-O1")
+        assert found == 0 and time.monotonic() - begin < 10
+        assert compiled(model, tmp_path / "c.so", f"--cache={cache}") == (cold, asked, asked)
+    other = network(tmp_path / "other.onnx", 1, channels=(8, 12, 20, 28))
+    compiled(other, tmp_path / "d.so", f"--cache={cache}")
+    assert tally(cache)[1] == size_of(cache)
+
+
+def test_entries_belong_to_a_folder(model, tmp_path):
+    """What another folder's key has signed is not used; a folder that is copied whole is."""
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={one}")
+    two.mkdir(mode=0o700)
+    for path in entries(one):
+        shutil.copy(path, two)
+    assert compiled(model, tmp_path / "b.so", f"--cache={two}") == (cold, 0, asked)
+    assert compiled(model, tmp_path / "c.so", f"--cache={two}") == (cold, asked, asked)
+    shutil.copytree(one, three)
+    assert compiled(model, tmp_path / "d.so", f"--cache={three}") == (cold, asked, asked)
+
+
+@pytest.mark.parametrize("how", ["missing", "short", "empty", "long", "folder", "link", "pipe", "open"])
+def test_a_damaged_key_is_made_anew(model, tmp_path, how):
+    cache = tmp_path / "cache"
+    cold, _, asked = compiled(model, tmp_path / "a.so", f"--cache={cache}")
+    key = cache / "key"
+    if how == "missing":
+        key.unlink()
+    elif how == "long":
+        key.write_bytes(key.read_bytes() + b"x")
+    elif how == "open":
+        key.chmod(0o666)
+    else:
+        damage(key, how)
+    uses = how != "folder"
+    assert compiled(model, tmp_path / "b.so", f"--cache={cache}") == (cold, 0, asked * uses)
+    assert compiled(model, tmp_path / "c.so", f"--cache={cache}") == (cold, asked * uses, asked * uses)
 
 
 def test_many_at_once(model, tmp_path):

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,8 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +73,150 @@ static bool try_kill(void)
     return kill(getppid(), 0) == 0;
 }
 
+/* The rest by number, with errno: EPERM is the filter's answer. */
+static bool passes(long call, long a, long b, long c, long d)
+{
+    errno = 0;
+    return syscall(call, a, b, c, d, 0L, 0L) >= 0 || errno != EPERM;
+}
+
+static char page[3 * 4096];
+#define PAGE ((long)(((uintptr_t)page + 4095) & ~(uintptr_t)4095))
+
+static bool try_tgkill_parent(void)
+{
+    return passes(SYS_tgkill, getppid(), getppid(), 0, 0);
+}
+static bool try_tkill(void)
+{
+    return passes(SYS_tkill, gettid(), 0, 0, 0);
+}
+static bool try_kill_self(void)
+{
+    return passes(SYS_kill, getpid(), 0, 0, 0);
+}
+static bool try_queue(void)
+{
+    return passes(SYS_rt_sigqueueinfo, getppid(), 0, 0, 0);
+}
+static bool try_limits_of_parent(void)
+{
+    struct rlimit64 old;
+    return passes(SYS_prlimit64, getppid(), RLIMIT_AS, 0, (long)&old);
+}
+static bool try_limits_of_init(void)
+{
+    return passes(SYS_prlimit64, 1, RLIMIT_AS, 0, 0);
+}
+static bool try_new_limit(void)
+{
+    struct rlimit64 limit = {1 << 20, 1 << 20};
+    return passes(SYS_prlimit64, 0, RLIMIT_CORE, (long)&limit, 0);
+}
+static bool try_exec_map(void)
+{
+    return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+}
+static bool try_exec_protect(void)
+{
+    return passes(SYS_mprotect, PAGE, 4096, PROT_READ | PROT_EXEC, 0);
+}
+static bool try_exec_key(void)
+{
+    return passes(SYS_pkey_mprotect, PAGE, 4096, PROT_EXEC, -1);
+}
+static bool try_ioctl(void)
+{
+    return passes(SYS_ioctl, 0, 0x5412 /* TIOCSTI */, (long)"x", 0);
+}
+static bool try_owner(void)
+{
+    return passes(SYS_fcntl, 0, F_SETOWN, getppid(), 0);
+}
+static bool try_lock(void)
+{
+    struct flock lock = {.l_type = F_RDLCK};
+    return passes(SYS_fcntl, 0, F_SETLK, (long)&lock, 0);
+}
+static bool try_flock(void)
+{
+    return passes(SYS_flock, 0, 5, 0, 0);
+}
+static bool try_status_flags(void)
+{
+    return passes(SYS_fcntl, 0, F_SETFL, O_ASYNC, 0);
+}
+static bool try_vfork(void)
+{
+    return passes(SYS_clone, CLONE_VM | CLONE_VFORK | SIGCHLD, 0, 0, 0);
+}
+static bool try_namespace(void)
+{
+    return passes(SYS_clone, CLONE_NEWUSER | CLONE_THREAD | CLONE_VM | CLONE_SIGHAND, 0, 0, 0);
+}
+static bool try_clone3(void)
+{
+    return passes(SYS_clone3, 0, 0, 0, 0) && errno != ENOSYS;
+}
+static bool try_advice(void)
+{
+    return passes(SYS_madvise, PAGE, 4096, 100 /* MADV_HWPOISON */, 0);
+}
+static bool try_affinity(void)
+{
+    unsigned long mask[16];
+    return passes(SYS_sched_getaffinity, getppid(), sizeof mask, (long)mask, 0);
+}
+static bool try_huge_file(void)
+{
+    return passes(SYS_memfd_create, (long)"m", MFD_HUGETLB, 0, 0);
+}
+static bool try_truncate(void)
+{
+    return passes(SYS_openat, AT_FDCWD, (long)"/dev/null", O_RDONLY | O_TRUNC, 0);
+}
+static bool try_nameless(void)
+{
+    return passes(SYS_openat, AT_FDCWD, (long)"/tmp", O_TMPFILE | O_RDWR, 0600);
+}
+static bool try_ptrace(void)
+{
+    return passes(SYS_ptrace, 0 /* PTRACE_TRACEME */, 0, 0, 0);
+}
+static bool try_memory_of_parent(void)
+{
+    return passes(SYS_process_vm_readv, getppid(), 0, 0, 0);
+}
+static bool try_ring(void)
+{
+    return passes(SYS_io_uring_setup, 1, 0, 0, 0);
+}
+static bool try_pair(void)
+{
+    int fd[2];
+    return passes(SYS_socketpair, AF_UNIX, SOCK_STREAM, 0, (long)fd);
+}
+static bool try_leave(void)
+{
+    return passes(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0);
+}
+
+static bool may_raise(void)
+{
+    signal(SIGUSR1, SIG_IGN);
+    return raise(SIGUSR1) == 0;
+}
+static bool may_read_limits(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_STACK, &limit) == 0;
+}
+static bool may_duplicate(void)
+{
+    int fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    return fd >= 0 && fcntl(fd, F_GETFL) >= 0 && dup2(fd, 0) == 0;
+}
+
 static void *nothing(void *arg)
 {
     return arg;
@@ -109,6 +257,37 @@ static const struct {
     {"a program", try_run, false},
     {"a process", try_fork, false},
     {"a signal to the parent", try_kill, false},
+    {"a signal to a thread of the parent", try_tgkill_parent, false},
+    {"a signal to a thread of no known process", try_tkill, false},
+    {"a signal to itself by kill", try_kill_self, false},
+    {"a signal with a value", try_queue, false},
+    {"limits of the parent", try_limits_of_parent, false},
+    {"limits of process 1", try_limits_of_init, false},
+    {"a new limit", try_new_limit, false},
+    {"memory to execute", try_exec_map, false},
+    {"memory made executable", try_exec_protect, false},
+    {"memory made executable with a key", try_exec_key, false},
+    {"ioctl", try_ioctl, false},
+    {"a descriptor's owner", try_owner, false},
+    {"a lock", try_lock, false},
+    {"another lock", try_flock, false},
+    {"a descriptor's flags", try_status_flags, false},
+    {"a process in this memory", try_vfork, false},
+    {"a namespace", try_namespace, false},
+    {"clone3", try_clone3, false},
+    {"poisoned memory", try_advice, false},
+    {"the parent's CPUs", try_affinity, false},
+    {"a memory file of huge pages", try_huge_file, false},
+    {"an emptied file", try_truncate, false},
+    {"a file without a name", try_nameless, false},
+    {"ptrace", try_ptrace, false},
+    {"the parent's memory", try_memory_of_parent, false},
+    {"a ring of calls", try_ring, false},
+    {"a pair of sockets", try_pair, false},
+    {"prctl", try_leave, false},
+    {"a signal to itself", may_raise, true},
+    {"its limits", may_read_limits, true},
+    {"another descriptor", may_duplicate, true},
     {"a file to read", may_read, true},
     {"a thread", may_thread, true},
     {"memory", may_map, true},

@@ -2,12 +2,12 @@
  * where it can happen. A library for LD_PRELOAD (test_torture.py), and linked into a test, whose own calls and those of
  * all its libraries come here too. It says how:
  *
- *   TORTURE_CALLS   "memory", "system", or one name of the table below
- *   TORTURE_AT      N: the first of these calls is 1. 0: none fails
- *   TORTURE_EVERY   set: the calls after the N-th fail too
- *   TORTURE_ERRNO   the number that errno gets; 0: read and write move one byte, what else fails says EIO
- *   TORTURE_WORKER  "1": only processes whose first argument is --worker count; else all but those
- *   TORTURE_COUNT   a file: each process that counts appends a line with its number of calls
+ *   MCC_TORTURE_CALLS   "memory", "system", or one name of the table below
+ *   MCC_TORTURE_AT      N: the first of these calls is 1. 0: none fails
+ *   MCC_TORTURE_EVERY   set: the calls after the N-th fail too
+ *   MCC_TORTURE_ERRNO   the number that errno gets; 0: read and write move one byte, what else fails says EIO
+ *   MCC_TORTURE_WORKER  "1": only processes whose first argument is --worker count; else all but those
+ *   MCC_TORTURE_COUNT   a file: each process that counts appends a line with its number of calls
  *
  * A test steers it with what shim.h has. Sanitizers have an allocator of their own: there the shim is empty.
  */
@@ -65,7 +65,7 @@ long torture_live(void)
 
 static void put_count(void)
 {
-    const char *path = getenv("TORTURE_COUNT");
+    const char *path = getenv("MCC_TORTURE_COUNT");
     char line[32];
     int n = snprintf(line, sizeof line, "%ld\n", torture_calls());
     torture_set(TORTURE_NONE, 0);
@@ -88,13 +88,14 @@ static bool is_worker(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *calls = getenv("TORTURE_CALLS"), *at = getenv("TORTURE_AT"), *error = getenv("TORTURE_ERRNO");
-    const char *worker = getenv("TORTURE_WORKER");
+    const char *calls = getenv("MCC_TORTURE_CALLS"), *at = getenv("MCC_TORTURE_AT"),
+               *error = getenv("MCC_TORTURE_ERRNO");
+    const char *worker = getenv("MCC_TORTURE_WORKER");
     if (!calls || is_worker() != (worker && *worker == '1'))
         return;
     torture.error = error ? atoi(error) : EIO;
-    torture.every = getenv("TORTURE_EVERY") != NULL;
-    const char *path = getenv("TORTURE_COUNT");
+    torture.every = getenv("MCC_TORTURE_EVERY") != NULL;
+    const char *path = getenv("MCC_TORTURE_COUNT");
     torture.counts = path ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     atexit(put_count);
     enum torture_kind kind = strcmp(calls, "memory") == 0   ? TORTURE_MEMORY

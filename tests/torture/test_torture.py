@@ -51,10 +51,10 @@ class Run:
         output.write_bytes(OLD)
         for name in ("tmp", "cache"):
             (folder / name).mkdir()
-        env = dict(os.environ, TORTURE_CALLS=calls, TORTURE_WORKER=str(int(workers)), TORTURE_AT=str(at), TORTURE_ERRNO=str(number),
-                   TORTURE_COUNT=str(counts), LD_PRELOAD=str(shim), TMPDIR=str(folder / "tmp"), MCC_CACHE=str(folder / "cache"))
+        env = dict(os.environ, MCC_TORTURE_CALLS=calls, MCC_TORTURE_WORKER=str(int(workers)), MCC_TORTURE_AT=str(at), MCC_TORTURE_ERRNO=str(number),
+                   MCC_TORTURE_COUNT=str(counts), LD_PRELOAD=str(shim), TMPDIR=str(folder / "tmp"), MCC_CACHE=str(folder / "cache"))
         if every:
-            env["TORTURE_EVERY"] = "1"
+            env["MCC_TORTURE_EVERY"] = "1"
         done = subprocess.run([MCC, DIGITS, "-o", output, "-j1", "--march=x86-64-v3", "-O0"], env=env, capture_output=True, text=True,
                               timeout=120)
         self.status, self.text, self.bytes = done.returncode, done.stderr, output.read_bytes()
